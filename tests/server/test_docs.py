@@ -245,8 +245,8 @@ FIGURES = (
     f"{limits.STOP_CHARS} characters and {spaced(limits.STOPS_CHARS)} in all, "
     f"{spaced(limits.BIASES)} biases, {limits.BREAKERS} breakers of {limits.BREAKER_CHARS} characters, "
     f"grammars, schemas and regular expressions of {spaced(limits.CONSTRAINT_CHARS)} characters, "
-    f"{limits.PROMPTS} prompts of {spaced(limits.PROMPT_CHARS)} characters or a million ids each, {limits.MESSAGES} messages, "
-    f"{MOST_TOOLS} tools, JSON nested {limits.DEPTH} deep and of {spaced(limits.CONTAINERS)} lists and "
+    f"{limits.PROMPTS} prompts of {spaced(limits.PROMPT_CHARS)} characters or a million ids each, "
+    f"{limits.MESSAGES} messages, {MOST_TOOLS} tools, JSON nested {limits.DEPTH} deep and of {spaced(limits.CONTAINERS)} lists and "
     f"objects and {spaced(limits.NUMBERS)} numbers, and {limits.BRANCHES} branches",
     f"after {DEFAULT_STOP.max_tokens} tokens, and there are `--n` branches",
     f"likeliest next tokens ({tokens.USUAL}, if it is not said)",
