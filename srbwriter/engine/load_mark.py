@@ -62,8 +62,9 @@ def marks_dir() -> Path:
 
 def _write(mark: Path, path: Path) -> None:
     try:
-        mark.parent.mkdir(parents=True, exist_ok=True)
-        mark.write_text(json.dumps({"pid": os.getpid(), **_here(), **_looks(path)}), "utf-8")
+        paths.make_folder(mark.parent)
+        with open(mark, "w", encoding="utf-8", opener=paths.open_own) as file:
+            json.dump({"pid": os.getpid(), **_here(), **_looks(path)}, file)
     except OSError as error:
         log.info("loading goes unmarked: %s", error)
 
