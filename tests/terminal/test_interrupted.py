@@ -12,9 +12,9 @@ from importlib import metadata
 import pytest
 
 from srbwriter.tui import driver
+from tests.sizes import few_or_all
 from tests.terminal.conftest import NewTerminal
 from tests.terminal.support import (
-    FULL,
     OPENING,
     Loss,
     loss,
@@ -29,7 +29,7 @@ from tests.terminal.test_steady_typing import PLACES, start
 
 HANG_UP = "hang up"
 WAYS = [signal.SIGTERM, signal.SIGHUP, HANG_UP]
-USUAL = [("story", HANG_UP), ("sheet", signal.SIGHUP), ("note", HANG_UP), ("branch", signal.SIGTERM)]
+USUAL = [("story", HANG_UP), ("branch", signal.SIGTERM)]
 EVERY = [(place, way) for place in PLACES for way in WAYS]
 
 
@@ -53,8 +53,9 @@ def interrupted(new_terminal: NewTerminal, place: str, way: signal.Signals | str
     return loss(name, typed, find(terminal, file), moment)
 
 
-def test_nothing_is_lost_when_the_system_ends_the_program(new_terminal: NewTerminal) -> None:
-    ends = EVERY if FULL else USUAL
+@few_or_all
+def test_nothing_is_lost_when_the_system_ends_the_program(new_terminal: NewTerminal, full: bool) -> None:
+    ends = EVERY if full else USUAL
     losses = two_at_once([partial(interrupted, new_terminal, place, way) for place, way in ends])
     report("ended by the system while typing", losses)
     assert not [str(found) for found in losses if found.kept < found.typed]
