@@ -41,8 +41,7 @@ class _OwnFile(RotatingFileHandler):
     """A log that nobody else reads."""
 
     def _open(self) -> TextIOWrapper:
-        opener = paths.open_own
-        return open(self.baseFilename, self.mode, encoding=self.encoding, errors=self.errors, opener=opener)
+        return open(self.baseFilename, "a", encoding=self.encoding, opener=paths.open_own)
 
 
 def start(level: str = "info") -> str | None:
