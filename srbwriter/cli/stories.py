@@ -412,7 +412,7 @@ def _refuse_early(output: Path, form: Format, *, force: bool) -> None:
         return
     from srbwriter.story import transfer
 
-    if output.exists() and not force:
+    if output.is_file() and not force:
         raise Failure(f"{output} is there already; --force replaces it", Exit.USAGE)
     transfer.check_target(output, force=force)
 
