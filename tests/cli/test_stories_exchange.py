@@ -255,7 +255,7 @@ def test_a_missing_import_is_said(run: Any) -> None:
         (
             "tale.json",
             b'{"Hello," she said.',
-            "is a text, `srbwriter import --format text` takes it as it stands",
+            "if it is a text, `srbwriter import --format text`",
         ),
         ("notes.json", b'[{"b": 1, "a": 2}]', "is a JSON list of 1 item with the keys a, b, and"),
         ("list.json", b'["a", "b"]', 'is a JSON list of 2 items such as "a", and of no story format'),
