@@ -26,8 +26,8 @@ VIEW = "View"
 def switch(screen: WriteScreen) -> None:
     """Move between the story and the branches."""
     screen.be_quiet(False)
-    if screen.editor.has_focus and screen.grid.pane is not None:
-        screen.grid.go(screen.grid.current)
+    if (screen.editor.has_focus or screen.unchosen) and screen.grid.pane is not None:
+        screen.choose_pane()
     else:
         screen.go_to_story()
 
@@ -35,25 +35,33 @@ def switch(screen: WriteScreen) -> None:
 @command(VIEW, "Branch to the left", "left", vim="h,left")
 def left(screen: WriteScreen) -> None:
     """Go to the branch to the left."""
-    screen.grid.step(-1, 0)
+    _step(screen, -1, 0)
+
+
+def _step(screen: WriteScreen, columns: int, rows: int) -> None:
+    """Go to the neighbour of the chosen branch; the first step chooses one."""
+    if screen.unchosen:
+        screen.choose_pane()
+    else:
+        screen.grid.step(columns, rows)
 
 
 @command(VIEW, "Branch to the right", "right", vim="l,right")
 def right(screen: WriteScreen) -> None:
     """Go to the branch to the right."""
-    screen.grid.step(1, 0)
+    _step(screen, 1, 0)
 
 
 @command(VIEW, "Branch above", "up", vim="k,up")
 def up(screen: WriteScreen) -> None:
     """Go to the branch above."""
-    screen.grid.step(0, -1)
+    _step(screen, 0, -1)
 
 
 @command(VIEW, "Branch below", "down", vim="j,down")
 def down(screen: WriteScreen) -> None:
     """Go to the branch below."""
-    screen.grid.step(0, 1)
+    _step(screen, 0, 1)
 
 
 @command(VIEW, "Read on in this branch", "pagedown")
@@ -137,7 +145,7 @@ def single(screen: WriteScreen) -> None:
     """Show this branch alone; again for all."""
     screen.large = not screen.large
     screen.apply_layout()
-    screen.grid.go(screen.grid.current)
+    screen.choose_pane()
 
 
 @command(VIEW, "Jump to a branch", "apostrophe")
