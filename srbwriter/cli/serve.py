@@ -25,7 +25,9 @@ _SECONDS_TO_END = 5.0
 
 # fmt: off
 HOST = Key[tuple[str, ...]](
-    "server.host", TEXTS, ("127.0.0.1",), "address to listen on; may be given several times", ("--host",),
+    "server.host", TEXTS, ("127.0.0.1",),
+    "address to listen on, or a socket file NAME.sock; several with commas, or given several times",
+    ("--host",),
 )
 PORT = Key(
     "server.port", INTEGER, 9090, "port to listen on; 0 takes any", ("--port",), minimum=0, maximum=65535,

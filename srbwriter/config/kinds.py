@@ -5,7 +5,7 @@ Knows single values only: no keys, no files, no flags.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, Generic, LiteralString, TypeVar, cast
 
@@ -20,10 +20,11 @@ class Kind(Generic[T_co]):
     """One type of value. (A plain class: loading ``dataclasses`` would be a tenth of ``--help``.)
 
     ``from_text`` reads flags and environment variables, ``from_toml`` a parsed TOML value; both raise
-    ValueError for what they cannot read. ``expected`` completes "expected …".
+    ValueError for what they cannot read. ``expected`` completes "expected …". ``choices`` are all words it
+    takes; ``nearest`` finds the word that a wrong text was meant to be, where there are too many to list.
     """
 
-    __slots__ = ("choices", "expected", "from_text", "from_toml", "metavar")
+    __slots__ = ("choices", "expected", "from_text", "from_toml", "metavar", "nearest")
 
     def __init__(
         self,
@@ -32,12 +33,24 @@ class Kind(Generic[T_co]):
         from_text: Callable[[str], T_co],
         from_toml: Callable[[object], T_co],
         choices: tuple[str, ...] = (),
+        nearest: Callable[[str], str | None] | None = None,
     ) -> None:
         self.expected: Final = expected
         self.metavar: Final = metavar
         self.from_text: Final = from_text
         self.from_toml: Final = from_toml
         self.choices: Final = choices
+        self.nearest: Final = nearest or self._nearest_choice
+
+    def _nearest_choice(self, text: str) -> str | None:
+        return most_like(text, self.choices)
+
+
+def most_like(name: str, names: Iterable[str]) -> str | None:
+    """Return the one of ``names`` that is most like ``name``; None if none is much like it."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(name, list(names), n=1, cutoff=0.7)), None)
 
 
 def _only(kind: type[Exact]) -> Callable[[object], Exact]:

@@ -100,10 +100,10 @@ and 25 ms again."""
 WRITTEN_DOWN = 64
 """Paths that are written to disk when nothing runs, the newest first."""
 
-Reason = Literal["logits", "cheaper", "damaged", "rollback", "asked", "no room", ""]
-"""Why a token is evaluated that some tier holds: for what the model says after it; because that is faster
-than copying; because it could not be read back; in a memory that cannot be cut; at the caller's wish;
-because the copy found no room. There should be none without a name."""
+Reason = Literal["logits", "damaged", "rollback", "asked", "no room", ""]
+"""Why a token is evaluated that some tier holds: for what the model says after it; because it could not be
+read back; in a memory that cannot be cut; at the caller's wish; because the copy found no room. There should
+be none without a name."""
 
 
 class Memory(States, Protocol):
@@ -568,9 +568,6 @@ class Cache:
         node, end = stored[0], stored[0].end
         if seq not in self.tree.ahead:
             self.tree.touch(node)
-        if self.partial and self.storage.cheaper_to_evaluate(stored):
-            self._excuses[seq] = end, "cheaper"
-            return
         for one in reversed(stored):
             reason = self._enter(seq, one)
             if reason:

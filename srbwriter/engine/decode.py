@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from .cache import Cache
-from .costs import CostTable
 from .native.context import Context
 from .tree import Demand, Node
 
@@ -78,7 +77,6 @@ class Decoder:
         self.context, self.cache = context, cache
         self.scored_rows = max(8, SCORED // context.n_vocab)
         self.share = share  # whether the memory takes rows of several sequences
-        self.costs: CostTable | None = None
 
     def plan(self, writing: Sequence[Demand], reading: Sequence[Demand], chunk: int) -> Plan:
         """All of ``writing``, whose nodes are one token each, and ``chunk`` tokens of ``reading`` at most."""
@@ -115,18 +113,6 @@ class Decoder:
             room -= len(tokens)
             outputs -= len(tokens) if demand.every else int(answers)
         return Plan(rows, shared, portions)
-
-    def pad(self, plan: Plan) -> int:
-        """Add rows of nothing where the step takes less time with them; how many."""
-        rows = len(plan.rows)
-        if self.costs is None or plan.portions or not rows or not self.cache.partial:
-            return 0
-        more = self.costs.for_rows(rows, 0).padded - rows
-        free = self.context.cells - self.cache.used_cells - rows
-        if more <= 0 or more > free or rows + more > self.context.max_outputs:
-            return 0
-        self.context.pad(more)
-        return more
 
     def _tokens(self, way: Sequence[Node], most: int) -> tuple[list[int], bool]:
         """The next tokens of a way, to where somebody wants to know what follows; whether they get there.

@@ -26,13 +26,10 @@ from .active import ActiveRequest
 from .adapters import Adapters, AdapterSet, Turns, key_of
 from .cache import Cache
 from .commands import make_request, prepared
-from .costs import CostTable
 from .disk import DiskCache, read_session, state_key, write_session
 from .embedding import Embedder, Embedding, Pooling, Score
 from .ending import close_at_exit
 from .generation import INTERRUPTING, Command, Generation
-from .load_mark import marked
-from .measuring import table_for
 from .memory import host_budget
 from .model import Model
 from .native.adapters import set_adapters
@@ -42,13 +39,14 @@ from .native.weights import Progress, refuse_unsafe_tensors
 from .prompt import assemble
 from .scheduler import Scheduler
 from .sequences import Sequences
-from .sizing import open_alone, open_context, threads_of, uses_gpu
+from .sizing import open_alone, open_context, setup_of, threads_of, uses_gpu
 from .strict import CHUNK
 from .tree import SHARED
 from .types import (
     EngineClosed,
     EngineError,
     EngineOptions,
+    EngineSetup,
     EngineStats,
     InvalidRequest,
     ModelInfo,
@@ -68,19 +66,15 @@ SWITCH_INTERVAL = 5e-4
 
 
 LOGITS_BYTES = 64 << 20
-MEASURED_SIZE = 64 << 20
-"""Bytes of a model from which on it is worth two seconds to know how it runs fastest."""
 
 
 class Engine:
     """A loaded model and the batch that runs on it. Make one with :meth:`load`."""
 
     def __init__(
-        self, model: Model, context: Context, options: EngineOptions, window: int, adapters: Adapters,
-        costs: CostTable | None = None, asked: EngineOptions | None = None,
-    ) -> None:  # fmt: skip
+        self, model: Model, context: Context, options: EngineOptions, window: int, adapters: Adapters
+    ) -> None:
         self.model, self.options, self.adapters = model, options, adapters
-        self._asked = asked or options  # before anything was measured
         self.n_ctx = window
         self._context = context
         self._generations: weakref.WeakSet[Generation] = weakref.WeakSet()
@@ -98,8 +92,7 @@ class Engine:
         turns = Turns(adapters, lambda chosen: set_adapters(context.pointer, chosen)) if adapters else None
         self._scheduler = Scheduler(
             model, context, self._cache, options, window=window, abortable=abortable,
-            threads=threads_of(options), costs=costs, wake=self._wake.set, open_alone=self._open_alone,
-            turns=turns,
+            threads=threads_of(options), wake=self._wake.set, open_alone=self._open_alone, turns=turns,
         )  # fmt: skip
         self._numbers = itertools.count(1)
         self._seeds = itertools.count()
@@ -133,8 +126,8 @@ class Engine:
         ``thread=False`` nothing happens until the caller calls :meth:`process`.
         Raises ModelError, or Cancelled.
         """
-        asked = options or EngineOptions()
-        check_options(asked)
+        chosen = options or EngineOptions()
+        check_options(chosen)
         given_up = threading.Event()
 
         def progress(fraction: float) -> bool:
@@ -142,7 +135,7 @@ class Engine:
 
         try:
             file = expanded(path)
-            engine = on_own_thread(lambda: cls._load(file, asked, progress), "srbwriter-weights")
+            engine = on_own_thread(lambda: cls._load(file, chosen, progress), "srbwriter-weights")
         except KeyboardInterrupt:  # nobody waits for the weights any more
             given_up.set()
             raise
@@ -157,22 +150,16 @@ class Engine:
         return engine
 
     @classmethod
-    def _load(cls, file: Path, asked: EngineOptions, on_progress: Progress) -> Engine:
-        options = asked
-        with marked(file, options.load_anyway):
-            refuse_unsafe_tensors(file)
-            model = Model(file, options, on_progress)
-            try:
-                adapters = Adapters(model, options.lora)
-                measured = options.measure and model.size >= MEASURED_SIZE
-                costs = table_for(model, options) if measured else None
-                if costs is not None and options.flash_attn == "auto":
-                    options = replace(options, flash_attn="on" if costs.flash else "off")
-                context, window = open_context(model, options)
-            except EngineError:
-                model.close()
-                raise
-        return cls(model, context, options, window, adapters, costs, asked)
+    def _load(cls, file: Path, options: EngineOptions, on_progress: Progress) -> Engine:
+        refuse_unsafe_tensors(file)
+        model = Model(file, options, on_progress)
+        try:
+            adapters = Adapters(model, options.lora)
+            context, window = open_context(model, options)
+        except EngineError:
+            model.close()
+            raise
+        return cls(model, context, options, window, adapters)
 
     def close(self, timeout: float = 5.0) -> None:
         """End every request (readers are told) and free the model. May be called twice."""
@@ -210,7 +197,7 @@ class Engine:
 
     def _open_alone(self, space: int) -> Context:
         """A context for strict requests with the adapters of a space. Raises ModelError."""
-        context = open_alone(self.model, self._asked, self.n_ctx, CHUNK)
+        context = open_alone(self.model, self.options, self.n_ctx, CHUNK)
         if self.adapters:
             set_adapters(context.pointer, self.adapters.pointers(self.adapters.of(space)))
         return context
@@ -329,6 +316,11 @@ class Engine:
     @property
     def info(self) -> ModelInfo:
         return self.model.info(self.n_ctx)
+
+    @property
+    def setup(self) -> EngineSetup:
+        """How steps are computed: it follows from the options and this machine, and from nothing else."""
+        return setup_of(self.options, self._context)
 
     @property
     def max_branches(self) -> int:
@@ -475,7 +467,7 @@ class Engine:
         return int(self.call(lambda: self._cache.held(ids)))
 
     def save_session(self, path: str | os.PathLike[str], ids: Sequence[int]) -> tuple[int, int]:
-        """Write what the cache holds of ``ids`` to a file; tokens and bytes written.
+        """Write ``ids`` to a file, with the state of those that the cache holds; tokens and bytes written.
 
         Raises OSError, or InvalidRequest when nothing is held of them.
         """
@@ -483,11 +475,12 @@ class Engine:
         held, parts = self.call(lambda: self._cache.states_of(ids), timeout=None)
         if not parts:
             raise InvalidRequest("session", "nothing of this text is in the cache")
-        wanted = min(len(held), len(ids))
-        return wanted, write_session(Path(path), self._session_key, held, parts, wanted)
+        # A branch's last token has been drawn but not evaluated: it has no state, and is text all the same.
+        path_ids = [*held, *ids[len(held) :]]
+        return len(ids), write_session(Path(path), self._session_key, path_ids, parts, len(ids))
 
     def load_session(self, path: str | os.PathLike[str]) -> list[int]:
-        """Take back what :meth:`save_session` wrote; its token ids, which need not be evaluated now.
+        """Take back what :meth:`save_session` wrote; its token ids. Those with a state are not evaluated.
 
         Raises OSError, or InvalidRequest for a file that is damaged or another model's.
         """

@@ -1,14 +1,14 @@
-"""States of evaluated tokens outside the cells: in host memory and on disk, and what coming back costs.
+"""States of evaluated tokens outside the cells: in host memory and on disk.
 
 What nobody runs costs every step while it stays in cells, and nothing outside them; brought back it is
-copied, not evaluated. Pieces are small, so that no copy holds a step up for long. Knows nodes and
-states; who lives where is decided by the cache.
+always copied, never evaluated: a copy took a 190th to a 2500th of the time where both were measured. Pieces
+are small, so that no copy holds a step up for long. Knows nodes and states; who lives where is decided by the
+cache.
 """
 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +17,6 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .costs import CostTable
 from .disk import DiskCache, Part
 from .tree import SHARED, Node, Piece, TokenTree
 
@@ -47,20 +46,12 @@ class Traffic:
 
     saved_tokens: int = 0
     restored_tokens: int = 0
-    copies: int = 0  # that came back
-    byte_seconds: float = 0.0  # the least that a byte took to come back; busy machines take longer
     damaged: int = 0  # states that could not be read back
     evaluated_again: dict[str, int] = field(default_factory=dict[str, int])  # tokens, by reason
 
     def count(self, reason: str, tokens: int) -> None:
         """``tokens`` were evaluated that some tier holds."""
         self.evaluated_again[reason] = self.evaluated_again.get(reason, 0) + tokens
-
-
-_SLOWEST = 1e-8
-"""Seconds that a byte takes at most. One that took longer waited for a busy machine; and what is thought too
-dear is not tried again, so that nobody would learn better."""
-_TRIED = 4  # copies of which one was in no haste, hopefully
 
 
 class Storage:
@@ -79,9 +70,6 @@ class Storage:
         self.states, self.tree, self.budget, self.disk = states, tree, budget, disk
         self.protected, self.namespace = protected, namespace
         self.traffic = Traffic()
-        self.costs: CostTable | None = None  # as measured at the load; otherwise rates are learnt
-        self.token_seconds = 0.0  # that evaluating a token takes; 0 while that is unknown
-        self.step_seconds = 0.0  # that a step takes in which branches write
 
     # ---- out of the cells
 
@@ -125,17 +113,6 @@ class Storage:
 
     # ---- back
 
-    def cheaper_to_evaluate(self, nodes: Sequence[Node]) -> bool:
-        """Whether evaluating what ``nodes`` hold (a step at least) takes less time than bringing it back."""
-        tokens = sum(len(n.tokens) for n in nodes)
-        if self.costs is not None:
-            return not self.costs.copying_is_cheaper(tokens)
-        if not self.token_seconds or self.traffic.copies < _TRIED:
-            return False
-        pieces = {id(n.piece): n.piece for n in nodes if n.piece is not None}
-        size = sum(piece.size for piece in pieces.values())
-        return max(tokens * self.token_seconds, self.step_seconds) < size * self.traffic.byte_seconds
-
     def restore(self, seq: int, node: Node) -> bool:
         """Bring the state of one stored node back into cells, for ``seq``.
 
@@ -149,17 +126,12 @@ class Storage:
             if data is None:
                 self._lose(node)
                 return False
-        started = time.perf_counter()
         first = node.start if self.states.cuttable else 0
         if not self.states.restore(data, piece.start, piece.end, seq, first, node.end):
             log.warning("a saved state of %d tokens could not be brought back", piece.end - piece.start)
             self._lose(node)
             return False
-        traffic = self.traffic
-        took = (time.perf_counter() - started) / piece.size
-        traffic.copies += 1
-        traffic.byte_seconds = min(traffic.byte_seconds or _SLOWEST, took)
-        traffic.restored_tokens += node.end - first
+        self.traffic.restored_tokens += node.end - first
         return True
 
     def _read(self, piece: Piece) -> NDArray[np.uint8] | None:

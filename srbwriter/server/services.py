@@ -32,10 +32,8 @@ from srbwriter.server.settings import Client, ServerError, ServerSettings, read_
 
 from .errors import ApiError, Dialect, bad, from_engine, unavailable
 from .registry import Record, Registry, Slot, Slots
+from .sessions import find_session, place_session
 from .work import PER_BYTE, off_loop
-
-BARE_NAME = re.compile(r"(?!\.)[\w.\- ]{1,200}")
-"""The name of a file within a folder, which leads nowhere else."""
 
 
 class Loaded:
@@ -228,43 +226,53 @@ class Services:
         """Keep what the slot's branch left in the cache, if the engine can pin."""
         pin = getattr(self.engine, "pin", None)
         if pin is not None and slot.ids:
-            ids = slot.ids
+            ids, client = slot.ids, slot.client
             try:
                 await asyncio.to_thread(pin, f"slot-{slot.id}", ids)
             except EngineError as error:
                 raise from_engine(error) from error
-            slot.pinned = ids
+            slot.pin(ids, client)
 
-    async def keep_session(self, slot: Slot, action: str, file: Path) -> dict[str, Any]:
-        """Save what a slot left in the cache, or restore it, in llama.cpp's words. Raises ApiError."""
+    async def keep_session(self, slot: Slot, action: str, client: Client, name: str) -> dict[str, Any]:
+        """Save what a slot left in the cache, or restore it, in llama.cpp's words. Raises ApiError.
+
+        ``name`` is the bare name of one of the client's files.
+        """
         engine, began = self.engine, time.perf_counter()
         verb = getattr(engine, "save_session" if action == "save" else "load_session", None)
         if verb is None:
             raise ApiError(501, "this engine keeps no sessions in files")
+        file: Path | None = None
+        owner = slot.client
         try:
             if action == "save":
-                tokens, size = await asyncio.to_thread(verb, file, slot.ids or slot.pinned)
+                file = place_session(self.settings, client, name)
+                tokens, size = await asyncio.to_thread(verb, file, slot.kept)
             else:
+                file = find_session(self.settings, client, name)
                 ids = await asyncio.to_thread(verb, file)
-                slot.pinned, tokens, size = tuple(ids), len(ids), file.stat().st_size
+                if slot.busy or slot.client != owner:  # a branch took it meanwhile, perhaps another client's
+                    raise ApiError(409, f"a branch is written in slot {slot.id}; restore into another slot")
+                slot.restore(ids, client.name)
+                tokens, size = len(ids), file.stat().st_size
                 await asyncio.to_thread(cast("Any", engine).pin, f"slot-{slot.id}", ids)
         except InvalidRequest as error:
             field = "id_slot" if action == "save" else "filename"
-            words = error.problem.replace(str(file), file.name)  # where its folder is concerns nobody
+            words = error.problem.replace(str(file), name)  # where its folder is concerns nobody
             raise bad(field, f"Field '{field}': {words}") from error
         except EngineError as error:
             raise from_engine(error) from error
         except OSError as error:
-            raise bad("filename", f"{file.name} cannot be used ({error.strerror})") from error
+            raise bad("filename", f"{name} cannot be used ({error.strerror})") from error
         seconds = 1000 * (time.perf_counter() - began)
-        told = {"id_slot": slot.id, "filename": file.name}
+        told = {"id_slot": slot.id, "filename": name}
         if action == "save":
             return {**told, "n_saved": tokens, "n_written": size, "timings": {"save_ms": seconds}}
         return {**told, "n_restored": tokens, "n_read": size, "timings": {"restore_ms": seconds}}
 
     async def erase_slot(self, slot: Slot) -> int:
         """Forget a slot's text; the number of its tokens."""
-        erased = len(slot.ids or slot.pinned)
+        erased = len(slot.kept)
         unpin = getattr(self.engine, "unpin", None)
         if slot.pinned and unpin is not None:
             await asyncio.to_thread(unpin, f"slot-{slot.id}")

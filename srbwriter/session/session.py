@@ -31,7 +31,7 @@ from srbwriter.engine.types import (
     Stop,
     Take,
 )
-from srbwriter.story import ROOT, NodeId, NotSaved, ReadOnlyStory, Refused, Story, StoryError
+from srbwriter.story import ROOT, NodeId, ReadOnlyStory, Refused, Story, StoryError
 from srbwriter.story.context import Assembly, ContextError
 
 from . import judging, typing
@@ -53,8 +53,8 @@ log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
-_LINE_CHARS = 40
 _END_SECONDS = 10.0  # a step of the engine that is under way cannot be broken off
+_LAST_SECONDS = 0.25  # of the same, where the system ends the program
 
 
 class Session:
@@ -613,13 +613,7 @@ class Session:
     @property
     def save_state(self) -> str:
         """In words: saved, read only, how old the oldest unsaved key is, or what is in the way."""
-        if self.story.read_only is not None:
-            return "read only"
-        state = self.typing.state
-        if state.trouble is not None:
-            why = state.trouble.short if isinstance(state.trouble, NotSaved) else str(state.trouble)
-            return f"NOT SAVED for {state.seconds:.0f} s: {_in_short(why)}"
-        return "saved" if state.saved else f"unsaved {state.seconds:.1f} s"
+        return "read only" if self.story.read_only is not None else str(self.typing.state)
 
     def text(self) -> str:
         """The text from the beginning to the current node."""
@@ -631,6 +625,15 @@ class Session:
         Raises StoryError when the disk refuses; nothing is lost then, and it is tried again by itself.
         """
         self._recorder.write()
+
+    def keep_last(self, act: Callable[[], object]) -> None:
+        """Stop the branches; put everything typed and written, and what ``act`` does, into one transaction.
+
+        Raises StoryError as :meth:`keep` does.
+        """
+        self.stop_all()
+        self._let_end(_LAST_SECONDS)
+        self._recorder.together(act)
 
     def together(self, act: Callable[[], Result]) -> Result:
         """Do ``act``, a verb of the story, in one transaction with everything typed before it."""
@@ -781,20 +784,15 @@ class Session:
             log.error("the last words are in %s: %s", self.typing.rescue(), error)
         self.story.close()
 
-    def _let_end(self) -> None:
+    def _let_end(self, seconds: float = _END_SECONDS) -> None:
         """Wait until the engine has left the round, so that all it wrote can be written down."""
         generation = self.round.generation if self.round is not None else None
         if generation is not None:
             try:
-                generation.wait(_END_SECONDS)
+                generation.wait(seconds)
             except (EngineError, TimeoutError) as error:
                 log.warning("the last branches did not end well: %s", error)
 
 
 def _aside(act: Callable[[], None]) -> None:
     threading.Thread(target=act, name="srbwriter-judging", daemon=True).start()
-
-
-def _in_short(why: str) -> str:
-    """As much of ``why`` as fits into a line with other things."""
-    return why if len(why) <= _LINE_CHARS else f"{why[: _LINE_CHARS - 1].rstrip()}…"
