@@ -139,7 +139,7 @@ def run(settings: Settings) -> int:
     offers = server_offers(settings)
     if launch.elsewhere(settings) and not offers:
         launch.refuse_elsewhere(settings, SLOT_SAVE_PATH)
-    loader = cast("EngineLoader", offers[0].loader) if offers else launch.loader(settings)
+    loader = cast("EngineLoader", offers[0].loader) if offers else launch.loader(settings, notify=say)
     try:
         options = server_settings(settings)
         if (hint := launch.model_hint(settings)) is not None:
