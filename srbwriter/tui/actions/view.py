@@ -34,7 +34,7 @@ def switch(screen: WriteScreen) -> None:
 
 @command(VIEW, "Branch to the left", "left", vim="h,left")
 def left(screen: WriteScreen) -> None:
-    """Go to the branch to the left."""
+    """Go to the branch to the left; choose one where none is chosen."""
     _step(screen, -1, 0)
 
 
@@ -48,19 +48,19 @@ def _step(screen: WriteScreen, columns: int, rows: int) -> None:
 
 @command(VIEW, "Branch to the right", "right", vim="l,right")
 def right(screen: WriteScreen) -> None:
-    """Go to the branch to the right."""
+    """Go to the branch to the right; choose one where none is chosen."""
     _step(screen, 1, 0)
 
 
 @command(VIEW, "Branch above", "up", vim="k,up")
 def up(screen: WriteScreen) -> None:
-    """Go to the branch above."""
+    """Go to the branch above; choose one where none is chosen."""
     _step(screen, 0, -1)
 
 
 @command(VIEW, "Branch below", "down", vim="j,down")
 def down(screen: WriteScreen) -> None:
-    """Go to the branch below."""
+    """Go to the branch below; choose one where none is chosen."""
     _step(screen, 0, 1)
 
 
@@ -207,7 +207,7 @@ def suspend(screen: WriteScreen) -> None:
 
 @command(PROGRAM, "Leader", anywhere=LEADER)
 def leader(screen: WriteScreen) -> None:
-    """The next key acts as if a branch had the focus."""
+    """The next key acts as if a branch were chosen."""
     screen.lead()
 
 
