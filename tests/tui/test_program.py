@@ -208,7 +208,7 @@ async def test_an_empty_story_begins_with_the_openings(open_bench: OpenBench) ->
         await bench.tokens(3)
         assert bench.session.text()
         assert len(bench.session.round.branches) == 4
-        assert bench.screen.focused is bench.screen.grid.pane
+        assert bench.screen.unchosen, "digits pick, and the rest is typed"
 
 
 async def test_a_changed_layout_is_remembered(open_bench: OpenBench) -> None:
