@@ -99,4 +99,5 @@ def test_a_key_right_behind_an_escape_is_a_key_of_its_own(terminal: Terminal) ->
     terminal.press(ESC + b"2")
     terminal.wait(lambda _: text_of(file).startswith(before + " Zebra"), "the words")
     terminal.wait(lambda _: text_of(file) != before + " Zebra", "the pick behind them")
-    assert text_of(file).removeprefix(before + " Zebra") in branches
+    picked = text_of(file).removeprefix(before + " Zebra")  # words that were typed meanwhile may need a space
+    assert picked.strip() in [branch.strip() for branch in branches]
