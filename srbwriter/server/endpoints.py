@@ -339,6 +339,7 @@ _ERRORS = {
     "404": "there is no such thing",
     "409": "the model that is to be unloaded, or the slot that is to be restored, is in use",
     "413": "the body is too large",
+    "415": "the body is compressed",
     "429": "too many requests are being answered",
     "501": "this server or its model cannot do that",
     "503": "the model is being loaded, or too many requests are being answered",

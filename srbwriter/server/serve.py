@@ -1,9 +1,7 @@
 """Running the application: in the foreground for ``--serve``, on a thread of its own beside the terminal.
 
-Owns the sockets, the loop and the signals; knows no endpoint. uvicorn closes connections that are silent
-after an answer, and no others: one that says nothing at all, or a byte now and then, would hold its place
-for ever. So heads have a deadline here (bodies where they are read), and where the process may open few
-files, whoever waits longest without a whole head makes room for the next.
+Owns the sockets, the loop and the signals; knows no endpoint. Where the process may open few files, whoever
+waits longest without a whole head makes room for the next.
 """
 
 from __future__ import annotations
@@ -21,10 +19,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from srbwriter.paths import expanded
 from srbwriter.server.app import build_app
+from srbwriter.server.connection import protocol
 from srbwriter.server.lines import House
 from srbwriter.server.models import Loader, Offer
 from srbwriter.server.notifier import Notifier
@@ -36,10 +34,6 @@ from srbwriter.server.settings import (
     is_socket_file,
     line_places,
 )
-
-_WORDS = b"the head of the request did not come in time"
-_HEAD = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: "
-_TOO_SLOW = b"%b%d\r\n\r\n%b" % (_HEAD, len(_WORDS), _WORDS)
 
 _RESERVE = 40  # descriptors for stories, models, pages and threads' own
 _LEAST = 8
@@ -113,57 +107,6 @@ def most_connections() -> int:
     except OSError:
         opened = _RESERVE
     return max(limit - opened - _RESERVE, _LEAST)
-
-
-def protocol(seconds: float, table: Table) -> type[asyncio.Protocol]:
-    """The class of a server's connections; a head may take ``seconds`` to come."""
-
-    class Connection(H11Protocol):
-        _deadline: asyncio.TimerHandle | None = None
-        _begun = False  # whether anything of the head has come
-        _descriptor = -1
-
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            opened = transport.get_extra_info("socket")
-            self._descriptor = -1 if opened is None else opened.fileno()
-            self._await_head()
-
-        def data_received(self, data: bytes) -> None:
-            self._begun = True
-            super().data_received(data)
-            became_socket = self.transport.get_protocol() is not self
-            if became_socket or (self.cycle is not None and not self.cycle.response_complete):  # pyright: ignore
-                self._head_came()
-            elif self._deadline is None:
-                self._await_head()
-
-        def on_response_complete(self) -> None:
-            super().on_response_complete()
-            if not self.transport.is_closing() and self._deadline is None:
-                table.waits(self._descriptor, True)
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._head_came()
-            super().connection_lost(exc)
-
-        def _await_head(self) -> None:
-            self._deadline = self.loop.call_later(seconds, self._give_up)
-
-        def _head_came(self) -> None:
-            self._begun = False
-            table.waits(self._descriptor, False)
-            if self._deadline is not None:
-                self._deadline.cancel()
-                self._deadline = None
-
-        def _give_up(self) -> None:
-            self._deadline = None
-            if self._begun and not self.transport.is_closing():
-                self.transport.write(_TOO_SLOW)
-            self.transport.close()
-
-    return Connection
 
 
 class ServerHandle:
