@@ -28,7 +28,7 @@ def settings(**flags: Any) -> Settings:
 def test_without_settings_the_engines_own_defaults_hold() -> None:
     options = launch.engine_options(settings())
     assert options.disk_dir == str(paths.states_dir())
-    assert replace(options, disk_dir=None, measure=False) == EngineOptions()
+    assert replace(options, disk_dir=None) == EngineOptions()
     assert launch.sampling(settings()) == Sampling()
     assert launch.stop(settings()) == Stop(max_tokens=keys.MAX_TOKENS.default)
 
@@ -63,7 +63,7 @@ def test_every_model_setting_reaches_the_engine() -> None:
         "model.cache_type_k": "q8_0", "model.cache_type_v": "q4_0", "model.cache_ram": 7,
         "model.cache_disk": 9, "model.lora": ("a.gguf:0.5",),
         "model.lora_init_without_apply": True, "model.control_vectors": ("b.gguf",),
-        "model.control_vector_layers": (2, 5), "model.pooling": "last", "model.load_anyway": True,
+        "model.control_vector_layers": (2, 5), "model.pooling": "last",
         "generation.seed": 9, "generation.max_n": 16, "generation.strict": True,
     }  # fmt: skip
     options = launch.engine_options(load(every_key(), said, {}))

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from srbwriter.demo import bundled_model
 from srbwriter.engine import Engine
-from srbwriter.engine.native.context import default_threads, flash_attention
+from srbwriter.engine.cores import count_cores
+from srbwriter.engine.native.context import flash_attention
 from srbwriter.engine.types import EngineOptions, Sampling
 
 TEXT = (
@@ -39,7 +40,7 @@ class Setting:
 
     @property
     def thread_count(self) -> int:
-        return self.threads or default_threads()
+        return self.threads or count_cores()
 
     @property
     def flash(self) -> bool:
@@ -50,7 +51,6 @@ class Setting:
         threads = None if self.defaults else self.thread_count
         return EngineOptions(
             n_ctx=cells or self.cells or None, threads=threads, threads_batch=threads, gpu_layers=0, seed=1,
-            measure=self.defaults,
         )  # fmt: skip
 
     def words(self) -> str:

@@ -44,7 +44,7 @@ deleted comes back as it was.
             "story", metavar="STORY", help="title, name or file of a story, or of a copy itself"
         )
         restored.add_argument(
-            "number", metavar="NUMBER", nargs="?", type=int, default=1,
+            "number", metavar="NUMBER", nargs="?", type=_number, default=1,
             help="number in its list; 1 is the newest",
         )  # fmt: skip
         restored.add_argument(
@@ -61,6 +61,12 @@ deleted comes back as it was.
             case _:
                 _list_copies(arguments)
         return Exit.OK
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number of the list")
+    return int(text)
 
 
 def _list_copies(arguments: argparse.Namespace) -> None:

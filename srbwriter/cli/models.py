@@ -42,11 +42,9 @@ def configure(parser: argparse.ArgumentParser, table: Table) -> None:
     listed.add_argument("--json", action="store_true", default=again, help="print the list as JSON")
     shown = actions(
         "info",
-        "tell what a model is and can do, and what its steps cost on this machine",
-        "Times are measured when a file is first loaded, in two seconds at most, and kept.",
+        "tell what a model is and can do",
     )
     shown.add_argument("name", metavar="NAME", nargs="?", help="a name of the list, or a file")
-    shown.add_argument("--measure", action="store_true", help="measure anew")
     shown.add_argument("--json", action="store_true", default=again, help="print it as JSON")
     add_keys(shown, table, ("model",))
     added = actions("add", "put a model file into the models folder")
@@ -155,15 +153,17 @@ def _info(arguments: argparse.Namespace, settings: Settings) -> None:
     if name is None and launch.elsewhere(settings):
         _connection(settings)
         return
+    if name is None and (error := launch.missing_model(settings)) is not None:
+        raise error
     file = launch.model_path(settings) if name is None else _named(name)
-    show(file, settings, as_json=arguments.json, anew=arguments.measure)
+    show(file, settings, as_json=arguments.json)
 
 
 def _connection(settings: Settings) -> None:
     """Say what the engine elsewhere can do."""
     from srbwriter.engine.remote.engine import RemoteEngine
 
-    with RemoteEngine.connect(launch.remote_options(settings)) as engine:
+    with RemoteEngine.connect(launch.remote_options(settings, say)) as engine:
         print("\n".join(engine.profile.lines()))
 
 

@@ -25,7 +25,9 @@ _SECONDS_TO_END = 5.0
 
 # fmt: off
 HOST = Key[tuple[str, ...]](
-    "server.host", TEXTS, ("127.0.0.1",), "address to listen on; may be given several times", ("--host",),
+    "server.host", TEXTS, ("127.0.0.1",),
+    "address to listen on, or a socket file NAME.sock; several with commas, or given several times",
+    ("--host",),
 )
 PORT = Key(
     "server.port", INTEGER, 9090, "port to listen on; 0 takes any", ("--port",), minimum=0, maximum=65535,
@@ -72,6 +74,11 @@ ADMIN_KEYS = Key[tuple[str, ...]](
 API_KEY_FILE = Key[Path | None](
     "server.api_key_file", PATH, None, "file of such keys, one a line: KEY [NAME] [admin]",
     ("--api-key-file",),
+)
+SHARE_CACHE = Key(
+    "server.share_cache", SWITCH, False,
+    "let all keys find in the cache what any of them had evaluated; else each finds its own",
+    ("--share-cache",),
 )
 INSECURE = Key("server.insecure", SWITCH, False, "serve other machines without a key", ("--insecure",))
 CORS_ORIGINS = Key[tuple[str, ...]](
@@ -137,7 +144,7 @@ def run(settings: Settings) -> int:
     offers = server_offers(settings)
     if launch.elsewhere(settings) and not offers:
         launch.refuse_elsewhere(settings, SLOT_SAVE_PATH)
-    loader = cast("EngineLoader", offers[0].loader) if offers else launch.loader(settings)
+    loader = cast("EngineLoader", offers[0].loader) if offers else launch.loader(settings, notify=say)
     try:
         options = server_settings(settings)
         if (hint := launch.model_hint(settings)) is not None:

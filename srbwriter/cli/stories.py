@@ -20,6 +20,7 @@ from srbwriter.cli.exits import Exit, Failure, say
 from srbwriter.cli.flags import add_keys
 from srbwriter.config import Settings, Table
 from srbwriter.config.keys import SECTIONS
+from srbwriter.gguf import is_gguf
 from srbwriter.story import DamagedStory, Story, StoryError, files, library
 from srbwriter.story.backup import backups
 from srbwriter.story.model import counted
@@ -63,14 +64,14 @@ def find_story(named: str, commands: Collection[str] = ()) -> Path:
     if not named.strip():
         raise Failure("which story? give its title, its file's name or its path", Exit.USAGE)
     path = paths.expanded(named)
+    refuse_model(path)
     if path.is_file():
         return path
-    if looks_like_a_path(named) and path.is_dir():
-        raise Failure(f"{path}: is a folder — name a story in it", Exit.USAGE)
-    if looks_like_a_path(named) and path.exists():
-        raise Failure(f"{path}: is a pipe or a device — name a story, which is a file", Exit.USAGE)
     if looks_like_a_path(named):
-        raise Failure(f"{path}: there is no such file — `srbwriter list` shows those there are", Exit.USAGE)
+        _refuse_folder(path)
+        what = "is a pipe or a device — name a story, which is a file"
+        missing = "there is no such file — `srbwriter list` shows those there are"
+        raise Failure(f"{path}: {what if path.exists() else missing}", Exit.USAGE)
     direct = paths.library_dir() / f"{named}{SUFFIX}"
     if direct.is_file():
         return direct
@@ -102,17 +103,40 @@ def _not_found(named: str, stories: list[library.StoryInfo], commands: Collectio
 
 
 def story_to_open(named: str, commands: Collection[str] = ()) -> Path:
-    """The story to write in; a path that does not exist yet is a new story. Raises Failure."""
+    """Return the file of the story to write in; a path that does not exist yet is a new story.
+
+    Raises Failure for a model, for the name of an exported file, and where the folder is missing.
+    """
     path = paths.expanded(named)
-    return path if looks_like_a_path(named) else find_story(named, commands)
+    if not looks_like_a_path(named) or path.is_file():
+        return find_story(named, commands)
+    _refuse_folder(path)
+    path_for_story(path)
+    if not path.parent.is_dir():
+        cure = "correct the path, or make the folder first"
+        raise Failure(f"{path}: there is no folder {path.parent} — {cure}", Exit.USAGE)
+    return path
+
+
+def refuse_model(path: Path) -> None:
+    """Raise Failure for a model file, by its name or by its first bytes."""
+    if path.suffix.lower() == ".gguf" or is_gguf(path):
+        cure = f"to write with it: srbwriter -m {shlex.quote(str(path))}"
+        raise Failure(f"{path}: a model file is no story — {cure}", Exit.USAGE)
+
+
+def _refuse_folder(path: Path) -> None:
+    if path.is_dir():
+        raise Failure(f"{path}: is a folder — name a story in it", Exit.USAGE)
 
 
 def path_for_story(output: Path | None) -> Path | None:
-    """Where a story is to be made. Raises Failure for the name of an exported file."""
+    """Return where a story is to be made. Raises Failure for the name of an exported file or of a model."""
     if output is None:
         return None
     from srbwriter.story import formats
 
+    refuse_model(output)
     if (form := formats.for_file(output)) is not None:
         cure = f"a story ends in {SUFFIX}; `srbwriter export` makes a {form.extension} of one"
         raise Failure(f"{output}: {cure}", Exit.USAGE)

@@ -8,9 +8,10 @@ is put together; this room must never import the engine or a face.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final, Generic, Literal, TypeVar, cast, get_args
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast, get_args
 
 from srbwriter.config.kinds import (
+    ADDRESSES,
     INTEGER,
     LAYERS,
     NUMBER,
@@ -89,6 +90,12 @@ class Key(Generic[T_co]):
         """Read a parsed TOML value. Raises ValueError."""
         return self._checked(self.kind.from_toml(value))
 
+    def complaint(self, value: object) -> str:
+        """Say that ``value`` is not taken: the value, what was expected, and the nearest word."""
+        shown = str(value).lower() if isinstance(value, bool) else repr(value)
+        near = self.kind.nearest(str(value))
+        return f"{shown}: expected {self.expected}" + (f"; did you mean {near}?" if near else "")
+
     def _checked(self, value: Any) -> Any:
         if isinstance(value, int | float) and not isinstance(value, bool):
             if self.minimum is not None and value < self.minimum:
@@ -138,7 +145,7 @@ MODEL_URL = Key[str | None](
     "model.url", TEXT, None, "address of a model file, fetched if it is not here", ("--model-url", "-mu"),
 )
 CONNECT = Key[tuple[str, ...]](
-    "model.connect", TEXTS, (),
+    "model.connect", ADDRESSES, (),
     "address of an engine that runs elsewhere, instead of a model file; several of one model may be given",
     ("--connect",), env="SRBWRITER_CONNECT",
 )
@@ -246,10 +253,6 @@ POOLING = Key[Pooling | None](
     "model.pooling", one_of(*get_args(Pooling)), None,
     "how embeddings of tokens become one; the model's own way if not given", ("--pooling",),
 )
-LOAD_ANYWAY = Key(
-    "model.load_anyway", SWITCH, False, "load a file even if the program ended while it was loaded before",
-    ("--load-anyway",),
-)
 
 N = Key("generation.n", INTEGER, 8, "branches written at once", ("--n", "-n"), minimum=1, maximum=64)
 MAX_N = Key(
@@ -322,6 +325,36 @@ LOG_LEVEL = Key(
     ("--log-level",),
 )
 # fmt: on
+
+
+class Retired(NamedTuple):
+    """A setting of an earlier version, which is accepted without effect, whatever its value."""
+
+    section: str  # commands with the flags of this section take ``flags`` too
+    flags: tuple[str, ...]
+    why: str
+    name: str = ""  # ``section.key`` as in the TOML file; "" for a flag that was no setting
+    values: int = 0  # words that follow the flag
+
+    @property
+    def env(self) -> str:
+        """The environment variable; "" for a flag that was no setting."""
+        return "SRBWRITER_" + self.name.replace(".", "_").upper() if self.name else ""
+
+    @property
+    def notice(self) -> str:
+        """What is said where it is given."""
+        return f"no effect any more, since {self.why}; leave it out"
+
+
+RETIRED: tuple[Retired, ...] = (
+    Retired(
+        "model", ("--load-anyway", "--no-load-anyway"), "no earlier load keeps a file from being loaded",
+        "model.load_anyway",
+    ),
+    Retired("model", ("--measure",), "the times of steps are not measured"),
+)  # fmt: skip
+"""Settings and flags of earlier versions."""
 
 KEYS: tuple[Key[Any], ...] = tuple(
     cast("Key[Any]", row) for row in list(globals().values()) if isinstance(row, Key)

@@ -52,8 +52,8 @@ class BackendSampling:
 
     # ---- before a decode
 
-    def prepare(self, plan: Plan, padded: int) -> int:
-        """Choose who is sampled in the graph. Gives the rows of nothing in the batch, ``padded`` before."""
+    def prepare(self, plan: Plan) -> int:
+        """Choose the branches that are sampled in the graph; return how many rows of nothing were added."""
         self._rows = self._chosen(plan)
         if not self._logits_can_come(plan):
             self._rows = {}
@@ -64,9 +64,9 @@ class BackendSampling:
         if not self._attach(plan):
             self._rows = {}
         self.context.has_logits = self._logits_wanted(plan)
-        if self.context.has_logits and self._seats and not padded:
-            self.context.pad(1)
-            padded = 1
+        padded = int(self.context.has_logits and bool(self._seats))
+        if padded:
+            self.context.pad(padded)
         for active in self._rows:
             assert active.chain is not None
             active.chain.lend(self._seats[active.seq].pointer)

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from . import limits
 from .adapters import Adapters, control_vector, layer_range
+from .cores import count_cores
 from .ending import close_at_exit
 from .model import Model
 from .native.adapters import set_adapters, set_control_vector
-from .native.context import default_threads
 from .native.embedding import EmbeddingContext
 from .types import (
     ContextOverflow,
@@ -92,7 +92,7 @@ class Embedder:
     ) -> None:
         self._adapters = adapters
         self._model, self._options, self._window, self._busy = model, options, window, busy
-        self._threads = options.threads_batch or options.threads or default_threads()
+        self._threads = options.threads_batch or options.threads or count_cores()
         self._jobs: deque[_Job] = deque()
         self._lock = threading.Lock()
         self._under_way: set[_Job] = set()

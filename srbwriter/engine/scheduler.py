@@ -17,12 +17,12 @@ from .adapters import Turns
 from .backend_sampling import BackendSampling
 from .cache import Cache
 from .commands import Commands
-from .costs import CostTable
+from .cores import count_cores
 from .decode import ChunkBudget, Decoder, Plan, Portion
 from .generation import ENDING, INTERRUPTING, STARTING, Branch, Command, Generation
 from .grammar_process import GrammarProcess
 from .model import Model
-from .native.context import ABORTED, OK, Context, default_threads
+from .native.context import ABORTED, OK, Context
 from .queue import SHORT, Queue
 from .sampling_loop import SamplingLoop
 from .sampling_threads import FEWEST, LARGE, SamplingThreads
@@ -56,7 +56,7 @@ class Scheduler:
 
     def __init__(
         self, model: Model, context: Context, cache: Cache, options: EngineOptions, *, window: int,
-        abortable: bool, threads: Threads | None, costs: CostTable | None = None, wake: Callable[[], None],
+        abortable: bool, threads: Threads | None, wake: Callable[[], None],
         open_alone: Callable[[int], Context], turns: Turns | None = None,
     ) -> None:  # fmt: skip
         self.context, self.cache, self.window = context, cache, window
@@ -70,8 +70,6 @@ class Scheduler:
         )
         self.commands = Commands(model, self.loop, self.queue)
         self.decoder = Decoder(context, cache, share=not model.recurrent)
-        self.costs = self.decoder.costs = cache.storage.costs = costs
-        self._first = 0  # whose turn it is, where branches are not computed all at once
         self._threads_now = 0
         self.budget = ChunkBudget(options.step_seconds, context.max_rows)
         self.backend_sampling: BackendSampling | None = None
@@ -95,7 +93,7 @@ class Scheduler:
     ) -> SamplingThreads | None:
         """None where one samples at least as fast."""
         given = options.sampling_threads
-        most = given or options.threads or default_threads()
+        most = given or options.threads or count_cores()
         if model.n_vocab < LARGE or most == 1 or self.backend_sampling is not None:
             return None
         now = (lambda: threads.now) if threads is not None and given is None else (lambda: most)
@@ -188,13 +186,11 @@ class Scheduler:
         """The next batch, for which there is room."""
         queue = self.queue
         if queue.steady:
-            writing = self._soonest(self._inside_window(queue.writing))
+            writing = self._inside_window(queue.writing)
             if self.cache.make_room(len(writing)):
                 return self.decoder.plan(writing, (), 0)
         writing, reading = self._in_turn()
         writing = self._inside_window(writing)
-        if not reading:
-            writing = self._soonest(writing)
         chunk = self.budget.size(bool(writing), self.abortable)
         while True:
             plan = self.decoder.plan(writing, reading, chunk)
@@ -218,8 +214,8 @@ class Scheduler:
         writing, reading = self._urgent()
         if self.turns is None:
             return writing, reading
-        chosen = self.turns.pick({demand.space for demand in (*writing, *reading)})
-        return self.turns.of_set(writing, _space, chosen), self.turns.of_set(reading, _space, chosen)
+        chosen = self.turns.pick({demand.namespace.root for demand in (*writing, *reading)})
+        return self.turns.of_set(writing, _root, chosen), self.turns.of_set(reading, _root, chosen)
 
     def _urgent(self) -> tuple[Sequence[ActiveBranch], Sequence[Demand]]:
         """Prompts by priority; background requests stand back while anyone else has something to do.
@@ -240,18 +236,6 @@ class Scheduler:
 
     def _shortest(self, demand: Demand) -> tuple[Priority, int]:
         return demand.urgency, min(self.queue.left(demand), SHORT + 1)
-
-    def _soonest(self, writing: Sequence[ActiveBranch]) -> Sequence[ActiveBranch]:
-        """As many branches as are best computed at once, by turns; mostly all of them."""
-        count = len(writing)
-        if self.costs is None or count < 2:
-            return writing
-        size = self.costs.for_rows(count, 0).at_once
-        if size >= count:
-            return writing
-        first = self._first % count
-        self._first = first + size
-        return [*writing[first:], *writing[:first]][:size]
 
     def _inside_window(self, writing: Sequence[ActiveBranch]) -> Sequence[ActiveBranch]:
         """Branches whose next position lies inside the window; the others end or shift here."""
@@ -284,10 +268,8 @@ class Scheduler:
                 self._in_flight, self._ahead_in_flight = frozenset(), False
                 return
         rows = len(plan.rows) + plan.prompt_rows
-        padded = self.decoder.pad(plan)
-        threads = self._use_threads(rows, bool(plan.portions))
-        if self.backend_sampling is not None:
-            padded = self.backend_sampling.prepare(plan, padded)
+        threads = self._use_threads(bool(plan.portions))
+        padded = 0 if self.backend_sampling is None else self.backend_sampling.prepare(plan)
         started = time.perf_counter()
         code = self.context.decode(self._meanwhile)
         seconds = time.perf_counter() - started
@@ -335,20 +317,18 @@ class Scheduler:
                 live -= {command.branch} if command.branch >= 0 else live.copy()
         return all(number in left and not left[number] for number in self._in_flight)
 
-    def make_ready(self, space: int, rows: int) -> None:
-        """The next decode has so many ``rows`` of this space of the prefix tree, and none of a request."""
+    def make_ready(self, root: int, rows: int) -> None:
+        """The next decode has so many ``rows`` below this root of the prefix tree, and none of a request."""
         if self.backend_sampling is not None:
             self.backend_sampling.clear()
         if self.turns is not None:
-            self.turns.pick({space})
-        self._use_threads(rows, rows > self.context.sequences)
+            self.turns.pick({root})
+        self._use_threads(rows > self.context.sequences)
 
     def count(self, plan: Plan, seconds: float) -> None:
         """A decode went well."""
         prompt, branches = plan.prompt_rows, len(plan.rows)
         self.budget.learn(seconds, prompt, branches)
-        storage = self.cache.storage
-        storage.token_seconds, storage.step_seconds = self.budget.per_token, self.budget.row_step
         counters = self.counters
         counters.decodes += 1
         counters.prompt_rows += prompt
@@ -358,15 +338,13 @@ class Scheduler:
         else:
             counters.decode_seconds += seconds
 
-    def _use_threads(self, rows: int, prompt: bool) -> int:
-        """Let the next step have the threads it is fastest with; fewer while another program wants cores."""
+    def _use_threads(self, prompt: bool) -> int:
+        """Set the threads of the next step, fewer while another program wants cores; return their number."""
         if self.threads is None:
             return 0
         now = self.threads.now
         if prompt:
             now = self._prompt_threads or now
-        elif self.costs is not None:
-            now = min(now, self.costs.for_rows(rows, self.cache.used_cells // 256 * 256).threads)
         if now != self._threads_now:
             self.context.set_threads(now, now)
             self._threads_now = now
@@ -455,7 +433,9 @@ class Scheduler:
         pending, rows = self.loop.pending, list[Demand]()
         while pending and len(rows) < self.context.max_outputs:
             demand = pending[-1]
-            if rows and (demand.space != rows[0].space or not self._has_room(demand, len(rows))):
+            if rows and (
+                demand.namespace.root != rows[0].namespace.root or not self._has_room(demand, len(rows))
+            ):
                 break  # in the next batch
             pending.pop()
             if (
@@ -469,7 +449,7 @@ class Scheduler:
                 self.queue.suspend(demand)
         if rows:
             if self.turns is not None:
-                self.turns.pick({rows[0].space})
+                self.turns.pick({rows[0].namespace.root})
             self._decode(self.decoder.plan(rows, (), 0))
             for demand in rows:
                 if demand.seq >= 0:  # there was no room after all
@@ -528,5 +508,5 @@ def _urgency(demand: Demand) -> Priority:
     return demand.urgency
 
 
-def _space(demand: Demand) -> int:
-    return demand.space
+def _root(demand: Demand) -> int:
+    return demand.namespace.root

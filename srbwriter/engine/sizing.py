@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 
 from .adapters import control_vector, layer_range
+from .cores import count_cores
 from .model import Model
 from .native.adapters import set_control_vector
-from .native.context import Context, default_threads, has_gpu
+from .native.context import Context, flash_attention, has_gpu
 from .threads import Threads
-from .types import EngineOptions, ModelError
+from .types import EngineOptions, EngineSetup, ModelError
 from .window import window_and_cells
 
 log = logging.getLogger(__name__)
@@ -25,7 +26,19 @@ def uses_gpu(options: EngineOptions) -> bool:
 
 def threads_of(options: EngineOptions) -> Threads | None:
     """Threads that give way to other programs; None where their number is given, or hardly matters."""
-    return None if options.threads or uses_gpu(options) else Threads(default_threads())
+    return None if options.threads or uses_gpu(options) else Threads(count_cores())
+
+
+def setup_of(options: EngineOptions, context: Context) -> EngineSetup:
+    """Return how a context that was opened with ``options`` computes."""
+    return EngineSetup(
+        threads=_threads(options), threads_batch=options.threads_batch or _threads(options),
+        flash_attn=flash_attention(options), n_batch=context.max_rows, n_ubatch=context.rows_at_once,
+    )  # fmt: skip
+
+
+def _threads(options: EngineOptions) -> int:
+    return options.threads or count_cores()
 
 
 def open_context(model: Model, options: EngineOptions) -> tuple[Context, int]:
@@ -44,7 +57,7 @@ def open_context(model: Model, options: EngineOptions) -> tuple[Context, int]:
     else:
         sequences = options.max_sequences or min(options.max_branches + 2, RECURRENT_SEQUENCES)
     vectors = _ControlVectors(model, options)
-    threads = options.threads or default_threads()
+    threads = _threads(options)
     batch = options.n_batch or (GPU_BATCH if uses_gpu(options) else CPU_BATCH)
     context = Context(
         model.pointer, cells=cells, sequences=sequences, batch=batch, ubatch=options.n_ubatch or CPU_BATCH,
@@ -58,7 +71,7 @@ def open_context(model: Model, options: EngineOptions) -> tuple[Context, int]:
 def open_alone(model: Model, options: EngineOptions, window: int, batch: int) -> Context:
     """A context for one sequence of ``window`` tokens, that computes alike every time. Raises ModelError."""
     vectors = _ControlVectors(model, options)
-    threads = options.threads or default_threads()
+    threads = _threads(options)
     context = Context(
         model.pointer, cells=window, sequences=1, batch=batch, ubatch=batch, threads=threads,
         threads_batch=threads, options=options, path=str(model.path),

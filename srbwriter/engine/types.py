@@ -195,6 +195,8 @@ class Request:
     n_keep: int = 0  # tokens at the start kept when truncating or shifting; -1 all of the prompt
     context: int | None = None  # tokens of prompt and text together, where fewer than the window has
     cache_prompt: bool = True  # False: evaluate all of it anew, whatever the cache holds
+    cache_salt: str = ""  # the cache is shared among requests with the same one
+    common: tuple[str, ...] = ()  # texts of which a beginning of the prompt is shared whatever the salt
     strict: bool = False  # the text depends on nothing but the request: slower, one branch at a time
     lora: tuple[tuple[int, float], ...] | None = None  # (adapter, scale); None is the engine's, () is none
     penalty_prompt: Prompt | None = None  # what penalties and DRY look back at instead of the prompt
@@ -341,12 +343,10 @@ class EngineOptions:
     host_bytes: int | None = None  # of memory for what leaves the cells; None: a quarter of what is free
     disk_dir: str | None = None  # folder for what is to outlive the program; None: nothing does
     disk_bytes: int = 4 << 30  # that the folder may take
-    measure: bool = False  # take two seconds at the first load of a file here to find how it runs fastest
     lora: tuple[tuple[str, float], ...] = ()  # files of LoRA adapters, and how much of each
     control_vectors: tuple[tuple[str, float], ...] = ()  # files that are added up, and how much of each
     control_vector_layers: tuple[int, int] | None = None  # the first and the last they act on; None: all
     pooling: Literal["", "none", "mean", "cls", "last", "rank"] = ""  # of embeddings; "" is the model's own
-    load_anyway: bool = False  # a file that a process died of
     strict: bool = False  # every request is
     nice: int = 0  # steps that the threads which compute stand back behind the caller's; Linux only
     step_seconds: float = 0.05  # time budget of one prompt chunk while branches write
@@ -369,6 +369,17 @@ class ModelInfo:
     vocab: str  # fingerprint of the vocabulary
     chat_template: str | None
     metadata: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSetup:
+    """How an engine computes its steps, beginning with the first one."""
+
+    threads: int  # at most, for steps in which branches write; fewer while other programs want the cores
+    threads_batch: int  # for steps that read a prompt
+    flash_attn: Literal["auto", "on", "off"]  # "auto" leaves it to llama.cpp
+    n_batch: int  # tokens of a step, at most
+    n_ubatch: int  # tokens computed at once, at most
 
 
 @dataclass(frozen=True, slots=True)

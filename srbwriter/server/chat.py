@@ -14,7 +14,7 @@ from srbwriter.server.context import Context
 from srbwriter.server.fields import Fields
 from srbwriter.server.settings import ServerError, ServerSettings
 
-from .errors import ApiError, bad
+from .errors import ApiError, bad, missing
 from .services import Services
 from .tools import Tools, read_tools
 from .work import MOST_SECONDS
@@ -120,6 +120,8 @@ def _turn_ends(engine: Backend, template: str) -> tuple[str, ...]:
 
 def read_messages(value: Any) -> list[dict[str, Any]]:
     """Messages with text content. Raises ApiError (400: clients of these dialects try a 501 again)."""
+    if value is None:
+        raise missing("messages")
     if not isinstance(value, list) or not value:
         raise bad("messages", "Field 'messages': expected a list of messages")
     if len(cast("list[Any]", value)) > MESSAGES:

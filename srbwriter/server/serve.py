@@ -1,9 +1,7 @@
 """Running the application: in the foreground for ``--serve``, on a thread of its own beside the terminal.
 
-Owns the sockets, the loop and the signals; knows no endpoint. uvicorn closes connections that are silent
-after an answer, and no others: one that says nothing at all, or a byte now and then, would hold its place
-for ever. So heads have a deadline here (bodies where they are read), and where the process may open few
-files, whoever waits longest without a whole head makes room for the next.
+Owns the sockets, the loop and the signals; knows no endpoint. Where the process may open few files, whoever
+waits longest without a whole head makes room for the next.
 """
 
 from __future__ import annotations
@@ -21,18 +19,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from srbwriter.paths import expanded
 from srbwriter.server.app import build_app
+from srbwriter.server.connection import protocol
 from srbwriter.server.lines import House
 from srbwriter.server.models import Loader, Offer
 from srbwriter.server.notifier import Notifier
 from srbwriter.server.services import Services
-from srbwriter.server.settings import ServerError, ServerSettings, check_exposure, line_places
-
-_WORDS = b"the head of the request did not come in time"
-_HEAD = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: "
-_TOO_SLOW = b"%b%d\r\n\r\n%b" % (_HEAD, len(_WORDS), _WORDS)
+from srbwriter.server.settings import (
+    ServerError,
+    ServerSettings,
+    check_exposure,
+    is_socket_file,
+    line_places,
+)
 
 _RESERVE = 40  # descriptors for stories, models, pages and threads' own
 _LEAST = 8
@@ -108,57 +109,6 @@ def most_connections() -> int:
     return max(limit - opened - _RESERVE, _LEAST)
 
 
-def protocol(seconds: float, table: Table) -> type[asyncio.Protocol]:
-    """The class of a server's connections; a head may take ``seconds`` to come."""
-
-    class Connection(H11Protocol):
-        _deadline: asyncio.TimerHandle | None = None
-        _begun = False  # whether anything of the head has come
-        _descriptor = -1
-
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            opened = transport.get_extra_info("socket")
-            self._descriptor = -1 if opened is None else opened.fileno()
-            self._await_head()
-
-        def data_received(self, data: bytes) -> None:
-            self._begun = True
-            super().data_received(data)
-            became_socket = self.transport.get_protocol() is not self
-            if became_socket or (self.cycle is not None and not self.cycle.response_complete):  # pyright: ignore
-                self._head_came()
-            elif self._deadline is None:
-                self._await_head()
-
-        def on_response_complete(self) -> None:
-            super().on_response_complete()
-            if not self.transport.is_closing() and self._deadline is None:
-                table.waits(self._descriptor, True)
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._head_came()
-            super().connection_lost(exc)
-
-        def _await_head(self) -> None:
-            self._deadline = self.loop.call_later(seconds, self._give_up)
-
-        def _head_came(self) -> None:
-            self._begun = False
-            table.waits(self._descriptor, False)
-            if self._deadline is not None:
-                self._deadline.cancel()
-                self._deadline = None
-
-        def _give_up(self) -> None:
-            self._deadline = None
-            if self._begun and not self.transport.is_closing():
-                self.transport.write(_TOO_SLOW)
-            self.transport.close()
-
-    return Connection
-
-
 class ServerHandle:
     """A server that runs on its own thread."""
 
@@ -220,7 +170,8 @@ def start_in_thread(loader: Loader, settings: ServerSettings, offers: Sequence[O
     Raises ServerError when the address cannot be used.
     """
     prepared = _prepare(loader, settings, offers)
-    port = 0 if settings.unix_socket else prepared.listeners[0].getsockname()[1]
+    ports = [one.getsockname()[1] for one in prepared.listeners if _file_of(one) is None]
+    port = ports[0] if ports else 0
     thread = threading.Thread(target=lambda: _work(prepared), name="srbwriter-http", daemon=True)
     thread.start()
     return ServerHandle(prepared.server, thread, prepared.url, port, prepared.addresses)
@@ -312,8 +263,8 @@ def _prepare_with(
     listeners = _listen(settings)
     for listener in listeners:
         listener.table = table
-    scheme = "" if settings.unix_socket else "https://" if settings.ssl_cert_file else "http://"
-    urls = [f"{scheme}{_address(listener)}" for listener in listeners]
+    scheme = "https://" if settings.ssl_cert_file else "http://"
+    urls = [f"{'' if _file_of(listener) else scheme}{_address(listener)}" for listener in listeners]
     return _Prepared(_Server(config), [*listeners], lines, " and ".join(urls), tuple(map(_address, lines)))
 
 
@@ -335,12 +286,17 @@ def _listen(settings: ServerSettings) -> list[Listener]:
     if settings.unix_socket is not None:
         return [_listen_unix(settings.unix_socket)]
     listeners: list[Listener] = []
-    ports = (settings.port,) if settings.ws_port is None else (settings.port, settings.ws_port)
+    places = [(settings.host, settings.port)]
+    if settings.ws_port is not None:
+        places.append((tuple(host for host in settings.host if not is_socket_file(host)), settings.ws_port))
     try:
-        for port in ports:
-            for host in settings.host:
-                listeners.append(_listen_tcp(host, port))
-                port = port or listeners[-1].getsockname()[1]
+        for hosts, port in places:
+            for host in hosts:
+                if is_socket_file(host):
+                    listeners.append(_listen_unix(expanded(host)))
+                else:
+                    listeners.append(_listen_tcp(host, port))
+                    port = port or listeners[-1].getsockname()[1]
     except ServerError:
         for listener in listeners:
             listener.close()

@@ -162,8 +162,14 @@ class Typing:
     @property
     def text_waits(self) -> bool:
         """Whether words of the story itself are to be written."""
+        return self.waiting_text is not None
+
+    @property
+    def waiting_text(self) -> str | None:
+        """The whole text of the story as the person typed it; None where the story has it."""
         with self._lock:
-            return _TEXT in self._fields and self._fields[_TEXT].since is not None
+            field = self._fields.get(_TEXT)
+            return field.words if field is not None and field.since is not None else None
 
     def write(self) -> None:
         """Put everything into the story, within the transaction that is open. Raises StoryError."""

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 from textual import events
 from textual.app import App as TextualApp
+from textual.driver import Driver
+from textual.drivers.linux_driver import LinuxDriver
 from textual.filter import LineFilter
 from textual.notifications import SeverityLevel
 from textual.theme import Theme
@@ -25,6 +27,7 @@ from srbwriter.session.ahead import budget_of
 from srbwriter.session.sampling import RememberedKnobs
 from srbwriter.story import library
 from srbwriter.tui import colours, commands, options, signals, spelling, themes
+from srbwriter.tui.driver import TerminalDriver
 from srbwriter.tui.keyboard import Keyboard
 from srbwriter.tui.messages import Messages, Shows
 from srbwriter.tui.options import Preferences
@@ -74,6 +77,7 @@ class App(TextualApp[None]):
         self.knobs.recall()
         self._apply_keys()
         self._form: colours.Form | None = None
+        self._theme_missed = ""  # the theme that is wanted and is not there, once it has been said
         self.load_themes()
         self._watcher = themes.Watcher()
         self.write_screen = WriteScreen(session, self)
@@ -119,9 +123,7 @@ class App(TextualApp[None]):
         self.session.look_ahead.budget = budget_of(self.preferences)
         self.animation_level = "none" if self.preferences[options.REDUCED_MOTION] else "full"
         self._apply_keys()
-        wanted = self.preferences[options.THEME]
-        if wanted in self.available_themes:
-            self.theme = wanted
+        self._apply_theme()
         if self.preferences[options.SPELLING] != self.write_screen.editor.spelling:
             self.run_worker(self._apply_spelling, thread=True, exclusive=True, group="spelling")
         if self.write_screen.is_mounted:
@@ -148,6 +150,15 @@ class App(TextualApp[None]):
         """Read all themes; a bad one is said in one line and left out."""
         found, self.complaints = themes.load_all()
         self._add_themes(found)
+
+    def _apply_theme(self) -> None:
+        """Show the theme that the writer wants, or else the default one and say why."""
+        wanted = self.preferences[options.THEME]
+        found = wanted in self.available_themes
+        self.theme = wanted if found else themes.DEFAULT
+        if not found and wanted != self._theme_missed:
+            self.notes.append(themes.explain_missing(wanted, self.complaints))
+        self._theme_missed = "" if found else wanted
 
     def _add_themes(self, found: list[Theme]) -> None:
         for theme in found:
@@ -176,6 +187,8 @@ class App(TextualApp[None]):
         if self.theme in {theme.name for theme in found}:
             self._watch_theme(self.theme)
             self.refresh_css(animate=False)
+        if self._theme_missed:
+            self._apply_theme()
 
     # ---- stories
 
@@ -215,6 +228,11 @@ class App(TextualApp[None]):
 
     # ---- life
 
+    def get_driver_class(self) -> type[Driver]:
+        """Return Textual's choice, with our own driver in place of the one for Linux and macOS."""
+        found = super().get_driver_class()
+        return TerminalDriver if found is LinuxDriver else found
+
     async def action_quit(self) -> None:
         """Textual's own way out: the writer's last words come first."""
         self.write_screen.run("quit")
@@ -236,7 +254,8 @@ class App(TextualApp[None]):
         self.push_screen(self.write_screen)
         self.set_interval(_LOOK_SECONDS, self.reload_changed_themes)
         for complaint in self.complaints:
-            self.notify(complaint, severity="warning")
+            if not any(complaint in note for note in self.notes):
+                self.notify(complaint, severity="warning")
         self._tell_notes()
         if not self.is_headless:  # then it is somebody else's process
             signals.obey_signals(self)

@@ -8,11 +8,11 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from srbwriter.story import StoryError
+from srbwriter.tui.driver import TerminalDriver
 
 if TYPE_CHECKING:
     from srbwriter.tui.app import App
@@ -28,8 +28,8 @@ def obey_signals(app: App) -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
             loop.add_signal_handler(number, app.set_timer, _KEYS_SECONDS, partial(_end, app, number))
-    if callable(stop := signal.getsignal(signal.SIGTSTP)):  # Textual's, which lets go of the terminal
-        loop.add_signal_handler(signal.SIGTSTP, _pause, app, lambda: stop(signal.SIGTSTP, None))
+    if isinstance(driver := app._driver, TerminalDriver):  # pyright: ignore[reportPrivateUsage]
+        driver.before_stop = partial(_keep_before_stop, app)
     if os.name == "posix" and os.isatty(0):
         app.set_interval(_LOOK_SECONDS, partial(_notice_hang_up, app))
 
@@ -40,11 +40,10 @@ def _notice_hang_up(app: App) -> None:
         _end(app, signal.SIGHUP)
 
 
-def _pause(app: App, stop: Callable[[], object]) -> None:
-    """The shell stops the program; nobody knows when it goes on, or whether it does."""
+def _keep_before_stop(app: App) -> None:
+    """Save everything: a stopped program may never be continued."""
     with contextlib.suppress(StoryError):
         app.session.keep()
-    stop()
 
 
 def _end(app: App, number: int) -> None:

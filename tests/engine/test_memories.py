@@ -48,8 +48,6 @@ def load(kind: str, **more: Any) -> Engine:
     }  # fmt: skip
     engine = Engine.load(toy_model(MAKERS[kind]), EngineOptions(**(options | more)), thread=False)
     engine._scheduler.budget.size = lambda writing, abortable: CHUNK  # type: ignore[method-assign]
-    # so small a model is sometimes faster than a copy
-    engine._cache.storage.cheaper_to_evaluate = lambda nodes: False  # type: ignore[method-assign]
     return engine
 
 

@@ -219,7 +219,6 @@ def test_neither_loading_nor_embedding_leaves_a_team_of_threads_behind() -> None
 TEAMS = """
 import os, threading, time
 from srbwriter.demo import bundled_model
-from srbwriter.engine import measuring, engine as module
 from srbwriter.engine import Engine, EngineOptions, Request, Stop
 
 def others():  # threads that Python did not start
@@ -232,17 +231,12 @@ def settled(wanted):
         os.sched_yield()
     return others()
 
-module.MEASURED_SIZE = 0
-measuring.read_table = lambda key: None
-measuring.keep_table = lambda key, table: None
-options = EngineOptions(threads=2, threads_batch=2, measure=True, gpu_layers=0)
+options = EngineOptions(threads=2, threads_batch=2, gpu_layers=0)
 before = others()
 with Engine.load(bundled_model(), options) as engine:
-    assert engine._scheduler.costs is not None
     print(settled(before) - before)
     engine.embed(["The fox ran home."] * 4)
     print(settled(before) - before)
-    engine._scheduler.threads = engine._scheduler.costs = None  # which may find that one thread is faster
     for _ in engine.submit(Request("Once", n=4, stop=Stop(max_tokens=8, ignore_eog=True))):
         pass
     print(settled(before + 1) - before)

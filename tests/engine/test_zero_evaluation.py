@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
-from types import SimpleNamespace
 
 import pytest
 
 from srbwriter.demo import bundled_model
-from srbwriter.engine import memory
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import EngineOptions, FinishReason, Priority, Request, Stop, TokenRun
@@ -234,18 +231,3 @@ def test_a_scored_prompt_is_read_for_others_from_where_they_hold_it() -> None:
         finish(engine, other, scored, longer)
         assert engine.stats().prompt_rows - read == len(longer.prompt_ids)
         assert "" not in engine.stats().evaluated_again
-
-
-def test_one_slow_copy_is_no_reason_to_evaluate_what_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = itertools.count(0.0, 10.0)
-    with small_engine() as engine:
-        first = engine.submit(Request(PROMPT, stop=SHORT))
-        finish(engine, first)
-        path = (*first.prompt_ids, *first.branches[0].ids)
-        monkeypatch.setattr(memory, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
-        for _ in range(2):
-            while engine._cache.evict():
-                pass
-            finish(engine, engine.submit(Request(path, stop=SHORT)))
-        stats = engine.stats()
-        assert stats.restored_tokens > len(path) and "cheaper" not in stats.evaluated_again

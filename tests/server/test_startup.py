@@ -77,3 +77,25 @@ def test_no_answer_waits_for_a_fuller_packet(serve: Serve) -> None:
         (connection,) = handle._server.server_state.connections
         accepted: socket.socket = connection.transport.get_extra_info("socket")
         assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_several_addresses_with_commas_and_a_socket_file(serve: Serve, tmp_path: Path) -> None:
+    file = tmp_path / "s.sock"
+    handle = serve(host=(f"127.0.0.1, 127.0.0.2,{file}", "127.0.0.3"))
+    assert handle.url == " and ".join(
+        (f"http://127.0.0.1:{handle.port}", f"http://127.0.0.2:{handle.port}", f"unix:{file}",
+         f"http://127.0.0.3:{handle.port}")
+    )  # fmt: skip
+    for number in (1, 2, 3):
+        assert httpx.get(f"http://127.0.0.{number}:{handle.port}/health").json()["status"] == "ok"
+    with httpx.Client(transport=httpx.HTTPTransport(uds=str(file)), base_url="http://localhost") as http:
+        assert http.get("/health").json()["status"] == "ok"
+    handle.stop(10)
+    assert not file.exists()
+
+
+def test_addresses_that_are_none(serve: Serve) -> None:
+    with pytest.raises(ServerError, match="at least one address"):
+        serve(host=(" , ",))
+    with pytest.raises(ServerError, match=r"0\.0\.0\.0 can be reached"):
+        serve(host=("127.0.0.1,0.0.0.0",))

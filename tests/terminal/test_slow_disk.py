@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.disk import MoodyDisk, build
+from tests.sizes import few_or_all
 from tests.terminal.conftest import NewTerminal
 from tests.terminal.support import (
-    FULL,
     OPENING,
     Loss,
     loss,
@@ -37,9 +37,9 @@ BOUND = 2.0
 GONE = 5.0
 """Seconds from a signal, and the save that is under way then, to the end of the program."""
 
-KILLS = {"story": 8, "sheet": 4, "note": 2, "branch": 2} if FULL else {"story": 1, "sheet": 1}
-LONGEST = 6.0 if FULL else 4.0  # seconds of typing; at least 3
-WAYS_OUT = [signal.SIGTERM, signal.SIGHUP] if FULL else [signal.SIGTERM]
+KILLS = {False: {"story": 1, "sheet": 1}, True: {"story": 8, "sheet": 4, "note": 2, "branch": 2}}
+LONGEST = {False: 4.0, True: 6.0}  # seconds of typing; at least 3
+WAYS_OUT = {False: [signal.SIGTERM], True: [signal.SIGTERM, signal.SIGHUP]}
 
 
 @pytest.fixture(scope="module")
@@ -57,13 +57,13 @@ def start(terminal: Terminal, library: Path, seconds: int = 1) -> tuple[Path, Mo
     return file, disk
 
 
-def killed(new_terminal: NewTerminal, library: Path, place: str, seed: int) -> Loss:
+def killed(new_terminal: NewTerminal, library: Path, longest: float, place: str, seed: int) -> Loss:
     begin, find = PLACES[place]
     chance = random.Random(f"slow {place} {seed}")
     terminal = new_terminal(f"{place}-{seed}")
     file, disk = start(terminal, library)
     begin(terminal)
-    end = time.monotonic() + chance.uniform(3.0, LONGEST)
+    end = time.monotonic() + chance.uniform(3.0, longest)
     terminal.type_steadily(words_from(chance), steady(chance), until=end)
     moment = terminal.kill()
     typed = list(terminal.typed)
@@ -80,10 +80,11 @@ def killed_after_three_saves(new_terminal: NewTerminal, library: Path) -> Loss:
     return loss("the first saves", list(terminal.typed), kept_in_story(terminal, file), moment)
 
 
-def test_nothing_older_than_two_saves_is_lost(new_terminal: NewTerminal, library: Path) -> None:
+@few_or_all
+def test_nothing_older_than_two_saves_is_lost(new_terminal: NewTerminal, library: Path, full: bool) -> None:
     acts = [
-        partial(killed, new_terminal, library, place, seed)
-        for place, moments in KILLS.items()
+        partial(killed, new_terminal, library, LONGEST[full], place, seed)
+        for place, moments in KILLS[full].items()
         for seed in range(moments)
     ]
     acts.append(partial(killed_after_three_saves, new_terminal, library))
@@ -166,12 +167,13 @@ def ended(new_terminal: NewTerminal, library: Path, way: signal.Signals) -> str:
     return "" if good else f"{found}, exit code {code} after {seconds:.1f} s"
 
 
+@few_or_all
 def test_nothing_is_lost_when_the_writer_leaves_or_the_system_ends_the_program(
-    new_terminal: NewTerminal, library: Path
+    new_terminal: NewTerminal, library: Path, full: bool
 ) -> None:
     every = product(("quit", "undo_and_redo", "undo_and_quit"), (PAUSE, 0.0))
-    usual = [("quit", 0.0), ("undo_and_redo", PAUSE), ("undo_and_quit", 0.0)]
-    acts: list[Callable[[], str]] = [partial(ended, new_terminal, library, way) for way in WAYS_OUT]
-    acts += [InTwoParts(new_terminal, library, name, rest) for name, rest in (every if FULL else usual)]
+    usual = [("quit", 0.0)]
+    acts: list[Callable[[], str]] = [partial(ended, new_terminal, library, way) for way in WAYS_OUT[full]]
+    acts += [InTwoParts(new_terminal, library, name, rest) for name, rest in (every if full else usual)]
     wrong = [fault for fault in two_at_once(acts) if fault]
     assert not wrong, "\n".join(wrong)

@@ -6,9 +6,8 @@ Every rule that llama.cpp enforces by abort() is checked here before the call.
 from __future__ import annotations
 
 import ctypes as C
-import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +35,9 @@ MOST_THREADS = 512
 """``GGML_MAX_N_THREADS``; some ten thousand are more than the runtime of OpenMP survives."""
 
 OK, NO_SLOT, ABORTED = 0, 1, 2
+
+FEW_BRANCHES = 2
+"""Live branches, up to which a processor is left to llama.cpp's own choice of attention."""
 
 
 def _nothing() -> None:
@@ -295,34 +297,17 @@ def has_gpu() -> bool:
     return bool(library().llama_supports_gpu_offload())
 
 
-def flash_attention(options: EngineOptions) -> str:
-    """ "auto" resolved for this build.
+def flash_attention(options: EngineOptions) -> Literal["auto", "on", "off"]:
+    """Return what llama.cpp is told about flash attention; "auto" leaves it to llama.cpp.
 
-    On CPU flash attention works row by row below 64 queries, so that several branches over one
-    prefix are 1.7 to 2.1 times slower with it. A quantised V cache cannot do without it.
+    On a processor flash attention goes row by row below 64 queries, so that several branches over one prefix
+    are 1.7 to 2.1 times slower with it. A quantised V cache cannot do without it.
     """
     if options.flash_attn != "auto" or (has_gpu() and options.gpu_layers != 0):
         return options.flash_attn
-    return "off" if options.cache_type_v in ("f16", "f32", "bf16") else "on"
-
-
-def default_threads() -> int:
-    """Physical cores this process may use."""
-    try:
-        usable = os.sched_getaffinity(0)
-    except AttributeError:
-        return os.cpu_count() or 2
-    return len({_core(cpu) for cpu in usable})
-
-
-def _core(cpu: int) -> str:
-    """A name for the core that a processor is a thread of."""
-    siblings = f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
-    try:
-        with open(siblings, encoding="ascii") as file:
-            return file.read().strip()
-    except OSError:
-        return str(cpu)
+    if options.cache_type_v not in ("f16", "f32", "bf16"):
+        return "on"
+    return "auto" if options.max_branches <= FEW_BRANCHES else "off"
 
 
 def slides(model: int) -> bool:

@@ -27,7 +27,7 @@ _KIND, _TOKENS, _NONE = "tokenizer.ggml.model", "tokenizer.ggml.tokens", "no_voc
 def check_file(path: Path) -> None:
     """Refuse what cannot be a GGUF file before llama.cpp sees it. Raises ModelError."""
     if not path.exists():
-        raise ModelError(str(path), "no such file", "check the path; without -m the bundled model is used")
+        raise ModelError(str(path), "no such file", "correct the path")
     if path.is_dir():
         raise ModelError(str(path), "this is a folder", "name the .gguf file in it")
     if not path.is_file():

@@ -26,7 +26,7 @@ from srbwriter.server.answers import (
 )
 from srbwriter.server.context import Context, json_response
 from srbwriter.server.endpoints import KOBOLD, object_of, rows_of, told
-from srbwriter.server.errors import bad
+from srbwriter.server.errors import bad, missing
 from srbwriter.server.fields import Fields, read_ids, wants_bos
 from srbwriter.server.params import Params, read_common
 from srbwriter.server.registry import Record
@@ -260,7 +260,8 @@ async def token_count(context: Context) -> Response:
     """``special``: with the beginning token, as clients expect where they do not say."""
     fields = Fields(await context.json())
     if not isinstance(fields.raw("prompt"), str):
-        return json_response({"value": -1, "detail": {"msg": "Field 'prompt': expected text"}}, 400)
+        problem = "Field 'prompt': expected text" if fields.has("prompt") else str(missing("prompt"))
+        return json_response({"value": -1, "detail": {"msg": problem}}, 400)
     ids = await context.services.tokenize(
         fields.text("prompt"), add_bos=fields.flag("special", True), parse_special=True
     )
@@ -307,9 +308,10 @@ ENDPOINTS = (
     _row("POST /api/extra/last_logprobs", last_logprobs, "log-probabilities of the latest answer", body=_KEY,
          chooses=False),
     _row("POST /api/extra/tokencount /api/extra/tokenize", token_count, "a text's tokens, counted",
-         body=object_of(prompt="string", special="boolean", example={"prompt": "Once upon a time"})),
+         body=object_of("prompt", prompt="string", special="boolean",
+                        example={"prompt": "Once upon a time"})),
     _row("POST /api/extra/detokenize", detokenize, "token ids as text",
-         body=object_of(ids="array", example={"ids": [1, 2]})),
+         body=object_of("ids", ids="array", example={"ids": [1, 2]})),
     _row(f"GET {_both('model')}", told(lambda context: {"result": context.services.model_name}),
          "the model's name"),
     _row(f"GET {_both('info/version')}", told(lambda _: {"result": UNITED}), "the version of this interface"),

@@ -1,0 +1,90 @@
+"""How many processor cores this process may use: the affinity mask, and the quota of its control groups.
+
+Knows the files of Linux, and the number of processors elsewhere; must never know llama.cpp.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Collection, Iterator
+from pathlib import Path, PurePosixPath
+
+_V1_FOLDERS = ("cpu", "cpu,cpuacct", "cpuacct,cpu")
+
+
+def count_cores(processors: Collection[int] | None = None, root: Path = Path("/")) -> int:
+    """Return the number of physical cores to compute on, at least 1.
+
+    Args:
+        processors: numbers of the processors that may be used; those of the affinity mask by default.
+        root: folder that ``proc`` and ``sys`` lie in.
+    """
+    if processors is None:
+        processors = _affinity()
+    if processors is None:
+        return os.cpu_count() or 1
+    cores = len({_core_of(processor, root) for processor in processors})
+    quota = _quota(root)
+    return max(1, cores if quota is None else min(cores, math.ceil(quota)))
+
+
+def _affinity() -> Collection[int] | None:
+    """The processors that this process may run on; None on systems that do not tell."""
+    try:
+        return os.sched_getaffinity(0)
+    except (AttributeError, OSError):
+        return None
+
+
+def _core_of(processor: int, root: Path) -> str:
+    """Return a name for the core that a processor is a thread of."""
+    siblings = root / f"sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list"
+    return _read(siblings) or str(processor)
+
+
+def _quota(root: Path) -> float | None:
+    """Return the processors' worth of time that the control groups grant; None without a limit.
+
+    The quota of each group above holds as well, so the least of them counts.
+    """
+    quotas = [quota for folder in _group_folders(root) if (quota := _quota_of(folder)) is not None]
+    return min(quotas, default=None)
+
+
+def _quota_of(folder: Path) -> float | None:
+    """Return the quota that a group has by itself: "max 100000" or "150000 100000" in version 2."""
+    words = _read(folder / "cpu.max").split()
+    if not words:
+        words = [_read(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
+    try:
+        quota, period = map(int, words)
+    except ValueError:  # "max", or no such file
+        return None
+    return quota / period if quota > 0 and period > 0 else None  # -1 is no limit in version 1
+
+
+def _group_folders(root: Path) -> Iterator[Path]:
+    """Yield the folders of this process's groups and of those above them.
+
+    In a container the path may be that of the host, and only the topmost folder be there.
+    """
+    mounted = root / "sys/fs/cgroup"
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        group = PurePosixPath("/", path)
+        tops = [mounted / name for name in _V1_FOLDERS] if controllers else [mounted, mounted / "unified"]
+        for top in tops:
+            for above in (group, *group.parents):
+                yield top / above.relative_to("/")
+
+
+def _read(file: Path) -> str:
+    """Return what a small file says, without spaces around it; "" where it cannot be read."""
+    try:
+        return file.read_text("ascii", "replace").strip()
+    except (OSError, ValueError):
+        return ""

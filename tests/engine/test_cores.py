@@ -1,0 +1,100 @@
+"""How many cores are used, on made-up machines: the affinity mask, shared cores, and control groups."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from srbwriter.engine.cores import count_cores
+
+V2, V1 = "0::/", "4:memory:/\n3:cpu,cpuacct:/\n0::/"
+TOP = "sys/fs/cgroup"
+
+
+@contextmanager
+def machine(files: Mapping[str, str]) -> Iterator[Path]:
+    root = Path(tempfile.mkdtemp())
+    try:
+        for name, content in files.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(content)
+        yield root
+    finally:
+        shutil.rmtree(root)
+
+
+def cores(files: Mapping[str, str], processors: int = 8) -> int:
+    with machine(files) as root:
+        return count_cores(range(processors), root)
+
+
+@pytest.mark.parametrize(
+    ("group", "files", "expected"),
+    [
+        (V2, {}, 8),
+        (V2, {"cpu.max": "max 100000"}, 8),
+        (V2, {"cpu.max": "200000 100000"}, 2),
+        (V2, {"cpu.max": "150000 100000"}, 2),
+        (V2, {"cpu.max": "5000 100000"}, 1),
+        (V2, {"cpu.max": "6400000 100000"}, 8),
+        ("0::/a/b", {"a/b/cpu.max": "max 100000", "a/cpu.max": "300000 100000"}, 3),
+        ("0::/a/b", {"a/b/cpu.max": "100000 50000", "a/cpu.max": "300000 100000"}, 2),
+        ("0::/of/the/host", {"cpu.max": "400000 100000"}, 4),
+        (V1, {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 8),
+        (V1, {"cpu/cpu.cfs_quota_us": "250000", "cpu/cpu.cfs_period_us": "100000"}, 3),
+        (
+            "3:cpu,cpuacct:/x",
+            {"cpu,cpuacct/x/cpu.cfs_quota_us": "1000", "cpu,cpuacct/x/cpu.cfs_period_us": "1000"},
+            1,
+        ),
+        ("4:memory:/x", {"memory/x/cpu.cfs_quota_us": "1", "memory/x/cpu.cfs_period_us": "1"}, 8),
+        ("0::/../..", {"cpu.max": "200000 100000"}, 2),
+    ],
+)
+def test_a_quota_bounds_the_cores(group: str, files: Mapping[str, str], expected: int) -> None:
+    placed = {f"{TOP}/{name}": content for name, content in files.items()}
+    assert cores({"proc/self/cgroup": group, **placed}) == expected
+
+
+def test_threads_of_one_core_count_once() -> None:
+    topology = "sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
+    shared = {topology.format(number): f"{number % 4},{number % 4 + 4}\n" for number in range(8)}
+    assert cores(shared) == 4
+    assert cores({**shared, "proc/self/cgroup": V2, f"{TOP}/cpu.max": "600000 100000"}) == 4
+
+
+numbers = st.integers(-(2**70), 2**70).map(str) | st.sampled_from(["max", "", "x", "1e3", "٣"])
+pairs = st.tuples(numbers, numbers).map(" ".join)
+
+
+@given(st.integers(1, 64), st.sampled_from([V2, V1, "0::/a/b", "", "nonsense"]) | st.text(), pairs, numbers)
+@example(4, V2, "0 0", "0")
+def test_whatever_the_files_say_there_is_one_core_and_no_more_than_allowed(
+    allowed: int, group: str, quota: str, old: str
+) -> None:
+    files = {
+        f"{TOP}/cpu.max": quota, f"{TOP}/a/cpu.max": quota[::-1],
+        f"{TOP}/cpu/cpu.cfs_quota_us": old, f"{TOP}/cpu/cpu.cfs_period_us": old[::-1],
+    }  # fmt: skip
+    with machine({**files, "proc/self/cgroup": ""}) as root:
+        (root / "proc/self/cgroup").write_text(group, "utf-8", "replace")
+        assert 1 <= count_cores(range(allowed), root) <= allowed
+
+
+@given(st.integers(1, 64), st.integers(1, 10_000_000), st.integers(1000, 1_000_000))
+def test_a_quota_is_rounded_up(allowed: int, quota: int, period: int) -> None:
+    expected = min(allowed, math.ceil(quota / period))
+    assert cores({"proc/self/cgroup": V2, f"{TOP}/cpu.max": f"{quota} {period}"}, allowed) == expected
+
+
+def test_this_machine_has_at_least_one() -> None:
+    assert 1 <= count_cores() <= (os.cpu_count() or 1)
