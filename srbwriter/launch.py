@@ -7,12 +7,13 @@ before something is fetched, and knows no story, no screen and no server.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias, TypeVar, cast, get_args
 
 from srbwriter import paths
+from srbwriter.addresses import split_addresses
 from srbwriter.config import ConfigError, Key, Settings, keys
 from srbwriter.config.kinds import INTEGER, NAMES, NUMBER, SWITCH, TEXT, TEXTS, Kind, one_of
 from srbwriter.config.settings import Source
@@ -330,15 +331,15 @@ def elsewhere(settings: Settings) -> bool:
     return order.index(settings.source(keys.CONNECT)) <= order.index(settings.source(named))
 
 
-def remote_options(settings: Settings) -> RemoteOptions:
-    """How the engine elsewhere is spoken to.
+def remote_options(settings: Settings, notify: Callable[[str], None] | None = None) -> RemoteOptions:
+    """How the engine elsewhere is spoken to; ``notify`` is told of attempts that fail.
 
     Raises ConfigError for a key file that cannot be read, and for what a model elsewhere is not given here.
     """
     from srbwriter.engine.remote.options import RemoteOptions
 
     refuse_elsewhere(settings, keys.LORA, keys.CONTROL_VECTORS)
-    urls = tuple(url for entry in settings[keys.CONNECT] for url in entry.replace(",", " ").split())
+    urls = tuple(url for entry in settings[keys.CONNECT] for url in split_addresses(entry))
     return RemoteOptions(
         urls=urls,
         key=_connect_key(settings),
@@ -348,6 +349,7 @@ def remote_options(settings: Settings) -> RemoteOptions:
         max_branches=settings[keys.MAX_N],
         seed=settings[keys.SEED],
         verify=settings[keys.CONNECT_VERIFY],
+        notify=notify,
     )
 
 
@@ -376,12 +378,17 @@ def _connect_key(settings: Settings) -> str:
         raise ConfigError(f"{keys.CONNECT_KEY_FILE.name}: {file} cannot be read ({error})") from error
 
 
-def loader(settings: Settings, nice: int = 0) -> EngineLoader:
-    """The engine that was asked for, ready to be loaded in the background; ``nice`` as in its options."""
+def loader(
+    settings: Settings, nice: int = 0, notify: Callable[[str], None] | None = None
+) -> EngineLoader:  # fmt: skip
+    """The engine that was asked for, ready to be loaded in the background.
+
+    ``nice`` is as in its options; ``notify`` is told of attempts to reach an engine elsewhere that fail.
+    """
     if elsewhere(settings):
         from srbwriter.engine.remote.loader import RemoteLoader
 
-        return RemoteLoader(remote_options(settings))
+        return RemoteLoader(remote_options(settings, notify))
     options = replace(engine_options(settings), nice=nice)
     if (error := missing_model(settings)) is not None:
         return EngineLoader(model_path(settings), options, _failing(error))

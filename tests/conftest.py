@@ -7,16 +7,18 @@ import os
 import shutil
 import signal
 import site
+import subprocess
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Generator, Iterator
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.sizes import FEW_EXAMPLES, MOST_EXAMPLES
 
 if TYPE_CHECKING:
     from srbwriter.engine import Engine  # imported after HOME has been replaced
@@ -56,13 +58,14 @@ def replace_home() -> Path:
 HOME = replace_home()
 
 # How long an example takes says something about the machine, not about the program.
-settings.register_profile(
-    "srbwriter",
-    deadline=None,
-    derandomize="CI" in os.environ,  # what lands is judged by the same examples each time
-    suppress_health_check=[HealthCheck.too_slow],
-)
-settings.load_profile("srbwriter")
+for profile, count in (("plain", FEW_EXAMPLES), ("full", MOST_EXAMPLES)):
+    settings.register_profile(
+        profile,
+        max_examples=count,
+        deadline=None,
+        derandomize="CI" in os.environ,  # what lands is judged by the same examples each time
+        suppress_health_check=[HealthCheck.too_slow],
+    )
 
 # A worker has one core; threads of llama.cpp that wait for one wait for each other in a loop. A test that is
 # about threads has a process of its own (engine/guards).
@@ -74,7 +77,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Where the shell forbids compiled modules beside the source, keep them: hundreds of starts need them."""
+    """Choose how many examples Hypothesis tries, and where compiled modules are kept.
+
+    Where the shell forbids compiled modules beside the source, keep them: hundreds of starts need them.
+    """
+    settings.load_profile("full" if config.getoption("--full") else "plain")
     cache = getattr(config, "cache", None)  # which can be switched off
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", None) and cache is not None:
         sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(cache.mkdir("bytecode"))
@@ -91,19 +98,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="also run the tests marked full, which take minutes")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip tests marked ``full`` without ``--full``, and tests that need a program which is missing."""
-    full = config.getoption("--full")
-    which = cache(shutil.which)
-    for item in items:
-        needed = [program for marker in item.iter_markers("needs") for program in marker.args]
-        reasons: list[str] = []
-        if missing := [program for program in needed if not which(program)]:
-            reasons.append(f"not installed: {', '.join(missing)}")
-        if not full and item.get_closest_marker("full"):
-            reasons.append("takes minutes: run it with --full")
-        if reasons:
-            item.add_marker(pytest.mark.skip(reason="; ".join(reasons)))
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test marked ``full`` without ``--full``, and one that needs a program which is missing.
+
+    All are skipped in one place, so that the last lines of pytest name each reason once.
+    """
+    reasons: list[str] = []
+    needed = [program for marker in item.iter_markers("needs") for program in marker.args]
+    if missing := [program for program in needed if not shutil.which(program)]:
+        reasons.append(f"not installed: {', '.join(missing)}")
+    if item.get_closest_marker("full") and not item.config.getoption("--full"):
+        reasons.append("takes minutes: run it with --full")
+    if reasons:
+        pytest.skip("; ".join(reasons))
 
 
 setup_failures: Counter[tuple[pytest.FixtureDef[Any], str]] = Counter()
@@ -146,15 +154,27 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) + 1
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Refuse to start a program while tests are collected, which each process does before its first test."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise RuntimeError("a program is started while tests are collected: start it in a fixture")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess.Popen, "__init__", refuse)
+        return (yield)
+
+
 def pytest_collection_finish() -> None:
     """Thousands of tests stay to the end; the collector of garbage need not look through them each time."""
     gc.freeze()
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home of its own for each test: empty, without a setting or a file of the person's."""
-    folder = tmp_path_factory.mktemp("home")
+    folder = Path(tempfile.mkdtemp(dir=HOME))
     for variable in personal_variables():
         monkeypatch.delenv(variable)
     monkeypatch.setenv("HOME", str(folder))

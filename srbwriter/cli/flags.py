@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol, cast
 from srbwriter.cli.exits import Exit
 from srbwriter.config import Key, Table, keys
 from srbwriter.config.keys import RETIRED, SECTIONS
-from srbwriter.config.kinds import SWITCH, TEXTS, most_like
+from srbwriter.config.kinds import ADDRESSES, SWITCH, TEXTS, most_like
 
 REFUSED = {
     ("--lora-base",): (
@@ -280,7 +280,7 @@ def _add_key(group: Any, key: Key[Any]) -> None:
         dest=key.name,
         key=key,
         default=argparse.SUPPRESS,
-        action=_Model if key is keys.MODEL else _Collect if key.kind is TEXTS else _Store,
+        action=_Model if key is keys.MODEL else _Collect if key.kind in (TEXTS, ADDRESSES) else _Store,
         metavar=key.kind.metavar,
         help=help_text,
     )

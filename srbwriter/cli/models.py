@@ -163,7 +163,7 @@ def _connection(settings: Settings) -> None:
     """Say what the engine elsewhere can do."""
     from srbwriter.engine.remote.engine import RemoteEngine
 
-    with RemoteEngine.connect(launch.remote_options(settings)) as engine:
+    with RemoteEngine.connect(launch.remote_options(settings, say)) as engine:
         print("\n".join(engine.profile.lines()))
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast, get_args
 
 from srbwriter.config.kinds import (
+    ADDRESSES,
     INTEGER,
     LAYERS,
     NUMBER,
@@ -144,7 +145,7 @@ MODEL_URL = Key[str | None](
     "model.url", TEXT, None, "address of a model file, fetched if it is not here", ("--model-url", "-mu"),
 )
 CONNECT = Key[tuple[str, ...]](
-    "model.connect", TEXTS, (),
+    "model.connect", ADDRESSES, (),
     "address of an engine that runs elsewhere, instead of a model file; several of one model may be given",
     ("--connect",), env="SRBWRITER_CONNECT",
 )

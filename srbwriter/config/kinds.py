@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, Generic, LiteralString, TypeVar, cast
 
+from srbwriter.addresses import normal_address, split_addresses
 from srbwriter.paths import expanded
 
 T_co = TypeVar("T_co", covariant=True)
@@ -111,6 +112,14 @@ def _range(numbers: list[int]) -> tuple[int, int]:
     return numbers[0], numbers[1]
 
 
+def _addresses(written: list[str]) -> tuple[str, ...]:
+    for entry in written:
+        found = split_addresses(entry)
+        if not found or not all(map(normal_address, found)):
+            raise ValueError
+    return tuple(written)
+
+
 def _layers(value: object) -> int:
     return -1 if value in ("all", "auto") else _integer(value)
 
@@ -134,6 +143,12 @@ NUMBERS = Kind[tuple[float, ...]](
     "X,X",
     lambda text: tuple(_finite(float(part)) for part in text.split(",")),
     lambda value: tuple(_number(x) for x in _items(value)),
+)
+ADDRESSES = Kind[tuple[str, ...]](
+    "addresses such as http://host:8000",
+    "URL",
+    lambda text: _addresses([text]),
+    lambda value: _addresses([_text(x) for x in _items(value)]),
 )
 RANGE = Kind[tuple[int, int]](
     "two whole numbers, the first and the last",

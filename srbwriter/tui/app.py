@@ -5,11 +5,8 @@ It works over one Session and never touches the engine's insides or the store.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import math
-import os
-import signal
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -28,8 +25,8 @@ from srbwriter import logs, paths
 from srbwriter.config import Settings
 from srbwriter.session.ahead import budget_of
 from srbwriter.session.sampling import RememberedKnobs
-from srbwriter.story import StoryError, library
-from srbwriter.tui import colours, commands, options, spelling, themes
+from srbwriter.story import library
+from srbwriter.tui import colours, commands, options, signals, spelling, themes
 from srbwriter.tui.driver import TerminalDriver
 from srbwriter.tui.keyboard import Keyboard
 from srbwriter.tui.messages import Messages, Shows
@@ -260,36 +257,8 @@ class App(TextualApp[None]):
             if not any(complaint in note for note in self.notes):
                 self.notify(complaint, severity="warning")
         self._tell_notes()
-        self._obey_signals()
-
-    def _obey_signals(self) -> None:
-        """Leave in good order, words saved, when the system or a lost connection ends the program."""
-        if self.is_headless:  # somebody else's process
-            return
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
-                loop.add_signal_handler(number, self._end, number)
-        if isinstance(self._driver, TerminalDriver):
-            self._driver.before_stop = self._keep_before_stop
-        if os.name == "posix" and os.isatty(0):
-            self.set_interval(_LOOK_SECONDS, self._notice_hang_up)
-
-    def _notice_hang_up(self) -> None:
-        """End as after a signal when the terminal has gone without one: its shell may have gone before."""
-        if not os.isatty(0):
-            self._end(signal.SIGHUP)
-
-    def _keep_before_stop(self) -> None:
-        """Save everything: nobody knows when a stopped program goes on, or whether it does."""
-        with contextlib.suppress(StoryError):
-            self.session.keep()
-
-    def _end(self, number: int) -> None:
-        for keep in (self.session.keep, self.knobs.keep):
-            with contextlib.suppress(StoryError):  # words that the disk refuses lie elsewhere by now
-                keep()
-        self.exit(return_code=128 + number)
+        if not self.is_headless:  # then it is somebody else's process
+            signals.obey_signals(self)
 
     def _fatal_error(self) -> None:
         """Instead of a page of code: what happened, where the report lies, and that the words are safe."""

@@ -10,17 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-import pytest
-
 from srbwriter.story import Story
 from tests.terminal.terminal import CTRL_N, TAB, Key, Terminal
 
 Result = TypeVar("Result")
-
-few_or_all = pytest.mark.parametrize(
-    "full", [pytest.param(False, id="few"), pytest.param(True, id="all", marks=pytest.mark.full)]
-)
-"""A test at a few moments, and once more at every one with ``pytest --full``."""
 
 OPENING = "It rained. "
 

@@ -12,11 +12,12 @@ from pathlib import Path
 
 from srbwriter.story import Story
 from srbwriter.story.model import DraftNode, Generation, Marks, Span, StoryDraft, path_to
+from tests.sizes import few_or_all
 from tests.terminal.conftest import NewTerminal
-from tests.terminal.support import few_or_all, two_at_once
+from tests.terminal.support import two_at_once
 from tests.terminal.terminal import CTRL_F, CTRL_Q, ENTER, ESC, Terminal
 
-KILLS = {False: 3, True: 12}
+KILLS = {False: 1, True: 12}
 NODES = 12
 MENDED = 3  # the node with the misspelt word
 

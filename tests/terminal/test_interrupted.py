@@ -12,11 +12,11 @@ from importlib import metadata
 import pytest
 
 from srbwriter.tui import driver
+from tests.sizes import few_or_all
 from tests.terminal.conftest import NewTerminal
 from tests.terminal.support import (
     OPENING,
     Loss,
-    few_or_all,
     loss,
     make_story,
     report,
@@ -29,7 +29,7 @@ from tests.terminal.test_steady_typing import PLACES, start
 
 HANG_UP = "hang up"
 WAYS = [signal.SIGTERM, signal.SIGHUP, HANG_UP]
-USUAL = [("story", HANG_UP), ("sheet", signal.SIGHUP), ("note", HANG_UP), ("branch", signal.SIGTERM)]
+USUAL = [("story", HANG_UP), ("branch", signal.SIGTERM)]
 EVERY = [(place, way) for place in PLACES for way in WAYS]
 
 

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from srbwriter.story import Story
 from srbwriter.story.model import DraftNode, StoryDraft
-from tests.terminal.support import OPENING, few_or_all, steady, words_from
+from tests.sizes import few_or_all
+from tests.terminal.support import OPENING, steady, words_from
 from tests.terminal.terminal import CTRL_N, CTRL_Q, Terminal
 
 BOUND = 1.0  # seconds from the key to the disk, for 99 keys of 100
-KEYS = {False: 40, True: 250}
+KEYS = {False: 24, True: 250}
 NODES, NODE_CHARS = 100, 20_000  # two megabytes
 LOOK = 0.02  # seconds between two looks at the file
 ENOUGH = 15.0  # seconds after the last key

@@ -13,8 +13,9 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
+from tests.sizes import few_or_all
 from tests.terminal.conftest import NewTerminal
-from tests.terminal.support import few_or_all, make_story, says_saved, steady, two_at_once, words_from
+from tests.terminal.support import make_story, says_saved, steady, two_at_once, words_from
 from tests.terminal.terminal import Key, Terminal
 from tests.terminal.test_steady_typing import PLACES, start
 

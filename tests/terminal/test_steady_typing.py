@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from srbwriter.story import ROOT, Story
+from tests.sizes import few_or_all
 from tests.terminal.conftest import NewTerminal
 from tests.terminal.support import (
     OPENING,
     Loss,
-    few_or_all,
     loss,
     losses_within,
     make_story,
@@ -34,7 +34,7 @@ from tests.terminal.terminal import CTRL_N, CTRL_Q, CTRL_S, ENTER, F3, Terminal
 BOUND = 1.3
 """No character that is older than this (seconds) is ever lost."""
 
-MOMENTS = {False: 2, True: 12}
+MOMENTS = {False: 1, True: 12}
 """How often the program is killed in each place, with few moments and with all."""
 LONGEST = {False: 3.2, True: 6.0}
 """Seconds of typing at most; at least 2."""

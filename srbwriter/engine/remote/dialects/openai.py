@@ -17,6 +17,7 @@ from ...parameters import spelled
 from ...types import FinishReason, RemoteError, Request, TokenLogprob
 from .. import letters
 from ..options import RemoteOptions
+from ..problems import misnumbered
 from ..profile import Profile
 from ..transport import Transport
 from .base import (
@@ -122,6 +123,9 @@ class OpenAI(Dialect):
         if data == _ENDED:
             return (Over(),)
         chunk = decoded(self._decoder, data, self.transport.where)
+        numbers = [choice.index for choice in chunk.choices]
+        if len(set(numbers)) < len(numbers):
+            raise misnumbered(self.transport.where, f"it sends words for a branch twice at once ({numbers})")
         news: list[News] = [self._piece(choice) for choice in chunk.choices]
         if chunk.usage and (details := chunk.usage.get("prompt_tokens_details")):
             news.append(PromptRead(int(details.get("cached_tokens") or 0)))
@@ -184,6 +188,7 @@ class VLLM(OpenAI):
             "ignore_eos": ask.ignore_eog,
             "max_tokens": ask.max_tokens,
             **({"logprobs": rule.logprobs} if rule.logprobs is not None else {}),
+            **({"cache_salt": rule.cache_salt} if rule.cache_salt else {}),
         }
         if rule.logprobs is not None:
             body["return_tokens_as_token_ids"] = True
