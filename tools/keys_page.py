@@ -11,10 +11,12 @@ from srbwriter.tui.key_names import shown_name
 _INTRO = """\
 # Keys
 
-Plain keys act on a branch while the branches have the focus; `tab` moves between the story and the branches.
-With the story focused they type, and the same commands are behind the leader `{leader}`: press it, and the
-next key acts as if a branch had the focus. Keys in the column *anywhere* work with any focus. `ctrl+p` finds
-every command by its name, `F1` shows this list in the program.
+After a start, a new round or a pick no branch is chosen: `1` to `9` pick, and everything else that you type
+goes into the story. An arrow, `tab`, `esc` or a click chooses a branch, which has a bright frame then, and
+plain keys act on it; [terminal.md](terminal.md#where-keys-go) has the rules. With the story focused keys
+type, and the same commands are behind the leader `{leader}`: press it, and the next key acts as if a branch
+were chosen. Keys in the column *anywhere* work with any focus. `ctrl+p` finds every command by its name, `F1`
+shows this list in the program.
 
 Every command can have keys of your own, in the section `[keys]` of `config.toml`. Names are as in this table,
 several are separated by commas:

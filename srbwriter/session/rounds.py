@@ -78,6 +78,7 @@ class Round:
 
     def __init__(self, story: Story, parent: NodeId, n: int) -> None:
         self.story, self.parent, self.n = story, parent, n
+        self.identity = object()  # shared with the round that takes this one's branches up again
         self.generation: Generation | None = None
         self.locked: set[int] = set()
         self.duplicates = Duplicates()
@@ -164,6 +165,7 @@ def adopted(old: Round, generation: Generation) -> Round:
     """``old``, which no engine knew, with the branches of ``generation`` in place of its own."""
     found = Round(old.story, old.parent, old.n)
     found.generation, found.lead, found.locked = generation, generation.healed, old.locked
+    found.identity = old.identity
     found.prefix = old.prefix
     for track, branch in zip(old.tracks, generation.branches, strict=True):
         fresh = Track(branch, track.name, branch.buffer, list(track.nodes), finished=True)

@@ -610,7 +610,7 @@ class Session:
 
     def _why_no_model(self) -> str:
         if self.engine_state == "FAILED":
-            return "there is no model; m chooses one"
+            return "there is no model; the command `model` (ctrl+g m) chooses one"
         return "the model is still loading"
 
     # ---- the story

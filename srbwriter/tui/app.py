@@ -21,14 +21,14 @@ from textual.filter import LineFilter
 from textual.notifications import SeverityLevel
 from textual.theme import Theme
 
-from srbwriter import logs, paths
+from srbwriter import paths
 from srbwriter.config import Settings
 from srbwriter.session.ahead import budget_of
 from srbwriter.session.sampling import RememberedKnobs
 from srbwriter.story import library
 from srbwriter.tui import colours, commands, options, signals, spelling, themes
 from srbwriter.tui.driver import TerminalDriver
-from srbwriter.tui.keyboard import Keyboard
+from srbwriter.tui.keyboard import Burst, Keyboard
 from srbwriter.tui.messages import Messages, Shows
 from srbwriter.tui.options import Preferences
 from srbwriter.tui.screens.help import CommandProvider
@@ -67,7 +67,6 @@ class App(TextualApp[None]):
         self.next_story: Path | None = None
         self.next_notes: list[str] = []
         self.next_begins = self.begins = False  # whether branches are written as soon as a story is open
-        self.on_branches = False  # whether they have the keys at first, and when the story is left
         self._typed_at = -math.inf
         self.address = ""  # where a server beside the app listens
         self.notes: list[str] = []  # what the writer is told once the screen is up
@@ -238,8 +237,8 @@ class App(TextualApp[None]):
         self.write_screen.run("quit")
 
     async def on_event(self, event: events.Event) -> None:
-        if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
-            types = isinstance(event, events.Paste) or event.is_printable or event.key in _TYPE
+        if isinstance(event, events.Key | events.Paste | Burst) and not event.is_forwarded:
+            types = not isinstance(event, events.Key) or event.is_printable or event.key in _TYPE
             if types and isinstance(self.focused, ProseArea):
                 self._typed_at = time.monotonic()
             self.write_screen.pump.give_way()
@@ -265,7 +264,7 @@ class App(TextualApp[None]):
         with contextlib.suppress(Exception):
             self.session.keep()
         error = self._exception or RuntimeError("unknown")
-        self._exit_renderables.append(Text(crash_words(error, logs.write_crash_report(error))))
+        self._exit_renderables.append(Text(crash_words(error)))
         self._close_messages_no_wait()
 
     def show_title(self, story: str, writing: bool) -> None:

@@ -222,6 +222,8 @@ class Keys:
         """The keys of each command that work on a branch."""
         self.anywhere = _by_command(_meanings(anywhere_bindings(), self.keymap))
         """The keys of each command that work with any focus."""
+        self.controls = frozenset(key for keys in self.anywhere.values() for key in keys)
+        """All keys that work with any focus."""
 
     def of(self, screen: type[Any]) -> dict[str, list[str]]:
         """The keys of each command of another screen."""

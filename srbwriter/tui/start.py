@@ -145,7 +145,7 @@ def open_app(settings: Settings, story: Path | None, beside: Beside | None = Non
     """Run the app until the writer leaves; returns the exit code. Raises StoryError."""
     notes = _new_hints([launch.model_hint(settings)])
     loader = launch.loader(settings, nice=BEHIND)
-    begins = on_branches = False
+    begins = False
     left: Path | None = None  # the story that the writer has left for this one
     with restored(), guarded(), contextlib.ExitStack() as models:
         while True:
@@ -158,7 +158,7 @@ def open_app(settings: Settings, story: Path | None, beside: Beside | None = Non
                 continue
             app = App(session, settings)
             app.notes.extend(notes)
-            app.begins, app.on_branches = begins, on_branches
+            app.begins = begins
             with contextlib.ExitStack() as running:
                 running.callback(session.close)  # also when the app never came to its own end
                 if beside is not None:
@@ -169,6 +169,5 @@ def open_app(settings: Settings, story: Path | None, beside: Beside | None = Non
                 return app.return_code or 0
             left = session.story.file
             story, notes, begins = app.next_story, app.next_notes, app.next_begins
-            on_branches = app.on_branches
             loader = session.loader  # the model stays
             models.callback(loader.close)

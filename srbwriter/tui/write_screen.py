@@ -28,7 +28,7 @@ from srbwriter.tui.pump import Pump
 from srbwriter.tui.screens.ask import Confirm
 from srbwriter.tui.screens.find import Looked
 from srbwriter.tui.screens.help import LeaderMenu
-from srbwriter.tui.screens.trouble import AGAIN, CHOOSE, CrashNote, ModelTrouble
+from srbwriter.tui.screens.trouble import DamagedNote, crash_words, trouble_words
 from srbwriter.tui.story_colours import Legend, StoryColours
 from srbwriter.tui.transfers import Transfers
 from srbwriter.tui.welcome import receive
@@ -48,8 +48,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+_TYPING = ("enter", "backspace", "delete")  # beside keys that have a character
+_CHOOSING = ("left", "right", "up", "down")  # commands that choose a pane while none is chosen
+_DIGITS = "1–9"
+_ROOMY = 60  # columns from which on the key line has room for whole sentences
+
+
 class Branches(Vertical):
-    """Everything that has the focus here is a branch: plain keys are commands."""
+    """Everything that has the focus here is a branch, which is chosen: plain keys are commands."""
 
     BINDINGS = plain_bindings()
 
@@ -84,6 +90,7 @@ class WriteScreen(Screen[None]):
         self._today = status.WordsToday(session)
         self.large = False  # one branch alone
         self.quiet = False  # the story alone
+        self._unchosen = False  # no pane has been chosen since the last round or pick
         self.transfers = Transfers(self)
         self._load_watch = status.Watch()
         self.looked = Looked()
@@ -131,11 +138,11 @@ class WriteScreen(Screen[None]):
     def _begin(self) -> None:
         try:
             receive(self)
-            begun = self.app.begins and self.guarded(self.write)
-            if begun or (self.app.on_branches and self._shown > 0):
-                self.grid.go(0)
+            if self.app.begins:
+                self.guarded(self.write)
+            self.leave_panes()
         finally:
-            self.app.keyboard.open()
+            self.app.keyboard.open(asked=isinstance(self.app.screen, Confirm | DamagedNote))
             self.pump.settle()
 
     def on_unmount(self) -> None:
@@ -144,6 +151,70 @@ class WriteScreen(Screen[None]):
         self.transfers.end()
 
     # ---- keys
+
+    @property
+    def unchosen(self) -> bool:
+        """Whether branches are in view and none is chosen: digits pick, all that is typed is the story's."""
+        in_view = self.session.round is not None and not self.quiet and not self.has_class("-small")
+        return self._unchosen and in_view
+
+    def leave_panes(self) -> None:
+        """Choose no pane; the first one is chosen next. The story has the keys, all but those that pick."""
+        self._unchosen = True
+        self.grid.current = 0
+        self.set_focus(self.editor)
+        if self.focused is not self.editor:  # it is hidden while one branch is shown large
+            self.set_focus(None)
+        self._show_keys()
+
+    def choose_pane(self) -> None:
+        """Choose the current pane: its keys are commands from now on."""
+        self.grid.go(self.grid.current)
+
+    def use_key(self, event: events.Key | events.Paste) -> bool:
+        """Pick by a digit, or choose a pane, while none is chosen; True if the key did that."""
+        if not self.unchosen:
+            self._write_on(event)
+            return False
+        key = event.key if isinstance(event, events.Key) else ""
+        binding = self.app.known_keys.on_branch.get(key)
+        command, _, number = ((binding.id if binding is not None else "") or "").partition(".")
+        if key.isdecimal() and command == "pick_number":
+            self.run(command, int(number))
+            return True
+        if command in _CHOOSING and isinstance(event, events.Key) and not event.is_printable:
+            self.choose_pane()
+            return True
+        self._write_on(event)
+        return False
+
+    def _write_on(self, event: events.Key | events.Paste) -> None:
+        """The story has all keys from its first one on, digits too."""
+        if self._unchosen and self._is_for_story(event):
+            self._unchosen = False
+            self._show_keys()
+
+    def _is_for_story(self, event: events.Key | events.Paste) -> bool:
+        """Whether the story takes a key that has no meaning elsewhere: typing, or a movement in it."""
+        if isinstance(event, events.Paste):
+            return True
+        if event.key in self.app.known_keys.controls:
+            return False
+        bound = self.active_bindings.get(event.key)
+        moves = bound is not None and bound.node is self.editor
+        return event.is_printable or event.key in _TYPING or moves
+
+    def wants_in_story(self, event: events.Key | events.Paste) -> bool:
+        """Whether a paste is for the story, which has not the keys; or a key, where nothing has them."""
+        if self.focused is self.editor:
+            return False
+        return isinstance(event, events.Paste) or (self.focused is None and self._is_for_story(event))
+
+    @on(events.MouseDown)
+    def _pressed(self, event: events.MouseDown) -> None:
+        if event.widget is self.editor:
+            self._unchosen = False
+            self._show_keys()
 
     def run_key(self, key: str) -> bool:
         """Run what ``key`` means on a branch; False if it means nothing."""
@@ -168,8 +239,11 @@ class WriteScreen(Screen[None]):
             self.guarded(lambda: known.handler(self))
 
     def guarded(self, act: Callable[[], object]) -> bool:
-        """Do something, and say in a line what engine, story or system refuse; False if they do."""
-        done = False
+        """Do something, and say in a line what engine, story or system refuse; False if they do.
+
+        No pane is chosen any more where other branches are shown now.
+        """
+        done, before = False, self._shown_round
         try:
             act()
             done = True
@@ -178,16 +252,22 @@ class WriteScreen(Screen[None]):
             self.notify(str(error), severity="error")
         except Exception as error:
             self.admit(error)
+        if self._shown_round not in (before, None):
+            self.leave_panes()
         self.pump.wake()
         self._show_keys()
         return done
+
+    @property
+    def _shown_round(self) -> object | None:
+        return self.session.round.identity if self.session.round is not None else None
 
     def admit(self, error: Exception, again: bool = True) -> None:
         """A defect must not end the program: it is told; one that was told before only if ``again``."""
         known = repr(error) in self.defects
         if again or not known:
             log.error("a defect", exc_info=error)
-            self.app.push_screen(CrashNote(error))
+            self.notify(crash_words(error), severity="error")
         if not known:
             self.defects.append(repr(error))
 
@@ -217,15 +297,15 @@ class WriteScreen(Screen[None]):
         elif isinstance(pane, BranchPane):
             self.status_line.mode = f"BRANCH {pane.number}"
         else:
-            self.status_line.mode = "STORY" if pane is self.editor else "—"
+            self.status_line.mode = "STORY" if pane is self.editor or self.unchosen else "—"
 
     def _show_keys(self) -> None:
         self._show_mode()
         if self.app.screen is not self:  # what takes the keys says itself what they do
             self.key_line.show([])
             return
-        on_branch = isinstance(self.focused, BranchPane)
-        entries: list[tuple[str, str, str]] = []
+        on_branch, unchosen = isinstance(self.focused, BranchPane), self.unchosen
+        entries = self._unchosen_keys() if unchosen else []
         for command in COMMANDS.values():
             anywhere = self.app.anywhere(command.id)
             keys = (self.app.keys(command.id) if on_branch else []) or anywhere
@@ -235,16 +315,23 @@ class WriteScreen(Screen[None]):
             shown = keys[:1]
             if command.id == "switch":
                 shown = list(dict.fromkeys((*anywhere[:1], *shown)))
-                hint = hint if on_branch else "branches"
+                hint = hint if on_branch else "" if unchosen else "branches"
             if hint and shown:
-                name = "1–9" if command.numbered else " ".join(map(key_name, shown))
+                name = _DIGITS if command.numbered else " ".join(map(key_name, shown))
                 entries.append((command.id, name, hint))
         self.key_line.show(entries)
+
+    def _unchosen_keys(self) -> list[tuple[str, str, str]]:
+        """What keys do while no pane is chosen."""
+        choose = "choose a branch" if self.size.width >= _ROOMY else "choose"
+        return [("pick_number", _DIGITS, "pick"), ("", "type", "to write"), ("right", "←→", choose)]
 
     @on(events.DescendantFocus)
     def _focus_moved(self) -> None:
         if self.focused is not self.editor:
             self.be_quiet(False)  # nothing that is hidden takes keys
+        if isinstance(self.focused, BranchPane):
+            self._unchosen = False
 
     @on(events.DescendantFocus)
     @on(events.ScreenSuspend)
@@ -252,10 +339,6 @@ class WriteScreen(Screen[None]):
     def _keys_changed(self) -> None:
         self._show_keys()
         self.app.show_messages()
-
-    def on_paste(self, event: events.Paste) -> None:
-        """A paste that no editor takes: among the branches it has no place."""
-        self.notify("Nothing was pasted: the branches have the keys. tab leads into the story.")
 
     def go_to_story(self) -> None:
         """Give the story the keys."""
@@ -381,6 +464,7 @@ class WriteScreen(Screen[None]):
             text, upto = pane.text[:upto], None
         self.session.pick(index, upto, text)
         self.show_story()
+        self.leave_panes()
         if self.app.goes_on:
             self.session.generate()
         self.flush()
@@ -442,7 +526,7 @@ class WriteScreen(Screen[None]):
 
     @on(BranchPane.Chosen)
     def _chosen(self, event: BranchPane.Chosen) -> None:
-        self.pick(event.pane.index, event.pane.take)
+        self.guarded(lambda: self.pick(event.pane.index, event.pane.take))
 
     # ---- painting, called by the pump
 
@@ -454,6 +538,8 @@ class WriteScreen(Screen[None]):
         if current is not self._round or count != self._shown:
             if current is not self._round:
                 self._usual = self.session.sampling  # knobs turned later say nothing of these branches
+                if self._shows_others(current) and isinstance(self.focused, BranchPane):
+                    self.leave_panes()  # they were explored, and no command was the last step to them
             self._round, self._shown = current, count
             blank: list[None] = [None] * self.session.n
             self.grid.show(current.branches if current is not None and count else blank)
@@ -463,6 +549,11 @@ class WriteScreen(Screen[None]):
             self.grid.go(self._forked)
             self._forked = -1
         self.grid.pull()
+
+    def _shows_others(self, current: Round | None) -> bool:
+        """Whether ``current`` are other branches than those in view, and there are some of each."""
+        before = self._round
+        return current is not None and before is not None and current.identity is not before.identity
 
     def flush_slowly(self) -> None:
         self.transfers.watch()
@@ -497,12 +588,13 @@ class WriteScreen(Screen[None]):
         """Say once what is wrong with a model that cannot be loaded."""
         error = self.session.engine_error
         if error is not None and error is not self._told:
-            if not self.app.writer_rests:
-                return  # the line at the foot says it already
+            words = str(error)
             if self.session.engine_state == "FAILED":
-                self.app.push_screen(ModelTrouble(error), self._after_trouble)
-            else:
-                self.notify(str(error), severity="error")
+                keys = " ".join(
+                    map(key_name, (*self.app.anywhere("leader")[:1], *self.app.keys("model")[:1]))
+                )
+                words = f"{trouble_words(error)}. {words.rstrip('.')}. {keys} chooses another or tries again."
+            self.notify(words, severity="error")  # no dialog: it would take the keys of whoever is typing
         self._told = error
 
     def _watch_disk(self) -> None:
@@ -514,12 +606,6 @@ class WriteScreen(Screen[None]):
             self.app.messages.take_back(str(self._disk_told))
             self.app.show_messages()
         self._disk_told = trouble
-
-    def _after_trouble(self, chosen: str | None) -> None:
-        if chosen == CHOOSE:
-            self.run("model")
-        elif chosen == AGAIN:
-            self.guarded(self.session.load_again)
 
     def _watch_exploring(self) -> None:
         """Say once why an exploration came to nothing."""
@@ -605,7 +691,6 @@ class WriteScreen(Screen[None]):
 
     def leave(self) -> None:
         """End the program; where words cannot be saved, the writer decides."""
-        self.app.on_branches = isinstance(self.focused, BranchPane)
         try:
             self.session.keep()
         except StoryError as error:

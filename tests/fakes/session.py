@@ -49,6 +49,7 @@ class Round:
     forced: set[int] = field(default_factory=set)
     probabilities: dict[int, float] = field(default_factory=dict)
     judgement: None = None
+    identity: object = field(default_factory=object)
 
     @property
     def branches(self) -> list[Branch]:

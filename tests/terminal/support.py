@@ -119,9 +119,9 @@ def two_at_once(acts: Sequence[Callable[[], Result]]) -> list[Result]:
 
 
 def to_branches(terminal: Terminal) -> None:
-    """Give a branch the focus: plain keys are commands then."""
+    """Choose a branch: plain keys are commands then."""
     terminal.press(TAB)
-    terminal.wait_for("1–9")
+    terminal.wait_for("BRANCH")
 
 
 def with_branches(terminal: Terminal) -> Path:

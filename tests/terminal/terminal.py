@@ -27,10 +27,11 @@ from srbwriter.demo import bundled_model
 
 PATIENCE = 40.0  # seconds for one thing to happen on a busy machine
 LOOK = 0.1  # seconds between two looks at what does not tell when it changes
+_READ_SECONDS, _READ_LOOK = 5.0, 0.002  # for a key to be read, and between two looks at that
 COLUMNS, LINES = 120, 40
 
 # What keys send on xterm.
-CTRL_F, CTRL_N, CTRL_P, CTRL_Q, CTRL_S, CTRL_Y, CTRL_Z = (bytes([ord(c) - 64]) for c in "FNPQSYZ")
+CTRL_F, CTRL_G, CTRL_N, CTRL_P, CTRL_Q, CTRL_S, CTRL_Y, CTRL_Z = (bytes([ord(c) - 64]) for c in "FGNPQSYZ")
 ESC, TAB, ENTER, BACKSPACE = b"\x1b", b"\t", b"\r", b"\x7f"
 F3, F4 = b"\x1bOR", b"\x1bOS"
 F5, F6, F7, F10, F11 = b"\x1b[15~", b"\x1b[17~", b"\x1b[18~", b"\x1b[21~", b"\x1b[23~"
@@ -114,13 +115,15 @@ class Terminal:
         self._drawing = threading.Lock()
         self._reader: threading.Thread | None = None
         self.log = bytearray()  # all that the program ever sent
+        self._tty = ""
+        self.columns, self.lines = COLUMNS, LINES
         self._clear()
         config = folder / "config" / "srbwriter" / "config.toml"
         config.parent.mkdir(parents=True)
         config.write_text(_CONFIG.format(model=bundled_model()), "utf-8")
 
     def _clear(self) -> None:
-        self._screen = pyte.Screen(COLUMNS, LINES)
+        self._screen = pyte.Screen(self.columns, self.lines)
         self._stream = pyte.Stream(self._screen)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._held = ""
@@ -165,7 +168,8 @@ class Terminal:
         self.typed = []
         self._clear()
         master, terminal = os.openpty()
-        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
+        self._tty = os.ttyname(terminal)
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", self.lines, self.columns, 0, 0))
         given = [os.fspath(argument) for argument in arguments]
         self._number = self.folder / "job.pid" if job else None
         how = [_BE_SHELL, str(self._number)] if job else [_TAKE_TERMINAL]
@@ -268,7 +272,8 @@ class Terminal:
         with self._drawing:
             self._draw()
             rows = self._screen.buffer
-            return "\n".join("".join(rows[y][x].data for x in range(COLUMNS)).rstrip() for y in range(LINES))
+            lines = ("".join(rows[y][x].data for x in range(self.columns)) for y in range(self.lines))
+            return "\n".join(line.rstrip() for line in lines)
 
     def _draw(self) -> None:
         with self._news:
@@ -316,9 +321,22 @@ class Terminal:
     # ---- keys
 
     def press(self, *keys: bytes) -> None:
-        """Keys that are commands."""
+        """Keys that are commands: each arrives in a read of its own, as from fingers."""
         for key in keys:
+            self._wait_until_read()
             self._send(key)
+        self._wait_until_read()
+
+    def _wait_until_read(self) -> None:
+        """Wait until the program has read all that was sent; a while, where it has stopped."""
+        end = time.monotonic() + _READ_SECONDS
+        with contextlib.suppress(OSError):  # the program has ended, and its terminal with it
+            terminal = os.open(self._tty, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
+            try:
+                while time.monotonic() < end and self.running and _waiting(terminal):
+                    time.sleep(_READ_LOOK)
+            finally:
+                os.close(terminal)
 
     def type(self, text: str) -> None:
         """Characters with no pause between them."""
@@ -362,6 +380,11 @@ def _drawable(found: re.Match[str]) -> str:
     character = found[0]
     invisible = unicodedata.category(character) in ("Cf", "Mn", "Me") and not unicodedata.combining(character)
     return "" if invisible else character
+
+
+def _waiting(terminal: int) -> bool:
+    """Whether something was sent that nobody has read yet; FIONREAD knows nothing of what is on its way."""
+    return bool(select.select([terminal], [], [], 0)[0])
 
 
 def _sleep_until(moment: float) -> None:

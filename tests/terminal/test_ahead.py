@@ -35,7 +35,7 @@ def test_a_pick_shows_the_next_branches_written(terminal: Terminal) -> None:
     terminal.press(CTRL_Z)
     terminal.wait(lambda _: text_of(file) == before, "undo takes the pick back")
     terminal.wait(ready, "and what follows is written again")
-    terminal.press(ENTER)
+    terminal.press(b"1")
     terminal.wait(lambda _: len(text_of(file)) > len(before), "the branch is part of the story once more")
 
 

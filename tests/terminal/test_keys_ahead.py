@@ -1,14 +1,15 @@
-"""Keys that arrive together go to the prompt that the first of them opens, and none to what lies below it."""
+"""Keys that arrive one behind the other go to the prompt that the first opens, none to what is below it."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.terminal.support import OPENING, make_story, node_texts, says_saved, text_of, with_branches
+from tests.terminal.support import OPENING, foot, make_story, node_texts, says_saved, text_of, with_branches
 from tests.terminal.terminal import CTRL_F, CTRL_P, ESC, F3, TAB, Terminal
 
-BURST = b"1" * 8
-"""On a branch, ``1`` puts it into the story: the worst that a key can do in the wrong place."""
+BURST = [b"1"] * 8
+"""On a branch, ``1`` puts it into the story: the worst that a key can do in the wrong place. Each
+arrives in a read of its own: what arrives in one is text."""
 
 PROMPTS = {
     "knobs": (b"K", "temperature"),
@@ -38,7 +39,7 @@ PROMPTS = {
 
 def on_branches(screen: str) -> bool:
     """Whether the branches have the keys."""
-    return "1–9" in screen.splitlines()[-1]
+    return "BRANCH" in foot(screen) and "1–9" in foot(screen)
 
 
 def leave(terminal: Terminal) -> None:
@@ -55,7 +56,7 @@ def leave(terminal: Terminal) -> None:
 def test_a_burst_of_keys_goes_to_the_prompt_that_opens(terminal: Terminal, part: int) -> None:
     file = with_branches(terminal)
     for name, (key, words) in list(PROMPTS.items())[part::2]:
-        terminal.press(key + BURST)
+        terminal.press(key, *BURST)
         terminal.wait_for(words)
         leave(terminal)
         assert text_of(file) == OPENING, name
@@ -96,8 +97,7 @@ def test_a_key_right_behind_an_escape_is_a_key_of_its_own(terminal: Terminal) ->
     terminal.wait_for("STORY")
     terminal.type(" Zebra")
     terminal.press(ESC + b"2")
-    terminal.wait(
-        lambda _: " Zebra" in text_of(file) and "BRANCH" in terminal.screen, "a pick behind the words"
-    )
-    terminal.wait(lambda _: text_of(file) != before + " Zebra", "the pick")
-    assert text_of(file).removeprefix(before + " Zebra") in branches
+    terminal.wait(lambda _: text_of(file).startswith(before + " Zebra"), "the words")
+    terminal.wait(lambda _: text_of(file) != before + " Zebra", "the pick behind them")
+    picked = text_of(file).removeprefix(before + " Zebra")  # words that were typed meanwhile may need a space
+    assert picked.strip() in [branch.strip() for branch in branches]

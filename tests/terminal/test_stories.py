@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.terminal.support import OPENING, make_story, node_texts, text_of, with_branches
+from tests.terminal.support import OPENING, make_story, node_texts, text_of, to_branches, with_branches
 from tests.terminal.terminal import CTRL_N, CTRL_Q, ENTER, ESC, Terminal
 
 CTRL_O = b"\x0f"
@@ -37,13 +37,14 @@ def test_keys_typed_just_before_a_switch_are_kept_and_so_are_running_branches(te
     assert text_of(orchard) == "Apples."
 
 
-def test_a_copy_opened_from_the_branches_leaves_them_the_keys(terminal: Terminal) -> None:
+def test_a_copy_opened_from_the_branches_shows_them_and_chooses_none(terminal: Terminal) -> None:
     file = with_branches(terminal)
     terminal.press(b"&")
     terminal.wait_for("Title of the copy")
     terminal.press(ENTER)
     terminal.wait_for("This is the copy.")
-    terminal.wait(lambda screen: "BRANCH 1" in screen and screen.count("■") >= 2, "branches with the keys")
+    terminal.wait(lambda screen: "type to write" in screen and screen.count("■") >= 2, "branches")
+    to_branches(terminal)
     terminal.press(b"K")
     terminal.wait_for("temperature")
     terminal.press(ESC, CTRL_Q)

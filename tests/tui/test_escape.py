@@ -120,16 +120,6 @@ async def test_the_badge_says_where_keys_go(open_bench: OpenBench) -> None:
         assert line.line.startswith(" BRANCH 2 ")
 
 
-async def test_a_paste_among_the_branches_says_where_it_can_go(open_bench: OpenBench) -> None:
-    async with open_bench("The rain.") as bench:
-        await bench.write(5)
-        await bench.on_panes()
-        bench.app.post_message(Paste("Words"))
-        await bench.settle()
-        assert "tab leads into the story" in bench.app.messages.all[-1].words
-        assert bench.session.text() == "The rain."
-
-
 @pytest.mark.parametrize(
     "command",
     some_of([c for c in DIALOGS if c not in ("leader", "jump", "bookmarks", "bin")], DIALOGS[2::4]),

@@ -16,7 +16,7 @@ from srbwriter.tui import external, themes
 from srbwriter.tui.commands import COMMANDS
 from srbwriter.tui.options import LAYOUT, OPTIONS
 from srbwriter.tui.screens.picker import Picker
-from srbwriter.tui.screens.trouble import CrashNote, ModelTrouble
+from srbwriter.tui.screens.trouble import ModelTrouble
 from tests.tui.conftest import OpenBench
 
 
@@ -95,13 +95,10 @@ async def test_a_defect_is_shown_with_its_report_and_the_desk_stays(
     monkeypatch.setitem(COMMANDS, "generate", replace(COMMANDS["generate"], handler=fail))
     async with open_bench() as bench:
         await bench.press("ctrl+n")
-        assert isinstance(bench.app.screen, CrashNote)
+        assert bench.app.screen is bench.screen, "no dialog takes the keys of a text"
+        assert "RuntimeError: a defect" in bench.app.messages.current[-1].words
         report = next(paths.log_dir().glob("crash-*.txt"))
         assert "a defect" in report.read_text()
-        await bench.press("space", "x")  # meant for the story: it opens by itself
-        assert isinstance(bench.app.screen, CrashNote)
-        await bench.press("escape")
-        assert bench.app.screen is bench.screen
         await bench.press(*" Hard", "ctrl+s")
         assert bench.session.text() == "It rained. Hard"
         assert bench.screen.defects == ["RuntimeError('a defect')"]
@@ -120,15 +117,11 @@ async def test_a_defect_in_what_is_painted_again_and_again_is_told_once(
 
         with monkeypatch.context() as broken:
             broken.setattr(bench.screen, "flush", fail)
-            while not looks or not isinstance(bench.app.screen, CrashNote):
+            while len(looks) < 3:
                 bench.screen.pump.tick()
                 await bench.pilot.pause()
-            await bench.pilot.press("escape")
-            seen = len(looks)
-            while len(looks) == seen:
-                bench.screen.pump.tick()
-                await bench.pilot.pause()
-            assert bench.app.screen is bench.screen
+            told = [message for message in bench.app.messages.all if "a defect" in message.words]
+            assert len(told) == 1
         await bench.press(*" Hard", "ctrl+s")
         assert bench.session.text() == "It rained. Hard"
         bench.screen.defects.clear()
@@ -153,42 +146,42 @@ async def test_a_model_that_cannot_be_loaded_is_explained_once(open_bench: OpenB
         bench.session.fail_loading(ModelError("/nowhere/x.gguf", "is missing", "check the path"))
         bench.screen.pump.flush()
         await bench.pilot.pause()
+        assert bench.app.screen is bench.screen, "no dialog takes the keys of a text"
+        [told] = [message.words for message in bench.app.messages.all]
+        assert (
+            told.startswith("The model cannot be loaded.") and "check the path. ^g m chooses another" in told
+        )
+        bench.screen.pump.flush()
+        assert len(bench.app.messages.all) == 1
+        await bench.press("ctrl+g", "m")
         assert isinstance(bench.app.screen, ModelTrouble)
         assert "check the path" in bench.app.screen.query("Static").first().render().plain  # type: ignore[union-attr]
         await bench.press("enter")
         await bench.pilot.pause()
         assert isinstance(bench.app.screen, Picker)
         await bench.press("escape")
-        bench.screen.pump.flush()
-        await bench.pilot.pause()
         assert bench.app.screen is bench.screen
 
 
-async def test_trouble_with_the_model_takes_no_key_meant_for_the_story(
-    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_trouble_with_the_model_takes_no_key_meant_for_the_story(open_bench: OpenBench) -> None:
     async with open_bench(ready=False) as bench:
-        await bench.press("m")
+        await bench.press(*"hell")
         bench.session.fail_loading(ModelError("/nowhere/x.gguf", "is missing", "check the path"))
-        await bench.press("m", "r")
-        assert bench.app.screen is bench.screen and bench.screen.editor.text == "It rained.mmr"
+        await bench.press(*"o reader")
+        assert bench.app.screen is bench.screen and bench.screen.editor.text == "It rained.hello reader"
         assert "is missing" in bench.screen.status_line.line
-        monkeypatch.setattr(type(bench.app), "writer_rests", True)
-        bench.screen.pump.flush()
-        await bench.pilot.pause()
-        assert isinstance(bench.app.screen, ModelTrouble)
 
 
 async def test_escape_gives_up_a_load_and_says_what_can_be_done(open_bench: OpenBench) -> None:
     async with open_bench(ready=False) as bench:
         await bench.press("ctrl+n", "escape")
-        assert isinstance(bench.app.screen, ModelTrouble)
-        assert "was stopped" in bench.app.screen.query("Static").first().render().plain  # type: ignore[union-attr]
+        assert "was stopped" in bench.app.messages.current[-1].words
         assert bench.session.round is None
+        await bench.press("ctrl+g", "m")
+        assert isinstance(bench.app.screen, ModelTrouble)
         await bench.press("r")
         assert bench.app.screen is bench.screen and bench.session.engine_state == "LOADING"
         await bench.press("escape")
-        await bench.press("escape")  # on without a model
         assert bench.app.screen is bench.screen and bench.session.engine_state == "FAILED"
         await bench.press("x")
         bench.session.keep()
@@ -215,7 +208,7 @@ async def test_an_empty_story_begins_with_the_openings(open_bench: OpenBench) ->
         await bench.tokens(3)
         assert bench.session.text()
         assert len(bench.session.round.branches) == 4
-        assert bench.screen.focused is bench.screen.grid.pane
+        assert bench.screen.unchosen, "digits pick, and the rest is typed"
 
 
 async def test_a_changed_layout_is_remembered(open_bench: OpenBench) -> None:

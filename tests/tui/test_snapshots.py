@@ -78,6 +78,17 @@ async def test_the_other_layouts(layout: str, open_bench: OpenBench) -> None:
         compare(bench, f"write-{layout}")
 
 
+@pytest.mark.parametrize("size", [(80, 24), (40, 12)])
+async def test_no_pane_chosen(size: tuple[int, int], open_bench: OpenBench) -> None:
+    async with open_bench(TEXT, 4, size, fake=True) as bench:
+        await frozen(bench)
+        bench.screen.leave_panes()
+        await bench.pilot.pause()
+        bench.screen.pump.flush()
+        await bench.pilot.pause()
+        compare(bench, f"unchosen-{size[0]}x{size[1]}")
+
+
 async def test_a_narrow_window_shows_one_branch_at_a_time(open_bench: OpenBench) -> None:
     async with open_bench(TEXT, 8, (60, 20), fake=True) as bench:
         await frozen(bench)

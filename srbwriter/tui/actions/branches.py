@@ -338,9 +338,9 @@ def back(screen: WriteScreen) -> None:
     # Never into the story: the keys pressed after it would be written there.
     if screen.quiet:
         screen.be_quiet(False)
-    elif screen.editor.has_focus and screen.grid.pane is not None:
+    elif (screen.editor.has_focus or screen.unchosen) and screen.grid.pane is not None:
         if not _gave_up(screen):
-            screen.grid.go(screen.grid.current)
+            screen.choose_pane()
     else:
         stop_all(screen)
 

@@ -14,6 +14,7 @@ from srbwriter.tui.screens.knobs import Knobs
 from srbwriter.tui.screens.lorebook import Lorebook
 from srbwriter.tui.screens.reading import ContextView
 from srbwriter.tui.screens.sheet import NoteSheet, Sheet
+from srbwriter.tui.screens.trouble import AGAIN, CHOOSE, ModelTrouble
 from srbwriter.tui.welcome import writes
 
 if TYPE_CHECKING:
@@ -89,7 +90,17 @@ def context(screen: WriteScreen) -> None:
 
 @command(KNOBS, "Change the model", "m")
 def model(screen: WriteScreen) -> None:
-    """Choose another model file; the story stays."""
+    """Choose another model file, or load one again that could not be loaded; the story stays."""
     from srbwriter.tui.screens.choices import choose_model
 
-    choose_model(screen)
+    def answered(chosen: str | None) -> None:
+        if chosen == CHOOSE:
+            screen.guarded(lambda: choose_model(screen))
+        elif chosen == AGAIN:
+            screen.guarded(screen.session.load_again)
+
+    error = screen.session.engine_error
+    if error is not None and screen.session.engine_state == "FAILED":
+        screen.app.push_screen(ModelTrouble(error), answered)
+    else:
+        choose_model(screen)

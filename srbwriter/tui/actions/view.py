@@ -26,34 +26,42 @@ VIEW = "View"
 def switch(screen: WriteScreen) -> None:
     """Move between the story and the branches."""
     screen.be_quiet(False)
-    if screen.editor.has_focus and screen.grid.pane is not None:
-        screen.grid.go(screen.grid.current)
+    if (screen.editor.has_focus or screen.unchosen) and screen.grid.pane is not None:
+        screen.choose_pane()
     else:
         screen.go_to_story()
 
 
 @command(VIEW, "Branch to the left", "left", vim="h,left")
 def left(screen: WriteScreen) -> None:
-    """Go to the branch to the left."""
-    screen.grid.step(-1, 0)
+    """Go to the branch to the left; choose one where none is chosen."""
+    _step(screen, -1, 0)
+
+
+def _step(screen: WriteScreen, columns: int, rows: int) -> None:
+    """Go to the neighbour of the chosen branch; the first step chooses one."""
+    if screen.unchosen:
+        screen.choose_pane()
+    else:
+        screen.grid.step(columns, rows)
 
 
 @command(VIEW, "Branch to the right", "right", vim="l,right")
 def right(screen: WriteScreen) -> None:
-    """Go to the branch to the right."""
-    screen.grid.step(1, 0)
+    """Go to the branch to the right; choose one where none is chosen."""
+    _step(screen, 1, 0)
 
 
 @command(VIEW, "Branch above", "up", vim="k,up")
 def up(screen: WriteScreen) -> None:
-    """Go to the branch above."""
-    screen.grid.step(0, -1)
+    """Go to the branch above; choose one where none is chosen."""
+    _step(screen, 0, -1)
 
 
 @command(VIEW, "Branch below", "down", vim="j,down")
 def down(screen: WriteScreen) -> None:
-    """Go to the branch below."""
-    screen.grid.step(0, 1)
+    """Go to the branch below; choose one where none is chosen."""
+    _step(screen, 0, 1)
 
 
 @command(VIEW, "Read on in this branch", "pagedown")
@@ -137,7 +145,7 @@ def single(screen: WriteScreen) -> None:
     """Show this branch alone; again for all."""
     screen.large = not screen.large
     screen.apply_layout()
-    screen.grid.go(screen.grid.current)
+    screen.choose_pane()
 
 
 @command(VIEW, "Jump to a branch", "apostrophe")
@@ -199,7 +207,7 @@ def suspend(screen: WriteScreen) -> None:
 
 @command(PROGRAM, "Leader", anywhere=LEADER)
 def leader(screen: WriteScreen) -> None:
-    """The next key acts as if a branch had the focus."""
+    """The next key acts as if a branch were chosen."""
     screen.lead()
 
 

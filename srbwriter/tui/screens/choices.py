@@ -139,7 +139,6 @@ def _begin(screen: WriteScreen, prompt: SamplePrompt) -> None:
     _put(session.story, prompt)
     screen.show_story()
     screen.write()
-    screen.grid.go(0)
 
 
 def _put(story: Story, prompt: SamplePrompt) -> None:

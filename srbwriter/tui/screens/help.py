@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 _INTRO = (
     "The story is above, its live branches are below. {write} has branches written; pick one by its number, "
-    "and it becomes part of the story and new ones go on from there.\n\nPlain keys act on a branch while the "
-    "branches have the focus ({switch} moves between story and branches). From anywhere else, press {leader} "
-    "first."
+    "and it becomes part of the story and new ones go on from there. Everything else that you type goes into "
+    "the story.\n\nAn arrow, {switch}, esc or a click chooses a branch, which has a bright frame then: plain "
+    "keys act on it. From anywhere else, press {leader} first."
 )
 
 
@@ -87,7 +87,7 @@ class Help(Dialog[None]):
     def _intro(self) -> str:
         return _INTRO.format(
             write=self._entry(COMMANDS["generate"]).keys.replace("  ", " or "),
-            switch=self._entry(COMMANDS["switch"]).keys.replace("  ", " or "),
+            switch=" or ".join(map(key_name, self.app.anywhere("switch"))),
             leader=" or ".join(map(key_name, self.app.anywhere("leader"))),
         )
 

@@ -21,6 +21,13 @@ from srbwriter.tui.dialog import Dialog
 CHOOSE, AGAIN, WITHOUT = "choose", "again", "without"
 
 
+def trouble_words(error: Exception) -> str:
+    """That the model cannot be loaded, or that the writer has stopped it."""
+    if isinstance(error, Cancelled):
+        return "Loading the model was stopped"
+    return "The model cannot be loaded"
+
+
 class ModelTrouble(Dialog[str]):
     """Dismissed with CHOOSE another model, load it AGAIN, or go on WITHOUT one."""
 
@@ -36,11 +43,9 @@ class ModelTrouble(Dialog[str]):
         self._error = error
 
     def content(self) -> ComposeResult:
-        stopped = isinstance(self._error, Cancelled)
-        title = "Loading the model was stopped" if stopped else "The model cannot be loaded"
         yield Static(
             Content.assemble(
-                (f"{title}\n\n", "bold $text-error"),
+                (f"{trouble_words(self._error)}\n\n", "bold $text-error"),
                 f"{self._error}\n\n",
                 f"Model files (GGUF) belong in {paths.models_dir()}, or name one with --model FILE. "
                 "Without --model the bundled storyteller is used. You can write and edit without a "
@@ -152,25 +157,11 @@ def lost_words(damage: Damage) -> str:
     return "; ".join(parts) or "nothing that can be counted"
 
 
-def crash_words(error: BaseException, report: object) -> str:
-    """What happened, for a person."""
+def crash_words(error: BaseException) -> str:
+    """Write a crash report; what happened and where the report is, for a person."""
+    report = logs.write_crash_report(error)
     where = f"A report with the details is in {report}." if report else "No report could be written."
     return (
-        f"srbwriter has a defect: {type(error).__name__}: {error}\n\n"
-        f"Your story is safe: every word is saved as it is written.\n\n{where}"
+        f"srbwriter has a defect: {type(error).__name__}: {error}\n"
+        f"Your story is safe: every word is saved as it is written.\n{where}"
     )
-
-
-class CrashNote(Dialog[None]):
-    """Opens by itself, so that no key closes it that may be meant for a text."""
-
-    DEFAULT_CSS = """
-    CrashNote > .box { width: 72; border: heavy $error; padding: 1 2; }
-    """
-
-    def __init__(self, error: BaseException) -> None:
-        super().__init__()
-        self._words = crash_words(error, logs.write_crash_report(error))
-
-    def content(self) -> ComposeResult:
-        yield Static(self._words + self.with_keys("\n\n{close_dialog} goes on."), markup=False)

@@ -36,6 +36,7 @@ _HEADER_SECONDS = 0.25  # numbers that change with every token are painted this 
 _WHEEL_LINES = 3
 _LONGEST_MARK = 40  # characters after which a text has begun with thoughts or will not
 _BLANK, _PLACE = -1, -2  # rows that are none: below the text, and in place of one
+_SIDES = "▌▐"
 _MOST_LINES = 200  # painted ones that are kept; more than are in view
 
 
@@ -45,6 +46,7 @@ class BranchPane(Widget, can_focus=True):
     ALLOW_SELECT = True
     COMPONENT_CLASSES = {
         "pane--head", "pane--text", "pane--taken", "pane--rest", "pane--note", "pane--token",
+        "pane--frame",
         *(f"pane--{tint}" for tint in TINTS),
     }  # fmt: skip
 
@@ -56,6 +58,7 @@ class BranchPane(Widget, can_focus=True):
         .pane--taken { color: $foreground; text-style: underline; }
         .pane--rest { color: $text-muted; }
         .pane--note { color: $text-muted; text-style: italic; }
+        .pane--frame { color: $primary; text-style: bold; }
         .pane--token { color: $background; background: $primary; text-style: bold; }
         .pane--tint-0 { color: $foreground; }
         .pane--tint-1 { color: $text-success; text-style: italic; }
@@ -301,11 +304,18 @@ class BranchPane(Widget, can_focus=True):
 
     def _paint(self, row: int, width: int) -> Strip:
         if row == _BLANK:
-            return self._filtered(Strip.blank(width, self.rich_style))
+            return self._filtered(self._framed(Strip.blank(width, self.rich_style)))
         if row == _PLACE:
-            return self._filtered(self._placeholder(width))
+            return self._filtered(self._framed(self._placeholder(width)))
         # Where the mouse is in the text is written into the styles, of which filters make one for each.
-        return self._filtered(self._line(row, width)).apply_offsets(-_PAD, row)
+        return self._filtered(self._framed(self._line(row, width))).apply_offsets(-_PAD, row)
+
+    def _framed(self, strip: Strip) -> Strip:
+        """A line with the sides of the frame that the chosen pane has, in the cells beside the text."""
+        if not self.has_focus or strip.cell_length <= 2 * _PAD:
+            return strip
+        left, right = (Strip([Segment(side, self._style("pane--frame"))], 1) for side in _SIDES)
+        return Strip.join([left, strip.crop(_PAD, strip.cell_length - _PAD), right])
 
     def _filtered(self, strip: Strip) -> Strip:
         if self._ground is None:

@@ -133,7 +133,19 @@ def key_name(key: str) -> str:
     return sign if sign and sign.isprintable() and sign.strip() else name
 
 
-_STAYS = ("pick_number", "generate", "back", "switch", "help", "quit", "palette", "reroll", "tokens")
+_STAYS = (
+    "pick_number",
+    "",
+    "right",
+    "generate",
+    "back",
+    "switch",
+    "help",
+    "quit",
+    "palette",
+    "reroll",
+    "tokens",
+)
 """Commands whose keys are shown as long as there is room, the most wanted first."""
 
 
@@ -181,7 +193,7 @@ class KeyLine(Widget):
 
     def on_click(self, event: events.Click) -> None:
         for start, end, command in self._spans:
-            if start <= event.x < end:
+            if command and start <= event.x < end:
                 self.post_message(self.Pressed(command))
 
 

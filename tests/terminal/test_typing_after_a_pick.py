@@ -1,0 +1,164 @@
+"""Sentences typed right behind a pick: all of each is in the story, and no letter of it was a command."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import repeat
+from pathlib import Path
+
+import pytest
+
+from srbwriter.story import Story
+from srbwriter.story.model import Marks
+from tests.terminal.support import OPENING, foot, make_story, says_saved
+from tests.terminal.terminal import BACKSPACE, CTRL_N, CTRL_Q, Terminal
+
+STEADY = 1 / 15  # seconds between two keys
+SIZES = {"80x24": (80, 24, "default"), "40x12": (40, 12, "vim")}
+"""Columns, lines, and the keymap that is tried there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """``text`` in one way to type it: a key each, ``erases`` first, a ``paste``, or ``kitty`` sequences."""
+
+    text: str
+    how: str = "keys"
+
+    def type(self, terminal: Terminal, pause: float) -> None:
+        """Type it with ``pause`` seconds between keys; in one write where that is 0."""
+        if self.how == "paste":
+            terminal.paste(self.text)
+            return
+        keys = [character.encode() for character in self.text]
+        if self.how == "kitty":
+            keys = [f"\x1b[{ord(character)};;{ord(character)}u".encode() for character in self.text]
+        elif self.how == "erases":
+            keys = [BACKSPACE, *keys]
+        if not pause:
+            terminal.press(b"".join(keys))
+            return
+        for key in keys:
+            terminal.press(key)
+            terminal.rest(pause)
+
+
+SENTENCES = (
+    *(Sentence(text) for text in (
+        "Every evening Rose came home.", "Kind people opened the door for her.",
+        "Later that night it rained.",
+        "Later that day Kay left.", "Quietly, Ralph quit.", "Very few came back.", "Just then a bell rang.",
+        "Room 12 was shut.", "I do not know.", "Gulls cried.", "X marked the place.", "Zoe slept.",
+        "Tom counted to 9, then 8.", "Under the bed lay a key.", "pale light fell in.",
+        "killing time, he read.", "dusk came early?", "x and y were gone!",
+    )),
+    *(Sentence(text) for text in (
+        '"Who goes there?" she cried.', "'No one,' he said.", "“Come in,” said Ruth.", "— and then, nothing.",
+        "... so it ended.", "!Ay, caramba!", "@home it was warm.", "(Nobody saw it.)",
+        "#9 was the last house.", "*** a bell ***",
+    )),
+    *(Sentence(text) for text in (" And she wept.", " 3 gulls sat there.", "  Kites rose.")),
+    *(Sentence(text, "erases") for text in (" and rose.", "! Kneel, said the king.", "; later, rest.")),
+    *(Sentence(text, "paste") for text in ("Kind words, pasted in.", "3 men came.")),
+    *(Sentence(text) for text in ("Émile kam über Köln.", "e\u0301tude, quietly.", "東京の夜は静かだった。")),
+    Sentence("Rose reads quietly.", "kitty"),
+)  # fmt: skip
+assert len(SENTENCES) == 40
+
+FEW = [SENTENCES[i] for i in (0, 1, 18, 28, 31, 33)]
+"""A capital that is a command on a branch, quotes, a space first, backspace first, a paste."""
+
+
+def start(terminal: Terminal, size: str) -> Path:
+    """The program over a story with two branches that have ended."""
+    terminal.columns, terminal.lines, keymap = SIZES[size]
+    config = terminal.folder / "config" / "srbwriter" / "config.toml"
+    own = f'max_tokens = 12\n[interface]\nkeymap = "{keymap}"\n[instruments]\nlook_ahead = "off"\n'
+    config.write_text(config.read_text("utf-8") + own, "utf-8")
+    file = make_story(terminal.folder)
+    terminal.start(file)
+    terminal.wait_for(OPENING.strip())
+    return file
+
+
+def branches_of(file: Path) -> list[str]:
+    """The texts below where the writer stands."""
+    with Story.open(file, readonly=True) as story:
+        return [node.text for node in story.nodes(story.children(story.current))]
+
+
+def have_ended(screen: str) -> bool:
+    """Whether both branches in view have ended, and all words are saved."""
+    return re.search(r"1 ?■.*2 ?■", screen, re.DOTALL) is not None and says_saved(screen)
+
+
+def ask_for_branches(terminal: Terminal, file: Path) -> None:
+    """Have two more branches written to their end."""
+    before = len(branches_of(file))
+    terminal.press(CTRL_N)
+
+    def ended(screen: str) -> bool:
+        found = branches_of(file)
+        return have_ended(screen) and len(found) == before + 2 and all(found[before:])
+
+    terminal.wait(ended, "two branches that have ended")
+
+
+def pick_and_type(terminal: Terminal, file: Path, number: int, sentence: Sentence, pause: float) -> None:
+    """Pick a branch of a new round, and type on at once; fails where the story is any other than that."""
+    known = len(branches_of(file))  # of a round that began before the last letter was erased
+    ask_for_branches(terminal, file)
+    with Story.open(file, readonly=True) as story:
+        here, before = story.current, story.text(story.current)
+    terminal.press(str(number).encode())
+    sentence.type(terminal, pause)
+
+    def arrived(_: str) -> bool:
+        with Story.open(file, readonly=True) as story:
+            takes = [node.text for node in story.nodes(story.children(here))]
+            text = story.text(story.current)
+        if sentence.how == "erases":  # the edited passage stands in the model's place, whose own is beside it
+            return any(text == before + take[:-1] + sentence.text for take in takes)
+        return text == before + takes[known + number - 1] + sentence.text
+
+    terminal.wait(arrived, f"{sentence.text!r} behind branch {number}")
+    terminal.wait(have_ended, "the branches that follow the pick have ended")
+    shown = foot(terminal.screen)
+    assert "STORY" in shown and "1–9" not in shown, shown
+
+
+def assert_nothing_else_happened(file: Path, knobs: str) -> None:
+    """No mark, no deletion, no knob, no title: what a letter could have done as a command."""
+    with Story.open(file, readonly=True) as story:
+        for node in story.reading_order():
+            marks = story.marks(node)
+            assert marks == replace(Marks(), visited=marks.visited)
+        assert not list(story.bin())
+        assert repr(story.settings(story.current)) == knobs
+
+
+def type_all(terminal: Terminal, file: Path, sentences: Sequence[Sentence], pauses: Sequence[float]) -> None:
+    """Type each sentence behind a pick of its own."""
+    with Story.open(file, readonly=True) as story:
+        knobs = repr(story.settings(story.current))
+    for place, (sentence, pause) in enumerate(zip(sentences, pauses, strict=False)):
+        pick_and_type(terminal, file, 1 + place % 2, sentence, pause)
+    terminal.press(CTRL_Q)
+    assert terminal.ended() == 0
+    assert_nothing_else_happened(file, knobs)
+
+
+def test_what_is_typed_behind_a_pick_is_the_storys(terminal: Terminal) -> None:
+    file = start(terminal, "80x24")
+    type_all(terminal, file, FEW, (STEADY, 0, 0, STEADY, 0, 0))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("pause", [0, STEADY], ids=["burst", "steady"])
+@pytest.mark.parametrize("size", SIZES)
+def test_forty_sentences_behind_forty_picks(terminal: Terminal, size: str, pause: float) -> None:
+    file = start(terminal, size)
+    type_all(terminal, file, SENTENCES, list(repeat(pause, len(SENTENCES))))
+    print(f"\n{len(SENTENCES)} sentences at {size}, {pause:.3f} s between keys: all letters in the story")

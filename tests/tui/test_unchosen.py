@@ -1,0 +1,192 @@
+"""No pane is chosen after a start, a round or a pick: digits pick, and all else that is typed is text."""
+
+from __future__ import annotations
+
+import pytest
+from textual.events import Key, Paste
+
+from srbwriter.tui.keyboard import Burst
+from srbwriter.tui.widgets.branch_pane import BranchPane
+from tests.tui.conftest import Bench, OpenBench
+
+TEXT = "It rained."
+
+
+def chosen(bench: Bench) -> bool:
+    """Whether a pane has the keys."""
+    return isinstance(bench.screen.focused, BranchPane)
+
+
+async def burst(bench: Bench, text: str) -> None:
+    """Characters that arrive in one read."""
+    bench.app.post_message(Burst([Key(character, character) for character in text]))
+    await bench.settle()
+
+
+@pytest.mark.parametrize(
+    ("keys", "typed"),
+    [
+        (("E", "v", "e", "r", "y"), "Every"),
+        (("K", "i", "n", "d"), "Kind"),
+        (("quotation_mark", "N", "o"), '"No'),
+        (("exclamation_mark", "at"), "!@"),
+        (("space", "3"), " 3"),
+        (("0",), "0"),
+        (("é",), "é"),
+        (("enter", "l"), "\nl"),
+    ],
+)
+async def test_letters_behind_a_pick_are_the_storys(
+    keys: tuple[str, ...], typed: str, open_bench: OpenBench
+) -> None:
+    async with open_bench(TEXT, settings={"interface.keymap": "vim"}) as bench:
+        await bench.write()
+        await bench.on_panes()
+        picked = bench.texts()[2]
+        await bench.press("3", *keys)
+        assert bench.screen.editor.whole == TEXT + picked + typed
+        assert not chosen(bench) and bench.app.screen is bench.screen
+        await bench.press("2")
+        assert bench.screen.editor.whole == TEXT + picked + typed + "2", "what is begun is typed on"
+
+
+async def test_backspace_behind_a_pick_erases_its_last_letter(open_bench: OpenBench) -> None:
+    async with open_bench(TEXT) as bench:
+        await bench.write()
+        picked = bench.texts()[0]
+        await bench.press("1", "backspace", "x")
+        assert bench.screen.editor.whole == TEXT + picked[:-1] + "x"
+
+
+async def test_a_new_round_leaves_the_cursor_where_it_was(open_bench: OpenBench) -> None:
+    async with open_bench(TEXT) as bench:
+        await bench.press("home", "ctrl+n")
+        await bench.press("S", "o")
+        assert bench.screen.editor.whole == "So" + TEXT
+
+
+@pytest.mark.parametrize("key", ["left", "right", "up", "down", "tab", "escape"])
+async def test_arrows_tab_and_escape_choose_the_first_pane(key: str, open_bench: OpenBench) -> None:
+    async with open_bench(TEXT) as bench:
+        await bench.write()
+        await bench.press("2")
+        await bench.tokens(5)
+        await bench.press(key)
+        assert bench.screen.focused is bench.screen.grid.panes[0]
+        assert bench.screen.status_line.mode == "BRANCH 1"
+        sides = [bench.screen.grid.panes[0].render_line(1).text[at] for at in (0, -1)]
+        assert sides == ["▌", "▐"], "the frame of the chosen pane"
+        assert bench.screen.grid.panes[1].render_line(1).text[0] == " "
+        await bench.press("l")
+        assert bench.session.round.locked == {0} and bench.screen.editor.whole == bench.session.text()
+
+
+async def test_a_click_chooses_a_pane_and_one_in_the_story_gives_it_all_keys(open_bench: OpenBench) -> None:
+    async with open_bench(TEXT) as bench:
+        await bench.write()
+        await bench.pilot.click(bench.screen.grid.panes[1], offset=(3, 2))
+        assert bench.screen.focused is bench.screen.grid.panes[1]
+        await bench.press("ctrl+n")
+        await bench.tokens(5)
+        assert not chosen(bench)
+        await bench.pilot.click(bench.screen.editor, offset=(2, 1))
+        await bench.press("3")
+        assert bench.screen.editor.whole == "3" + TEXT
+
+
+async def test_the_line_of_keys_says_what_they_do(open_bench: OpenBench) -> None:
+    async with open_bench(TEXT, size=(80, 24)) as bench:
+        await bench.write()
+        told = [f"{key} {label}" for _, key, label in bench.screen.key_line.entries[:3]]
+        assert told == ["1–9 pick", "type to write", "←→ choose a branch"]
+        assert bench.screen.status_line.mode == "STORY"
+        await bench.press("x")
+        assert "1–9" not in [key for _, key, _ in bench.screen.key_line.entries]
+        await bench.press("escape")
+        assert ("pick_number", "1–9", "pick") in bench.screen.key_line.entries
+        assert ("", "type", "to write") not in bench.screen.key_line.entries
+
+
+async def test_the_narrowest_window_has_room_for_what_keys_do(open_bench: OpenBench) -> None:
+    async with open_bench(TEXT, size=(40, 12)) as bench:
+        await bench.write()
+        line = bench.screen.key_line.render().plain
+        assert "1–9 pick" in line and "type to write" in line and "←→ choose" in line
+
+
+async def test_undo_and_redo_that_bring_a_round_back_choose_none_of_it(open_bench: OpenBench) -> None:
+    async with open_bench(TEXT) as bench:
+        await bench.write()
+        picked = bench.texts()[0]
+        for keys in (("1",), ("ctrl+z",), ("ctrl+y",)):
+            await bench.on_panes()
+            await bench.press(*keys)
+            assert bench.screen.unchosen and not chosen(bench), keys
+        await bench.press("ctrl+z", "1")
+        assert bench.session.text() == TEXT + picked
+
+
+async def test_steering_a_branch_leaves_it_chosen(open_bench: OpenBench) -> None:
+    async with open_bench(TEXT) as bench:
+        await bench.write()
+        await bench.on_panes()
+        for key in ("r", "l", "space", "w", "plus"):
+            await bench.press(key)
+            assert chosen(bench), key
+
+
+async def test_without_branches_digits_are_typed(open_bench: OpenBench) -> None:
+    async with open_bench(TEXT) as bench:
+        await bench.press("1", "9")
+        assert bench.screen.editor.whole == TEXT + "19"
+
+
+async def test_a_pick_that_no_round_follows_chooses_no_pane_either(open_bench: OpenBench) -> None:
+    async with open_bench(TEXT, settings={"interface.continue": False}) as bench:
+        await bench.write()
+        await bench.on_panes()
+        picked = bench.texts()[0]
+        await bench.press("1", "k", "2")
+        assert bench.screen.editor.whole == TEXT + picked + "k2" and not chosen(bench)
+
+
+async def test_with_one_branch_large_a_letter_shows_the_story_and_is_typed(open_bench: OpenBench) -> None:
+    async with open_bench(TEXT) as bench:
+        await bench.write()
+        await bench.press("f9")
+        assert not bench.screen.editor.display
+        await bench.press("1")
+        await bench.tokens(5)
+        text = bench.screen.editor.whole
+        await bench.press("K", "a", "y")
+        assert bench.screen.editor.whole == text + "Kay" and bench.screen.editor.has_focus
+
+
+async def test_what_arrives_at_once_is_text_also_on_a_chosen_pane(open_bench: OpenBench) -> None:
+    async with open_bench(TEXT) as bench:
+        await bench.write()
+        await bench.on_panes()
+        await burst(bench, "kg2")
+        assert bench.screen.editor.whole == TEXT + "kg2" and not chosen(bench)
+        await bench.on_panes()
+        bench.app.post_message(Paste(" 3"))
+        await bench.settle()
+        assert bench.screen.editor.whole == TEXT + "kg2 3"
+        assert len(bench.session.round.branches) == 4
+        await bench.press("ctrl+n")
+        await bench.tokens(3)
+        await burst(bench, "12")
+        assert bench.screen.editor.whole == TEXT + "kg2 312"
+
+
+async def test_what_arrives_at_once_is_an_answer_or_nothing_in_a_dialog(open_bench: OpenBench) -> None:
+    async with open_bench(TEXT) as bench:
+        await bench.write()
+        await bench.press("ctrl+f")
+        await burst(bench, "rain")
+        assert bench.app.screen.query("Input").first().value == "rain"  # type: ignore[attr-defined]
+        await bench.press("escape", "f3")
+        tree = bench.app.screen
+        await burst(bench, "xx")
+        assert bench.app.screen is tree and not bench.session.story.bin()
+        assert "Press one key at a time" in bench.app.messages.current[-1].words
