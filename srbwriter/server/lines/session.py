@@ -157,7 +157,8 @@ class Session(Peer):
         echo = message("PROMPT", text)
         if len(echo) > MOST:
             raise Refused(400, f"a prompt is written in at most {MOST} bytes")
-        request = self.knobs.request(self.prompt(text) or "")
+        prompt = self.prompt(text) or ""
+        request = self.knobs.request(prompt, self.knobs.next_seed())
         await self.pipe.write(echo + kv("awaiting_prompt", False))
         record = await self.ask(request, asked)
         vocab = self.engine.info.vocab
@@ -183,7 +184,8 @@ class Session(Peer):
         out: list[bytes] = []
         if first:
             out += [kv("prompt_tokens", len(generation.prompt_ids)),
-                    kv("cached_tokens", generation.cached_tokens)]  # fmt: skip
+                    kv("cached_tokens", generation.cached_tokens),
+                    kv("seed", self.knobs.get(row_of("seed")))]  # fmt: skip
         texts: dict[int, list[Text]] = {}
         for event in events:
             if isinstance(event, Text):
