@@ -285,6 +285,8 @@ class Slot:
         return () if branch is None else (*branch.generation.prompt_ids, *branch.ids)
 
     def give(self, branch: Branch, client: str) -> None:
+        if client != self.client:
+            self.pinned = ()
         self._branch, self.client = weakref.ref(branch), client
         request = branch.generation.request
         self.scope = Scope(request.cache_salt, request.common)
