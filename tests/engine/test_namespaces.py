@@ -15,6 +15,7 @@ from srbwriter.engine.remote.options import RemoteOptions
 from srbwriter.engine.types import InvalidRequest, Priority, Request, Stop
 from srbwriter.server import Loaded, ServerSettings, start_in_thread
 
+from . import scripted
 from .scripted import Scripted
 from .support import GREEDY, decoded_rows, finish, small_engine
 from .test_memories import HYBRID, SLIDING, evict_all, load
@@ -162,12 +163,11 @@ def test_many_salts_leave_nothing_behind() -> None:
 
 
 def test_vllm_elsewhere_is_told_of_the_salt() -> None:
-    with (
-        closing(Scripted("vllm")) as server,
-        closing(RemoteEngine.connect(RemoteOptions((server.url,)))) as engine,
-    ):
-        for salt in ("a", ""):
-            engine.submit(Request("Once", cache_salt=salt, stop=RULE)).wait(60)
+    with closing(Scripted("vllm")) as server:
+        options = RemoteOptions((server.url,))
+        with closing(RemoteEngine.connect(options)) as engine:
+            for salt in ("a", ""):
+                engine.submit(Request(scripted.PROMPT, cache_salt=salt, stop=RULE)).wait(60)
         told = [body.get("cache_salt") for path, _, body in server.heard if "completions" in path]
         assert told == ["a", None]
 
