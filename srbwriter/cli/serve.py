@@ -75,6 +75,11 @@ API_KEY_FILE = Key[Path | None](
     "server.api_key_file", PATH, None, "file of such keys, one a line: KEY [NAME] [admin]",
     ("--api-key-file",),
 )
+SHARE_CACHE = Key(
+    "server.share_cache", SWITCH, False,
+    "let all keys find in the cache what any of them had evaluated; else each finds its own",
+    ("--share-cache",),
+)
 INSECURE = Key("server.insecure", SWITCH, False, "serve other machines without a key", ("--insecure",))
 CORS_ORIGINS = Key[tuple[str, ...]](
     "server.cors_origins", TEXTS, (),

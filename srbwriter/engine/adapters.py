@@ -1,6 +1,6 @@
 """LoRA adapters and control vectors: their files, looked at before llama.cpp sees them, and who uses which.
 
-What an adapter changes is every value in the cache, so each set of adapters is a space of the prefix tree of
+What an adapter changes is every value in the cache, so each set of adapters has a root of the token tree of
 its own, and a step is decoded with one set only.
 """
 
@@ -25,7 +25,7 @@ from .disk import state_key
 from .model import Model
 from .native.adapters import load_adapter
 from .parameters import is_number
-from .tree import SHARED
+from .tree import SHARED, Namespace
 from .types import EngineOptions, InvalidRequest, ModelError
 
 log = logging.getLogger(__name__)
@@ -208,7 +208,7 @@ def key_of(options: EngineOptions) -> tuple[str, ...]:
 
 
 class Adapters:
-    """The adapters of one model. Made and read from any thread; the space of a set never changes."""
+    """The adapters of one model. Made and read from any thread; the root of a set never changes."""
 
     def __init__(self, model: Model, files: Sequence[tuple[str, float]]) -> None:
         """Raises ModelError for a file that cannot be used, InvalidRequest for a scale that cannot be."""
@@ -223,8 +223,8 @@ class Adapters:
             self._pointers.append(load_adapter(model.pointer, Path(path)))
         self._defaults = _tidy(dict(enumerate(scale for _, scale in files)))
         self._lock = threading.Lock()
-        self._spaces: dict[AdapterSet, int] = {self._defaults: SHARED}
-        self._sets: dict[int, AdapterSet] = {SHARED: self._defaults}
+        self._roots: dict[AdapterSet, int] = {self._defaults: SHARED.root}
+        self._sets: dict[int, AdapterSet] = {SHARED.root: self._defaults}
 
     def __len__(self) -> int:
         return len(self._pointers)
@@ -259,40 +259,40 @@ class Adapters:
             chosen[number] = float(scale)
         return _tidy(chosen)
 
-    def space(self, chosen: AdapterSet, own: int = SHARED) -> int:
-        """The space of the prefix tree for what is evaluated with a set.
+    def root(self, chosen: AdapterSet, own: int = SHARED.root) -> int:
+        """Return the root of the token tree for what is evaluated with a set.
 
         ``own`` is for a request that shares nothing with others, and :meth:`forget` for its end.
         """
-        if own != SHARED:
+        if own != SHARED.root:
             self._sets[own] = chosen
             return own
         with self._lock:
-            space = self._spaces.setdefault(chosen, -len(self._spaces))
-            self._sets[space] = chosen
-        return space
+            root = self._roots.setdefault(chosen, -len(self._roots))
+            self._sets[root] = chosen
+        return root
 
     def shared(self, chosen: AdapterSet) -> bool:
         """Whether requests with this set can share what is evaluated; only so many sets are remembered."""
-        return chosen in self._spaces or len(self._spaces) < MOST_SETS
+        return chosen in self._roots or len(self._roots) < MOST_SETS
 
-    def of(self, space: int) -> AdapterSet:
-        """The set that what lies in a space is evaluated with."""
-        return self._sets.get(space, self._sets[SHARED])
+    def of(self, root: int) -> AdapterSet:
+        """Return the set that what lies below a root is evaluated with."""
+        return self._sets.get(root, self._sets[SHARED.root])
 
-    def namespace(self, space: int) -> str:
-        """Names what a space is evaluated with, by the contents of files, for caches that outlive us."""
-        parts = sorted((self._keys[number], scale) for number, scale in self.of(space))
+    def names(self, namespace: Namespace) -> str:
+        """Names what a namespace is evaluated with, by the contents of files, for caches that outlive us."""
+        parts = sorted((self._keys[number], scale) for number, scale in self.of(namespace.root))
         return repr(parts) if parts else ""
 
     @cached_property
     def _keys(self) -> Sequence[str]:
         return [state_key(Path(path)) for path in self._paths]
 
-    def forget(self, space: int) -> None:
-        """Nobody uses a request's own space any more. From any thread."""
-        if space > SHARED:
-            self._sets.pop(space, None)
+    def forget(self, root: int) -> None:
+        """Nobody uses a request's own root any more. From any thread."""
+        if root > SHARED.root:
+            self._sets.pop(root, None)
 
     def pointers(self, chosen: AdapterSet) -> list[tuple[int, float]]:
         """A set as native contexts take it."""
@@ -331,11 +331,11 @@ class Turns:
         self._now: AdapterSet | None = None
         self._since = -math.inf
 
-    def pick(self, spaces: Collection[int]) -> AdapterSet:
-        """Choose the set for a step in which something of ``spaces`` waits, and let the context use it."""
-        waiting = sorted({self._adapters.of(space) for space in spaces})
+    def pick(self, roots: Collection[int]) -> AdapterSet:
+        """Choose the set for a step in which something of ``roots`` waits, and let the context use it."""
+        waiting = sorted({self._adapters.of(root) for root in roots})
         if not waiting:
-            return self.set(self._adapters.of(SHARED))
+            return self.set(self._adapters.of(SHARED.root))
         now = self._now
         if now in waiting and (len(waiting) == 1 or self._clock() - self._since < QUANTUM):
             return now
@@ -350,6 +350,6 @@ class Turns:
         self._since = self._clock()
         return chosen
 
-    def of_set(self, tracks: Iterable[T], space: Callable[[T], int], chosen: AdapterSet) -> list[T]:
+    def of_set(self, tracks: Iterable[T], root: Callable[[T], int], chosen: AdapterSet) -> list[T]:
         """Those of ``tracks`` that are evaluated with a set."""
-        return [track for track in tracks if self._adapters.of(space(track)) == chosen]
+        return [track for track in tracks if self._adapters.of(root(track)) == chosen]

@@ -120,10 +120,11 @@ class DiskCache:
 
     # ---- reading
 
-    def entries(self, namespace: str = "") -> Iterator[tuple[list[int], File]]:
+    def entries(self, namespace: str = "", common: Sequence[int] = ()) -> Iterator[tuple[list[int], File]]:
         """Every file of a namespace whose path is known, with all tokens up to its end.
 
-        What one hangs on comes before it.
+        What one hangs on comes before it. Paths begin with nothing, or with ``common``, of which no file of
+        the namespace itself is needed.
         """
         waiting: dict[str, list[tuple[list[int], File]]] = {}
         for name in list(self._sizes):
@@ -132,6 +133,8 @@ class DiskCache:
                 parent, tokens, file = header
                 waiting.setdefault(parent, []).append((tokens, file))
         ready: list[tuple[list[int], int]] = [([], 0)]  # tokens of a path, and from where they are new
+        if common:
+            ready.append((list(common), len(common)))
         while ready:
             path, new = ready.pop()
             hashed = _Running(path[:new], namespace)

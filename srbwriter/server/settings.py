@@ -41,6 +41,7 @@ class ServerSettings:
     api_keys: tuple[str, ...] = ()  # each KEY [NAME] [admin]
     admin_keys: tuple[str, ...] = ()  # of those who see the requests of all
     insecure: bool = False
+    share_cache: bool = False  # among all keys
     cors_origins: tuple[str, ...] = ()
     metrics: bool = False
     slots: bool = True

@@ -71,6 +71,7 @@ async def branch_tokens(context: Context) -> Response:
     asked = Request(
         prompt=(*before, *ids[:end]), prompt_logprobs=k, score_from=len(before) + start, stop=ONLY_READ,
         add_bos=False, lora=branch.generation.request.lora,
+        cache_salt=branch.generation.request.cache_salt,
     )  # fmt: skip
     scored = await context.submit([asked])
 
