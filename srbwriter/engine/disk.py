@@ -24,6 +24,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from srbwriter import paths
+
 log = logging.getLogger(__name__)
 
 _MAGIC = b"srbwriter kv 1\n"
@@ -222,7 +224,7 @@ class DiskCache:
                     self._written.notify_all()
 
     def _write(self, file: File, head: bytes, state: NDArray[np.uint8]) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # it can be read back into words
+        paths.make_folder(self.folder)  # states can be read back into words
         size = _write_whole(self.folder / file.name, head, [state])
         with self._lock:
             self._sizes[file.name] = size
@@ -272,7 +274,7 @@ def _write_whole(path: Path, head: bytes, states: Sequence[NDArray[np.uint8]]) -
     whole = hashlib.blake2b(head, digest_size=_DIGEST)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with beside.open("wb") as out:
+        with open(beside, "wb", opener=paths.open_own) as out:
             out.write(head)
             for state in states:
                 out.write(state.data)

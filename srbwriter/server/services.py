@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import math
 import re
 import time
@@ -15,7 +14,7 @@ from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -29,12 +28,13 @@ from srbwriter.engine.types import ContextOverflow, EngineError, InvalidRequest,
 from srbwriter.server.fields import read_prompts
 from srbwriter.server.models import Loader, Models, Offer
 from srbwriter.server.notifier import Notifier
-from srbwriter.server.settings import Client, ServerError, ServerSettings, read_text
+from srbwriter.server.settings import Client, ServerSettings
 
 from .errors import ApiError, Dialect, bad, from_engine, unavailable
 from .registry import Record, Registry, Slot, Slots
 from .sessions import find_session, place_session
 from .sharing import Scope, Sharing, template_heads
+from .system_prompt import SystemPrompt, put_before, read_system_prompt
 from .work import MOST_SECONDS, PER_BYTE, off_loop
 
 
@@ -45,15 +45,6 @@ class Loaded:
         self.engine: Backend | None = engine
         self.state = "READY"
         self.error: Exception | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SystemPrompt:
-    """What stands before every prompt of llama.cpp's dialect, and the names its chat clients show."""
-
-    prompt: str = ""
-    anti_prompt: str = ""
-    assistant_name: str = ""
 
 
 class Services:
@@ -74,7 +65,7 @@ class Services:
         self.preloaded = ""  # what conversations in lines begin with
         self._heads: tuple[str, tuple[str, ...]] | None = None  # a template, and what it begins with
         self.sockets = Counter[str]()  # WebSockets that are open, by client
-        self.system = _read_system(settings)
+        self.system = read_system_prompt(settings)
         self.chat_template: str | None = None  # the one to use instead of the model's own
         self.started = time.time()
         self.openapi: dict[str, Any] = {}
@@ -92,6 +83,15 @@ class Services:
     def renew(self, loader: Loader) -> None:
         """Go on with another load; nothing is left of what the engine held."""
         self.loader, self.slots, self.tokens_max, self._heads = loader, Slots(), 0, None
+
+    def change_system_prompt(self, system: SystemPrompt) -> None:
+        """Put another text before every prompt of all models from now on."""
+        for one in self.models:
+            one.services.system = system
+
+    def put_system_before(self, request: Request) -> Request:
+        """Return the request with the system prompt before its own, if there is one."""
+        return put_before(request, self.system.prompt, self.engine)
 
     def live(self) -> list[Record]:
         """The requests of this model that are being answered."""
@@ -347,22 +347,3 @@ def _seconds(request: Request) -> float:
 
 
 _FEW = 64
-
-
-def _read_system(settings: ServerSettings) -> SystemPrompt:
-    """The file's text, or what its JSON object says in the fields of llama.cpp's ``system_prompt``."""
-    file = settings.system_prompt_file
-    if file is None:
-        return SystemPrompt()
-    text = read_text(file, "the system prompt")
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return SystemPrompt(text)
-    if not isinstance(value, dict):
-        return SystemPrompt(text)
-    told = {part.name: cast("dict[str, Any]", value).get(part.name, "") for part in fields(SystemPrompt)}
-    wrong = next((name for name, item in told.items() if not isinstance(item, str)), None)
-    if wrong is not None:
-        raise ServerError(f"{file}: {wrong}: expected text")
-    return SystemPrompt(**told)

@@ -16,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srbwriter.demo import bundled_model
-from srbwriter.engine.adapters import MOST_SETS, QUANTUM, Adapters, AdapterSet, Turns, check_adapter
+from srbwriter.engine.adapters import MOST_SETS, QUANTUM, Adapters, AdapterSet, Turns
 from srbwriter.engine.engine import Engine
+from srbwriter.engine.model_files import check_adapter
 from srbwriter.engine.types import EngineOptions, InvalidRequest, ModelError, Priority, Request, Stop
 from tests.sizes import examples
 
