@@ -247,7 +247,8 @@ FIGURES = (
     f"grammars, schemas and regular expressions of {spaced(limits.CONSTRAINT_CHARS)} characters, "
     f"{limits.PROMPTS} prompts of {spaced(limits.PROMPT_CHARS)} characters or a million ids each, "
     f"{limits.MESSAGES} messages, {MOST_TOOLS} tools, JSON nested {limits.DEPTH} deep and of "
-    f"{spaced(limits.CONTAINERS)} lists and objects and {spaced(limits.NUMBERS)} numbers, and {limits.BRANCHES} branches",
+    f"{spaced(limits.CONTAINERS)} lists and objects and {spaced(limits.NUMBERS)} numbers, "
+    f"and {limits.BRANCHES} branches",
     f"after {DEFAULT_STOP.max_tokens} tokens, and there are `--n` branches",
     f"likeliest next tokens ({tokens.USUAL}, if it is not said)",
     f"At most {instruments.MOST} questions, of all branches together; they are put {instruments.AT_ONCE} at",
