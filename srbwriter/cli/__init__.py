@@ -12,6 +12,7 @@ import sys
 from collections.abc import Generator, Sequence
 from pathlib import Path
 
+from srbwriter import paths
 from srbwriter.cli import commands, flags
 from srbwriter.cli.exits import Exit, Failure, say
 from srbwriter.cli.table import every_key, overview
@@ -64,6 +65,7 @@ def _log(settings: Settings, remarks: Sequence[str]) -> Generator[None]:
     """Keep a log, and say what was wrong with settings that did not stop us, there and on the terminal."""
     from srbwriter import logs
 
+    paths.tighten_folders()
     complaint = logs.start(settings[keys.LOG_LEVEL])
     for line in (*settings.warnings, *remarks, *filter(None, [complaint])):
         say(line)

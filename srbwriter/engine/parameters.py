@@ -447,6 +447,8 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter("request", "cache_prompt", "request", "Use the cache",
               "Use what the cache holds of the prompt; false evaluates "
               "all of it anew."),
+    Parameter("request", "cache_salt", "request", "Cache salt",
+              "Share the cache only with requests that give the same text here.", longest=1024),
 )  # fmt: skip
 
 BY_NAME: dict[str, Parameter] = {name: p for p in PARAMETERS for name in (p.name, *p.aliases)}

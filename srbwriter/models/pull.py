@@ -179,7 +179,7 @@ class Fetcher:
         identity = hashlib.sha256(repr((source.sha256 or source.url, source.size, source.mark)).encode())
         part = target.with_name(f".{target.name}.{identity.hexdigest()[:16]}.part")
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
+            paths.make_folder(target.parent)
             with _alone(part) as file:
                 self._receive_all(source, file, target)
                 _check(source, file, part, target)

@@ -159,8 +159,8 @@ def _whole(target: Path, make: Callable[[Path], None]) -> None:
     """Let ``make`` fill a file that gets its name when it is complete."""
     temp = target.with_name(f".{paths.shortened(target.name, library.LONGEST_NAME)}.{os.getpid()}.part")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temp.touch()  # the system says why it cannot, SQLite does not
+        paths.make_folder(target.parent)
+        temp.touch(paths.OWN_FILE)  # the system says why it cannot, SQLite does not
         make(temp)
         library.rename(temp, target)
     except FileExistsError as error:

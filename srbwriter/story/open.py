@@ -136,6 +136,8 @@ def open_story(path: Path, *, readonly: bool, backups: Path | None = None) -> Op
         lock, why = _lock(path)
     opened: Opened | None = None
     try:
+        if why is None and path.is_relative_to(paths.library_dir().resolve()):
+            paths.tighten(path, paths.OWN_FILE)  # as older versions made it
         opened = _open(path, lock, why, backups or paths.backup_dir())
         return opened
     finally:
@@ -189,7 +191,7 @@ def create_story(path: Path) -> Opened:
     if path.is_dir():
         raise NotAStory(path, "is a folder — name a file in it")
     if not path.parts[0].startswith("~"):  # that is the home of nobody
-        path.parent.mkdir(parents=True, exist_ok=True)
+        paths.make_folder(path.parent)
     path = path.resolve()
     lock = FileLock.take(path)
     try:

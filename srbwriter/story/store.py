@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from srbwriter import paths
 from srbwriter.story.connection import (
     UNREADABLE,
     close,
@@ -116,7 +117,7 @@ class Store:
     def create(cls, path: Path) -> Store:
         """Make an empty story file. Raises NotAStory if there is one, NotSaved if there is no room."""
         try:
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, paths.OWN_FILE))
         except FileExistsError:
             raise NotAStory(path, "is already there — choose another name, or open it") from None
         except OSError as error:
