@@ -8,9 +8,13 @@ check:
     lint-imports
     deptry .
 
-# Every test, in several processes.
+# The tests, in several processes.
 test *args:
     pytest {{args}}
+
+# The tests and the marathons: long searches, grids of faults, browsers, and servers of others.
+full *args:
+    pytest --full {{args}}
 
 # What can be said in a few minutes.
 fast *args:
@@ -22,7 +26,7 @@ cover *args:
 
 # The pictures and snapshots of the terminal app, made anew.
 shots:
-    SRBWRITER_UPDATE_SNAPSHOTS=1 pytest tests/tui/test_snapshots.py
+    UPDATE_SNAPSHOTS=1 pytest tests/tui/test_snapshots.py
     python -m tools.screenshots
 
 # The pages that the program writes itself, made anew.

@@ -10,10 +10,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from math import prod
+from pathlib import Path
 from typing import BinaryIO, NamedTuple, TypeAlias, cast
 
 Scalar: TypeAlias = "int | float | bool | str"
 
+_MAGIC = b"GGUF"
 _STRING, _ARRAY = 8, 9
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 """enum gguf_type → code of ``struct``."""
@@ -34,6 +36,17 @@ class Damaged(Exception):
     def __init__(self, problem: str, cure: str = _AGAIN) -> None:
         self.problem, self.cure = problem, cure
         super().__init__(problem)
+
+
+def is_gguf(path: Path) -> bool:
+    """Whether a file begins as GGUF files do; False for one that is missing or cannot be read."""
+    if not path.is_file():  # a pipe would keep us waiting
+        return False
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_MAGIC)) == _MAGIC
+    except OSError:
+        return False
 
 
 class Array:
@@ -174,7 +187,7 @@ class _Reader:
 
 def _counts(reader: _Reader) -> tuple[int, int]:
     """How many tensors and how many pairs follow the opening."""
-    if reader.bytes(4) != b"GGUF":
+    if reader.bytes(len(_MAGIC)) != _MAGIC:
         raise Damaged("not a GGUF file", "download or convert the model in GGUF format")
     version = reader.length("I")
     if version not in (2, 3):

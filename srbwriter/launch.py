@@ -7,16 +7,17 @@ before something is fetched, and knows no story, no screen and no server.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias, TypeVar, cast, get_args
 
 from srbwriter import paths
+from srbwriter.addresses import split_addresses
 from srbwriter.config import ConfigError, Key, Settings, keys
 from srbwriter.config.kinds import INTEGER, NAMES, NUMBER, SWITCH, TEXT, TEXTS, Kind, one_of
 from srbwriter.config.settings import Source
-from srbwriter.engine.loader import EngineLoader
+from srbwriter.engine.loader import EngineLoader, Load
 from srbwriter.engine.parameters import PARAMETERS, Parameter
 from srbwriter.engine.types import EngineOptions, ModelError, Sampling, Stop
 from srbwriter.engine.window import window_and_cells
@@ -130,7 +131,28 @@ def _named(named: Path) -> Path:
     try:
         return find(named.name)
     except NoSuchModel:
-        return named  # the engine says that there is no such file
+        return named  # see missing_model
+
+
+def missing_model(settings: Settings) -> ModelError | None:
+    """Return an error for a model file that is named and not there: where it is named, and what to do."""
+    if model_key(settings) is not keys.MODEL or (path := model_path(settings)).exists():
+        return None
+    from srbwriter.models import NoSuchModel, find
+
+    place, cure = settings.place(keys.MODEL), "correct it"
+    try:
+        find(path.name)
+    except NoSuchModel as error:
+        cure = str(error).rpartition(" — ")[2]
+    match settings.source(keys.MODEL):
+        case "file":
+            place = f"{keys.MODEL.name} in {place}"
+        case "remembered":
+            place, cure = "`srbwriter models use`", "choose another with it, or `srbwriter models forget`"
+        case _:
+            pass
+    return ModelError(str(path), f"no such file, named by {place}", cure)
 
 
 def only_model(folder: Path) -> Path:
@@ -309,15 +331,15 @@ def elsewhere(settings: Settings) -> bool:
     return order.index(settings.source(keys.CONNECT)) <= order.index(settings.source(named))
 
 
-def remote_options(settings: Settings) -> RemoteOptions:
-    """How the engine elsewhere is spoken to.
+def remote_options(settings: Settings, notify: Callable[[str], None] | None = None) -> RemoteOptions:
+    """How the engine elsewhere is spoken to; ``notify`` is told of attempts that fail.
 
     Raises ConfigError for a key file that cannot be read, and for what a model elsewhere is not given here.
     """
     from srbwriter.engine.remote.options import RemoteOptions
 
     refuse_elsewhere(settings, keys.LORA, keys.CONTROL_VECTORS)
-    urls = tuple(url for entry in settings[keys.CONNECT] for url in entry.replace(",", " ").split())
+    urls = tuple(url for entry in settings[keys.CONNECT] for url in split_addresses(entry))
     return RemoteOptions(
         urls=urls,
         key=_connect_key(settings),
@@ -327,6 +349,7 @@ def remote_options(settings: Settings) -> RemoteOptions:
         max_branches=settings[keys.MAX_N],
         seed=settings[keys.SEED],
         verify=settings[keys.CONNECT_VERIFY],
+        notify=notify,
     )
 
 
@@ -355,13 +378,52 @@ def _connect_key(settings: Settings) -> str:
         raise ConfigError(f"{keys.CONNECT_KEY_FILE.name}: {file} cannot be read ({error})") from error
 
 
-def loader(settings: Settings, nice: int = 0) -> EngineLoader:
-    """The engine that was asked for, ready to be loaded in the background; ``nice`` as in its options."""
+def loader(
+    settings: Settings, nice: int = 0, notify: Callable[[str], None] | None = None
+) -> EngineLoader:  # fmt: skip
+    """The engine that was asked for, ready to be loaded in the background.
+
+    ``nice`` is as in its options; ``notify`` is told of attempts to reach an engine elsewhere that fail.
+    """
     if elsewhere(settings):
         from srbwriter.engine.remote.loader import RemoteLoader
 
-        return RemoteLoader(remote_options(settings))
-    return EngineLoader(model_path(settings), replace(engine_options(settings), nice=nice))
+        return RemoteLoader(remote_options(settings, notify))
+    options = replace(engine_options(settings), nice=nice)
+    if (error := missing_model(settings)) is not None:
+        return EngineLoader(model_path(settings), options, _failing(error))
+    return EngineLoader(model_path(settings), options)
+
+
+def _failing(error: ModelError) -> Load:
+    def load(path: object, options: object, /, *, on_progress: object) -> NoReturn:
+        raise error
+
+    return load
+
+
+def check_models(settings: Settings, more: Sequence[Path] = (), *, whole_folder: bool = False) -> None:
+    """Look at the headers of the models that are named one by one, and of what is loaded beside them.
+
+    ``more`` and ``whole_folder`` are those of :func:`model_paths`. Raises ModelError.
+    """
+    from srbwriter.engine.model_files import check_headers
+    from srbwriter.models import look_at
+
+    if elsewhere(settings) or (whole_folder and _names_folder(settings)):
+        first: list[Path] = []
+    elif (error := missing_model(settings)) is not None:
+        raise error
+    else:
+        first = [model_path(settings)]
+    options = engine_options(settings)
+    adapters, vectors = (
+        [paths.expanded(name) for name, _ in files] for files in (options.lora, options.control_vectors)
+    )
+    for path in (*first, *map(_named, more)):
+        check_headers(path, adapters, vectors)
+        if problem := look_at(path).problem:  # of several files one may be missing
+            raise ModelError(str(path), problem, "download or convert it again")
 
 
 def loader_of(settings: Settings, path: Path) -> EngineLoader:
@@ -377,10 +439,15 @@ def model_paths(settings: Settings, more: Sequence[Path], *, whole_folder: bool)
     if elsewhere(settings):
         first: list[Path | None] = [None]
     else:
-        named = settings[keys.MODEL]
-        whole = whole_folder and model_key(settings) is keys.MODEL and named is not None and named.is_dir()
-        first = [*_models_in(named)] if whole and named is not None else [model_path(settings)]
+        folder = _names_folder(settings) if whole_folder else None
+        first = [model_path(settings)] if folder is None else [*_models_in(folder)]
     return [*first, *map(_named, more)]
+
+
+def _names_folder(settings: Settings) -> Path | None:
+    """Return the folder that the setting of the model names, if it names one."""
+    named = settings[keys.MODEL]
+    return named if model_key(settings) is keys.MODEL and named is not None and named.is_dir() else None
 
 
 def model_names(paths: Sequence[Path | None]) -> list[str]:

@@ -6,38 +6,66 @@ import gc
 import os
 import shutil
 import signal
+import site
+import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from srbwriter.demo import bundled_model
+from tests.sizes import FEW_EXAMPLES, MOST_EXAMPLES
 
 if TYPE_CHECKING:
-    from srbwriter.engine import Engine
+    from srbwriter.engine import Engine  # imported after HOME has been replaced
 
 
 # Threads that wait for each other while other tests hold the cores do not spin meanwhile.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-
-# How long an example takes says something about the machine, not about the program.
-settings.register_profile(
-    "srbwriter",
-    deadline=None,
-    derandomize="CI" in os.environ,  # what lands is judged by the same examples each time
-    suppress_health_check=[HealthCheck.too_slow],
-)
-settings.load_profile("srbwriter")
 
 # Stories are saved thousands of times, and each save waits for the disk; memory keeps nobody waiting.
 MEMORY = Path("/dev/shm")
 if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4 * 2**30:
     os.environ["TMPDIR"] = str(MEMORY)
     tempfile.tempdir = None  # looked up anew
+
+# Variables that name the person's folders, settings, caches and tokens.
+PERSONAL = ("SRBWRITER_", "XDG_", "NPM_CONFIG_", "HF_", "HUGGINGFACE_")
+
+
+def personal_variables() -> list[str]:
+    """Return the names of the environment variables that would lead a test to the person's files."""
+    return [name for name in os.environ if name.upper().startswith(PERSONAL)]
+
+
+def replace_home() -> Path:
+    """Make HOME a new folder for this process and all that it starts.
+
+    Each test has a home of its own (:func:`home`); this one is for what is imported and started before
+    the first test and for fixtures of a module or of the whole run.
+    """
+    os.environ["PYTHONUSERBASE"] = site.getuserbase()  # packages installed with --user are still found
+    for variable in personal_variables():
+        del os.environ[variable]
+    os.environ["HOME"] = folder = tempfile.mkdtemp(prefix="srbwriter-home-")
+    return Path(folder)
+
+
+HOME = replace_home()
+
+# How long an example takes says something about the machine, not about the program.
+for profile, count in (("plain", FEW_EXAMPLES), ("full", MOST_EXAMPLES)):
+    settings.register_profile(
+        profile,
+        max_examples=count,
+        deadline=None,
+        derandomize="CI" in os.environ,  # what lands is judged by the same examples each time
+        suppress_health_check=[HealthCheck.too_slow],
+    )
 
 # A worker has one core; threads of llama.cpp that wait for one wait for each other in a loop. A test that is
 # about threads has a process of its own (engine/guards).
@@ -49,11 +77,20 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Where the shell forbids compiled modules beside the source, keep them: hundreds of starts need them."""
+    """Choose how many examples Hypothesis tries, and where compiled modules are kept.
+
+    Where the shell forbids compiled modules beside the source, keep them: hundreds of starts need them.
+    """
+    settings.load_profile("full" if config.getoption("--full") else "plain")
     cache = getattr(config, "cache", None)  # which can be switched off
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", None) and cache is not None:
         sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(cache.mkdir("bytecode"))
         sys.dont_write_bytecode = False
+
+
+def pytest_unconfigure() -> None:
+    """Delete the folder that was HOME."""
+    shutil.rmtree(HOME, ignore_errors=True)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -61,12 +98,47 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="also run the tests marked full, which take minutes")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip the tests marked ``full`` unless ``--full`` is given."""
-    if not config.getoption("--full"):
-        for item in items:
-            if item.get_closest_marker("full"):
-                item.add_marker(pytest.mark.skip(reason="takes minutes: run it with --full"))
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test marked ``full`` without ``--full``, and one that needs a program which is missing.
+
+    All are skipped in one place, so that the last lines of pytest name each reason once.
+    """
+    reasons: list[str] = []
+    needed = [program for marker in item.iter_markers("needs") for program in marker.args]
+    if missing := [program for program in needed if not shutil.which(program)]:
+        reasons.append(f"not installed: {', '.join(missing)}")
+    if item.get_closest_marker("full") and not item.config.getoption("--full"):
+        reasons.append("takes minutes: run it with --full")
+    if reasons:
+        pytest.skip("; ".join(reasons))
+
+
+setup_failures: Counter[tuple[pytest.FixtureDef[Any], str]] = Counter()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Generator[None, object, object]:
+    """Set a fixture of a module or of the whole run up again for the next test if it failed.
+
+    pytest keeps the error and raises it for each test that uses the fixture, so that a machine that was
+    busy for a moment makes hundreds of errors. A fixture that fails twice is broken: the remaining tests
+    that use it are skipped, and the two errors stand out.
+    """
+    try:
+        return (yield)
+    except (Exception, pytest.fail.Exception):
+        if fixturedef.scope != "function" and fixturedef.cached_result is not None:
+            key = fixturedef.cached_result[1]
+            setup_failures[fixturedef, repr(key)] += 1
+            if setup_failures[fixturedef, repr(key)] == 1:
+                fixturedef.finish(request)  # type: ignore[arg-type]
+            else:
+                reason = f"the fixture {fixturedef.argname!r} failed twice: see the errors"
+                fixturedef.cached_result = (None, key, (pytest.skip.Exception(reason), None))
+        raise
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
@@ -82,16 +154,28 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) + 1
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Refuse to start a program while tests are collected, which each process does before its first test."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise RuntimeError("a program is started while tests are collected: start it in a fixture")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess.Popen, "__init__", refuse)
+        return (yield)
+
+
 def pytest_collection_finish() -> None:
     """Thousands of tests stay to the end; the collector of garbage need not look through them each time."""
     gc.freeze()
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home of its own for each test: empty, without a setting or a file of the person's."""
-    folder = tmp_path_factory.mktemp("home")
-    for variable in [name for name in os.environ if name.startswith(("SRBWRITER_", "XDG_"))]:
+    folder = Path(tempfile.mkdtemp(dir=HOME))
+    for variable in personal_variables():
         monkeypatch.delenv(variable)
     monkeypatch.setenv("HOME", str(folder))
     return folder
@@ -118,6 +202,7 @@ def evaluated_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Engine]:
     """The engine on the bundled model, shared by the whole run."""
+    from srbwriter.demo import bundled_model
     from srbwriter.engine import Engine
     from srbwriter.engine.types import EngineOptions
 

@@ -6,6 +6,7 @@ from textual.binding import Binding
 
 import srbwriter.tui.write_screen  # noqa: F401 - loads all screens
 from srbwriter.tui.commands import COMMANDS, LEADER, Command, groups, screen_commands
+from srbwriter.tui.key_names import shown_name
 
 _INTRO = """\
 # Keys
@@ -28,8 +29,9 @@ keymap = "vim"        # hjkl move between branches
 ```
 
 A key of yours takes the place of the usual ones, and of another command's where that had it. One that never
-types a character (`ctrl+` and a letter, `F1` to `F12`) works anywhere. Where two commands of one screen have
-the same key of yours, or a command is left without any, the program says so when it starts.
+types a character (`ctrl+` and a letter, `f1` to `f12`) works anywhere. Where two commands of one screen have
+the same key of yours, or a command is left without any, the program says so when it starts. A name that
+no key has is an error, which tells the nearest one.
 """
 
 _OTHERS = """\
@@ -40,7 +42,7 @@ They are in `[keys]` by these names, too. `F1` shows those of the screen you are
 
 
 def _spelled(keys: str) -> str:
-    return " ".join(f"`{key}`" for key in keys.split(",") if key).replace("|", "\\|")
+    return " ".join(f"`{shown_name(key)}`" for key in keys.split(",") if key).replace("|", "\\|")
 
 
 def _row(command: Command) -> str:

@@ -10,10 +10,11 @@ from srbwriter.cli.table import every_key
 from srbwriter.config import Key, Table
 from srbwriter.config.keys import SECTIONS
 from srbwriter.config.kinds import SWITCH
-from srbwriter.config.settings import CONFIG_VARIABLE
+from srbwriter.config.settings import CONFIG_VARIABLE, OF_CLIENTS
 
 PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
 
+_OF_CLIENTS = " and ".join(f"`{name}`" for name in sorted(OF_CLIENTS))
 _HEAD = f"""\
 # Configuration
 
@@ -30,9 +31,11 @@ Every setting can be given in five places. The nearer one wins:
    `remembered.toml` in the state folder (`~/.local/state/srbwriter/` on Linux); deleting it forgets;
 5. the **default**.
 
-A key that does not exist, or a value that its key does not take, stops the program with exit code 2 and a
-message that names the file, the key, and the nearest key or what was expected. An unknown variable that
-begins with `SRBWRITER_` is a warning. A relative path in `config.toml` starts at the file's own folder.
+A name that does not exist, or a value that a setting does not take, stops the program with exit code 2, in
+the file, in a flag and in a variable alike. Everything that is wrong is said at once, a line each: where (the
+file and its line, the flag or the variable), what was expected, and the nearest name. Variables that begin
+with `SRBWRITER_` are taken for settings, but for {_OF_CLIENTS}, which programs read
+that talk to a server. A relative path in `config.toml` starts at the file's own folder.
 
 ```toml
 [model]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from srbwriter.engine.bans import TRIES
-from srbwriter.engine.compat import GONE
+from srbwriter.engine.compat import GONE, Gone
 from srbwriter.engine.parameters import DEFAULT_ORDER, GROUPS, PARAMETERS, SAMPLERS, Parameter, number_words
 from srbwriter.engine.sampling import PREFILTER
 
@@ -73,7 +73,8 @@ the beginning of the phrase, which can cut published text; after {2 * TRIES} it 
 _GONE = """\
 ## Gone
 
-What other programs may send and llama.cpp does not have (any more):
+What other programs may send and llama.cpp does not have (any more). A refused field is a 400 that names the
+values which pass: those listed, null, `""` and empty lists.
 """
 
 
@@ -119,8 +120,14 @@ def _range(p: Parameter) -> str:
 
 
 def _gone() -> str:
-    rows = [f"| {_code(gone.names)} | {gone.treatment} | {gone.why} |\n" for gone in GONE]
-    return "| Names | What happens | Why |\n|---|---|---|\n" + "".join(rows)
+    rows = [f"| {_code(gone.names)} | {gone.treatment} | {_passing(gone)} | {gone.why} |\n" for gone in GONE]
+    return "| Names | What happens | Passes | Why |\n|---|---|---|---|\n" + "".join(rows)
+
+
+def _passing(gone: Gone) -> str:
+    if gone.treatment != "refused":
+        return "any value"
+    return ", ".join(f"`{str(value).lower()}`" for value in gone.neutral) or "nothing"
 
 
 if __name__ == "__main__":

@@ -50,10 +50,11 @@ def _run(argv: list[str]) -> int:
     epilog = "" if command.name else f"{commands.listing()}\n\n"
     parser = flags.parser(program, face.DESCRIPTION, epilog + flags.exit_codes())
     parser.add_argument("--config", metavar="FILE", type=Path, help="settings file [SRBWRITER_CONFIG]")
+    parser.elsewhere = [flag for key in keys_of_all for flag in key.flags]
     face.configure(parser, keys_of_all)
-    arguments = parser.parse_args(flags.joined(argv[1:] if command.name else argv))
+    arguments = parser.read(flags.joined(argv[1:] if command.name else argv))
     said = flags.chosen(arguments, keys_of_all)
-    settings = load(keys_of_all, said, os.environ, arguments.config)
+    settings = load(keys_of_all, said, os.environ, arguments.config, parser.problems)
     with _log(settings, arguments.remarks):
         return face.run(arguments, settings)
 
@@ -79,7 +80,8 @@ def _log(settings: Settings, remarks: Sequence[str]) -> Generator[None]:
 
 def _report(error: Exception) -> int:
     """Say what went wrong, and return the exit code for it."""
-    say(str(error) or type(error).__name__)
+    for line in error.problems if isinstance(error, ConfigError) else [str(error) or type(error).__name__]:
+        say(line)
     code = _code(error)
     if code is None:
         from srbwriter import logs

@@ -6,13 +6,14 @@ Knows argparse and the table; knows no command and no face.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Collection, Sequence
+import sys
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple, NoReturn, Protocol, cast
 
 from srbwriter.cli.exits import Exit
 from srbwriter.config import Key, Table, keys
 from srbwriter.config.keys import RETIRED, SECTIONS
-from srbwriter.config.kinds import SWITCH, TEXTS
+from srbwriter.config.kinds import ADDRESSES, SWITCH, TEXTS, most_like
 
 REFUSED = {
     ("--lora-base",): (
@@ -59,9 +60,94 @@ REMARKS = {
 """Flags of llama-server that must not stop a script written for it, and what is said about each."""
 
 
-def parser(program: str, description: str, epilog: str = "") -> argparse.ArgumentParser:
+_HIDDEN = argparse.SUPPRESS
+
+
+class Parser(argparse.ArgumentParser):
+    """Collects what is wrong with a command line in ``problems``, instead of ending at the first of it."""
+
+    def __init__(self, problems: list[str] | None = None, **options: Any) -> None:
+        self.problems: list[str] = [] if problems is None else problems
+        self.elsewhere: Collection[str] = ()  # flags that other commands take
+        self._needed: list[argparse.Action] = []
+        super().__init__(**options)
+
+    def read(self, words: Sequence[str]) -> argparse.Namespace:
+        """Read a command line, as far as it can be read; ``problems`` says what is wrong with it."""
+        left, stops = list(words), list[str]()
+        while True:
+            self.problems.clear()
+            arguments = argparse.Namespace()
+            try:
+                self.parse_known_args(left, arguments)
+            except _Stop as stop:
+                stops.append(str(stop))
+                before, left = left, stop.without(left)
+                if left != before:
+                    continue
+            self.problems[:0] = stops
+            return arguments
+
+    def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
+        """Add an argument; whether one is missing is told together with everything else."""
+        action = super().add_argument(*names, **options)
+        if action.required:
+            self._needed.append(action)
+            action.required = False
+        return action
+
+    def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]: it has overloads
+        self, args: Any = None, namespace: Any = None
+    ) -> Any:
+        """Parse what is known. All other words are problems, and so nothing is left of them."""
+        arguments, rest = super().parse_known_args(args, namespace)
+        for before, word in zip(["", *rest], rest, strict=False):
+            if word.startswith("-"):
+                self.problems.append(self._unknown(word.partition("=")[0]))
+            elif not before.startswith("-"):  # else it may be the value of an unknown flag
+                self.problems.append(f"{word!r} is one word too many — `{self.prog} --help` shows the usage")
+        for action in self._needed:
+            if getattr(arguments, action.dest, None) is None:
+                cure = f"`{self.prog} --help` shows the usage"
+                self.problems.append(f"{action.metavar or action.dest} is missing: {action.help} — {cure}")
+        return arguments, []
+
+    def _unknown(self, flag: str) -> str:
+        if flag in self.elsewhere:
+            return f"`{self.prog}` does not take {flag} — leave it out"
+        shown = (name for name, action in self._option_string_actions.items() if action.help != _HIDDEN)
+        near = most_like(flag, shown)
+        cure = f"; did you mean {near}?" if near else f" — `{self.prog} --help` lists those there are"
+        return f"unknown flag {flag}{cure}"
+
+    def error(self, message: str) -> NoReturn:
+        """Stop where argparse cannot go on, such as at a flag without its value."""
+        error = sys.exc_info()[1]
+        named = (error.argument_name or "") if isinstance(error, argparse.ArgumentError) else ""
+        flags = [name for name in named.split("/") if name.startswith("-")]
+        action = self._option_string_actions.get(flags[0]) if flags else None
+        if isinstance(action, _Store):
+            message = f"{flags[0]}: its value is missing: expected {action.key.expected}"
+        raise _Stop(message.removeprefix("argument "), flags)
+
+
+class _Stop(Exception):  # noqa: N818
+    """Where argparse cannot go on."""
+
+    def __init__(self, message: str, flags: Sequence[str]) -> None:
+        self._flags = flags
+        super().__init__(message)
+
+    def without(self, words: Sequence[str]) -> list[str]:
+        """``words`` less the flags that lack their values."""
+        after = [*words[1:], "-"]
+        pairs = zip(words, after, strict=True)
+        return [word for word, then in pairs if not (word in self._flags and then.startswith("-"))]
+
+
+def parser(program: str, description: str, epilog: str = "") -> Parser:
     """A parser in the manner of this program: nothing abbreviated, text laid out as written."""
-    made = argparse.ArgumentParser(
+    made = Parser(
         prog=program,
         description=description,
         epilog=epilog or exit_codes(),
@@ -110,7 +196,15 @@ class AddAction(Protocol):
 
 def add_actions(target: argparse.ArgumentParser) -> AddAction:
     """Give a command actions, as in ``srbwriter models add``; the chosen one is ``arguments.action``."""
-    group = target.add_subparsers(dest="action", metavar="ACTION", title="actions, each with a --help")
+    problems = target.problems if isinstance(target, Parser) else []
+
+    class ActionParser(Parser):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(problems, **options)
+
+    group: Any = target.add_subparsers(
+        dest="action", metavar="ACTION", title="actions, each with a --help", parser_class=ActionParser
+    )
 
     def add(name: str, summary: str, more: str = "", /) -> argparse.ArgumentParser:
         return group.add_parser(
@@ -145,9 +239,9 @@ def add_keys(
         if name in table and table[name].section in sections:
             target.add_argument(
                 flag, dest=name, action="store_const", const=value, default=argparse.SUPPRESS,
-                help=argparse.SUPPRESS,
+                help=_HIDDEN,
             )  # fmt: skip
-    target.add_argument(*MEANINGLESS, action="store_true", help=argparse.SUPPRESS)
+    target.add_argument(*MEANINGLESS, action="store_true", help=_HIDDEN)
     if "server" in sections:
         for spellings, remark in REMARKS.items():
             target.add_argument(
@@ -156,16 +250,16 @@ def add_keys(
                 action=_Remark,
                 nargs=remark.arguments,
                 const=remark.sentence,
-                help=argparse.SUPPRESS,
+                help=_HIDDEN,
             )
     for retired in RETIRED:
         if retired.section in sections:
             target.add_argument(
                 *retired.flags, dest="remarks", action=_Remark, nargs=retired.values, const=retired.notice,
-                default=argparse.SUPPRESS, help=argparse.SUPPRESS,
+                default=argparse.SUPPRESS, help=_HIDDEN,
             )  # fmt: skip
     for flags, reason in REFUSED.items():
-        target.add_argument(*flags, nargs="?", action=_Refuse, help=argparse.SUPPRESS, const=reason)
+        target.add_argument(*flags, nargs="?", action=_Refuse, help=_HIDDEN, const=reason)
 
 
 def chosen(arguments: argparse.Namespace, table: Table) -> dict[str, Any]:
@@ -184,9 +278,9 @@ def _add_key(group: Any, key: Key[Any]) -> None:
     group.add_argument(
         *key.flags,
         dest=key.name,
-        type=_reader(key),
+        key=key,
         default=argparse.SUPPRESS,
-        action=_Model if key is keys.MODEL else _Collect if key.kind is TEXTS else "store",
+        action=_Model if key is keys.MODEL else _Collect if key.kind in (TEXTS, ADDRESSES) else _Store,
         metavar=key.kind.metavar,
         help=help_text,
     )
@@ -208,32 +302,48 @@ def _shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _reader(key: Key[Any]) -> Callable[[str], Any]:
-    def read(text: str) -> Any:
+class _Store(argparse.Action):
+    """Keeps the value of a key's flag, or says why it is none."""
+
+    def __init__(self, key: Key[Any], **options: Any) -> None:
+        self.key = key
+        super().__init__(**options)
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: Any = None
+    ) -> None:
         try:
-            return key.read_text(text)
+            self.keep(namespace, self.key.read_text(values))
         except ValueError:
-            raise argparse.ArgumentTypeError(f"{text!r}: expected {key.expected}") from None
+            report(parser, f"{option} {self.key.complaint(values)}")
 
-    return read
+    def keep(self, namespace: argparse.Namespace, value: Any) -> None:
+        setattr(namespace, self.dest, value)
 
 
-class _Collect(argparse.Action):
+class _Collect(_Store):
     """Gathers the values of a flag that may be given several times."""
 
-    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option: Any = None) -> None:
-        setattr(namespace, self.dest, (*getattr(namespace, self.dest, ()), *values))
+    def keep(self, namespace: argparse.Namespace, value: Any) -> None:
+        setattr(namespace, self.dest, (*getattr(namespace, self.dest, ()), *value))
 
 
-class _Model(argparse.Action):
+class _Model(_Store):
     """The first is the model; those that are named after it are more of them for the server."""
 
-    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option: Any = None) -> None:
+    def keep(self, namespace: argparse.Namespace, value: Any) -> None:
         if not hasattr(namespace, self.dest):
-            setattr(namespace, self.dest, values)
+            setattr(namespace, self.dest, value)
             return
         more = "server.more_models"
-        setattr(namespace, more, (*getattr(namespace, more, ()), str(values)))
+        setattr(namespace, more, (*getattr(namespace, more, ()), str(value)))
+
+
+def report(parser: argparse.ArgumentParser, problem: str) -> None:
+    """Add to what is wrong with the command line."""
+    if not isinstance(parser, Parser):
+        parser.error(problem)
+    parser.problems.append(problem)
 
 
 class _Remark(argparse.Action):
@@ -244,12 +354,12 @@ class _Remark(argparse.Action):
 
 
 class _Refuse(argparse.Action):
-    """Ends the program with the reason why a flag is not taken."""
+    """Says why a flag is not taken."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option: str | None = None
-    ) -> NoReturn:
-        parser.error(f"{option}: {self.const}")
+    ) -> None:
+        report(parser, f"{option}: {self.const}")
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):

@@ -7,7 +7,7 @@ import contextlib
 
 from srbwriter import launch
 from srbwriter.cli import serve
-from srbwriter.cli.exits import Failure
+from srbwriter.cli.exits import Exit, Failure, say
 from srbwriter.cli.flags import add_keys
 from srbwriter.cli.models import fetch_named_model
 from srbwriter.config import Settings, Table
@@ -34,10 +34,10 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from srbwriter.server.settings import ServerError
 
     fetch_named_model(settings)
-    with contextlib.closing(launch.loader(settings)) as loader:
+    with contextlib.closing(launch.loader(settings, notify=say)) as loader:
         try:
             options = serve.server_settings(settings)
             loader.start()
             return server.run_standard(loader, options)
         except ServerError as error:
-            raise Failure(str(error)) from error
+            raise Failure(str(error), Exit.USAGE) from error

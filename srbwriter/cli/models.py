@@ -153,6 +153,8 @@ def _info(arguments: argparse.Namespace, settings: Settings) -> None:
     if name is None and launch.elsewhere(settings):
         _connection(settings)
         return
+    if name is None and (error := launch.missing_model(settings)) is not None:
+        raise error
     file = launch.model_path(settings) if name is None else _named(name)
     show(file, settings, as_json=arguments.json)
 
@@ -161,7 +163,7 @@ def _connection(settings: Settings) -> None:
     """Say what the engine elsewhere can do."""
     from srbwriter.engine.remote.engine import RemoteEngine
 
-    with RemoteEngine.connect(launch.remote_options(settings)) as engine:
+    with RemoteEngine.connect(launch.remote_options(settings, say)) as engine:
         print("\n".join(engine.profile.lines()))
 
 

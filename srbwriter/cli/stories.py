@@ -20,6 +20,7 @@ from srbwriter.cli.exits import Exit, Failure, say
 from srbwriter.cli.flags import add_actions, add_keys
 from srbwriter.config import Settings, Table
 from srbwriter.config.keys import SECTIONS
+from srbwriter.gguf import is_gguf
 from srbwriter.story import DamagedStory, NotSaved, Story, StoryError, files, library
 from srbwriter.story.backup import Backup, backups, snapshot
 from srbwriter.story.model import counted
@@ -63,11 +64,11 @@ def find_story(named: str, commands: Collection[str] = ()) -> Path:
     if not named.strip():
         raise Failure("which story? give its title, its file's name or its path", Exit.USAGE)
     path = paths.expanded(named)
+    refuse_model(path)
     if path.is_file():
         return path
-    if looks_like_a_path(named) and path.is_dir():
-        raise Failure(f"{path}: is a folder — name a story in it")
     if looks_like_a_path(named):
+        _refuse_folder(path)
         raise Failure(f"{path}: there is no such file")
     direct = paths.library_dir() / f"{named}{SUFFIX}"
     if direct.is_file():
@@ -100,17 +101,40 @@ def _not_found(named: str, stories: list[library.StoryInfo], commands: Collectio
 
 
 def story_to_open(named: str, commands: Collection[str] = ()) -> Path:
-    """The story to write in; a path that does not exist yet is a new story. Raises Failure."""
+    """Return the file of the story to write in; a path that does not exist yet is a new story.
+
+    Raises Failure for a model, for the name of an exported file, and where the folder is missing.
+    """
     path = paths.expanded(named)
-    return path if looks_like_a_path(named) else find_story(named, commands)
+    if not looks_like_a_path(named) or path.is_file():
+        return find_story(named, commands)
+    _refuse_folder(path)
+    _for_a_story(path)
+    if not path.parent.is_dir():
+        cure = "correct the path, or make the folder first"
+        raise Failure(f"{path}: there is no folder {path.parent} — {cure}", Exit.USAGE)
+    return path
+
+
+def refuse_model(path: Path) -> None:
+    """Raise Failure for a model file, by its name or by its first bytes."""
+    if path.suffix.lower() == ".gguf" or is_gguf(path):
+        cure = f"to write with it: srbwriter -m {shlex.quote(str(path))}"
+        raise Failure(f"{path}: a model file is no story — {cure}", Exit.USAGE)
+
+
+def _refuse_folder(path: Path) -> None:
+    if path.is_dir():
+        raise Failure(f"{path}: is a folder — name a story in it")
 
 
 def _for_a_story(output: Path | None) -> Path | None:
-    """Where a story is to be made. Raises Failure for the name of an exported file."""
+    """Return where a story is to be made. Raises Failure for the name of an exported file or of a model."""
     if output is None:
         return None
     from srbwriter.story import formats
 
+    refuse_model(output)
     if (form := formats.for_file(output)) is not None:
         cure = f"a story ends in {SUFFIX}; `srbwriter export` makes a {form.extension} of one"
         raise Failure(f"{output}: {cure}", Exit.USAGE)
@@ -573,7 +597,7 @@ List, make and restore copies of a story. Restoring makes another story and chan
             "story", metavar="STORY", help="title, name or file of a story, or of a copy itself"
         )
         restored.add_argument(
-            "number", metavar="NUMBER", nargs="?", type=int, default=1,
+            "number", metavar="NUMBER", nargs="?", type=_number, default=1,
             help="number in its list; 1 is the newest",
         )  # fmt: skip
         restored.add_argument(
@@ -590,6 +614,12 @@ List, make and restore copies of a story. Restoring makes another story and chan
             case _:
                 _list_copies(arguments)
         return Exit.OK
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number of the list")
+    return int(text)
 
 
 def _list_copies(arguments: argparse.Namespace) -> None:

@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     fetch_named_model(settings)
     if sys.stderr.isatty() and (hint := launch.model_hint(settings)):
         say(hint)
-    with contextlib.closing(launch.loader(settings)) as loader:
+    with contextlib.closing(launch.loader(settings, notify=say)) as loader:
         engine = loader.wait()
         generation = engine.submit(request)
         try:

@@ -12,13 +12,10 @@ from srbwriter.config.settings import (
     Settings,
     Source,
     Table,
-    UnknownKey,
-    WrongValue,
     load,
     remember,
 )
 
 __all__ = [
-    "ConfigError", "Key", "Settings", "Source", "Table", "UnknownKey", "WrongValue", "keys", "load",
-    "remember",
+    "ConfigError", "Key", "Settings", "Source", "Table", "keys", "load", "remember",
 ]  # fmt: skip

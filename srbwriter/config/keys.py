@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast, get_args
 
 from srbwriter.config.kinds import (
+    ADDRESSES,
     INTEGER,
     LAYERS,
     NUMBER,
@@ -89,6 +90,12 @@ class Key(Generic[T_co]):
         """Read a parsed TOML value. Raises ValueError."""
         return self._checked(self.kind.from_toml(value))
 
+    def complaint(self, value: object) -> str:
+        """Say that ``value`` is not taken: the value, what was expected, and the nearest word."""
+        shown = str(value).lower() if isinstance(value, bool) else repr(value)
+        near = self.kind.nearest(str(value))
+        return f"{shown}: expected {self.expected}" + (f"; did you mean {near}?" if near else "")
+
     def _checked(self, value: Any) -> Any:
         if isinstance(value, int | float) and not isinstance(value, bool):
             if self.minimum is not None and value < self.minimum:
@@ -138,7 +145,7 @@ MODEL_URL = Key[str | None](
     "model.url", TEXT, None, "address of a model file, fetched if it is not here", ("--model-url", "-mu"),
 )
 CONNECT = Key[tuple[str, ...]](
-    "model.connect", TEXTS, (),
+    "model.connect", ADDRESSES, (),
     "address of an engine that runs elsewhere, instead of a model file; several of one model may be given",
     ("--connect",), env="SRBWRITER_CONNECT",
 )

@@ -5,10 +5,11 @@ Knows single values only: no keys, no files, no flags.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, Generic, LiteralString, TypeVar, cast
 
+from srbwriter.addresses import normal_address, split_addresses
 from srbwriter.paths import expanded
 
 T_co = TypeVar("T_co", covariant=True)
@@ -20,10 +21,11 @@ class Kind(Generic[T_co]):
     """One type of value. (A plain class: loading ``dataclasses`` would be a tenth of ``--help``.)
 
     ``from_text`` reads flags and environment variables, ``from_toml`` a parsed TOML value; both raise
-    ValueError for what they cannot read. ``expected`` completes "expected …".
+    ValueError for what they cannot read. ``expected`` completes "expected …". ``choices`` are all words it
+    takes; ``nearest`` finds the word that a wrong text was meant to be, where there are too many to list.
     """
 
-    __slots__ = ("choices", "expected", "from_text", "from_toml", "metavar")
+    __slots__ = ("choices", "expected", "from_text", "from_toml", "metavar", "nearest")
 
     def __init__(
         self,
@@ -32,12 +34,24 @@ class Kind(Generic[T_co]):
         from_text: Callable[[str], T_co],
         from_toml: Callable[[object], T_co],
         choices: tuple[str, ...] = (),
+        nearest: Callable[[str], str | None] | None = None,
     ) -> None:
         self.expected: Final = expected
         self.metavar: Final = metavar
         self.from_text: Final = from_text
         self.from_toml: Final = from_toml
         self.choices: Final = choices
+        self.nearest: Final = nearest or self._nearest_choice
+
+    def _nearest_choice(self, text: str) -> str | None:
+        return most_like(text, self.choices)
+
+
+def most_like(name: str, names: Iterable[str]) -> str | None:
+    """Return the one of ``names`` that is most like ``name``; None if none is much like it."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(name, list(names), n=1, cutoff=0.7)), None)
 
 
 def _only(kind: type[Exact]) -> Callable[[object], Exact]:
@@ -98,6 +112,14 @@ def _range(numbers: list[int]) -> tuple[int, int]:
     return numbers[0], numbers[1]
 
 
+def _addresses(written: list[str]) -> tuple[str, ...]:
+    for entry in written:
+        found = split_addresses(entry)
+        if not found or not all(map(normal_address, found)):
+            raise ValueError
+    return tuple(written)
+
+
 def _layers(value: object) -> int:
     return -1 if value in ("all", "auto") else _integer(value)
 
@@ -121,6 +143,12 @@ NUMBERS = Kind[tuple[float, ...]](
     "X,X",
     lambda text: tuple(_finite(float(part)) for part in text.split(",")),
     lambda value: tuple(_number(x) for x in _items(value)),
+)
+ADDRESSES = Kind[tuple[str, ...]](
+    "addresses such as http://host:8000",
+    "URL",
+    lambda text: _addresses([text]),
+    lambda value: _addresses([_text(x) for x in _items(value)]),
 )
 RANGE = Kind[tuple[int, int]](
     "two whole numbers, the first and the last",

@@ -12,38 +12,32 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 from srbwriter import paths
+from srbwriter.config.document import Document
 from srbwriter.config.keys import RETIRED, Key
-from srbwriter.config.kinds import PATH
+from srbwriter.config.kinds import PATH, most_like
 
 T = TypeVar("T")
 
 Source = Literal["flag", "environment", "file", "remembered", "default"]
 
-CONFIG_VARIABLE = "SRBWRITER_CONFIG"
+_PREFIX = "SRBWRITER_"
+
+CONFIG_VARIABLE = f"{_PREFIX}CONFIG"
 """Names another file than the one in the config folder."""
 
-_PREFIX = "SRBWRITER_"
+
+OF_CLIENTS = frozenset({f"{_PREFIX}URL", f"{_PREFIX}KEY"})
+"""Variables of programs that talk to a server of ours, such as those in ``examples/``; no settings."""
+
 _RETIRED = {row.name: row for row in RETIRED if row.name}
 
 
 class ConfigError(Exception):
-    """A setting cannot be used. The message names the place, the key and what was expected."""
+    """Settings that cannot be used. ``problems`` has a line for each: the place, what is wrong, the cure."""
 
-
-class UnknownKey(ConfigError):
-    """A name that is no key. The message names the nearest one."""
-
-    def __init__(self, place: str, name: str, nearest: str | None) -> None:
-        self.place, self.name, self.nearest = place, name, nearest
-        super().__init__(f"{place}: unknown key {name}" + (f"; did you mean {nearest}?" if nearest else ""))
-
-
-class WrongValue(ConfigError):
-    """A value that its key does not take."""
-
-    def __init__(self, place: str, key: Key[Any], value: object) -> None:
-        self.place, self.key, self.value = place, key, value
-        super().__init__(f"{place}: {key.name} = {value!r}: expected {key.expected}")
+    def __init__(self, *problems: str) -> None:
+        self.problems = problems
+        super().__init__("\n".join(problems))
 
 
 class Table:
@@ -85,21 +79,32 @@ class Table:
         self._load(name)
         return [key for key in self if key.section == name]
 
-    def nearest(self, name: str) -> str | None:
-        """The key that ``name`` was probably meant to be: of its own section, or else of any."""
-        section, _, leaf = name.rpartition(".")
-        for rows in (self.section(section), self):
-            by_leaf = {key.name.partition(".")[2]: key.name for key in rows}
-            if found := _most_like(leaf, by_leaf):
-                return by_leaf[found]
+    def nearest(self, name: str) -> Key[Any] | None:
+        """Return the key that ``name`` was probably meant to be: of its own section, or else of any.
+
+        ``name`` may be spelt as in the file, or as a variable without the prefix. Its last word is compared
+        with the keys' own last words and with their flags.
+        """
+        section, _, leaf = name.lower().replace("-", "_").rpartition(".")
+        for rows in (self.section(section), list(self)):
+            known: dict[str, Key[Any]] = {}
+            for key in rows:
+                known.setdefault(key.name.partition(".")[2], key)
+                known.setdefault(key.env.removeprefix(_PREFIX).lower(), key)
+            for key in rows:
+                for flag in key.flags:
+                    known.setdefault(flag.lstrip("-").replace("-", "_"), key)
+            if found := most_like(leaf, known):
+                return known[found]
         return None
 
 
 class Setting(NamedTuple):
-    """A value, and who said it."""
+    """A value, who said it, and where."""
 
     value: Any
     source: Source
+    place: str = ""
 
 
 class Settings:
@@ -118,14 +123,20 @@ class Settings:
         setting = self._found.get(key.name)
         return "default" if setting is None else setting.source
 
+    def place(self, key: Key[Any]) -> str:
+        """Return where a setting was said: a flag, a variable, or a line of a file; "" for a default."""
+        setting = self._found.get(key.name)
+        return "" if setting is None else setting.place
+
     def section(self, name: str) -> dict[str, Any]:
         """Every setting of a section, by its name within the section."""
         return {key.name.partition(".")[2]: self[key] for key in self.table.section(name)}
 
 
 def load(
-    table: Table, flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | None = None
-) -> Settings:
+    table: Table, flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | None = None,
+    problems: Iterable[str] = (),
+) -> Settings:  # fmt: skip
     """Rank everything that was said into one Settings.
 
     Args:
@@ -133,40 +144,116 @@ def load(
         flags: values from the command line, already checked, by key name.
         environment: usually ``os.environ``.
         file: the writer's file if the command line named one.
+        problems: what is wrong with the command line, to be told together with the others.
 
     Raises:
-        ConfigError: the writer's file or a variable says what no key takes, or a named file cannot be read.
+        ConfigError: with everything that no key takes, and files that cannot be read.
     """
-    remembered, complaints = read_overlay(table)
-    retired: list[str] = []
-    written = dict(_read_file(table, environment, file, retired))
-    variables, unknown = _read_environment(table, environment)
-    ranked: tuple[tuple[Source, Mapping[str, Any]], ...] = (
-        ("remembered", remembered), ("file", written), ("environment", variables), ("flag", flags)
-    )  # fmt: skip
-    found = {name: Setting(value, source) for source, values in ranked for name, value in values.items()}
-    return Settings(table, found, (*complaints, *retired, *unknown))
+    reader = _Reader(table, list(problems))
+    found, complaints = _read_remembered(table)
+    found |= reader.file(environment, file)
+    found |= reader.environment(environment)
+    if reader.problems:
+        raise ConfigError(*reader.problems)
+    found |= {name: Setting(value, "flag", _flag(table, name)) for name, value in flags.items()}
+    return Settings(table, found, (*complaints, *reader.notices))
+
+
+def _flag(table: Table, name: str) -> str:
+    key = table[name]
+    return key.flags[0] if key.flags else name
 
 
 def read_overlay(table: Table) -> tuple[dict[str, Any], list[str]]:
     """What the program remembered, and complaints: its own file is never a reason not to start."""
-    file = paths.overlay_file()
+    found, complaints = _read_remembered(table)
+    return {name: setting.value for name, setting in found.items()}, complaints
+
+
+def _read_remembered(table: Table) -> tuple[dict[str, Setting], list[str]]:
+    reader = _Reader(table, [])
     try:
-        document = _parse(file)
+        return reader.read(paths.overlay_file(), "remembered"), reader.problems
     except FileNotFoundError:
         return {}, []
-    except ConfigError as error:
-        return {}, [str(error)]
-    values: dict[str, Any] = {}
-    complaints: list[str] = []
-    for name, value in _leaves(document):
-        if name in _RETIRED:
-            continue  # nobody wrote it by hand
+
+
+class _Reader:
+    """Reads files and variables. Collects errors in ``problems``, and retired settings in ``notices``."""
+
+    def __init__(self, table: Table, problems: list[str]) -> None:
+        self._table, self.problems = table, problems
+        self.notices: list[str] = []
+
+    def file(self, environment: Mapping[str, str], named: Path | None) -> dict[str, Setting]:
+        """Read the writer's file, or the one that was named instead, which must exist."""
+        place = "--config"
+        if named is None and environment.get(CONFIG_VARIABLE):
+            named, place = paths.expanded(environment[CONFIG_VARIABLE]), CONFIG_VARIABLE
+        file = named or paths.config_file()
         try:
-            values[name] = _checked(table, str(file), name, value)
-        except ConfigError as error:
-            complaints.append(str(error))
-    return values, complaints
+            found = self.read(file, "file")
+        except FileNotFoundError:
+            if named is not None:
+                self.problems.append(f"{place}: {file}: there is no such file — correct the path")
+            return {}
+        for name, setting in found.items():
+            if self._table[name].kind is PATH:
+                # A relative path in a file means beside the file, wherever the program was started.
+                found[name] = setting._replace(value=file.parent / setting.value)
+        return found
+
+    def read(self, file: Path, source: Source) -> dict[str, Setting]:
+        """Read the values of a file. Raises FileNotFoundError."""
+        try:
+            document = Document(file, file.read_bytes())
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            self.problems.append(f"{file}: cannot be read ({error.strerror}) — check its permissions")
+            return {}
+        self.problems += document.problems
+        found: dict[str, Setting] = {}
+        for name, value in document:
+            place = document.place(name)
+            if name in _RETIRED:
+                self.notices.append(f"{place}: {name}: {_RETIRED[name].notice}")
+                continue
+            if name not in self._table:
+                near = self._table.nearest(name)
+                self._unknown(f"{place}: unknown key {name}", near and near.name)
+                continue
+            key = self._table[name]
+            try:
+                found[name] = Setting(key.read_toml(value), source, place)
+            except ValueError:
+                self.problems.append(f"{place}: {name} = {key.complaint(value)}")
+        return found
+
+    def environment(self, environment: Mapping[str, str]) -> dict[str, Setting]:
+        """Read the variables that begin with our prefix."""
+        by_variable = self._table.by_variable(environment)
+        retired = {row.env: row for row in _RETIRED.values()}
+        found: dict[str, Setting] = {}
+        for variable, text in environment.items():
+            if not variable.startswith(_PREFIX) or variable == CONFIG_VARIABLE or variable in OF_CLIENTS:
+                continue
+            if variable in retired:
+                self.notices.append(f"{variable}: {retired[variable].notice}")
+                continue
+            key = by_variable.get(variable)
+            if key is None:
+                near = self._table.nearest(variable.removeprefix(_PREFIX))
+                self._unknown(f"unknown variable {variable}", near and near.env)
+                continue
+            try:
+                found[key.name] = Setting(key.read_text(text), "environment", variable)
+            except ValueError:
+                self.problems.append(f"{variable} = {key.complaint(text)}")
+        return found
+
+    def _unknown(self, problem: str, near: str | None) -> None:
+        self.problems.append(f"{problem}{f'; did you mean {near}?' if near else ' — leave it out'}")
 
 
 def remember(table: Table, values: Mapping[Key[Any], Any]) -> None:
@@ -192,84 +279,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
     return list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value
-
-
-def _read_file(
-    table: Table, environment: Mapping[str, str], named: Path | None, notices: list[str]
-) -> Iterator[tuple[str, Any]]:
-    if named is None and environment.get(CONFIG_VARIABLE):
-        named = paths.expanded(environment[CONFIG_VARIABLE])
-    file = named or paths.config_file()
-    try:
-        document = _parse(file)
-    except FileNotFoundError:
-        if named is None:
-            return
-        raise ConfigError(f"{file}: there is no such file") from None
-    for name, value in _leaves(document):
-        if name in _RETIRED:
-            notices.append(f"{file}: {name}: {_RETIRED[name].notice}")
-            continue
-        checked = _checked(table, str(file), name, value)
-        # A relative path in a file means beside the file, wherever the program was started.
-        yield name, file.parent / checked if table[name].kind is PATH else checked
-
-
-def _parse(file: Path) -> dict[str, Any]:
-    import tomllib
-
-    try:
-        return tomllib.loads(file.read_text("utf-8-sig"))
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise ConfigError(f"{file}: cannot be read: {error.strerror}") from error
-    except ValueError as error:  # not TOML, or not UTF-8
-        raise ConfigError(f"{file}: {error}") from error
-
-
-def _leaves(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for section, content in document.items():
-        if isinstance(content, dict):
-            for name, value in cast(dict[str, Any], content).items():
-                yield f"{section}.{name}", value
-        else:
-            yield section, content
-
-
-def _checked(table: Table, place: str, name: str, value: object) -> Any:
-    if name not in table:
-        raise UnknownKey(place, name, table.nearest(name))
-    try:
-        return table[name].read_toml(value)
-    except ValueError:
-        raise WrongValue(place, table[name], value) from None
-
-
-def _read_environment(table: Table, environment: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
-    """Values of our variables, and a complaint for each that starts like ours and is none, or is retired."""
-    by_variable = table.by_variable(environment)
-    values: dict[str, Any] = {}
-    unknown: list[str] = []
-    for variable, text in environment.items():
-        if not variable.startswith(_PREFIX) or variable == CONFIG_VARIABLE:
-            continue
-        key = by_variable.get(variable)
-        retired = next((row for row in _RETIRED.values() if row.env == variable), None)
-        if retired is not None:
-            unknown.append(f"environment variable {variable}: {retired.notice}")
-            continue
-        if key is None:
-            unknown.append(str(UnknownKey("environment", variable, _most_like(variable, by_variable))))
-            continue
-        try:
-            values[key.name] = key.read_text(text)
-        except ValueError:
-            raise WrongValue(f"environment variable {variable}", key, text) from None
-    return values, unknown
-
-
-def _most_like(name: str, names: Iterable[str]) -> str | None:
-    from difflib import get_close_matches
-
-    return next(iter(get_close_matches(name, list(names), n=1, cutoff=0.7)), None)

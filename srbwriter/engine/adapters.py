@@ -1,4 +1,4 @@
-"""LoRA adapters and control vectors: their files, looked at before llama.cpp sees them, and who uses which.
+"""LoRA adapters and control vectors that are loaded, and who uses which.
 
 What an adapter changes is every value in the cache, so each set of adapters has a root of the token tree of
 its own, and a step is decoded with one set only.
@@ -18,11 +18,12 @@ from typing import NamedTuple, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from srbwriter.gguf import Damaged, Scalar, Tensor, contents
+from srbwriter.gguf import Tensor
 from srbwriter.paths import expanded
 
 from .disk import state_key
 from .model import Model
+from .model_files import base_shapes, check_adapter, read_directions
 from .native.adapters import load_adapter
 from .parameters import is_number
 from .tree import SHARED, Namespace
@@ -36,10 +37,6 @@ AdapterSet: TypeAlias = "tuple[tuple[int, float], ...]"
 MOST_ADAPTERS = 64
 MOST_SETS = 256
 MOST_SCALE = 1000.0
-_F32 = 0  # enum ggml_type
-_UNSAFE = {24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64"}
-_AGAIN = "download it again"
-_MADE_FOR = "give the adapter that was made for this model"
 
 T = TypeVar("T")
 
@@ -52,139 +49,36 @@ class Adapter(NamedTuple):
     scale: float
 
 
-# ---- LoRA files
-
-
-def check_adapter(path: Path, architecture: str, base: Mapping[str, tuple[int, ...]]) -> None:
-    """Raises ModelError for a file that is no LoRA adapter for such a model, or would end the process.
-
-    ``base`` are shapes of the model's tensors, as far as they are known.
-    """
-    values, tensors = _contents(path, "this LoRA adapter")
-
-    def text(key: str) -> str:
-        value = values.get(key, "")
-        return value if isinstance(value, str) else ""
-
-    if text("general.type") != "adapter" or text("adapter.type") != "lora":
-        raise ModelError(str(path), "this is no LoRA adapter in GGUF format", "convert it, or name another")
-    if text("general.architecture") != architecture:
-        made_for = text("general.architecture") or "unknown"
-        raise ModelError(
-            str(path),
-            f"this LoRA adapter is made for {made_for} models, and the model is {architecture}",
-            _MADE_FOR,
-        )
-    if type(values.get("adapter.lora.alpha", 0.0)) is not float:
-        raise ModelError(str(path), "its adapter.lora.alpha is no number", _AGAIN)
-    if "adapter.alora.invocation_tokens" in values:
-        raise ModelError(str(path), "an aLoRA acts from certain words on, which is not done here", _MADE_FOR)
-    halves = {tensor.name: tensor for tensor in tensors}
-    for tensor in tensors:
-        _check_half(path, tensor, halves, base)
-
-
-def _check_half(
-    path: Path, tensor: Tensor, halves: Mapping[str, Tensor], base: Mapping[str, tuple[int, ...]]
-) -> None:
-    if tensor.name.endswith("_norm.weight"):
-        return  # llama.cpp leaves these out too
-    name, dot, half = tensor.name.rpartition(".lora_")
-    if not dot or half not in ("a", "b"):
-        raise ModelError(str(path), f"its tensor {tensor.name} is neither half of a LoRA", _MADE_FOR)
-    if tensor.kind in _UNSAFE:
-        kind = _UNSAFE[tensor.kind]
-        raise ModelError(str(path), f"tensor {tensor.name} is of type {kind}", "convert it again")
-    other = halves.get(f"{name}.lora_{'b' if half == 'a' else 'a'}")
-    if other is None:
-        raise ModelError(str(path), f"tensor {tensor.name} has no other half", _AGAIN)
-    a, b = (tensor, other) if half == "a" else (other, tensor)
-    whole = base.get(name)
-    if base and whole is None:
-        raise ModelError(str(path), f"the model has no tensor {name}", _MADE_FOR)
-    fits = len(a.shape) == len(b.shape) == (2 if whole is None else len(_trimmed(whole)))
-    fits = fits and min(a.shape + b.shape) > 0
-    if name == "token_embd.weight":  # whose halves llama.cpp takes the other way round
-        a, b = b, a
-        fits = fits and (whole is None or (whole[0], whole[1]) == (a.shape[1], b.shape[1]))
-        fits = fits and a.shape[0] == b.shape[0]
-    else:
-        fits = fits and (whole is None or (whole[0], whole[1]) == (a.shape[0], b.shape[1]))
-        fits = fits and a.shape[1] == b.shape[0] and a.shape[2:] == b.shape[2:]
-        fits = fits and (whole is None or a.shape[2:] == _trimmed(whole)[2:])
-    if not fits:
-        raise ModelError(str(path), f"tensor {tensor.name} has not the shape that the model needs", _MADE_FOR)
-
-
-def _trimmed(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Without the ones at the end, but two at least."""
-    while len(shape) > 2 and shape[-1] == 1:
-        shape = shape[:-1]
-    return shape
-
-
-def _contents(path: Path, what: str) -> tuple[dict[str, Scalar], list[Tensor]]:
-    """Raises ModelError."""
-    try:
-        with path.open("rb") as file:
-            return contents(file, path.stat().st_size)
-    except OSError as error:
-        raise ModelError(str(path), f"{what} cannot be read ({error.strerror})", "check the path") from error
-    except Damaged as error:
-        raise ModelError(str(path), f"{what}: {error.problem}", error.cure) from None
-
-
-def _base_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Shapes of a model's tensors; none are known of a model in several files."""
-    values, tensors = _contents(path, "the model")
-    whole = values.get("split.count", 0) in (0, 1)
-    return {tensor.name: tensor.shape for tensor in tensors} if whole else {}
-
-
 # ---- control vectors
 
 
 def control_vector(files: Sequence[tuple[str, float]], width: int, layers: int) -> NDArray[np.float32] | None:
     """The sum of scaled control vectors, a row for each layer from the first on; None without files.
 
-    ``width`` and ``layers`` are the model's. Raises ModelError. The format is that of llama.cpp's
-    ``cvector-generator``: tensors ``direction.N`` of 32-bit numbers, N from 1.
+    ``width`` and ``layers`` are the model's. Raises ModelError.
     """
     if not files:
         return None
     total = np.zeros((max(layers, 1), width), np.float32)
     for name, scale in files:
         path = expanded(name)
-        _, tensors = _contents(path, "this control vector")
-        if not tensors:
-            raise ModelError(str(path), "this is no control vector: it is empty", "name another file")
-        for tensor in tensors:
-            row = _direction(path, tensor, width, layers)
-            total[row] += np.float32(scale) * _numbers(path, tensor)
+        for layer, tensor in read_directions(path):
+            if len(tensor.shape) != 1 or tensor.size != width or not 1 <= layer < max(layers, 2):
+                raise ModelError(
+                    str(path),
+                    f"{tensor.name} of {tensor.size} numbers does not fit {layers} layers of {width}",
+                    "give the control vector that was made for this model",
+                )
+            total[layer - 1] += np.float32(scale) * _numbers(path, tensor)
     if not np.isfinite(total).all():
         raise ModelError(files[0][0], "the control vector is no number somewhere", "make it again")
     return total
 
 
-def _direction(path: Path, tensor: Tensor, width: int, layers: int) -> int:
-    word, _, number = tensor.name.partition(".")
-    if word != "direction" or not number.isdecimal() or tensor.kind != _F32:
-        raise ModelError(
-            str(path), f"this is no control vector: it holds a tensor {tensor.name}", "name another file"
-        )
-    if len(tensor.shape) != 1 or tensor.size != width or not 1 <= int(number) < max(layers, 2):
-        raise ModelError(
-            str(path),
-            f"{tensor.name} of {tensor.size} numbers does not fit a model of {layers} layers of {width}",
-            "give the control vector that was made for this model",
-        )
-    return int(number) - 1
-
-
 def _numbers(path: Path, tensor: Tensor) -> NDArray[np.float32]:
     found = np.fromfile(path, "<f4", tensor.size, offset=tensor.offset)
     if found.size != tensor.size:
-        raise ModelError(str(path), "this control vector is cut short", _AGAIN)
+        raise ModelError(str(path), "this control vector is cut short", "download it again")
     return found.astype(np.float32)
 
 
@@ -216,7 +110,7 @@ class Adapters:
             raise InvalidRequest("lora", f"{len(files)} adapters, {MOST_ADAPTERS} are possible")
         self._pointers: list[int] = []
         self._paths = [str(expanded(name)) for name, _ in files]
-        base = _base_shapes(model.path) if files else {}
+        base = base_shapes(model.path) if files else {}
         for index, (path, (_, scale)) in enumerate(zip(self._paths, files, strict=True)):
             _check_scale(index, scale)
             check_adapter(Path(path), model.architecture, base)

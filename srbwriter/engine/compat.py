@@ -5,6 +5,7 @@ The parameters there are stand in :mod:`srbwriter.engine.parameters`; no name is
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
@@ -19,52 +20,87 @@ _KOBOLD_ORDER: Mapping[int, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """What clients still send and llama.cpp no longer has; ``neutral`` values ask for nothing."""
+    """Fields that clients still send and llama.cpp does not have.
+
+    ``neutral`` values ask for nothing, as null, ``""`` and empty lists do for every field. Any other value is
+    replaced by parameters of today (emulated), passed over (ignored: it changes nothing by itself, or hardly
+    anything), or refused, since the text would be another one.
+    """
 
     names: tuple[str, ...]
     treatment: Literal["emulated", "ignored", "refused"]
     why: str
-    neutral: tuple[Any, ...] = (0, None)
+    neutral: tuple[float, ...] = (0,)
+
+    def check(self, name: str, value: Any) -> None:
+        """Raise InvalidRequest for a value that asks for what cannot be had."""
+        if self.treatment == "refused" and self.asks(value):
+            shown = reprlib.repr(value)
+            neutral = "".join(f"{str(value).lower()}, " for value in self.neutral)
+            raise InvalidRequest(
+                name, f"{shown} is not possible here: {self.why}. Leave it out, or send {neutral}null"
+            )
+
+    def asks(self, value: Any) -> bool:
+        """Whether a value asks for anything. In a list (one value a branch) any of its entries may."""
+        if isinstance(value, list | tuple):
+            return any(self.asks(entry) for entry in cast("Sequence[Any]", value))
+        return not (value is None or value in ("", {}) or _as_number(value) in self.neutral)
+
+
+def _as_number(value: Any) -> Any:
+    """A number that is written as text, as some clients do; any other value as it is."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return float(value)
+    except ValueError:
+        return value
 
 
 GONE: tuple[Gone, ...] = (
-    Gone(("tfs_z", "tfs"), "ignored", "llama.cpp dropped it; min-p cuts the same tail", (1, None)),
-    Gone(("penalize_nl",), "ignored", "newlines are penalised like every token; logit_bias can favour them",
-         (True, None)),
-    Gone(("top_a",), "ignored", "top-a never was in llama.cpp; min-p also follows the likeliest token"),
-    Gone(("epsilon_cutoff", "eta_cutoff"), "ignored", "llama.cpp has no such cutoff; min-p does its work"),
-    Gone(("smoothing_factor", "smoothing_curve"), "ignored", "quadratic sampling is not in llama.cpp; "
-         "dynatemp_range comes near", (0, 1, None)),
-    Gone(("rep_pen_slope", "encoder_repetition_penalty"), "ignored", "only one repetition penalty exists, "
-         "repeat_penalty", (0, 1, None)),
-    Gone(("no_repeat_ngram_size",), "ignored", "DRY keeps phrases from repeating: dry_multiplier"),
-    Gone(("penalty_alpha", "guidance_scale", "cfg_scale", "negative_prompt"), "ignored",
-         "this needs a second evaluation of every token", (0, 1, "", None)),
-    Gone(("num_beams", "use_beam_search", "best_beams"), "refused",
-         "branches are sampled, not searched; ask for more of them with n", (0, 1, False, None)),
-    Gone(("do_sample",), "emulated", "false is temperature 0", (True, None)),
+    Gone(("tfs_z", "tfs"), "refused", "llama.cpp dropped tail-free sampling; min-p cuts that tail", (1, 0)),
+    Gone(("top_a",), "refused", "top-a never was in llama.cpp; min-p follows the likeliest token too"),
+    Gone(("epsilon_cutoff", "eta_cutoff"), "refused", "llama.cpp has no such cutoff; min-p does its work"),
+    Gone(("smoothing_factor",), "refused", "llama.cpp has no quadratic sampling; dynatemp_range comes near"),
+    Gone(("smoothing_curve",), "ignored", "it acts with smoothing_factor only"),
+    Gone(("skew",), "refused", "llama.cpp has no skew; temperature and min-p shape the probabilities"),
+    Gone(("encoder_repetition_penalty",), "refused", "the only repetition penalty is repeat_penalty", (1, 0)),
+    Gone(("rep_pen_slope",), "ignored", "repeat_penalty is the same over all of repeat_last_n"),
+    Gone(("no_repeat_ngram_size",), "refused", "DRY keeps phrases from repeating: dry_multiplier"),
+    Gone(("penalty_alpha",), "refused", "contrastive search evaluates every candidate; "
+         "adaptive_target or XTC keep a text from being dull"),
+    Gone(("guidance_scale", "cfg_scale"), "refused", "guidance needs a second evaluation of every token; "
+         "logit_bias and banned_phrases keep words out", (1, 0)),
+    Gone(("negative_prompt",), "ignored", "it acts with guidance_scale only"),
+    Gone(("num_beams", "best_beams"), "refused",
+         "branches are sampled, not searched; ask for more of them with n", (1, 0)),
+    Gone(("use_beam_search",), "refused", "branches are sampled, not searched; ask for more of them with n",
+         (False,)),
+    Gone(("structural_tag",), "refused", "tags cannot switch a constraint on and off; "
+         "grammar or json_schema holds the whole text", ()),
+    Gone(("guided_whitespace_pattern",), "refused", "json_schema decides on the white space itself", ()),
+    Gone(("allowed_token_ids", "allowed_tokens"), "refused", "logit_bias forbids tokens instead", ()),
+    Gone(("logits_processors",), "refused", "a server runs no code of its clients", ()),
+    Gone(("penalize_nl",), "ignored", "newlines are penalised like every token; logit_bias can favour them"),
+    Gone(("do_sample",), "emulated", "false is temperature 0", (True,)),
     Gone(("dynatemp_low", "dynatemp_high", "min_temp", "max_temp"), "emulated",
          "the middle is temperature, half the distance dynatemp_range"),
-    Gone(("temperature_last",), "emulated",
-         "temperature acts after truncation unless samplers says otherwise", (False, True, None)),
-    Gone(("sampler_order",), "emulated", "Kobold's numbers become names in samplers", ([], None)),
+    Gone(("temperature_last",), "ignored", "temperature acts after truncation unless samplers says else"),
+    Gone(("sampler_order",), "emulated", "Kobold's numbers become names in samplers", ()),
 )  # fmt: skip
 
 BY_GONE_NAME: dict[str, Gone] = {name: gone for gone in GONE for name in gone.names}
 
 
-def replace_gone(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """What ``values`` of a request mean in parameters of today, and a sentence for each that is ignored.
+def replace_gone(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of today that ``values`` of a request mean.
 
     Raises InvalidRequest for what cannot be had or cannot mean anything.
     """
-    asked = {n: (g, v) for n, v in values.items() if (g := BY_GONE_NAME.get(n)) and v not in g.neutral}
-    notes: list[str] = []
-    for name, (gone, _) in asked.items():
-        if gone.treatment == "refused":
-            raise InvalidRequest(name, gone.why)
-        if gone.treatment == "ignored":
-            notes.append(f"{name} is ignored: {gone.why}")
+    asked = [n for n, value in values.items() if (gone := BY_GONE_NAME.get(n)) and gone.asks(value)]
+    for name in asked:
+        BY_GONE_NAME[name].check(name, values[name])
     changes: dict[str, Any] = {}
     if "do_sample" in asked and values["do_sample"] in (False, "false"):
         changes["temperature"] = 0.0
@@ -74,7 +110,7 @@ def replace_gone(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
         changes |= {"temperature": (low + high) / 2, "dynatemp_range": (high - low) / 2}
     if "sampler_order" in asked:
         changes["samplers"] = _order(values["sampler_order"])
-    return changes, notes
+    return changes
 
 
 def _number(values: Mapping[str, Any], *names: str) -> float | None:

@@ -500,7 +500,8 @@ class Engine:
     def save_session(
         self, path: str | os.PathLike[str], ids: Sequence[int], salt: str = "", common: Sequence[str] = ()
     ) -> tuple[int, int]:
-        """Write what the cache holds of ``ids`` to a file; tokens and bytes written.
+        """Write ``ids`` to a file, with the state of those that the cache holds; tokens and bytes written.
+
 
         ``salt`` and ``common`` are those of the requests that evaluated them. The file is bound to neither.
         Raises OSError, or InvalidRequest when nothing is held of them.
@@ -510,13 +511,15 @@ class Engine:
         held, parts = self.call(lambda: self._cache.states_of(ids, namespace), timeout=None)
         if not parts:
             raise InvalidRequest("session", "nothing of this text is in the cache")
-        wanted = min(len(held), len(ids))
-        return wanted, write_session(Path(path), self._session_key, held, parts, wanted)
+        # A branch's last token has been drawn but not evaluated: it has no state, and is text all the same.
+        path_ids = [*held, *ids[len(held) :]]
+        return len(ids), write_session(Path(path), self._session_key, path_ids, parts, len(ids))
 
     def load_session(
         self, path: str | os.PathLike[str], salt: str = "", common: Sequence[str] = ()
     ) -> list[int]:
-        """Take back what :meth:`save_session` wrote; its token ids, which need not be evaluated now.
+        """Take back what :meth:`save_session` wrote; its token ids. Those with a state are not evaluated.
+
 
         ``salt`` and ``common`` are those of the requests that it is for.
         Raises OSError, or InvalidRequest for a file that is damaged or another model's.

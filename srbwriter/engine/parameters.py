@@ -384,7 +384,7 @@ PARAMETERS: tuple[Parameter, ...] = (
     _sampling("banned_phrases", "constraint", "Banned phrases",
               "Phrases that never come: a branch goes back before one and takes another way.",
               most=limits.PHRASES, longest=limits.PHRASE_CHARS, in_all=limits.PHRASES_CHARS,
-              aliases=("banned_strings", "banned_tokens"), flags=("--ban-phrase",)),
+              aliases=("banned_strings", "banned_tokens", "bad_words"), flags=("--ban-phrase",)),
     _sampling("grammar", "constraint", "Grammar (GBNF)", "GBNF grammar that the text follows.",
               longest=limits.CONSTRAINT_CHARS, flags=("--grammar",),
               aliases=("grammar_string", "guided_grammar")),

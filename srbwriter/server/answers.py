@@ -59,16 +59,18 @@ def usage(record: Record) -> dict[str, Any]:
     }
 
 
-def timings(generation: Generation, branch: Branch, now: float = 0.0) -> dict[str, Any]:
+def timings(
+    generation: Generation, branch: Branch, now: float = 0.0, read: int | None = None
+) -> dict[str, Any]:
     """Milliseconds and rates; the rate of writing leaves out the first token, whose time is the prompt's.
 
-    ``now`` (of time.monotonic) stands in for the first token where the prompt is still being read.
+    While the prompt is being evaluated ``now`` (of time.monotonic) stands for the time of the first token,
+    and ``read`` is how many of its tokens are in the cache.
     """
-    reading = not branch.started_at and now
-    prompt = (generation.prompt_done if reading else len(generation.prompt_ids)) - generation.cached_tokens
+    prompt = (len(generation.prompt_ids) if read is None else read) - generation.cached_tokens
     begun = branch.started_at or now or generation.submitted_at
     prompt_ms = max(0.0, (begun - generation.submitted_at) * 1000)
-    written = len(branch.buffer.ids)
+    written = len(branch.buffer.ids) if read is None else 0
     predicted_ms = max(0.0, (branch.changed_at - begun) * 1000) if written > 1 else 0.0
     return {
         "cache_n": generation.cached_tokens,
@@ -84,7 +86,7 @@ def timings(generation: Generation, branch: Branch, now: float = 0.0) -> dict[st
 
 
 def progress(generation: Generation, event: PromptProgress, now: float) -> dict[str, Any]:
-    """``prompt_progress`` and ``timings`` of a frame that tells how far the prompt has been read."""
+    """``prompt_progress`` and ``timings`` of a frame that reports how much of the prompt is evaluated."""
     return {
         "prompt_progress": {
             "total": event.total,
@@ -92,7 +94,7 @@ def progress(generation: Generation, event: PromptProgress, now: float) -> dict[
             "processed": event.done,
             "time_ms": (now - generation.submitted_at) * 1000,
         },
-        "timings": timings(generation, generation.branches[0], now),
+        "timings": timings(generation, generation.branches[0], now, event.done),
     }
 
 

@@ -197,6 +197,10 @@ class Context:
         return self._raw
 
     async def _read_body(self) -> bytes:
+        encoding = self.request.headers.get("content-encoding", "identity")
+        if encoding.strip().lower() not in ("identity", ""):
+            words = f"the body is encoded as {encoding[:80]}; send it uncompressed, without Content-Encoding"
+            raise ApiError(415, words, headers={"Accept-Encoding": "identity"})
         limit = self.settings.max_body
         chunks: list[bytes] = []
         size = 0

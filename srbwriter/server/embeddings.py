@@ -18,7 +18,7 @@ from srbwriter.engine.embedding import Embedder, Embedding, Pooling, Score
 from srbwriter.server.context import Context, json_response
 from srbwriter.server.fields import Fields, is_integer
 
-from .errors import ApiError, bad
+from .errors import ApiError, bad, missing
 from .work import PER_BYTE, PER_ENTRY, off_loop
 
 _FORMATS = ("float", "base64")
@@ -58,7 +58,9 @@ async def native_embeddings(context: Context) -> Response:
 
 async def _native(context: Context, lane: Embedder, fields: Fields) -> Response:
     """A list of vectors for each text, even where it is a single one."""
-    found = await _embed(context, lane, fields, "content" if fields.has("content") else "input")
+    found = await _embed(
+        context, lane, fields, "input" if fields.has("input") and not fields.has("content") else "content"
+    )
     return await context.answer(
         _effort(found),
         lambda: [
@@ -140,6 +142,8 @@ def _pooling(fields: Fields) -> Pooling | None:
 
 def _texts(field: str, value: Any) -> list[str | list[int]]:
     """One text, one list of token ids, or several of either. Raises ApiError (400)."""
+    if value is None:
+        raise missing(field)
     if isinstance(value, str):
         return [value]
     items = cast("list[Any]", value) if isinstance(value, list) else []
@@ -167,6 +171,8 @@ def _one(field: str, item: Any) -> str | list[int]:
 
 def _documents(name: str, value: Any) -> list[str]:
     """Texts, or objects that hold one, as Cohere's clients send them. Raises ApiError (400)."""
+    if value is None:
+        raise missing(name)
     problem = bad(name, f"Field '{name}': expected a list of texts")
     if not isinstance(value, list) or not value:
         raise problem

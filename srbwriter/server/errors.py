@@ -80,6 +80,11 @@ def bad(field: str | None, message: str) -> ApiError:
     return ApiError(400, message, field=field)
 
 
+def missing(field: str) -> ApiError:
+    """A 400 for a field that a request needs and does not have."""
+    return bad(field, f"`{field}` is missing")
+
+
 def out_of_range(field: str, value: Any, low: Any, high: Any) -> ApiError:
     """A 400 in llama.cpp's words; either bound may be None."""
     bounds = f"{low} <= value" if high is None else f"{low} <= value <= {high}"

@@ -15,7 +15,7 @@ from srbwriter.engine.backend import Backend
 from srbwriter.engine.limits import PROMPTS, check_prompt
 from srbwriter.engine.parameters import PARAMETERS
 from srbwriter.engine.types import Prompt, TokenRun
-from srbwriter.server.errors import ApiError, bad, out_of_range
+from srbwriter.server.errors import ApiError, bad, missing, out_of_range
 
 SEED_LIMIT = 2**32
 
@@ -107,7 +107,7 @@ class Fields:
     def need_text(self, name: str) -> str:
         """A text that has to be there, if only an empty one."""
         if not self.has(name):
-            raise bad(name, f"Field '{name}': expected text")
+            raise missing(name)
         return self.text(name)
 
     def texts(self, name: str) -> tuple[str, ...]:
@@ -174,8 +174,13 @@ def by_its_spelling(error: ApiError, sent: Mapping[str, Any]) -> ApiError:
     return error
 
 
-_IN_ONE_DIALECT = {"next_ids": ("ids",), "prompt": ("input", "content")}
-"""Other names of a field that hold for some paths only, and so are no spellings of it."""
+_IN_ONE_DIALECT = {
+    "next_ids": ("ids",), "prompt": ("input", "content"),
+    "grammar": ("ebnf", "structured_outputs"),
+    "json_schema": ("response_format", "structured_outputs"),
+    "regex": ("regex_pattern", "guided_choice", "structured_outputs"),
+}  # fmt: skip
+"""Other names of a field that hold for some paths only or wrap it, and so are no spellings of it."""
 
 
 def is_integer(value: Any) -> bool:
@@ -206,7 +211,7 @@ def read_prompts(value: Any, engine: Backend) -> list[Prompt]:
     a list of texts, of lists or of such objects is many.
     """
     if value is None:
-        raise bad("prompt", "Field 'prompt': missing")
+        raise missing("prompt")
     if not isinstance(value, list):
         return [_one(value, engine)]
     items = cast("list[Any]", value)
@@ -236,6 +241,8 @@ def read_penalty_prompt(fields: Fields, engine: Backend) -> Prompt | None:
 
 def read_ids(field: str, value: Any, engine: Backend) -> list[int]:
     """Token ids of the vocabulary. Raises ApiError (400) that names ``field``."""
+    if value is None:
+        raise missing(field)
     if not isinstance(value, list):
         raise bad(field, f"Field '{field}': expected a list of token ids")
     ids = cast("list[Any]", value)

@@ -104,6 +104,14 @@ def _not_from(origin: str) -> str:
     )
 
 
+# A proxy before this server may have taken the other one for the body's end, and a request hide behind it.
+_TWO_LENGTHS = ApiError(
+    400,
+    "a body has either a Content-Length or a Transfer-Encoding, not both",
+    headers={"Connection": "close"},
+)
+
+
 class Middleware:
     """Wraps the application. ``is_public`` tells which paths are open without a key."""
 
@@ -138,7 +146,7 @@ class Middleware:
 
         try:
             refusal = self._refusal(scope)
-            if scope["method"] == "OPTIONS":
+            if scope["method"] == "OPTIONS" and refusal is not _TWO_LENGTHS:
                 await send_on({"type": "http.response.start", "status": 200, "headers": PREFLIGHT})
                 await send_on({"type": "http.response.body", "body": b""})
             elif refusal is not None:
@@ -166,6 +174,8 @@ class Middleware:
 
     def _refusal(self, scope: Scope) -> ApiError | None:
         headers = scope["headers"]
+        if None not in (header(headers, b"content-length"), header(headers, b"transfer-encoding")):
+            return _TWO_LENGTHS
         host = header(headers, b"host")
         if not self._guard.host_allowed(host):
             return ApiError(403, "invalid Host header: this server answers to localhost only")

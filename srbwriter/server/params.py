@@ -7,7 +7,6 @@ clamping, biases by text, one seed a branch, values for each branch, LoRA adapte
 from __future__ import annotations
 
 import json
-import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
@@ -36,11 +35,10 @@ from srbwriter.engine.types import (
     Stop,
     Together,
 )
+from srbwriter.server.constraints import read_form
 from srbwriter.server.context import Context
 from srbwriter.server.errors import ApiError, bad
 from srbwriter.server.fields import SEED_LIMIT, Fields, is_integer, read_penalty_prompt, wants_bos
-
-log = logging.getLogger(__name__)
 
 _MOST_BANS = 8 * limits.BIASES  # characters
 _BANS = ("custom_token_bans", "banned_tokens")
@@ -158,11 +156,6 @@ def _samplers(fields: Fields, row: Parameter, default: Any) -> tuple[str, ...] |
     return order or default
 
 
-def _schema(fields: Fields, row: Parameter, default: str | None) -> str | None:
-    spelling, schema = fields.found(row.name)
-    return default if schema == "" else schema_text(spelling, schema)
-
-
 _READERS: Mapping[str, Callable[[Fields, Parameter, Any], Any]] = {
     "seed": lambda fields, row, default: fields.seed(),
     "top_k": lambda fields, row, default: max(_value(fields, row, default), 0),
@@ -175,7 +168,6 @@ _READERS: Mapping[str, Callable[[Fields, Parameter, Any], Any]] = {
     "dry_sequence_breakers": _breakers,
     "banned_phrases": _phrases,
     "samplers": _samplers,
-    "json_schema": _schema,
 }
 """Rows that the wire writes otherwise than their kind says."""
 
@@ -188,7 +180,10 @@ _BY_DIALECTS = OF_DIALECTS | {"n", "add_bos"}  # which each dialect reads itself
 PRIORITIES = ("normal", "background", "ahead")
 """What a client may ask for: as anybody, while nobody else writes, or while nothing at all is to be done."""
 
-_SAMPLING = [row for row in PARAMETERS if row.record == "sampling" and row.kind != "biases"]
+_FORMS = ("grammar", "json_schema", "regex")  # which .constraints reads
+_SAMPLING = [
+    row for row in PARAMETERS if row.record == "sampling" and row.kind != "biases" and row.name not in _FORMS
+]
 _STOP = [row for row in PARAMETERS if row.record == "stop"]
 _OPTIONS = [row for row in PARAMETERS if row.record == "request" and row.name not in _BY_DIALECTS]
 
@@ -201,6 +196,8 @@ def read_sampling(fields: Fields, base: Sampling, engine: Backend) -> Sampling:
     if changes.get("samplers") == default_order(False) and base.samplers is None:
         infill = changes.get("infill", base.infill)
         changes["samplers"] = changes["samplers"] if infill else None
+    if form := read_form(fields):
+        changes |= {**dict.fromkeys(_FORMS), form.notation: form.text}
     emulated = _emulated(fields)
     if "samplers" in changes:
         emulated.pop("samplers", None)
@@ -208,14 +205,11 @@ def read_sampling(fields: Fields, base: Sampling, engine: Backend) -> Sampling:
 
 
 def _emulated(fields: Fields) -> dict[str, Any]:
-    """What fields that llama.cpp does not know, and other programs send, come to. Raises ApiError (400)."""
+    """Parameters for fields that llama.cpp does not know, and other programs send. Raises ApiError (400)."""
     try:
-        changes, notes = replace_gone(fields.values)
+        return replace_gone(fields.values)
     except InvalidRequest as error:
         raise bad(error.field, f"Field '{error.field}': {error.problem}") from None
-    for note in notes:
-        log.debug("%s", note)
-    return changes
 
 
 def default_order(infill: bool) -> tuple[str, ...]:
@@ -470,15 +464,6 @@ def _banned_ids(name: str, value: Any) -> Iterable[int]:
     if not all(map(is_integer, items)):
         raise bad(name, f"Field '{name}': expected token ids")
     return [item for item in items if item >= 0]
-
-
-def schema_text(name: str, schema: Any) -> str:
-    """A JSON schema as text. Raises ApiError (400) when it is none."""
-    if isinstance(schema, str):
-        return schema
-    if not isinstance(schema, dict):
-        raise bad(name, f"Field '{name}': expected a JSON schema")
-    return json.dumps(schema)
 
 
 def _pair(item: Any) -> tuple[Any, Any]:

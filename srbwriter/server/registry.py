@@ -265,6 +265,7 @@ class Slot:
         self.id = id
         self.client = ""  # whose branch had the number last
         self.pinned: tuple[int, ...] = ()  # token ids
+        self._pinned_by = ""
         self.scope = Scope()  # where the cache holds them
         self._branch: weakref.ref[Branch] | None = None
 
@@ -284,6 +285,11 @@ class Slot:
         branch = self.branch
         return () if branch is None else (*branch.generation.prompt_ids, *branch.ids)
 
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The same, or else what is pinned of it; what another client had pinned is not its."""
+        return self.ids or (self.pinned if self._pinned_by == self.client else ())
+
     def give(self, branch: Branch, client: str) -> None:
         if client != self.client:
             self.pinned = ()
@@ -291,8 +297,18 @@ class Slot:
         request = branch.generation.request
         self.scope = Scope(request.cache_salt, request.common)
 
+    def pin(self, ids: Sequence[int], client: str) -> None:
+        """Keep tokens for a client, for when the branch that left them is forgotten."""
+        self.pinned, self._pinned_by = tuple(ids), client
+
+    def restore(self, ids: Sequence[int], client: str, scope: Scope) -> None:
+        """Keep tokens that a client had saved, instead of what the latest branch left."""
+        self._branch, self.client, self.scope = None, client, scope
+        self.pin(ids, client)
+
     def clear(self) -> None:
-        self._branch, self.client, self.pinned, self.scope = None, "", (), Scope()
+        self._branch, self.client, self.pinned, self._pinned_by = None, "", (), ""
+        self.scope = Scope()
 
 
 class Slots:

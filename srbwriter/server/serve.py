@@ -1,9 +1,7 @@
 """Running the application: in the foreground for ``--serve``, on a thread of its own beside the terminal.
 
-Owns the sockets, the loop and the signals; knows no endpoint. uvicorn closes connections that are silent
-after an answer, and no others: one that says nothing at all, or a byte now and then, would hold its place
-for ever. So heads have a deadline here (bodies where they are read), and where the process may open few
-files, whoever waits longest without a whole head makes room for the next.
+Owns the sockets, the loop and the signals; knows no endpoint. Where the process may open few files, whoever
+waits longest without a whole head makes room for the next.
 """
 
 from __future__ import annotations
@@ -21,18 +19,22 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from srbwriter.paths import expanded
 from srbwriter.server.app import build_app
+from srbwriter.server.connection import protocol
 from srbwriter.server.lines import House
 from srbwriter.server.models import Loader, Offer
 from srbwriter.server.notifier import Notifier
 from srbwriter.server.services import Services
-from srbwriter.server.settings import ServerError, ServerSettings, check_exposure, line_places
-
-_WORDS = b"the head of the request did not come in time"
-_HEAD = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: "
-_TOO_SLOW = b"%b%d\r\n\r\n%b" % (_HEAD, len(_WORDS), _WORDS)
+from srbwriter.server.settings import (
+    AddressError,
+    ServerError,
+    ServerSettings,
+    check_exposure,
+    is_socket_file,
+    line_places,
+)
 
 _RESERVE = 40  # descriptors for stories, models, pages and threads' own
 _LEAST = 8
@@ -108,57 +110,6 @@ def most_connections() -> int:
     return max(limit - opened - _RESERVE, _LEAST)
 
 
-def protocol(seconds: float, table: Table) -> type[asyncio.Protocol]:
-    """The class of a server's connections; a head may take ``seconds`` to come."""
-
-    class Connection(H11Protocol):
-        _deadline: asyncio.TimerHandle | None = None
-        _begun = False  # whether anything of the head has come
-        _descriptor = -1
-
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            opened = transport.get_extra_info("socket")
-            self._descriptor = -1 if opened is None else opened.fileno()
-            self._await_head()
-
-        def data_received(self, data: bytes) -> None:
-            self._begun = True
-            super().data_received(data)
-            became_socket = self.transport.get_protocol() is not self
-            if became_socket or (self.cycle is not None and not self.cycle.response_complete):  # pyright: ignore
-                self._head_came()
-            elif self._deadline is None:
-                self._await_head()
-
-        def on_response_complete(self) -> None:
-            super().on_response_complete()
-            if not self.transport.is_closing() and self._deadline is None:
-                table.waits(self._descriptor, True)
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._head_came()
-            super().connection_lost(exc)
-
-        def _await_head(self) -> None:
-            self._deadline = self.loop.call_later(seconds, self._give_up)
-
-        def _head_came(self) -> None:
-            self._begun = False
-            table.waits(self._descriptor, False)
-            if self._deadline is not None:
-                self._deadline.cancel()
-                self._deadline = None
-
-        def _give_up(self) -> None:
-            self._deadline = None
-            if self._begun and not self.transport.is_closing():
-                self.transport.write(_TOO_SLOW)
-            self.transport.close()
-
-    return Connection
-
-
 class ServerHandle:
     """A server that runs on its own thread."""
 
@@ -184,16 +135,23 @@ def run(
     settings: ServerSettings,
     ready: Callable[[str], None] | None = None,
     offers: Sequence[Offer] = (),
+    *,
+    needs_model: bool = False,
 ) -> int:
     """Serve until a signal says stop; the exit code. ``ready`` is told the URL once the socket listens.
 
-    ``offers`` are the models where there are several, that of ``loader`` first.
-    Raises ServerError when the address cannot be used.
+    ``offers`` are the models where there are several, that of ``loader`` first. ``needs_model``: end when the
+    load fails, and raise what it raised. Raises ServerError for a setting that cannot be used, AddressError
+    when the address cannot be.
     """
     prepared = _prepare(loader, settings, offers)
+    if needs_model:
+        prepared.server.watched = loader
     if ready is not None:
         ready(", and for lines on ".join((prepared.url, *prepared.addresses)))
     _work(prepared)
+    if needs_model and loader.error is not None:
+        raise loader.error
     return 0
 
 
@@ -220,7 +178,8 @@ def start_in_thread(loader: Loader, settings: ServerSettings, offers: Sequence[O
     Raises ServerError when the address cannot be used.
     """
     prepared = _prepare(loader, settings, offers)
-    port = 0 if settings.unix_socket else prepared.listeners[0].getsockname()[1]
+    ports = [one.getsockname()[1] for one in prepared.listeners if _file_of(one) is None]
+    port = ports[0] if ports else 0
     thread = threading.Thread(target=lambda: _work(prepared), name="srbwriter-http", daemon=True)
     thread.start()
     return ServerHandle(prepared.server, thread, prepared.url, port, prepared.addresses)
@@ -258,6 +217,12 @@ def _file_of(listener: socket.socket) -> Path | None:
 class _Server(uvicorn.Server):
     """uvicorn's server, which ends quietly on a signal instead of raising it again."""
 
+    watched: Loader | None = None  # without whose model the server is of no use
+
+    async def on_tick(self, counter: int) -> bool:
+        failed = self.watched is not None and self.watched.error is not None
+        return await super().on_tick(counter) or failed
+
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
         if threading.current_thread() is not threading.main_thread():
@@ -272,24 +237,32 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
 
-def _prepare(loader: Loader, settings: ServerSettings, offers: Sequence[Offer]) -> _Prepared:
+def check_settings(settings: ServerSettings) -> None:
+    """Raise ServerError for settings that no server can be started with. Listens nowhere."""
+    _build(_Unloaded(), settings, ())
+
+
+class _Unloaded:
+    """A loader that loads nothing."""
+
+    state, engine, error = "INIT", None, None
+
+
+class _Built(NamedTuple):
+    """A server that is not listening yet. The sockets of ``lines`` are put in before it runs."""
+
+    server: _Server
+    lines: list[socket.socket]
+    table: Table
+
+
+def _build(loader: Loader, settings: ServerSettings, offers: Sequence[Offer]) -> _Built:
+    """Raises ServerError for a setting that cannot be used."""
     check_exposure(settings)
-    with contextlib.ExitStack() as closing:
-        lines: list[socket.socket] = []
-        for place in line_places(settings):
-            lines.append(_listen_unix(place.file) if place.file else _listen_tcp(place.host, place.port))
-            closing.callback(_close, lines[-1], place.file)
-        prepared = _prepare_with(lines, loader, settings, offers)
-        closing.pop_all()
-    return prepared
-
-
-def _prepare_with(
-    lines: list[socket.socket], loader: Loader, settings: ServerSettings, offers: Sequence[Offer]
-) -> _Prepared:
     most = settings.max_connections or most_connections()
-    most_lines = max(most // 4, 1) if lines else 0
+    most_lines = max(most // 4, 1) if line_places(settings) else 0
     table = Table(most - most_lines)
+    lines: list[socket.socket] = []
     app = build_app(loader, settings, lines, most_lines, offers)
     config = uvicorn.Config(
         app,
@@ -309,12 +282,26 @@ def _prepare_with(
         ssl_certfile=settings.ssl_cert_file,
     )
     _load(config, settings)
-    listeners = _listen(settings)
+    return _Built(_Server(config), lines, table)
+
+
+def _prepare(loader: Loader, settings: ServerSettings, offers: Sequence[Offer]) -> _Prepared:
+    """Check every setting, and then listen. Raises ServerError, AddressError where it cannot listen."""
+    built = _build(loader, settings, offers)
+    with contextlib.ExitStack() as closing:
+        for place in line_places(settings):
+            built.lines.append(
+                _listen_unix(place.file) if place.file else _listen_tcp(place.host, place.port)
+            )
+            closing.callback(_close, built.lines[-1], place.file)
+        listeners = _listen(settings)
+        closing.pop_all()
     for listener in listeners:
-        listener.table = table
-    scheme = "" if settings.unix_socket else "https://" if settings.ssl_cert_file else "http://"
-    urls = [f"{scheme}{_address(listener)}" for listener in listeners]
-    return _Prepared(_Server(config), [*listeners], lines, " and ".join(urls), tuple(map(_address, lines)))
+        listener.table = built.table
+    scheme = "https://" if settings.ssl_cert_file else "http://"
+    urls = [f"{'' if _file_of(listener) else scheme}{_address(listener)}" for listener in listeners]
+    addresses = tuple(map(_address, built.lines))
+    return _Prepared(built.server, [*listeners], built.lines, " and ".join(urls), addresses)
 
 
 def _load(config: uvicorn.Config, settings: ServerSettings) -> None:
@@ -335,12 +322,17 @@ def _listen(settings: ServerSettings) -> list[Listener]:
     if settings.unix_socket is not None:
         return [_listen_unix(settings.unix_socket)]
     listeners: list[Listener] = []
-    ports = (settings.port,) if settings.ws_port is None else (settings.port, settings.ws_port)
+    places = [(settings.host, settings.port)]
+    if settings.ws_port is not None:
+        places.append((tuple(host for host in settings.host if not is_socket_file(host)), settings.ws_port))
     try:
-        for port in ports:
-            for host in settings.host:
-                listeners.append(_listen_tcp(host, port))
-                port = port or listeners[-1].getsockname()[1]
+        for hosts, port in places:
+            for host in hosts:
+                if is_socket_file(host):
+                    listeners.append(_listen_unix(expanded(host)))
+                else:
+                    listeners.append(_listen_tcp(host, port))
+                    port = port or listeners[-1].getsockname()[1]
     except ServerError:
         for listener in listeners:
             listener.close()
@@ -354,7 +346,7 @@ def _listen_tcp(told: str, port: int) -> Listener:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listener = socket.create_server((host, port), family=family, backlog=1024)
     except OSError as error:
-        raise ServerError(
+        raise AddressError(
             f"cannot listen on {told}:{port}: {error.strerror or error}; "
             "choose another with --host, --port, --ws-port and --tcp"
         ) from error
@@ -364,7 +356,7 @@ def _listen_tcp(told: str, port: int) -> Listener:
 
 def _listen_unix(path: Path) -> Listener:
     if _answers(path):
-        raise ServerError(
+        raise AddressError(
             f"cannot listen on {path}: another server does; choose another with --unix-socket and --tcp"
         )
     listener = Listener(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -375,7 +367,7 @@ def _listen_unix(path: Path) -> Listener:
         listener.listen(1024)
     except OSError as error:
         listener.close()
-        raise ServerError(f"cannot listen on {path}: {error.strerror or error}") from error
+        raise AddressError(f"cannot listen on {path}: {error.strerror or error}") from error
     return listener
 
 

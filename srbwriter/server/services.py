@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import math
 import re
 import time
@@ -15,7 +14,7 @@ from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -29,15 +28,14 @@ from srbwriter.engine.types import ContextOverflow, EngineError, InvalidRequest,
 from srbwriter.server.fields import read_prompts
 from srbwriter.server.models import Loader, Models, Offer
 from srbwriter.server.notifier import Notifier
-from srbwriter.server.settings import Client, ServerError, ServerSettings, read_text
+from srbwriter.server.settings import Client, ServerSettings
 
 from .errors import ApiError, Dialect, bad, from_engine, unavailable
 from .registry import Record, Registry, Slot, Slots
+from .sessions import find_session, place_session
 from .sharing import Scope, Sharing, template_heads
+from .system_prompt import SystemPrompt, put_before, read_system_prompt
 from .work import MOST_SECONDS, PER_BYTE, off_loop
-
-BARE_NAME = re.compile(r"(?!\.)[\w.\- ]{1,200}")
-"""The name of a file within a folder, which leads nowhere else."""
 
 
 class Loaded:
@@ -47,15 +45,6 @@ class Loaded:
         self.engine: Backend | None = engine
         self.state = "READY"
         self.error: Exception | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SystemPrompt:
-    """What stands before every prompt of llama.cpp's dialect, and the names its chat clients show."""
-
-    prompt: str = ""
-    anti_prompt: str = ""
-    assistant_name: str = ""
 
 
 class Services:
@@ -74,9 +63,9 @@ class Services:
         self.slots = Slots()
         self.sharing = Sharing(settings)
         self.preloaded = ""  # what conversations in lines begin with
-        self._heads: tuple[str, tuple[str, ...]] | None = None  # a template, and what it begins with
+        self._heads: tuple[tuple[str, str], tuple[str, ...]] | None = None  # of a template and system prompt
         self.sockets = Counter[str]()  # WebSockets that are open, by client
-        self.system = _read_system(settings)
+        self.system = read_system_prompt(settings)
         self.chat_template: str | None = None  # the one to use instead of the model's own
         self.started = time.time()
         self.openapi: dict[str, Any] = {}
@@ -94,6 +83,15 @@ class Services:
     def renew(self, loader: Loader) -> None:
         """Go on with another load; nothing is left of what the engine held."""
         self.loader, self.slots, self.tokens_max, self._heads = loader, Slots(), 0, None
+
+    def change_system_prompt(self, system: SystemPrompt) -> None:
+        """Put another text before every prompt of all models from now on."""
+        for one in self.models:
+            one.services.system = system
+
+    def put_system_before(self, request: Request) -> Request:
+        """Return the request with the system prompt before its own, if there is one."""
+        return put_before(request, self.system.prompt, self.engine)
 
     def live(self) -> list[Record]:
         """The requests of this model that are being answered."""
@@ -197,9 +195,9 @@ class Services:
         if not salt:
             return Scope()
         template = self.chat_template or self.engine.info.chat_template or CHATML
-        known = self._heads
-        if known is None or known[0] != template:
-            known = self._heads = template, template_heads(self.engine, template)
+        known, asked_for = self._heads, (template, self.system.prompt)
+        if known is None or known[0] != asked_for:
+            known = self._heads = asked_for, template_heads(self.engine, *asked_for)
         return Scope(salt, tuple(filter(None, (self.system.prompt, self.preloaded, *known[1]))))
 
     @contextmanager
@@ -250,44 +248,53 @@ class Services:
         """Keep what the slot's branch left in the cache, if the engine can pin."""
         pin = getattr(self.engine, "pin", None)
         if pin is not None and slot.ids:
-            ids = slot.ids
+            ids, client = slot.ids, slot.client
             try:
                 await asyncio.to_thread(pin, f"slot-{slot.id}", ids, *slot.scope)
             except EngineError as error:
                 raise from_engine(error) from error
-            slot.pinned = ids
+            slot.pin(ids, client)
 
-    async def keep_session(self, slot: Slot, action: str, file: Path, client: Client) -> dict[str, Any]:
-        """Save what a slot left in the cache, or restore it, in llama.cpp's words. Raises ApiError."""
+    async def keep_session(self, slot: Slot, action: str, client: Client, name: str) -> dict[str, Any]:
+        """Save what a slot left in the cache, or restore it, in llama.cpp's words. Raises ApiError.
+
+        ``name`` is the bare name of one of the client's files.
+        """
         engine, began = self.engine, time.perf_counter()
         verb = getattr(engine, "save_session" if action == "save" else "load_session", None)
         if verb is None:
             raise ApiError(501, "this engine keeps no sessions in files")
+        file: Path | None = None
+        owner = slot.client
         try:
             if action == "save":
-                tokens, size = await asyncio.to_thread(verb, file, slot.ids or slot.pinned, *slot.scope)
+                file = place_session(self.settings, client, name)
+                tokens, size = await asyncio.to_thread(verb, file, slot.kept, *slot.scope)
             else:
-                scope = self.scope(client)
+                file, scope = find_session(self.settings, client, name), self.scope(client)
                 ids = await asyncio.to_thread(verb, file, *scope)
-                slot.pinned, slot.scope, tokens, size = tuple(ids), scope, len(ids), file.stat().st_size
+                if slot.busy or slot.client != owner:  # a branch took it meanwhile, perhaps another client's
+                    raise ApiError(409, f"a branch is written in slot {slot.id}; restore into another slot")
+                slot.restore(ids, client.name, scope)
+                tokens, size = len(ids), file.stat().st_size
                 await asyncio.to_thread(cast("Any", engine).pin, f"slot-{slot.id}", ids, *scope)
         except InvalidRequest as error:
             field = "id_slot" if action == "save" else "filename"
-            words = error.problem.replace(str(file), file.name)  # where its folder is concerns nobody
+            words = error.problem.replace(str(file), name)  # where its folder is concerns nobody
             raise bad(field, f"Field '{field}': {words}") from error
         except EngineError as error:
             raise from_engine(error) from error
         except OSError as error:
-            raise bad("filename", f"{file.name} cannot be used ({error.strerror})") from error
+            raise bad("filename", f"{name} cannot be used ({error.strerror})") from error
         seconds = 1000 * (time.perf_counter() - began)
-        told = {"id_slot": slot.id, "filename": file.name}
+        told = {"id_slot": slot.id, "filename": name}
         if action == "save":
             return {**told, "n_saved": tokens, "n_written": size, "timings": {"save_ms": seconds}}
         return {**told, "n_restored": tokens, "n_read": size, "timings": {"restore_ms": seconds}}
 
     async def erase_slot(self, slot: Slot) -> int:
         """Forget a slot's text; the number of its tokens."""
-        erased = len(slot.ids or slot.pinned)
+        erased = len(slot.kept)
         unpin = getattr(self.engine, "unpin", None)
         if slot.pinned and unpin is not None:
             await asyncio.to_thread(unpin, f"slot-{slot.id}")
@@ -340,22 +347,3 @@ def _seconds(request: Request) -> float:
 
 
 _FEW = 64
-
-
-def _read_system(settings: ServerSettings) -> SystemPrompt:
-    """The file's text, or what its JSON object says in the fields of llama.cpp's ``system_prompt``."""
-    file = settings.system_prompt_file
-    if file is None:
-        return SystemPrompt()
-    text = read_text(file, "the system prompt")
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return SystemPrompt(text)
-    if not isinstance(value, dict):
-        return SystemPrompt(text)
-    told = {part.name: cast("dict[str, Any]", value).get(part.name, "") for part in fields(SystemPrompt)}
-    wrong = next((name for name, item in told.items() if not isinstance(item, str)), None)
-    if wrong is not None:
-        raise ServerError(f"{file}: {wrong}: expected text")
-    return SystemPrompt(**told)

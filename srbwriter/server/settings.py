@@ -19,6 +19,7 @@ from srbwriter.paths import expanded
 class ServerSettings:
     """Settings of one server. Times in seconds, sizes in bytes.
 
+    ``host`` are addresses, several with commas between them, or socket files whose names end in ``.sock``.
     ``n`` is how many branches an SRB request gets when it names none; ``max_n`` is the most that any
     request may ask for. ``cors_origins`` are origins allowed beside the loopback ones; ``"*"`` is any.
     """
@@ -69,12 +70,23 @@ class ServerSettings:
     keep_seconds: float = 900.0
     shutdown_seconds: float = 5.0
 
+    def __post_init__(self) -> None:
+        """Split addresses at commas, as llama-server does. Raises ServerError where none is left."""
+        hosts = tuple(host.strip() for told in self.host for host in told.split(",") if host.strip())
+        if not hosts:
+            raise ServerError("--host needs at least one address")
+        object.__setattr__(self, "host", hosts)
+
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class ServerError(Exception):
-    """The server cannot be started as asked. The message names the cure."""
+    """The server cannot be started as asked: a setting cannot be used. The message names the cure."""
+
+
+class AddressError(ServerError):
+    """An address cannot be listened on, whatever is wrong with it now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +121,19 @@ class Client:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address or name can only be reached from this machine."""
+    """Whether an address, a name or a socket file can only be reached from this machine."""
     name = host.strip("[]").lower()
-    if name in LOOPBACK_NAMES:
+    if name in LOOPBACK_NAMES or is_socket_file(host):
         return True
     try:
         return ip_address(name).is_loopback
     except ValueError:
         return False
+
+
+def is_socket_file(host: str) -> bool:
+    """Whether an address is the path of a socket file, as llama-server tells them apart."""
+    return host.endswith(".sock")
 
 
 def read_text(file: Path, what: str) -> str:

@@ -23,6 +23,7 @@ from srbwriter.story import ROOT, DamagedStory, NodeId, NotSaved, ReadOnlyStory,
 from srbwriter.story.model import JsonObject
 
 from . import typing
+from .prefix import keep_prefix
 from .rounds import Round, Track
 
 log = logging.getLogger(__name__)
@@ -252,6 +253,7 @@ class Recorder:
             current.tracks += [
                 Track(b, name, current.takes(b)[0], [(name, 0)]) for b, name in zip(fresh, names, strict=True)
             ]
+            self._keep_prefix(current, names)
         for track in current.tracks:
             live = track.branch.live  # before the text: what ends is complete
             self._drain(current, track)
@@ -332,8 +334,13 @@ class Recorder:
         else:
             track.name = self._story.replace_stream(track.name, text, ids)
         track.nodes = [(track.name, 0)]
+        self._keep_prefix(current, [track.name])
         if text:
             self._story.carry_marks(old, track.name)
+
+    def _keep_prefix(self, current: Round, names: Sequence[NodeId]) -> None:
+        if current.prefix is not None:
+            keep_prefix(self._story, names, current.prefix)
 
     def _begin(self, current: Round, track: Track, parent: int) -> None:
         """A branch that was finished writes again, in a node below ``parent``."""

@@ -21,6 +21,7 @@ from srbwriter.engine.types import (
 from srbwriter.story import Node, NodeId, Story
 
 from .judging import Judgement
+from .prefix import Prefix, kept_prefixes
 from .variety import Duplicates
 
 _KEPT_ROUNDS = 24
@@ -83,6 +84,8 @@ class Round:
         self.forced: set[int] = set()  # branches whose first token somebody chose
         self.mean_logprobs: dict[int, float] = {}  # of a token of ended branches, once they were asked for
         self.probabilities: dict[int, float] = {}  # of the whole text of branches that were not drawn
+        self.prefix: Prefix | None = None  # the text that the branches were written for, once it is known
+        self.taken = False  # a branch was picked, and the writer stands behind it
         self.lead = ""  # end of the parent's text that the first token of a branch spells again
         self.model = self.vocab = ""
         self.tracks: list[Track] = []
@@ -108,6 +111,10 @@ class Round:
     def news(self) -> bool:
         """Whether there is anything to write down."""
         return len(self.branches) > len(self.tracks) or any(track.news for track in self.tracks)
+
+    def prefix_fits(self, text: str) -> bool:
+        """Whether the branches were written for the beginning of ``text``, as far as is known."""
+        return self.prefix is None or self.prefix.begins(text)
 
     def hear(self) -> None:
         """The engine has news. To be called on its thread, so that no take is missed, however short."""
@@ -157,6 +164,7 @@ def adopted(old: Round, generation: Generation) -> Round:
     """``old``, which no engine knew, with the branches of ``generation`` in place of its own."""
     found = Round(old.story, old.parent, old.n)
     found.generation, found.lead, found.locked = generation, generation.healed, old.locked
+    found.prefix = old.prefix
     for track, branch in zip(old.tracks, generation.branches, strict=True):
         fresh = Track(branch, track.name, branch.buffer, list(track.nodes), finished=True)
         fresh.pieces, fresh.chars, fresh.ids = len(branch.buffer.pieces), track.chars, len(branch.buffer.ids)
@@ -166,34 +174,40 @@ def adopted(old: Round, generation: Generation) -> Round:
 
 
 class RoundHistory:
-    """The last rounds, so that going back shows the branches that were written there."""
+    """The last rounds, so that going back shows the branches that were written there.
+
+    A node has one for each text that it had when branches were asked for.
+    """
 
     def __init__(self) -> None:
-        self._rounds: dict[NodeId, Round] = {}
+        self._rounds: dict[tuple[NodeId, Prefix | None], Round] = {}
 
     def remember(self, current: Round) -> None:
         self._put(current.parent, current)
 
     def leave(self, story: Story, shown: Round | None) -> None:
         """The writer goes elsewhere, and comes back to what is shown: branches beside words typed since."""
-        if shown is None or shown.generation is None:
-            return
-        node: NodeId | None = story.current
-        while node != shown.parent:
-            if node is None or story.node(node).author != "writer":
-                return
-            node = story.parent(node)
-        self._put(story.current, shown)
+        if shown is not None and shown.generation is not None and not shown.taken:
+            self._put(story.current, shown)
 
     def _put(self, node: NodeId, current: Round) -> None:
-        self._rounds.pop(node, None)
-        self._rounds[node] = current
+        self._rounds.pop((node, current.prefix), None)
+        self._rounds[node, current.prefix] = current
         while len(self._rounds) > _KEPT_ROUNDS:
             del self._rounds[next(iter(self._rounds))]
 
     def at(self, story: Story, node: NodeId) -> Round | None:
-        """The last round shown at ``node``, or that the story has below it; None if there is none."""
-        return self._rounds.get(node) or restore(story, node)
+        """The last round shown at ``node``, or that the story has below it; None if there is none.
+
+        One that was written for the text as it is now comes first.
+        """
+        shown = [current for (place, _), current in self._rounds.items() if place == node]
+        text = story.text(node) if shown else ""
+        fitting = [current for current in shown if current.prefix_fits(text)]
+        if fitting:
+            return fitting[-1]
+        found = restore(story, node)
+        return shown[-1] if shown and (found is None or not found.prefix_fits(text)) else found
 
 
 def restore(story: Story, parent: NodeId) -> Round | None:
@@ -205,9 +219,10 @@ def restore(story: Story, parent: NodeId) -> Round | None:
     nodes = [n for n in children if n.author == "model" and n.text.strip() and not n.streaming]
     if not nodes:
         return None
+    nodes, prefix = _of_one_text(story, parent, nodes)
     nodes = nodes[-_KEPT_BRANCHES:]
     found = Round(story, parent, len(nodes))
-    found.taken_up = False
+    found.taken_up, found.prefix = False, prefix
     generation = found.generation = Generation(0, Request("", n=len(nodes)), _refuse)
     for node in nodes:
         branch = _branch(generation, node)
@@ -217,6 +232,18 @@ def restore(story: Story, parent: NodeId) -> Round | None:
         found.tracks.append(track)
     generation.publish([Done(0, 0, 0)])
     return found
+
+
+def _of_one_text(story: Story, parent: NodeId, nodes: list[Node]) -> tuple[list[Node], Prefix]:
+    """Those of ``nodes`` that were written for the text of ``parent`` as it is now, else for the last one.
+
+    Where nothing is kept of a node's prefix, it is taken for that of the others.
+    """
+    now = Prefix.of(story.text(parent))
+    known = kept_prefixes(story, [node.id for node in nodes])
+    prefixes = list(known.values())
+    shown = now if now in prefixes or not prefixes else known[max(known)]
+    return [node for node in nodes if known.get(node.id, shown) == shown], shown
 
 
 def _refuse(command: Command) -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from bisect import bisect_left
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -31,13 +29,15 @@ from srbwriter.engine.types import (
     Stop,
     Take,
 )
-from srbwriter.story import ROOT, NodeId, NotSaved, ReadOnlyStory, Refused, Story, StoryError
+from srbwriter.story import NodeId, ReadOnlyStory, Refused, Story, StoryError
 from srbwriter.story.context import Assembly, ContextError
 
 from . import judging, typing
 from .ahead import LookAhead
 from .exploring import Explorer, exploring_of
 from .open import open_story, rescue_folder, token_sizes
+from .picking import Picking, cut
+from .prefix import Prefix
 from .prompting import Context, Prompter, with_words
 from .recorder import Recorder
 from .rounds import Round, RoundHistory, adopted
@@ -53,8 +53,8 @@ log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
-_LINE_CHARS = 40
 _END_SECONDS = 10.0  # a step of the engine that is under way cannot be broken off
+_LAST_SECONDS = 0.25  # of the same, where the system ends the program
 
 
 class Session:
@@ -84,6 +84,7 @@ class Session:
         folder = rescue_folder(story)
         self.typing = typing.Typing(story, story.set_text, folder)
         self._recorder = Recorder(story, self.typing, self._lock)
+        self._picking = Picking(story, self.typing, self._recorder)
         self.look_ahead = LookAhead(self, self._lock, self._would_ask)
         """The rounds that picks would begin, written while the writer reads; none until it has a budget."""
         self.exploring = Explorer(
@@ -128,6 +129,7 @@ class Session:
 
     def _typed(self) -> None:
         """A key that is not on the disk yet."""
+        self._picking.text_may_differ()
         self._note()
         self.look_ahead.typed()
 
@@ -333,9 +335,9 @@ class Session:
         node, at = self.story.current, None
         if index is not None:
             current = self.round
-            if current is None or index >= len(current.tracks) or not self._stands_at(current.parent):
+            if current is None or self.stale or index >= len(current.tracks):
                 return None
-            found = current.find(index, len(current.tracks[index].text) if upto is None else upto)
+            found = self._picking.find(current, index, upto)
             if found is None:
                 return None
             node, at = found
@@ -346,6 +348,8 @@ class Session:
         """The engine has the round: it is written down and remembered from now on."""
         engine = self.engine
         assert engine is not None
+        if current.prefix is None:
+            current.prefix = Prefix.of(self.story.text(current.parent))
         current.model, current.vocab = engine.info.name, engine.info.vocab
         self._recorder.follow(current)
         self._history.remember(current)
@@ -355,13 +359,27 @@ class Session:
         """Show the branches that were written where the writer stands now, if there are any."""
         self.look_ahead.look()
         here = self.story.current
-        if self.round is not None and (self.round.parent == here or self.round.generation is None):
+        shown = self.round
+        if shown is not None and shown.generation is None:
             return
-        self.round = self._history.at(self.story, here)
-        if self.round is not None:
-            self._recorder.follow(self.round)
+        if shown is None or shown.parent != here or self.stale:
+            shown = self.round = self._history.at(self.story, here)
+            if shown is not None:
+                self._recorder.follow(shown)
+        if shown is not None:
+            shown.taken = False
 
     # ---- branches
+
+    @property
+    def stale(self) -> bool:
+        """Whether the text before the branches is no longer the one they were written for."""
+        return self._picking.is_stale(self.round)
+
+    def joined(self, index: int) -> str:
+        """Return the text of branch ``index`` as a pick would append it to the story as it is now."""
+        text = self._branch(index).text
+        return text if self.round is None else self._picking.joined(self.round, text)
 
     def stop_branch(self, index: int) -> None:
         self._branch(index).stop()
@@ -547,7 +565,7 @@ class Session:
         with self._lock:
             self.stop_all()
             char = text.tokens[start].start
-            self.together(lambda: self.story.visit(self._cut(char)[0]))
+            self.together(lambda: self.story.visit(cut(self.story, char)[0]))
             self._generate(self.n, Turn(prompt, begin, without))
 
     def _branch(self, index: int) -> Branch:
@@ -569,7 +587,7 @@ class Session:
         Never one that is in ``read``, locked, bookmarked, rated or steered, or that ended a while ago; each
         twice at most. To be called now and then while a round is shown. Returns the indices.
         """
-        return [] if self.round is None else renew_alike(self.round, self.variety, read)
+        return [] if self.round is None or self.stale else renew_alike(self.round, self.variety, read)
 
     def _take_up(self) -> None:
         """Give the branches of an earlier sitting to the engine, each standing where its node ends.
@@ -613,13 +631,7 @@ class Session:
     @property
     def save_state(self) -> str:
         """In words: saved, read only, how old the oldest unsaved key is, or what is in the way."""
-        if self.story.read_only is not None:
-            return "read only"
-        state = self.typing.state
-        if state.trouble is not None:
-            why = state.trouble.short if isinstance(state.trouble, NotSaved) else str(state.trouble)
-            return f"NOT SAVED for {state.seconds:.0f} s: {_in_short(why)}"
-        return "saved" if state.saved else f"unsaved {state.seconds:.1f} s"
+        return "read only" if self.story.read_only is not None else str(self.typing.state)
 
     def text(self) -> str:
         """The text from the beginning to the current node."""
@@ -632,17 +644,33 @@ class Session:
         """
         self._recorder.write()
 
+    def keep_last(self, act: Callable[[], object]) -> None:
+        """Stop the branches; put everything typed and written, and what ``act`` does, into one transaction.
+
+        Raises StoryError as :meth:`keep` does.
+        """
+        self.stop_all()
+        self._let_end(_LAST_SECONDS)
+        self._recorder.together(act)
+
     def together(self, act: Callable[[], Result]) -> Result:
         """Do ``act``, a verb of the story, in one transaction with everything typed before it."""
         try:
-            return self._recorder.together(lambda: self._leaving(act))
+            return self._in_story(act)
         finally:
             self.look_ahead.look()
 
-    def _leaving(self, act: Callable[[], Result]) -> Result:
+    def _in_story(self, act: Callable[[], Result]) -> Result:
         """Do ``act``, which may lead elsewhere: whoever comes back sees the branches that are shown now."""
-        self._history.leave(self.story, self.round)
-        return act()
+
+        def leave() -> Result:
+            self._history.leave(self.story, self.round)
+            return act()
+
+        try:
+            return self._recorder.together(leave)
+        finally:
+            self._picking.text_may_differ()
 
     def draft(self, sheet: str) -> typing.Draft:
         """Where the words of an open sheet are safe; ``sheet`` names it in a word or two."""
@@ -668,33 +696,17 @@ class Session:
 
         ``text`` replaces what was taken (edited before picking; the model's own take stays beside
         it). The other branches stop and stay in the tree. Where the story has grown or changed since the
-        branches began, a copy of what is taken follows the text as it is now, so that no word is lost.
+        branches began, a copy of what is taken follows the text as it is now, so that no word is lost; it
+        begins as :meth:`joined` says.
         """
         self._branch(index)
         with self._lock:
             current = self.round
             assert current is not None
             self.stop_all()
-            return self._recorder.together(
-                lambda: self._leaving(lambda: self._take(current, index, upto, text))
-            )
-
-    def _take(self, current: Round, index: int, upto: int | None, text: str | None) -> NodeId:
-        self._recorder.settle(current, index)
-        story, written = self.story, current.tracks[index].text  # what came since stays in the branch
-        shown = len(written) if upto is None else max(0, min(upto, len(written)))
-        found = current.find(index, shown) if self._stands_at(current.parent) else None
-        if found is None:
-            return story.pick_as(story.current, written[:shown] if text is None else text, written[:shown])
-        node, at = found
-        if text is not None:
-            return story.pick_as(current.parent, text, written[:shown], node)
-        return story.pick(node, at or None)
-
-    def _stands_at(self, node: NodeId) -> bool:
-        """Whether the text up to the current node is that of ``node``."""
-        story, here = self.story, self.story.current
-        return here == node or (story.is_living(node) and story.text(here) == story.text(node))
+            node = self._in_story(lambda: self._picking.take(current, index, upto, text))
+            current.taken = True
+            return node
 
     def undo(self) -> str:
         """Take back the last pick, edit or verb; returns which verb, empty when there is none."""
@@ -726,7 +738,7 @@ class Session:
         """
         with self._lock:
             self.stop_all()
-            self.together(lambda: self.story.visit(self._cut(place)[0]))
+            self.together(lambda: self.story.visit(cut(self.story, place)[0]))
             return self.generate()
 
     def split_at(self, place: int) -> NodeId:
@@ -735,23 +747,10 @@ class Session:
         Raises Refused where a node ends anyway.
         """
         with self._lock:
-            before, after = self.together(lambda: self._cut(place))
+            before, after = self.together(lambda: cut(self.story, place))
             if after is None:
                 raise Refused(f"node {before} ends here; there is nothing to split")
             return after
-
-    def _cut(self, place: int) -> tuple[NodeId, NodeId | None]:
-        """The node that ends at ``place``, and what was cut off it; None if it ended there before."""
-        story = self.story
-        story.end_typing()
-        nodes = story.nodes(story.path(story.current))
-        ends = list(accumulate(len(node.text) for node in nodes))
-        index = bisect_left(ends, place)
-        node = nodes[min(index, len(nodes) - 1)]
-        at = place - (ends[index - 1] if index else 0)
-        if node.id == ROOT:
-            raise Refused("this is the beginning of the story; there is nothing before it")
-        return node.id, story.split(node.id, at) if at < len(node.text) else None
 
     def context(self) -> Context:
         """Where the model's window goes at the current node. Empty before a model is loaded."""
@@ -781,20 +780,15 @@ class Session:
             log.error("the last words are in %s: %s", self.typing.rescue(), error)
         self.story.close()
 
-    def _let_end(self) -> None:
+    def _let_end(self, seconds: float = _END_SECONDS) -> None:
         """Wait until the engine has left the round, so that all it wrote can be written down."""
         generation = self.round.generation if self.round is not None else None
         if generation is not None:
             try:
-                generation.wait(_END_SECONDS)
+                generation.wait(seconds)
             except (EngineError, TimeoutError) as error:
                 log.warning("the last branches did not end well: %s", error)
 
 
 def _aside(act: Callable[[], None]) -> None:
     threading.Thread(target=act, name="srbwriter-judging", daemon=True).start()
-
-
-def _in_short(why: str) -> str:
-    """As much of ``why`` as fits into a line with other things."""
-    return why if len(why) <= _LINE_CHARS else f"{why[: _LINE_CHARS - 1].rstrip()}…"

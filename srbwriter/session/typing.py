@@ -20,7 +20,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from srbwriter import paths
-from srbwriter.story import ROOT, NodeId, Story, StoryError, backup
+from srbwriter.story import ROOT, NodeId, NotSaved, Story, StoryError, backup
 from srbwriter.story.diff import changed
 from srbwriter.story.model import JsonValue, as_list, as_object
 
@@ -32,6 +32,7 @@ DRAFTS = "drafts"
 TYPING = "typing"
 """The story value that holds words typed into running branches until a node does: a list of [node, words]."""
 
+_LINE_CHARS = 40
 _MOST_STEPS = 32  # of a text that waits for a disk that refuses
 _BELOW = "below"  # a sheet of words for the story itself: "below:NODE:BRANCH"
 _TEXT = ""  # the field of the story's own text; no sheet is called so
@@ -70,6 +71,17 @@ class SaveState:
     saved: bool
     seconds: float = 0.0
     trouble: StoryError | None = None
+
+    def __str__(self) -> str:
+        if self.trouble is not None:
+            why = self.trouble.short if isinstance(self.trouble, NotSaved) else str(self.trouble)
+            return f"NOT SAVED for {self.seconds:.0f} s: {_in_short(why)}"
+        return "saved" if self.saved else f"unsaved {self.seconds:.1f} s"
+
+
+def _in_short(why: str) -> str:
+    """As much of ``why`` as fits into a line with other things."""
+    return why if len(why) <= _LINE_CHARS else f"{why[: _LINE_CHARS - 1].rstrip()}…"
 
 
 class Typing:
@@ -150,8 +162,14 @@ class Typing:
     @property
     def text_waits(self) -> bool:
         """Whether words of the story itself are to be written."""
+        return self.waiting_text is not None
+
+    @property
+    def waiting_text(self) -> str | None:
+        """The whole text of the story as the person typed it; None where the story has it."""
         with self._lock:
-            return _TEXT in self._fields and self._fields[_TEXT].since is not None
+            field = self._fields.get(_TEXT)
+            return field.words if field is not None and field.since is not None else None
 
     def write(self) -> None:
         """Put everything into the story, within the transaction that is open. Raises StoryError."""

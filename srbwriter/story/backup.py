@@ -7,6 +7,7 @@ other times of a file change as it is carried about. Knows a file and a folder; 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import sqlite3
@@ -25,6 +26,7 @@ from srbwriter.story.store import SUFFIX
 KEEP_DAYS = 14
 _OWNER = ".story"
 _DAY, _MOMENT = "%Y-%m-%d", "%Y-%m-%d %H.%M.%S"
+_PART = re.compile(r"\.(\d+)\.part(-journal)?$")
 _DAILY = re.compile(r"day (\d{4}-\d\d-\d\d)")
 _NAMED = re.compile(r"named (\d{4}-\d\d-\d\d \d\d\.\d\d\.\d\d) (.+)")
 
@@ -49,6 +51,7 @@ def daily(source: Path, folder: Path, keep: int = KEEP_DAYS, now: float | None =
     target = folder / f"day {time.strftime(_DAY, time.localtime(now))}{SUFFIX}"
     there = target.exists()
     if not there:
+        _clear_parts(folder)
         _copy(source, target)
     claim(folder, source)
     if there:
@@ -171,8 +174,26 @@ def _whole(target: Path, make: Callable[[Path], None]) -> None:
             temp.unlink()
 
 
+def _clear_parts(folder: Path) -> None:
+    """Remove what programs that died left of a copy: part of it, and what SQLite put beside that."""
+    for left in folder.glob(".*.part*"):
+        found = _PART.search(left.name)
+        if found is not None and not _runs(int(found[1])):
+            with contextlib.suppress(OSError):
+                left.unlink()
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except OSError as error:
+        return error.errno == errno.EPERM
+    return True
+
+
 def _copy_database(old: sqlite3.Connection, target: Path) -> None:
     with contextlib.closing(sqlite3.connect(target)) as new:
+        new.execute("PRAGMA synchronous = OFF")  # one sync at the end does
         old.backup(new)
         new.execute("PRAGMA journal_mode = DELETE")  # the copy is one file, without a log beside it
     descriptor = os.open(target, os.O_RDONLY)

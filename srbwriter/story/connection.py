@@ -123,13 +123,14 @@ def close(db: sqlite3.Connection, temp: Path | None) -> None:
         shutil.rmtree(temp, ignore_errors=True)
 
 
-def connect(path: Path, mode: str) -> sqlite3.Connection:
+def connect(path: Path, mode: str, timeout: float = 5.0) -> sqlite3.Connection:
+    """A connection that waits ``timeout`` seconds for one that has the file locked."""
     db = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={mode}",
         uri=True,
         isolation_level=None,
         check_same_thread=False,  # the document's lock lets in one thread at a time
-        timeout=5.0,
+        timeout=timeout,
     )
     try:
         db.execute("PRAGMA synchronous = FULL")

@@ -54,7 +54,7 @@ class Document:
 
     def __init__(self, store: Store, read_only: ReadOnly | None) -> None:
         self.lock = RLock()
-        self.writing = RLock()
+        self.writing = store.writing
         self.store = store
         self.read_only = read_only
         self.token_sizes: TokenSizes | None = None

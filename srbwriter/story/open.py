@@ -15,6 +15,7 @@ from pathlib import Path
 from srbwriter import paths
 from srbwriter.story.backup import own_folder, snapshot
 from srbwriter.story.check import verify
+from srbwriter.story.checkpoint import Checkpointer
 from srbwriter.story.connection import check_file, connect, has_log
 from srbwriter.story.lock import FileLock, InUse, Note
 from srbwriter.story.migrations import VERSION
@@ -35,6 +36,7 @@ class _Watch:
     def __init__(self, store: Store, lock: FileLock) -> None:
         self._store, self._lock = store, lock
         self._keeper: sqlite3.Connection | None = None
+        self._checkpointer: Checkpointer | None = None
         self._begin()
         store.on_commit, store.on_damage = self._committed, self._damaged
 
@@ -52,8 +54,23 @@ class _Watch:
         self._store.touched.clear()
         with suppress(StoryError):  # what was committed is on the disk, come what may
             note.story = note.story or str(self._store.value("uuid", ""))
-            if len(note.nodes) > _MOST_NODES and self._keeper is None and self._store.checkpoint():
-                note.nodes.clear()
+            if self._keeper is None:
+                self._checkpoint(len(note.nodes) > _MOST_NODES)
+        self._lock.sign()
+
+    def _checkpoint(self, wanted: bool) -> None:
+        if self._checkpointer is not None:
+            self._checkpointer.count_commit(wanted)
+        elif wanted and self._store.checkpoint():
+            self._lock.note.nodes.clear()
+
+    def checkpoint_aside(self) -> None:
+        """Let a thread of its own fold the log into the file from now on, and no commit wait for that."""
+        with suppress(sqlite3.Error, OSError):  # a full disk: every verb says so
+            self._checkpointer = Checkpointer(self._store, self._folded)
+
+    def _folded(self) -> None:
+        self._lock.note.nodes.clear()
         self._lock.sign()
 
     def _damaged(self) -> None:
@@ -61,12 +78,24 @@ class _Watch:
         self._lock.note.suspect = True
         self._lock.sign()
         if self._keeper is None:
+            if self._checkpointer is not None:
+                self._checkpointer.abandon()
             with suppress(sqlite3.Error):
                 self._store.db.execute("PRAGMA wal_autocheckpoint = 0")
                 self._keeper = connect(self._store.path, "ro")
 
+    def stop(self) -> None:
+        """Let a checkpoint that is under way end. Never to be called while a verb waits."""
+        if self._checkpointer is not None:
+            self._checkpointer.stop()
+
     def close(self) -> None:
-        """After the store was closed."""
+        """Close the store and let the next one in."""
+        if self._checkpointer is not None:
+            self._checkpointer.close()
+        self._store.close()
+        if self._checkpointer is not None:
+            self._checkpointer.restore_time()
         if self._keeper is not None:
             self._keeper.close()  # who closes last folds the log into the file, but not if they only read
         if not self._lock.note.suspect:
@@ -85,9 +114,10 @@ class Opened:
     watch: _Watch | None = None
 
     def close(self) -> None:
-        self.store.close()
         if self.watch is not None:
             self.watch.close()
+        else:
+            self.store.close()
 
 
 def open_story(path: Path, *, readonly: bool, backups: Path | None = None) -> Opened:

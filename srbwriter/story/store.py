@@ -63,6 +63,8 @@ class Store:
     ) -> None:
         self.path, self.writable = path, writable
         self.db = db
+        self.writing = threading.RLock()
+        """Held by who has a transaction open."""
         self._reader: sqlite3.Connection | None = None
         self._changing: int | None = None  # the thread whose transaction is open
         self._before = 0  # changes of the connection before it

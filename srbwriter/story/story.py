@@ -114,6 +114,8 @@ class Story(Branches):
 
     def close(self) -> None:
         """Let go of the file. Every verb that has returned is on the disk."""
+        if (watch := self._opened.watch) is not None:
+            watch.stop()
         with self._document.writing, self._lock:
             if not self._closed:
                 self._closed = True
@@ -126,6 +128,14 @@ class Story(Branches):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def checkpoint_aside(self) -> None:
+        """Let a commit take one sync of the disk, and no more: for a story that somebody types in.
+
+        What else the log needs is done now, and later by a thread of its own.
+        """
+        if self._opened.watch is not None:
+            self._opened.watch.checkpoint_aside()
 
     def set_apart(self, title: str) -> None:
         """Make this copy of another story one of its own, called ``title``: no copies or drafts in common.

@@ -5,19 +5,18 @@ It works over one Session and never touches the engine's insides or the store.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import math
-import os
-import signal
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 from textual import events
 from textual.app import App as TextualApp
+from textual.driver import Driver
+from textual.drivers.linux_driver import LinuxDriver
 from textual.filter import LineFilter
 from textual.notifications import SeverityLevel
 from textual.theme import Theme
@@ -26,8 +25,9 @@ from srbwriter import logs, paths
 from srbwriter.config import Settings
 from srbwriter.session.ahead import budget_of
 from srbwriter.session.sampling import RememberedKnobs
-from srbwriter.story import StoryError, library
-from srbwriter.tui import colours, commands, options, spelling, themes
+from srbwriter.story import library
+from srbwriter.tui import colours, commands, options, signals, spelling, themes
+from srbwriter.tui.driver import TerminalDriver
 from srbwriter.tui.keyboard import Keyboard
 from srbwriter.tui.messages import Messages, Shows
 from srbwriter.tui.options import Preferences
@@ -77,6 +77,7 @@ class App(TextualApp[None]):
         self.knobs.recall()
         self._apply_keys()
         self._form: colours.Form | None = None
+        self._theme_missed = ""  # the theme that is wanted and is not there, once it has been said
         self.load_themes()
         self._watcher = themes.Watcher()
         self.write_screen = WriteScreen(session, self)
@@ -122,9 +123,7 @@ class App(TextualApp[None]):
         self.session.look_ahead.budget = budget_of(self.preferences)
         self.animation_level = "none" if self.preferences[options.REDUCED_MOTION] else "full"
         self._apply_keys()
-        wanted = self.preferences[options.THEME]
-        if wanted in self.available_themes:
-            self.theme = wanted
+        self._apply_theme()
         if self.preferences[options.SPELLING] != self.write_screen.editor.spelling:
             self.run_worker(self._apply_spelling, thread=True, exclusive=True, group="spelling")
         if self.write_screen.is_mounted:
@@ -151,6 +150,15 @@ class App(TextualApp[None]):
         """Read all themes; a bad one is said in one line and left out."""
         found, self.complaints = themes.load_all()
         self._add_themes(found)
+
+    def _apply_theme(self) -> None:
+        """Show the theme that the writer wants, or else the default one and say why."""
+        wanted = self.preferences[options.THEME]
+        found = wanted in self.available_themes
+        self.theme = wanted if found else themes.DEFAULT
+        if not found and wanted != self._theme_missed:
+            self.notes.append(themes.explain_missing(wanted, self.complaints))
+        self._theme_missed = "" if found else wanted
 
     def _add_themes(self, found: list[Theme]) -> None:
         for theme in found:
@@ -179,6 +187,8 @@ class App(TextualApp[None]):
         if self.theme in {theme.name for theme in found}:
             self._watch_theme(self.theme)
             self.refresh_css(animate=False)
+        if self._theme_missed:
+            self._apply_theme()
 
     # ---- stories
 
@@ -218,6 +228,11 @@ class App(TextualApp[None]):
 
     # ---- life
 
+    def get_driver_class(self) -> type[Driver]:
+        """Return Textual's choice, with our own driver in place of the one for Linux and macOS."""
+        found = super().get_driver_class()
+        return TerminalDriver if found is LinuxDriver else found
+
     async def action_quit(self) -> None:
         """Textual's own way out: the writer's last words come first."""
         self.write_screen.run("quit")
@@ -239,39 +254,11 @@ class App(TextualApp[None]):
         self.push_screen(self.write_screen)
         self.set_interval(_LOOK_SECONDS, self.reload_changed_themes)
         for complaint in self.complaints:
-            self.notify(complaint, severity="warning")
+            if not any(complaint in note for note in self.notes):
+                self.notify(complaint, severity="warning")
         self._tell_notes()
-        self._obey_signals()
-
-    def _obey_signals(self) -> None:
-        """Leave in good order, words saved, when the system or a lost connection ends the program."""
-        if self.is_headless:  # somebody else's process
-            return
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
-                loop.add_signal_handler(number, self._end, number)
-        if callable(stop := signal.getsignal(signal.SIGTSTP)):  # Textual's, which lets go of the terminal
-            loop.add_signal_handler(signal.SIGTSTP, self._pause, lambda: stop(signal.SIGTSTP, None))
-        if os.name == "posix" and os.isatty(0):
-            self.set_interval(_LOOK_SECONDS, self._notice_hang_up)
-
-    def _notice_hang_up(self) -> None:
-        """End as after a signal when the terminal has gone without one: its shell may have gone before."""
-        if not os.isatty(0):
-            self._end(signal.SIGHUP)
-
-    def _pause(self, stop: Callable[[], object]) -> None:
-        """The shell stops the program; nobody knows when it goes on, or whether it does."""
-        with contextlib.suppress(StoryError):
-            self.session.keep()
-        stop()
-
-    def _end(self, number: int) -> None:
-        for keep in (self.session.keep, self.knobs.keep):
-            with contextlib.suppress(StoryError):  # words that the disk refuses lie elsewhere by now
-                keep()
-        self.exit(return_code=128 + number)
+        if not self.is_headless:  # then it is somebody else's process
+            signals.obey_signals(self)
 
     def _fatal_error(self) -> None:
         """Instead of a page of code: what happened, where the report lies, and that the words are safe."""

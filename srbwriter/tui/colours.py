@@ -126,8 +126,10 @@ class Form(LineFilter):
         self.made_for = theme, depth
         self.palette = palette(depth)
         self._styles: dict[tuple[Style, Rgb], Style] = {}
-        page, surface, panel = (
-            Color.parse(colour or "").rgb for colour in (theme.background, theme.surface, theme.panel)
+        every = theme.to_color_system().generate()  # a theme of Textual's may leave some to that
+        page, surface, panel, words = (
+            Color.parse(getattr(theme, name) or every[name]).rgb
+            for name in ("background", "surface", "panel", "foreground")
         )
         self._page = page
         if depth == 16:
@@ -142,7 +144,6 @@ class Form(LineFilter):
             if surface not in self._grounds:
                 self._grounds[surface] = self._nearest(surface, self.palette)
         self._bar = self._grounds[panel]
-        words = Color.parse(theme.foreground or "").rgb
         self._strongest = words if depth == 16 and _hue(words) is None else None
 
     def ground(self, colour: Rgb) -> int:

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from srbwriter.config import Key, Settings, Source, Table, remember
-from srbwriter.config.kinds import INTEGER, SWITCH, TEXT, one_of
+from srbwriter.config.kinds import INTEGER, SWITCH, TEXT, Kind, one_of
 
 THEME = Key("interface.theme", TEXT, "lamplight", "colour theme", ("--theme",))
 COLOURS = Key(
@@ -83,11 +83,16 @@ def own_keys() -> list[Key[str]]:
     """
     import_module("srbwriter.tui.write_screen")  # which loads all screens
     from srbwriter.tui.commands import COMMANDS, screen_commands
+    from srbwriter.tui.key_names import check_keys, nearest_key
 
+    names = Kind(
+        "names of keys, such as x, ctrl+t, f5", "KEYS", check_keys, check_keys,
+        nearest=nearest_key,
+    )  # fmt: skip
     titles = {command.id: command.title.lower() for command in COMMANDS.values()}
     for heading, bindings in screen_commands().items():
         titles |= {f"{binding.id}": f"{binding.description} ({heading.lower()})" for binding in bindings}
-    return [Key(f"keys.{id}", TEXT, "", f"your own keys for: {title}") for id, title in titles.items()]
+    return [Key(f"keys.{id}", names, "", f"your own keys for: {title}") for id, title in titles.items()]
 
 
 OPTIONS: tuple[Key[Any], ...] = (

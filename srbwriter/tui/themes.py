@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +118,10 @@ def files() -> dict[str, Path]:
 
 
 def load_all(some: Iterable[Path] | None = None) -> tuple[list[Theme], list[str]]:
-    """Every theme that can be read, and a complaint for each that cannot."""
+    """Every theme that can be read, and a complaint for each that cannot.
+
+    The shipped theme of the same name takes the place of one of the writer's own that cannot be read.
+    """
     themes: list[Theme] = []
     complaints: list[str] = []
     for file in files().values() if some is None else some:
@@ -125,7 +129,26 @@ def load_all(some: Iterable[Path] | None = None) -> tuple[list[Theme], list[str]
             themes.append(read(file))
         except ThemeError as error:
             complaints.append(str(error))
+            shipped = paths.asset_dir("themes") / file.name
+            if shipped != file and shipped.exists():
+                themes.append(read(shipped))
     return themes, complaints
+
+
+def explain_missing(wanted: str, complaints: Iterable[str]) -> str:
+    """Say in a line why the theme ``wanted`` is not shown, and what to do about it.
+
+    Args:
+        wanted: a name that no theme has which could be read.
+        complaints: of :func:`load_all`.
+    """
+    known = files()
+    why = next((said for said in complaints if wanted in known and said.startswith(f"{known[wanted]}: ")), "")
+    if why:
+        return f"Showing {DEFAULT} until the theme {wanted} can be read: {why}"
+    nearest = get_close_matches(wanted, known, n=1)
+    meant = f"did you mean {nearest[0]}?" if nearest else f"there are {', '.join(sorted(known))}."
+    return f"There is no theme {wanted!r}; showing {DEFAULT}. Choose Theme in the command palette: {meant}"
 
 
 class Watcher:

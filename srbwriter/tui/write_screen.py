@@ -357,7 +357,17 @@ class WriteScreen(Screen[None]):
         self.session.generate()
         self.flush()
 
-    def pick(self, index: int, upto: int | None = None, text: str | None = None) -> None:
+    def pick(self, index: int, upto: int | None = None) -> None:
+        """Append a branch, or its first ``upto`` characters, to the story; see :meth:`ask_if_stale`."""
+        current = self.session.round
+        if current is None or not 0 <= index < len(current.branches):
+            self.notify(f"There is no branch {index + 1}.")
+        elif not current.branches[index].text.strip():
+            self.notify(f"Branch {index + 1} has no words yet.")
+        else:
+            self.ask_if_stale(index, "takes it all the same", lambda: self.take(index, upto))
+
+    def take(self, index: int, upto: int | None = None, text: str | None = None) -> None:
         """Append a branch to the story, and go on if the writer wants that.
 
         Args:
@@ -365,13 +375,6 @@ class WriteScreen(Screen[None]):
             upto: characters of it to take; None is all.
             text: what to take instead, when the writer has changed it.
         """
-        current = self.session.round
-        if current is None or not 0 <= index < len(current.branches):
-            self.notify(f"There is no branch {index + 1}.")
-            return
-        if not current.branches[index].text.strip():
-            self.notify(f"Branch {index + 1} has no words yet.")
-            return
         pane = self.grid.panes[index]
         pane.pull()
         if text is None and pane.thoughts.end:  # thoughts are no part of the story
@@ -381,6 +384,25 @@ class WriteScreen(Screen[None]):
         if self.app.goes_on:
             self.session.generate()
         self.flush()
+
+    def ask_if_stale(self, index: int, meaning: str, act: Callable[[], object]) -> None:
+        """Do ``act`` with branch ``index``; where it was written for an earlier text, ask the writer first.
+
+        ``meaning`` says in the question what ``act`` does.
+        """
+
+        def answered(key: str | None) -> None:
+            if key == "enter":
+                self.run("generate")
+            elif key == "t":
+                self.guarded(act)
+
+        if not self.session.stale:
+            act()
+            return
+        question = f"Branch {index + 1} was written for an earlier text; the words before it have changed."
+        answers = {"enter": "writes new branches for the text as it is", "t": meaning, "escape": "goes back"}
+        self.app.push_screen(Confirm(question, answers), answered)
 
     def on_branch(self, act: Callable[[int], object]) -> None:
         """Do something to the current branch."""
@@ -435,6 +457,7 @@ class WriteScreen(Screen[None]):
             self._round, self._shown = current, count
             blank: list[None] = [None] * self.session.n
             self.grid.show(current.branches if current is not None and count else blank)
+            self.grid.show_stale(self.session.stale)
             self.grid.colour()
         if 0 <= self._forked < count:
             self.grid.go(self._forked)
@@ -531,6 +554,7 @@ class WriteScreen(Screen[None]):
     def _show_marks(self) -> None:
         current = self.session.round
         branches = current.branches if current is not None else []
+        self.grid.show_stale(self.session.stale)
         if current is not None:
             for pane in self.grid.shown:
                 if pane.index < len(branches):

@@ -12,7 +12,7 @@ from tests.fakes.llama_programs import BENCH, SERVER, write_program
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.slow)  # each loads models, again and again
+            item.add_marker(pytest.mark.full)  # each loads models, again and again
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,7 +60,7 @@ def test_the_same_engine_answers_as_long_as_the_session_runs(session: Session) -
         ask(url_in(line))
 
 
-@pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+@pytest.mark.needs("tmux")
 def test_the_real_program_serves_beside_the_app_and_says_so(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

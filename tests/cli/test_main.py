@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -101,7 +102,7 @@ def test_a_wrong_setting_is_a_usage_error(run: Any) -> None:
     paths.config_file().write_text("[model]\nctx_sise = 4096\n")
     done = run("write", "Once")
     assert done.code == Exit.USAGE
-    assert f"{paths.config_file()}: unknown key model.ctx_sise; did you mean model.ctx_size?" in done.err
+    assert f"{paths.config_file()}:2: unknown key model.ctx_sise; did you mean model.ctx_size?" in done.err
 
 
 def test_another_settings_file_can_be_named(run: Any, tmp_path: Path) -> None:
@@ -114,12 +115,69 @@ def test_a_missing_model_has_its_own_code(run: Any, tmp_path: Path) -> None:
     assert done.code == Exit.MODEL and "none.gguf: no such file" in done.err
 
 
-def test_an_unknown_variable_is_said_and_survived(
-    run: Any, failing: Any, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("place", "named"),
+    [
+        ("file", "named by model.path in {config}:2 — did you mean storyteller?"),
+        ("variable", "named by SRBWRITER_MODEL — did you mean storyteller?"),
+        ("flag", "named by --model — did you mean storyteller?"),
+        ("remembered", "named by `srbwriter models use` — choose another with it"),
+    ],
+)
+def test_a_model_that_is_missing_is_said_with_the_place_that_names_it(
+    place: str, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SRBWRITER_MODLE", "x")
-    failing(Failure("later"))
-    assert "unknown key SRBWRITER_MODLE; did you mean SRBWRITER_MODEL?" in run().err
+    model = tmp_path / "storytelle.gguf"
+    line = ["write", "Once"]
+    match place:
+        case "flag":
+            line += ["-m", str(model)]
+        case "variable":
+            monkeypatch.setenv("SRBWRITER_MODEL", str(model))
+        case _:
+            file = paths.config_file() if place == "file" else paths.overlay_file()
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(f'[model]\npath = "{model}"\n')
+    done = subprocess.run([sys.executable, "-m", "srbwriter", *line], capture_output=True, text=True)
+    assert done.returncode == Exit.MODEL
+    assert f"{model}: no such file, {named.format(config=paths.config_file())}" in done.stderr
+
+
+def test_everything_that_is_wrong_in_file_flag_and_variable_is_said_in_one_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    paths.config_dir().mkdir(parents=True)
+    paths.config_file().write_bytes(b'[model]\nctx_sise = 4096\n# caf\xe9\n[keys]\nkill = "nokey"\n')
+    monkeypatch.setenv("SRBWRITER_N", "3")
+    monkeypatch.setenv("SRBWRITER_GENERATION_N", "x")
+    line = ["write", "Once", "--temprature", "0.9", "--n", "x", "--port", "9"]
+    done = subprocess.run([sys.executable, "-m", "srbwriter", *line], capture_output=True, text=True)
+    assert done.returncode == Exit.USAGE and not done.stdout
+    file = paths.config_file()
+    assert done.stderr.splitlines() == [
+        "srbwriter: --n 'x': expected a whole number from 1 to 64",
+        "srbwriter: unknown flag --temprature; did you mean --temperature?",
+        "srbwriter: `srbwriter write` does not take --port — leave it out",
+        f"srbwriter: {file}:3: the byte 0xe9 is not UTF-8 — save the file as UTF-8",
+        f"srbwriter: {file}:2: unknown key model.ctx_sise; did you mean model.ctx_size?",
+        f"srbwriter: {file}:5: keys.kill = 'nokey': expected names of keys, such as x, ctrl+t, f5",
+        "srbwriter: unknown variable SRBWRITER_N; did you mean SRBWRITER_GENERATION_N?",
+        "srbwriter: SRBWRITER_GENERATION_N = 'x': expected a whole number from 1 to 64",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("open", "STORY is missing"),
+        ("models info a b --measur", "'b' is one word too many"),
+        ("models pul", "'pull'"),
+        ("backup restore x newest", "NUMBER: 'newest': expected a number"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_a_usage_error(run: Any, line: str, words: str) -> None:
+    done = run(*line.split())
+    assert done.code == Exit.USAGE and words in done.err
 
 
 @pytest.mark.parametrize(
@@ -154,8 +212,6 @@ def test_a_story_that_cannot_be_opened_is_said_in_words(
 
 
 def test_help_is_the_same_through_python_m() -> None:
-    import subprocess
-
     done = subprocess.run(
         [sys.executable, "-m", "srbwriter", "--version"], capture_output=True, text=True, check=True
     )
@@ -174,8 +230,6 @@ _ROOMS = "srbwriter.story srbwriter.session srbwriter.models httpx rich"
     ],
 )
 def test_help_loads_no_story_no_model_and_no_client(line: str, strangers: str) -> None:
-    import subprocess
-
     probe = f"""
 import contextlib, io, sys
 from srbwriter.cli import main

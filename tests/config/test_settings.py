@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from srbwriter import paths
 from srbwriter.cli.table import every_key
-from srbwriter.config import ConfigError, Key, UnknownKey, WrongValue, keys, load, remember
+from srbwriter.config import ConfigError, Key, keys, load, remember
 from srbwriter.config.settings import CONFIG_VARIABLE
 
 TABLE = every_key()
@@ -21,6 +22,13 @@ def write_config(text: str) -> Path:
     paths.config_dir().mkdir(parents=True, exist_ok=True)
     paths.config_file().write_text(text, "utf-8")
     return paths.config_file()
+
+
+def problems(environment: Mapping[str, str] | None = None, *before: str) -> list[str]:
+    """What is said of settings that are wrong."""
+    with pytest.raises(ConfigError) as caught:
+        load(TABLE, {}, environment or {}, problems=before)
+    return list(caught.value.problems)
 
 
 @pytest.mark.parametrize(
@@ -66,15 +74,13 @@ def test_the_writers_file_is_never_written(home: Path) -> None:
         ("[generation]\nzzzzzz = 1\n", "generation.zzzzzz", None),
     ],
 )
-def test_an_unknown_key_names_file_key_and_nearest(
+def test_an_unknown_key_names_file_line_key_and_nearest(
     home: Path, text: str, name: str, nearest: str | None
 ) -> None:
     file = write_config(text)
-    with pytest.raises(UnknownKey) as caught:
-        load(TABLE, {}, {})
-    assert (caught.value.name, caught.value.nearest) == (name, nearest)
-    assert str(file) in str(caught.value) and name in str(caught.value)
-    assert (f"did you mean {nearest}?" in str(caught.value)) == (nearest is not None)
+    line = 1 if name == "ctx-size" else 2
+    cure = f"; did you mean {nearest}?" if nearest else " — leave it out"
+    assert problems() == [f"{file}:{line}: unknown key {name}{cure}"]
 
 
 @pytest.mark.parametrize(
@@ -96,25 +102,42 @@ def test_an_unknown_key_names_file_key_and_nearest(
 )
 def test_a_wrong_value_names_file_key_value_and_expectation(home: Path, line: str, expected: str) -> None:
     file = write_config(f"[model]\n{line}\n")
-    with pytest.raises(WrongValue) as caught:
-        load(TABLE, {}, {})
-    message = str(caught.value)
-    assert message.startswith(f"{file}: model.{line.partition(' ')[0]} = ")
+    (message,) = problems()
+    assert message.startswith(f"{file}:2: model.{line.partition(' ')[0]} = ")
     assert message.endswith(f"expected {expected}")
 
 
-def test_a_file_that_is_not_toml_is_named(home: Path) -> None:
-    file = write_config("n = = 3\n")
-    with pytest.raises(ConfigError, match="line 1") as caught:
-        load(TABLE, {}, {})
-    assert str(file) in str(caught.value)
+def test_a_file_that_is_not_toml_is_named_with_its_line(home: Path) -> None:
+    file = write_config("[generation]\nn = = 3\n")
+    (message,) = problems()
+    assert message.startswith(f"{file}:2: this is not TOML: ")
 
 
-def test_a_file_that_is_not_text_is_named(home: Path) -> None:
+def test_bytes_that_are_no_utf8_are_named_with_their_line_beside_everything_else(home: Path) -> None:
     file = write_config("")
-    file.write_bytes(b"\xff\xfe")
-    with pytest.raises(ConfigError, match="config.toml"):
-        load(TABLE, {}, {})
+    file.write_bytes(b"[generation]\nn = 0\n# caf\xe9\n")
+    byte, value = problems()
+    assert byte == f"{file}:3: the byte 0xe9 is not UTF-8 — save the file as UTF-8"
+    assert value.startswith(f"{file}:2: generation.n = 0: expected")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('[generation]\nstop = """\nn = 1\n"""\n["generation"]\n', 0),  # not TOML: said twice
+        ('[generation]\nseed = 1\n[log]\nlevel = "info"\n[sampling]\n"n" = 1\n', 6),
+        ("generation = { seed = 1, nn = 3 }\n", 1),
+        ("[generation]\nseed = 1\n[generation.nn]\na = 1\n", 3),
+        ("generation.seed = 1\ngeneration.nn = 1\n", 2),
+        ("[sampling]\ntemperature = 1\n\n[generation]\nnn.a = 1\n", 5),
+        ("[generation]\nseed = 1\n'nn' = 1\n", 3),
+        ('[log]\nlevel = "info"\n[instruments]\nn = """\n[generation]\nnn = 1\n"""\n', 4),
+    ],
+)
+def test_the_line_of_a_key_is_found_however_it_is_written(home: Path, text: str, line: int) -> None:
+    file = write_config(text)
+    (message,) = problems()
+    assert message.startswith(f"{file}:{line or 5}: ")
 
 
 def test_only_a_file_that_was_asked_for_must_exist(home: Path, tmp_path: Path) -> None:
@@ -141,15 +164,57 @@ def test_a_relative_path_in_a_file_lies_beside_the_file(home: Path) -> None:
     assert load(TABLE, {}, {})[keys.MODEL] == Path("/models/novelist.gguf")
 
 
-def test_a_wrong_variable_is_named(home: Path) -> None:
-    with pytest.raises(WrongValue, match="SRBWRITER_GENERATION_N.*'many'"):
-        load(TABLE, {}, {"SRBWRITER_GENERATION_N": "many"})
+@pytest.mark.parametrize(
+    ("variable", "nearest"),
+    [
+        ("MODEL_THREAD", "MODEL_THREADS"),
+        ("N", "GENERATION_N"),
+        ("TEMP", "SAMPLING_TEMPERATURE"),
+        ("MODLE", "MODEL"),
+        ("THEME", "INTERFACE_THEME"),
+        ("PORT", "SERVER_PORT"),
+        ("ZZZZZZ", None),
+    ],
+)
+def test_an_unknown_variable_is_refused_with_the_one_that_was_meant(
+    home: Path, variable: str, nearest: str | None
+) -> None:
+    cure = f"; did you mean SRBWRITER_{nearest}?" if nearest else " — leave it out"
+    (message,) = problems({f"SRBWRITER_{variable}": "4", "PATH": "/bin"})
+    assert message == f"unknown variable SRBWRITER_{variable}{cure}"
 
 
-def test_an_unknown_variable_is_a_warning_that_names_the_nearest(home: Path) -> None:
-    settings = load(TABLE, {}, {"SRBWRITER_MODEL_THREAD": "4", "PATH": "/bin"})
-    (warning,) = settings.warnings
-    assert "SRBWRITER_MODEL_THREAD;" in warning and "SRBWRITER_MODEL_THREADS?" in warning
+def test_variables_of_clients_are_no_settings(home: Path) -> None:
+    load(TABLE, {}, {"SRBWRITER_URL": "http://x", "SRBWRITER_KEY": "k"})
+
+
+def test_everything_that_is_wrong_is_said_at_once(home: Path) -> None:
+    file = write_config(
+        '[interface]\nlayout = "rigth"\ntheem = "x"\n\n[keys]\nkill = "x, delte"\nstop = ">"\n'
+    )
+    assert problems({"SRBWRITER_GENERATION_N": "many"}, "unknown flag --temprature") == [
+        "unknown flag --temprature",
+        f"{file}:2: interface.layout = 'rigth': expected one of auto, below, right, column; "
+        "did you mean right?",
+        f"{file}:3: unknown key interface.theem; did you mean interface.theme?",
+        f"{file}:6: keys.kill = 'x, delte': expected names of keys, such as x, ctrl+t, f5; "
+        "did you mean delete?",
+        "SRBWRITER_GENERATION_N = 'many': expected a whole number from 1 to 64",
+    ]
+
+
+@pytest.mark.parametrize("name", ["nokey", "f99", "crtl+x", "F5", "ctrl", "x,nokey", "ctrl+nokey"])
+def test_a_name_that_no_key_has_is_refused(home: Path, name: str) -> None:
+    write_config(f'[keys]\nkill = "{name}"\n')
+    assert "keys.kill" in problems()[0]
+
+
+@pytest.mark.parametrize(
+    "name", ["", "x", "?", "question_mark", "ctrl+t", "shift+tab", "f12", "é", "+", "alt+left"]
+)
+def test_names_of_keys_are_taken(home: Path, name: str) -> None:
+    write_config(f'[keys]\nkill = "{name}"\n')
+    assert load(TABLE, {}, {}).section("keys")["kill"] == name
 
 
 @pytest.mark.parametrize("row", [row for row in keys.RETIRED if row.name], ids=lambda row: row.name)

@@ -45,6 +45,8 @@ class Handler(BaseHTTPRequestHandler):
         kobold = self.server.owner == "koboldcpp"
         if self.path == "/health":
             self.server.looks.release()
+            if self.server.mute:
+                self.server.mute_until.wait(120)
             unwell = self.server.unwell
             told = {"error": "its engine is dead"} if unwell else {}
             self.answer(503 if unwell else 200, told, Connection="close")  # which closing does not end
@@ -158,6 +160,7 @@ class Scripted(ThreadingHTTPServer):
         self.reads.set()
         self.reading = threading.Semaphore(0)  # texts that are to be made tokens
         self.unwell = False  # /health says so
+        self.mute, self.mute_until = False, threading.Event()  # /health says nothing
         self.looks = threading.Semaphore(0)  # at /health
         self.steps: threading.Semaphore | None = None  # one is taken before each token but the first
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
@@ -185,6 +188,7 @@ class Scripted(ThreadingHTTPServer):
 
     def close(self) -> None:
         self.hold.set()
+        self.mute_until.set()
         self.shutdown()
         self.server_close()
 
@@ -233,10 +237,27 @@ def lies_after(tokens: int, lie: bytes) -> Fault:
     return fault
 
 
+def misnumbers_after(tokens: int, choices: list[dict[str, Any]]) -> Fault:
+    """An event with ``choices`` comes, then all goes on as if nothing had been."""
+
+    def fault(handler: Handler) -> bool:
+        body = handler.server.heard[-1][2]
+        handler.write(body, tokens)
+        for choice in choices:
+            choice |= {"token_ids": [ord(choice["text"])], "finish_reason": None}
+        handler.frame(b"data: %b\n\n" % json.dumps({"choices": choices}).encode())
+        for index in range(body.get("n", 1)):
+            handler.frame(handler.event(False, index, STORY[tokens], None))
+        handler.drop()
+        return True
+
+    return fault
+
+
 def stalls_after(tokens: int, until: threading.Event) -> Fault:
     def fault(handler: Handler) -> bool:
         handler.write(handler.server.heard[-1][2], tokens)
-        until.wait(60)
+        until.wait(120)
         handler.drop()
         return True
 

@@ -16,9 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srbwriter.demo import bundled_model
-from srbwriter.engine.adapters import MOST_SETS, QUANTUM, Adapters, AdapterSet, Turns, check_adapter
+from srbwriter.engine.adapters import MOST_SETS, QUANTUM, Adapters, AdapterSet, Turns
 from srbwriter.engine.engine import Engine
+from srbwriter.engine.model_files import check_adapter
 from srbwriter.engine.types import EngineOptions, InvalidRequest, ModelError, Priority, Request, Stop
+from tests.sizes import examples
 
 from .support import GREEDY, Reference, assert_same_logits, drive, finish, forcing
 from .toy_models import FEED, WIDTH, make_control_vector, make_lora, make_merged, make_qwen
@@ -328,7 +330,7 @@ def test_a_model_is_no_adapter_and_no_file_none_at_all(files: Path, tmp_path: Pa
 
 
 @given(st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_an_adapter_cut_or_damaged_anywhere_ends_no_process(files: Path, data: st.DataObject) -> None:
     """Every damage is refused in words, or is one of numbers only."""
     whole = (files / "one.gguf").read_bytes()

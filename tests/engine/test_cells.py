@@ -7,6 +7,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from srbwriter.engine.cache import Cells
+from tests.sizes import examples
 
 
 class CellsMachine(RuleBasedStateMachine):
@@ -55,4 +56,4 @@ class CellsMachine(RuleBasedStateMachine):
 
 
 TestCells = CellsMachine.TestCase
-TestCells.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestCells.settings = settings(max_examples=examples(60), stateful_step_count=30, deadline=None)

@@ -24,6 +24,7 @@ from srbwriter.engine.types import (
     Request,
     Stop,
 )
+from tests.sizes import examples, some_of
 
 from .guards import run_child
 from .support import PROMPT, ask, decoded_rows, drive, finish, forcing, long_prompt, seeded, toy_model
@@ -75,7 +76,7 @@ def test_a_strict_branch_is_the_same_whatever_n_is(engine: Engine, alone: list[A
     assert strict(engine, n)[:4] == alone[:n]
 
 
-@pytest.mark.parametrize("priority", Priority)
+@pytest.mark.parametrize("priority", some_of(Priority, [Priority.FOREGROUND]))
 def test_others_change_nothing(engine: Engine, alone: list[Any], priority: Priority) -> None:
     before = ask(engine, "The king", n=5, tokens=60)
     drive(engine, lambda: len(before.branches[0].ids) > 3)
@@ -171,7 +172,7 @@ def test_typing_into_a_strict_branch_gives_what_typing_gives(engine: Engine) -> 
     assert texts[0] == texts[1]
 
 
-@pytest.mark.parametrize("keep", [0, 16, -1])
+@pytest.mark.parametrize("keep", some_of([0, 16, -1], [16]))
 def test_it_slides_on_as_others_do(engine: Engine, keep: int) -> None:
     more: dict[str, Any] = {"overflow": "shift", "n_keep": keep, "prompt": engine.tokenize(STORY * 8)[:1000]}
     fresh = strict(engine, 1, tokens=60, **more)
@@ -220,7 +221,7 @@ def test_every_kind_of_memory(make: Callable[[Path], Path]) -> None:
         finish(engine, others)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_more_threads_are_as_reliable() -> None:
     done = run_child("""
         from dataclasses import replace
@@ -268,7 +269,7 @@ def test_it_can_be_cancelled_killed_and_reset(engine: Engine, alone: list[Any]) 
 
 @given(st.lists(st.tuples(st.sampled_from(["strict", "plain", "evict", "step", "cancel"]), st.integers(0, 3)),
                 max_size=12))  # fmt: skip
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
 def test_whatever_happens_around_it(engine: Engine, alone: list[Any], around: list[tuple[str, int]]) -> None:
     generation, others = submit(engine, 2, tokens=16), list[Generation]()
     for what, k in around:

@@ -195,7 +195,7 @@ def test_what_nobody_waits_for_any_more_is_not_computed(
     assert len(engine.embed(["c"])) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_long_request_keeps_nobody_waiting_for_all_of_it(
     held: tuple[Engine, threading.Event, threading.Event],
 ) -> None:

@@ -16,6 +16,7 @@ from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Branch
 from srbwriter.engine.sampling import Chain, Resting, SamplerTemplate
 from srbwriter.engine.types import BranchView, FinishReason, Request, Sampling, Stop
+from tests.sizes import examples
 
 from .support import PROMPT, drive, exact_engine, finish, small_engine
 
@@ -246,7 +247,7 @@ def test_a_branch_that_is_added_and_one_that_is_rolled_again_are_two(exact: Engi
     assert first.ids != second.ids
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(acts=st.lists(st.sampled_from(["add", "reroll", "rewind"]), max_size=12), data=st.data())
 def test_no_two_branches_ever_have_one_seed(engine: Engine, acts: list[str], data: st.DataObject) -> None:
     stop = Stop(max_tokens=2, ignore_eog=True)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import Request, Stop, TokenRun
+from tests.sizes import examples
 
 from .support import GREEDY, PROMPT, drive, exact_engine, finish, runs_of, seeded
 
@@ -93,7 +94,7 @@ def test_healing_lets_longer_tokens_in_than_the_typed_one(engine: Engine) -> Non
 
 
 @given(cut=st.integers(8, len(PROMPT)), seed=st.integers(0, 50))
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 def test_wherever_a_text_is_cut_it_is_spelt_out(engine: Engine, cut: int, seed: int) -> None:
     prompt = PROMPT[:cut]
     generation = write(engine, prompt, sampling=seeded(seed), stop=Stop(max_tokens=5, ignore_eog=True))

@@ -25,10 +25,21 @@ from srbwriter.engine.types import (
     Sampling,
     Stop,
 )
+from tests.sizes import few_or_all
 
 from .peers import VLLM
 from .relay import Relay
-from .scripted import PROMPT, STORY, Fault, Scripted, answers, drops_after, lies_after, stalls_after
+from .scripted import (
+    PROMPT,
+    STORY,
+    Fault,
+    Scripted,
+    answers,
+    drops_after,
+    lies_after,
+    misnumbers_after,
+    stalls_after,
+)
 from .test_backend import WAIT, until
 
 NO_END = Stop(max_tokens=None)
@@ -86,6 +97,36 @@ def test_the_text_is_whole_whatever_breaks_off(server: Scripted, connect: Connec
     assert engine.detokenize(generation.branches[0].ids) == STORY
 
 
+@pytest.mark.parametrize(
+    "choices",
+    [
+        [{"index": 100, "text": "!"}],
+        [{"index": 2, "text": "!"}],
+        [{"index": -1, "text": "!"}],
+        [{"index": 0, "text": STORY[9]}, {"index": 0, "text": "!"}],
+    ],
+    ids=["100", "one too many", "-1", "twice"],
+)
+@pytest.mark.parametrize("kind", ["vllm", "openai"])
+def test_words_for_a_branch_that_is_none_are_an_error_and_no_word_is_lost_or_doubled(
+    connect: Connect, kind: str, choices: list[dict[str, Any]]
+) -> None:
+    with closing(Scripted(kind)) as server:
+        engine = connect(server)
+        server.always = misnumbers_after(9, choices)
+        generation = engine.submit(Request(PROMPT, n=2, stop=NO_END))
+        with pytest.raises(RemoteError, match="the server is faulty") as caught:
+            generation.wait(WAIT)
+        assert server.url in str(caught.value)
+        assert [branch.text for branch in generation.branches] == [STORY[:9]] * 2
+
+
+def test_words_without_a_number_are_asked_for_again(vllm: Scripted, connect: Connect) -> None:
+    engine = connect(vllm)
+    vllm.faults.append(misnumbers_after(9, [{"text": "!"}]))
+    assert engine.submit(Request(PROMPT, n=2, stop=NO_END)).result(WAIT) == [STORY] * 2
+
+
 def test_a_word_is_completed_whatever_breaks_off(vllm: Scripted, connect: Connect) -> None:
     engine = connect(vllm)
     vllm.faults.extend([drops_after(0), drops_after(1), drops_after(30)])
@@ -102,10 +143,11 @@ def test_a_word_is_completed_whatever_breaks_off(vllm: Scripted, connect: Connec
     assert branch.text == STORY
 
 
-def test_no_word_is_lost_over_a_thousand_faults(server: Scripted, connect: Connect) -> None:
+@few_or_all
+def test_no_word_is_lost_over_a_thousand_faults(server: Scripted, connect: Connect, full: bool) -> None:
     with closing(Relay(server.server_address[1])) as relay:
         engine = connect(server, retries=100, first_wait=0.0, url=relay.url)
-        wanted = 1000 if server.owner == "vllm" else 100
+        wanted = (1000 if server.owner == "vllm" else 100) if full else 30
         while relay.faults < wanted:
             generation = engine.submit(Request(PROMPT, n=8, stop=NO_END)).wait(WAIT)
             assert [branch.text for branch in generation.branches] == [STORY] * 8
@@ -141,6 +183,50 @@ def test_a_program_is_told_that_nothing_came(vllm: Scripted, connect: Connect) -
     vllm.always = answers(500, {"error": {"message": "worn out"}})
     with pytest.raises(RemoteError, match="worn out"):
         engine.submit(Request(PROMPT, n=2)).wait(WAIT)
+
+
+def test_each_attempt_is_told_once_for_all_branches(vllm: Scripted, connect: Connect) -> None:
+    told: list[str] = []
+    engine = connect(vllm, notify=told.append)
+    vllm.faults.append(drops_after(9))
+    vllm.always = answers(503, {"error": "loading"})
+    with pytest.raises(RemoteError, match="loading"):
+        engine.submit(Request(PROMPT, n=4, stop=NO_END)).wait(WAIT)
+    assert (
+        told[0].startswith(f"{vllm.url}: the connection was lost (")
+        and "Trying again now (1 of 4)." in told[0]
+    )
+    assert told[1:] == [
+        f"{vllm.url}: it failed (loading). Trying again in {wait:.3g} s ({attempt} of 4)."
+        for wait, attempt in ((0.02, 2), (0.04, 3), (0.05, 4))
+    ]
+
+
+def test_a_server_without_a_sign_of_life_is_given_up(vllm: Scripted, connect: Connect) -> None:
+    told: list[str] = []
+    engine = connect(vllm, quiet_seconds=0.1, patience=0.6, notify=told.append)
+    over = threading.Event()
+    vllm.faults.append(stalls_after(10, over))
+    vllm.mute = True
+    generation = engine.submit(Request(PROMPT, stop=NO_END))
+    with pytest.raises(RemoteError, match="no sign of life"):
+        generation.wait(WAIT)
+    over.set()
+    assert generation.branches[0].text == STORY[:10]
+    assert all("no sign of life" in line and "Giving up in" in line for line in told) and told
+    assert sum(path == "/v1/completions" for path, _, _ in vllm.heard) == 1
+
+
+def test_a_server_that_only_says_that_it_is_well_is_given_up(vllm: Scripted, connect: Connect) -> None:
+    told: list[str] = []
+    engine = connect(vllm, quiet_seconds=0.05, silent_seconds=0.3, retries=100, notify=told.append)
+    over = threading.Event()
+    vllm.faults.extend([stalls_after(10, over)] * 1)
+    vllm.always = stalls_after(0, over)
+    with pytest.raises(RemoteError, match="said nothing for too long"):
+        engine.submit(Request(PROMPT, stop=NO_END)).wait(WAIT)
+    over.set()
+    assert f"{vllm.url}: no words for 0.05 s, but it answers otherwise. Waiting for up to 0 s." in told
 
 
 def test_another_attempt_is_visible(vllm: Scripted, connect: Connect) -> None:

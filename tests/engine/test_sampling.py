@@ -18,6 +18,7 @@ from srbwriter.engine.native import samplers as native
 from srbwriter.engine.native.library import library
 from srbwriter.engine.sampling import PREFILTER, Chain, SamplerTemplate, derive_seed
 from srbwriter.engine.types import InvalidRequest, NativeError, Sampling
+from tests.sizes import examples
 
 from .support import PROMPT, Reference
 
@@ -81,7 +82,7 @@ def probabilities(row: Row) -> NDArray[np.float64]:
 
 
 @given(st.integers(0, 2**32), st.floats(0.1, 20.0))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_greedy_and_top_1_are_the_likeliest(engine: Engine, seed: int, spread: float) -> None:
     row = normal_row(engine.model.n_vocab, seed, spread)
     for sampling in (Sampling(temperature=0.0), Sampling(top_k=1), Sampling(temperature=1e-9, top_p=0.1)):

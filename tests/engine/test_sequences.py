@@ -30,6 +30,7 @@ from srbwriter.engine.types import (
     Sampling,
     Stop,
 )
+from tests.sizes import examples
 
 from .support import (
     GREEDY,
@@ -464,7 +465,7 @@ TestSliding = SlidingMachine.TestCase
 TestHybrid = HybridMachine.TestCase
 TestRecurrent = RecurrentMachine.TestCase
 TestAttention.settings = TestSliding.settings = TestHybrid.settings = TestRecurrent.settings = settings(
-    max_examples=30, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(30), stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 

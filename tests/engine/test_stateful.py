@@ -23,6 +23,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.types import EngineOptions, FinishReason, Priority, Request, Stop, TokenRun
+from tests.sizes import examples
 
 from .support import Reference, assert_same_logits, exact_model, seeded, toy_model
 from .toy_models import make_gemma, make_jamba, make_mamba
@@ -155,10 +156,11 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def resident_paths_hold_what_a_fresh_evaluation_gives(self, data: st.DataObject) -> None:
         cache = self.engine._cache
+        place = data.draw(st.integers(0, 63))  # how many are parked depends on times
         parked = sorted(s for s in cache.parked if cache.tree.tip[s].end < self.engine.n_ctx - 6)
         if not parked:
             return
-        seq = data.draw(st.sampled_from(parked))
+        seq = parked[place % len(parked)]
         path = cache.tree.tip[seq].ids()
         found: list[np.ndarray] = []
 
@@ -263,23 +265,23 @@ class SpillingHybridMachine(HybridMachine, SpillingMachine):
     pass
 
 
-TestEngine = pytest.mark.slow(EngineMachine.TestCase)
-TestSpilling = pytest.mark.slow(SpillingMachine.TestCase)
+TestEngine = pytest.mark.full(EngineMachine.TestCase)
+TestSpilling = pytest.mark.full(SpillingMachine.TestCase)
 TestSpillingSliding = SpillingSlidingMachine.TestCase
 TestSpillingHybrid = SpillingHybridMachine.TestCase
 TestSliding = SlidingMachine.TestCase
 TestHybrid = HybridMachine.TestCase
 TestRecurrent = RecurrentMachine.TestCase
 TestEngine.settings = settings(
-    max_examples=40,
+    max_examples=examples(40),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.target),
 )
 TestSpilling.settings = TestSpillingSliding.settings = TestSpillingHybrid.settings = settings(
-    TestEngine.settings, max_examples=16
+    TestEngine.settings, max_examples=examples(16)
 )
 TestSliding.settings = TestHybrid.settings = TestRecurrent.settings = settings(
-    TestEngine.settings, max_examples=24
+    TestEngine.settings, max_examples=examples(24)
 )

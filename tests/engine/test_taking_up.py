@@ -99,7 +99,7 @@ def test_what_goes_on_from_a_sequence_taken_up_has_right_logits(engine: Engine) 
     finish(engine, ask(engine, text, n=3, tokens=6, logits_callback=look))
     assert len(seen) == 3 * 6
     reference = Reference(engine, 2048)
-    for path, logits in seen:
+    for path, logits in seen[::4]:  # each is a thousand tokens read anew
         assert_same_logits(logits, reference.logits(path)[0], 1e-3)
     reference.close()
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import FinishReason, InvalidRequest, Request, Sampling, Stop, Text
+from tests.sizes import examples
 
 from .support import PROMPT, decoded_rows, exact_engine, finish, seeded
 
@@ -70,7 +71,7 @@ def test_readers_hear_how_a_fork_begins(engine: Engine) -> None:
         assert len(fork.buffer.ends) == len(fork.ids) == 15
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_a_take_may_begin_inside_a_character(engine: Engine, data: st.DataObject) -> None:
     text = data.draw(st.sampled_from([TEXT, "🐈🐈", "é", "東京で猫が眠る。"]))

@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from srbwriter.engine.tree import SHARED, Demand, Namespace, Node, Piece, TokenTree
 from srbwriter.engine.types import Priority
+from tests.sizes import examples
 
 TOKENS = st.lists(st.integers(0, 2), min_size=1, max_size=6)
 NAMESPACES = (SHARED, Namespace(0, "a", 0), Namespace(0, "a", 2), Namespace(0, "b", 2), Namespace(-1, "b", 4))
@@ -175,7 +176,7 @@ class TokenTreeMachine(RuleBasedStateMachine):
 
 
 TestTokenTree = TokenTreeMachine.TestCase
-TestTokenTree.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestTokenTree.settings = settings(max_examples=examples(150), stateful_step_count=30, deadline=None)
 
 
 def test_only_anchors_are_found_for_memories_that_cannot_be_cut() -> None:

@@ -1,7 +1,7 @@
 /* A disk with moods, for one folder: preloaded into the program, it delays or refuses what is written there.
 
    DISK_FOLDER is the folder. DISK_MOODS is another one; while it holds a file of this name,
-     slow      each fsync and fdatasync takes a second,
+     slow      each fsync and fdatasync takes DISK_SECONDS (1), of the folder itself too,
      full      nothing can be written, as on a full disk,
      readonly  nothing can be written or opened for writing.
    Each delayed sync adds a line to the file "slow" itself. */
@@ -22,7 +22,8 @@
 
 static int ours(const char *path) {
     const char *folder = getenv("DISK_FOLDER");
-    return folder && strncmp(path, folder, strlen(folder)) == 0 && path[strlen(folder)] == '/';
+    if (!folder || strncmp(path, folder, strlen(folder))) return 0;
+    return path[strlen(folder)] == '/' || !path[strlen(folder)];
 }
 
 static int open_here(int fd) {
@@ -60,8 +61,9 @@ static void delay(int fd) {
         if (REAL(write)(log, "1\n", 2) < 0) abort();
         close(log);
     }
-    struct timespec second = {1, 0};
-    nanosleep(&second, NULL);
+    const char *seconds = getenv("DISK_SECONDS");
+    struct timespec pause = {seconds ? atoi(seconds) : 1, 0};
+    nanosleep(&pause, NULL);
 }
 
 int fsync(int fd) { delay(fd); return REAL(fsync)(fd); }

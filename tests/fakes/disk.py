@@ -18,11 +18,12 @@ SIZE = 2 * 2**20  # bytes of a small disk
 class MoodyDisk:
     """A folder whose disk has moods, for programs that run with :attr:`environment`.
 
-    ``trouble`` is the mood that stands for a full disk: ``full``, or ``readonly``.
+    ``trouble`` is the mood that stands for a full disk: ``full``, or ``readonly``. A sync of a slow disk
+    takes ``seconds``.
     """
 
-    def __init__(self, folder: Path, library: Path, trouble: str = "full") -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, library: Path, trouble: str = "full", seconds: int = 1) -> None:
+        self.folder, self.seconds = folder, seconds
         self._trouble = trouble
         self._moods = folder.parent / f"{folder.name}.moods"
         folder.mkdir(parents=True)
@@ -32,10 +33,11 @@ class MoodyDisk:
             "LD_PRELOAD": str(library),
             "DISK_FOLDER": str(folder.resolve()),
             "DISK_MOODS": str(self._moods),
+            "DISK_SECONDS": str(seconds),
         }
 
     def slow_down(self) -> None:
-        """Let each save take a second from now on."""
+        """Let each sync take its time from now on."""
         (self._moods / "slow").touch()
 
     @property

@@ -102,6 +102,7 @@ class FakeSession:
         self.sweep: tuple[str, float, float] | None = None
         self.variety = Variety()
         self.exploring = NoExplorer()
+        self.stale = False
         self.save_state = "saved"
         self.taken_up, self.rescued = 0, None
         file = folder / "story.srbw"
@@ -274,6 +275,9 @@ class FakeSession:
     def renew_alike(self, read: Collection[int] = ()) -> list[int]:
         """Branches of the stand-in are all alike, and stay."""
         return []
+
+    def joined(self, i: int) -> str:
+        return self._b(i).text
 
     def lock(self, i: int) -> None:
         assert self.round is not None

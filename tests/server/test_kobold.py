@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from srbwriter.engine.types import Request, Sampling
 from srbwriter.server.dialects.kobold import LEGACY, USUAL
 from tests.fakes.engine import FakeEngine
+from tests.sizes import examples
 
 from .conftest import Serve
 from .test_keys import KEYS, as_
@@ -341,7 +342,7 @@ values = (
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     body=st.dictionaries(
         st.sampled_from(

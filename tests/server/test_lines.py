@@ -23,6 +23,7 @@ from srbwriter.server import Loaded, ServerError, ServerHandle, ServerSettings, 
 from srbwriter.server.lines.session import HELO
 from srbwriter.server.lines.wire import Refused, escape, unescape, unquoted
 from tests.fakes.engine import STORY, FakeEngine
+from tests.sizes import examples
 
 from .conftest import Serve
 from .lines import BUSY, READY, LineClient, known, output
@@ -574,7 +575,7 @@ LINES = st.one_of(
 )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sent=st.lists(LINES, max_size=8))
 @example(sent=[b"12\n", b"-p\0", b"x"])
 @example(sent=[b"3\n-p\0Once\0--color\0"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -206,7 +205,7 @@ def test_the_client_in_python(server: ServerHandle) -> None:
     assert "tokens left" in done.stdout and len(done.stdout.split()) > 20
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
+@pytest.mark.needs("bash")
 def test_the_client_in_bash(server: ServerHandle) -> None:
     port = server.lines[0].rpartition(":")[2]
     process = subprocess.Popen(

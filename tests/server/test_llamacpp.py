@@ -174,7 +174,7 @@ def test_settings_objects_of_clients_are_taken_as_they_are(client: httpx.Client,
         "seed": -1,
         "dry_sequence_breakers": '["\\n", ":"]',
         "samplers": ["top_k", "adaptive_p", "quadratic", "typ_p"],
-        "tfs_z": 0.9,
+        "tfs_z": 1.0,
         "mirostat": 5,
         "logit_bias": [],
         "n_probs": 10,
@@ -359,15 +359,17 @@ def test_a_slot_is_saved_and_restored(serve: Serve, tmp_path) -> None:
         absent = http.post("/slots/3?action=restore", json={"filename": "tale.bin"})
         assert absent.status_code == 400
         assert "No such file" in absent.text
-        asked = {"prompt": text, "n_predict": 4, "id_slot": 3}
-        tokens = http.post("/completion", json=asked).json()["tokens_evaluated"]
+        asked = {"prompt": text, "n_predict": 4, "id_slot": 3, "return_tokens": True}
+        written = http.post("/completion", json=asked).json()
+        tokens = written["tokens_evaluated"]
         saved = http.post("/slots/3?action=save", json={"filename": "tale.bin"}).json()
         assert (saved["id_slot"], saved["filename"]) == (3, "tale.bin")
-        assert saved["n_saved"] >= tokens
+        assert saved["n_saved"] == tokens + 4
         assert saved["n_written"] == (tmp_path / "tale.bin").stat().st_size
         assert http.post("/slots/3?action=erase").json()["n_erased"] >= tokens
         restored = http.post("/slots/5?action=restore", json={"filename": "tale.bin"}).json()
         assert restored["n_restored"] == saved["n_saved"]
+        assert engine.load_session(tmp_path / "tale.bin")[tokens:] == written["tokens"]
         assert http.post("/completion", json=asked).json()["tokens_cached"] >= tokens
         data = bytearray((tmp_path / "tale.bin").read_bytes())
         data[len(data) // 2] ^= 1

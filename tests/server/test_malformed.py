@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.fakes.engine import FakeEngine
+from tests.sizes import examples
 
 from .conftest import Serve
 
@@ -112,7 +113,7 @@ FIELDS = st.sampled_from(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(path=st.sampled_from(POSTS), fields=st.dictionaries(FIELDS, ANYTHING, max_size=5))
 def test_no_json_makes_the_server_fail(client: httpx.Client, path: str, fields: dict) -> None:
     body = {"prompt": "a", "messages": [{"role": "user", "content": "a"}], "max_tokens": 2, **fields}

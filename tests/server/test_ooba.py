@@ -20,6 +20,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from srbwriter.server import ServerError
 from tests.fakes.engine import FakeEngine
+from tests.sizes import examples
 
 from .conftest import Serve
 from .test_keys import KEYS
@@ -409,7 +410,7 @@ def test_an_old_clients_bytes(client: httpx.Client) -> None:
         assert raw.recv(1) == b""
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rubbish=st.binary(min_size=1, max_size=200))
 def test_rubbish_harms_nobody_else(client: httpx.Client, ws: ClientConnection, rubbish: bytes) -> None:
     with handshake(str(client.base_url)) as raw:
@@ -420,7 +421,7 @@ def test_rubbish_harms_nobody_else(client: httpx.Client, ws: ClientConnection, r
     assert text_of(ask(ws)) == TEXT
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(message=st.text(max_size=60) | st.binary(max_size=60))
 def test_whatever_a_message_says_the_socket_stays(ws: ClientConnection, message: str | bytes) -> None:
     ws.send(message)

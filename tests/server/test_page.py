@@ -21,19 +21,17 @@ from tests.fakes.engine import FakeEngine
 
 from .conftest import Serve
 
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.full, pytest.mark.needs("chromium", "chromedriver")]
 
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[webdriver.Chrome]:
-    assert CHROMIUM and DRIVER, "install Debian's chromium and chromium-driver"
     options = Options()
-    options.binary_location = CHROMIUM
+    options.binary_location = str(shutil.which("chromium"))
     for flag in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
     driver.set_page_load_timeout(60)
     yield driver
     driver.quit()
@@ -332,6 +330,7 @@ def test_the_documentation_lists_and_tries_every_endpoint(page: Page, engine: Fa
     assert page.complaints() == []
 
 
+@pytest.mark.needs("curl")
 def test_every_endpoint_has_a_line_of_curl_that_runs(page: Page, tmp_path: Path) -> None:
     page.driver.get(page.driver.current_url + "docs")
     page.until(lambda: len(page.driver.find_elements(By.CSS_SELECTOR, "details")) > 60)

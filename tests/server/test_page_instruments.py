@@ -17,7 +17,7 @@ from srbwriter.server import Loaded, ServerHandle, ServerSettings, start_in_thre
 from .test_page import Page, chromium
 
 __all__ = ["chromium"]
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.full, pytest.mark.needs("chromium", "chromedriver")]
 
 
 @pytest.fixture(scope="module")

@@ -117,9 +117,9 @@ def test_what_llama_cpp_does_not_know_is_emulated_or_refused() -> None:
         "penalties", "top_k", "typ_p", "top_p", "min_p", "temperature"
     )  # fmt: skip
     assert sampling(sampler_order=[0], samplers=["min_p"]).samplers == ("min_p",)
-    assert sampling(tfs_z=0.9) == sampling()
+    assert sampling(tfs_z=1, penalize_nl=False) == sampling()
     for values in (
-        {"num_beams": 4}, {"dynatemp_low": "warm", "dynatemp_high": 1}, {"sampler_order": 3}
+        {"num_beams": 4}, {"tfs_z": 0.9}, {"dynatemp_low": "warm", "dynatemp_high": 1}, {"sampler_order": 3}
     ):  # fmt: skip
         with pytest.raises(ApiError) as refused:
             sampling(**values)

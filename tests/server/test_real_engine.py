@@ -199,7 +199,7 @@ def test_a_prompt_longer_than_the_context(http: httpx.Client) -> None:
         assert "context" in json.dumps(answer.json())
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_branch_may_run_to_the_end_of_the_context(http: httpx.Client, model: Engine) -> None:
     value = http.post("/completion", json={"prompt": STORY, "ignore_eos": True}).json()
     assert value["stop_type"] == "limit"

@@ -313,6 +313,7 @@ def test_a_unix_socket(serve: Serve, tmp_path: Path) -> None:
     assert not path.exists()
 
 
+@pytest.mark.needs("openssl")
 def test_tls(serve: Serve, certificate: tuple[Path, Path]) -> None:
     key, cert = certificate
     handle = serve(ssl_key_file=key, ssl_cert_file=cert)
@@ -321,6 +322,7 @@ def test_tls(serve: Serve, certificate: tuple[Path, Path]) -> None:
         assert http.get("/health").status_code == 200
 
 
+@pytest.mark.needs("openssl")
 def test_tls_of_lines(serve: Serve, certificate: tuple[Path, Path]) -> None:
     key, cert = certificate
     host, _, port = serve(tcp=("0",), ssl_key_file=key, ssl_cert_file=cert).lines[0].rpartition(":")
@@ -337,10 +339,8 @@ def test_tls_of_lines(serve: Serve, certificate: tuple[Path, Path]) -> None:
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> tuple[Path, Path]:
-    import shutil
     import subprocess
 
-    assert shutil.which("openssl"), "the tests need openssl"
     key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
     subprocess.run(
         [

@@ -1,7 +1,7 @@
 """SillyTavern itself: its own back end, run without a browser, speaks to this server in every way it knows.
 
-Skipped where it is not installed: name the folder of the npm package in ``SILLYTAVERN``, or install it with
-``npm install --global sillytavern``.
+Runs with ``pytest --full``. Skipped where SillyTavern is not installed: name the folder of the npm package in
+``SILLYTAVERN``, or install it with ``npm install --global sillytavern``.
 """
 
 from __future__ import annotations
@@ -46,26 +46,25 @@ SETTINGS = {
 }  # fmt: skip
 
 
-def _package() -> Path | None:
-    if named := os.environ.get("SILLYTAVERN"):
-        return Path(named)
-    if not shutil.which("npm"):
-        return None
-    root = subprocess.run(["npm", "root", "--global"], capture_output=True, text=True).stdout.strip()
-    return Path(root, "sillytavern")
-
-
-PACKAGE = _package()
-pytestmark = pytest.mark.skipif(
-    not (PACKAGE and (PACKAGE / "server.js").is_file() and shutil.which("node")),
-    reason="SillyTavern is not here: npm install --global sillytavern, or SILLYTAVERN=folder",
-)
+pytestmark = [pytest.mark.full, pytest.mark.needs("node")]
 
 
 @pytest.fixture(scope="module")
-def tavern(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+def package() -> Path:
+    """The folder of the npm package; skips the test where there is none."""
+    folder = Path(os.environ.get("SILLYTAVERN", ""))
+    if "SILLYTAVERN" not in os.environ and shutil.which("npm"):
+        command = ["npm", "root", "--global"]
+        root = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        folder = Path(root, "sillytavern")
+    if not (folder / "server.js").is_file():
+        pytest.skip("SillyTavern is not here: npm install --global sillytavern, or SILLYTAVERN=folder")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tavern(tmp_path_factory: pytest.TempPathFactory, package: Path) -> Iterator[httpx.Client]:
     """Its back end; the compiled page is kept in the package's cache if SILLYTAVERN_DATA names a folder."""
-    assert PACKAGE
     data = Path(os.environ.get("SILLYTAVERN_DATA") or tmp_path_factory.mktemp("tavern"))
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -75,7 +74,7 @@ def tavern(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         "--browserLaunchEnabled", "false",
     ]  # fmt: skip
     process = subprocess.Popen(
-        command, cwd=PACKAGE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command, cwd=package, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     assert process.stdout
     said: list[str] = []

@@ -247,13 +247,20 @@ def test_chat_tells_times_progress_and_everything(client: httpx.Client) -> None:
     assert "__verbose" not in client.post("/v1/chat/completions", json=CHAT).json()
     asked = {"stream": True, "timings_per_token": True, "return_progress": True, "verbose": True}
     chunks = frames(client.post("/v1/chat/completions", json={**CHAT, **asked}).content)[:-1]
-    assert chunks[0]["prompt_progress"]["total"] > 0 and "timings" in chunks[0]
-    assert all("timings" in chunk for chunk in chunks if chunk["choices"])
+    empty = {"role": "assistant", "content": None}
+    told = [chunk for chunk in chunks if "prompt_progress" in chunk]
+    assert told == chunks[: len(told)] and [chunk["choices"][0]["delta"] for chunk in told] == [empty] * len(
+        told
+    )
+    role, *pieces = chunks[len(told) :]
+    assert role["choices"][0]["delta"] == empty and "timings" not in role
+    assert all("timings" in chunk for chunk in (*told, *pieces))
     assert chunks[-1]["choices"][0]["finish_reason"] and chunks[-1]["__verbose"]["stop"] is True
     plain = frames(client.post("/v1/chat/completions", json={**CHAT, "stream": True}).content)[:-1]
     assert ["timings" in chunk for chunk in plain] == [False] * (len(plain) - 1) + [True]
     text = {"model": "m", **SHORT, "stream": True, "return_progress": True}
-    assert "prompt_progress" in frames(client.post("/v1/completions", json=text).content)[0]
+    first = frames(client.post("/v1/completions", json=text).content)[0]
+    assert "prompt_progress" in first and first["choices"][0]["text"] == ""
 
 
 def test_names_and_tags_of_the_model(serve: Serve) -> None:
@@ -452,8 +459,12 @@ def test_progress_comes_before_the_prompt_is_read(real: httpx.Client) -> None:
     }  # fmt: skip
     chunks = frames(real.post("/completion", json=body).content)
     told = [chunk for chunk in chunks if "prompt_progress" in chunk]
-    first = told[0]["prompt_progress"]
-    assert first["processed"] < first["total"] and "prompt_ms" in told[0]["timings"]
+    assert len(told) > 2 and told[0]["prompt_progress"]["processed"] == told[0]["timings"]["prompt_n"] == 0
+    assert told[-1]["prompt_progress"]["processed"] == told[-1]["prompt_progress"]["total"]
+    for chunk in told:
+        progress, times = chunk["prompt_progress"], chunk["timings"]
+        assert times["prompt_n"] == progress["processed"] - progress["cache"]
+        assert (times["cache_n"], times["predicted_n"]) == (progress["cache"], 0) and times["prompt_ms"] >= 0
 
 
 def test_the_servers_seed_is_that_of_requests(serve: Serve, engine: FakeEngine) -> None:

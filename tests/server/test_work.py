@@ -21,6 +21,7 @@ from srbwriter.engine import limits
 from srbwriter.server import work
 from srbwriter.server.errors import ApiError
 from tests.fakes.engine import FakeEngine
+from tests.sizes import some_of
 
 from .conftest import Serve
 
@@ -120,8 +121,11 @@ CASES: dict[str, tuple[str, Callable[[], dict[str, Any]], int]] = {
 }  # fmt: skip
 
 
+USUAL = ("log-probabilities, streamed", "a long text to pieces", "more than is read")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", some_of(CASES, USUAL))
 def test_health_answers_meanwhile(serve: Serve, engine: FakeEngine, longest: list[float], name: str) -> None:
     path, make, status = CASES[name]
     engine.script = lambda prompt, branch: STORY

@@ -16,6 +16,7 @@ from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.types import NoModel, Stop
 from srbwriter.session import Session
 from srbwriter.story import ROOT, NodeId, Story
+from tests.sizes import examples
 
 from .conftest import OPTIONS
 from .test_session import OPENING, written
@@ -196,7 +197,7 @@ class Wanderings(RuleBasedStateMachine):
 
 TestWanderings = pytest.mark.slow(Wanderings.TestCase)
 TestWanderings.settings = settings(
-    max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(25), stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from srbwriter.story import Story
+from srbwriter.story import Story, checkpoint
 from srbwriter.story.check import check
 from srbwriter.story.migrations import STEPS, migrate
 
@@ -100,7 +100,11 @@ def work(path: Path, log: int, fault: Fault, seed: int, lie: bool, steps: int) -
     """A writer's half minute; every acknowledged word is in the log before the next verb begins."""
     story = Story.open(path)
     say(log, {"verb": "open", "words": []})
-    story._document.store.db.execute("PRAGMA wal_autocheckpoint = 6")  # so that many writes are checkpoints
+    if seed % 2:  # either way many writes are checkpoints
+        checkpoint.LIMIT = 6 * 4096
+        story.checkpoint_aside()
+    else:
+        story._document.store.db.execute("PRAGMA wal_autocheckpoint = 6")
     rng, number = random.Random(seed), 0
     branches: list[int] = []
     pending: list[str] = []

@@ -2,7 +2,8 @@
 
 ``python -m tests.story.crash_edits FOLDER`` prints one JSON object: for each edit how often the story was
 found as it was before, as it was after, or as neither. With ``halves`` behind it, an edit is made of two,
-which must be found out. Each writer is a fork of this process. Run by ``test_edits.py`` only.
+which must be found out; with ``step=7``, the writer is killed at every seventh. Each writer is a fork of this
+process. Run by ``test_edits.py`` only.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def seen(path: Path) -> list[tuple[object, ...]]:
         return [("text", story.text(story.current), story._history.head), *tree]
 
 
-def run(folder: Path, halves: bool) -> dict[str, dict[str, object]]:
+def run(folder: Path, halves: bool, step: int) -> dict[str, dict[str, object]]:
     base = folder / "base.srbw"
     begin(base)
     results: dict[str, dict[str, object]] = {}
@@ -101,7 +102,7 @@ def run(folder: Path, halves: bool) -> dict[str, dict[str, object]]:
         for how in ("statement", "before", "inside", "after")[: 1 if halves else 4]:
             at, killed = 0, True
             while killed:
-                at += 1
+                at += step
                 path = Path(shutil.copy(base, folder / f"{at}-{how}.srbw"))
                 killed = forked(path, text, how, at, halves)
                 now = seen(path)
@@ -114,4 +115,5 @@ def run(folder: Path, halves: bool) -> dict[str, dict[str, object]]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(run(Path(sys.argv[1]), "halves" in sys.argv)))
+    step = next((int(word.removeprefix("step=")) for word in sys.argv if word.startswith("step=")), 1)
+    print(json.dumps(run(Path(sys.argv[1]), "halves" in sys.argv, step)))

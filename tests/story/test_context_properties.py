@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from srbwriter.story.context import Assembly, ContextError, Layout, Tokenizer, Window, assemble
 from srbwriter.story.model import LoreEntry, Settings, Span, Template
+from tests.sizes import examples, some_of
 from tests.story.context_tokens import VOCABULARY, a_node, toy_tokenizer
 
 TEXTS = st.text(alphabet='ab é🙂\n."x', max_size=60)
@@ -97,7 +98,7 @@ def check(assembly: Assembly, nodes: Sequence[Path], tokenizer: Tokenizer, windo
             assert b"".join(tokenizer.pieces(segment.tokens)).decode() == segment.text
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(path=paths(), what=SETTINGS, n_ctx=st.integers(40, 400), reserve=st.integers(0, 60))
 def test_budget_sums_and_text_hold_for_any_story(
     path: list[tuple[str, bool]], what: Settings, n_ctx: int, reserve: int
@@ -116,7 +117,7 @@ def test_budget_sums_and_text_hold_for_any_story(
     assert again.layout == assembly.layout
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(path=paths(), what=SETTINGS, n_ctx=st.integers(60, 300), extra=st.lists(TEXTS, min_size=1, max_size=6))
 def test_any_growth_and_going_back_keeps_the_rules(
     path: list[tuple[str, bool]], what: Settings, n_ctx: int, extra: list[str]
@@ -136,7 +137,7 @@ def test_any_growth_and_going_back_keeps_the_rules(
             layout = assembly.layout
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(path=paths(), what=SETTINGS, n_ctx=st.integers(40, 200))
 def test_text_with_known_ids_is_never_tokenised_again(
     path: list[tuple[str, bool]], what: Settings, n_ctx: int
@@ -166,7 +167,7 @@ def prose(rng: random.Random, tokens: int) -> str:
     return " ".join(words) + " "
 
 
-@pytest.mark.parametrize("stored", [True, False])
+@pytest.mark.parametrize("stored", some_of([True, False], [True]))
 @pytest.mark.parametrize(
     "what",
     [

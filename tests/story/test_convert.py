@@ -25,6 +25,7 @@ from srbwriter.story.model import (
     StoryDraft,
     language_tag,
 )
+from tests.sizes import examples
 from tests.story.branches import generated
 
 TEXT = st.text("ab \n", max_size=8)
@@ -88,7 +89,7 @@ def by_id(draft: StoryDraft) -> dict[str, DraftNode]:
     return {node.id: replace(node, number=None) for node in draft.nodes}
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=examples(60), suppress_health_check=list(HealthCheck))
 @given(drafts())
 def test_a_draft_comes_back_as_it_was(draft: StoryDraft) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -158,7 +159,7 @@ def test_half_a_character_in_a_draft_does_not_stop_it(tmp_path: Path) -> None:
         assert story.settings(3).memory == bad
 
 
-@settings(deadline=None, max_examples=30, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=examples(30), suppress_health_check=list(HealthCheck))
 @given(drafts())
 def test_nodes_keep_their_numbers_when_a_story_goes_out_and_comes_in(draft: StoryDraft) -> None:
     """Values of faces, such as words typed into a branch, go by numbers."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.story.corruptions import KINDS, Outcome, every_case, make_bases, run, table
-
-pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -23,6 +22,13 @@ def those(outcomes: list[Outcome], test: Callable[[Outcome], object]) -> str:
     return "\n".join(str(outcome) for outcome in outcomes if test(outcome))
 
 
+def test_damage_of_each_kind_raises_nothing_and_changes_nothing(tmp_path: Path) -> None:
+    bases = make_bases(tmp_path)
+    outcomes = [run(kind, 0, bases, tmp_path) for kind in KINDS]
+    assert not those(outcomes, lambda o: o.faults or o.changed)
+
+
+@pytest.mark.full
 def test_nothing_is_raised_but_what_is_said_in_words(outcomes: list[Outcome]) -> None:
     assert len(outcomes) == 400
     assert not those(outcomes, lambda o: o.faults)
@@ -31,10 +37,12 @@ def test_nothing_is_raised_but_what_is_said_in_words(outcomes: list[Outcome]) ->
     assert len(refused) <= 4  # a bit of the version in the header makes a story of a later one
 
 
+@pytest.mark.full
 def test_a_damaged_file_and_its_log_stay_as_they_are(outcomes: list[Outcome]) -> None:
     assert not those(outcomes, lambda o: o.changed)
 
 
+@pytest.mark.full
 def test_every_text_that_is_not_what_was_written_is_named(outcomes: list[Outcome]) -> None:
     assert not those(outcomes, lambda o: o.unnamed and not o.uncounted)
     assert sum(bool(outcome.unnamed) for outcome in outcomes) < 12, table(outcomes)
@@ -48,6 +56,7 @@ def test_every_text_that_is_not_what_was_written_is_named(outcomes: list[Outcome
     assert not those(texts, lambda o: o.wrong)  # the search index has another copy
 
 
+@pytest.mark.full
 def test_not_everything_is_called_doubtful(outcomes: list[Outcome]) -> None:
     for kind in KINDS:
         named = [outcome.named / outcome.nodes for outcome in outcomes if outcome.kind == kind]

@@ -21,6 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from srbwriter.story import ROOT, Refused, Settings, State, Story
 from srbwriter.story.diff import same_end, same_start
 from srbwriter.story.model import DraftNode, NodeId, StoryDraft, without_deleted
+from tests.sizes import examples, few_or_all
 from tests.story.branches import drafted, generated, sizes
 
 
@@ -307,12 +308,16 @@ def killed(folder: Path, *arguments: str) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="writers are forks")
-def test_a_kill_at_any_statement_or_write_leaves_the_story_before_or_after(tmp_path: Path) -> None:
-    edits = killed(tmp_path)
+@few_or_all
+def test_a_kill_at_any_statement_or_write_leaves_the_story_before_or_after(
+    tmp_path: Path, full: bool
+) -> None:
+    step = 1 if full else 7
+    edits = killed(tmp_path, f"step={step}")
     assert len(edits) == 4
     for edit, seen in edits.items():
         assert (seen["neither"], seen["problems"]) == (0, []), edit
-        assert seen["before"] > 40, (edit, seen)  # there are so many statements and writes to die at
+        assert seen["before"] > 40 / step, (edit, seen)  # there are so many statements and writes to die at
         assert seen["after"] >= 4, (edit, seen)  # once for every way to die, and after the last write
 
 
@@ -485,7 +490,7 @@ def spells(text: str, parts: list[str]) -> bool:
 
 TestEditing: Any = pytest.mark.slow(Editing.TestCase)
 TestEditing.settings = settings(
-    max_examples=100, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(100), stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from srbwriter.story import formats
 from srbwriter.story.formats import FORMATS, FormatError
 from srbwriter.story.model import DraftError, DraftNode, StoryDraft, check_draft
+from tests.sizes import examples
 from tests.story.format_files import FIXTURES, path_text, read_json, shape
 
 EXPECTED = {
@@ -185,7 +186,7 @@ JSON = st.recursive(
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.data())
 def test_a_damaged_example_is_read_or_refused_but_nothing_else(data: st.DataObject) -> None:
     """Any one value of any example replaced by anything: a draft that holds together, or a FormatError."""
@@ -210,7 +211,7 @@ def test_a_damaged_example_is_read_or_refused_but_nothing_else(data: st.DataObje
             formats.write(draft, form.name)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.data())
 def test_a_cut_or_scrambled_file_is_read_or_refused_but_nothing_else(data: st.DataObject) -> None:
     whole = (FIXTURES / data.draw(st.sampled_from(sorted(EXPECTED)))).read_bytes()

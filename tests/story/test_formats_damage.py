@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from srbwriter.story import formats
 from srbwriter.story.model import StoryDraft, check_draft
+from tests.sizes import examples
 from tests.story.format_files import FIXTURES, changed, without
 from tests.story.leaf_check import Path, at, open_file, places
 from tests.story.test_formats import EXPECTED
@@ -176,7 +177,7 @@ def test_entries_that_are_their_own_ancestors(file: str) -> None:
     assert has(draft, _all_texts(file, value))
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 @given(st.data())
 def test_anything_wrong_in_an_entry_costs_no_more_than_it(data: st.DataObject) -> None:
     file, path = data.draw(st.sampled_from(CASES))

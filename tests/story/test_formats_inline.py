@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srbwriter.story.formats.inline import Inline, inlines, marked, placed, plain
+from tests.sizes import examples
 
 TEXT = st.text(st.sampled_from("ab *_\\\n\"'#.é(—`[<&"), max_size=14)
 PARTS = st.lists(st.builds(Inline, TEXT, st.booleans(), st.booleans()), max_size=6)
@@ -52,7 +53,7 @@ def test_every_place_is_where_its_words_stand(text: str) -> None:
     assert plain(text) == words([place.inline for place in placed(text)])
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(PARTS)
 def test_marks_never_change_a_word(parts: list[Inline]) -> None:
     assert words(inlines(marked(parts).text)) == words(parts)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from srbwriter.story.formats import takes
 from srbwriter.story.model import StoryDraft, check_draft, children_by_parent, foreign, path_to
+from tests.sizes import examples
 from tests.story.format_files import (
     by_text,
     changed,
@@ -287,7 +288,7 @@ def holds_together(draft: StoryDraft, history: Told, live: str) -> None:
         assert any(way.startswith(end) for way in ways(draft)), end
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(data=st.data())
 def test_every_end_of_a_history_of_blocks_is_a_path(data: st.DataObject) -> None:
     history = Told()
@@ -367,7 +368,7 @@ def with_document(packed: str) -> StoryDraft:
     return read_json({"storyContainerVersion": 1, "content": {"document": packed}})
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(data=st.data())
 def test_every_end_of_a_history_of_a_document_is_a_path(data: st.DataObject) -> None:
     history = Told()
@@ -451,7 +452,7 @@ def test_paragraphs_that_are_no_text_are_told() -> None:
     assert told(draft, "paragraph 6") and told(draft, "paragraph 7") and told(draft, "1 of its parts")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(data=st.data())
 def test_any_damage_to_a_document_is_survived(data: st.DataObject) -> None:
     value = fixture_json("novelai_document.story")

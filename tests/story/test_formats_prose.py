@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from srbwriter.story import formats
 from srbwriter.story.model import DraftNode, Marks, StoryDraft, foreign
+from tests.sizes import examples
 from tests.story.format_files import load, path_text
 
 XHTML = "{http://www.w3.org/1999/xhtml}"
@@ -62,7 +63,7 @@ def test_three_dashes_that_are_no_front_matter_are_text() -> None:
         assert path_text(formats.read(text.encode(), "a")) == text
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(title=STORIES, byline=STORIES, text=STORIES)
 def test_markdown_gives_title_and_exact_text_back(title: str, byline: str, text: str) -> None:
     text = text.replace("\r", "").replace("\0", "")
@@ -140,7 +141,7 @@ def test_epub_chapters_follow_headings_where_nothing_is_marked() -> None:
     assert [link.text for link in navigation.iter(f"{XHTML}a")] == ["Untitled", "One", "Two"]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(title=STORIES, byline=STORIES, language=st.text(max_size=3), texts=st.lists(STORIES, max_size=4))
 def test_every_page_of_every_epub_is_well_formed(
     title: str, byline: str, language: str, texts: list[str]
@@ -255,7 +256,7 @@ def test_html_branches_are_not_nested_deeper_than_needed() -> None:
         assert parse_html(StoryDraft(nodes, current)).deepest <= 2
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     title=STORIES,
     texts=st.lists(STORIES, max_size=5),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from srbwriter.story import formats
 from srbwriter.story.formats import FormatError
 from srbwriter.story.model import StoryDraft, check_draft, foreign
+from tests.sizes import examples
 from tests.story.format_files import FIXTURES, by_id, changed, path_text, shape, without
 from tests.story.tapestry_file import IDS, PLUGIN, WEAVE, encode, id_bytes, note
 
@@ -102,7 +103,7 @@ def test_a_node_that_cannot_be_read_is_left_out() -> None:
     assert draft.current_id == IDS[4]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.data())
 def test_a_damaged_weave_is_read_or_refused_but_nothing_else(data: st.DataObject) -> None:
     whole = bytearray(encode(WEAVE))
@@ -152,7 +153,7 @@ def weaves(draw: st.DrawFn) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(weaves())
 def test_any_weave_comes_in_with_all_its_texts_in_their_order(weave: dict[str, Any]) -> None:
     by_name = {node["id"]: node for node in weave["nodes"]}

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from srbwriter.story import formats
 from srbwriter.story.formats import FormatError
 from srbwriter.story.model import DraftNode, Marks, StoryDraft
+from tests.sizes import examples
 from tests.story.format_files import path_text
 
 
@@ -93,7 +94,7 @@ class Words(HTMLParser):
 MARKED = st.text(st.sampled_from("ab *_\\#\n&<"), max_size=30)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(MARKED, min_size=1, max_size=5))
 def test_no_word_is_lost_however_nodes_cut_the_marks(texts: list[str]) -> None:
     nodes = [DraftNode("r")]
@@ -180,7 +181,7 @@ def test_a_text_with_a_tag_in_it_is_a_text(text: str) -> None:
     assert formats.detect(text.encode()).name in ("text", "markdown")
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(st.sampled_from(
     ["<p>", "</p>", "<i>", "</i>", "<b", ">", "<![if", "<!", "<!--", "-->", "<?", "&#x", "&", "word ", "<br>",
      "<title>", "</title>", "<svg>", "</svg>", "<li>", "<h1>", "</h1>", "]]>", '"', "<![CDATA["]

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from srbwriter.story import formats
 from srbwriter.story.formats import FormatError
 from srbwriter.story.model import DraftNode, Marks, StoryDraft, foreign
+from tests.sizes import examples
 from tests.story.format_files import path_text
 
 ORCHARD = """# The *first* part
@@ -140,7 +141,7 @@ LINES = st.text(st.sampled_from('ab. *_#\\~`-\t"é\n'), max_size=30)
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(LINES, max_size=3), st.text(st.characters(codec="utf-8"), max_size=10))
 @example(["a\nb\n\n "], "")
 @example(["\\\n\\\n\n "], "")
@@ -153,7 +154,7 @@ def test_what_came_back_once_comes_back_for_ever(texts: list[str], title: str) -
     assert [n.marks for n in twice.nodes] == [n.marks for n in once.nodes]
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(
         st.sampled_from(["One *two*", "**x**.", "# Head", "***", "a\nb\n\nc", "5 * 3", "_u_"]), min_size=1
@@ -399,7 +400,7 @@ def test_a_document_that_unpacks_to_more_than_memory_is_refused(monkeypatch: pyt
 SMALL = plain_document("Chapter", "Some *words*.")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.data())
 def test_no_damage_is_a_defect(data: st.DataObject) -> None:
     """Bytes changed inside the parts, which no checksum protects."""

@@ -19,6 +19,7 @@ from srbwriter.story.lore import (
     scan,
 )
 from srbwriter.story.model import LoreEntry, SecondaryLogic
+from tests.sizes import examples
 
 
 def calls(entry: LoreEntry, text: str) -> bool:
@@ -172,7 +173,7 @@ def test_patterns_that_would_eat_the_memory_are_not_compiled(pattern: str) -> No
         compile_key(f"/{pattern}/")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     pattern=st.text(alphabet="ab()[]{}*+?|\\.^$19,", max_size=20), flags=st.text(alphabet="imsgx", max_size=2)
 )

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srbwriter.story.formats.packed import DEEPEST, PackedError, unpack
+from tests.sizes import examples
 from tests.story.packing import UNDEFINED, Extension, Numbered, Pointer, Record, Set, pack
 
 NAMES = st.sampled_from(["id", "type", "text", "section", "größe", "段落"])
@@ -46,7 +47,7 @@ def plain(value: Any) -> Any:
             return value
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(value=VALUES, most=st.sampled_from([10, 60, 0x5500]))
 def test_what_was_packed_is_read(value: Any, most: int) -> None:
     assert unpack(pack(value, most_bundled=most)) == plain(value)
@@ -60,7 +61,7 @@ def test_dates_undefined_and_pointers() -> None:
     assert read[2] is read[3]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(data=st.data())
 def test_damaged_data_is_read_or_refused_but_nothing_else(data: st.DataObject) -> None:
     whole = bytearray(pack(data.draw(VALUES), most_bundled=40))

@@ -16,6 +16,7 @@ from srbwriter.story import ROOT, Story
 from srbwriter.story.check import check
 from srbwriter.story.migrations import STEPS, migrate
 from srbwriter.unspaced import CHARACTER
+from tests.sizes import examples
 from tests.story.branches import generated
 
 
@@ -68,7 +69,7 @@ def test_the_language_of_queries(story: Story) -> None:
     assert found(story, "") == found(story, '" "') == found(story, "...") == []
 
 
-@settings(suppress_health_check=list(HealthCheck), deadline=None, max_examples=60)
+@settings(suppress_health_check=list(HealthCheck), deadline=None, max_examples=examples(60))
 @given(query=st.text(max_size=20) | st.text('"*^:+-()NEAR ANDORT{}', max_size=20))
 def test_no_query_is_an_error(story: Story, query: str) -> None:
     story.search(query)
@@ -149,7 +150,7 @@ def test_a_snippet_marks_the_place(story: Story) -> None:
 PARTS = "灯塔の門กินข้າບាន់ка1 ，。aé-"
 
 
-@settings(suppress_health_check=list(HealthCheck), deadline=None, max_examples=80)
+@settings(suppress_health_check=list(HealthCheck), deadline=None, max_examples=examples(80))
 @given(text=st.text(PARTS, min_size=1, max_size=30), data=st.data())
 def test_whatever_stands_in_a_text_is_found(story: Story, text: str, data: st.DataObject) -> None:
     [node] = story.add(ROOT, [text])

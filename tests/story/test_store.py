@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from srbwriter.story import (
     ReadOnlyStory,
     Story,
     TooNew,
+    checkpoint,
 )
 from srbwriter.story.backup import backups, restore
 from srbwriter.story.check import check
@@ -504,3 +506,37 @@ def test_a_folder_that_cannot_be_written_is_read(
             == f"{new}, access is not permitted — change the permissions, or choose another place"
         )
         assert {file.name: file.read_bytes() for file in folder.iterdir()} == files
+
+
+def test_a_log_is_folded_beside_the_writer(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "LIMIT", 1 << 16)
+    log = Path(f"{written}-wal")
+    with Story.open(written) as story:
+        story.checkpoint_aside()
+        longest = 0
+        for number in range(300):
+            story.append(f" {number}")
+            if log.stat().st_size < longest:
+                break
+            longest = log.stat().st_size
+            for thread in threading.enumerate():
+                if thread.name == "srbwriter-checkpoint":
+                    thread.join()
+        assert log.stat().st_size < longest  # it has begun again
+        text = story.text(story.current)
+    assert text.endswith(f" {number}")
+    assert not log.exists()
+    with Story.open(written, readonly=True) as story:
+        assert story.damage is None
+        assert story.text(story.current) == text
+
+
+def test_to_open_a_story_for_typing_is_no_change(written: Path) -> None:
+    before = written.stat().st_mtime_ns
+    with Story.open(written) as story:
+        story.checkpoint_aside()
+    assert written.stat().st_mtime_ns == before
+    with Story.open(written) as story:
+        story.checkpoint_aside()
+        story.append(" more")
+    assert written.stat().st_mtime_ns != before

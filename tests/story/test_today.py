@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from srbwriter.story import ROOT, Story
 from srbwriter.story.model import DraftNode, StoryDraft
+from tests.sizes import examples
 from tests.story.branches import generated
 
 WORDS = st.integers(1, 6)
@@ -220,4 +221,4 @@ class Days(RuleBasedStateMachine):
 
 
 TestDays = pytest.mark.slow(Days.TestCase)
-TestDays.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestDays.settings = settings(max_examples=examples(60), stateful_step_count=25, deadline=None)

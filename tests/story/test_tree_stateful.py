@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from srbwriter.story import ROOT, Refused, Settings, State, Story
 from srbwriter.story.model import NodeId
 from srbwriter.story.words import count
+from tests.sizes import examples
 
 WORDS = st.text(alphabet="ab .\n—é😀", min_size=1, max_size=12)
 PICKS = st.integers(min_value=0, max_value=10_000)
@@ -380,7 +381,7 @@ class Editing(Writing):
 TestWriting = pytest.mark.slow(Writing.TestCase)
 TestEditing = pytest.mark.slow(Editing.TestCase)
 TestWriting.settings = TestEditing.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(60), stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,9 +14,6 @@ from srbwriter.story import Story
 from tests.terminal.terminal import CTRL_N, TAB, Key, Terminal
 
 Result = TypeVar("Result")
-
-FULL = os.environ.get("TERMINAL_TESTS") == "full"
-"""Whether there is time for every moment: ``TERMINAL_TESTS=full pytest tests/terminal -s``."""
 
 OPENING = "It rained. "
 

@@ -50,12 +50,14 @@ n = 2
 _TAKE_TERMINAL = (
     "import fcntl,os,sys,termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
 )
-# What a shell does for one program: a job of its own, which may stop and is sent on by SIGCONT to the shell.
+# What a shell does for one program: a job of its own, which may stop and is sent on by SIGCONT to the shell,
+# which has the terminal in its own modes meanwhile.
 # Arguments are the file for the program's number, and the program.
 _BE_SHELL = """
 import contextlib, fcntl, os, signal, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+modes = termios.tcgetattr(0)
 go_on = []
 signal.signal(signal.SIGCONT, lambda *_: go_on.append(1))
 job = os.fork()
@@ -69,7 +71,8 @@ with open(sys.argv[1], "w") as file:
     file.write(str(job))
 while os.WIFSTOPPED(status := os.waitpid(job, os.WUNTRACED)[1]):
     os.tcsetpgrp(0, os.getpid())
-    print("[the job has stopped]", flush=True)
+    termios.tcsetattr(0, termios.TCSADRAIN, modes)
+    print("\\033[?2004l[the job has stopped]", flush=True)
     while not go_on:
         signal.pause()
     go_on.clear()

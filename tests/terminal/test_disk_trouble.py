@@ -8,14 +8,15 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from tests.fakes.disk import Disk, MoodyDisk, SmallDisk, build, can_mount
+from tests.sizes import few_or_all
 from tests.terminal.conftest import NewTerminal
 from tests.terminal.support import (
-    FULL,
     OPENING,
     foot,
     make_story,
@@ -158,12 +159,13 @@ def left_nevertheless(terminal: Terminal, disk: Disk) -> list[str]:
     return wrong
 
 
+@few_or_all
 def test_a_disk_that_takes_nothing_for_a_while_loses_no_word(
-    new_terminal: NewTerminal, library: Path
+    new_terminal: NewTerminal, library: Path, full: bool
 ) -> None:
-    usual = [(SMALL, well_again), (CLOSED, well_again), (SMALL, left_nevertheless)]
-    more = [(FILLED, well_again), (FILLED, left_nevertheless), (CLOSED, left_nevertheless)]
-    acts = [partial(on_bad_disk, new_terminal, library, *which) for which in usual + (more if FULL else [])]
+    usual = [(SMALL, well_again), (CLOSED, left_nevertheless)]
+    every = list(product((SMALL, FILLED, CLOSED), (well_again, left_nevertheless)))
+    acts = [partial(on_bad_disk, new_terminal, library, *which) for which in (every if full else usual)]
     wrong = [fault for faults in two_at_once(acts) for fault in faults]
     assert not wrong, "\n".join(wrong)
 

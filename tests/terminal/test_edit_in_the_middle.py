@@ -12,11 +12,12 @@ from pathlib import Path
 
 from srbwriter.story import Story
 from srbwriter.story.model import DraftNode, Generation, Marks, Span, StoryDraft, path_to
+from tests.sizes import few_or_all
 from tests.terminal.conftest import NewTerminal
-from tests.terminal.support import FULL, two_at_once
+from tests.terminal.support import two_at_once
 from tests.terminal.terminal import CTRL_F, CTRL_Q, ENTER, ESC, Terminal
 
-KILLS = 12 if FULL else 3
+KILLS = {False: 1, True: 12}
 NODES = 12
 MENDED = 3  # the node with the misspelt word
 
@@ -132,7 +133,8 @@ def mended_and_ended(new_terminal: NewTerminal, seed: int) -> str:
     return f"{how}: {'; '.join(found)}" if found else ""
 
 
-def test_a_letter_mended_far_up_changes_nothing_else(new_terminal: NewTerminal) -> None:
-    found = two_at_once([partial(mended_and_ended, new_terminal, seed) for seed in range(KILLS + 1)])
+@few_or_all
+def test_a_letter_mended_far_up_changes_nothing_else(new_terminal: NewTerminal, full: bool) -> None:
+    found = two_at_once([partial(mended_and_ended, new_terminal, seed) for seed in range(KILLS[full] + 1)])
     wrong = [fault for fault in found if fault]
     assert not wrong, "\n".join(wrong)

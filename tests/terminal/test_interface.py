@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.terminal.support import OPENING, make_story, says_saved, text_of
 from tests.terminal.terminal import COLUMNS, CTRL_Q, CTRL_Z, ESC, LINES, Terminal
 
@@ -46,5 +48,25 @@ def test_words_typed_in_quiet_are_saved_and_nothing_else_is_shown(terminal: Term
     terminal.wait(lambda _: text_of(file) == f"{OPENING}All day.", "the words are in the file")
     terminal.press(ESC)
     terminal.wait_for("^q quit")
+    terminal.press(CTRL_Q)
+    assert terminal.ended() == 0
+
+
+OWN_THEME = 'background = "no colour at all"\n'
+
+
+@pytest.mark.parametrize("colours", ["xterm", "xterm-256color"])
+@pytest.mark.parametrize(
+    ("theme", "said"),
+    [("lamplite", "did you mean lamplight?"), ("mine", "Showing lamplight until the theme mine can be read")],
+)
+def test_a_theme_that_is_not_there_is_said_and_the_default_one_shown(
+    terminal: Terminal, theme: str, said: str, colours: str
+) -> None:
+    folder = terminal.folder / "config" / "srbwriter" / "themes"
+    folder.mkdir()
+    (folder / "mine.toml").write_text(OWN_THEME)
+    terminal.start(make_story(terminal.folder), "--theme", theme, env={"TERM": colours, "COLORTERM": ""})
+    terminal.wait(lambda screen: said in " ".join(screen.split()), "a line about the theme")
     terminal.press(CTRL_Q)
     assert terminal.ended() == 0

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import random
+import shlex
 import signal
+import sys
 from functools import partial
+from importlib import metadata
 
+import pytest
+
+from srbwriter.tui import driver
+from tests.sizes import few_or_all
 from tests.terminal.conftest import NewTerminal
 from tests.terminal.support import (
-    FULL,
     OPENING,
     Loss,
     loss,
@@ -18,12 +24,12 @@ from tests.terminal.support import (
     two_at_once,
     words_from,
 )
-from tests.terminal.terminal import CTRL_P, CTRL_Q, CTRL_S, CTRL_Y, CTRL_Z, ENTER, Terminal
+from tests.terminal.terminal import CTRL_P, CTRL_Q, CTRL_S, CTRL_Y, CTRL_Z, ENTER, F4, Terminal
 from tests.terminal.test_steady_typing import PLACES, start
 
 HANG_UP = "hang up"
 WAYS = [signal.SIGTERM, signal.SIGHUP, HANG_UP]
-USUAL = [("story", HANG_UP), ("sheet", signal.SIGHUP), ("note", HANG_UP), ("branch", signal.SIGTERM)]
+USUAL = [("story", HANG_UP), ("branch", signal.SIGTERM)]
 EVERY = [(place, way) for place in PLACES for way in WAYS]
 
 
@@ -47,14 +53,16 @@ def interrupted(new_terminal: NewTerminal, place: str, way: signal.Signals | str
     return loss(name, typed, find(terminal, file), moment)
 
 
-def test_nothing_is_lost_when_the_system_ends_the_program(new_terminal: NewTerminal) -> None:
-    ends = EVERY if FULL else USUAL
+@few_or_all
+def test_nothing_is_lost_when_the_system_ends_the_program(new_terminal: NewTerminal, full: bool) -> None:
+    ends = EVERY if full else USUAL
     losses = two_at_once([partial(interrupted, new_terminal, place, way) for place, way in ends])
     report("ended by the system while typing", losses)
     assert not [str(found) for found in losses if found.kept < found.typed]
 
 
 STOPPED = "[the job has stopped]"
+PASTE_MODE = b"\x1b[?2004h"
 
 
 def test_typing_goes_on_where_the_shell_stopped_it(terminal: Terminal) -> None:
@@ -73,6 +81,67 @@ def test_typing_goes_on_where_the_shell_stopped_it(terminal: Terminal) -> None:
     terminal.press(CTRL_Q)
     assert terminal.ended() == 0
     assert text_of(file) == f"{OPENING}before |after"
+
+
+PASTED = "\n".join(f"Line {number}: the lamp went out, and nobody came." for number in range(2900))
+"""About 137 kB, more than any queue of a terminal holds."""
+
+STOPS = [(signal.SIGSTOP,), (signal.SIGTSTP,), (signal.SIGSTOP, signal.SIGTSTP, signal.SIGSTOP)]
+
+
+@pytest.mark.parametrize("stops", STOPS, ids=lambda stops: "-".join(stop.name for stop in stops))
+def test_a_paste_is_whole_however_often_the_program_was_stopped(
+    terminal: Terminal, stops: tuple[signal.Signals, ...]
+) -> None:
+    file = make_story(terminal.folder)
+    terminal.start(file, job=True)
+    terminal.wait_for(OPENING.strip())
+    for stop in stops:
+        terminal.kill(stop)
+        terminal.wait_for(STOPPED)
+        modes = len(terminal.log)
+        terminal.go_on()
+        terminal.wait(lambda _, at=modes: PASTE_MODE in terminal.log[at:], "bracketed paste is on again")
+        terminal.wait_without(STOPPED)
+    terminal.paste(PASTED)
+    terminal.type("|")
+    terminal.wait(lambda _: text_of(file) == f"{OPENING}{PASTED}|", "all of the paste is in the story")
+    terminal.kill(signal.SIGTERM)
+    assert terminal.ended(within=10) == 128 + signal.SIGTERM
+
+
+def test_a_paste_goes_on_where_it_was_when_the_program_was_stopped(terminal: Terminal) -> None:
+    file = make_story(terminal.folder)
+    terminal.start(file)
+    terminal.wait_for(OPENING.strip())
+    begun, rest = PASTED[: len(PASTED) // 2], PASTED[len(PASTED) // 2 :]
+    terminal.press(b"\x1b[200~" + begun.replace("\n", "\r").encode())
+    terminal.kill(signal.SIGSTOP)
+    terminal.kill(signal.SIGCONT)
+    terminal.press(rest.replace("\n", "\r").encode() + b"\x1b[201~")
+    terminal.wait(lambda _: text_of(file) == f"{OPENING}{PASTED}", "all of the paste is in the story")
+
+
+def test_the_shell_can_stop_the_program_while_an_editor_has_the_terminal(terminal: Terminal) -> None:
+    file = make_story(terminal.folder)
+    editor = shlex.join([sys.executable, "-ISc", "print('The editor is open.'); input()"])
+    terminal.start(file, job=True, env={"EDITOR": editor})
+    terminal.wait_for(OPENING.strip())
+    terminal.press(F4)
+    terminal.wait_for("The editor is open.")
+    terminal.press(CTRL_Z)
+    terminal.wait_for(STOPPED)
+    terminal.go_on()
+    modes = len(terminal.log)
+    terminal.press(ENTER)
+    terminal.wait(lambda _: PASTE_MODE in terminal.log[modes:], "the program has the terminal again")
+    terminal.press(CTRL_Q)
+    assert terminal.ended() == 0
+
+
+def test_the_driver_is_looked_at_again_with_another_textual() -> None:
+    """It overrides methods of Textual that are not public: compare both before changing the number."""
+    assert metadata.version("textual") == driver.TEXTUAL
 
 
 def test_the_words_are_on_the_disk_while_the_program_is_suspended(terminal: Terminal) -> None:

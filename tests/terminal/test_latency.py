@@ -9,11 +9,12 @@ from pathlib import Path
 
 from srbwriter.story import Story
 from srbwriter.story.model import DraftNode, StoryDraft
-from tests.terminal.support import FULL, OPENING, steady, words_from
+from tests.sizes import few_or_all
+from tests.terminal.support import OPENING, steady, words_from
 from tests.terminal.terminal import CTRL_N, CTRL_Q, Terminal
 
 BOUND = 1.0  # seconds from the key to the disk, for 99 keys of 100
-KEYS = 250 if FULL else 40
+KEYS = {False: 24, True: 250}
 NODES, NODE_CHARS = 100, 20_000  # two megabytes
 LOOK = 0.02  # seconds between two looks at the file
 ENOUGH = 15.0  # seconds after the last key
@@ -59,14 +60,15 @@ class Watcher:
         self._thread.join()
 
 
-def test_a_key_is_on_the_disk_within_a_second(terminal: Terminal) -> None:
+@few_or_all
+def test_a_key_is_on_the_disk_within_a_second(terminal: Terminal, full: bool) -> None:
     file = make_book(terminal.folder)
     chance = random.Random("latency")
-    terminal.start(file, "--n", "8", "--max-tokens", "1000", "--ctx-size", "8192" if FULL else "4096")
+    terminal.start(file, "--n", "8", "--max-tokens", "1000", "--ctx-size", "8192" if full else "4096")
     terminal.wait_for(OPENING.strip())
     terminal.press(CTRL_N)
     terminal.wait(lambda screen: screen.count("writing") >= 8, "eight branches")
-    text = words_from(chance, KEYS).rstrip()
+    text = words_from(chance, KEYS[full]).rstrip()
     watcher = Watcher(file, text)
     try:
         terminal.type_steadily(text, steady(chance, 0.06, 0.2))

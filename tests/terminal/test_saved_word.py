@@ -13,15 +13,16 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
+from tests.sizes import few_or_all
 from tests.terminal.conftest import NewTerminal
-from tests.terminal.support import FULL, make_story, says_saved, steady, two_at_once, words_from
+from tests.terminal.support import make_story, says_saved, steady, two_at_once, words_from
 from tests.terminal.terminal import Key, Terminal
 from tests.terminal.test_steady_typing import PLACES, start
 
 IN_FLIGHT = 0.35
 """Seconds in which a key that can be seen may not have reached the foot yet."""
 
-SECONDS = 12.0 if FULL else 3.5
+SECONDS = {False: 3.5, True: 12.0}
 
 
 def cells(file: Path) -> list[str]:
@@ -79,7 +80,7 @@ class Looks:
             self.lies.append(moment - seen[kept].at)
 
 
-def looked_at(new_terminal: NewTerminal, place: str) -> Looks:
+def looked_at(new_terminal: NewTerminal, seconds: float, place: str) -> Looks:
     begin: Callable[[Terminal], None] = PLACES[place][0]
     chance = random.Random(place)
     terminal = new_terminal(place)
@@ -87,7 +88,7 @@ def looked_at(new_terminal: NewTerminal, place: str) -> Looks:
     start(terminal, file)
     begin(terminal)
     looks = Looks(terminal, file)
-    end = time.monotonic() + SECONDS
+    end = time.monotonic() + seconds
     rhythm = (chance.choice([pause, pause, pause, 4 * pause]) for pause in steady(chance))
     typist = threading.Thread(target=terminal.type_steadily, args=(words_from(chance), rhythm, end))
     typist.start()
@@ -100,9 +101,10 @@ def looked_at(new_terminal: NewTerminal, place: str) -> Looks:
     return looks
 
 
-def test_saved_is_said_only_when_it_is_true(new_terminal: NewTerminal) -> None:
+@few_or_all
+def test_saved_is_said_only_when_it_is_true(new_terminal: NewTerminal, full: bool) -> None:
     places = ["story", "sheet"]  # where the foot can be seen
-    found = two_at_once([partial(looked_at, new_terminal, place) for place in places])
+    found = two_at_once([partial(looked_at, new_terminal, SECONDS[full], place) for place in places])
     for place, looks in zip(places, found, strict=True):
         early = f"{len(looks.lies)} of them too early, the oldest key by {looks.oldest:.2f} s"
         print(f"\n{place}: {looks.count} looks, {looks.saved} said saved, {early}")

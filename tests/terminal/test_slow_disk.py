@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.disk import MoodyDisk, build
+from tests.sizes import few_or_all
 from tests.terminal.conftest import NewTerminal
 from tests.terminal.support import (
-    FULL,
     OPENING,
     Loss,
     loss,
@@ -29,14 +29,17 @@ from tests.terminal.support import (
     words_from,
 )
 from tests.terminal.terminal import CTRL_Q, CTRL_Y, CTRL_Z, Terminal
-from tests.terminal.test_steady_typing import PLACES
+from tests.terminal.test_steady_typing import PLACES, kept_in_story
 
-BOUND = 2.3
-"""No character that is older than this (seconds) is lost when the program is killed."""
+BOUND = 2.0
+"""No character that is older than two saves is lost when the program is killed."""
 
-KILLS = {"story": 8, "sheet": 4, "note": 2, "branch": 2} if FULL else {"story": 1, "sheet": 1}
-LONGEST = 6.0 if FULL else 4.0  # seconds of typing; at least 3
-WAYS_OUT = [signal.SIGTERM, signal.SIGHUP] if FULL else [signal.SIGTERM]
+GONE = 5.0
+"""Seconds from a signal, and the save that is under way then, to the end of the program."""
+
+KILLS = {False: {"story": 1, "sheet": 1}, True: {"story": 8, "sheet": 4, "note": 2, "branch": 2}}
+LONGEST = {False: 4.0, True: 6.0}  # seconds of typing; at least 3
+WAYS_OUT = {False: [signal.SIGTERM], True: [signal.SIGTERM, signal.SIGHUP]}
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +47,9 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("library"))
 
 
-def start(terminal: Terminal, library: Path) -> tuple[Path, MoodyDisk]:
-    """The program with a story on a disk that is slow from now on."""
-    disk = MoodyDisk(terminal.folder / "disk", library)
+def start(terminal: Terminal, library: Path, seconds: int = 1) -> tuple[Path, MoodyDisk]:
+    """The program with a story on a disk that is slow from now on: each save takes ``seconds``."""
+    disk = MoodyDisk(terminal.folder / "disk", library, seconds=seconds)
     file = make_story(disk.folder)
     terminal.start(file, "--max-tokens", "1000", env=disk.environment)
     terminal.wait_for(OPENING.strip())
@@ -54,25 +57,37 @@ def start(terminal: Terminal, library: Path) -> tuple[Path, MoodyDisk]:
     return file, disk
 
 
-def killed(new_terminal: NewTerminal, library: Path, place: str, seed: int) -> Loss:
+def killed(new_terminal: NewTerminal, library: Path, longest: float, place: str, seed: int) -> Loss:
     begin, find = PLACES[place]
     chance = random.Random(f"slow {place} {seed}")
     terminal = new_terminal(f"{place}-{seed}")
     file, disk = start(terminal, library)
     begin(terminal)
-    end = time.monotonic() + chance.uniform(3.0, LONGEST)
+    end = time.monotonic() + chance.uniform(3.0, longest)
     terminal.type_steadily(words_from(chance), steady(chance), until=end)
     moment = terminal.kill()
     typed = list(terminal.typed)
     return loss(f"{place} {seed}, {disk.delayed} saves", typed, find(terminal, file), moment)
 
 
-def test_nothing_older_than_two_saves_is_lost(new_terminal: NewTerminal, library: Path) -> None:
+def killed_after_three_saves(new_terminal: NewTerminal, library: Path) -> Loss:
+    """The first save of all is no longer than any other, although it begins SQLite's log."""
+    chance = random.Random(1)
+    terminal = new_terminal("first")
+    file, _ = start(terminal, library)
+    terminal.type_steadily(words_from(chance), steady(chance), until=time.monotonic() + 3.3)
+    moment = terminal.kill()
+    return loss("the first saves", list(terminal.typed), kept_in_story(terminal, file), moment)
+
+
+@few_or_all
+def test_nothing_older_than_two_saves_is_lost(new_terminal: NewTerminal, library: Path, full: bool) -> None:
     acts = [
-        partial(killed, new_terminal, library, place, seed)
-        for place, moments in KILLS.items()
+        partial(killed, new_terminal, library, LONGEST[full], place, seed)
+        for place, moments in KILLS[full].items()
         for seed in range(moments)
     ]
+    acts.append(partial(killed_after_three_saves, new_terminal, library))
     losses = losses_within(BOUND, acts)
     report("killed while each save takes a second", losses)
     assert max(found.age for found in losses) <= BOUND
@@ -139,22 +154,26 @@ def ended(new_terminal: NewTerminal, library: Path, way: signal.Signals) -> str:
     """What is lost when the system ends the program in the middle of typing; empty if nothing is."""
     chance = random.Random(way.name)
     terminal = new_terminal(way.name)
-    file, _ = start(terminal, library)
+    file, disk = start(terminal, library, 2)
     terminal.type_steadily(words_from(chance, 15), steady(chance, 0.06, 0.2))
     terminal.type("|")
-    terminal.wait_for("|")  # a signal may overtake keys that have not been read
+    terminal.wait_for("|")  # a busy machine reads keys late
     moment = terminal.kill(way)
     code = terminal.ended()
+    seconds = time.monotonic() - moment
     found = loss(way.name, terminal.typed, text_of(file)[len(OPENING) :], moment)
-    return "" if found.kept == found.typed and code == 128 + way else f"{found}, exit code {code}"
+    gone = seconds < disk.seconds + GONE
+    good = found.kept == found.typed and code == 128 + way and gone
+    return "" if good else f"{found}, exit code {code} after {seconds:.1f} s"
 
 
+@few_or_all
 def test_nothing_is_lost_when_the_writer_leaves_or_the_system_ends_the_program(
-    new_terminal: NewTerminal, library: Path
+    new_terminal: NewTerminal, library: Path, full: bool
 ) -> None:
     every = product(("quit", "undo_and_redo", "undo_and_quit"), (PAUSE, 0.0))
-    usual = [("quit", 0.0), ("undo_and_redo", PAUSE), ("undo_and_quit", 0.0)]
-    acts: list[Callable[[], str]] = [partial(ended, new_terminal, library, way) for way in WAYS_OUT]
-    acts += [InTwoParts(new_terminal, library, name, rest) for name, rest in (every if FULL else usual)]
+    usual = [("quit", 0.0)]
+    acts: list[Callable[[], str]] = [partial(ended, new_terminal, library, way) for way in WAYS_OUT[full]]
+    acts += [InTwoParts(new_terminal, library, name, rest) for name, rest in (every if full else usual)]
     wrong = [fault for fault in two_at_once(acts) if fault]
     assert not wrong, "\n".join(wrong)

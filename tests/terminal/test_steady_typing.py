@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from srbwriter.story import ROOT, Story
+from tests.sizes import few_or_all
 from tests.terminal.conftest import NewTerminal
 from tests.terminal.support import (
-    FULL,
     OPENING,
     Loss,
     loss,
@@ -34,10 +34,9 @@ from tests.terminal.terminal import CTRL_N, CTRL_Q, CTRL_S, ENTER, F3, Terminal
 BOUND = 1.3
 """No character that is older than this (seconds) is ever lost."""
 
-MOMENTS = {"story": 14, "sheet": 12, "note": 12, "branch": 12} if FULL else dict.fromkeys(
-    ("story", "sheet", "note", "branch"), 2
-)  # fmt: skip
-LONGEST = 6.0 if FULL else 3.2
+MOMENTS = {False: 1, True: 12}
+"""How often the program is killed in each place, with few moments and with all."""
+LONGEST = {False: 3.2, True: 6.0}
 """Seconds of typing at most; at least 2."""
 
 Kept = Callable[[Terminal, Path], str]
@@ -135,23 +134,25 @@ PLACES: dict[str, tuple[Callable[[Terminal], None], Kept]] = {
 }
 
 
-def killed_while_typing(new_terminal: NewTerminal, place: str, seed: int) -> Loss:
+def killed_while_typing(new_terminal: NewTerminal, place: str, longest: float, seed: int) -> Loss:
     begin, find = PLACES[place]
     chance = random.Random(f"{place} {seed}")
     terminal = new_terminal(f"{place}-{seed}")
     file = make_story(terminal.folder)
     start(terminal, file)
     begin(terminal)
-    end = time.monotonic() + chance.uniform(2.0, LONGEST)
+    end = time.monotonic() + chance.uniform(2.0, longest)
     terminal.type_steadily(words_from(chance), steady(chance), until=end)
     moment = terminal.kill()
     typed = list(terminal.typed)
     return loss(f"{place} {seed}", typed, find(terminal, file), moment)
 
 
+@few_or_all
 @pytest.mark.parametrize("place", list(PLACES))
-def test_nothing_older_than_a_moment_is_lost(place: str, new_terminal: NewTerminal) -> None:
-    acts = [partial(killed_while_typing, new_terminal, place, seed) for seed in range(MOMENTS[place])]
+def test_nothing_older_than_a_moment_is_lost(place: str, full: bool, new_terminal: NewTerminal) -> None:
+    kill = partial(killed_while_typing, new_terminal, place, LONGEST[full])
+    acts = [partial(kill, seed) for seed in range(MOMENTS[full])]
     losses = losses_within(BOUND, acts)
     report(f"killed while typing, {place}", losses)
     assert max(found.age for found in losses) <= BOUND

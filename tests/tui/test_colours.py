@@ -1,4 +1,4 @@
-"""Themes on terminals with few colours. ``SRBWRITER_UPDATE_SNAPSHOTS=1`` writes the table of forms anew."""
+"""Themes on terminals with few colours. ``UPDATE_SNAPSHOTS=1`` writes the table of forms anew."""
 
 from __future__ import annotations
 

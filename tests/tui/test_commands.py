@@ -38,6 +38,7 @@ async def test_the_command_does_what_it_says(
 
 
 @pytest.mark.parametrize("command", IDS)
+@pytest.mark.full
 async def test_without_its_handler_the_scenario_fails(
     command: str, open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

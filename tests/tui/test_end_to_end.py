@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from srbwriter.story import ROOT, NodeId, Story
@@ -21,7 +21,7 @@ ROOT_FOLDER = Path(__file__).parent.parent.parent
 OPENING = "Once upon a time there was a girl who lived by a deep, dark wood."
 PATIENCE = 60.0  # seconds for one thing to happen on a busy machine
 
-pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+pytestmark = pytest.mark.needs("tmux")
 
 
 class Terminal:
@@ -71,8 +71,7 @@ class Terminal:
     def program(self) -> int:
         """The process of the program itself."""
         shell = int(self.tmux("display-message", "-p", "-t", "main", "#{pane_pid}"))
-        found = subprocess.run(["pgrep", "-P", str(shell)], capture_output=True, text=True, check=True)
-        return int(found.stdout.split()[0])
+        return psutil.Process(shell).children()[0].pid
 
     def close(self) -> None:
         subprocess.run(["tmux", "-L", self._socket, "kill-server"], capture_output=True, check=False)

@@ -6,6 +6,7 @@ import pytest
 from textual.events import Key, Paste
 
 from srbwriter.tui.widgets.branch_pane import BranchPane
+from tests.sizes import some_of
 from tests.tui.conftest import Bench, OpenBench
 
 DIALOGS = (
@@ -49,7 +50,7 @@ async def test_it_leads_to_the_branches_before_any_is_written(open_bench: OpenBe
         assert bench.session.text() == "The rain."
 
 
-@pytest.mark.parametrize("command", DIALOGS)
+@pytest.mark.parametrize("command", some_of(DIALOGS, DIALOGS[::4]))
 async def test_it_closes_a_dialog_and_the_branches_have_the_keys_again(
     command: str, open_bench: OpenBench
 ) -> None:
@@ -129,7 +130,10 @@ async def test_a_paste_among_the_branches_says_where_it_can_go(open_bench: OpenB
         assert bench.session.text() == "The rain."
 
 
-@pytest.mark.parametrize("command", [c for c in DIALOGS if c not in ("leader", "jump", "bookmarks", "bin")])
+@pytest.mark.parametrize(
+    "command",
+    some_of([c for c in DIALOGS if c not in ("leader", "jump", "bookmarks", "bin")], DIALOGS[2::4]),
+)
 async def test_keys_that_come_together_go_to_the_dialog_that_opens(
     command: str, open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

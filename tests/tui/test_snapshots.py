@@ -1,4 +1,4 @@
-"""Pictures of the screens as they are meant to look. ``SRBWRITER_UPDATE_SNAPSHOTS=1`` takes them anew."""
+"""Pictures of the screens as they are meant to look. ``UPDATE_SNAPSHOTS=1`` takes them anew."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tests.tui.conftest import Bench, OpenBench
 
 FOLDER = Path(__file__).parent / "snapshots"
-UPDATE = bool(os.environ.get("SRBWRITER_UPDATE_SNAPSHOTS"))
+UPDATE = bool(os.environ.get("UPDATE_SNAPSHOTS"))
 SIZES = {"80x24": (80, 24), "120x40": (120, 40), "200x60": (200, 60)}
 LOOKS = {"dark": "lamplight", "light": "paper", "no-color": "lamplight"}
 FEW = [f"{look}-{depth}" for look in ("dark", "light") for depth in ("256", "16")]
@@ -31,7 +31,7 @@ def compare(bench: Bench, name: str) -> None:
     if UPDATE:
         FOLDER.mkdir(exist_ok=True)
         file.write_text(svg, "utf-8")
-    assert file.exists(), f"{file} is missing; take it with SRBWRITER_UPDATE_SNAPSHOTS=1"
+    assert file.exists(), f"{file} is missing; take it with UPDATE_SNAPSHOTS=1"
     assert svg == file.read_text("utf-8"), f"the screen no longer looks like {file}"
 
 

@@ -8,6 +8,7 @@ import pytest
 from textual.color import Color
 
 from srbwriter.tui import themes
+from tests.tui.conftest import OpenBench
 
 SHIPPED = sorted(themes.paths.asset_dir("themes").glob("*.toml"))
 
@@ -89,3 +90,18 @@ def test_the_watcher_sees_a_changed_theme_once() -> None:
     file.write_text(file.read_text() + "# changed\n")
     assert watcher.changed() == [file]
     assert not watcher.changed()
+
+
+def test_the_shipped_theme_takes_the_place_of_an_own_one_that_cannot_be_read() -> None:
+    own_theme(themes.DEFAULT, "glow = 1\n")
+    found, complaints = themes.load_all()
+    assert themes.DEFAULT in {theme.name for theme in found} and len(complaints) == 1
+
+
+async def test_a_theme_is_shown_as_soon_as_it_can_be_read(open_bench: OpenBench) -> None:
+    file = own_theme("mine", "glow = 1\n")
+    async with open_bench(fake=True, settings={"interface.theme": "mine"}) as bench:
+        assert bench.app.theme == themes.DEFAULT
+        file.write_text(SHIPPED[0].read_text() + "# saved again\n")
+        bench.app.reload_changed_themes()
+        assert bench.app.theme == "mine"

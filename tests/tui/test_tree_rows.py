@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from srbwriter.story import ROOT, NodeId, Story
 from srbwriter.tui.widgets.tree_view import rows
+from tests.sizes import examples
 from tests.tui.conftest import OpenBench
 
 
@@ -31,7 +32,7 @@ def grown(folder: Path, parents: list[int], here: int) -> Story:
     return story
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.integers(0, 12), max_size=12), st.integers(0, 12))
 def test_every_node_is_shown_or_counted_in_a_fold(folder: Path, parents: list[int], here: int) -> None:
     with grown(folder, parents, here) as story:

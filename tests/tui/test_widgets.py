@@ -259,7 +259,7 @@ async def test_a_token_paints_its_own_line_and_no_other(
 async def test_resizing_keeps_what_is_read_in_view(open_bench: OpenBench) -> None:
     async with open_bench(n=1) as bench:
         bench.session.stop = type(bench.session.stop)(max_tokens=None, ignore_eog=True)
-        await bench.write(1500)
+        await bench.write(900)
         await bench.on_panes()
         await bench.press("pagedown")
         pane = bench.screen.grid.shown[0]

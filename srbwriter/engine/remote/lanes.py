@@ -133,6 +133,7 @@ class Lane:
         self.unspelt = ""  # text that stands there already and that the next tokens have to spell
         self.came = 0  # tokens of this take, where they are counted as they come
         self.failures = 0  # attempts since the last token
+        self.asked_at = self.sign_at = 0.0  # since when it waits for a token, and for any sign of life
         self.without: dict[int, tuple[int, ...]] = {}  # tokens that may not come at a place of the take
         self.beyond = False  # it is to go on where the model saw an end
         self.words = Wording(_NOTHING, branch.stop_rule)
@@ -173,12 +174,20 @@ class Lane:
         seed = self.branch.seed % SEEDS
         return mixed(seed, self.written) if self.buffer.ids or self.buffer.pieces else seed
 
+    def set_waiting(self, held_up: float) -> None:
+        """A request is sent now; ``held_up`` seconds before, in which others had its place, do not count."""
+        if self.failures:
+            self.asked_at += held_up
+            self.sign_at += held_up
+        else:
+            self.asked_at = self.sign_at = time.monotonic()
+
     # ---- text that comes in
 
     def write(self, piece: Piece, spell: Spell) -> None:
         """Add what came to the branch and apply the stop rules."""
         branch, now = self.branch, time.monotonic()
-        self.failures = 0
+        self.failures, self.asked_at, self.sign_at = 0, now, now
         branch.error = None
         if self.left == 0:
             self.finish(FinishReason.LENGTH)

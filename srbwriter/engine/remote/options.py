@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
-from urllib.parse import urlsplit, urlunsplit
+
+from srbwriter.addresses import normal_address
 
 from ..types import DEFAULT_MAX_BRANCHES, InvalidRequest
 
@@ -25,21 +27,24 @@ class RemoteOptions:
     seed: int | None = None  # from which branch seeds derive when a request names none
     verify: bool = True  # certificates of https
     connect_seconds: float = 10.0
-    silent_seconds: float = 300.0  # that an answer may keep us waiting for its next byte
+    silent_seconds: float = 300.0  # that a server which says it is well may take for its next byte
     quiet_seconds: float = 10.0  # after which they are asked meanwhile whether they are well
+    patience: float = 60.0  # without any sign of life, after which a branch gives up
     retries: int = 8  # attempts after which a branch gives up, without a token in between
     first_wait: float = 0.25  # before the second attempt; doubled from then on
     longest_wait: float = 8.0
+    notify: Callable[[str], None] | None = field(default=None, compare=False, repr=False)
+    """Told in a sentence of each attempt that failed and of the next one; called on the engine's thread."""
 
 
 def address(url: str) -> str:
-    """``url`` as it is used: with a scheme, without a slash or ``/v1`` at its end. Raises InvalidRequest."""
-    told = url.strip()
-    parts = urlsplit(told if "://" in told else f"http://{told}")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InvalidRequest("connect", f"{shown(told)} is no address; give one like http://host:8000")
-    path = parts.path.rstrip("/").removesuffix("/v1")
-    return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
+    """Return ``url`` as it is used, see :func:`.normal_address`. Raises InvalidRequest."""
+    try:
+        return normal_address(url)
+    except ValueError:
+        raise InvalidRequest(
+            "connect", f"{shown(url.strip())} is no address; give one like http://host:8000"
+        ) from None
 
 
 def shown(url: str) -> str:

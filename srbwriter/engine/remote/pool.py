@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import httpx
 
@@ -17,6 +19,7 @@ from .dialects.llamacpp import LlamaCpp
 from .dialects.openai import VLLM, OpenAI, SGLang, cards_of
 from .dialects.srb import Srb
 from .options import RemoteOptions
+from .problems import retry_notice, wants_tls
 from .profile import Profile
 from .transport import Transport
 
@@ -27,12 +30,25 @@ _KEPT = 16_384  # such blocks
 _AHEAD = 4  # requests that an address may have more than the idlest and still keep its prefixes
 _LONGEST_OUT = 30.0  # seconds
 _LOOK_SECONDS, _LOOKS_APART = 3.0, 1.0  # a look at whether somebody is there may take, and holds for
-_WAITS = (0.0, 0.1, 0.3)  # seconds between attempts to find out who is there
+_PROBES = 3  # more attempts to find out who is there, after the first
+FIRST_SECONDS = 15.0  # that the first question may take
+_UNREADABLE = (httpx.RemoteProtocolError, httpx.ReadError)
+"""What comes of speaking plain HTTP where TLS is spoken."""
 
 
 _BY_NAME: dict[str, type[Dialect]] = {
     "vllm": VLLM, "openai": OpenAI, "llamacpp": LlamaCpp, "srb": Srb, "koboldcpp": KoboldCpp
 }  # fmt: skip
+
+
+class Look(NamedTuple):
+    """What came of asking how a server fares.
+
+    ``trouble`` is "" if it answered; ``certain`` where it will write nothing more, and is not only busy.
+    """
+
+    trouble: str
+    certain: bool
 
 
 class Peer:
@@ -62,13 +78,21 @@ class Peer:
             return self.dialect, self.profile
 
     async def _probe(self) -> tuple[Dialect, Profile]:
-        for wait in (*_WAITS, None):
+        """Find out who is there. Gives up after a few attempts, or when no time is left for another one."""
+        options, start = self._options, time.monotonic()
+        for attempt in itertools.count(1):
             try:
-                dialect = await dialect_of(self.transport, self._options)
+                dialect = await dialect_of(self.transport, options)
                 return dialect, await dialect.probe()
             except RemoteError as error:
-                if not error.again or wait is None:
+                if isinstance(error.__cause__, _UNREADABLE) and await self.transport.speaks_tls():
+                    raise wants_tls(self.where) from error
+                wait = options.first_wait * 2 ** (attempt - 1)
+                late = time.monotonic() - start + wait + FIRST_SECONDS > options.patience
+                if not error.again or attempt > _PROBES or late:
                     raise
+                if options.notify is not None:
+                    options.notify(retry_notice(error, wait, attempt, _PROBES))
                 await asyncio.sleep(wait)
         raise AssertionError
 
@@ -80,15 +104,17 @@ class Peer:
         error = await self._look()
         return "" if error is None else error.problem
 
-    async def gone(self) -> str:
-        """Why it will certainly write nothing more; nothing where it may only be busy."""
-        error = await self._look()
-        certain = error is not None and (error.status or isinstance(error.__cause__, httpx.ConnectError))
-        return error.problem if error is not None and certain else ""
+    async def look_in(self) -> Look:
+        """Ask how it fares, where nothing comes for long."""
+        error = await self._look(min(_LOOK_SECONDS, self._options.quiet_seconds))
+        if error is None:
+            return Look("", certain=False)
+        refused = isinstance(error.__cause__, httpx.ConnectError)
+        return Look(error.problem, certain=bool(error.status) or refused)
 
-    async def _look(self) -> RemoteError | None:
+    async def _look(self, seconds: float = _LOOK_SECONDS) -> RemoteError | None:
         try:
-            await asyncio.wait_for(self.transport.read("GET", "/health", None, _LOOK_SECONDS), _LOOK_SECONDS)
+            await asyncio.wait_for(self.transport.read("GET", "/health", None, seconds), seconds)
         except RemoteError as error:
             return error if error.status in (0, 502, 503, 504) else None
         except TimeoutError:
@@ -199,7 +225,7 @@ async def dialect_of(transport: Transport, options: RemoteOptions) -> Dialect:
 
 async def _found(transport: Transport) -> type[Dialect]:
     try:
-        cards = cards_of(await transport.ask("GET", "/v1/models"))
+        cards = cards_of(await transport.ask("GET", "/v1/models", None, FIRST_SECONDS))
     except RemoteError as error:
         if not not_found(error):
             raise

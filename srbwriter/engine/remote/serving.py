@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any
@@ -27,6 +28,7 @@ from .dialects.base import Ask, Dialect, Named, News, Over, Piece, Placed, Promp
 from .lanes import NO_LIMIT, Lane, Run, Spell, barring, plain
 from .options import RemoteOptions
 from .pool import Peer, Pool
+from .problems import misnumbered, retry_notice
 from .profile import Profile
 
 log = logging.getLogger(__name__)
@@ -48,7 +50,9 @@ class Stretch:
         self.stands: Sequence[int] = ()  # what that branch had when it left or ended
         self.progressed = False
         self.trouble = ""  # why it was left
-        self.heard = 0.0  # when something came last, on the loop's clock
+        self.where = ""  # the address
+        self.heard = 0.0  # when something came last, as time.monotonic() has it
+        self.alive = 0.0  # when they showed last that they are there
         self.barring = False  # it writes one token only, which some may not be
         self.cut = False  # somebody left before the other side had come to an end
         self.wasted = 0  # branches that are written on over there and thrown away here
@@ -151,6 +155,7 @@ class Service:
         self.runs: set[Run] = set()
         self.generated = self.prompt_tokens = self.reused_tokens = 0
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._notified: set[str] = set()  # since a token came last
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run ``work`` beside everything else; it is kept until it ends."""
@@ -241,19 +246,26 @@ class Service:
 
     async def _broken(self, stretch: Stretch, error: RemoteError) -> None:
         """Let each branch go on from what it has, after a while; or say why it cannot."""
-        run, wait, stretch.id = stretch.run, 0.0, ""
+        run, now, stretch.id = stretch.run, time.monotonic(), ""
         log.warning("request %d: %s", run.generation.number, error)
+        wait = 0.0
         for lane in stretch.live:
             if lane.branch.state is BranchState.PAUSED:
                 lane.leave()
                 continue
             lane.failures += 1
             lane.backlog.clear()
+            lane.sign_at = max(lane.sign_at, now if error.status else stretch.alive)
+            if not stretch.progressed:
+                wait = max(
+                    wait, min(self.options.first_wait * 2 ** (lane.failures - 1), self.options.longest_wait)
+                )
+            wait = max(wait, error.wait)
             if run.constrained and lane.buffer.ids:
                 error = RemoteError(
                     error.where, f"{error.problem}; a constraint cannot go on in the middle", again=False
                 )
-            if not error.again or lane.failures > self.options.retries:
+            if not error.again or self._enough(lane, now + wait):
                 tries = f" ({lane.failures} attempts)" if lane.failures > 1 else ""
                 words, status, field = error.problem + tries, error.status, error.field
                 lane.fail(RemoteError(error.where, words, again=False, status=status, field=field))
@@ -263,13 +275,29 @@ class Service:
             run.events.append(
                 StateChanged(lane.branch.index, BranchState.WAITING)
             )  # also where it waited before
-            if not stretch.progressed:
-                wait = self.options.first_wait * 2 ** (lane.failures - 1)
         run.publish()
-        if stretch.live and (wait or error.wait):
-            await asyncio.sleep(max(min(wait, self.options.longest_wait), error.wait))
+        if stretch.live:
+            attempt = max(lane.failures for lane in stretch.live)
+            self._notify(retry_notice(error, wait, attempt, self.options.retries))
+            if wait:
+                await asyncio.sleep(wait)
         for lane in stretch.live:
             stretch.ended(lane)
+
+    def _enough(self, lane: Lane, next_attempt: float) -> bool:
+        """Whether a branch has waited long enough for its next token to give up."""
+        options = self.options
+        return (
+            lane.failures > options.retries
+            or next_attempt - lane.sign_at > options.patience
+            or next_attempt - lane.asked_at > 2 * options.silent_seconds
+        )
+
+    def _notify(self, line: str) -> None:
+        """Say what goes wrong, once for all branches that it befalls."""
+        if self.options.notify is not None and line not in self._notified:
+            self._notified.add(line)
+            self.options.notify(line)
 
     # ---- being answered
 
@@ -290,7 +318,10 @@ class Service:
             dialect, profile = await peer.known()
             if profile is not self.profile:
                 Pool.check(peer, profile, self.profile)
+            before = time.monotonic()
             async with peer.gate:
+                for lane in stretch.live:
+                    lane.set_waiting(held_up=time.monotonic() - before)
                 await self._follow(stretch, peer, dialect)
             peer.answered()
         except RemoteError as error:
@@ -309,7 +340,7 @@ class Service:
 
     async def _follow(self, stretch: Stretch, peer: Peer, dialect: Dialect) -> None:
         run = stretch.run
-        stretch.dialect, stretch.id = dialect, ""
+        stretch.dialect, stretch.id, stretch.where = dialect, "", peer.where
         stretch.lanes = list(stretch.live)  # as they are counted in this request
         if not stretch.lanes:
             return
@@ -344,25 +375,40 @@ class Service:
                 watch.cancel()
 
     async def _watch(self, stretch: Stretch, peer: Peer, end: asyncio.Timeout) -> None:
-        """End an answer that has been quiet for long, where they say that they are ill, or take nobody."""
-        loop, most = asyncio.get_running_loop(), self.options.quiet_seconds
-        stretch.heard = loop.time()
+        """End an answer that is quiet for long, where they are ill, take nobody, or show no sign of life."""
+        quiet, patience = self.options.quiet_seconds, self.options.patience
+        stretch.heard = time.monotonic()
+        stretch.alive = max((lane.sign_at for lane in stretch.live), default=stretch.heard)
         while True:
-            await asyncio.sleep(max(stretch.heard + most - loop.time(), most / 2))
-            if loop.time() - stretch.heard >= most and (trouble := await peer.gone()):
-                stretch.trouble = trouble
-                end.reschedule(loop.time())
+            now = time.monotonic()
+            until = max(stretch.heard + quiet, now + quiet / 2)
+            await asyncio.sleep(max(min(until, stretch.alive + patience) - now, 0.01))
+            if time.monotonic() - stretch.heard < quiet:
+                continue
+            look = await peer.look_in()
+            now = time.monotonic()
+            if not look.trouble:
+                stretch.alive = now
+                most = f"Waiting for up to {self.options.silent_seconds:.0f} s"
+                self._notify(f"{peer.where}: no words for {quiet:g} s, but it answers otherwise. {most}.")
+                continue
+            silent = now - stretch.alive
+            if look.certain or silent >= patience:
+                stretch.trouble = look.trouble if look.certain else f"no sign of life for {silent:.0f} s"
+                end.reschedule(asyncio.get_running_loop().time())
                 return
+            left = f"Giving up in {patience - silent:.0f} s"
+            self._notify(f"{peer.where}: no sign of life for {silent:.0f} s. {left}.")
 
     async def _listen(self, stretch: Stretch, peer: Peer, dialect: Dialect, ask: Ask) -> None:
-        run, loop = stretch.run, asyncio.get_running_loop()
+        run = stretch.run
         path, body = dialect.request(ask)
         async with peer.transport.events(path, body) as batches:
             for lane in stretch.live:
                 lane.set_state(BranchState.PROMPT)
             run.publish()
             async for batch in batches:
-                stretch.heard = loop.time()
+                stretch.heard = stretch.alive = time.monotonic()
                 for data in batch:
                     for news in dialect.read(data):
                         self._hear(stretch, news)
@@ -385,12 +431,10 @@ class Service:
     def _hear(self, stretch: Stretch, news: News) -> None:
         match news:
             case Piece():
-                lane = stretch.lanes[news.lane] if news.lane < len(stretch.lanes) else None
-                if lane is not None:
+                if (lane := self._lane(stretch, news.lane)) is not None:
                     self._piece(stretch, lane, news)
             case TakenBack():
-                lane = stretch.lanes[news.lane] if news.lane < len(stretch.lanes) else None
-                if lane is not None:
+                if (lane := self._lane(stretch, news.lane)) is not None:
                     self._take_back(lane, news)
             case PromptRead():
                 self._read(stretch.run, news.cached)
@@ -401,6 +445,15 @@ class Service:
             case Over():
                 pass
 
+    @staticmethod
+    def _lane(stretch: Stretch, index: int) -> Lane | None:
+        """Return the branch that the other side gives a number; None if it has left. Raises RemoteError."""
+        if 0 <= index < len(stretch.lanes):
+            return stretch.lanes[index]
+        number = len(stretch.lanes)
+        there = f"branches 0 to {number - 1} were" if number > 1 else "only branch 0 was"
+        raise misnumbered(stretch.where, f"it sends words for branch {index}, and {there} asked for")
+
     def _piece(self, stretch: Stretch, lane: Lane, piece: Piece) -> None:
         if lane.branch.state is BranchState.PAUSED:
             lane.backlog.append(piece)
@@ -409,6 +462,7 @@ class Service:
             if not stretch.run.read:
                 self._read(stretch.run, 0)
             stretch.progressed = True
+            self._notified.clear()
             self.generated += max(len(piece.ids), 1) if self.profile.ids else 1
             lane.write(piece, self._spell)
         if piece.finish is not None and lane.stretch is stretch:

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Coroutine, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 import httpx
 import msgspec
@@ -25,6 +26,7 @@ logging.getLogger("httpx").setLevel(logging.WARNING)  # it would write a line fo
 _OTHERS = (b":", b"event:", b"id:", b"retry:")
 _MOST = 16 << 20  # bytes of one event: more than any answer has
 _ANSWER_SECONDS = 30.0  # a question may take; branches may take as long as they like between two tokens
+_HANDSHAKE_SECONDS = 3.0
 _AHEAD = 64  # pieces of an answer that may wait for whoever reads it
 
 
@@ -225,13 +227,17 @@ class Transport:
         async with self._request("POST", path, msgspec.json.encode(body), None) as answer:
             if not answer.response.is_success:
                 await self._whole(answer)
+            if answer.response.headers.get("content-type", "").startswith("text/html"):
+                raise garbage(self.where, await answer.whole() or b"<html>")
             yield self._events(answer.chunks)
 
     async def _whole(self, answer: Answer) -> bytes:
         """The body. Raises RemoteError if they refused."""
         response, body = answer.response, await answer.whole()
         if not response.is_success:
-            raise from_answer(self.where, response.status_code, response.headers, body)
+            asked = response.request.url.raw_path.decode("ascii", "replace")
+            path = asked.removeprefix(urlsplit(self.url).path)
+            raise from_answer(self.where, response.status_code, response.headers, body, path)
         return body
 
     @asynccontextmanager
@@ -292,6 +298,19 @@ class Transport:
         except Exception as error:  # theirs whose request it is, if they are still there
             end = error
         await exchange.items.put(end)
+
+    async def speaks_tls(self) -> bool:
+        """Whether TLS is spoken at the port, where it was spoken to without."""
+        parts, trusting = urlsplit(self.url), httpx.create_ssl_context(verify=False)
+        if parts.scheme == "https":
+            return False
+        try:
+            async with asyncio.timeout(_HANDSHAKE_SECONDS):
+                _, writer = await asyncio.open_connection(parts.hostname, parts.port or 80, ssl=trusting)
+        except (OSError, TimeoutError):
+            return False
+        writer.close()
+        return True
 
     async def _events(self, chunks: AsyncGenerator[bytes]) -> AsyncGenerator[list[bytes]]:
         reader = EventReader()

@@ -26,7 +26,7 @@ from srbwriter.server.answers import (
 )
 from srbwriter.server.context import Context, json_response
 from srbwriter.server.endpoints import KOBOLD, object_of, rows_of, told
-from srbwriter.server.errors import bad
+from srbwriter.server.errors import bad, missing
 from srbwriter.server.fields import Fields, read_ids, wants_bos
 from srbwriter.server.params import Params, read_common
 from srbwriter.server.registry import Record
@@ -107,9 +107,9 @@ def _memory(fields: Fields, context: Context) -> int:
 
 
 async def submit(
-    context: Context, fields: Fields, usual: Mapping[str, Any] | None = None
+    context: Context, fields: Fields, usual: Mapping[str, Any] | None = None, *, system: bool = True
 ) -> tuple[Record, KoboldParams]:
-    """Have a prompt continued. Raises ApiError."""
+    """Have a prompt continued, after the system prompt unless it has that already. Raises ApiError."""
     more = len(fields.text("memory")) * 1e-6
     params = await context.read(lambda: read_params(fields, context, usual), more)
     prompts = await context.services.read_prompts(fields.raw("prompt"), context.effort)
@@ -119,6 +119,8 @@ async def submit(
     if isinstance(prompt, str):
         prompt = fields.text("memory") + prompt
     request = params.request(prompt, parse_special=True, add_bos=params.add_bos and wants_bos(prompt))
+    if system:
+        request = await context.read(lambda: context.services.put_system_before(request))
     return await context.submit([request], tag=params.tag), params
 
 
@@ -260,7 +262,8 @@ async def token_count(context: Context) -> Response:
     """``special``: with the beginning token, as clients expect where they do not say."""
     fields = Fields(await context.json())
     if not isinstance(fields.raw("prompt"), str):
-        return json_response({"value": -1, "detail": {"msg": "Field 'prompt': expected text"}}, 400)
+        problem = "Field 'prompt': expected text" if fields.has("prompt") else str(missing("prompt"))
+        return json_response({"value": -1, "detail": {"msg": problem}}, 400)
     ids = await context.services.tokenize(
         fields.text("prompt"), add_bos=fields.flag("special", True), parse_special=True
     )
@@ -307,9 +310,10 @@ ENDPOINTS = (
     _row("POST /api/extra/last_logprobs", last_logprobs, "log-probabilities of the latest answer", body=_KEY,
          chooses=False),
     _row("POST /api/extra/tokencount /api/extra/tokenize", token_count, "a text's tokens, counted",
-         body=object_of(prompt="string", special="boolean", example={"prompt": "Once upon a time"})),
+         body=object_of("prompt", prompt="string", special="boolean",
+                        example={"prompt": "Once upon a time"})),
     _row("POST /api/extra/detokenize", detokenize, "token ids as text",
-         body=object_of(ids="array", example={"ids": [1, 2]})),
+         body=object_of("ids", ids="array", example={"ids": [1, 2]})),
     _row(f"GET {_both('model')}", told(lambda context: {"result": context.services.model_name}),
          "the model's name"),
     _row(f"GET {_both('info/version')}", told(lambda _: {"result": UNITED}), "the version of this interface"),

@@ -68,7 +68,7 @@ async def logits(context: Context) -> Response:
     stop = Stop(max_tokens=1, ignore_eog=True)
     prompt = fields.need_text("prompt")
     request = Request(prompt, logprobs=top, stop=stop, sampling=Sampling(seed=0), parse_special=True)
-    record = await context.submit([request])
+    record = await context.submit([context.services.put_system_before(request)])
 
     def make() -> dict[str, dict[str, float]]:
         known = record.generation.branches[0].logprobs
@@ -79,7 +79,7 @@ async def logits(context: Context) -> Response:
 
 
 async def chat_prompt(context: Context) -> Response:
-    chat = await read_chat(Fields(await context.json()), context)
+    chat = await read_chat(Fields(await context.json()), context, system=False)
     return json_response({"prompt": chat.prompt})
 
 
@@ -199,7 +199,7 @@ async def _chat(context: Context, fields: Fields) -> tuple[History, Callable[[],
         }
 
     async def ask() -> tuple[Record, KoboldParams]:
-        return await submit(context, Fields(body), LEGACY)
+        return await submit(context, Fields(body), LEGACY, system=False)
 
     return history, ask
 
@@ -372,16 +372,16 @@ async def _send(context: Context, socket: WebSocket, record: Record, writer: Leg
 
 
 _row, _older = rows_of("openai", "ooba"), rows_of("kobold", "ooba")
-_TEXT = object_of(text="string", example={"text": "Once upon a time"})
+_TEXT = object_of("text", text="string", example={"text": "Once upon a time"})
 _I = "/v1/internal"
 ENDPOINTS = (
     _row(f"GET {_I}/health", told(lambda _: {"status": "ok"}, ready=True), "whether the model is ready"),
     _row(f"POST {_I}/encode", encode_text, "text as token ids", body=_TEXT),
     _row(f"POST {_I}/decode", decode, "token ids as text",
-         body=object_of(tokens="array", example={"tokens": [1, 2]})),
+         body=object_of("tokens", tokens="array", example={"tokens": [1, 2]})),
     _row(f"POST {_I}/token-count", count_text, "how many tokens a text is", body=_TEXT),
     _row(f"POST {_I}/logits", logits, "the likeliest next tokens",
-         body=object_of(prompt="string", top_logits="integer",
+         body=object_of("prompt", prompt="string", top_logits="integer",
                         example={"prompt": "Once upon a", "top_logits": 5})),
     _row(f"POST {_I}/chat-prompt", chat_prompt, "a conversation as one prompt", body=CHAT),
     _row(f"POST {_I}/stop-generation", stop_generation, "stop what this client asked for"),
@@ -389,10 +389,10 @@ ENDPOINTS = (
     _row(f"GET {_I}/model/list", told(lambda context: {"model_names": _names(context)}),
          "the names it goes by"),
     _row(f"POST {_I}/model/load", model_load, "load a model, which is the current one then",
-         body=object_of(model_name="string"), chooses=False),
+         body=object_of("model_name", model_name="string"), chooses=False),
     _row(f"POST {_I}/model/unload", model_unload, "unload the current model"),
     _older("POST /api/v1/token-count", token_count, "how many tokens a text is",
-           body=object_of(prompt="string", example={"prompt": "Once upon a time"})),
+           body=object_of("prompt", prompt="string", example={"prompt": "Once upon a time"})),
     _older("POST /api/v1/stop-stream", stop_stream, "stop what this client asked for"),
     _older("POST /api/v1/model", model, "the loaded model", chooses=False,
            body=object_of(action="string", model_name="string", example={"action": "info"})),

@@ -105,7 +105,7 @@ ENDPOINTS = (
     _row("GET /v1/model/list", told(_models), "models, in tabbyAPI's form"),
     _row("POST /v1/token/encode", encode_text, "a text or conversation as token ids", body=_ENCODE),
     _row("POST /v1/token/decode", decode, "token ids as text",
-         body=object_of(tokens="array", example={"tokens": [1, 2]})),
+         body=object_of("tokens", tokens="array", example={"tokens": [1, 2]})),
     _row("GET /v1/auth/permission",
          told(lambda context: {"permission": "admin" if context.client.admin else "api"}),
          "whether the key is an admin's"),

@@ -17,7 +17,7 @@ from typing import Any
 
 from srbwriter import __version__
 from srbwriter.engine.generation import Generation
-from srbwriter.engine.types import EngineError, Event, Finished, FinishReason, Text, TokenRun
+from srbwriter.engine.types import EngineError, Event, Finished, FinishReason, InvalidRequest, Text, TokenRun
 from srbwriter.server.answers import token_text
 from srbwriter.server.errors import ApiError, from_engine
 from srbwriter.server.fields import Fields
@@ -25,7 +25,8 @@ from srbwriter.server.lines.conversation import only_cached, row_of
 from srbwriter.server.lines.peer import Asked, Peer, until_loaded
 from srbwriter.server.lines.wire import MOST, Fatal, Refused, escape, kv, message, unescape, unquoted
 from srbwriter.server.registry import Record
-from srbwriter.server.services import BARE_NAME
+from srbwriter.server.sessions import BARE_NAME, find_session, place_session
+from srbwriter.server.settings import Client, ServerSettings
 from srbwriter.server.work import PER_BYTE, PER_ENTRY, off_loop
 
 log = logging.getLogger(__name__)
@@ -223,7 +224,7 @@ class Session(Peer):
     # ---- sessions in files
 
     async def save(self, asked: Asked) -> None:
-        file = self._file(await self._text(asked))
+        name = self._name(await self._text(asked))
         save = getattr(self.engine, "save_session", None)
         if save is None:
             raise Refused(501, "this engine keeps no sessions in files")
@@ -231,37 +232,47 @@ class Session(Peer):
             raise Refused(400, "there is nothing to save yet")
         generation = await self.evaluate(only_cached(self.knobs.request(self.talk.runs)), asked)
         ids = generation.prompt_ids
-        tokens, size = await self._on_file(file, lambda: save(file, ids))
-        if tokens < len(ids):
-            raise Refused(503, f"the cache held only {tokens} of {len(ids)} tokens; {file.name} has no more")
+        scope = generation.request.cache_salt, generation.request.common
+        tokens, size = await self._on_file(name, place_session, lambda file: save(file, ids, *scope))
         await self._tell(("saved_tokens", tokens), ("saved_bytes", size))
 
     async def load(self, asked: Asked) -> None:
-        file = self._file(await self._text(asked))
-        load: Callable[[Path], list[int]] | None = getattr(self.engine, "load_session", None)
+        name = self._name(await self._text(asked))
+        load: Callable[..., list[int]] | None = getattr(self.engine, "load_session", None)
         if load is None:
             raise Refused(501, "this engine keeps no sessions in files")
-        ids = tuple(await self._on_file(file, lambda: load(file)))
+        scope = self.services.scope(self.client)
+        ids = tuple(await self._on_file(name, find_session, lambda file: load(file, *scope)))
         text = await off_loop(len(ids) * PER_ENTRY, lambda: self.engine.detokenize(ids))
         self.talk.replace((TokenRun(text, ids, self.engine.info.vocab),), len(ids))
         await self._tell(("loaded_tokens", len(ids)), *self._room())
 
-    def _file(self, name: str) -> Path:
-        """Raises Refused."""
-        folder = self.services.settings.slot_save_path
-        if folder is None:
+    def _name(self, name: str) -> str:
+        """Return ``name`` if sessions are kept and it is the bare name of a file. Raises Refused."""
+        if self.services.settings.slot_save_path is None:
             raise Refused(501, "start the server with --slot-save-path FOLDER to keep sessions")
         if not BARE_NAME.fullmatch(name):
             raise Refused(400, "expected the bare name of a file: letters, digits, spaces, and ._-")
-        return folder / name
+        return name
 
-    async def _on_file(self, file: Path, work: Callable[[], Any]) -> Any:
+    async def _on_file(
+        self, name: str, find: Callable[[ServerSettings, Client, str], Path], work: Callable[[Path], Any]
+    ) -> Any:
+        """Call ``work`` with the client's file of that name, on a thread. Raises Refused."""
+
+        def run() -> Any:
+            file = find(self.services.settings, self.client, name)
+            try:
+                return work(file)
+            except InvalidRequest as error:  # where the folder is concerns nobody
+                raise Refused(400, error.problem.replace(str(file), name)) from None
+
         try:
-            return await asyncio.to_thread(work)
+            return await asyncio.to_thread(run)
         except FileNotFoundError:
-            raise Refused(404, f"there is no session {file.name}") from None
+            raise Refused(404, f"there is no session {name}") from None
         except OSError as error:
-            raise Refused(400, f"{file.name} cannot be used ({error.strerror})") from None
+            raise Refused(400, f"{name} cannot be used ({error.strerror})") from None
 
 
 def _suffix(generation: Generation, branch: int) -> str:

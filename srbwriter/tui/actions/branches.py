@@ -139,13 +139,18 @@ def edit_pick(screen: WriteScreen) -> None:
     if pane is None or pane.branch is None or not pane.branch.text:
         screen.notify("There is nothing to edit here yet.")
         return
-    index, text = pane.index, pane.branch.text
-    if pane.branch.live:
+    index, branch = pane.index, pane.branch
+    screen.ask_if_stale(index, "edits it all the same", lambda: _edit_pick(screen, index, branch))
+
+
+def _edit_pick(screen: WriteScreen, index: int, branch: Branch) -> None:
+    if branch.live:
         screen.session.pause(index)
+    text = screen.session.joined(index)
 
     def take(edited: str) -> bool:
         before = screen.session.node
-        screen.guarded(lambda: screen.pick(index, text=edited))
+        screen.guarded(lambda: screen.take(index, text=edited))
         return screen.session.node != before  # also where only the branches that follow are refused
 
     def closed(picked: bool | None) -> None:

@@ -125,6 +125,11 @@ class BranchGrid(Container):
                 pane.tints = tokens and Tints(mode, tokens.of, lambda: session.tokens.version)
                 pane.refresh()
 
+    def show_stale(self, stale: bool) -> None:
+        """Dim the panes if their branches were written for an earlier text, or no longer."""
+        for pane in self.panes:
+            pane.stale = stale and pane.branch is not None
+
     def pull(self) -> None:
         """Paint what the branches in view have published."""
         for pane in self.shown:

@@ -68,12 +68,15 @@ class BranchPane(Widget, can_focus=True):
         &.-writing .pane--head { color: $text-accent; }
         &:focus.-writing .pane--head { color: $background; }
         &.-failed .pane--head { color: $text-error; }
+        &.-stale .pane--text, &.-stale .pane--taken { color: $text-muted; }
     }
     """
 
     marks: reactive[str] = reactive("")
     note: reactive[str] = reactive("")
     letter: reactive[str] = reactive("")
+    stale: reactive[bool] = reactive(False)
+    """Whether the text before the branch is no longer the one that it was written for."""
 
     class Chosen(Message):
         """A double click: the reader wants this branch."""
@@ -218,7 +221,7 @@ class BranchPane(Widget, can_focus=True):
         speed = branch.tokens_per_second if branch.state is BranchState.WRITING else 0.0
         head = Head(
             name, state_sign(branch), state_words(branch), self.thoughts.words, self.note, self.marks,
-            max(0, hidden), len(branch.buffer.ids), speed,
+            max(0, hidden), len(branch.buffer.ids), speed, self.stale,
         )  # fmt: skip
         return head.line(self._room.width - 1)
 
@@ -230,6 +233,11 @@ class BranchPane(Widget, can_focus=True):
 
     def watch_letter(self) -> None:
         self._set_head(force=True)
+
+    def watch_stale(self) -> None:
+        self.set_class(self.stale, "-stale")
+        self._set_head(force=True)
+        self.refresh()
 
     # ---- drawing
 
@@ -337,7 +345,7 @@ class BranchPane(Widget, can_focus=True):
         """A line in the colours of its tokens; what is not taken and the token looked at stay apart."""
         text, hidden = self._style("pane--text"), self.thoughts.end or 0
         styles = [text] * len(shown)
-        if self.tints is not None and self.branch is not None:
+        if self.tints is not None and self.branch is not None and not self.stale:
             first, last = hidden + start, hidden + start + len(shown)
             for begin, end, tint in self.tints.between(self.branch, first, last):
                 styles[begin - first : end - first] = [self._style(f"pane--{tint}")] * (end - begin)

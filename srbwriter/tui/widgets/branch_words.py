@@ -89,11 +89,12 @@ class Head(NamedTuple):
     hidden: int = 0  # lines below those in view
     tokens: int = 0
     speed: float = 0.0  # tokens a second
+    stale: bool = False  # written for an earlier text; said in place of the state, whose sign stays
 
     def line(self, width: int) -> str:
         """All of it, or as much as ``width`` cells can hold."""
         parts = {
-            "state": self.state,
+            "state": "written for an earlier text" if self.stale else self.state,
             "thoughts": f"thought {self.thoughts} words" if self.thoughts else "",
             "note": self.note,
             "marks": self.marks,
@@ -113,16 +114,17 @@ class Head(NamedTuple):
         """What gives way, one after the other, until the line fits."""
         note, *more = self.note.split(", ")
         marks = self.marks.split()
+        state = "for an earlier text" if self.stale else self.state.removeprefix("done at ").partition(":")[0]
         return (
             ("speed", ""),
             ("tokens", str(self.tokens)),
-            ("state", self.state.removeprefix("done at ").partition(":")[0]),
+            ("state", state),
             ("thoughts", f"thought {self.thoughts}" if self.thoughts else ""),
             ("note", f"{note} …" if more else note),
             ("marks", " ".join(_SHORT_MARKS.get(mark, mark) for mark in marks if not mark.endswith("%"))),
             ("tokens", ""),
             ("hidden", ""),
-            ("state", ""),  # its sign says it
+            ("state", "earlier text" if self.stale else ""),  # its sign says the state
             ("thoughts", ""),
             ("note", ""),
         )

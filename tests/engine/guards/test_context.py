@@ -221,6 +221,7 @@ _GUARDED = {
 
 
 @pytest.mark.parametrize("trap", _TRAPS)
+@pytest.mark.full
 def test_the_trap_is_there(trap: str) -> None:
     assert run_child(_CONTEXT, _TRAPS[trap]).returncode < 0
 

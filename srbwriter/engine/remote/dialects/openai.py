@@ -17,6 +17,7 @@ from ...parameters import spelled
 from ...types import FinishReason, RemoteError, Request, TokenLogprob
 from .. import letters
 from ..options import RemoteOptions
+from ..problems import misnumbered
 from ..profile import Profile
 from ..transport import Transport
 from .base import (
@@ -122,6 +123,9 @@ class OpenAI(Dialect):
         if data == _ENDED:
             return (Over(),)
         chunk = decoded(self._decoder, data, self.transport.where)
+        numbers = [choice.index for choice in chunk.choices]
+        if len(set(numbers)) < len(numbers):
+            raise misnumbered(self.transport.where, f"it sends words for a branch twice at once ({numbers})")
         news: list[News] = [self._piece(choice) for choice in chunk.choices]
         if chunk.usage and (details := chunk.usage.get("prompt_tokens_details")):
             news.append(PromptRead(int(details.get("cached_tokens") or 0)))

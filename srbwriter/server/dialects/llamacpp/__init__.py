@@ -35,7 +35,7 @@ from srbwriter.server.endpoints import (
 )
 
 _SWITCH = {"type": "boolean"}
-_MODEL = object_of(model="string")
+_MODEL = object_of("model", model="string")
 _row = rows_of("llamacpp")
 ENDPOINTS = (
     _row("GET /health /v1/health", health, "whether the model is ready", public=True,
@@ -45,7 +45,8 @@ ENDPOINTS = (
     _row("POST /tokenize /v1/tokenize", tokenize, "text as token ids",
          body=object_of(content="string", add_special="boolean", parse_special="boolean",
                         with_pieces="boolean")),
-    _row("POST /detokenize /v1/detokenize", detokenize, "token ids as text", body=object_of(tokens="array")),
+    _row("POST /detokenize /v1/detokenize", detokenize, "token ids as text",
+         body=object_of("tokens", tokens="array")),
     _row("POST /apply-template", apply_template, "a conversation as one prompt", body=CHAT),
     _row("POST /embedding /embeddings", native_embeddings, "embeddings of texts", body=NATIVE_EMBEDDINGS),
     _row("POST /v1/rerank /rerank /v1/reranking /reranking", rerank,

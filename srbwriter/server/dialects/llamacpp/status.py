@@ -20,7 +20,8 @@ from srbwriter.server.errors import ApiError, bad, unavailable
 from srbwriter.server.fields import Fields
 from srbwriter.server.params import Params, adapters_of, need_adapters, read_common, read_scales
 from srbwriter.server.registry import Slot
-from srbwriter.server.services import BARE_NAME, Services
+from srbwriter.server.services import Services
+from srbwriter.server.sessions import BARE_NAME
 from srbwriter.server.settings import Client
 
 
@@ -105,7 +106,7 @@ async def unload(context: Context) -> Response:
 
 
 async def _named(context: Context) -> str:
-    name = Fields(await context.json()).text("model")
+    name = Fields(await context.json()).need_text("model")
     if not name:
         raise bad("model", "Field 'model': expected the name of a model")
     return name
@@ -131,6 +132,7 @@ async def slot_action(context: Context) -> Response:
     if not number.isdecimal() or len(number) > 6 or int(number) >= context.services.max_n:
         raise bad("id_slot", "Invalid slot ID")
     action = context.query.get("action", "")
+    name = Fields(await context.json()).text("filename")
     slot = context.services.slots.all(context.services.max_n)[int(number)]
     if slot.client and not (context.client.admin or slot.client == context.client.name):
         raise ApiError(403, f"slot {slot.id} holds what another client wrote: it takes an admin key")
@@ -140,14 +142,9 @@ async def slot_action(context: Context) -> Response:
         raise bad("action", "Invalid action")
     if context.settings.slot_save_path is None:
         raise ApiError(501, "This server does not support slots actions. Start it with `--slot-save-path`")
-    name = Fields(await context.json()).text("filename")
     if not BARE_NAME.fullmatch(name):
         raise bad("filename", "Invalid filename")
-    return json_response(
-        await context.services.keep_session(
-            slot, action, context.settings.slot_save_path / name, context.client
-        )
-    )
+    return json_response(await context.services.keep_session(slot, action, context.client, name))
 
 
 async def metrics(context: Context) -> Response:

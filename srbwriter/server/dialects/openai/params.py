@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
 
 from srbwriter.engine.types import Prompt, Request, Sampling
 from srbwriter.server.context import Context
 from srbwriter.server.errors import bad
 from srbwriter.server.fields import Fields, wants_bos
-from srbwriter.server.params import Params, read_common, schema_text
+from srbwriter.server.params import Params, read_common
 from srbwriter.server.tools import Tools
 
 HONOURED = (
-    "response_format", "guided_choice", "tools", "tool_choice", "parallel_tool_calls",
-    "truncate_prompt_tokens", "prompt_logprobs", "continuous_usage_stats",
+    "response_format", "structured_outputs", "guided_choice", "ebnf", "tools", "tool_choice",
+    "parallel_tool_calls", "truncate_prompt_tokens", "prompt_logprobs", "continuous_usage_stats",
 )  # fmt: skip
 """Mean here what they mean there, beside all parameters of the engine's table."""
 
@@ -24,27 +23,6 @@ IGNORED = (
     "return_tokens_as_token_ids", "user", "service_tier", "store", "metadata",
 )  # fmt: skip
 """Change nothing about the text, or only what this server decides for itself."""
-
-NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "use_beam_search": (False,),
-    "logits_processors": ([],),
-    "allowed_token_ids": ([],),
-}
-"""Refused with a 400 unless null or one of these values: leaving them out would change what is meant."""
-
-_GUIDES = ("json_schema", "regex", "guided_choice", "grammar")
-
-
-def refuse_unsupported(fields: Fields) -> None:
-    """Raises ApiError (400) for a field that cannot be honoured and must not be ignored."""
-    for name, neutral in NEUTRAL.items():
-        value = fields.values.get(name)
-        if value is not None and value not in neutral:
-            raise bad(name, f"Field '{name}': not supported by this server")
-    found = (fields.found(name) for name in _GUIDES)
-    given = [spelling for spelling, value in found if value not in (None, "", [])]
-    if len(given) > 1:
-        raise bad(given[1], f"Field '{given[1]}': only one constraint is possible, and {given[0]} is given")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +60,6 @@ def read_params(
     tools: Tools | None = None,
 ) -> OpenAIParams:
     """Everything but the prompt. ``stops`` end a text beside the request's own. Raises ApiError (400)."""
-    refuse_unsupported(fields)
     common = read_common(fields, context)
     n, stream = common["n"], common["stream"]
     best_of = fields.integer("best_of", n, 1, context.services.max_n, hard=True)
@@ -90,10 +67,6 @@ def read_params(
         raise bad("best_of", f"Field 'best_of': must be at least n, which is {n}, but got {best_of}")
     if best_of > n and stream:
         raise bad("best_of", "Field 'best_of': the best cannot be streamed before all are written")
-    if schema := _response_format(fields):
-        common["sampling"] = replace(common["sampling"], json_schema=schema)
-    if choices := fields.texts("guided_choice"):
-        common["sampling"] = replace(common["sampling"], regex=_any_of(choices))
     if tools is not None:
         common["sampling"] = _calling(common["sampling"], tools)
     if stops:
@@ -121,30 +94,3 @@ def _calling(sampling: Sampling, tools: Tools) -> Sampling:
         if getattr(sampling, name):
             raise bad("tools", f"Field 'tools': they constrain the answer, and so does {name}; only one can")
     return replace(sampling, grammar=tools.grammar)
-
-
-def _response_format(fields: Fields) -> str | None:
-    """``response_format`` as a JSON schema, or None for plain text."""
-    wanted = fields.mapping("response_format")
-    if wanted is None:
-        return None
-    kind = wanted.get("type")
-    if kind == "text":
-        return None
-    if kind == "json_object":
-        return schema_text("response_format", wanted.get("schema") or {"type": "object"})
-    if kind == "json_schema" and isinstance(wanted.get("json_schema"), dict):
-        return schema_text(
-            "response_format", cast("dict[str, Any]", wanted["json_schema"]).get("schema") or {}
-        )
-    raise bad(
-        "response_format",
-        "Field 'response_format': type must be text, json_object or json_schema, the last with a schema",
-    )
-
-
-def _any_of(choices: Sequence[str]) -> str:
-    """A regular expression for one of ``choices``; every character that could mean something is escaped."""
-    return "|".join(
-        "".join(c if c.isalnum() or c.isspace() else "\\" + c for c in choice) for choice in choices
-    )

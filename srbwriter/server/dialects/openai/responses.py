@@ -13,7 +13,7 @@ from srbwriter.server.answers import finish_reason, problem, usage
 from srbwriter.server.chat import read_text
 from srbwriter.server.context import PING, Context, News, waiting_comment
 from srbwriter.server.dialects.openai.completions import submit_chat
-from srbwriter.server.errors import ApiError, bad
+from srbwriter.server.errors import ApiError, bad, missing
 from srbwriter.server.fields import Fields
 from srbwriter.server.registry import Record
 from srbwriter.server.work import encode
@@ -60,6 +60,8 @@ def _as_chat(values: Mapping[str, Any]) -> Fields:
 
 
 def _messages(value: Any) -> list[dict[str, Any]]:
+    if value is None:
+        raise missing("input")
     if isinstance(value, str):
         return [{"role": "user", "content": value}]
     if not isinstance(value, list) or not value:

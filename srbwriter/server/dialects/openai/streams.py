@@ -42,11 +42,15 @@ class _Frames(BranchFrames):
         self._tail = '],"usage":null}\n\n' if params.include_usage else "]}\n\n"
 
     def _reading(self, number: int, told: dict[str, Any]) -> str:
-        """A chunk without choices that tells how far a prompt has been read."""
-        return f"{self._head}],{encode(told).decode()[1:]}\n\n"
+        """A chunk that reports how much of a prompt is evaluated, with an empty choice as llama.cpp's."""
+        return self._empty(self._index(number, 0), f"{self._tail[:-3]},{encode(told).decode()[1:]}\n\n")
+
+    def _empty(self, index: int, tail: str) -> str:
+        """A chunk without text."""
+        raise NotImplementedError
 
     def _tail_of(self, index: int, *, last: bool) -> str:
-        """How a chunk ends: with timings at a choice's end, or with each where they are asked for."""
+        """How a chunk ends: with timings at a choice's end, or with each piece where they are asked for."""
         if not (last or self._params.timings_per_token):
             return self._with_usage(self._tail)
         generation, branch = self._of(index)
@@ -103,6 +107,10 @@ class CompletionFrames(_Frames):
             + self._tail_of(index, last=False)
         )
 
+    def _empty(self, index: int, tail: str) -> str:
+        choice = f'{{"index":{index},"text":"","logprobs":null,"finish_reason":null}}'
+        return f"{self._head}{choice}{self._with_usage(tail)}"
+
     def _finish(self, out: list[str], index: int, last: Finished) -> None:
         stop = "null" if last.stop_text is None else _QUOTED(last.stop_text)
         out.append(
@@ -122,7 +130,13 @@ class ChatFrames(_Frames):
         self._readers: dict[int, ToolReader] = {}
 
     def _begin(self, out: list[str], index: int) -> None:
-        self._delta(out, index, '{"role":"assistant","content":null}', "null")
+        out.append(self._empty(index, self._tail))
+
+    def _empty(self, index: int, tail: str) -> str:
+        """A chunk with the role and no text: before the first piece, and (as llama.cpp's) for progress."""
+        delta = '{"role":"assistant","content":null}'
+        choice = f'{{"index":{index},"delta":{delta},"logprobs":null,"finish_reason":null}}'
+        return f"{self._head}{choice}{self._with_usage(tail)}"
 
     def _piece(self, out: list[str], index: int, piece: Piece) -> None:
         if not piece.text and not piece.tokens:

@@ -14,7 +14,7 @@ from srbwriter.engine.types import Priority, Prompt, Request
 from srbwriter.server.answers import finite
 from srbwriter.server.context import Context, cancel, json_response
 from srbwriter.server.dialects.srb.completions import EventLines, branch_runs, read_request
-from srbwriter.server.errors import ApiError, bad, from_engine
+from srbwriter.server.errors import ApiError, bad, from_engine, missing
 from srbwriter.server.fields import Fields, read_ids
 from srbwriter.server.notifier import Follower
 from srbwriter.server.params import (
@@ -217,7 +217,7 @@ def _rewind(branch: Branch, fields: Fields, context: Context) -> None:
 def _append(branch: Branch, fields: Fields, context: Context) -> None:
     text = fields.text("text")
     if not text:
-        raise bad("text", "Field 'text': missing")
+        raise missing("text")
     branch.append(text, fields.flag("go_on"))
 
 

@@ -82,7 +82,8 @@ async def open_unexplored(context: Context) -> Response:
     record = context.record(context.path["id"])
     if len(record.generations) > 1:
         raise bad("token", "branches can only be added to a request of one prompt")
-    ids = read_ids("token", [Fields(await context.json()).raw("token")], context.engine)
+    token = Fields(await context.json()).raw("token")
+    ids = read_ids("token", None if token is None else [token], context.engine)
     fork = await context.until_gone(_fork(context, record.generation))
     generation = record.generation
     if sum(branch.live for branch in generation.branches) >= context.services.max_n:

@@ -1,0 +1,27 @@
+"""Addresses of engines elsewhere, as people write them. Knows nothing else of srbwriter."""
+
+from __future__ import annotations
+
+from urllib.parse import SplitResult, urlsplit, urlunsplit
+
+
+def split_addresses(text: str) -> list[str]:
+    """Return the addresses in ``text``, which commas or spaces may stand between."""
+    return text.replace(",", " ").split()
+
+
+def normal_address(text: str) -> str:
+    """Return an address as it is used: with a scheme, without a slash or ``/v1`` at its end.
+
+    Raises ValueError for what is no address of an HTTP server.
+    """
+    written = text.strip()
+    parts = urlsplit(written if "://" in written else f"http://{written}")  # raises for half a bracket
+    if parts.scheme not in ("http", "https") or not parts.hostname or not _may_be_a_port(parts):
+        raise ValueError(written)
+    path = parts.path.rstrip("/").removesuffix("/v1")
+    return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
+
+
+def _may_be_a_port(parts: SplitResult) -> bool:
+    return parts.port != 0  # raises for what is no number, or too large

@@ -1,0 +1,94 @@
+"""Picks: what of a branch becomes part of the story, also where the text before it has changed."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from itertools import accumulate
+
+from srbwriter.story import ROOT, NodeId, Refused, Story
+
+from .recorder import Recorder
+from .rounds import Round
+from .typing import Typing
+
+
+class Picking:
+    """Takes branches into ``story``, and knows whether they still follow on its text."""
+
+    def __init__(self, story: Story, typing: Typing, recorder: Recorder) -> None:
+        self._story, self._typing, self._recorder = story, typing, recorder
+        self._changes = 0
+        self._known: tuple[int, Round, bool] | None = None  # what was found last, and after which change
+
+    def text_may_differ(self) -> None:
+        """Look again the next time: the writer has typed, or a verb was done."""
+        self._changes += 1
+
+    def is_stale(self, current: Round | None) -> bool:
+        """Whether the text before the branches of ``current`` is no longer the one they were written for.
+
+        Costs nothing until that may have changed.
+        """
+        if current is None or current.prefix is None:
+            return False
+        changes, known = self._changes, self._known
+        if known is not None and known[0] == changes and known[1] is current:
+            return known[2]
+        waiting = self._typing.waiting_text
+        text = self._story.text(self._story.current) if waiting is None else waiting
+        stale = not current.prefix_fits(text)
+        self._known = changes, current, stale
+        return stale
+
+    def joined(self, current: Round, text: str) -> str:
+        """Return ``text``, the beginning of a branch, as it would follow on the story as it is now."""
+        story = self._story
+        return text if current.prefix is None else current.prefix.join(story.text(story.current), text)
+
+    def take(self, current: Round, index: int, upto: int | None, text: str | None) -> NodeId:
+        """Take branch ``index``, within a transaction; see :meth:`Session.pick`."""
+        self._recorder.settle(current, index)
+        story, own = self._story, _beginning(current, index, upto)  # what came since stays in the branch
+        found = self.find(current, index, upto)
+        joined = self.joined(current, own) if text is None else text
+        if found is None:
+            return story.pick_as(story.current, joined, own)
+        node, at = found
+        if text is not None or joined != own:
+            return story.pick_as(current.parent, joined, own, node)
+        return story.pick(node, at or None)
+
+    def find(self, current: Round, index: int, upto: int | None) -> tuple[NodeId, int] | None:
+        """The node, and the place in it, where the first ``upto`` characters of branch ``index`` end.
+
+        None where they do not follow on the text up to the current node.
+        """
+        if not self._stands_at(current.parent):
+            return None
+        return current.find(index, len(_beginning(current, index, upto)))
+
+    def _stands_at(self, node: NodeId) -> bool:
+        """Whether the text up to the current node is that of ``node``."""
+        story, here = self._story, self._story.current
+        return here == node or (story.is_living(node) and story.text(here) == story.text(node))
+
+
+def _beginning(current: Round, index: int, upto: int | None) -> str:
+    text = current.tracks[index].text
+    return text if upto is None else text[: max(0, upto)]
+
+
+def cut(story: Story, place: int) -> tuple[NodeId, NodeId | None]:
+    """The node that ends at character ``place`` of the text, and what was cut off it; None if nothing was.
+
+    Raises Refused at the beginning of the story.
+    """
+    story.end_typing()
+    nodes = story.nodes(story.path(story.current))
+    ends = list(accumulate(len(node.text) for node in nodes))
+    index = bisect_left(ends, place)
+    node = nodes[min(index, len(nodes) - 1)]
+    at = place - (ends[index - 1] if index else 0)
+    if node.id == ROOT:
+        raise Refused("this is the beginning of the story; there is nothing before it")
+    return node.id, story.split(node.id, at) if at < len(node.text) else None

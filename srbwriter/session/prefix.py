@@ -1,0 +1,97 @@
+"""The text that branches were written for: whether the story still begins with it, and what was kept of that.
+
+Only a digest and the last characters are kept, for a book may stand before each of many rounds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import NamedTuple
+
+from srbwriter.story import NodeId, Story
+from srbwriter.story.model import as_list
+from srbwriter.unspaced import CHARACTER
+
+KEPT = "written for"
+"""The story value with the prefixes of the last rounds: a list of [first node, last node, *Prefix]."""
+
+_MOST_KEPT = 64
+_END_CHARS = 48  # more than the longest word
+_GOES_ON = re.compile(r"[’'-]?\w")
+_OPENING = re.compile(r"[“‘«(\[{¿¡]|[\"']\w")
+_OPENED = re.compile(r"(?:[“‘«(\[{¿¡—–/-]|(?:^|\s)[\"'])$")
+
+
+class Prefix(NamedTuple):
+    """What stood before the branches of a round when they were asked for."""
+
+    length: int
+    digest: str
+    end: str
+    """Its last characters."""
+
+    @classmethod
+    def of(cls, text: str) -> Prefix:
+        """The prefix that is all of ``text``."""
+        return cls(len(text), _digest(text), text[-_END_CHARS:])
+
+    def begins(self, text: str) -> bool:
+        """Whether ``text`` begins with it."""
+        if len(text) < self.length or not text.endswith(self.end, 0, self.length):
+            return False
+        return _digest(text[: self.length]) == self.digest
+
+    def join(self, text: str, branch: str) -> str:
+        """Return ``branch`` as it follows ``text``, which may end otherwise than this prefix.
+
+        A branch may begin inside a word that the prefix ended with, or count on a space there. Where ``text``
+        lacks them, that beginning and a space come first; no letter of either text is changed.
+        """
+        word = _last_word(self.end)
+        inside = bool(word) and _GOES_ON.match(branch) is not None and not CHARACTER.match(branch)
+        if not branch or not text or (_last_word(text) == word if inside else text[-1] == self.end[-1:]):
+            return branch
+        whole = word + branch if inside else branch
+        if text[-1].isspace():
+            return whole.lstrip(" ")
+        parted = whole[0].isspace() or CHARACTER.match(text[-1]) or CHARACTER.match(whole)
+        if parted or _OPENED.search(text) or not (whole[0].isalnum() or _OPENING.match(whole)):
+            return whole
+        before = self.end.removesuffix(word)
+        return (before[len(before.rstrip()) :] or " ") + whole
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+
+
+def _last_word(text: str) -> str:
+    """The letters that ``text`` ends with; none in a script without spaces between words."""
+    start = len(text)
+    while start and text[start - 1].isalnum() and not CHARACTER.match(text[start - 1]):
+        start -= 1
+    return text[start:]
+
+
+def keep_prefix(story: Story, nodes: Sequence[NodeId], prefix: Prefix) -> None:
+    """Note in the story that the branches which begin in ``nodes`` were written for ``prefix``."""
+    kept = list(as_list(story.value(KEPT)))
+    first = min(nodes)
+    if kept and tuple(as_list(kept[-1])[2:]) == prefix:  # more branches of the same round
+        first = as_list(kept.pop())[0]
+    story.put_value(KEPT, [*kept, [first, max(nodes), *prefix]][-_MOST_KEPT:])
+
+
+def kept_prefixes(story: Story, nodes: Sequence[NodeId]) -> dict[NodeId, Prefix]:
+    """The prefixes of those of ``nodes`` of which they are kept."""
+    found: dict[NodeId, Prefix] = {}
+    for entry in as_list(story.value(KEPT)):
+        match entry:
+            case [int(first), int(last), int(length), str(digest), str(end)]:
+                prefix = Prefix(length, digest, end)
+                found.update({node: prefix for node in nodes if first <= node <= last})
+            case _:
+                continue
+    return found

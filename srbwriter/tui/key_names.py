@@ -1,0 +1,63 @@
+"""The names of keys: those that the section ``[keys]`` takes, and how the documentation shows them."""
+
+from __future__ import annotations
+
+import string
+from functools import cache
+
+from textual.binding import Binding
+from textual.keys import KEY_NAME_REPLACEMENTS, Keys, key_to_character
+
+from srbwriter.config.kinds import most_like
+
+_MODIFIERS = frozenset({"ctrl", "alt", "shift", "super", "hyper", "meta"})
+_OTHERS = ("ctrl-at", "return")  # which no terminal is heard to send
+_BETWEEN = ","  # names
+
+
+def check_keys(value: object) -> str:
+    """Return ``value`` if it is names of keys with commas between them, or empty. Raises ValueError."""
+    if not isinstance(value, str) or not all(map(is_key, filter(None, _split(value)))):
+        raise ValueError
+    return value
+
+
+def is_key(name: str) -> bool:
+    """Whether a key is called so: a character, or a name, perhaps behind ``ctrl+`` and the like."""
+    if len(name) == 1:
+        return True
+    *modifiers, base = name.split("+")
+    known = len(base) == 1 or base in _special() or key_to_character(base) is not None
+    return known and _MODIFIERS.issuperset(modifiers)
+
+
+def nearest_key(value: str) -> str | None:
+    """Return the key that the first wrong name in ``value`` was probably meant to be."""
+    wrong = next((name for name in _split(value) if not is_key(name)), "")
+    letters = (f"ctrl+{letter}" for letter in string.ascii_lowercase)
+    return most_like(wrong.lower(), [*_special(), *_signs(), *letters])
+
+
+def shown_name(key: str) -> str:
+    """The character that a key types, or else its name, in the form that :func:`is_key` takes."""
+    return _signs().get(key, key)
+
+
+@cache
+def _signs() -> dict[str, str]:
+    """The characters of a keyboard that are no letters, by what Textual calls their keys."""
+    signs = string.punctuation.replace(_BETWEEN, "")
+    return {
+        binding.key: binding.action for binding in Binding.make_bindings([Binding(c, c, "") for c in signs])
+    }
+
+
+@cache
+def _special() -> frozenset[str]:
+    """Names of keys that type nothing, and those that Textual gives to some that do."""
+    keys = {key.value.rpartition("+")[2] for key in Keys if key.value[0] != "<" and key.value not in _OTHERS}
+    return frozenset({name for name in keys if len(name) > 1} | set(KEY_NAME_REPLACEMENTS.values()))
+
+
+def _split(keys: str) -> list[str]:
+    return [name.strip() for name in keys.split(_BETWEEN)]

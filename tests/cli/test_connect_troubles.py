@@ -1,0 +1,213 @@
+"""``srbwriter write --connect`` where something is wrong: what is said, how soon, and the exit code."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from srbwriter import cli
+from srbwriter.cli.exits import Exit
+from tests.engine.scripted import PROMPT, STORY, Scripted, drops_after, misnumbers_after, stalls_after
+
+
+def line(url: str, *more: str) -> list[str]:
+    return ["write", PROMPT, "--connect", url, "-n", "2", "--max-tokens", "60", *more]
+
+
+def program(url: str, *more: str) -> subprocess.Popen[str]:
+    """The real program, writing with the engine at ``url``."""
+    command = [sys.executable, "-m", "srbwriter", *line(url, *more)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.fixture
+def server() -> Iterator[Scripted]:
+    with closing(Scripted("vllm")) as it:
+        yield it
+
+
+@pytest.mark.parametrize("index", [100, -1])
+def test_words_for_no_branch_end_it(server: Scripted, index: int) -> None:
+    server.always = misnumbers_after(9, [{"index": index, "text": "!"}])
+    out, err = (running := program(server.url)).communicate(timeout=60)
+    assert running.returncode == Exit.ERROR
+    assert f"{server.url}: it sends words for branch {index}, and branches 0 to 1 were asked for" in err
+    assert out.startswith(f"--- 1 of 2 ---\n{STORY[:9]}") and "!" not in out
+
+
+def test_a_server_that_is_started_anew_is_waited_for_in_so_many_words(server: Scripted) -> None:
+    server.faults.append(drops_after(20))
+    server.always = lambda handler: handler.drop() is None
+    running = program(server.url)
+    assert running.stderr is not None
+    said = [running.stderr.readline() for _ in range(2)]
+    port = server.server_address[1]
+    server.close()
+    while "connection refused" not in said[-1]:
+        said.append(running.stderr.readline())
+    with closing(Scripted("vllm", port)):
+        out, _ = running.communicate(timeout=60)
+    assert running.returncode == Exit.OK
+    assert out == f"--- 1 of 2 ---\n{STORY[:60]}\n\n--- 2 of 2 ---\n{STORY[:60]}\n"
+    assert said[0].endswith(". Trying again now (1 of 8).\n")
+    assert all(text.startswith(f"srbwriter: {server.url}: ") for text in said)
+    assert "no connection (connection refused). Trying again in " in said[-1]
+
+
+def test_nobody_there_is_said_with_each_attempt(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        assert cli.main(line(url)) == Exit.ERROR
+    refused = f"srbwriter: {url}: no connection (connection refused)"
+    assert capsys.readouterr().err.splitlines() == [
+        *(f"{refused}. Trying again in {wait} s ({k} of 3)." for k, wait in ((1, 0.25), (2, 0.5), (3, 1))),
+        f"{refused}; is the server running?",
+    ]
+
+
+@pytest.mark.full
+def test_a_server_that_hangs_is_given_up_in_a_minute(server: Scripted) -> None:
+    server.always, server.mute = stalls_after(9, over := threading.Event()), True
+    start = time.monotonic()
+    out, err = (running := program(server.url)).communicate(timeout=120)
+    over.set()
+    assert running.returncode == Exit.ERROR and STORY[:9] in out
+    assert err.count("no sign of life for") >= 4 and 55 < time.monotonic() - start < 90
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://[::1", "http://host:port", "http://host:99999", "ftp://host", "http://", ",", "http://host:0"],
+)
+def test_an_address_that_is_none_is_a_usage_error(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(line(url)) == Exit.USAGE
+    assert f"--connect {url!r}: expected addresses such as http://host:8000" in capsys.readouterr().err
+
+
+def test_such_an_address_is_one_in_a_file_and_in_a_variable_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text('[model]\nconnect = ["http://host:8000", "http://[::1"]\n')
+    monkeypatch.setenv("SRBWRITER_CONNECT", "http://[::1")
+    assert cli.main(["write", PROMPT, "--config", str(file)]) == Exit.USAGE
+    err = capsys.readouterr().err
+    assert f"{file}:2: model.connect = " in err and "SRBWRITER_CONNECT = 'http://[::1'" in err
+
+
+# ---- somebody else is there
+
+
+class Other(ThreadingHTTPServer):
+    """Answers everything with one answer."""
+
+    daemon_threads = True
+
+    def __init__(self, status: int = 200, body: bytes = b"", **headers: str) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name.replace("_", "-"), value.format(path=self.path))
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_POST = do_GET  # noqa: N815
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        super().__init__(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        pass
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def close(self) -> None:
+        self.shutdown()
+        self.server_close()
+
+
+PAGE = b"<!DOCTYPE html>\n<html><head><title>My\n router</title></head></html>"
+NGINX = b"<html><head><title>400 The plain HTTP request was sent to HTTPS port</title></head></html>"
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ((200, PAGE), "it answers with a web page called “My router”; is the address that of an engine"),
+        ((200, b"<html>"), "it answers with a web page; is the address that of an engine"),
+        (
+            (301, b"", "https://cupboard{path}"),
+            "on to https://cupboard/v1/models; try --connect https://cupboard",
+        ),
+        ((307, b"", "/llm{path}"), "/llm/v1/models; try --connect {url}/llm"),
+        ((302, b"", "/login"), "it sends us on to {url}/login; that is no engine's answer"),
+        ((302, b""), "it sends us on to nowhere"),
+        ((400, NGINX), "TLS is spoken at that port; try --connect https://127.0.0.1:"),
+        ((401, b'{"error": "no key"}'), "it wants another key (no key); give it with --connect-key"),
+        ((403, b"no"), "it does not let us in (no); does it want another --connect-key?"),
+        ((404, b"nothing"), "it has nothing at /v1/models (nothing); is the address that of an engine"),
+        ((200, b"[]"), "it lists no model"),
+    ],
+)
+def test_whoever_else_is_there_is_said_with_the_address_and_a_cure(
+    other: tuple[Any, ...], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, body, *location = other
+    with closing(Other(status, body, **({"Location": location[0]} if location else {}))) as server:
+        assert cli.main(line(server.url)) == Exit.ERROR
+        said = capsys.readouterr().err
+    assert len(said.splitlines()) == 1 and said.startswith(f"srbwriter: {server.url}: ")
+    assert words.format(url=server.url, path="") in said
+
+
+def test_a_page_instead_of_words_is_said_and_asked_for_once(
+    server: Scripted, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def page(handler: Any) -> bool:
+        handler.send_response(200)
+        handler.send_header("Content-Type", "text/html; charset=utf-8")
+        handler.send_header("Content-Length", str(len(PAGE)))
+        handler.end_headers()
+        handler.wfile.write(PAGE)
+        return True
+
+    server.always = page
+    assert cli.main(line(server.url)) == Exit.ERROR
+    assert f"{server.url}: it answers with a web page called “My router”" in capsys.readouterr().err
+    assert sum(path == "/v1/completions" for path, _, _ in server.heard) == 1
+
+
+def test_a_port_without_tls_is_said(server: Scripted, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(line(server.url.replace("http:", "https:"))) == Exit.ERROR
+    assert f"no TLS is spoken at that port; try --connect {server.url}" in capsys.readouterr().err
+
+
+def test_a_port_with_tls_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+    with closing(Other()) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+        assert cli.main(line(server.url)) == Exit.ERROR
+        secure = server.url.replace("http:", "https:")
+    err = capsys.readouterr().err
+    assert err == f"srbwriter: {server.url}: TLS is spoken at that port; try --connect {secure}\n"

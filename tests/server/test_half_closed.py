@@ -1,0 +1,204 @@
+"""Clients that send all they will and then only read; how a body may be framed and encoded."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import socket
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.engine import STORY, FakeEngine
+
+from .conftest import Serve
+from .wire import frames
+
+STREAM = {"prompt": "Once", "stream": True}
+
+
+def request(path: str, body: dict[str, Any] | bytes, *headers: str, length: bool = True) -> bytes:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    sized = [f"Content-Length: {len(data)}"] if length else []
+    lines = (f"POST {path} HTTP/1.1", "Host: localhost", *sized, *headers)
+    return "".join(f"{line}\r\n" for line in lines).encode() + b"\r\n" + data
+
+
+@contextlib.contextmanager
+def connected(port: int) -> Generator[socket.socket]:
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as plug:
+        yield plug
+
+
+def half_close(plug: socket.socket, sent: bytes) -> bytes:
+    """Send all and close the writing side; what comes until the server closes."""
+    plug.sendall(sent)
+    plug.shutdown(socket.SHUT_WR)
+    return until_closed(plug)
+
+
+def until_closed(plug: socket.socket) -> bytes:
+    with plug.makefile("rb") as incoming:
+        return incoming.read()
+
+
+def body_of(answer: bytes) -> bytes:
+    """The body, taken out of its chunks if it came in some."""
+    head, _, rest = answer.partition(b"\r\n\r\n")
+    if b"transfer-encoding: chunked" not in head.lower():
+        return rest
+    body = b""
+    while True:
+        size, _, rest = rest.partition(b"\r\n")
+        if not (length := int(size, 16)):
+            return body
+        body, rest = body + rest[:length], rest[length + 2 :]
+
+
+@pytest.mark.parametrize("more", [(), ("Connection: close",)])
+def test_it_gets_its_whole_answer(serve: Serve, more: tuple[str, ...]) -> None:
+    with connected(serve().port) as plug:
+        answer = half_close(plug, request("/completion", {"prompt": "Once"}, *more))
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert json.loads(body_of(answer))["content"] == STORY
+
+
+def test_it_gets_a_stream_to_its_end(serve: Serve, engine: FakeEngine) -> None:
+    engine.hold = 2
+    with connected(serve().port) as plug:
+        plug.sendall(request("/completion", STREAM))
+        plug.shutdown(socket.SHUT_WR)
+        begun = b""
+        while b"data: " not in begun:
+            begun += plug.recv(1000)
+        engine.release()
+        chunks = frames(body_of(begun + until_closed(plug)))
+    assert "".join(chunk["content"] for chunk in chunks) == STORY and chunks[-1]["stop"]
+
+
+def test_an_answer_that_takes_long_begins_as_every_answer_does(serve: Serve, engine: FakeEngine) -> None:
+    """The server sends the beginning of the status line to learn whether anybody still reads."""
+    engine.hold = 0
+    with connected(serve().port) as plug:
+        plug.sendall(request("/completion", {"prompt": "Once"}))
+        plug.shutdown(socket.SHUT_WR)
+        begun = plug.recv(1)
+        while len(begun) < 3:  # some looks later
+            begun += plug.recv(10)
+        assert b"HTTP/1.1 ".startswith(begun) and engine.cancelled == []
+        engine.release()
+        answer = begun + until_closed(plug)
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n") and json.loads(body_of(answer))["content"] == STORY
+
+
+def test_requests_behind_each_other_are_all_answered(serve: Serve) -> None:
+    both = request("/completion", {"prompt": "Once"}) + b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with connected(serve().port) as plug:
+        answer = half_close(plug, both)
+    assert answer.count(b"HTTP/1.1 200 OK\r\n") == 2 and answer.endswith(b"}")
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_one_that_then_leaves_altogether_ends_its_branches(
+    serve: Serve, engine: FakeEngine, stream: bool
+) -> None:
+    engine.hold = 1
+    with connected(serve().port) as plug:
+        plug.sendall(request("/completion", {**STREAM, "stream": stream}))
+        plug.shutdown(socket.SHUT_WR)
+        assert plug.recv(1) == b"H" and engine.cancelled == []
+    assert engine.cancel_seen.wait(20)
+
+
+@pytest.mark.parametrize("hold", [0, 1])
+def test_one_that_closes_without_having_anything_unread(serve: Serve, engine: FakeEngine, hold: int) -> None:
+    """It sends a FIN and no reset, as one does that half-closes."""
+    engine.hold = hold
+    port = serve().port
+    with connected(port) as plug:
+        plug.sendall(request("/completion", {**STREAM, "stream": bool(hold)}))
+        while hold and b"data: " not in plug.recv(10_000):
+            pass
+    if hold:  # a stream learns of it with the tokens that come next
+        engine.hold = 10
+        with connected(port) as other:
+            half_close(other, request("/completion", {"prompt": "a", "n_predict": 1}))
+    assert engine.cancel_seen.wait(20)
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /health HT", request("/completion", {"prompt": "Once"})[:-4]])
+def test_half_a_request_is_closed(serve: Serve, engine: FakeEngine, sent: bytes) -> None:
+    with connected(serve().port) as plug:
+        assert half_close(plug, sent) == b""
+    assert engine.submitted == []
+
+
+def test_over_a_socket_file(serve: Serve, engine: FakeEngine, tmp_path: Path) -> None:
+    file = tmp_path / "s"
+    serve(unix_socket=file)
+    for leaves in (False, True):
+        engine.hold = 0 if leaves else None
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as plug:
+            plug.settimeout(20)
+            plug.connect(str(file))
+            plug.sendall(request("/completion", {"prompt": "Once"}))
+            if not leaves:
+                plug.shutdown(socket.SHUT_WR)
+                assert json.loads(body_of(until_closed(plug)))["content"] == STORY
+    assert engine.cancel_seen.wait(20)
+
+
+# ---- framing and encodings
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("method", [b"POST", b"OPTIONS"])
+def test_two_lengths_of_one_body_are_refused(
+    serve: Serve, engine: FakeEngine, method: bytes, order: int
+) -> None:
+    """One side would take the length, the other the chunks: a request could hide behind the body."""
+    hidden = b"GET /props HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    headers = ["Content-Length: 5", "Transfer-Encoding: chunked"][::order]
+    with connected(serve().port) as plug:
+        sent = request("/completion", b"0\r\n\r\n" + hidden, *headers, length=False)
+        plug.sendall(sent.replace(b"POST", method, 1))
+        answer = until_closed(plug)
+    assert answer.startswith(b"HTTP/1.1 400 ") and answer.count(b"HTTP/1.1") == 1
+    assert b"connection: close" in answer.lower()
+    assert "Content-Length" in json.loads(body_of(answer))["error"]["message"]
+    assert engine.submitted == []
+
+
+def test_chunks_alone_are_read(serve: Serve) -> None:
+    data = json.dumps({"prompt": "Once"}).encode()
+    chunks = b"%x\r\n%b\r\n0\r\n\r\n" % (len(data), data)
+    with connected(serve().port) as plug:
+        answer = half_close(plug, request("/completion", chunks, "Transfer-Encoding: chunked", length=False))
+    assert json.loads(body_of(answer))["content"] == STORY
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [("/completion", ("error", "message")), ("/api/v1/generate", ("detail", "msg")), ("/srb/v1/next", ())],
+)
+@pytest.mark.parametrize("encoding", ["gzip", "br", "gzip, identity"])
+def test_a_compressed_body_is_refused_in_words(
+    serve: Serve, path: str, told: tuple[str, ...], encoding: str
+) -> None:
+    data = gzip.compress(json.dumps({"prompt": "Once"}).encode())
+    with connected(serve().port) as plug:
+        answer = half_close(plug, request(path, data, f"Content-Encoding: {encoding}"))
+    assert answer.startswith(b"HTTP/1.1 415 ") and b"accept-encoding: identity" in answer.lower()
+    words: Any = json.loads(body_of(answer))
+    for name in told or ("error",):
+        words = words[name]
+    assert encoding in words and "uncompressed" in words
+
+
+def test_a_body_that_is_not_encoded_may_say_so(serve: Serve) -> None:
+    sent = request("/completion", {"prompt": "Once"}, "Content-Encoding: Identity")
+    with connected(serve().port) as plug:
+        assert half_close(plug, sent).startswith(b"HTTP/1.1 200 ")

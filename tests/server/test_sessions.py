@@ -1,0 +1,194 @@
+"""Saved sessions belong to keys: nobody reads, overwrites or finds the files of another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import cast
+
+import httpx
+import pytest
+
+from srbwriter.engine.generation import Branch
+from srbwriter.engine.types import InvalidRequest
+from srbwriter.server.registry import Slot
+from srbwriter.server.sharing import Scope
+from tests.fakes.engine import FakeEngine
+
+from .conftest import Serve
+from .lines import LineClient, known
+
+KEYS = ("s1 anna", "s2 ben", "s3 chief admin")
+
+
+class KeepingEngine(FakeEngine):
+    """Keeps sessions as lists of token ids."""
+
+    def save_session(self, path: Path, ids: Sequence[int], *scope: object) -> tuple[int, int]:
+        path.write_text(json.dumps([*ids]))
+        return len(ids), path.stat().st_size
+
+    def load_session(self, path: Path, *scope: object) -> list[int]:
+        try:
+            return json.loads(path.read_text())
+        except ValueError:
+            raise InvalidRequest("session", f"{path} is no saved session") from None
+
+    def pin(self, name: str, ids: Sequence[int], *scope: object) -> None: ...
+
+    def unpin(self, name: str) -> None: ...
+
+
+@pytest.fixture
+def engine() -> Iterator[FakeEngine]:
+    fake = KeepingEngine()
+    yield fake
+    fake.close()
+
+
+class Writer:
+    """A client with a key, over HTTP."""
+
+    def __init__(self, url: str, key: str = "") -> None:
+        self.url, self.headers = url, {"Authorization": f"Bearer {key}"} if key else {}
+
+    def post(self, path: str, **body: object) -> httpx.Response:
+        return httpx.post(f"{self.url}{path}", json=body, headers=self.headers, timeout=20)
+
+    def write(self, slot: int, prompt: str) -> int:
+        """Have a branch written in a slot; its tokens, those of the prompt included."""
+        answer = self.post("/completion", prompt=prompt, n_predict=3, id_slot=slot).json()
+        return answer["tokens_evaluated"] + answer["tokens_predicted"]
+
+    def act(self, slot: int, action: str, name: str) -> httpx.Response:
+        return self.post(f"/slots/{slot}?action={action}", filename=name)
+
+
+def session_files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def test_keys_have_files_of_their_own_under_the_same_name(serve: Serve, tmp_path: Path) -> None:
+    url = serve(api_keys=KEYS, slot_save_path=tmp_path).url
+    anna, ben, chief = (Writer(url, key) for key in ("s1", "s2", "s3"))
+    longer = anna.write(0, "Once upon a time there was a cat")
+    assert anna.act(0, "save", "tale").json()["n_saved"] == longer
+    (file,) = session_files(tmp_path)
+    before = file.read_bytes()
+    assert "s1" not in str(file.relative_to(tmp_path)).split("-")
+    for other in (ben, chief):
+        assert other.act(1, "restore", "tale").status_code == 400
+        shorter = other.write(1, "The dog")
+        assert other.act(1, "save", "tale").json()["n_saved"] == shorter < longer
+        assert other.act(1, "restore", "tale").json()["n_restored"] == shorter
+        assert chief.act(1, "erase", "").status_code == 200
+    assert file.read_bytes() == before and len(session_files(tmp_path)) == 3
+    assert anna.act(2, "restore", "tale").json()["n_restored"] == longer
+
+
+def test_names_that_a_file_system_takes_for_one_are_two(serve: Serve, tmp_path: Path) -> None:
+    url = serve(api_keys=("s1 an/na", "s2 an_na", "s3 ../anna"), slot_save_path=tmp_path).url
+    for slot, key in enumerate(("s1", "s2", "s3")):
+        writer = Writer(url, key)
+        writer.write(slot, "Once")
+        assert writer.act(slot, "save", "tale").status_code == 200
+    assert len(session_files(tmp_path)) == 3
+    assert {path.parent.parent for path in session_files(tmp_path)} == {tmp_path}
+
+
+def test_keys_of_one_name_share_their_files(serve: Serve, tmp_path: Path) -> None:
+    url = serve(api_keys=("old anna", "new anna", "s2 ben"), slot_save_path=tmp_path).url
+    old, new = Writer(url, "old"), Writer(url, "new")
+    tokens = old.write(0, "Once")
+    old.act(0, "save", "tale")
+    assert new.act(1, "restore", "tale").json()["n_restored"] == tokens
+
+
+@pytest.mark.parametrize("keys", [(), ("only",)])
+def test_one_key_or_none_uses_the_folder_itself(serve: Serve, tmp_path: Path, keys: tuple[str, ...]) -> None:
+    writer = Writer(serve(api_keys=keys, slot_save_path=tmp_path).url, *keys)
+    tokens = writer.write(0, "Once")
+    assert writer.act(0, "save", "tale").json()["n_saved"] == tokens
+    assert session_files(tmp_path) == [tmp_path / "tale"]
+    # Once there are several keys, an admin's still reads the file, and no other does; nobody overwrites it.
+    url = serve(api_keys=KEYS, slot_save_path=tmp_path).url
+    anna, chief = Writer(url, "s1"), Writer(url, "s3")
+    assert anna.act(0, "restore", "tale").status_code == 400
+    assert chief.act(0, "restore", "tale").json()["n_restored"] == tokens
+    before = (tmp_path / "tale").read_bytes()
+    chief.write(0, "The dog sat on a mat")
+    chief.act(0, "save", "tale")
+    assert (tmp_path / "tale").read_bytes() == before
+    assert chief.act(0, "restore", "tale").json()["n_restored"] > tokens
+
+
+def test_lines_and_slots_keep_the_same_files(serve: Serve, tmp_path: Path) -> None:
+    handle = serve(api_keys=KEYS, slot_save_path=tmp_path, tcp=("0",))
+    anna, ben = Writer(handle.url, "s1"), Writer(handle.url, "s2")
+    with (
+        LineClient(handle.lines[0], greet=False) as first,
+        LineClient(handle.lines[0], greet=False) as second,
+    ):
+        for client, key in ((first, "s1"), (second, "s2")):
+            client.send(f"AUTH {key}", "")
+            client.until_ready()
+        first.ask("PROMPT Once upon a time there was a cat")
+        saved = int(known(first.ask("SAVE tale"))["saved_tokens"])
+        assert second.ask("LOAD tale") == ["ERROR 404 there is no session tale"]
+        assert ben.act(9, "restore", "tale").status_code == 400
+        assert anna.act(0, "restore", "tale").json()["n_restored"] == saved
+        second.ask("PROMPT The dog")
+        assert int(known(second.ask("SAVE tale"))["saved_tokens"]) < saved
+        assert int(known(first.ask("LOAD tale"))["loaded_tokens"]) == saved
+    (file, _) = session_files(tmp_path)
+    file.write_text("nonsense")
+    with LineClient(handle.lines[0], greet=False) as client:
+        client.send("AUTH s1" if "anna" in str(file) else "AUTH s2", "")
+        client.until_ready()
+        assert client.ask("LOAD tale") == ["ERROR 400 tale is no saved session"]
+
+
+def test_links_are_refused(serve: Serve, tmp_path: Path) -> None:
+    folder, outside = tmp_path / "sessions", tmp_path / "secret"
+    folder.mkdir()
+    outside.write_text("[1, 2, 3]")
+    (folder / "tale").symlink_to(outside)
+    handle = serve(slot_save_path=folder, tcp=("0",))
+    writer = Writer(handle.url)
+    writer.write(0, "Once")
+    for action in ("save", "restore"):
+        answer = writer.act(0, action, "tale")
+        assert answer.status_code == 400 and "it is a link" in answer.text
+    with LineClient(handle.lines[0]) as client:
+        client.ask("PROMPT Once")
+        for word in ("SAVE", "LOAD"):
+            assert client.ask(f"{word} tale")[0].startswith("ERROR 400 tale cannot be used (it is a link")
+    assert outside.read_text() == "[1, 2, 3]"
+
+
+def test_what_one_key_had_in_a_slot_is_not_the_next_ones() -> None:
+    slot = Slot(0)
+    slot.restore((1, 2, 3), "anna", Scope())
+    assert slot.kept == (1, 2, 3)
+    slot.give(cast(Branch, Forgotten()), "ben")
+    assert slot.kept == ()
+    slot.pin((4,), "ben")
+    assert slot.kept == (4,)
+
+
+class Forgotten:
+    """A branch that nobody keeps."""
+
+
+def test_a_slot_in_use_is_not_restored_into(serve: Serve, engine: FakeEngine, tmp_path: Path) -> None:
+    url = serve(slot_save_path=tmp_path).url
+    writer = Writer(url)
+    writer.write(0, "Once")
+    writer.act(0, "save", "tale")
+    engine.hold = 1
+    body = {"prompt": "The dog", "n_predict": 3, "id_slot": 0, "stream": True}
+    with httpx.stream("POST", f"{url}/completion", json=body) as answer:
+        incoming = answer.iter_bytes()
+        next(incoming)
+        assert writer.act(0, "restore", "tale").status_code == 409
