@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import httpx
 import pytest
 
 from srbwriter.engine.generation import Branch
-from srbwriter.engine.types import InvalidRequest
+from srbwriter.engine.types import InvalidRequest, Request
 from srbwriter.server.registry import Slot
 from srbwriter.server.sharing import Scope
 from tests.fakes.engine import FakeEngine
@@ -179,6 +180,8 @@ def test_what_one_key_had_in_a_slot_is_not_the_next_ones() -> None:
 
 class Forgotten:
     """A branch that nobody keeps."""
+
+    generation = SimpleNamespace(request=Request("Once"))
 
 
 def test_a_slot_in_use_is_not_restored_into(serve: Serve, engine: FakeEngine, tmp_path: Path) -> None:
