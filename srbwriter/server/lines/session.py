@@ -234,15 +234,17 @@ class Session(Peer):
             raise Refused(400, "there is nothing to save yet")
         generation = await self.evaluate(only_cached(self.knobs.request(self.talk.runs)), asked)
         ids = generation.prompt_ids
-        tokens, size = await self._on_file(name, place_session, lambda file: save(file, ids))
+        scope = generation.request.cache_salt, generation.request.common
+        tokens, size = await self._on_file(name, place_session, lambda file: save(file, ids, *scope))
         await self._tell(("saved_tokens", tokens), ("saved_bytes", size))
 
     async def load(self, asked: Asked) -> None:
         name = self._name(await self._text(asked))
-        load: Callable[[Path], list[int]] | None = getattr(self.engine, "load_session", None)
+        load: Callable[..., list[int]] | None = getattr(self.engine, "load_session", None)
         if load is None:
             raise Refused(501, "this engine keeps no sessions in files")
-        ids = tuple(await self._on_file(name, find_session, load))
+        scope = self.services.scope(self.client)
+        ids = tuple(await self._on_file(name, find_session, lambda file: load(file, *scope)))
         text = await off_loop(len(ids) * PER_ENTRY, lambda: self.engine.detokenize(ids))
         self.talk.replace((TokenRun(text, ids, self.engine.info.vocab),), len(ids))
         await self._tell(("loaded_tokens", len(ids)), *self._room())
