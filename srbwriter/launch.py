@@ -402,6 +402,30 @@ def _failing(error: ModelError) -> Load:
     return load
 
 
+def check_models(settings: Settings, more: Sequence[Path] = (), *, whole_folder: bool = False) -> None:
+    """Look at the headers of the models that are named one by one, and of what is loaded beside them.
+
+    ``more`` and ``whole_folder`` are those of :func:`model_paths`. Raises ModelError.
+    """
+    from srbwriter.engine.model_files import check_headers
+    from srbwriter.models import look_at
+
+    if elsewhere(settings) or (whole_folder and _names_folder(settings)):
+        first: list[Path] = []
+    elif (error := missing_model(settings)) is not None:
+        raise error
+    else:
+        first = [model_path(settings)]
+    options = engine_options(settings)
+    adapters, vectors = (
+        [paths.expanded(name) for name, _ in files] for files in (options.lora, options.control_vectors)
+    )
+    for path in (*first, *map(_named, more)):
+        check_headers(path, adapters, vectors)
+        if problem := look_at(path).problem:  # of several files one may be missing
+            raise ModelError(str(path), problem, "download or convert it again")
+
+
 def loader_of(settings: Settings, path: Path) -> EngineLoader:
     """The engine of another model than the one that the settings name, run like that one."""
     return EngineLoader(path, engine_options(settings))
@@ -415,10 +439,15 @@ def model_paths(settings: Settings, more: Sequence[Path], *, whole_folder: bool)
     if elsewhere(settings):
         first: list[Path | None] = [None]
     else:
-        named = settings[keys.MODEL]
-        whole = whole_folder and model_key(settings) is keys.MODEL and named is not None and named.is_dir()
-        first = [*_models_in(named)] if whole and named is not None else [model_path(settings)]
+        folder = _names_folder(settings) if whole_folder else None
+        first = [model_path(settings)] if folder is None else [*_models_in(folder)]
     return [*first, *map(_named, more)]
+
+
+def _names_folder(settings: Settings) -> Path | None:
+    """Return the folder that the setting of the model names, if it names one."""
+    named = settings[keys.MODEL]
+    return named if model_key(settings) is keys.MODEL and named is not None and named.is_dir() else None
 
 
 def model_names(paths: Sequence[Path | None]) -> list[str]:

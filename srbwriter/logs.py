@@ -13,6 +13,7 @@ import platform
 import sys
 import time
 import traceback
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import TextIO
@@ -36,6 +37,13 @@ class _Formatter(logging.Formatter):
         return record.getMessage() if getattr(record, "whole", False) else super().format(record)
 
 
+class _OwnFile(RotatingFileHandler):
+    """A log that nobody else reads."""
+
+    def _open(self) -> TextIOWrapper:
+        return open(self.baseFilename, "a", encoding=self.encoding, opener=paths.open_own)
+
+
 def start(level: str = "info") -> str | None:
     """Send the log to its file, and native faults to theirs beside it.
 
@@ -48,10 +56,8 @@ def start(level: str = "info") -> str | None:
     global _handler
     stop()
     try:
-        paths.log_dir().mkdir(parents=True, exist_ok=True)
-        _handler = RotatingFileHandler(
-            paths.log_file(), maxBytes=_MAX_BYTES, backupCount=_BACKUPS, encoding="utf-8"
-        )
+        paths.make_folder(paths.log_dir())
+        _handler = _OwnFile(paths.log_file(), maxBytes=_MAX_BYTES, backupCount=_BACKUPS, encoding="utf-8")
         _watch_faults()
         complaint = None
     except OSError as error:
@@ -87,7 +93,8 @@ def fault_file() -> Path:
 def _watch_faults() -> None:
     global _faults
     if not faulthandler.is_enabled():  # else whoever started this interpreter already watches
-        _faults = fault_file().open("a", encoding="utf-8")  # stays open: a crash cannot open files
+        # It stays open: a crash cannot open files.
+        _faults = open(fault_file(), "a", encoding="utf-8", opener=paths.open_own)  # noqa: SIM115
         faulthandler.enable(_faults)
 
 

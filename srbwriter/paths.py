@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -89,6 +90,48 @@ def models_dir() -> Path:
     return data_dir() / "models"
 
 
+OWN_FILE, OWN_FOLDER = 0o600, 0o700
+"""The modes of what the program makes for itself: stories and all about them are nobody else's to read."""
+
+
+def open_own(name: str, flags: int) -> int:
+    """Open a file of the program's own: the ``opener`` of :func:`open`."""
+    return os.open(name, flags, OWN_FILE)
+
+
+def make_folder(folder: Path) -> None:
+    """Create ``folder``, and those above it that are missing, for its owner alone. Raises OSError.
+
+    One that is there keeps its mode.
+    """
+    try:
+        folder.mkdir(OWN_FOLDER)
+    except FileNotFoundError:
+        make_folder(folder.parent)
+        folder.mkdir(OWN_FOLDER, exist_ok=True)
+    except OSError:
+        if not folder.is_dir():
+            raise
+
+
+def tighten_folders() -> None:
+    """Close the program's own folders to others, as versions before this one made them readable for all.
+
+    One that is a link, somebody else's, or open to a group alone is as a person wants it, and stays.
+    """
+    for folder in (library_dir(), backup_dir(), state_dir(), cache_dir()):
+        if not folder.is_symlink():
+            tighten(folder, OWN_FOLDER)
+
+
+def tighten(path: Path, mode: int) -> None:
+    """Give ``path`` the mode ``mode`` if everybody could read or enter it, and it is ours."""
+    with contextlib.suppress(OSError):
+        status = path.stat()
+        if status.st_mode & 0o007 and status.st_uid == os.getuid():
+            path.chmod(mode)
+
+
 def expanded(path: str | os.PathLike[str]) -> Path:
     """``~`` and ``~NAME`` at its beginning as a shell has them; the name of nobody stays as it is."""
     return Path(os.path.expanduser(path))  # Path.expanduser() raises RuntimeError there
@@ -115,14 +158,15 @@ def asset_dir(name: str) -> Path:
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """Replace ``path`` by ``data`` so that a crash leaves either the old file or the new one, whole.
+    """Replace ``path``, a file of the program's own, by ``data``.
 
-    The folder is created if need be. Raises OSError as the file system does; ``path`` is then as it was.
+    A crash leaves either the old file or the new one, whole. The folder is created if need be. Raises OSError
+    as the file system does; ``path`` is then as it was.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:
-        write_durable(temporary, data)
+        write_durable(temporary, data, open_own)
         replace_durably(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -130,9 +174,9 @@ def write_atomic(path: Path, data: bytes) -> None:
         raise
 
 
-def write_durable(path: Path, data: bytes) -> None:
+def write_durable(path: Path, data: bytes, opener: Callable[[str, int], int] | None = None) -> None:
     """Write a file and wait until the disk has it. Raises OSError, and may leave part of the file."""
-    with path.open("wb") as file:
+    with open(path, "wb", opener=opener) as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import site
+import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -151,6 +152,18 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None  # that many
     return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) + 1
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Refuse to start a program while tests are collected, which each process does before its first test."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise RuntimeError("a program is started while tests are collected: start it in a fixture")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess.Popen, "__init__", refuse)
+        return (yield)
 
 
 def pytest_collection_finish() -> None:

@@ -12,7 +12,11 @@ MOST_EXAMPLES, FEW_EXAMPLES = 100, 25
 """Examples of a Hypothesis test that names no number, with ``--full`` and without."""
 
 few_or_all = pytest.mark.parametrize(
-    "full", [pytest.param(False, id="few"), pytest.param(True, id="all", marks=pytest.mark.full)]
+    "full",
+    [
+        pytest.param(False, id="few"),
+        pytest.param(True, id="all", marks=[pytest.mark.full, pytest.mark.timeout(1200)]),
+    ],
 )
 """A test at a few moments, and once more at every one with ``--full``."""
 

@@ -72,3 +72,23 @@ def test_a_failed_replacement_leaves_the_old_file(tmp_path: Path, monkeypatch: p
         paths.write_atomic(file, b"new")
     assert file.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["file"]
+
+
+def test_what_the_program_writes_for_itself_is_its_owners_alone(home: Path) -> None:
+    before = os.umask(0)
+    try:
+        paths.write_atomic(paths.config_dir() / "themes" / "mine.toml", b"")
+    finally:
+        os.umask(before)
+    made = [paths.config_dir(), paths.config_dir() / "themes", paths.config_dir() / "themes" / "mine.toml"]
+    assert [path.stat().st_mode & 0o777 for path in made] == [0o700, 0o700, 0o600]
+
+
+def test_a_folder_that_is_there_keeps_its_mode(home: Path) -> None:
+    (home / "shared").mkdir()
+    (home / "shared").chmod(0o770)
+    paths.make_folder(home / "shared" / "own")
+    assert (home / "shared").stat().st_mode & 0o777 == 0o770
+    (home / "file").touch()
+    with pytest.raises(FileExistsError):
+        paths.make_folder(home / "file")

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.sizes import few_or_all
+
 PROJECT = Path(__file__).parents[1]
 
 
@@ -18,7 +20,7 @@ def run_pytest(*arguments: object, **variables: str) -> str:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *map(str, arguments)],
-        cwd=PROJECT, env=inherited | variables, capture_output=True, text=True, timeout=250,
+        cwd=PROJECT, env=inherited | variables, capture_output=True, text=True, timeout=1100,
     )  # fmt: skip
     return done.stdout + done.stderr
 
@@ -33,7 +35,7 @@ def files_below(folder: Path) -> dict[str, tuple[int, bytes]]:
 
 # Each has a fixture of its module or of the run that starts a program, a server or a session.
 SOME = ["server/test_router.py::test_the_model_chooses_the_server", "server/test_variety.py"]
-FULL = [
+WITH_PROGRAMS = [
     "server/test_page_instruments.py",
     "server/test_sillytavern.py::test_it_connects",
     "terminal/test_exploring.py",
@@ -42,11 +44,8 @@ FULL = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "tests",
-    [pytest.param(SOME, id="some"), pytest.param(FULL, id="with programs", marks=pytest.mark.full)],
-)
-def test_the_persons_home_is_neither_read_nor_written(tests: list[str], tmp_path: Path) -> None:
+@few_or_all
+def test_the_persons_home_is_neither_read_nor_written(full: bool, tmp_path: Path) -> None:
     home = tmp_path / "home"
     (home / ".config" / "srbwriter").mkdir(parents=True)
     (home / ".config" / "srbwriter" / "config.toml").write_text("no test may read this [")
@@ -54,7 +53,7 @@ def test_the_persons_home_is_neither_read_nor_written(tests: list[str], tmp_path
     before = files_below(home)
     said = run_pytest(
         *("-n", 1, "--full"),  # one worker, so that what a worker starts is seen as well
-        *(PROJECT / "tests" / test for test in tests),
+        *(PROJECT / "tests" / test for test in (WITH_PROGRAMS if full else SOME)),
         HOME=str(home),
         XDG_STATE_HOME=str(home / "state"),
         npm_config_cache=str(home / "npm"),
@@ -118,6 +117,12 @@ def test_a_fixture_that_fails_fails_alone(others: Path) -> None:
     assert "[18] " in said and "the fixture 'broken' failed twice: see the errors" in said
     assert "not installed: python-that-is-nowhere" in said
     assert "takes minutes: run it with --full" in said
+
+
+def test_no_program_is_started_while_tests_are_collected(others: Path) -> None:
+    (others / "test_eager.py").write_text("import subprocess\nsubprocess.run(['true'])\n")
+    said = run_pytest(*of_others(others), "--collect-only")
+    assert "start it in a fixture" in said and "1 error" in said, said
 
 
 def test_marathons_run_with_full(others: Path) -> None:

@@ -7,11 +7,13 @@ it loads no interface, server or native library before one is needed.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 from collections.abc import Generator, Sequence
 from pathlib import Path
 
+from srbwriter import paths
 from srbwriter.cli import commands, flags
 from srbwriter.cli.exits import Exit, Failure, say
 from srbwriter.cli.table import every_key, overview
@@ -29,15 +31,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     if (reconfigure := getattr(sys.stdout, "reconfigure", None)) is not None:
         reconfigure(errors="surrogateescape")  # names of files may be any bytes, and are printed so
     try:
-        return _run(list(sys.argv[1:] if argv is None else argv))
+        try:
+            return _run(list(sys.argv[1:] if argv is None else argv))
+        finally:
+            sys.stdout.flush()
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has gone; without this the interpreter complains while it shuts down.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return Exit.ERROR
+    except BrokenPipeError:  # whoever read the output has read enough
+        _drop_output()
+        return Exit.OK
+    except OSError as error:
+        if error.errno == errno.ENOSPC and error.filename is None:
+            _drop_output()
+            say("the output could not be written: the disk is full — free some space, or write it elsewhere")
+            return Exit.ERROR
+        return _report(error)
     except Exception as error:  # the last line of defence: every failure ends in words
         return _report(error)
+
+
+def _drop_output() -> None:
+    """Send what is left of the output nowhere, or the interpreter complains while it shuts down."""
+    with contextlib.suppress(OSError, ValueError):  # it is no file, or closed
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(argv: list[str]) -> int:
@@ -64,6 +80,7 @@ def _log(settings: Settings, remarks: Sequence[str]) -> Generator[None]:
     """Keep a log, and say what was wrong with settings that did not stop us, there and on the terminal."""
     from srbwriter import logs
 
+    paths.tighten_folders()
     complaint = logs.start(settings[keys.LOG_LEVEL])
     for line in (*settings.warnings, *remarks, *filter(None, [complaint])):
         say(line)

@@ -44,9 +44,6 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 def _serve(story: str | None, settings: Settings) -> int:
     if story is not None:
         raise Failure(f"--serve takes no story, but {story} was given", Exit.USAGE)
-    from srbwriter.cli.models import fetch_named_model
-
-    fetch_named_model(settings)
     return serve.run(settings)
 
 
@@ -60,6 +57,7 @@ def open_app(story: str | None, settings: Settings) -> int:
     from srbwriter import tui
     from srbwriter.cli.models import fetch_named_model
 
-    fetch_named_model(settings)
     served = any(settings.source(key) == "flag" for key in serve.OPTIONS)
-    return tui.run(settings, path, serve.server_beside(settings) if served else None)
+    beside = serve.server_beside(settings) if served else None
+    fetch_named_model(settings)
+    return tui.run(settings, path, beside)

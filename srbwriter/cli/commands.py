@@ -51,8 +51,10 @@ COMMANDS = {
         Command("export", "write a story as a book, a page, text or JSON", "stories:Export"),
         Command("import", "make a story of a file of another program", "stories:Import"),
         Command("check", "go over the files of stories", "stories:Check"),
-        Command("backup", "list, make and restore copies of a story", "stories:Backups"),
+        Command("backup", "list, make and restore copies of a story", "copies:Backups"),
+        Command("delete", "take a story out of the library; it can be restored", "copies:Delete"),
         Command("models", "list the models of this machine, choose one, get others", "models"),
+        Command("help", "explain the program, or a command", "help"),
     )
 }
 

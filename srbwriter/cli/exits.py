@@ -19,7 +19,7 @@ class Exit(IntEnum):
 
     OK = 0, "everything went well"
     ERROR = 1, "something went wrong; the message says what"
-    USAGE = 2, "a flag, variable or configuration value cannot be used"
+    USAGE = 2, "a flag, variable, setting or name of a story cannot be used"
     MODEL = 3, "the model cannot be used"
     DAMAGED = 4, "a story is damaged; the report says what is missing"
     INTERRUPTED = 130, "stopped by ctrl+c"

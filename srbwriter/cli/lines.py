@@ -7,7 +7,7 @@ import contextlib
 
 from srbwriter import launch
 from srbwriter.cli import serve
-from srbwriter.cli.exits import Failure, say
+from srbwriter.cli.exits import Exit, Failure, say
 from srbwriter.cli.flags import add_keys
 from srbwriter.cli.models import fetch_named_model
 from srbwriter.config import Settings, Table
@@ -40,4 +40,4 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             loader.start()
             return server.run_standard(loader, options)
         except ServerError as error:
-            raise Failure(str(error)) from error
+            raise Failure(str(error), Exit.USAGE) from error

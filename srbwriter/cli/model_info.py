@@ -34,7 +34,7 @@ def show(file: Path, settings: Settings, *, as_json: bool) -> None:
 
 def _facts(model: Model, settings: Settings) -> dict[str, Any]:
     from srbwriter.engine.embedding import own_pooling
-    from srbwriter.models import BadModelFile, quantisation, read_header
+    from srbwriter.models import BadModelFile, file_quantisation, quantisation, read_header
 
     try:
         header = read_header(model.path)
@@ -49,7 +49,7 @@ def _facts(model: Model, settings: Settings) -> dict[str, Any]:
         "architecture": model.architecture,
         "cache": cache,
         "parameters": model.n_params,
-        "quantisation": quantisation(model.path.name),
+        "quantisation": file_quantisation(model.description) or quantisation(model.path.name),
         "size": model.size,
         "memory_needed": launch.model_need(settings, header, model.size).total,
         "context": model.n_ctx_train,
@@ -64,8 +64,11 @@ def _facts(model: Model, settings: Settings) -> dict[str, Any]:
 
 
 def _words(name: str, value: object) -> str:
+    from srbwriter.engine.model import count_words
     from srbwriter.models import size_words
 
+    if name == "parameters" and isinstance(value, int):
+        return count_words(value)
     if name in ("size", "memory_needed") and isinstance(value, int):
         return size_words(value)
     return _YES[value] if isinstance(value, bool) else f"{value:,}" if isinstance(value, int) else str(value)

@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, cast
 
-from srbwriter.cli.exits import Failure, say
+from srbwriter.cli.exits import Exit, Failure, say
 from srbwriter.config import Key, Settings, keys
 from srbwriter.config.kinds import INTEGER, NUMBER, PATH, SWITCH, TEXT, TEXTS, one_of
 from srbwriter.paths import expanded
@@ -75,6 +75,11 @@ API_KEY_FILE = Key[Path | None](
     "server.api_key_file", PATH, None, "file of such keys, one a line: KEY [NAME] [admin]",
     ("--api-key-file",),
 )
+SHARE_CACHE = Key(
+    "server.share_cache", SWITCH, False,
+    "let all keys find in the cache what any of them had evaluated; else each finds its own",
+    ("--share-cache",),
+)
 INSECURE = Key("server.insecure", SWITCH, False, "serve other machines without a key", ("--insecure",))
 CORS_ORIGINS = Key[tuple[str, ...]](
     "server.cors_origins", TEXTS, (),
@@ -132,24 +137,65 @@ _FILES = {API_KEY_FILE, CHAT_TEMPLATE_FILE}
 
 
 def run(settings: Settings) -> int:
-    """Serve until a signal ends it; returns the exit code."""
-    from srbwriter import launch, server
-    from srbwriter.server.settings import ServerError
+    """Serve until a signal ends it; returns the exit code.
 
+    Settings are checked before models are, and both before anything is fetched, loaded or listened on.
+    """
+    from srbwriter import launch, server
+    from srbwriter.cli.models import fetch_named_model
+
+    options = _checked_settings(settings)
+    fetch_named_model(settings)
+    more = [expanded(name) for name in settings[MORE_MODELS]]
+    launch.check_models(settings, more, whole_folder=settings.source(MODELS_MAX) != "default")
     offers = server_offers(settings)
     if launch.elsewhere(settings) and not offers:
         launch.refuse_elsewhere(settings, SLOT_SAVE_PATH)
     loader = cast("EngineLoader", offers[0].loader) if offers else launch.loader(settings, notify=say)
+    if (hint := launch.model_hint(settings)) is not None:
+        say(hint)
+
+    # A server with other models, or before an engine elsewhere that may come back, goes on without this one.
+    needs_model = not offers and not launch.elsewhere(settings)
+
+    def listening(url: str) -> None:
+        say(f"listening on {url}")
+        Thread(
+            target=_announce_model, args=(loader, not needs_model), name="srbwriter-announce", daemon=True
+        ).start()
+
     try:
-        options = server_settings(settings)
-        if (hint := launch.model_hint(settings)) is not None:
-            say(hint)
-        Thread(target=_announce_model, args=(loader,), name="srbwriter-announce", daemon=True).start()
-        return server.run(loader, options, ready=lambda url: say(f"listening on {url}"), offers=offers)
-    except ServerError as error:
-        raise Failure(str(error)) from error
+        with _failures():
+            return server.run(loader, options, listening, offers, needs_model=needs_model)
+    except Exception as error:
+        if error is loader.error:
+            raise Failure(str(error), Exit.MODEL) from error
+        raise
     finally:
         loader.close()
+
+
+@contextlib.contextmanager
+def _failures() -> Generator[None]:
+    """Give errors of a server that cannot start their exit codes. Raises Failure."""
+    from srbwriter.server.settings import AddressError, ServerError
+
+    try:
+        yield
+    except AddressError as error:
+        raise Failure(str(error)) from error
+    except ServerError as error:
+        raise Failure(str(error), Exit.USAGE) from error
+
+
+def _checked_settings(settings: Settings) -> ServerSettings:
+    """Return what the server is told. Raises Failure for what no server can be started with."""
+    from srbwriter import server
+
+    with _failures():
+        options = server_settings(settings)
+        server.check_settings(options)
+    return options
 
 
 def server_offers(settings: Settings, first: Loader | None = None) -> list[Offer]:
@@ -206,8 +252,8 @@ def server_settings(settings: Settings) -> ServerSettings:
     return options
 
 
-def _announce_model(loader: EngineLoader) -> None:
-    """Load, and say how it went; a server whose model failed goes on to answer that it failed."""
+def _announce_model(loader: EngineLoader, goes_on: bool) -> None:
+    """Load, and say how it went. A server that does not go on without the model says itself why it ends."""
     from srbwriter.engine.types import Cancelled
 
     try:
@@ -215,7 +261,8 @@ def _announce_model(loader: EngineLoader) -> None:
     except Cancelled:
         return
     except Exception as error:
-        say(str(error))
+        if goes_on:
+            say(str(error))
 
 
 # ---- beside the terminal app, on one engine with it
@@ -224,25 +271,23 @@ def _announce_model(loader: EngineLoader) -> None:
 def server_beside(settings: Settings) -> Beside:
     """What the terminal app runs beside each session: a server on the session's engine, and its address.
 
-    Raises ConfigError for what a model elsewhere is not given here, and Failure when it is entered and the
-    address cannot be used.
+    Raises ConfigError for what a model elsewhere is not given here, Failure for settings that cannot be used,
+    and when it is entered and the address cannot be.
     """
     from srbwriter import launch
 
     if launch.elsewhere(settings):
         launch.refuse_elsewhere(settings, SLOT_SAVE_PATH)
+    options = _checked_settings(settings)
 
     @contextlib.contextmanager
     def beside(session: Session) -> Generator[str]:
         from srbwriter import server
-        from srbwriter.server.settings import ServerError
 
-        try:
+        with _failures():
             handle = server.start_in_thread(
-                own := SessionLoader(session), server_settings(settings), server_offers(settings, own)
+                own := SessionLoader(session), options, server_offers(settings, own)
             )
-        except ServerError as error:
-            raise Failure(str(error)) from error
         try:
             yield handle.url
         finally:

@@ -1,5 +1,5 @@
 """The commands on stories, none of which needs a model or a screen: new, open, list, info, rename, export,
-import, check, backup; and which story is meant by a name.
+import and check; and which story is meant by a name.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 from srbwriter import paths
 from srbwriter.cli.columns import columns, document, plain
 from srbwriter.cli.exits import Exit, Failure, say
-from srbwriter.cli.flags import add_actions, add_keys
+from srbwriter.cli.flags import add_keys
 from srbwriter.config import Settings, Table
 from srbwriter.config.keys import SECTIONS
 from srbwriter.gguf import is_gguf
-from srbwriter.story import DamagedStory, NotSaved, Story, StoryError, files, library
-from srbwriter.story.backup import Backup, backups, snapshot
+from srbwriter.story import DamagedStory, Story, StoryError, files, library
+from srbwriter.story.backup import backups
 from srbwriter.story.model import counted
 from srbwriter.story.store import SUFFIX
 
@@ -69,7 +69,9 @@ def find_story(named: str, commands: Collection[str] = ()) -> Path:
         return path
     if looks_like_a_path(named):
         _refuse_folder(path)
-        raise Failure(f"{path}: there is no such file")
+        if path.exists():
+            raise Failure(f"{path}: is a pipe or a device — name a story, which is a file", Exit.USAGE)
+        raise Failure(f"{path}: there is no such file — `srbwriter list` shows those there are", Exit.USAGE)
     direct = paths.library_dir() / f"{named}{SUFFIX}"
     if direct.is_file():
         return direct
@@ -109,7 +111,7 @@ def story_to_open(named: str, commands: Collection[str] = ()) -> Path:
     if not looks_like_a_path(named) or path.is_file():
         return find_story(named, commands)
     _refuse_folder(path)
-    _for_a_story(path)
+    path_for_story(path)
     if not path.parent.is_dir():
         cure = "correct the path, or make the folder first"
         raise Failure(f"{path}: there is no folder {path.parent} — {cure}", Exit.USAGE)
@@ -125,10 +127,10 @@ def refuse_model(path: Path) -> None:
 
 def _refuse_folder(path: Path) -> None:
     if path.is_dir():
-        raise Failure(f"{path}: is a folder — name a story in it")
+        raise Failure(f"{path}: is a folder — name a story in it", Exit.USAGE)
 
 
-def _for_a_story(output: Path | None) -> Path | None:
+def path_for_story(output: Path | None) -> Path | None:
     """Return where a story is to be made. Raises Failure for the name of an exported file or of a model."""
     if output is None:
         return None
@@ -178,7 +180,7 @@ Begin a story in the library, and print where it is.
         title = " ".join(arguments.title.split())
         if not title:
             raise Failure('a story needs a title: srbwriter new "The Orchard"', Exit.USAGE)
-        path = _for_a_story(arguments.output)
+        path = path_for_story(arguments.output)
         if path is None:
             path = library.free_path(paths.library_dir(), title)
         with Story.create(path, title) as story:
@@ -277,7 +279,7 @@ who writes it and in which language; books and pages made of it say so too.
             "--title", metavar="TITLE", help="set the title; `srbwriter rename` gives the file a new name too"
         )
         parser.add_argument("--author", metavar="NAME", help="set who writes it")
-        parser.add_argument("--language", metavar="TAG", help="set its language: en, de, pt-BR …")
+        parser.add_argument("--language", metavar="TAG", help="set its language: en, de, pt-BR, or its name")
         parser.add_argument("--json", action="store_true", help="print it as JSON")
 
     @staticmethod
@@ -436,7 +438,7 @@ def _refuse_early(output: Path, form: Format, *, force: bool) -> None:
         return
     from srbwriter.story import transfer
 
-    if output.exists() and not force:
+    if output.is_file() and not force:
         raise Failure(f"{output} is there already; --force replaces it", Exit.USAGE)
     transfer.check_target(output, force=force)
 
@@ -494,7 +496,7 @@ Make a story of a file: Word, HTML, Markdown, text, Loom, mikupad, KoboldAI, Sil
         files: list[Path] = arguments.files
         if not files:
             raise Failure("which file? srbwriter import FILE", Exit.USAGE)
-        output = _for_a_story(arguments.output)
+        output = path_for_story(arguments.output)
         if output is not None and len(files) > 1:
             raise Failure("-o makes one story, and several files were given", Exit.USAGE)
         code = Exit.OK
@@ -569,126 +571,3 @@ def _verdict(file: Path, report: Report) -> str:
     lines += [f"  {problem}" for problem in report.problems]
     lines.append(f"  copies of it: srbwriter backup list {file}")
     return "\n".join(lines)
-
-
-class Backups:
-    """``srbwriter backup``: the copies of a story. A copy is only ever restored as a story of its own."""
-
-    DESCRIPTION = """\
-List, make and restore copies of a story. Restoring makes another story and changes neither.
-
-  srbwriter backup list orchard
-  srbwriter backup make orchard "before the rewrite"
-  srbwriter backup restore orchard 2
-  srbwriter backup restore orchard 2 -o old-orchard.srbw"""
-
-    @staticmethod
-    def configure(parser: argparse.ArgumentParser, table: Table) -> None:
-        actions = add_actions(parser)
-        parser.set_defaults(story=None, json=False)  # to list is what happens when no action is named
-        listed = actions("list", "list copies, the newest first", "Without a story: those of all stories.")
-        listed.add_argument("story", metavar="STORY", nargs="?", help="title, name or file of a story")
-        listed.add_argument("--json", action="store_true", help="print the list as JSON")
-        made = actions("make", "make a copy that stays until you delete it")
-        made.add_argument("story", metavar="STORY", help="title, name or file of a story")
-        made.add_argument("name", metavar="NAME", nargs="?", default="by hand", help="what to call the copy")
-        restored = actions("restore", "make a story of a copy")
-        restored.add_argument(
-            "story", metavar="STORY", help="title, name or file of a story, or of a copy itself"
-        )
-        restored.add_argument(
-            "number", metavar="NUMBER", nargs="?", type=_number, default=1,
-            help="number in its list; 1 is the newest",
-        )  # fmt: skip
-        restored.add_argument(
-            "-o", "--output", metavar="FILE", type=Path, help="file to make, outside the library"
-        )
-
-    @staticmethod
-    def run(arguments: argparse.Namespace, settings: Settings) -> int:
-        match arguments.action:
-            case "make":
-                _make_copy(arguments)
-            case "restore":
-                _restore_copy(arguments)
-            case _:
-                _list_copies(arguments)
-        return Exit.OK
-
-
-def _number(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a number of the list")
-    return int(text)
-
-
-def _list_copies(arguments: argparse.Namespace) -> None:
-    named: str | None = arguments.story
-    found = _copies(named) if named else _all_copies()
-    if arguments.json:
-        print(document([{"path": str(c.path), "name": c.name, "at": c.at, "size": c.size} for c in found]))
-    elif found:
-        print(columns([("number", "made", "story", "name", "file"), *_rows_of(found)], right=(0,)))
-    else:
-        say("there are no copies" + (f" of {named}; `srbwriter backup make` makes one" if named else ""))
-
-
-def _rows_of(found: list[Backup]) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = []
-    for number, copy in enumerate(found, 1):
-        made = time.strftime("%Y-%m-%d %H:%M", time.localtime(copy.at))
-        rows.append((str(number), made, files.title_of(copy), copy.name or "daily", str(copy.path)))
-    return rows
-
-
-def _copies(named: str) -> list[Backup]:
-    """The copies of a story, newest first. Raises Failure or StoryError."""
-    with Story.open(find_story(named), readonly=True) as story:
-        return backups(story.backup_folder(paths.backup_dir()))
-
-
-def _all_copies() -> list[Backup]:
-    """The copies of all stories, also of those whose file is gone."""
-    folders = paths.backup_dir().iterdir() if paths.backup_dir().is_dir() else ()
-    found = [copy for folder in folders for copy in backups(folder)]
-    return sorted(found, key=lambda copy: copy.at, reverse=True)
-
-
-def _make_copy(arguments: argparse.Namespace) -> None:
-    from srbwriter.story.transfer import TransferError
-
-    with Story.open(find_story(arguments.story), readonly=True) as story:
-        if story.damage is not None:
-            raise Failure(f"{story.file} is damaged, and was not copied: {story.damage}", Exit.DAMAGED)
-        folder = story.backup_folder(paths.backup_dir())
-        try:
-            print(snapshot(story.file, folder, arguments.name))
-        except NotSaved as error:
-            if not isinstance(error.__cause__, OSError):
-                raise
-            raise Failure(f"no copy was made; {TransferError.of(folder, error.__cause__)}") from error
-
-
-def _restore_copy(arguments: argparse.Namespace) -> None:
-    output = _for_a_story(arguments.output)
-    copy = _chosen_copy(arguments)
-    title = files.moment_title(copy)  # or two stories would go by one name
-    target = output or library.free_path(paths.library_dir(), title)
-    made = files.copy_as(copy.path, target, title).resolve()
-    opened(made, title)
-    print(made)
-
-
-def _chosen_copy(arguments: argparse.Namespace) -> Backup:
-    story: str = arguments.story
-    number: int = arguments.number
-    path = paths.expanded(story).resolve()
-    if path.is_relative_to(paths.backup_dir().resolve()):
-        for copy in backups(path.parent):
-            if copy.path == path:
-                return copy
-    found = _copies(story)
-    if not 1 <= number <= len(found):
-        there = f"there are {len(found)}" if found else "there are none"
-        raise Failure(f"{story} has no copy number {number}; {there}", Exit.USAGE)
-    return found[number - 1]

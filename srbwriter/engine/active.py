@@ -21,7 +21,7 @@ from .generation import Branch, Buffer, Generation
 from .sampling import Chain, SamplerTemplate, derive_seed
 from .siblings import Siblings
 from .text import BranchText, Pieces
-from .tree import SHARED, Demand
+from .tree import Demand, Namespace
 from .types import BranchState, Done, Event, PromptProgress, Request, Sampling, Stop, Text, TokenLogprob
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Scoring(Demand):
     every = True
 
     def __init__(self, request: ActiveRequest) -> None:
-        super().__init__(request.asked.priority, request.space)
+        super().__init__(request.asked.priority, request.namespace)
         self.request = request
 
     def hear(self, position: int, logits: Logits) -> None:
@@ -100,7 +100,7 @@ class ActiveBranch(Demand):
     )
 
     def __init__(self, request: ActiveRequest, branch: Branch, pieces: Pieces) -> None:
-        super().__init__(request.asked.priority, request.space)
+        super().__init__(request.asked.priority, request.namespace)
         self.request = request
         self.branch = branch
         self.prompting = False  # whether its sequence reads the prompt, for all branches of the request
@@ -252,6 +252,8 @@ class ActiveBranch(Demand):
                 return False
             gone, rest = gone + rest // 2, rest - rest // 2
         self.base = path[:keep] + path[keep + gone :]
+        if keep < self.namespace.start:  # what slides up to there is not common
+            self.namespace = self.namespace._replace(start=keep)
         self.first = len(self.buffer.ids)
         self.request.generation.truncated = True
         return True
@@ -326,12 +328,14 @@ class Pending:
 class ActiveRequest:
     """A request being served."""
 
-    def __init__(self, generation: Generation, ids: list[int], heal_prefix: bytes) -> None:
+    def __init__(
+        self, generation: Generation, ids: list[int], heal_prefix: bytes, namespace: Namespace
+    ) -> None:
         self.generation = generation
         self.asked: Request = generation.request
         self.ids = ids
         self.looked_back_at: Sequence[int] = ids  # by penalties and DRY, before the branch's own tokens
-        self.space = SHARED if generation.request.cache_prompt else generation.number
+        self.namespace = namespace
         self.client = generation.request.client
         self.heal_prefix = heal_prefix  # bytes taken off the prompt's end, for the first token to spell
         self.scoring: Scoring | None = None  # while the prompt is scored

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from .disk import DiskCache, Part
 from .memory import States, Storage, ids_through
-from .tree import SHARED, Demand, Match, Node, TokenTree
+from .tree import SHARED, Demand, Match, Namespace, Node, TokenTree
 from .types import Priority
 
 
@@ -100,6 +100,9 @@ and 25 ms again."""
 WRITTEN_DOWN = 64
 """Paths that are written to disk when nothing runs, the newest first."""
 
+OPEN_NAMESPACES = 1000
+"""Namespaces of which is remembered that the disk was looked through for them."""
+
 Reason = Literal["logits", "damaged", "rollback", "asked", "no room", ""]
 """Why a token is evaluated that some tier holds: for what the model says after it; because it could not be
 read back; in a memory that cannot be cut; at the caller's wish; because the copy found no room. There should
@@ -125,32 +128,37 @@ class Cache:
         logits_rows: rows of logits kept, so that forking evaluates nothing.
         host_bytes: of host memory for what is not in cells.
         disk: for what is to outlive the program.
-        screen: paths that somebody sees, with their spaces; they leave host memory last.
-        namespace: names what a space is evaluated with, beside the model.
+        screen: paths that somebody sees, with their namespaces; they leave host memory last.
+        evaluated_with: names what a namespace is evaluated with, beside the model.
     """
 
     def __init__(
         self, memory: Memory, *, logits_rows: int, host_bytes: int = 0, disk: DiskCache | None = None,
-        screen: Callable[[], Iterable[tuple[Sequence[int], int]]] = tuple,
-        namespace: Callable[[int], str] = lambda space: "",
+        screen: Callable[[], Iterable[tuple[Sequence[int], Namespace]]] = tuple,
+        evaluated_with: Callable[[Namespace], str] = lambda namespace: "",
     ) -> None:  # fmt: skip
         self.memory = memory
         self.partial = memory.cuttable  # tails of sequences can be dropped
         self.tree = TokenTree(logits_rows, memory.cuttable)
         self.storage = Storage(
-            memory, self.tree, budget=host_bytes, disk=disk, protected=self._protected, namespace=namespace
+            memory,
+            self.tree,
+            budget=host_bytes,
+            disk=disk,
+            protected=self._protected,
+            evaluated_with=evaluated_with,
         )
         self.screen = screen
         self._cells = Cells()  # kept where the memory cannot be cut; the tree counts the others' cells
         self.parked: set[int] = set()
-        self.pins: dict[str, tuple[int, ...]] = {}
+        self.pins: dict[str, tuple[Sequence[int], Namespace]] = {}
         self._free = list(range(memory.sequences - 1, -1, -1))
         self._excuses: dict[int, tuple[int, Reason]] = {}  # of a live sequence, up to a position
         self._peak = 0  # cells in use at most since they were moved together
         self.clears = 0  # times that everything was forgotten
         self._changes = 0  # how often anything was parked, leased, stored or given back
         self._settled = self._gathered = -1  # after so many of them there was nothing to move away
-        self._open: set[int] = set()  # spaces of which it is known what the disk holds
+        self._open: set[tuple[Namespace, Sequence[int]]] = set()  # what the disk holds of them is known
         self.open(SHARED)
 
     @property
@@ -167,17 +175,25 @@ class Cache:
         """Cells that running sequences hold; all others can be had."""
         return self.used_cells - self._idle_cells()
 
-    def open(self, space: int) -> None:
-        """Something of a space is wanted: it is known from now on what the disk holds of it."""
-        if space <= SHARED and space not in self._open:
-            self._open.add(space)
-            self.storage.from_disk(space)
+    def open(self, namespace: Namespace, common: Sequence[int] = ()) -> None:
+        """Something of a namespace is wanted: it is known from now on what the disk holds of it.
+
+        ``common`` are the tokens before its start.
+        """
+        if namespace.salt:
+            self.open(Namespace(namespace.root))
+        known = namespace, tuple(common)
+        if self.keeps(namespace) and known not in self._open:
+            if len(self._open) >= OPEN_NAMESPACES:
+                self._open.clear()  # they are looked through again; nothing is kept twice
+            self._open.add(known)
+            self.storage.from_disk(namespace, common)
 
     # ---- leases
 
-    def held(self, ids: Sequence[int], limit: int | None = None, space: int = SHARED) -> int:
+    def held(self, ids: Sequence[int], limit: int | None = None, namespace: Namespace = SHARED) -> int:
         """How many of ``ids`` can be resumed without evaluating them, from whatever tier."""
-        return self._find(ids, limit, space).length
+        return self._find(ids, limit, namespace).length
 
     def standing(self, node: Node) -> Node:
         """The last node on the way to ``node`` that can be gone on from: itself, where it is held."""
@@ -185,9 +201,9 @@ class Cache:
             node = node.parent
         return node
 
-    def keeps(self, space: int) -> bool:
-        """Whether text of ``space`` is kept outside the cells; that of a request alone is not."""
-        return bool(self.storage.budget) and space <= SHARED
+    def keeps(self, namespace: Namespace) -> bool:
+        """Whether text of a namespace is kept outside the cells; that of a request alone is not."""
+        return bool(self.storage.budget) and namespace.root <= SHARED.root
 
     def lacks(self, demand: Demand, most: int) -> int:
         """Cells that the way of ``demand`` takes beyond those in use; ``most`` of its tokens may be held."""
@@ -240,7 +256,7 @@ class Cache:
     def use(self, demand: Demand, path: Sequence[int]) -> None:
         """What was written ahead for ``demand``, which is at the end of ``path``, is wanted now."""
         self._ahead(demand.seq, False)
-        self.tree.touch(self.tree.match(path, None, demand.space).node)
+        self.tree.touch(self.tree.match(path, None, demand.namespace).node)
 
     def catch_up(self, demand: Demand) -> None:
         """Let ``demand`` go on where others have got to on its way, since it began; they may have left."""
@@ -272,15 +288,16 @@ class Cache:
         return self.partial and (self._claimable(node) is not None or self._spare_for(node) is not None)
 
     def advance(
-        self, seqs: Sequence[int], tokens: Sequence[int], *, answered: bool = True, reason: Reason = ""
-    ) -> None:
+        self, seqs: Sequence[int], tokens: Sequence[int], namespace: Namespace = SHARED, *,
+        answered: bool = True, reason: Reason = "",
+    ) -> None:  # fmt: skip
         """``tokens`` have been decoded for ``seqs``. Cells evaluated twice are given back if they can be.
 
         ``answered``: what the model says after the last of them was wanted. ``reason`` is why the others were
         decoded, if the cache held them already.
         """
         start = self.tree.tip[seqs[0]].end
-        merges, known = self.tree.advance(seqs, tokens)
+        merges, known = self.tree.advance(seqs, tokens, namespace)
         if self.used_cells > self._peak:
             self._peak = self.used_cells
         if known:
@@ -308,8 +325,8 @@ class Cache:
         """Keep a copy of ``row`` as what follows the tip of ``seq``; see :meth:`TokenTree.store_logits`."""
         self.tree.store_logits(seq, np.array(row, np.float32), awaited)
 
-    def logits_after(self, ids: Sequence[int], space: int = SHARED) -> NDArray[np.float32] | None:
-        return self.tree.logits_after(ids, space)
+    def logits_after(self, ids: Sequence[int], namespace: Namespace = SHARED) -> NDArray[np.float32] | None:
+        return self.tree.logits_after(ids, namespace)
 
     def rewind(self, seq: int, end: int) -> bool:
         """Drop what ``seq`` holds from position ``end`` on; False where the memory cannot."""
@@ -332,16 +349,16 @@ class Cache:
         if seq not in self.tree.ahead:
             self.tree.touch(self.tree.tip[seq])
 
-    def used(self, ids: Sequence[int], space: int = SHARED) -> int:
+    def used(self, ids: Sequence[int], namespace: Namespace = SHARED) -> int:
         """How many of ``ids`` are held because somebody wanted them, and not only written ahead."""
-        node = self.tree.match(ids, None, space).node
+        node = self.tree.match(ids, None, namespace).node
         while node.parent is not None and not node.last_used:
             node = node.parent
         return node.end
 
-    def forget(self, ids: Sequence[int], start: int, space: int = SHARED) -> None:
+    def forget(self, ids: Sequence[int], start: int, namespace: Namespace = SHARED) -> None:
         """Give back what parked sequences alone hold of ``ids`` from position ``start`` on, in every tier."""
-        node: Node | None = self.tree.match(ids, None, space).node
+        node: Node | None = self.tree.match(ids, None, namespace).node
         while node is not None and node.end > start:
             above = node.parent
             for seq in [seq for seq in node.tips if seq in self.parked]:
@@ -516,19 +533,19 @@ class Cache:
     def write_down(self) -> None:
         """Hand what is on the screen to the disk, which writes in its own time."""
         if self.storage.disk is not None:
-            for ids, space in itertools.islice(self.screen(), WRITTEN_DOWN):
-                for node in self.tree.match(ids, None, space).node.upward():
+            for ids, namespace in itertools.islice(self.screen(), WRITTEN_DOWN):
+                for node in self.tree.match(ids, None, namespace).node.upward():
                     self.storage.to_disk(node)
 
     # ---- whole paths
 
-    def states_of(self, ids: Sequence[int]) -> tuple[list[int], list[Part]]:
+    def states_of(self, ids: Sequence[int], namespace: Namespace = SHARED) -> tuple[list[int], list[Part]]:
         """What is held of the beginning of ``ids``, or a little more of its path, and the states of that."""
-        found = self._find(ids, None)
+        found = self._find(ids, None, namespace)
         node = self.tree.split(found.node, found.offset)
         for one in node.upward() if self.partial else (node,):
             self._store(one)
-        parts = self.storage.parts(node)
+        parts = self.storage.parts(node, namespace.salt)
         return (ids_through(node, node.piece) if parts and node.piece else []), parts
 
     # ---- inside
@@ -556,7 +573,7 @@ class Cache:
         if node.piece is None or self._holders(node):
             return node, []
         if not self.partial:
-            return self.tree.root_of(node), [node]
+            return self.tree.root(self.tree.namespace_of(node)), [node]
         stored = [node]
         while (parent := stored[-1].parent) is not None and parent.parent is not None and not parent.seqs:
             stored.append(parent)
@@ -598,7 +615,7 @@ class Cache:
         """Keep the state of a resident node outside the cells as well; False where that cannot be."""
         if node.piece is not None or not self._holders(node):
             return False
-        if not self.keeps(self.tree.root_of(node).space):
+        if not self.keeps(self.tree.namespace_of(node)):
             return False
         self.storage.save(node)
         self._changes += 1
@@ -625,13 +642,13 @@ class Cache:
     def _protected(self) -> set[Node]:
         """Nodes of what is on the screen, and of what is pinned."""
         kept: set[Node] = set()
-        for ids, space in (*self.screen(), *((ids, SHARED) for ids in self.pins.values())):
-            kept.update(self.tree.match(ids, None, space).node.upward())
+        for ids, namespace in (*self.screen(), *self.pins.values()):
+            kept.update(self.tree.match(ids, None, namespace).node.upward())
         return kept
 
-    def _find(self, ids: Sequence[int], limit: int | None, space: int = SHARED) -> Match:
+    def _find(self, ids: Sequence[int], limit: int | None, namespace: Namespace = SHARED) -> Match:
         find = self.tree.match if self.partial else self.tree.anchored
-        return find(ids, limit, space)
+        return find(ids, limit, namespace)
 
     def _fork(self, seq: int, node: Node) -> None:
         """Make ``seq`` a new sequence that ends at a resident node."""
@@ -727,4 +744,4 @@ class Cache:
         return (self.tree if self.partial else self._cells).idle_cells(self.parked)
 
     def _pinned(self) -> list[Node]:
-        return [self.tree.match(ids).node for ids in self.pins.values()]
+        return [self.tree.match(ids, None, namespace).node for ids, namespace in self.pins.values()]

@@ -21,6 +21,7 @@ from .prompt import Typed, Unfinished, token_ids, typed, unfinished
 from .queue import Queue
 from .sampling_loop import SamplingLoop, in_words
 from .siblings import Siblings
+from .tree import Namespace
 from .types import (
     Added,
     BranchState,
@@ -78,7 +79,9 @@ class Commands:
             self.queue.requests.append(request)
             if request.asked.priority is Priority.FOREGROUND:
                 self.queue.broken_in = 1
-            self.queue.cache.open(request.space)
+            # Text under a salt is on the disk where a writer saw it: else nothing is looked for there.
+            if not request.namespace.salt or request.asked.priority is Priority.FOREGROUND:
+                self.queue.cache.open(request.namespace, request.ids[: request.namespace.start])
             for active in request.branches:
                 active.since = self.queue.step
 
@@ -329,14 +332,15 @@ def _answer(asked: Future[Any], function: Callable[[], Any]) -> None:
 
 
 def make_request(
-    generation: Generation, ids: list[int], heal_prefix: bytes, seed: int, model: Model, n_ctx: int
-) -> ActiveRequest:
+    generation: Generation, ids: list[int], heal_prefix: bytes, seed: int, model: Model, n_ctx: int,
+    namespace: Namespace,
+) -> ActiveRequest:  # fmt: skip
     """A new request and its branches, in a context of ``n_ctx`` tokens.
 
     Raises InvalidRequest for a grammar that is none.
     """
     asked = generation.request
-    request = ActiveRequest(generation, ids, heal_prefix)
+    request = ActiveRequest(generation, ids, heal_prefix, namespace)
     if asked.siblings != "independent" or asked.repulsion:
         request.siblings = Siblings(request, seed)
     if asked.penalty_prompt is not None:

@@ -114,10 +114,10 @@ def replace_gone(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _number(values: Mapping[str, Any], *names: str) -> float | None:
-    """The first of the fields that is there; raises InvalidRequest where it is no finite number."""
+    """The first of the fields that asks for anything; raises InvalidRequest where it is no finite number."""
     for name in names:
         value = values.get(name)
-        if value is not None:
+        if value not in (None, "", []):
             if not is_number(value):
                 raise InvalidRequest(name, "expected a number")
             return float(value)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from .cache import Cache
 from .native.context import Context
-from .tree import Demand, Node
+from .tree import Demand, Key, Node
 
 
 class Portion(NamedTuple):
@@ -86,9 +86,7 @@ class Decoder:
         if not reading:
             return Plan(rows, shared, portions)
         tips = self.cache.tree.tip
-        under_way: set[tuple[Node | None, int | None]] = {
-            (tips[d.seq], d.node and d.node.tokens[0]) for d in rows
-        }
+        under_way: set[tuple[Node | None, Key | None]] = {(tips[d.seq], d.node and d.node.key) for d in rows}
         outputs = self.context.max_outputs - len(rows)
         room = min(chunk, self.context.max_rows - len(rows))
         for demand in reading:
@@ -102,7 +100,7 @@ class Decoder:
             goal, tip = demand.node, tips[demand.seq]
             assert goal is not None
             way = _way(goal, tip)
-            step = tip, way[0].tokens[0]
+            step = tip, way[0].key
             if step in under_way and not demand.every:
                 continue  # another evaluates it in this very step, and it is there in the next
             tokens, answers = self._tokens(way, most)
@@ -163,9 +161,10 @@ class Decoder:
             node = demand.node
             assert node is not None
             seqs = (demand.seq, *(r.seq for r in shared[row])) if row in shared else (demand.seq,)
-            advance(seqs, node.tokens)
+            advance(seqs, node.tokens, demand.namespace)
         for demand, tokens, _, answers in plan.portions:
-            advance((demand.seq,), tokens, answered=answers, reason="asked" if demand.every else "")
+            reason = "asked" if demand.every else ""
+            advance((demand.seq,), tokens, demand.namespace, answered=answers, reason=reason)
 
     def roll_back(self, plan: Plan) -> None:
         """The decode was aborted: drop whatever it left behind, as if it had not begun."""
@@ -182,7 +181,7 @@ def _way(goal: Node, tip: Node) -> list[Node]:
     return way[::-1]
 
 
-def _steps(way: Sequence[Node], tokens: int) -> Iterator[tuple[Node | None, int]]:
+def _steps(way: Sequence[Node], tokens: int) -> Iterator[tuple[Node | None, Key]]:
     """From which node with which token each node begins that the first ``tokens`` of a way lead to.
 
     More than one: a prompt that is scored goes through nodes that are held, where others go on from.
@@ -190,7 +189,7 @@ def _steps(way: Sequence[Node], tokens: int) -> Iterator[tuple[Node | None, int]
     for node in way:
         if tokens <= 0:
             return
-        yield node.parent, node.tokens[0]
+        yield node.parent, node.key
         tokens -= len(node.tokens)
 
 

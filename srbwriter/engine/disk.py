@@ -24,6 +24,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from srbwriter import paths
+
 log = logging.getLogger(__name__)
 
 _MAGIC = b"srbwriter kv 1\n"
@@ -120,10 +122,11 @@ class DiskCache:
 
     # ---- reading
 
-    def entries(self, namespace: str = "") -> Iterator[tuple[list[int], File]]:
+    def entries(self, namespace: str = "", common: Sequence[int] = ()) -> Iterator[tuple[list[int], File]]:
         """Every file of a namespace whose path is known, with all tokens up to its end.
 
-        What one hangs on comes before it.
+        What one hangs on comes before it. Paths begin with nothing, or with ``common``, of which no file of
+        the namespace itself is needed.
         """
         waiting: dict[str, list[tuple[list[int], File]]] = {}
         for name in list(self._sizes):
@@ -132,6 +135,8 @@ class DiskCache:
                 parent, tokens, file = header
                 waiting.setdefault(parent, []).append((tokens, file))
         ready: list[tuple[list[int], int]] = [([], 0)]  # tokens of a path, and from where they are new
+        if common:
+            ready.append((list(common), len(common)))
         while ready:
             path, new = ready.pop()
             hashed = _Running(path[:new], namespace)
@@ -219,7 +224,7 @@ class DiskCache:
                     self._written.notify_all()
 
     def _write(self, file: File, head: bytes, state: NDArray[np.uint8]) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # it can be read back into words
+        paths.make_folder(self.folder)  # states can be read back into words
         size = _write_whole(self.folder / file.name, head, [state])
         with self._lock:
             self._sizes[file.name] = size
@@ -269,7 +274,7 @@ def _write_whole(path: Path, head: bytes, states: Sequence[NDArray[np.uint8]]) -
     whole = hashlib.blake2b(head, digest_size=_DIGEST)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with beside.open("wb") as out:
+        with open(beside, "wb", opener=paths.open_own) as out:
             out.write(head)
             for state in states:
                 out.write(state.data)

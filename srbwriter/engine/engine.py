@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ from .scheduler import Scheduler
 from .sequences import Sequences
 from .sizing import open_alone, open_context, setup_of, threads_of, uses_gpu
 from .strict import CHUNK
-from .tree import SHARED
+from .tree import SHARED, Namespace, common_prefix
 from .types import (
     EngineClosed,
     EngineError,
@@ -66,6 +66,8 @@ SWITCH_INTERVAL = 5e-4
 
 
 LOGITS_BYTES = 64 << 20
+COMMON_TEXTS = 32
+"""Texts whose tokens are remembered because many prompts may begin with them."""
 
 
 class Engine:
@@ -85,7 +87,7 @@ class Engine:
         self._cache = Cache(
             context, logits_rows=options.logits_rows or max(64, LOGITS_BYTES // (4 * model.n_vocab)),
             host_bytes=host_budget(options.host_bytes), disk=disk,
-            screen=self._on_screen, namespace=adapters.namespace,
+            screen=self._on_screen, evaluated_with=adapters.names,
         )  # fmt: skip
         abortable = context.cuttable and not uses_gpu(options) and context.enable_abort()
         self._wake = threading.Event()
@@ -94,6 +96,7 @@ class Engine:
             model, context, self._cache, options, window=window, abortable=abortable,
             threads=threads_of(options), wake=self._wake.set, open_alone=self._open_alone, turns=turns,
         )  # fmt: skip
+        self._common_ids = lru_cache(COMMON_TEXTS)(self._tokenize_common)
         self._numbers = itertools.count(1)
         self._seeds = itertools.count()
         self._seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "little")
@@ -195,11 +198,11 @@ class Engine:
 
         self.call(forget)
 
-    def _open_alone(self, space: int) -> Context:
-        """A context for strict requests with the adapters of a space. Raises ModelError."""
+    def _open_alone(self, root: int) -> Context:
+        """A context for strict requests with the adapters of a root of the tree. Raises ModelError."""
         context = open_alone(self.model, self.options, self.n_ctx, CHUNK)
         if self.adapters:
-            set_adapters(context.pointer, self.adapters.pointers(self.adapters.of(space)))
+            set_adapters(context.pointer, self.adapters.pointers(self.adapters.of(root)))
         return context
 
     # ---- work
@@ -224,23 +227,46 @@ class Engine:
         generation.healed, generation.healed_tokens = healed.text, healed.tokens
         sampling = request.sampling[0] if isinstance(request.sampling, tuple) else request.sampling
         seed = sampling.seed if sampling.seed is not None else self._seed + 7919 * next(self._seeds)
-        active = make_request(generation, fitted, healed.text.encode(), seed, self.model, self._context.cells)
-        if self.adapters:
-            self._assign_space(active, chosen)
+        namespace = self._namespace(generation, fitted, chosen)
+        make_request(
+            generation, fitted, healed.text.encode(), seed, self.model, self._context.cells, namespace
+        )
         with self._known:
             self._generations.add(generation)
         self._post(Command("submit", generation))
         return generation
 
-    def _assign_space(self, request: ActiveRequest, chosen: AdapterSet) -> None:
-        """What is evaluated with one set of adapters means nothing under another."""
-        generation = request.generation
-        alone = request.space != SHARED or not self.adapters.shared(chosen)
-        request.space = self.adapters.space(chosen, generation.number if alone else SHARED)
-        for active in request.branches:
-            active.space = request.space
-        if alone:
-            weakref.finalize(generation, self.adapters.forget, request.space)
+    def _namespace(self, generation: Generation, ids: Sequence[int], chosen: AdapterSet) -> Namespace:
+        """Return the namespace of a request: what is evaluated in another is nothing to it.
+
+        Values that one set of adapters made mean nothing under another.
+        """
+        request = generation.request
+        alone = not request.cache_prompt or not self.adapters.shared(chosen)
+        root = generation.number if alone else SHARED.root
+        if self.adapters:
+            root = self.adapters.root(chosen, root)
+            if alone:
+                weakref.finalize(generation, self.adapters.forget, root)
+        return self._salted(ids, request.cache_salt, request.common, root)
+
+    def _salted(
+        self, ids: Sequence[int], salt: str, common: Sequence[str], root: int = SHARED.root
+    ) -> Namespace:
+        """Return the namespace of ``ids`` under a salt, which begins behind the longest ``common`` text."""
+        if not salt:
+            return Namespace(root)
+        begins = [self._common_ids(text, special) for text in common for special in (False, True)]
+        if ids[:1] != [self.bos]:
+            begins = [begin[1:] if begin[:1] == (self.bos,) else begin for begin in begins]
+        start = max((common_prefix(begin, ids, 0, len(ids)) for begin in begins), default=0)
+        return Namespace(root, salt, 0 if start == 1 and ids[0] == self.bos else start)
+
+    def _tokenize_common(self, text: str, parse_special: bool) -> tuple[int, ...]:
+        """Return a text as it stands at the beginning of a prompt."""
+        ids = self.model.tokenize(text, False, parse_special)
+        bos = self.model.bos
+        return (bos, *ids) if self.model.add_bos and bos is not None and ids[:1] != [bos] else tuple(ids)
 
     def process(self, timeout: float | None = None) -> bool:
         """Do one step on the caller's thread; False when there was nothing to do for ``timeout`` seconds."""
@@ -454,41 +480,56 @@ class Engine:
         """Let what is written ahead rest for a moment: what a key that was pressed does needs the cores."""
         self._scheduler.stand_back()
 
-    def pin(self, name: str, ids: Sequence[int]) -> None:
-        """Keep the prefix ``ids`` in the cache rather than others; a second pin of a name moves it."""
+    def pin(self, name: str, ids: Sequence[int], salt: str = "", common: Sequence[str] = ()) -> None:
+        """Keep the prefix ``ids`` in the cache rather than others; a second pin of a name moves it.
+
+        ``salt`` and ``common`` are those of the requests that it is for; see :class:`Request`.
+        """
         self.model.check_ids(ids)
-        self.call(lambda: self._cache.pins.__setitem__(name, tuple(ids)))
+        pinned = tuple(ids), self._salted(ids, salt, common)
+        self.call(lambda: self._cache.pins.__setitem__(name, pinned))
 
     def unpin(self, name: str) -> None:
         self.call(lambda: self._cache.pins.pop(name, None))
 
-    def resident(self, ids: Sequence[int]) -> int:
+    def resident(self, ids: Sequence[int], salt: str = "", common: Sequence[str] = ()) -> int:
         """How many tokens of ``ids`` need not be evaluated now: they are in cells, in memory or on disk."""
-        return int(self.call(lambda: self._cache.held(ids)))
+        namespace = self._salted(ids, salt, common)
+        return int(self.call(lambda: self._cache.held(ids, None, namespace)))
 
-    def save_session(self, path: str | os.PathLike[str], ids: Sequence[int]) -> tuple[int, int]:
+    def save_session(
+        self, path: str | os.PathLike[str], ids: Sequence[int], salt: str = "", common: Sequence[str] = ()
+    ) -> tuple[int, int]:
         """Write ``ids`` to a file, with the state of those that the cache holds; tokens and bytes written.
 
+
+        ``salt`` and ``common`` are those of the requests that evaluated them. The file is bound to neither.
         Raises OSError, or InvalidRequest when nothing is held of them.
         """
         self.model.check_ids(ids)
-        held, parts = self.call(lambda: self._cache.states_of(ids), timeout=None)
+        namespace = self._salted(ids, salt, common)
+        held, parts = self.call(lambda: self._cache.states_of(ids, namespace), timeout=None)
         if not parts:
             raise InvalidRequest("session", "nothing of this text is in the cache")
         # A branch's last token has been drawn but not evaluated: it has no state, and is text all the same.
         path_ids = [*held, *ids[len(held) :]]
         return len(ids), write_session(Path(path), self._session_key, path_ids, parts, len(ids))
 
-    def load_session(self, path: str | os.PathLike[str]) -> list[int]:
+    def load_session(
+        self, path: str | os.PathLike[str], salt: str = "", common: Sequence[str] = ()
+    ) -> list[int]:
         """Take back what :meth:`save_session` wrote; its token ids. Those with a state are not evaluated.
 
+
+        ``salt`` and ``common`` are those of the requests that it is for.
         Raises OSError, or InvalidRequest for a file that is damaged or another model's.
         """
         try:
             ids, parts, wanted = read_session(Path(path), self._session_key)
         except ValueError as error:
             raise InvalidRequest("session", f"{os.fspath(path)} is {error}") from error
-        self.call(lambda: self._cache.storage.adopt(ids, parts))
+        namespace = self._salted(ids, salt, common)
+        self.call(lambda: self._cache.storage.adopt(ids, parts, namespace))
         return ids[:wanted]
 
     def lacks(self, name: str) -> str:
@@ -537,16 +578,16 @@ class Engine:
 
     @property
     def _session_key(self) -> str:
-        return self._state_key + self.adapters.namespace(SHARED)
+        return self._state_key + self.adapters.names(SHARED)
 
-    def _on_screen(self) -> Iterator[tuple[Sequence[int], int]]:
+    def _on_screen(self) -> Iterator[tuple[Sequence[int], Namespace]]:
         """Paths that a writer's face still knows, the newest first."""
         with self._known:
             known = [g for g in self._generations if g.request.priority is Priority.FOREGROUND]
         for generation in sorted(known, key=lambda g: -g.number):
             request = generation.engine_state
             if isinstance(request, ActiveRequest):
-                yield from ((active.path, request.space) for active in request.branches)
+                yield from ((active.path, active.namespace) for active in request.branches)
 
     def _check_open(self) -> None:
         if self._dead is not None:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .disk import DiskCache, Part
-from .tree import SHARED, Node, Piece, TokenTree
+from .tree import Namespace, Node, Piece, TokenTree
 
 log = logging.getLogger(__name__)
 
@@ -60,15 +60,15 @@ class Storage:
     Args:
         budget: bytes of host memory; 0 keeps nothing there.
         protected: gives the nodes that leave memory last.
-        namespace: names what a space is evaluated with, beside the model; files are bound to it.
+        evaluated_with: names what a namespace is evaluated with, beside the model; files are bound to it.
     """
 
     def __init__(
         self, states: States, tree: TokenTree, *, budget: int, disk: DiskCache | None,
-        protected: Callable[[], Collection[Node]], namespace: Callable[[int], str],
+        protected: Callable[[], Collection[Node]], evaluated_with: Callable[[Namespace], str],
     ) -> None:  # fmt: skip
         self.states, self.tree, self.budget, self.disk = states, tree, budget, disk
-        self.protected, self.namespace = protected, namespace
+        self.protected, self.evaluated_with = protected, evaluated_with
         self.traffic = Traffic()
 
     # ---- out of the cells
@@ -91,7 +91,8 @@ class Storage:
     def _save(self, node: Node, seq: int) -> None:
         start, tokens = (node.start, node.tokens) if self.states.cuttable else (0, node.ids())
         data = self.states.save(seq, start, node.end)
-        self.tree.store(node, Piece(start, tokens, data, int(data.size)))
+        salt = self.tree.namespace_of(node).salt
+        self.tree.store(node, Piece(start, tokens, data, int(data.size), salt=salt))
         self.traffic.saved_tokens += len(node.tokens)
         self._shrink()
 
@@ -147,13 +148,16 @@ class Storage:
 
     # ---- whole paths
 
-    def parts(self, node: Node) -> list[Part]:
-        """The states from the root to ``node``; none if one of them is not stored, or cannot be read."""
+    def parts(self, node: Node, salt: str = "") -> list[Part]:
+        """The states from the root to ``node``; none if one of them is not stored, or cannot be read.
+
+        One that reaches into text of another salt is as if it were not stored.
+        """
         found: list[Part] = []
         last: Piece | None = None
         while node.parent is not None and not (found and found[-1].start == 0):
             piece = node.piece
-            if piece is None:
+            if piece is None or piece.salt not in ("", salt):
                 return []
             if piece is not last:
                 data = piece.data if piece.data is not None else self._read(piece)
@@ -164,20 +168,21 @@ class Storage:
             node, last = node.parent, piece
         return found[::-1]
 
-    def adopt(self, ids: Sequence[int], parts: Sequence[Part]) -> None:
+    def adopt(self, ids: Sequence[int], parts: Sequence[Part], namespace: Namespace) -> None:
         """Keep states that were made of ``ids`` before, where they are not kept already."""
         for part in parts:
             piece = Piece(part.start, ids[part.start : part.end], part.state, int(part.state.size))
-            self._plant(ids[: part.end], piece, SHARED)
+            self._plant(ids[: part.end], piece, namespace)
         self._shrink()
 
-    def _plant(self, ids: Sequence[int], piece: Piece, space: int) -> None:
+    def _plant(self, ids: Sequence[int], piece: Piece, namespace: Namespace) -> None:
         """Keep the state of the end of ``ids``, unless it is kept already, or what it hangs on is not."""
+        piece.salt = namespace.salt if len(ids) > namespace.start else ""
         find = self.tree.match if self.states.cuttable else self.tree.anchored
-        held = find(ids, None, space).length
+        held = find(ids, None, namespace).length
         if held == len(ids) or (self.states.cuttable and held < piece.start):
             return
-        self.tree.touch(self.tree.plant(ids, piece, space))
+        self.tree.touch(self.tree.plant(ids, piece, namespace))
 
     # ---- to disk
 
@@ -186,13 +191,23 @@ class Storage:
         piece = node.piece
         if self.disk is None or piece is None or piece.file is not None or piece.data is None:
             return
-        ids, namespace = ids_through(node, piece), self.namespace(self.tree.root_of(node).space)
-        piece.file = self.disk.write(ids[: piece.start], ids[piece.start :], piece.data, namespace)
+        namespace = self.tree.namespace_of(node)
+        if piece.salt != namespace.salt:
+            return  # it reaches into text that is not common, and is written with that
+        ids, name = ids_through(node, piece), self._name(namespace)
+        piece.file = self.disk.write(ids[: piece.start], ids[piece.start :], piece.data, name)
 
-    def from_disk(self, space: int) -> None:
-        """Make the tree know what the disk holds of a space."""
-        for ids, file in self.disk.entries(self.namespace(space)) if self.disk is not None else ():
-            self._plant(ids, Piece(file.start, ids[file.start :], None, file.size, file), space)
+    def from_disk(self, namespace: Namespace, common: Sequence[int] = ()) -> None:
+        """Make the tree know what the disk holds of a namespace; ``common`` tokens stand before its start."""
+        if self.disk is None:
+            return
+        for ids, file in self.disk.entries(self._name(namespace), common):
+            self._plant(ids, Piece(file.start, ids[file.start :], None, file.size, file), namespace)
+
+    def _name(self, namespace: Namespace) -> str:
+        """Return what files of a namespace are bound to; only a hash of it is written."""
+        evaluated_with = self.evaluated_with(namespace)
+        return f"{evaluated_with}\0{namespace.salt}" if namespace.salt else evaluated_with
 
 
 def ids_through(node: Node, piece: Piece) -> list[int]:

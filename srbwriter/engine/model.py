@@ -25,6 +25,14 @@ _SLICE = (
 )
 
 
+def count_words(count: int) -> str:
+    """Return a number of parameters as models are named by it: ``8.5M``, ``7.2B``."""
+    for unit, size in (("B", 1e9), ("M", 1e6), ("K", 1e3)):
+        if count >= size:
+            return f"{count / size:.1f}".removesuffix(".0") + unit
+    return str(count)
+
+
 class Model:
     """Weights and vocabulary of one GGUF file. Reading methods may be called from any thread."""
 
@@ -43,7 +51,8 @@ class Model:
         self.size = int(lib.llama_model_size(self.pointer))
         self.recurrent, self.hybrid = recurrent(self.pointer)
         self.metadata = weights.metadata(self.pointer)
-        self.description = weights.description(self.pointer)
+        # llama.cpp has names for the sizes that it knows, and a question mark for others.
+        self.description = weights.description(self.pointer).replace("?B", count_words(self.n_params))
         self.add_bos = bool(lib.llama_vocab_get_add_bos(self.vocab))
         self.add_eos = bool(lib.llama_vocab_get_add_eos(self.vocab))
         self.add_sep = bool(lib.llama_vocab_get_add_sep(self.vocab))

@@ -394,13 +394,15 @@ PARAMETERS: tuple[Parameter, ...] = (
               longest=limits.CONSTRAINT_CHARS, aliases=("guided_regex",), flags=("--regex",)),
     Parameter("request", "siblings", "variety", "Branches differ",
               "How branches are drawn until their texts part: each by itself (independent), no two "
-              "with the same token (distinct), or spread evenly over what is likely (stratified).",
+              "with the same token while the filters leave enough of them (distinct), "
+              "or spread evenly over what is likely (stratified).",
               choices=get_args(Together)),
     Parameter("request", "repulsion", "variety", "Branches repel",
               "Taken off a token's logit for each branch that took it at the same place of the same text.",
               0, 100, 0.5),
     Parameter("request", "n", "request", "Branches",
-              "Branches of the prompt.", 1, MAX_SEQUENCES, 1, size=True,
+              "Branches of the prompt; by flags and over HTTP no more than --max-n, "
+              "which is 64 at most.", 1, MAX_SEQUENCES, 1, size=True,
               aliases=("n_cmpl",), flags=("--n", "-n")),
     Parameter("request", "priority", "request", "Who goes first", "Who is served first.",
               choices=tuple(p.name.lower() for p in Priority)),
@@ -445,6 +447,8 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter("request", "cache_prompt", "request", "Use the cache",
               "Use what the cache holds of the prompt; false evaluates "
               "all of it anew."),
+    Parameter("request", "cache_salt", "request", "Cache salt",
+              "Share the cache only with requests that give the same text here.", longest=1024),
 )  # fmt: skip
 
 BY_NAME: dict[str, Parameter] = {name: p for p in PARAMETERS for name in (p.name, *p.aliases)}

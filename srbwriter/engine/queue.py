@@ -16,7 +16,7 @@ from typing import TypeAlias
 from .active import ActiveBranch, ActiveRequest, Scoring, waiting
 from .cache import Cache
 from .sampling_loop import SamplingLoop
-from .tree import Demand, Node
+from .tree import Demand, Key, Node
 from .types import BranchState, EngineError, FinishReason, Priority
 
 QUANTUM = 8
@@ -36,7 +36,7 @@ SECOND_THOUGHTS = 0.15
 ask and cancel ten times in that; each time they would cost the writer a step."""
 
 
-Step: TypeAlias = "tuple[Node, int]"
+Step: TypeAlias = "tuple[Node, Key]"
 """A node and the token that is evaluated after it; -1 for its own last one, once more."""
 
 
@@ -318,12 +318,12 @@ class Queue:
             return True
         request, written = active.request, len(active.buffer.ids)
         if request.to_foretell and active.at_prompt:
-            logits = self.tree.logits_after(request.ids, request.space)
+            logits = self.tree.logits_after(request.ids, request.namespace)
             if logits is not None:
                 request.foretell(logits)
         if active.limit > written or request.to_score or (request.to_foretell and active.at_prompt):
             return False
-        if not written and self.cache.held(request.ids, None, request.space) < len(request.ids):
+        if not written and self.cache.held(request.ids, None, request.namespace) < len(request.ids):
             return False
         self._account(request, len(request.ids))
         self.loop.finish(active, FinishReason.LENGTH, None)
@@ -338,7 +338,7 @@ class Queue:
         if goal.logits is not None or request.to_score:
             return None
         begin = self.cache.standing(goal)
-        other = under_way.get((goal, -1) if begin is goal else (begin, goal.below(begin).tokens[0]))
+        other = under_way.get((goal, -1) if begin is goal else (begin, goal.below(begin).key))
         return other if other is not None and other.seq >= 0 else None
 
     def _want(self, active: ActiveBranch) -> Node:
@@ -354,7 +354,7 @@ class Queue:
         goal, tip = demand.node, self.tree.tip[demand.seq]
         assert goal is not None
         first = goal.below(tip)
-        under_way[tip, first.tokens[0]] = demand
+        under_way[tip, first.key] = demand
         if first is goal:
             under_way[goal, -1] = demand
 
@@ -519,7 +519,7 @@ class Queue:
 
     def _turn(self, active: ActiveBranch) -> int:
         """Tokens that a branch writes before another takes its place: no less than coming back costs."""
-        if self.cache.keeps(active.space):
+        if self.cache.keeps(active.namespace):
             return QUANTUM
         return max(QUANTUM, active.length // READ_PER_WRITTEN)
 

@@ -562,12 +562,12 @@ class SamplingLoop:
         decode. It is wanted from now on, for when nobody waits for anything else.
         """
         length, tree = active.length, self.cache.tree
-        if active.space > SHARED or not 1 < length < self.window or not self.cache.partial:
+        if active.namespace.root > SHARED.root or not 1 < length < self.window or not self.cache.partial:
             return
         node = active.node
         if node is None or node.end != length:
-            node = tree.reach(active.path, active.space)
-        demand = Demand(Priority.BACKGROUND, active.space)
+            node = tree.reach(active.path, active.namespace)
+        demand = Demand(Priority.BACKGROUND, active.namespace)
         tree.want_at(demand, node)
         if self.cache.standing(node).end < length - 1 or any(d in self.pending for d in node.demands):
             tree.unwant(demand)
@@ -595,15 +595,15 @@ class SamplingLoop:
     def _give_back(self, active: ActiveBranch) -> None:
         """What the cache holds of a branch alone goes, in every tier."""
         path = active.path
-        node = self.cache.tree.reach(path, active.request.space)
+        node = self.cache.tree.reach(path, active.namespace)
         for demand in [d for d in node.demands if d in self.pending]:
             self.pending.remove(demand)
             self.cache.tree.unwant(demand)
         self.cache.tree.prune(node)
         kept = len(active.base)
         if active.urgency is Priority.AHEAD:
-            kept = max(kept, self.cache.used(path, active.request.space))
-        self.cache.forget(path, kept, active.request.space)
+            kept = max(kept, self.cache.used(path, active.namespace))
+        self.cache.forget(path, kept, active.namespace)
 
     def flush(self, active: ActiveBranch) -> None:
         """Publish what was held back; text that typing announced and no token spells yet becomes the tail."""

@@ -214,8 +214,8 @@ class Scheduler:
         writing, reading = self._urgent()
         if self.turns is None:
             return writing, reading
-        chosen = self.turns.pick({demand.space for demand in (*writing, *reading)})
-        return self.turns.of_set(writing, _space, chosen), self.turns.of_set(reading, _space, chosen)
+        chosen = self.turns.pick({demand.namespace.root for demand in (*writing, *reading)})
+        return self.turns.of_set(writing, _root, chosen), self.turns.of_set(reading, _root, chosen)
 
     def _urgent(self) -> tuple[Sequence[ActiveBranch], Sequence[Demand]]:
         """Prompts by priority; background requests stand back while anyone else has something to do.
@@ -317,12 +317,12 @@ class Scheduler:
                 live -= {command.branch} if command.branch >= 0 else live.copy()
         return all(number in left and not left[number] for number in self._in_flight)
 
-    def make_ready(self, space: int, rows: int) -> None:
-        """The next decode has so many ``rows`` of this space of the prefix tree, and none of a request."""
+    def make_ready(self, root: int, rows: int) -> None:
+        """The next decode has so many ``rows`` below this root of the prefix tree, and none of a request."""
         if self.backend_sampling is not None:
             self.backend_sampling.clear()
         if self.turns is not None:
-            self.turns.pick({space})
+            self.turns.pick({root})
         self._use_threads(rows > self.context.sequences)
 
     def count(self, plan: Plan, seconds: float) -> None:
@@ -433,7 +433,9 @@ class Scheduler:
         pending, rows = self.loop.pending, list[Demand]()
         while pending and len(rows) < self.context.max_outputs:
             demand = pending[-1]
-            if rows and (demand.space != rows[0].space or not self._has_room(demand, len(rows))):
+            if rows and (
+                demand.namespace.root != rows[0].namespace.root or not self._has_room(demand, len(rows))
+            ):
                 break  # in the next batch
             pending.pop()
             if (
@@ -447,7 +449,7 @@ class Scheduler:
                 self.queue.suspend(demand)
         if rows:
             if self.turns is not None:
-                self.turns.pick({rows[0].space})
+                self.turns.pick({rows[0].namespace.root})
             self._decode(self.decoder.plan(rows, (), 0))
             for demand in rows:
                 if demand.seq >= 0:  # there was no room after all
@@ -506,5 +508,5 @@ def _urgency(demand: Demand) -> Priority:
     return demand.urgency
 
 
-def _space(demand: Demand) -> int:
-    return demand.space
+def _root(demand: Demand) -> int:
+    return demand.namespace.root

@@ -339,7 +339,7 @@ class Sequences:
     def _decode(self, plan: Plan) -> bool:
         """False where llama.cpp finds no room; nothing has changed then."""
         scheduler, context = self.scheduler, self.context
-        scheduler.make_ready(SHARED, plan.prompt_rows)
+        scheduler.make_ready(SHARED.root, plan.prompt_rows)
         context.rearm()
         started = time.perf_counter()
         try:

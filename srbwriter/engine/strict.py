@@ -41,7 +41,8 @@ class Strict:
     """The strict requests of a scheduler. Belongs to the engine's thread.
 
     Args:
-        open_context: a context of ``window`` tokens, made ready for a space, opened when it is first needed.
+        open_context: a context of ``window`` tokens, made ready for a root of the tree, opened when it is
+            first needed.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class Strict:
         self.queue, self.loop, self.cache = queue, loop, cache
         self.counters, self.window, self._open = counters, window, open_context
         self._context: Context | None = None
-        self._space = SHARED
+        self._namespace = SHARED
         self._runner: ActiveBranch | None = None  # the branch that is written
         self._base: list[int] = []  # its prompt
         self._held: list[int] = []  # tokens in the context
@@ -134,16 +135,20 @@ class Strict:
     def _begin(self, active: ActiveBranch) -> None:
         """The context gets the adapters of the branch, and its request is told what is read."""
         request = active.request
-        if self._context is None or self._space != request.space:
+        before, self._namespace = self._namespace, request.namespace
+        if self._context is None or before.root != self._namespace.root:
             self.reset()
-            self._runner = active
-            self._context, self._space = self._open(request.space), request.space
+            self._context = self._open(self._namespace.root)
+        elif before.salt != self._namespace.salt:
+            self._context.remove(SEQ)
+            self._forget()
+        self._runner = active
         if active.buffer.ids:
             self._count_again(len(active.path) - 1 - min(len(self._held), len(active.base)))
         if not request.accounted:
             request.accounted = True
             request.events.append(PromptProgress(0, len(request.ids), 0))
-            self._count_again(self.cache.held(request.ids, None, request.space))
+            self._count_again(self.cache.held(request.ids, None, request.namespace))
 
     def _stand_on(self, active: ActiveBranch, path: Sequence[int]) -> None:
         """Keep what the context holds of the path and was evaluated as all of it has to be."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from .types import Priority
 
@@ -52,17 +52,51 @@ class Piece:
     before the other. So it knows its ``tokens`` itself.
     """
 
-    __slots__ = ("data", "end", "file", "size", "start", "tokens", "users")
+    __slots__ = ("data", "end", "file", "salt", "size", "start", "tokens", "users")
 
     def __init__(
-        self, start: int, tokens: Sequence[int], data: Any, size: int, file: Any = None
+        self, start: int, tokens: Sequence[int], data: Any, size: int, file: Any = None, salt: str = ""
     ) -> None:  # fmt: skip
         self.start, self.end = start, start + len(tokens)
         self.tokens = tuple(tokens)
         self.data = data  # in host memory, or None
         self.file = file  # on disk, or None
         self.size = size  # bytes
+        self.salt = salt  # of its last token's namespace
         self.users = 0
+
+
+class Namespace(NamedTuple):
+    """Which part of the tree a path lies in: what is evaluated in one namespace is not found in another.
+
+    ``root`` is where the path begins: 0 for all requests that know nothing better, below 0 for those with
+    other sets of adapters, above 0 for a request that shares nothing. With a ``salt`` the tokens from
+    position ``start`` on are found under that salt alone; those before it are common to all.
+    """
+
+    root: int = 0
+    salt: str = ""
+    start: int = 0
+
+    def key(self, token: int, position: int) -> Key:
+        """Return the key of the child that begins with ``token`` at ``position``."""
+        return (self.salt, token) if self.salt and position == self.start else token
+
+    def run_end(self, position: int, end: int) -> int:
+        """Return where a run from ``position`` to ``end`` has to stop: no node reaches across ``start``."""
+        return min(end, self.start) if self.salt and position < self.start else end
+
+    def begins_at(self, position: int) -> str:
+        """Return the salt of a node that begins at ``position``, "" unless it is the first with one."""
+        return self.salt if position == self.start else ""
+
+
+SHARED = Namespace()
+"""The namespace of all requests that know nothing better."""
+_EMPTY_ROOTS = 64  # that nobody holds a sequence in any more
+
+Key: TypeAlias = "int | tuple[str, int]"
+"""What a node is found by below its parent: its first token, and its salt where it is the first with one."""
 
 
 class Demand:
@@ -72,13 +106,13 @@ class Demand:
     more are told of each answer (:meth:`hear`).
     """
 
-    __slots__ = ("node", "seq", "space", "urgency")
+    __slots__ = ("namespace", "node", "seq", "urgency")
     every = False
     """Whether it wants to hear what follows each token on the way, held or not."""
 
-    def __init__(self, urgency: Priority, space: int) -> None:
+    def __init__(self, urgency: Priority, namespace: Namespace) -> None:
         self.urgency = urgency  # of who waits for it
-        self.space = space
+        self.namespace = namespace
         self.node: Node | None = None  # where the path ends; None while nothing is wanted
         self.seq = -1  # the sequence that is on its way there; -1 while it waits
 
@@ -87,17 +121,22 @@ class Demand:
 
 
 class Node:
-    """A run of tokens. ``end`` is the position after its last token."""
+    """A run of tokens. ``end`` is the position after its last token.
+
+    ``salt`` is that of its namespace where it is the first node with it, else "".
+    """
 
     __slots__ = (
-        "children", "demands", "end", "last_used", "logits", "parent", "piece", "seqs", "tips", "tokens"
+        "children", "demands", "end", "last_used", "logits", "parent", "piece", "salt", "seqs", "tips",
+        "tokens",
     )  # fmt: skip
 
-    def __init__(self, parent: Node | None, tokens: list[int], end: int) -> None:
+    def __init__(self, parent: Node | None, tokens: list[int], end: int, salt: str = "") -> None:
         self.parent = parent
         self.tokens = tokens
         self.end = end
-        self.children: dict[int, Node] = {}
+        self.salt = salt
+        self.children: dict[Key, Node] = {}
         self.seqs: set[int] = set()  # sequences that hold these cells
         self.tips: set[int] = set()  # of these, the ones that end here
         self.piece: Piece | None = None  # of a stored node
@@ -108,6 +147,11 @@ class Node:
     @property
     def start(self) -> int:
         return self.end - len(self.tokens)
+
+    @property
+    def key(self) -> Key:
+        """What it is found by below its parent."""
+        return (self.salt, self.tokens[0]) if self.salt else self.tokens[0]
 
     @property
     def absent(self) -> bool:
@@ -134,28 +178,22 @@ class Node:
         return [t for node in reversed(list(self.upward())) for t in node.tokens]
 
 
-SHARED = 0
-"""The space of all requests that know nothing better. Below it are those of other sets of adapters, above it
-those of requests that share nothing."""
-_EMPTY_SPACES = 64  # that nobody holds a sequence in any more
-
-
 class Root(Node):
-    """Where the paths of a space begin: what is evaluated in one is not found in another."""
+    """Where all paths of a set of adapters begin, or those of one request that shares nothing."""
 
-    __slots__ = ("space",)
+    __slots__ = ("number",)
 
-    def __init__(self, space: int) -> None:
+    def __init__(self, number: int) -> None:
         super().__init__(None, [], 0)
-        self.space = space
+        self.number = number
 
 
 class TokenTree:
-    """Account of one model: a root for each space."""
+    """Account of one model: a root for each set of adapters."""
 
     def __init__(self, logits_budget: int = 64, cuttable: bool = True) -> None:
         self._cuttable = cuttable  # a state is that of its tokens, and not of all tokens up to its end
-        self._roots = {SHARED: Root(SHARED)}
+        self._roots = {SHARED.root: Root(SHARED.root)}
         self.cells = 0  # sum of the resident runs: what the cache holds
         self.stored_bytes = 0  # of the pieces in host memory
         self.tip: dict[int, Node] = {}
@@ -168,32 +206,38 @@ class TokenTree:
 
     # ---- looking
 
-    def root(self, space: int = SHARED) -> Root:
-        """Where the sequences of a space begin."""
-        if space not in self._roots:
-            if len(self._roots) > _EMPTY_SPACES:
+    def root(self, namespace: Namespace = SHARED) -> Root:
+        """Where the sequences of a namespace begin."""
+        number = namespace.root
+        if number not in self._roots:
+            if len(self._roots) > _EMPTY_ROOTS:
                 self._roots = {
-                    s: root for s, root in self._roots.items() if root.seqs or root.children or s == SHARED
+                    n: root
+                    for n, root in self._roots.items()
+                    if root.seqs or root.children or n == SHARED.root
                 }
-            self._roots[space] = Root(space)
-        return self._roots[space]
+            self._roots[number] = Root(number)
+        return self._roots[number]
 
-    def root_of(self, node: Node) -> Root:
-        """Where the path to ``node`` begins."""
+    def namespace_of(self, node: Node) -> Namespace:
+        """Return the namespace that ``node`` lies in; where its salt is "", its start says nothing."""
+        salt, start = "", 0
         while node.parent is not None:
+            if node.salt:
+                salt, start = node.salt, node.start
             node = node.parent
         assert isinstance(node, Root)
-        return node
+        return Namespace(node.number, salt, start)
 
-    def match(self, ids: Sequence[int], limit: int | None = None, space: int = SHARED) -> Match:
+    def match(self, ids: Sequence[int], limit: int | None = None, namespace: Namespace = SHARED) -> Match:
         """Longest prefix of ``ids`` that is kept, at most ``limit`` tokens of it."""
         end = len(ids) if limit is None else min(limit, len(ids))
-        node, offset, position, resident = self.root(space), 0, 0, 0
+        node, offset, position, resident = self.root(namespace), 0, 0, 0
         while position < end:
-            child = node.children.get(ids[position])
+            child = node.children.get(namespace.key(ids[position], position))
             if child is None or (self._cuttable and child.absent):
                 break
-            offset = common_prefix(child.tokens, ids, position, end)
+            offset = common_prefix(child.tokens, ids, position, namespace.run_end(position, end))
             node, position = child, position + offset
             if child.seqs:
                 resident = position
@@ -201,12 +245,12 @@ class TokenTree:
                 break
         return Match(node, offset, position, resident)
 
-    def anchored(self, ids: Sequence[int], limit: int | None = None, space: int = SHARED) -> Match:
+    def anchored(self, ids: Sequence[int], limit: int | None = None, namespace: Namespace = SHARED) -> Match:
         """Longest prefix at whose very end a sequence stops or a state was stored.
 
         That is all that a recurrent memory can resume.
         """
-        found = self.match(ids, limit, space)
+        found = self.match(ids, limit, namespace)
         node: Node = found.node
         if found.offset < len(node.tokens) and node.parent is not None:
             node = node.parent
@@ -214,9 +258,9 @@ class TokenTree:
             node = node.parent
         return Match(node, len(node.tokens), node.end, node.end if node.tips else 0)
 
-    def logits_after(self, ids: Sequence[int], space: int = SHARED) -> Any:
+    def logits_after(self, ids: Sequence[int], namespace: Namespace = SHARED) -> Any:
         """Stored logits after exactly ``ids``, or None."""
-        found = self.match(ids, None, space)
+        found = self.match(ids, None, namespace)
         if found.length != len(ids) or found.offset != len(found.node.tokens):
             return None
         if found.node.logits is not None:
@@ -232,7 +276,7 @@ class TokenTree:
 
     def want(self, demand: Demand, ids: Sequence[int]) -> Node:
         """``demand`` is for what follows ``ids``; the node where they end."""
-        return self.want_at(demand, self.reach(ids, demand.space))
+        return self.want_at(demand, self.reach(ids, demand.namespace))
 
     def want_at(self, demand: Demand, node: Node) -> Node:
         """``demand`` is for what follows ``node``."""
@@ -246,9 +290,11 @@ class TokenTree:
         node = demand.node
         assert node is not None
         node.demands.remove(demand)
-        child = node.children.get(token)
+        key = demand.namespace.key(token, node.end)
+        child = node.children.get(key)
         if child is None:
-            child = node.children[token] = Node(node, [token], node.end + 1)
+            salt = demand.namespace.begins_at(node.end)
+            child = node.children[key] = Node(node, [token], node.end + 1, salt)
         elif len(child.tokens) > 1:
             child = self.split(child, 1)
         child.demands.append(demand)
@@ -261,16 +307,19 @@ class TokenTree:
             node.demands.remove(demand)
             self.prune(node)
 
-    def reach(self, ids: Sequence[int], space: int = SHARED) -> Node:
+    def reach(self, ids: Sequence[int], namespace: Namespace = SHARED) -> Node:
         """The node that ends with ``ids``, which may be absent."""
-        node, position = self.root(space), 0
+        node, position = self.root(namespace), 0
         while position < len(ids):
-            child = node.children.get(ids[position])
+            end = namespace.run_end(position, len(ids))
+            key = namespace.key(ids[position], position)
+            child = node.children.get(key)
             if child is None:
-                child = Node(node, list(ids[position:]), len(ids))
-                node.children[ids[position]] = child
-                return child
-            length = common_prefix(child.tokens, ids, position, len(ids))
+                child = Node(node, list(ids[position:end]), end, namespace.begins_at(position))
+                node.children[key] = child
+                node, position = child, end
+                continue
+            length = common_prefix(child.tokens, ids, position, end)
             node, position = self.split(child, length), position + length
         return node
 
@@ -285,27 +334,33 @@ class TokenTree:
         self._place(seq, node)
         return source
 
-    def advance(self, seqs: Sequence[int], tokens: Sequence[int]) -> Grown:
-        """``tokens`` were evaluated for ``seqs``, which all end at one tip.
+    def advance(self, seqs: Sequence[int], tokens: Sequence[int], namespace: Namespace = SHARED) -> Grown:
+        """``tokens`` were evaluated for ``seqs``, which all end at one tip, in a namespace.
 
         Where the tree already holds the same tokens the sequences move onto the older cells, and
         the merges to be done in the cache are returned.
         """
         node = self.tip[seqs[0]]
-        if len(tokens) == 1 == len(node.seqs) and self._take_in(node, tokens):
+        salt = namespace.begins_at(node.end)
+        if len(tokens) == 1 == len(node.seqs) and not salt and self._take_in(node, tokens):
             return _JUST_GROWN  # the usual step: one branch, one token, nothing beside it
         merges: list[Merge] = []
         done = known = 0
         while done < len(tokens):
-            child = node.children.get(tokens[done])
+            salt = namespace.begins_at(node.end)
+            until = done - node.end + namespace.run_end(node.end, node.end + len(tokens) - done)
+            child = node.children.get(namespace.key(tokens[done], node.end))
             if child is None:
-                node = self._grow(node, seqs, tokens[done:] if done else tokens)
-                break
-            length = common_prefix(child.tokens, tokens, done, len(tokens))
+                node = self._grow(node, seqs, tokens[done:until], salt)
+                done = until
+                continue
+            length = common_prefix(child.tokens, tokens, done, until)
             source, start = next(iter(child.seqs), None), node.end
             if source is not None or child.piece is not None:
                 known += length
-            elif len(node.seqs) == len(seqs) and self._take_in(node, tokens[done : done + length]):
+            elif (
+                len(node.seqs) == len(seqs) and not salt and self._take_in(node, tokens[done : done + length])
+            ):
                 done += length
                 continue
             child = self.split(child, length)
@@ -337,12 +392,13 @@ class TokenTree:
             return node.parent
         parent = node.parent
         assert parent is not None
-        upper = Node(parent, node.tokens[:offset], node.start + offset)
+        upper = Node(parent, node.tokens[:offset], node.start + offset, node.salt)
+        node.salt = ""
         upper.seqs = set(node.seqs)
         upper.last_used = node.last_used
         if self._cuttable:
             self._attach(upper, node.piece)
-        parent.children[upper.tokens[0]] = upper
+        parent.children[upper.key] = upper
         node.tokens = node.tokens[offset:]
         node.parent = upper
         upper.children[node.tokens[0]] = node
@@ -401,7 +457,7 @@ class TokenTree:
 
     def clear(self) -> None:
         """Forget everything, in every tier."""
-        self._roots = {SHARED: Root(SHARED)}
+        self._roots = {SHARED.root: Root(SHARED.root)}
         self.tip.clear()
         self._rows.clear()
         self.cells = self.stored_bytes = 0
@@ -412,9 +468,9 @@ class TokenTree:
         """``piece`` holds the state of ``node``, from now on."""
         self._attach(node, piece)
 
-    def plant(self, ids: Sequence[int], piece: Piece, space: int = SHARED) -> Node:
+    def plant(self, ids: Sequence[int], piece: Piece, namespace: Namespace = SHARED) -> Node:
         """``piece`` is a state of the end of ``ids``, of which no tier holds anything yet."""
-        last = self.reach(ids, space)
+        last = self.reach(ids, namespace)
         for node in last.upward() if self._cuttable else (last,):
             if not node.absent:
                 break
@@ -470,14 +526,18 @@ class TokenTree:
 
     # ---- inside
 
-    def _grow(self, node: Node, seqs: Sequence[int], tokens: Sequence[int]) -> Node:
-        """New tokens below ``node``, in place when nothing else depends on where it ends."""
-        if not node.children and len(node.seqs) == len(seqs) and self._take_in(node, tokens):
+    def _grow(self, node: Node, seqs: Sequence[int], tokens: Sequence[int], salt: str = "") -> Node:
+        """New tokens below ``node``, in place when nothing else depends on where it ends.
+
+        With a ``salt`` they are the first of its namespace, and have a node of their own.
+        """
+        may_take_in = not salt and not node.children and len(node.seqs) == len(seqs)
+        if may_take_in and self._take_in(node, tokens):
             return node
         self.cells += len(tokens)
-        child = Node(node, list(tokens), node.end + len(tokens))
+        child = Node(node, list(tokens), node.end + len(tokens), salt)
         child.last_used = 0 if self.ahead and self.ahead.issuperset(seqs) else node.last_used
-        node.children[child.tokens[0]] = child
+        node.children[child.key] = child
         self._move_down(seqs, node, child)
         return child
 
@@ -529,9 +589,9 @@ class TokenTree:
         """Take off what no tier holds and nobody wants, from ``node`` upwards."""
         while (parent := node.parent) is not None:
             needed = node.seqs or node.children or node.demands or node.piece is not None
-            if needed or parent.children.get(node.tokens[0]) is not node:  # or it was taken off before
+            if needed or parent.children.get(node.key) is not node:  # or it was taken off before
                 return
-            del parent.children[node.tokens[0]]
+            del parent.children[node.key]
             self._forget_logits(node)
             node = parent
 

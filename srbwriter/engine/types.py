@@ -195,6 +195,8 @@ class Request:
     n_keep: int = 0  # tokens at the start kept when truncating or shifting; -1 all of the prompt
     context: int | None = None  # tokens of prompt and text together, where fewer than the window has
     cache_prompt: bool = True  # False: evaluate all of it anew, whatever the cache holds
+    cache_salt: str = ""  # the cache is shared among requests with the same one
+    common: tuple[str, ...] = ()  # texts of which a beginning of the prompt is shared whatever the salt
     strict: bool = False  # the text depends on nothing but the request: slower, one branch at a time
     lora: tuple[tuple[int, float], ...] | None = None  # (adapter, scale); None is the engine's, () is none
     penalty_prompt: Prompt | None = None  # what penalties and DRY look back at instead of the prompt

@@ -14,6 +14,7 @@ from srbwriter.models.files import (
     Header,
     ModelsError,
     NoSuchModel,
+    file_quantisation,
     is_model,
     parts_of,
     quantisation,
@@ -24,6 +25,7 @@ from srbwriter.models.local import LocalModel, add, find, local_files, local_mod
 
 __all__ = [
     "BadModelFile", "DownloadError", "Header", "LocalModel", "ModelsError", "Need", "NoSuchModel", "Run",
-    "Wanted", "add", "find", "is_model", "local_files", "local_models", "look_at", "memory",
-    "memory_budget", "need", "parts_of", "pulled", "quantisation", "read_header", "size_words", "url_file",
+    "Wanted", "add", "file_quantisation", "find", "is_model", "local_files", "local_models", "look_at",
+    "memory", "memory_budget", "need", "parts_of", "pulled", "quantisation", "read_header", "size_words",
+    "url_file",
 ]  # fmt: skip

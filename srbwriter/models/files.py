@@ -89,6 +89,16 @@ def quantisation(name: str) -> str:
     return found[-1].upper() if found else ""
 
 
+_FILE_TYPE = re.compile(r"\b(F32|B?F16|I?Q\d\w*|TQ\d_\d|MXFP4|NVFP4)(?: - ([SML])(?:mall|edium|arge))?\b")
+"""As llama.cpp writes it out (``llama_ftype_name``): ``Q4_K - Medium``."""
+
+
+def file_quantisation(description: str) -> str:
+    """The quantisation in llama.cpp's description of a model, spelt as file names spell it; or empty."""
+    found = _FILE_TYPE.search(description)
+    return "_".join(filter(None, found.groups())) if found else ""
+
+
 def is_model(name: str) -> bool:
     """Whether a file of this name may be a model that writes text."""
     return name.lower().endswith(SUFFIX) and not _NO_WRITER.search(PurePath(name).name)

@@ -228,7 +228,7 @@ def add(file: Path, *, link: bool = False) -> Path:
         targets = [folder / f"{file.name}{SUFFIX}"]
     for source, target in zip(sources, targets, strict=True):
         _refuse_taken(source, target)
-    folder.mkdir(parents=True, exist_ok=True)
+    paths.make_folder(folder)
     for source, target in zip(sources, targets, strict=True):
         if not target.exists():
             _put(source.resolve(), target, link)

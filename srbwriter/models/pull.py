@@ -179,9 +179,10 @@ class Fetcher:
         identity = hashlib.sha256(repr((source.sha256 or source.url, source.size, source.mark)).encode())
         part = target.with_name(f".{target.name}.{identity.hexdigest()[:16]}.part")
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
+            paths.make_folder(target.parent)
             with _alone(part) as file:
-                self._receive_all(source, file, target)
+                with _left_clean(file, part):
+                    self._receive_all(source, file, target)
                 _check(source, file, part, target)
                 with contextlib.suppress(FileExistsError):  # someone else brought it: the same bytes
                     put_in_place(part, target)
@@ -245,6 +246,19 @@ def _alone(part: Path) -> Generator[BufferedRandom]:
         except BlockingIOError:
             raise DownloadError(f"{part}: another process is fetching this file — wait for it") from None
         yield file
+
+
+@contextlib.contextmanager
+def _left_clean(file: BufferedRandom, part: Path) -> Generator[None]:
+    """Remove a part, and a folder made for it, if nothing has arrived when the download is given up."""
+    try:
+        yield
+    except BaseException:
+        if not file.seek(0, os.SEEK_END):
+            part.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # there are other files in it
+                part.parent.rmdir()
+        raise
 
 
 def _check_room(source: Source, start: int, target: Path) -> None:

@@ -6,13 +6,13 @@ scheduling or stories. Starlette and uvicorn are imported here and nowhere else 
 
 from __future__ import annotations
 
-from srbwriter.server.serve import ServerHandle, run, run_standard, start_in_thread
-from srbwriter.server.settings import ServerError, ServerSettings, read_keys
+from srbwriter.server.serve import ServerHandle, check_settings, run, run_standard, start_in_thread
+from srbwriter.server.settings import AddressError, ServerError, ServerSettings, read_keys
 
 from .models import Loader, Offer
 from .services import Loaded
 
 __all__ = [
-    "Loaded", "Loader", "Offer", "ServerError", "ServerHandle", "ServerSettings", "read_keys", "run",
-    "run_standard", "start_in_thread",
+    "AddressError", "Loaded", "Loader", "Offer", "ServerError", "ServerHandle", "ServerSettings",
+    "check_settings", "read_keys", "run", "run_standard", "start_in_thread",
 ]  # fmt: skip

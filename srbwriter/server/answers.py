@@ -64,11 +64,11 @@ def timings(
 ) -> dict[str, Any]:
     """Milliseconds and rates; the rate of writing leaves out the first token, whose time is the prompt's.
 
-    While the prompt is being evaluated ``now`` (of time.monotonic) stands for the time of the first token,
-    and ``read`` is how many of its tokens are in the cache.
+    Of a prompt that is being evaluated ``read`` says how many tokens are in the cache, and ``now`` (of
+    time.monotonic) since when.
     """
     prompt = (len(generation.prompt_ids) if read is None else read) - generation.cached_tokens
-    begun = branch.started_at or now or generation.submitted_at
+    begun = (branch.started_at if read is None else now) or generation.submitted_at
     prompt_ms = max(0.0, (begun - generation.submitted_at) * 1000)
     written = len(branch.buffer.ids) if read is None else 0
     predicted_ms = max(0.0, (branch.changed_at - begun) * 1000) if written > 1 else 0.0
@@ -87,14 +87,15 @@ def timings(
 
 def progress(generation: Generation, event: PromptProgress, now: float) -> dict[str, Any]:
     """``prompt_progress`` and ``timings`` of a frame that reports how much of the prompt is evaluated."""
+    begun = now if event.done > event.cached else generation.submitted_at  # nothing takes no time
     return {
         "prompt_progress": {
             "total": event.total,
             "cache": event.cached,
             "processed": event.done,
-            "time_ms": (now - generation.submitted_at) * 1000,
+            "time_ms": (begun - generation.submitted_at) * 1000,
         },
-        "timings": timings(generation, generation.branches[0], now, event.done),
+        "timings": timings(generation, generation.branches[0], begun, event.done),
     }
 
 

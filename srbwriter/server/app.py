@@ -97,12 +97,13 @@ def build_app(
 ) -> ASGIApp:  # fmt: skip
     """The ASGI application of one server. To be run on one event loop. ``offers`` are its models, if several.
 
-    On the listening sockets of ``lines`` the line protocol is spoken, by so many clients at once.
+    On the listening sockets of ``lines`` the line protocol is spoken, by so many clients at once; they may
+    be put in until it runs.
     """
     services = Services(loader, settings, Notifier(), offers)
     template = template_of(settings)
     if settings.slot_save_path:
-        _folder(settings.slot_save_path, "to save slots in")
+        _folder(settings.slot_save_path, "to save slots in", "--slot-save-path")
     rows = (*ENDPOINTS, *PAGES) if settings.static_path else (*ENDPOINTS, *PAGES, PAGE)
     told = description(rows)
     for one in services.models:
@@ -113,7 +114,9 @@ def build_app(
     # who opens it is let in by headers or by its first line, which browsers can send
     routes: list[BaseRoute] = [*ours, *sockets, Socket("/lines", house.web).route(services)]
     if settings.static_path:
-        routes.append(Mount("/", StaticFiles(directory=_folder(settings.static_path, "to serve"), html=True)))
+        routes.append(
+            Mount("/", StaticFiles(directory=_folder(settings.static_path, "to serve", "--path"), html=True))
+        )
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
@@ -134,9 +137,9 @@ def build_app(
     return Middleware(app, settings, lambda path: not any(route.path_regex.match(path) for route in guarded))
 
 
-def _folder(path: Path, purpose: str) -> Path:
+def _folder(path: Path, purpose: str, flag: str) -> Path:
     if not path.is_dir():
-        raise ServerError(f"{path}: there is no such folder {purpose}")
+        raise ServerError(f"{path}: there is no such folder {purpose}; correct {flag}")
     return path
 
 

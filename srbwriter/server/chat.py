@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from srbwriter.engine.backend import Backend
@@ -16,6 +17,7 @@ from srbwriter.server.settings import ServerError, ServerSettings
 
 from .errors import ApiError, bad, missing
 from .services import Services
+from .system_prompt import put_before_messages
 from .tools import Tools, read_tools
 from .work import MOST_SECONDS
 
@@ -59,16 +61,17 @@ class ChatPrompt(NamedTuple):
     tools: Tools | None = None  # how the answer may call them
 
 
-async def read_chat(fields: Fields, context: Context) -> ChatPrompt:
-    """The prompt that the messages make under the template. Raises ApiError (400).
+async def read_chat(fields: Fields, context: Context, *, system: bool = True) -> ChatPrompt:
+    """The prompt that the messages make under the template, with the server's ``system`` prompt or without.
 
+    Raises ApiError (400).
     A template is a program that came with the model's file: it always runs on a thread.
     """
     _ = context.engine
-    return await context.read(lambda: _read(fields, context), more=2 * MOST_SECONDS)
+    return await context.read(lambda: _read(fields, context, system), more=2 * MOST_SECONDS)
 
 
-def _read(fields: Fields, context: Context) -> ChatPrompt:
+def _read(fields: Fields, context: Context, system: bool) -> ChatPrompt:
     engine, template = context.engine, template_in_use(context.services)
     messages = read_messages(fields.raw("messages"))
     prefill = messages[-1]["role"] == "assistant" and not messages[-1].get("tool_calls")
@@ -84,8 +87,9 @@ def _read(fields: Fields, context: Context) -> ChatPrompt:
     tools = read_tools(fields, engine, template)
     options = fields.mapping("chat_template_kwargs") or {}
     told = {name: value for name, value in options.items() if name.isidentifier() and name not in _OURS}
-    try:
-        prompt = engine.apply_template(
+
+    def render(messages: Sequence[dict[str, Any]]) -> str:
+        return engine.apply_template(
             messages,
             add_generation_prompt=add_prompt,
             continue_final_message=go_on,
@@ -93,6 +97,10 @@ def _read(fields: Fields, context: Context) -> ChatPrompt:
             template=template,
             **told,
         )
+
+    try:
+        text = context.services.system.prompt if system else ""
+        prompt = _render_with_system(render, messages, text) if text else render(messages)
         stops = _turn_ends(engine, template) if template != engine.info.chat_template else ()
     except (EngineError, ApiError):
         raise
@@ -100,6 +108,17 @@ def _read(fields: Fields, context: Context) -> ChatPrompt:
         raise bad("messages", f"Field 'messages': the chat template refused them: {error}") from None
     begin = engine.token_bytes(engine.bos).decode("utf-8", "replace") if engine.bos is not None else ""
     return ChatPrompt(prompt, stops, not (begin and prompt.startswith(begin)), tools)
+
+
+def _render_with_system(
+    render: Callable[[Sequence[dict[str, Any]]], str], messages: Sequence[dict[str, Any]], text: str
+) -> str:
+    """Render messages with ``text`` as a system message, or before the first user's where there are none."""
+    with contextlib.suppress(InvalidRequest):  # so says a template that takes no system messages
+        prompt = render(put_before_messages(messages, text, as_system=True))
+        if text.strip() in prompt:
+            return prompt
+    return render(put_before_messages(messages, text, as_system=False))
 
 
 _OURS = frozenset({"messages", "add_generation_prompt", "continue_final_message", "tools", "template"})

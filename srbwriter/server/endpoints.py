@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
@@ -24,6 +24,7 @@ from srbwriter.server.context import ClientGone, Context, json_response
 from srbwriter.server.errors import ApiError, Dialect, from_engine
 from srbwriter.server.fields import by_its_spelling
 from srbwriter.server.params import OF_DIALECTS, PRIORITIES
+from srbwriter.server.schemas import ERROR_OF, SCHEMAS, ref
 from srbwriter.server.services import Services
 
 log = logging.getLogger(__name__)
@@ -36,6 +37,7 @@ class Endpoint:
     """One method on one or more paths.
 
     ``body`` is the JSON schema of the request body, ``query`` the schemas of query parameters by name.
+    ``answers`` are names of schemas by status and media type; a stream is described by one of its events.
     ``public`` paths are open without a key. Rows that work on no model, or on that of another request, do not
     choose one (``chooses``).
     """
@@ -47,9 +49,11 @@ class Endpoint:
     summary: str
     body: Mapping[str, Any] | None = None
     query: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    answers: Mapping[int, Mapping[str, str]] = field(default_factory=dict[int, Mapping[str, str]])
     public: bool = False
     title: str = ""
     chooses: bool = True
+    errors: tuple[str, ...] = ()  # schemas of its errors, where they are not its dialect's
 
     @property
     def group(self) -> str:
@@ -358,8 +362,30 @@ def description(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
         "info": {"title": "srbwriter", "version": __version__, "summary": "Many branches of a text at once"},
         "tags": [{"name": title} for title in _TITLES.values()],
         "paths": paths,
-        "components": {"securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
+        "components": {
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+            "schemas": dict(SCHEMAS),
+        },
     }
+
+
+def _responses(row: Endpoint) -> dict[str, Any]:
+    """What a row answers, and its errors in the form of its dialect."""
+    wrong = {"application/json": {"schema": _either(row.errors or (ERROR_OF[row.dialect],))}}
+    told = {
+        str(status): {
+            "description": "the answer",
+            "content": {media: {"schema": _either(name.split())} for media, name in kinds.items()},
+        }
+        for status, kinds in row.answers.items()
+    }
+    return (told or {"default": {"description": "the answer"}}) | {
+        status: {"description": meaning, "content": wrong} for status, meaning in _ERRORS.items()
+    }
+
+
+def _either(names: Sequence[str]) -> Mapping[str, Any]:
+    return ref(names[0]) if len(names) == 1 else {"anyOf": [ref(name) for name in names]}
 
 
 def _operation(row: Endpoint, path: str) -> dict[str, Any]:
@@ -373,10 +399,7 @@ def _operation(row: Endpoint, path: str) -> dict[str, Any]:
         "summary": row.summary,
         "tags": [_TITLES[row.group]],
         "parameters": in_path + in_query,
-        "responses": {
-            "default": {"description": "the answer"},
-            **{status: {"description": meaning} for status, meaning in _ERRORS.items()},
-        },
+        "responses": _responses(row),
     }
     if row.body is not None:
         content = {"application/json": {"schema": dict(row.body)}}

@@ -240,6 +240,7 @@ class Options(TypedDict):
     n_keep: int
     overflow: Overflow
     cache_prompt: bool
+    cache_salt: str
     strict: bool
     context: int | None
     penalty_prompt: Prompt | None

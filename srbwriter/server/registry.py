@@ -18,6 +18,7 @@ from srbwriter.server.settings import Client
 from srbwriter.server.work import PER_BYTE, PER_ENTRY
 
 from .errors import ApiError, Dialect
+from .sharing import Scope
 
 
 @dataclass(slots=True)
@@ -265,6 +266,7 @@ class Slot:
         self.client = ""  # whose branch had the number last
         self.pinned: tuple[int, ...] = ()  # token ids
         self._pinned_by = ""
+        self.scope = Scope()  # where the cache holds them
         self._branch: weakref.ref[Branch] | None = None
 
     @property
@@ -290,18 +292,21 @@ class Slot:
 
     def give(self, branch: Branch, client: str) -> None:
         self._branch, self.client = weakref.ref(branch), client
+        request = branch.generation.request
+        self.scope = Scope(request.cache_salt, request.common)
 
     def pin(self, ids: Sequence[int], client: str) -> None:
         """Keep tokens for a client, for when the branch that left them is forgotten."""
         self.pinned, self._pinned_by = tuple(ids), client
 
-    def restore(self, ids: Sequence[int], client: str) -> None:
+    def restore(self, ids: Sequence[int], client: str, scope: Scope) -> None:
         """Keep tokens that a client had saved, instead of what the latest branch left."""
-        self._branch, self.client = None, client
+        self._branch, self.client, self.scope = None, client, scope
         self.pin(ids, client)
 
     def clear(self) -> None:
         self._branch, self.client, self.pinned, self._pinned_by = None, "", (), ""
+        self.scope = Scope()
 
 
 class Slots:

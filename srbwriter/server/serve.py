@@ -28,6 +28,7 @@ from srbwriter.server.models import Loader, Offer
 from srbwriter.server.notifier import Notifier
 from srbwriter.server.services import Services
 from srbwriter.server.settings import (
+    AddressError,
     ServerError,
     ServerSettings,
     check_exposure,
@@ -134,16 +135,23 @@ def run(
     settings: ServerSettings,
     ready: Callable[[str], None] | None = None,
     offers: Sequence[Offer] = (),
+    *,
+    needs_model: bool = False,
 ) -> int:
     """Serve until a signal says stop; the exit code. ``ready`` is told the URL once the socket listens.
 
-    ``offers`` are the models where there are several, that of ``loader`` first.
-    Raises ServerError when the address cannot be used.
+    ``offers`` are the models where there are several, that of ``loader`` first. ``needs_model``: end when the
+    load fails, and raise what it raised. Raises ServerError for a setting that cannot be used, AddressError
+    when the address cannot be.
     """
     prepared = _prepare(loader, settings, offers)
+    if needs_model:
+        prepared.server.watched = loader
     if ready is not None:
         ready(", and for lines on ".join((prepared.url, *prepared.addresses)))
     _work(prepared)
+    if needs_model and loader.error is not None:
+        raise loader.error
     return 0
 
 
@@ -209,6 +217,12 @@ def _file_of(listener: socket.socket) -> Path | None:
 class _Server(uvicorn.Server):
     """uvicorn's server, which ends quietly on a signal instead of raising it again."""
 
+    watched: Loader | None = None  # without whose model the server is of no use
+
+    async def on_tick(self, counter: int) -> bool:
+        failed = self.watched is not None and self.watched.error is not None
+        return await super().on_tick(counter) or failed
+
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
         if threading.current_thread() is not threading.main_thread():
@@ -223,24 +237,32 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
 
-def _prepare(loader: Loader, settings: ServerSettings, offers: Sequence[Offer]) -> _Prepared:
+def check_settings(settings: ServerSettings) -> None:
+    """Raise ServerError for settings that no server can be started with. Listens nowhere."""
+    _build(_Unloaded(), settings, ())
+
+
+class _Unloaded:
+    """A loader that loads nothing."""
+
+    state, engine, error = "INIT", None, None
+
+
+class _Built(NamedTuple):
+    """A server that is not listening yet. The sockets of ``lines`` are put in before it runs."""
+
+    server: _Server
+    lines: list[socket.socket]
+    table: Table
+
+
+def _build(loader: Loader, settings: ServerSettings, offers: Sequence[Offer]) -> _Built:
+    """Raises ServerError for a setting that cannot be used."""
     check_exposure(settings)
-    with contextlib.ExitStack() as closing:
-        lines: list[socket.socket] = []
-        for place in line_places(settings):
-            lines.append(_listen_unix(place.file) if place.file else _listen_tcp(place.host, place.port))
-            closing.callback(_close, lines[-1], place.file)
-        prepared = _prepare_with(lines, loader, settings, offers)
-        closing.pop_all()
-    return prepared
-
-
-def _prepare_with(
-    lines: list[socket.socket], loader: Loader, settings: ServerSettings, offers: Sequence[Offer]
-) -> _Prepared:
     most = settings.max_connections or most_connections()
-    most_lines = max(most // 4, 1) if lines else 0
+    most_lines = max(most // 4, 1) if line_places(settings) else 0
     table = Table(most - most_lines)
+    lines: list[socket.socket] = []
     app = build_app(loader, settings, lines, most_lines, offers)
     config = uvicorn.Config(
         app,
@@ -260,12 +282,26 @@ def _prepare_with(
         ssl_certfile=settings.ssl_cert_file,
     )
     _load(config, settings)
-    listeners = _listen(settings)
+    return _Built(_Server(config), lines, table)
+
+
+def _prepare(loader: Loader, settings: ServerSettings, offers: Sequence[Offer]) -> _Prepared:
+    """Check every setting, and then listen. Raises ServerError, AddressError where it cannot listen."""
+    built = _build(loader, settings, offers)
+    with contextlib.ExitStack() as closing:
+        for place in line_places(settings):
+            built.lines.append(
+                _listen_unix(place.file) if place.file else _listen_tcp(place.host, place.port)
+            )
+            closing.callback(_close, built.lines[-1], place.file)
+        listeners = _listen(settings)
+        closing.pop_all()
     for listener in listeners:
-        listener.table = table
+        listener.table = built.table
     scheme = "https://" if settings.ssl_cert_file else "http://"
     urls = [f"{'' if _file_of(listener) else scheme}{_address(listener)}" for listener in listeners]
-    return _Prepared(_Server(config), [*listeners], lines, " and ".join(urls), tuple(map(_address, lines)))
+    addresses = tuple(map(_address, built.lines))
+    return _Prepared(built.server, [*listeners], built.lines, " and ".join(urls), addresses)
 
 
 def _load(config: uvicorn.Config, settings: ServerSettings) -> None:
@@ -310,7 +346,7 @@ def _listen_tcp(told: str, port: int) -> Listener:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listener = socket.create_server((host, port), family=family, backlog=1024)
     except OSError as error:
-        raise ServerError(
+        raise AddressError(
             f"cannot listen on {told}:{port}: {error.strerror or error}; "
             "choose another with --host, --port, --ws-port and --tcp"
         ) from error
@@ -320,7 +356,7 @@ def _listen_tcp(told: str, port: int) -> Listener:
 
 def _listen_unix(path: Path) -> Listener:
     if _answers(path):
-        raise ServerError(
+        raise AddressError(
             f"cannot listen on {path}: another server does; choose another with --unix-socket and --tcp"
         )
     listener = Listener(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -331,7 +367,7 @@ def _listen_unix(path: Path) -> Listener:
         listener.listen(1024)
     except OSError as error:
         listener.close()
-        raise ServerError(f"cannot listen on {path}: {error.strerror or error}") from error
+        raise AddressError(f"cannot listen on {path}: {error.strerror or error}") from error
     return listener
 
 

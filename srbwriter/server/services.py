@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import math
 import re
 import time
@@ -15,12 +14,13 @@ from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, cast
 
 from srbwriter import __version__
 from srbwriter.engine.backend import Backend
+from srbwriter.engine.chat import CHATML
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.infill import infill_ids
 from srbwriter.engine.limits import BRANCHES, check_prompt
@@ -28,12 +28,14 @@ from srbwriter.engine.types import ContextOverflow, EngineError, InvalidRequest,
 from srbwriter.server.fields import read_prompts
 from srbwriter.server.models import Loader, Models, Offer
 from srbwriter.server.notifier import Notifier
-from srbwriter.server.settings import Client, ServerError, ServerSettings, read_text
+from srbwriter.server.settings import Client, ServerSettings
 
 from .errors import ApiError, Dialect, bad, from_engine, unavailable
 from .registry import Record, Registry, Slot, Slots
 from .sessions import find_session, place_session
-from .work import PER_BYTE, off_loop
+from .sharing import Scope, Sharing, template_heads
+from .system_prompt import SystemPrompt, put_before, read_system_prompt
+from .work import MOST_SECONDS, PER_BYTE, off_loop
 
 
 class Loaded:
@@ -43,15 +45,6 @@ class Loaded:
         self.engine: Backend | None = engine
         self.state = "READY"
         self.error: Exception | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SystemPrompt:
-    """What stands before every prompt of llama.cpp's dialect, and the names its chat clients show."""
-
-    prompt: str = ""
-    anti_prompt: str = ""
-    assistant_name: str = ""
 
 
 class Services:
@@ -68,8 +61,11 @@ class Services:
         self.notifier = notifier
         self.registry = Registry(settings.keep_requests, settings.keep_seconds)
         self.slots = Slots()
+        self.sharing = Sharing(settings)
+        self.preloaded = ""  # what conversations in lines begin with
+        self._heads: tuple[str, tuple[str, ...]] | None = None  # a template, and what it begins with
         self.sockets = Counter[str]()  # WebSockets that are open, by client
-        self.system = _read_system(settings)
+        self.system = read_system_prompt(settings)
         self.chat_template: str | None = None  # the one to use instead of the model's own
         self.started = time.time()
         self.openapi: dict[str, Any] = {}
@@ -86,7 +82,16 @@ class Services:
 
     def renew(self, loader: Loader) -> None:
         """Go on with another load; nothing is left of what the engine held."""
-        self.loader, self.slots, self.tokens_max = loader, Slots(), 0
+        self.loader, self.slots, self.tokens_max, self._heads = loader, Slots(), 0, None
+
+    def change_system_prompt(self, system: SystemPrompt) -> None:
+        """Put another text before every prompt of all models from now on."""
+        for one in self.models:
+            one.services.system = system
+
+    def put_system_before(self, request: Request) -> Request:
+        """Return the request with the system prompt before its own, if there is one."""
+        return put_before(request, self.system.prompt, self.engine)
 
     def live(self) -> list[Record]:
         """The requests of this model that are being answered."""
@@ -149,11 +154,12 @@ class Services:
 
     async def submit(
         self, requests: Sequence[Request], client: Client, dialect: Dialect, id: str, slot: int = -1,
-        *, tag: str = "", bound: bool = True,
+        *, tag: str = "", bound: bool = True, common: bool = False,
     ) -> Record:  # fmt: skip
         """Hand a client's requests to the engine as one record. All are submitted or none is.
 
-        Its branches get slots, from ``slot`` on if one is wanted.
+        Its branches get slots, from ``slot`` on if one is wanted. What is evaluated is for this client alone
+        where keys do not share the cache, unless it is ``common``, the server's own.
         Raises ApiError: 400 for what the engine refuses, 429 or 503 with Retry-After when too much runs.
         """
         engine = self.engine
@@ -164,10 +170,15 @@ class Services:
         def work() -> None:
             for request in requests:
                 _check_length(request, engine.n_ctx)
-                generations.append(engine.submit(replace(request, client=client.name, label=id)))
+                scope = Scope() if common else self.scope(client, request.cache_salt)
+                own = replace(request, cache_salt=scope.salt, common=scope.common)
+                generations.append(engine.submit(replace(own, client=client.name, label=id)))
 
+        seconds = self.asking + sum(map(_seconds, requests))
+        if self._heads is None and any(self.sharing.salt(client, one.cache_salt) for one in requests):
+            seconds += 2 * MOST_SECONDS  # a template came with the model's file: it runs on a thread
         try:
-            await off_loop(self.asking + sum(map(_seconds, requests)), work)
+            await off_loop(seconds, work)
         except Exception as error:
             for generation in generations:
                 generation.cancel()
@@ -177,6 +188,17 @@ class Services:
         record.model = self.number
         record.slots = self.slots.assign(record, self.max_n, slot)
         return record
+
+    def scope(self, client: Client, asked: str = "") -> Scope:
+        """Return the part of the cache for a client's requests, with the salt that they ask for."""
+        salt = self.sharing.salt(client, asked)
+        if not salt:
+            return Scope()
+        template = self.chat_template or self.engine.info.chat_template or CHATML
+        known = self._heads
+        if known is None or known[0] != template:
+            known = self._heads = template, template_heads(self.engine, template)
+        return Scope(salt, tuple(filter(None, (self.system.prompt, self.preloaded, *known[1]))))
 
     @contextmanager
     def open_socket(self, client: Client) -> Generator[bool]:
@@ -228,7 +250,7 @@ class Services:
         if pin is not None and slot.ids:
             ids, client = slot.ids, slot.client
             try:
-                await asyncio.to_thread(pin, f"slot-{slot.id}", ids)
+                await asyncio.to_thread(pin, f"slot-{slot.id}", ids, *slot.scope)
             except EngineError as error:
                 raise from_engine(error) from error
             slot.pin(ids, client)
@@ -247,15 +269,15 @@ class Services:
         try:
             if action == "save":
                 file = place_session(self.settings, client, name)
-                tokens, size = await asyncio.to_thread(verb, file, slot.kept)
+                tokens, size = await asyncio.to_thread(verb, file, slot.kept, *slot.scope)
             else:
-                file = find_session(self.settings, client, name)
-                ids = await asyncio.to_thread(verb, file)
+                file, scope = find_session(self.settings, client, name), self.scope(client)
+                ids = await asyncio.to_thread(verb, file, *scope)
                 if slot.busy or slot.client != owner:  # a branch took it meanwhile, perhaps another client's
                     raise ApiError(409, f"a branch is written in slot {slot.id}; restore into another slot")
-                slot.restore(ids, client.name)
+                slot.restore(ids, client.name, scope)
                 tokens, size = len(ids), file.stat().st_size
-                await asyncio.to_thread(cast("Any", engine).pin, f"slot-{slot.id}", ids)
+                await asyncio.to_thread(cast("Any", engine).pin, f"slot-{slot.id}", ids, *scope)
         except InvalidRequest as error:
             field = "id_slot" if action == "save" else "filename"
             words = error.problem.replace(str(file), name)  # where its folder is concerns nobody
@@ -325,22 +347,3 @@ def _seconds(request: Request) -> float:
 
 
 _FEW = 64
-
-
-def _read_system(settings: ServerSettings) -> SystemPrompt:
-    """The file's text, or what its JSON object says in the fields of llama.cpp's ``system_prompt``."""
-    file = settings.system_prompt_file
-    if file is None:
-        return SystemPrompt()
-    text = read_text(file, "the system prompt")
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return SystemPrompt(text)
-    if not isinstance(value, dict):
-        return SystemPrompt(text)
-    told = {part.name: cast("dict[str, Any]", value).get(part.name, "") for part in fields(SystemPrompt)}
-    wrong = next((name for name, item in told.items() if not isinstance(item, str)), None)
-    if wrong is not None:
-        raise ServerError(f"{file}: {wrong}: expected text")
-    return SystemPrompt(**told)

@@ -41,6 +41,7 @@ class ServerSettings:
     api_keys: tuple[str, ...] = ()  # each KEY [NAME] [admin]
     admin_keys: tuple[str, ...] = ()  # of those who see the requests of all
     insecure: bool = False
+    share_cache: bool = False  # among all keys
     cors_origins: tuple[str, ...] = ()
     metrics: bool = False
     slots: bool = True
@@ -81,7 +82,11 @@ LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class ServerError(Exception):
-    """The server cannot be started as asked. The message names the cure."""
+    """The server cannot be started as asked: a setting cannot be used. The message names the cure."""
+
+
+class AddressError(ServerError):
+    """An address cannot be listened on, whatever is wrong with it now."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,6 +123,7 @@ def asks(engine: Backend, branch: Branch, asked: Sequence[Answers], priority: Pr
         Request(
             (TokenRun("", (*text, *one.suffix)),), stop=ONLY_READ, priority=priority, add_bos=False,
             next_logprobs=_LIKELIEST, next_ids=one.ids, lora=branch.generation.request.lora,
+            cache_salt=branch.generation.request.cache_salt,
         )
         for one in asked
     ]  # fmt: skip

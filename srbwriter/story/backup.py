@@ -19,11 +19,15 @@ from pathlib import Path
 
 from srbwriter import paths
 from srbwriter.story import library
-from srbwriter.story.connection import inode_of, looking, not_saved
+from srbwriter.story.connection import inode_of, looking, not_saved, remove
+from srbwriter.story.lock import FileLock
 from srbwriter.story.model import NotAStory, NotSaved
 from srbwriter.story.store import SUFFIX
 
 KEEP_DAYS = 14
+DELETED = "deleted"
+"""The name of the copy that a deleted story becomes. Like every copy with a name it stays."""
+
 _OWNER = ".story"
 _DAY, _MOMENT = "%Y-%m-%d", "%Y-%m-%d %H.%M.%S"
 _PART = re.compile(r"\.(\d+)\.part(-journal)?$")
@@ -74,6 +78,26 @@ def snapshot(source: Path, folder: Path, name: str, now: float | None = None) ->
     _copy(source, target)
     claim(folder, source)
     return target
+
+
+def discard(source: Path, folder: Path) -> Path:
+    """Put a story that is closed into ``folder``, as a copy called DELETED; its file is gone then.
+
+    Raises NotSaved if it is open or there is no room, or DamagedStory; then it stays.
+    """
+    lock = FileLock.take(source.resolve())
+    try:
+        copy = snapshot(source, folder, DELETED)
+        remove(source)
+    finally:
+        lock.release()
+    return copy
+
+
+def deleted_from(copy: Backup) -> Path | None:
+    """Where the story lay that was deleted and is in ``copy``; None for a copy of another kind."""
+    original = _owner(copy.path.parent) if copy.name == DELETED else None
+    return original if original is not None and not original.exists() else None
 
 
 def backups(folder: Path) -> list[Backup]:
@@ -159,8 +183,8 @@ def _whole(target: Path, make: Callable[[Path], None]) -> None:
     """Let ``make`` fill a file that gets its name when it is complete."""
     temp = target.with_name(f".{paths.shortened(target.name, library.LONGEST_NAME)}.{os.getpid()}.part")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temp.touch()  # the system says why it cannot, SQLite does not
+        paths.make_folder(target.parent)
+        temp.touch(paths.OWN_FILE)  # the system says why it cannot, SQLite does not
         make(temp)
         library.rename(temp, target)
     except FileExistsError as error:

@@ -18,6 +18,7 @@ from srbwriter.story.lock import Note
 from srbwriter.story.migrations import SEARCHED, STEPS, SUMMED, VERSION, body_sum, migrate, row_sum
 from srbwriter.story.model import ROOT, Damage, DamagedStory, NodeId, numbers
 from srbwriter.story.recovery import recover
+from srbwriter.story.shapes import body_fits, entry_fits
 from srbwriter.story.store import ACTION, BODY, ENTRY, Store
 from srbwriter.story.words import count
 
@@ -153,9 +154,10 @@ def _wrong(db: Connection, version: int) -> set[NodeId]:
     nodes = {row[0] for row in db.execute("SELECT id FROM node UNION SELECT id FROM body")}
     if version >= SUMMED:
         entries = db.execute(f"SELECT {ENTRY}, sum FROM node")
-        fine = {row[0] for *row, total in entries if row_sum(*row) == total}
+        fine = {row[0] for *row, total in entries if row_sum(*row) == total and entry_fits(tuple(row))}
         bodies = db.execute(f"SELECT {BODY}, sum FROM body")
-        return nodes - fine.intersection(row[0] for *row, total in bodies if body_sum(*row) == total)
+        sound = (row[0] for *row, total in bodies if body_sum(*row) == total and body_fits(tuple(row)))
+        return nodes - fine.intersection(sound)
     texts = db.execute("SELECT id, text, chars FROM node JOIN body USING (id)")
     fine = {node for node, text, chars in texts if len(text) == chars}
     if version >= SEARCHED:

@@ -11,6 +11,7 @@ from dataclasses import astuple, replace
 from typing import Any, cast
 
 from srbwriter.story.document import Document
+from srbwriter.story.languages import language_tag
 from srbwriter.story.migrations import gaps_in
 from srbwriter.story.model import (
     ROOT,
@@ -24,7 +25,6 @@ from srbwriter.story.model import (
     Span,
     State,
     StoryDraft,
-    language_tag,
     no_progress,
     settings_from,
     settings_text,

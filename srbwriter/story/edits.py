@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, replace
 from srbwriter.story import diff
 from srbwriter.story.document import Document
 from srbwriter.story.history import Action, History, Respell, SetEntry, SetSettings, SetValue, Split
+from srbwriter.story.languages import default_language, language_tag, nearest_languages
 from srbwriter.story.model import (
     ROOT,
     Author,
@@ -31,8 +32,6 @@ from srbwriter.story.model import (
     Refused,
     Settings,
     State,
-    default_language,
-    language_tag,
     settings_from,
     settings_text,
 )
@@ -517,7 +516,7 @@ class Edits(Reader):
         given = properties.language.strip()
         language = language_tag(given) if given else default_language()
         if language is None:
-            raise Refused(f"{given} is no language; one is written en, de or pt-BR")
+            raise Refused(f"{given} is no language that is known; {nearest_languages(given)}")
         before, after = asdict(self.properties), {"title": title, "author": author, "language": language}
         self._put_values("properties", before, after)
 

@@ -38,6 +38,13 @@ def copy_as(source: Path, target: Path, title: str) -> Path:
     return target
 
 
+def undelete(copy: Backup, target: Path) -> Path:
+    """A deleted story as it was, in the file ``target``; it is no copy any more. Raises StoryError."""
+    restore(copy.path, target)
+    copy.path.unlink()
+    return target
+
+
 def moment_title(copy: Backup) -> str:
     """What a story made of ``copy`` is called: its title, and when the copy was made."""
     return f"{title_of(copy)} {time.strftime('%Y-%m-%d %H.%M', time.localtime(copy.at))}"

@@ -106,7 +106,7 @@ class FileLock:
         stat = os.stat(self._story)
         file = paths.lock_dir() / f"{socket.gethostname()} {stat.st_dev:x} {stat.st_ino:x}"
         try:
-            file.parent.mkdir(parents=True, exist_ok=True)
+            paths.make_folder(file.parent)
             descriptor = _flock(file)
         except BlockingIOError:
             raise InUse(f"is open in {_holder(file)}, by another name") from None
@@ -145,7 +145,7 @@ def _note_file(path: Path) -> Path:
 def _flock(file: Path) -> int:
     """An open, locked ``file``, made if need be. Raises BlockingIOError if somebody has it, or OSError."""
     while True:
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, paths.OWN_FILE)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(os.stat(file), os.fstat(descriptor)):

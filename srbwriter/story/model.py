@@ -15,8 +15,6 @@ back. Nothing here knows a file, SQL, the engine or a screen, and nothing here k
 from __future__ import annotations
 
 import json
-import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from enum import IntEnum, StrEnum
@@ -233,41 +231,6 @@ class Properties:
     title: str = ""
     author: str = ""
     language: str = ""
-
-
-_TAG = re.compile(
-    r"(?:[a-z]{2,3}(?:-[a-z]{3}){0,3}|[a-z]{4,8})"  # a language, with what extends it
-    r"(?:-[a-z]{4})?"  # script
-    r"(?:-(?:[a-z]{2}|[0-9]{3}))?"  # region
-    r"(?:-(?:[a-z0-9]{5,8}|[0-9][a-z0-9]{3}))*"  # variants
-    r"(?:-[a-wyz0-9](?:-[a-z0-9]{2,8})+)*"  # extensions
-    r"(?:-x(?:-[a-z0-9]{1,8})+)?",  # private use
-    re.IGNORECASE,
-)
-_VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")  # the first that is set counts, as for every program
-
-
-def language_tag(words: str) -> str | None:
-    """The tag that ``words`` are, also in the spelling of a locale (``pt_BR.UTF-8``); None for no tag."""
-    tag = re.sub(r"[.@].*", "", words.strip()).replace("_", "-")
-    if not _TAG.fullmatch(tag):
-        return None
-    first, *rest = tag.split("-")
-    return "-".join([first.lower(), *map(_subtag, rest)])
-
-
-def _subtag(part: str) -> str:
-    """Regions in capitals, scripts with one, as is usual."""
-    if len(part) == 2 and part.isalpha():
-        return part.upper()
-    return part.title() if len(part) == 4 and part.isalpha() else part.lower()
-
-
-def default_language(environment: Mapping[str, str] = os.environ) -> str:
-    """The language of the writer's surroundings; English where they say nothing of use."""
-    said = next((environment[name] for name in _VARIABLES if environment.get(name)), "")
-    tag = language_tag(said)
-    return "en" if tag is None or said.upper().startswith(("C.", "POSIX")) else tag
 
 
 # -- a story on its way ------------------------------------------------------------------------------

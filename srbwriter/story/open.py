@@ -112,12 +112,29 @@ class Opened:
     read_only: ReadOnly | None = None
     damage: Damage | None = None
     watch: _Watch | None = None
+    bare: bool = False
+    """Whether nothing lay beside the file, so that nothing is to be left there."""
 
     def close(self) -> None:
         if self.watch is not None:
             self.watch.close()
         else:
             self.store.close()
+            if self.bare:
+                _clear_beside(self.path)
+
+
+def _clear_beside(path: Path) -> None:
+    """Let SQLite remove what it put beside a file that was only read: who may not write cannot."""
+    with suppress(InUse, OSError, sqlite3.Error, NotSaved):
+        if not has_log(path):
+            return
+        lock = FileLock(path)
+        try:
+            if lock.note == Note():
+                connect(path, "rw").close()
+        finally:
+            lock.release()
 
 
 def open_story(path: Path, *, readonly: bool, backups: Path | None = None) -> Opened:
@@ -136,6 +153,8 @@ def open_story(path: Path, *, readonly: bool, backups: Path | None = None) -> Op
         lock, why = _lock(path)
     opened: Opened | None = None
     try:
+        if why is None and path.is_relative_to(paths.library_dir().resolve()):
+            paths.tighten(path, paths.OWN_FILE)  # as older versions made it
         opened = _open(path, lock, why, backups or paths.backup_dir())
         return opened
     finally:
@@ -146,6 +165,7 @@ def open_story(path: Path, *, readonly: bool, backups: Path | None = None) -> Op
 def _open(path: Path, lock: FileLock | None, why: ReadOnly | None, backups: Path) -> Opened:
     note = lock.note if lock is not None else Note.read(path)
     crashed = lock is not None and (has_log(path) or note != Note())
+    bare = not has_log(path) and note == Note()
     try:
         with Store.look(path) as look:
             verify(look, note, thorough=crashed or note.suspect or path.stat().st_size <= SMALL_BYTES)
@@ -158,7 +178,7 @@ def _open(path: Path, lock: FileLock | None, why: ReadOnly | None, backups: Path
     except DamagedStory as error:
         return recovered(path, error.problem, note)
     if lock is None or why is not None:
-        return Opened(path, store, why)
+        return Opened(path, store, why, bare=bare)
     try:
         return Opened(path, store, watch=_Watch(store, lock))
     except BaseException:
@@ -189,7 +209,7 @@ def create_story(path: Path) -> Opened:
     if path.is_dir():
         raise NotAStory(path, "is a folder — name a file in it")
     if not path.parts[0].startswith("~"):  # that is the home of nobody
-        path.parent.mkdir(parents=True, exist_ok=True)
+        paths.make_folder(path.parent)
     path = path.resolve()
     lock = FileLock.take(path)
     try:

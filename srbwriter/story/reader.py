@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import cast
 
 from srbwriter.story.document import Document
+from srbwriter.story.languages import default_language
 from srbwriter.story.model import (
     ROOT,
     Author,
@@ -26,7 +27,6 @@ from srbwriter.story.model import (
     Span,
     State,
     as_object,
-    default_language,
     settings_from,
 )
 from srbwriter.story.progress import by_author, day_of, days, sittings

@@ -39,9 +39,9 @@ from srbwriter.story.model import (
     NotAStory,
     State,
     numbers,
-    settings_from,
 )
 from srbwriter.story.search import take_in
+from srbwriter.story.shapes import body_fits, entry_fits, is_object, settings_fit, value_fits
 from srbwriter.story.store import BODY, ENTRY, Body, Store
 from srbwriter.story.tree import SETTINGS, VISITED, Entry
 from srbwriter.story.words import count
@@ -52,7 +52,7 @@ _PIECE = 512  # bytes read at once of a text that breaks off
 _SCHEMA = b"CREATE TABLE node"
 _ESCAPED = "".join(map(chr, range(0xDC80, 0xDD00)))  # bytes that are no UTF-8
 _CHARS = Entry._fields.index("chars")
-_VALUES: dict[str, type] = {"title": str, "current": int, "uuid": str, "hoisted": int, "draft": dict}
+_MOST_LOST = 10**7  # nodes; a number of the last one that leaves more of them missing is noise
 _PROGRESS = {"progress": (str, int, int, int, float), "sitting": (int, float, float, float, int, int, int)}
 
 Row = tuple[Any, ...]
@@ -164,8 +164,8 @@ class _Remains:
         self._copies = {row[0]: row[1] for row in self._rows("search_content", "id, c0")}
         self._searched = self._has("search_content")
         self._unindexed = {row[0] for row in _all(db, "SELECT id FROM unindexed") or ()}
-        self.sound_nodes = {node for node, row in self.nodes.items() if _adds_up(row_sum, row)}
-        self.sound_bodies = {node for node, row in self.bodies.items() if _adds_up(body_sum, row)}
+        self.sound_nodes = {node for node, row in self.nodes.items() if _adds_up(row_sum, entry_fits, row)}
+        self.sound_bodies = {node for node, row in self.bodies.items() if _adds_up(body_sum, body_fits, row)}
         self.proved = bool(self.sound_nodes or self.sound_bodies) or any(map(self._agrees, self.bodies))
         self.recipes = self._rows("recipe", "id, model, sampling")
         self.progress = {table: self._progress(table) for table in _PROGRESS}
@@ -240,8 +240,8 @@ class _Remains:
         for row in _all(self._db, f"SELECT key, json, {total} FROM value") or ():
             with suppress(*UNREADABLE):
                 key, value = row[0], json.loads(_clean(row[1]))
-                sound = not self.summed or key == "title" or _adds_up(row_sum, row)
-                if sound and key == _clean(key) and isinstance(value, _VALUES.get(key, object)):
+                sound = not self.summed or key == "title" or _adds_up(row_sum, bool, row)
+                if sound and key == _clean(key) and value_fits(key, value):
                     found[key] = value
         if not {"title", "current"} <= found.keys():
             self.other.append("the title and the place of the writer are lost")
@@ -251,7 +251,7 @@ class _Remains:
         """The numbers of the last transaction and of the last node; 0 if they are lost."""
         with suppress(*UNREADABLE):
             commits, last = self.values["written"]
-            return int(commits), int(last)
+            return int(commits), int(last) if 0 <= int(last) < _MOST_LOST else 0
         return 0, 0
 
     @property
@@ -328,8 +328,8 @@ class _Remains:
             recipe if isinstance(recipe, int) else None,
             seed if isinstance(seed, int) else None,
             _clean(finish),
-            settings if _parses(settings_from, settings) else None,
-            meta if _parses(lambda text: dict(json.loads(text)), meta) else None,
+            settings if settings_fit(settings) and settings == _clean(settings) else None,
+            meta if is_object(meta) and meta == _clean(meta) else None,
             _clean(name) or None,
         )
 
@@ -354,15 +354,9 @@ class _Remains:
         )
 
 
-def _adds_up(total: Callable[..., int], row: Row) -> bool:
+def _adds_up(total: Callable[..., int], fits: Callable[[Row], bool], row: Row) -> bool:
     with suppress(*UNREADABLE):
-        return total(*row[:-1]) == row[-1]
-    return False
-
-
-def _parses(parse: Callable[[str], object], text: object) -> bool:
-    with suppress(*UNREADABLE):
-        return isinstance(text, str) and text == _clean(text) and parse(text) is not None
+        return total(*row[:-1]) == row[-1] and fits(row[:-1])
     return False
 
 
@@ -454,7 +448,7 @@ def _hang(entries: dict[NodeId, Entry]) -> set[NodeId]:
 
 def _put_the_rest(store: Store, found: _Remains, entries: dict[NodeId, Entry]) -> None:
     for number, model, sampling in found.recipes:
-        if _parses(lambda text: dict(json.loads(text)), sampling) and isinstance(model, str):
+        if is_object(sampling) and sampling == _clean(sampling) and isinstance(model, str):
             recipe = number, _clean(model), sampling
             store.db.execute("INSERT OR IGNORE INTO recipe VALUES (?, ?, ?)", recipe)
     for key, value in found.values.items():

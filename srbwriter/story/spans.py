@@ -12,10 +12,11 @@ from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import accumulate
+from os.path import commonprefix
 from typing import NamedTuple, cast
 
 from srbwriter.story.diff import hunks
-from srbwriter.story.model import Author, Span, TokenSizes
+from srbwriter.story.model import AUTHORS, Author, Span, TokenSizes
 
 Spans = tuple[Span, ...]
 
@@ -48,10 +49,11 @@ def _fuse(out: list[Span], span: Span) -> bool:
     last = out[-1]
     if last.author != span.author:
         return False
-    if span.lead and not last.ids and last.text.endswith(span.lead):
+    size = len(commonprefix((last.text[::-1], span.lead[::-1]))) if not last.ids else 0
+    if size:  # of a token that was cut twice, a part of the lead alone
         out.pop()
-        whole = replace(span, text=span.lead + span.text, lead="")
-        if rest := last.text[: len(last.text) - len(span.lead)]:
+        whole = replace(span, text=last.text[-size:] + span.text, lead=span.lead[:-size])
+        if rest := last.text[:-size]:
             out.append(replace(last, text=rest))
         if not (out and _fuse(out, whole)):
             out.append(whole)
@@ -200,17 +202,21 @@ def decode(data: bytes | None, text: str, author: Author) -> Spans:
         return plain(text, author)
     try:
         spans = _decode(data, text)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return plain(text, author)
     return spans if text_of(spans) == text else plain(text, author)
 
 
 def _decode(data: bytes, text: str) -> Spans:
     end = data.index(b"\0")
-    head = cast(Sequence[tuple[int, Author, int | None, str, bool, str]], json.loads(data[:end]))
+    head = cast(Sequence[tuple[int, Author, int | None, object, bool, object]], json.loads(data[:end]))
     place, start, spans = end + 1, 0, list[Span]()
     for length, author, count, vocab, scored, lead in head:
         count = count or 0
+        if author not in AUTHORS or not (isinstance(vocab, str) and isinstance(lead, str)):
+            raise ValueError(f"no span: {author!r}, {vocab!r}, {lead!r}")
+        if min(length, count) < 0:
+            raise ValueError("lengths below zero")
         ids = array("i", data[place : place + 4 * count])
         place += 4 * count
         scores = array("d", data[place : place + 8 * count] if scored else b"")

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from srbwriter import paths
 from srbwriter.story.connection import (
     UNREADABLE,
     close,
@@ -30,6 +31,7 @@ from srbwriter.story.connection import (
 )
 from srbwriter.story.migrations import SUMMED, VERSION, body_sum, migrate, row_sum, text_sum
 from srbwriter.story.model import DamagedStory, JsonValue, NotAStory, NotSaved
+from srbwriter.story.shapes import body_fits, is_object, value_fits
 from srbwriter.story.tree import Entry
 
 SUFFIX = ".srbw"
@@ -116,7 +118,7 @@ class Store:
     def create(cls, path: Path) -> Store:
         """Make an empty story file. Raises NotAStory if there is one, NotSaved if there is no room."""
         try:
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, paths.OWN_FILE))
         except FileExistsError:
             raise NotAStory(path, "is already there — choose another name, or open it") from None
         except OSError as error:
@@ -258,7 +260,10 @@ class Store:
                 return default
             if summed and row_sum(key, row[0]) != row[1]:
                 raise DamagedStory(self.path, f"the story's {key} is not as it was written")
-            return json.loads(row[0])
+            found: JsonValue = json.loads(row[0])
+            if not value_fits(key, found):
+                raise DamagedStory(self.path, f"the story's {key} cannot be {row[0][:40]}")
+            return found
 
     def put_value(self, key: str, value: JsonValue) -> None:
         self.put("value", "key, json", [(key, json.dumps(value))])
@@ -281,6 +286,8 @@ class Store:
             for *row, total in self._of_bodies(f"{BODY}, sum", ids):
                 if body_sum(*row) != total:
                     raise DamagedStory(self.path, f"node {row[0]} is not as it was written")
+                if not body_fits(tuple(row)):
+                    raise DamagedStory(self.path, f"node {row[0]} holds what it cannot")
                 body = Body(*row[1:])
                 found[row[0]] = body._replace(seed=body.seed % 2**64) if body.seed is not None else body
         return found
@@ -317,7 +324,8 @@ class Store:
 
     def recipes(self) -> dict[int, tuple[str, str]]:
         with self.reading() as db:
-            return {row[0]: (row[1], row[2]) for row in db.execute("SELECT id, model, sampling FROM recipe")}
+            rows = db.execute("SELECT id, model, sampling FROM recipe").fetchall()
+            return {row[0]: (str(row[1]), row[2] if is_object(row[2]) else "{}") for row in rows}
 
 
 def _signed(seed: int | None) -> int | None:

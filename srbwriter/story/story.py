@@ -16,6 +16,7 @@ from srbwriter.story import backup, convert
 from srbwriter.story.branches import Branches
 from srbwriter.story.connection import UNREADABLE, making, remove
 from srbwriter.story.document import Document
+from srbwriter.story.languages import default_language
 from srbwriter.story.model import (
     ROOT,
     Damage,
@@ -24,7 +25,6 @@ from srbwriter.story.model import (
     StoryDraft,
     TokenSizes,
     check_draft,
-    default_language,
     no_progress,
     within,
 )

@@ -210,8 +210,10 @@ class Import:
     def _read(self) -> bytes:
         if self.data is not None:
             return self.data
-        if self.file.is_char_device() or self.file.is_block_device():
-            raise TransferError(self.file, "is a device — name a file")
+        if self.file.is_char_device() or self.file.is_block_device() or self.file.is_socket():
+            raise TransferError(self.file, f"is {_kind_of(self.file)} — name a file")
+        if self.file.is_fifo() and not self.file.is_relative_to("/dev/fd"):  # it may never be written to
+            raise TransferError(self.file, f"is a pipe — cat {self.file} | srbwriter import -")
         if self.file.suffix == SUFFIX and self.file.is_file():  # not opened: see srbwriter.story.lock
             raise TransferError(self.file, _STORY if library.is_story(self.file) else _NO_STORY)
         try:
@@ -234,12 +236,19 @@ class Import:
         self.part.with_name(f".{self.part.name}.lock").unlink(missing_ok=True)
 
 
+def _kind_of(path: Path) -> str:
+    """What lies at ``path`` and is neither a file nor a folder, in words."""
+    if path.is_fifo():
+        return "a pipe"
+    return "a socket" if path.is_socket() else "a device"
+
+
 def check_target(target: Path, *, force: bool) -> None:
     """Raise TransferError, before any work, if nothing can be written to ``target``."""
     if target.is_dir():
         raise TransferError(target, "is a folder — name a file in it")
     if target.exists() and not target.is_file():
-        raise TransferError(target, "is no file — name one, or - for standard output")
+        raise TransferError(target, f"is {_kind_of(target)} — name a file, or - for standard output")
     if not target.parent.is_dir():
         raise TransferError(target.parent, "there is no such folder — make it, or choose another")
     if not os.access(target.parent, os.W_OK):

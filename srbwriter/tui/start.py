@@ -50,10 +50,10 @@ class _Screen(io.TextIOWrapper):
 @contextlib.contextmanager
 def guarded() -> Generator[None]:
     """Keep descriptor 2 for the log and draw on a copy of the terminal until the block ends."""
-    paths.log_dir().mkdir(parents=True, exist_ok=True)
+    paths.make_folder(paths.log_dir())
     screen = os.dup(2 if os.isatty(2) else 1)
     errors = os.dup(2)
-    log = os.open(paths.log_dir() / "native.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    log = os.open(paths.log_dir() / "native.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, paths.OWN_FILE)
     kept = sys.stderr, sys.__stderr__
     sys.stderr.flush()
     os.dup2(log, 2)

@@ -114,6 +114,6 @@ def _recover(screen: WriteScreen) -> None:
     try:
         made = story.recover(library.free_path(story.file.parent, title), title)
     except StoryError:  # the folder takes no file, perhaps because its disk is failing
-        paths.library_dir().mkdir(parents=True, exist_ok=True)
+        paths.make_folder(paths.library_dir())
         made = story.recover(library.free_path(paths.library_dir(), title), title)
     screen.app.open_story(made, [f"This is {made}, made of what was left of {story.file.name}."])

@@ -120,6 +120,7 @@ OF_A_SERVER = (
     ("--log-disable", "server.access_log", False),
     ("--context-shift", "server.context_shift", True),
     ("--insecure", "server.insecure", True),
+    ("--share-cache", "server.share_cache", True),
 )
 """Every flag that a server must take and that sets something: line, key, value."""
 

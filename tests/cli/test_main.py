@@ -15,6 +15,7 @@ from srbwriter import __version__, cli, paths
 from srbwriter.cli import app, commands
 from srbwriter.cli.exits import Exit, Failure
 from srbwriter.engine.types import ContextOverflow, ModelError
+from srbwriter.story import Story
 
 
 class Outcome:
@@ -239,3 +240,30 @@ print(*sorted(sys.modules.keys() & {set(strangers.split())!r}))
 """
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert done.stdout == "\n"
+
+
+def test_help_of_a_command_is_its_own(run: Any) -> None:
+    assert run("help", "export").out == run("export", "--help").out
+    assert run("help").out == run("--help").out
+    done = run("help", "exprot")
+    assert done.code == Exit.USAGE and "no command is called exprot — did you mean export?" in done.err
+
+
+@pytest.mark.parametrize("line", ["list", "info Long --json", "help", "export Long -o - --format text"])
+def test_a_reader_that_has_read_enough_is_no_failure(tmp_path: Path, line: str) -> None:
+    with Story.create(paths.library_dir() / "Long.srbw", "Long") as story:
+        story.append("It rained. " * 20_000)
+    command = [sys.executable, "-m", "srbwriter", *line.split()]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
+        assert program.stdout is not None and program.stderr is not None
+        program.stdout.close()  # before it has written anything
+        assert (program.stderr.read(), program.wait()) == (b"", Exit.OK)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
+def test_output_that_finds_no_room_is_said() -> None:
+    with open("/dev/full", "wb") as full:
+        command = [sys.executable, "-m", "srbwriter", "list", "--json"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+    words = b"the output could not be written: the disk is full"
+    assert done.returncode == Exit.ERROR and words in done.stderr and b"Exception" not in done.stderr

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from dataclasses import fields
@@ -14,14 +16,15 @@ import httpx
 import pytest
 
 from srbwriter import launch
-from srbwriter.cli import flags, serve
+from srbwriter.cli import flags, main, serve
+from srbwriter.cli.exits import Exit
 from srbwriter.cli.table import every_key
 from srbwriter.config import Key, Settings, keys, load
 from srbwriter.config.keys import SECTIONS
 from srbwriter.demo import bundled_model
 from srbwriter.engine.types import ModelError, Sampling, Stop
 from srbwriter.server import ServerSettings, run
-from srbwriter.server.settings import ServerError
+from srbwriter.server.settings import AddressError, ServerError
 from tests.server.lines import LineClient, known
 
 
@@ -130,18 +133,54 @@ def test_it_serves_until_a_signal(number: signal.Signals) -> None:
     assert code == 0
 
 
-def test_a_model_that_fails_is_said_while_the_server_answers(tmp_path: Path) -> None:
-    process, line = start("--port", "0", "--model", str(tmp_path / "none.gguf"))
-    try:
-        assert process.stderr is not None
-        lines = [line, process.stderr.readline()]
-        (url,) = [line.partition("listening on ")[2].strip() for line in lines if "listening on" in line]
-        assert any("none.gguf: no such file" in line for line in lines)
-        assert httpx.get(f"{url}/health", timeout=60).status_code == 500
-    finally:
-        process.terminate()
-        code = ended(process)
-    assert code == 0
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """A folder of files that are no models, and of models that cannot be used."""
+    sound = bundled_model().read_bytes()
+    for name, content in (
+        ("text.gguf", b"Once upon a time"),
+        ("cut.gguf", sound[:2000]),
+        ("weights-cut.gguf", sound[: len(sound) // 2]),
+        ("a-00001-of-00002.gguf", sound),
+    ):
+        (tmp_path / name).write_bytes(content)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ("-m none.gguf", "no such file"),
+        ("-m .", "no model is in this folder"),
+        ("-m text.gguf", "not a GGUF file"),
+        ("-m cut.gguf", "cut short"),
+        ("-m a-00001-of-00002.gguf", "a-00002-of-00002.gguf is missing"),
+        ("--lora none.gguf", "this LoRA adapter cannot be read"),
+        ("--lora text.gguf:0.5", "this LoRA adapter"),
+        ("--lora SOUND", "this is no LoRA adapter"),
+        ("--control-vector none.gguf", "this control vector cannot be read"),
+        ("--control-vector cut.gguf", "this control vector"),
+        ("--control-vector SOUND", "this is no control vector"),
+        ("-m SOUND -m none.gguf", "none.gguf: no such file"),
+    ],
+)
+def test_files_that_cannot_be_used_end_it_before_it_listens(
+    flags: str, words: str, files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(files if flags != "-m ." else files.parent)
+    told = flags.replace("SOUND", str(bundled_model())).split()
+    assert main(["--serve", "--port", "0", *told]) == Exit.MODEL
+    said = capsys.readouterr().err
+    assert words in said and "listening" not in said
+
+
+def test_a_load_that_fails_ends_the_server(files: Path) -> None:
+    process, line = start("--port", "0", "--model", str(files / "weights-cut.gguf"))
+    assert process.stderr is not None and "listening on" in line
+    with process.stderr:
+        said = process.stderr.read()
+    assert process.wait(60) == Exit.MODEL
+    assert said.count("weights-cut.gguf: ") == 1 and "Traceback" not in said
 
 
 def test_a_port_that_is_taken_is_said_in_words() -> None:
@@ -167,12 +206,32 @@ def test_a_port_that_is_taken_is_said_in_words() -> None:
         ("--system-prompt-file /none", "the system prompt cannot be read"),
         ("--ssl-key-file /none", "HTTPS needs both"),
         ("--ssl-key-file /none --ssl-cert-file /none", "cannot be used for HTTPS"),
-        ("--unix-socket /none/socket", "cannot listen on /none/socket"),
+        ("--host 0.0.0.0", "give --api-key KEY, or --insecure"),
+        ("--tcp nowhere", "--tcp nowhere: expected PORT"),
+        ("--preload /none", "the preloaded prompt cannot be read"),
+        ("--api-key-file /none", "the list of keys cannot be read"),
     ],
 )
-def test_what_cannot_be_served_is_said_before_serving(line: str, words: str) -> None:
-    said = load(every_key(), _flags(line), {})
-    with pytest.raises(ServerError, match=words):
+@pytest.mark.parametrize("beside", [False, True])
+def test_settings_that_cannot_be_used_are_said_before_anything_is_loaded(
+    line: str, words: str, beside: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By ``--serve`` as by the app with a server beside it, which has not taken the terminal yet."""
+    from srbwriter.cli import app
+
+    monkeypatch.setattr(app.sys.stdin, "isatty", lambda: True)
+    monkeypatch.setattr(app.sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr(launch, "loader", pytest.fail)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        lines = ["--tcp", str(taken.getsockname()[1])]  # would be said if it listened first
+        told = [*lines, *([] if beside else ["--serve"]), "--port", "0", *line.split()]
+        assert main(told) == Exit.USAGE
+    assert re.search(words, capsys.readouterr().err)
+
+
+def test_a_socket_file_that_cannot_be_made_is_said_in_words() -> None:
+    said = load(every_key(), _flags("--unix-socket /none/socket"), {})
+    with pytest.raises(AddressError, match="cannot listen on /none/socket"):
         run(launch.loader(said), serve.server_settings(said), ready=pytest.fail)
 
 
@@ -195,13 +254,13 @@ def test_flags_without_effect_are_said_where_the_server_listens() -> None:
 
 def test_other_machines_need_a_key() -> None:
     process, complaint = start("--host", "0.0.0.0", "--port", "0")
-    assert "--api-key" in complaint and ended(process) == 1
+    assert "--api-key" in complaint and ended(process) == 2
 
 
-@pytest.mark.parametrize("model", [(), ("--model", "/none.gguf")])
+@pytest.mark.parametrize("model", [(), ("--model", str(bundled_model()))])
 def test_the_bundled_model_comes_with_the_way_to_a_bigger_one(model: tuple[str, ...]) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "srbwriter", "--serve", "--host", "192.0.2.1", *model],
+        [sys.executable, "-m", "srbwriter", "--serve", "--host", "192.0.2.1", "--insecure", *model],
         stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
     )  # fmt: skip
     _, said = process.communicate(timeout=60)

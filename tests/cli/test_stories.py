@@ -132,7 +132,7 @@ def test_two_stories_of_one_title_need_a_path(run: Any) -> None:
 
 def test_a_missing_file_is_said(run: Any, tmp_path: Path) -> None:
     code, _, err = run("info", str(tmp_path / "none.srbw"))
-    assert code == Exit.ERROR and "none.srbw: there is no such file" in err
+    assert code == Exit.USAGE and "none.srbw: there is no such file — `srbwriter list` shows" in err
 
 
 @pytest.mark.parametrize("command", ["info", "export", "check", "rename", "open", "backup restore"])
@@ -151,7 +151,7 @@ def test_no_name_is_the_name_of_no_story(run: Any, command: str, name: str) -> N
 @pytest.mark.parametrize("command", ["info", "export", "check", "rename"])
 def test_a_folder_is_no_story(run: Any, tmp_path: Path, command: str) -> None:
     code, _, err = run(command, str(tmp_path), *(["New"] if command == "rename" else []))
-    assert code == Exit.ERROR and f"{tmp_path}: is a folder — name a story in it" in err
+    assert code == Exit.USAGE and f"{tmp_path}: is a folder — name a story in it" in err
 
 
 def test_a_story_of_a_newer_version_is_listed_with_the_cure(run: Any) -> None:
@@ -358,7 +358,7 @@ def test_title_author_and_language_are_shown_and_set(run: Any) -> None:
     assert (facts["title"], facts["author"], facts["language"]) == ("A new one", "Ada", "pt-BR")
     assert UUID(facts["id"]) and facts["file"] == str(path), "the file stays where it is"
     code, _, err = run("info", str(path), "--language", "Portuguese of Brazil")
-    assert code == Exit.ERROR and "is no language; one is written en, de or pt-BR" in err
+    assert code == Exit.ERROR and "is no language that is known; did you mean pt (Portuguese)?" in err
     run("info", str(path), "--author", "")
     assert json.loads(run("info", str(path), "--json")[1])["author"] == ""
 
@@ -469,3 +469,58 @@ def test_a_path_that_is_free_is_a_new_story(tmp_path: Path) -> None:
     """So it gets as far as asking for a terminal."""
     done = program("./novel.srbw", cwd=tmp_path)
     assert done.returncode == Exit.ERROR and "needs a terminal" in done.stderr
+
+
+def test_a_language_is_set_by_its_name(run: Any, tmp_path: Path) -> None:
+    path = make()
+    assert run("info", str(path), "--language", "Deutsch")[0] == Exit.OK
+    assert json.loads(run("info", str(path), "--json")[1])["language"] == "de"
+    page = tmp_path / "page.html"
+    assert run("export", str(path), "-o", str(page))[0] == Exit.OK
+    assert '<html lang="de">' in page.read_text("utf-8")
+
+
+def test_a_deleted_story_is_a_copy_that_comes_back(run: Any) -> None:
+    path = make(text="It was autumn.")
+    with Story.open(path) as story:
+        identity, text = story.id, story.text(story.current)
+    other = make("The Mill")
+    code, out, err = run("delete", "orchard")
+    assert code == Exit.OK and "srbwriter backup restore 'The Orchard' brings it back" in err
+    kept = Path(out.strip())
+    assert kept.is_file() and os.listdir(other.parent) == [other.name]
+    assert run("info", "orchard")[0] == Exit.USAGE
+    assert str(kept) in run("backup", "list")[1] and "deleted" in run("backup", "list", "The Orchard")[1]
+    code, out, _ = run("backup", "restore", "the orchard")
+    assert code == Exit.OK and Path(out.strip()) == path and not kept.exists()
+    with Story.open(path) as story:
+        assert (story.title, story.id, story.text(story.current)) == ("The Orchard", identity, text)
+
+
+def test_a_deleted_story_whose_place_is_taken_comes_back_beside_it(run: Any) -> None:
+    path = make(text="It was autumn.")
+    kept = run("delete", str(path))[1].strip()
+    make(path=path)
+    code, out, _ = run("backup", "restore", kept)
+    restored = Path(out.strip())
+    assert code == Exit.OK and restored != path and Path(kept).exists()
+    with Story.open(restored) as story:
+        assert "It was autumn." in story.text(story.current)
+
+
+def test_a_story_that_is_open_or_damaged_is_not_deleted(run: Any) -> None:
+    path = make()
+    with Story.open(path):
+        code, _, err = run("delete", "orchard")
+    assert code == Exit.ERROR and "close it there, and try again" in err and path.exists()
+    path = damaged()
+    code, _, err = run("delete", str(path))
+    assert code == Exit.DAMAGED and "is damaged, and was not deleted" in err and path.exists()
+
+
+@pytest.mark.parametrize("command", ["info orchard", "export orchard -o -", "backup make orchard", "check"])
+def test_who_only_reads_leaves_nothing_beside_a_story(run: Any, command: str) -> None:
+    path = make()
+    before = path.stat().st_mtime_ns
+    assert run(*command.split())[0] == Exit.OK
+    assert os.listdir(path.parent) == [path.name] and path.stat().st_mtime_ns == before

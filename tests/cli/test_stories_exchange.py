@@ -90,7 +90,7 @@ def test_not_even_force_replaces_what_is_no_file(run: Any, tmp_path: Path) -> No
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     code, _, err = run("export", "orchard", "--format", "text", "-o", str(pipe), "--force")
-    assert code == Exit.ERROR and f"{pipe}: is no file — name one, or - for standard output" in err
+    assert code == Exit.ERROR and f"{pipe}: is a pipe — name a file, or - for standard output" in err
     assert pipe.is_fifo() and len(list(tmp_path.iterdir())) == 1
 
 
@@ -252,6 +252,18 @@ def test_a_missing_import_is_said(run: Any) -> None:
         ("tale.srbw", b"It was late.", "has the name of a story and is none"),
         ("tale.rtf", rb"{\rtf1 It was late.}", "is RTF — save it as .docx"),
         ("tale.txt", "É tarde.".encode("cp1252"), "`srbwriter import --encoding cp1252` reads it"),
+        (
+            "tale.json",
+            b'{"Hello," she said.',
+            "if it is a text, `srbwriter import --format text`",
+        ),
+        ("notes.json", b'[{"b": 1, "a": 2}]', "is a JSON list of 1 item with the keys a, b, and"),
+        ("list.json", b'["a", "b"]', 'is a JSON list of 2 items such as "a", and of no story format'),
+        (
+            "style.module",
+            b'{"data": "AAAA", "model": "6B", "name": "Style", "description": "x", "mode": 0}',
+            "is a NovelAI module (.module)",
+        ),
         ("tale.tw", b":: Start\n[[Go]]\n", "`srbwriter import --format text` takes it as it stands"),
     ],
 )
@@ -263,6 +275,20 @@ def test_what_cannot_be_imported_is_said_with_the_cure(
     code, out, err = run("import", str(file))
     assert (code, out) == (Exit.ERROR, "") and str(file) in err and words in err
     assert not library_files() and "defect" not in err
+
+
+def test_a_pipe_is_not_waited_for(run: Any, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    code, _, err = run("import", str(pipe))
+    assert code == Exit.ERROR and f"{pipe}: is a pipe — cat {pipe} | srbwriter import -" in err
+    assert not library_files()
+
+
+def test_a_device_is_no_place_for_an_export(run: Any) -> None:
+    make()
+    code, _, err = run("export", "orchard", "--format", "text", "-o", "/dev/full")
+    assert code == Exit.ERROR and "/dev/full: is a device — name a file, or - for standard output" in err
 
 
 def test_a_device_is_no_file(run: Any) -> None:

@@ -16,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srbwriter.demo import bundled_model
-from srbwriter.engine.adapters import MOST_SETS, QUANTUM, Adapters, AdapterSet, Turns, check_adapter
+from srbwriter.engine.adapters import MOST_SETS, QUANTUM, Adapters, AdapterSet, Turns
 from srbwriter.engine.engine import Engine
+from srbwriter.engine.model_files import check_adapter
 from srbwriter.engine.types import EngineOptions, InvalidRequest, ModelError, Priority, Request, Stop
 from tests.sizes import examples
 
@@ -197,7 +198,7 @@ def test_a_request_that_shares_nothing_has_its_adapters_too(files: Path, tmp_pat
 def test_more_sets_than_are_remembered_share_nothing(files: Path, tmp_path: Path) -> None:
     with loaded(files, ("one.gguf", 0.0)) as engine:
         for k in range(MOST_SETS):
-            engine.adapters.space(((0, 1.0 + k),))
+            engine.adapters.root(((0, 1.0 + k),))
         assert not engine.adapters.shared(((0, 0.25),))
         assert_all_same(logits_of(engine, ((0, 0.25),)), reference(files, tmp_path, (1, 0.25)))
 
@@ -380,16 +381,16 @@ def test_of_a_model_in_parts_only_what_is_known_is_checked(files: Path, tmp_path
 def test_a_set_keeps_its_turn_for_a_while_and_then_the_next_has_its(files: Path) -> None:
     adapters = Adapters(_base(files), ((str(files / "one.gguf"), 0.0),))
     one, two = ((0, 1.0),), ((0, 2.0),)
-    spaces = {adapters.space(one), adapters.space(two)}
+    roots = {adapters.root(one), adapters.root(two)}
     clock, used = [0.0], []
     turns = Turns(adapters, lambda chosen: used.append([scale for _, scale in chosen]), lambda: clock[0])
     order = []
     for _ in range(8):
-        order.append(turns.pick(spaces))
+        order.append(turns.pick(roots))
         clock[0] += QUANTUM * 0.6
     assert order == [one, one, two, two, one, one, two, two]
     assert used == [[1.0], [2.0], [1.0], [2.0]], "handed over only where it changes"
-    assert turns.pick({adapters.space(one)}) == one
+    assert turns.pick({adapters.root(one)}) == one
     assert turns.pick(set()) == ()
 
 

@@ -91,7 +91,7 @@ def test_memories_that_cannot_be_cut(make: Any) -> None:
             assert (generation.cached_tokens > 0) is cached
 
 
-def test_nothing_is_left_of_spaces_that_nobody_uses(engine: Engine) -> None:
+def test_nothing_is_left_of_roots_that_nobody_uses(engine: Engine) -> None:
     engine.reset()
     for _ in range(90):
         finish(engine, engine.submit(Request("A", cache_prompt=False, stop=Stop(max_tokens=1))))

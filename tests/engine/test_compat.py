@@ -18,15 +18,15 @@ def test_what_is_gone_is_no_parameter() -> None:
 @pytest.mark.parametrize("gone", GONE, ids=lambda gone: gone.names[0])
 def test_what_is_gone_asks_for_nothing_by_default(gone: Any) -> None:
     for name in gone.names:
-        for value in gone.neutral:
-            assert replace_gone({name: value}) == ({}, [])
+        for value in (*gone.neutral, None, "", []):
+            assert replace_gone({name: value}) == {}
 
 
-def test_what_is_gone_is_told() -> None:
-    changes, notes = replace_gone({"tfs_z": 0.9, "top_k": 5, "do_sample": False, "sampler_order": [6, 3, 2]})
+def test_what_is_gone_is_emulated_ignored_or_refused() -> None:
+    changes = replace_gone({"penalize_nl": True, "top_k": 5, "do_sample": False, "sampler_order": [6, 3, 2]})
     assert changes == {"temperature": 0.0, "samplers": ("penalties", "top_p", "min_p")}
-    assert len(notes) == 1
-    assert notes[0].startswith("tfs_z is ignored")
-    assert replace_gone({"min_temp": 0.5, "max_temp": 1.5})[0] == {"temperature": 1.0, "dynatemp_range": 0.5}
-    with pytest.raises(InvalidRequest, match="num_beams"):
-        replace_gone({"num_beams": 4})
+    assert replace_gone({"min_temp": 0.5, "max_temp": 1.5}) == {"temperature": 1.0, "dynatemp_range": 0.5}
+    for wrong in ({"num_beams": 4}, {"tfs_z": "0.9"}, {"top_a": [0, 0.5]}, {"use_beam_search": True}):
+        with pytest.raises(InvalidRequest, match="is not possible here") as refused:
+            replace_gone(wrong)
+        assert refused.value.field in wrong

@@ -12,6 +12,7 @@ import pytest
 
 from srbwriter.demo import bundled_model
 from srbwriter.engine.engine import Engine
+from srbwriter.engine.model import count_words
 from srbwriter.engine.types import (
     BranchView,
     Cancelled,
@@ -259,3 +260,10 @@ def test_text_can_be_tokenised_while_the_engine_closes() -> None:
         for thread in threads:
             thread.join(WAIT)
             assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("count", "words"), [(8_525_568, "8.5M"), (7_241_732_096, "7.2B"), (70_000_000_000, "70B"), (900, "900")]
+)
+def test_a_number_of_parameters_is_put_as_models_are_named(count: int, words: str) -> None:
+    assert count_words(count) == words

@@ -91,9 +91,10 @@ class EngineMachine(RuleBasedStateMachine):
         heal=st.booleans(),
         overflow=st.sampled_from(["error", "shift"]),
         temperature=st.sampled_from([0.0, 0.8]),
+        salt=st.sampled_from(["", "", "a", "b"]),
     )
     def submit(
-        self, prompt, n, tokens, seed, boundary, priority, strings, heal, overflow, temperature
+        self, prompt, n, tokens, seed, boundary, priority, strings, heal, overflow, temperature, salt
     ) -> None:
         request = Request(
             prompt[: self.longest],
@@ -103,6 +104,8 @@ class EngineMachine(RuleBasedStateMachine):
             heal=heal,
             overflow=overflow,
             priority=priority,
+            cache_salt=salt,
+            common=(prompt[:9],),
         )
         self.generations.append(self.engine.submit(request))
 

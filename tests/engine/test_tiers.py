@@ -407,7 +407,9 @@ def test_the_folder_keeps_to_its_budget(folder: Path) -> None:
             disk = engine._cache.storage.disk
             assert disk is not None
             disk.flush()
-            assert sum(file.stat().st_size for file in folder.rglob("*.kv")) <= 1 << 20
+            files = list(folder.rglob("*.kv"))
+            assert sum(file.stat().st_size for file in files) <= 1 << 20
+            assert not any(path.stat().st_mode & 0o077 for path in (folder, *files))  # they can be read back
         assert engine.stats().disk_bytes > 0
 
 

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TypeAlias
+
 import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from srbwriter.engine.tree import SHARED, Demand, Node, Piece, TokenTree
+from srbwriter.engine.tree import SHARED, Demand, Namespace, Node, Piece, TokenTree
 from srbwriter.engine.types import Priority
 from tests.sizes import examples
 
 TOKENS = st.lists(st.integers(0, 2), min_size=1, max_size=6)
+NAMESPACES = (SHARED, Namespace(0, "a", 0), Namespace(0, "a", 2), Namespace(0, "b", 2), Namespace(-1, "b", 4))
+
+Labelled: TypeAlias = "tuple[tuple[int, Namespace], ...]"
+"""A path whose tokens say which namespace they are found in."""
+
+
+def labelled(ids: Sequence[int], namespace: Namespace) -> Labelled:
+    return tuple(
+        (token, namespace if namespace.salt and position >= namespace.start else Namespace(namespace.root))
+        for position, token in enumerate(ids)
+    )
+
+
+def plain(path: Labelled) -> list[int]:
+    return [token for token, _ in path]
 
 
 class TokenTreeMachine(RuleBasedStateMachine):
@@ -19,23 +37,27 @@ class TokenTreeMachine(RuleBasedStateMachine):
     @initialize()
     def start(self) -> None:
         self.tree = TokenTree(logits_budget=3)
-        self.paths: dict[int, tuple[int, ...]] = {}
+        self.paths: dict[int, Labelled] = {}
+        self.namespaces: dict[int, Namespace] = {}
         self.cells: dict[int, dict[int, object]] = {}  # sequence -> position -> identity of the cell
-        self.rows: dict[tuple[int, ...], object] = {}
-        self.wanted: dict[Demand, tuple[int, ...]] = {}
+        self.rows: dict[tuple[Namespace, Labelled], object] = {}
+        self.wanted: dict[Demand, Labelled] = {}
+
+    def path_to(self, node: Node) -> Labelled:
+        return labelled(node.ids(), self.tree.namespace_of(node))
 
     def pick(self, data: st.DataObject) -> int:
         return data.draw(st.sampled_from(sorted(self.paths)))
 
-    @rule(data=st.data(), ids=st.lists(st.integers(0, 2), max_size=12))
-    def fork(self, data: st.DataObject, ids: list[int]) -> None:
+    @rule(ids=st.lists(st.integers(0, 2), max_size=12), namespace=st.sampled_from(NAMESPACES))
+    def fork(self, ids: list[int], namespace: Namespace) -> None:
         seq = next(s for s in range(100) if s not in self.paths)
-        found = self.tree.match(ids)
+        found, path = self.tree.match(ids, None, namespace), labelled(ids, namespace)
         prefixes = {p[:n] for p in self.paths.values() for n in range(len(p) + 1)} | {()}
-        longest = max(n for n in range(len(ids) + 1) if tuple(ids[:n]) in prefixes)
+        longest = max(n for n in range(len(ids) + 1) if path[:n] in prefixes)
         assert found.length == longest
         source = self.tree.fork(seq, self.tree.split(found.node, found.offset))
-        self.paths[seq] = tuple(ids[:longest])
+        self.paths[seq], self.namespaces[seq] = path[:longest], namespace
         self.cells[seq] = {} if source is None else {p: self.cells[source][p] for p in range(longest)}
         assert (source is None) == (longest == 0 and source is None)
 
@@ -49,15 +71,17 @@ class TokenTreeMachine(RuleBasedStateMachine):
     @rule(data=st.data(), token=st.integers(0, 2))
     def advance_together(self, data: st.DataObject, token: int) -> None:
         seq = self.pick(data)
-        self.grow([s for s, path in self.paths.items() if path == self.paths[seq]], [token])
+        here = self.paths[seq], self.namespaces[seq]
+        self.grow([s for s, path in self.paths.items() if (path, self.namespaces[s]) == here], [token])
 
     def grow(self, seqs: list[int], tokens: list[int]) -> None:
-        start = len(self.paths[seqs[0]])
+        start, namespace = len(self.paths[seqs[0]]), self.namespaces[seqs[0]]
+        path = labelled([*plain(self.paths[seqs[0]]), *tokens], namespace)
         fresh = {start + k: object() for k in range(len(tokens))}
         for seq in seqs:
             self.cells[seq].update(fresh)
-            self.paths[seq] += tuple(tokens)
-        for merge in self.tree.advance(seqs, tokens).merges:
+            self.paths[seq] = path
+        for merge in self.tree.advance(seqs, tokens, namespace).merges:
             for seq in seqs:
                 for position in range(merge.start, merge.end):
                     self.cells[seq][position] = self.cells[merge.source][position]
@@ -76,7 +100,7 @@ class TokenTreeMachine(RuleBasedStateMachine):
     def release(self, data: st.DataObject) -> None:
         seq = self.pick(data)
         self.tree.release(seq)
-        del self.paths[seq], self.cells[seq]
+        del self.paths[seq], self.cells[seq], self.namespaces[seq]
 
     @precondition(lambda self: self.paths)
     @rule(data=st.data())
@@ -85,20 +109,20 @@ class TokenTreeMachine(RuleBasedStateMachine):
         if self.paths[seq]:
             row = object()
             self.tree.store_logits(seq, row)
-            self.rows[self.paths[seq]] = row
+            self.rows[self.namespaces[seq], self.paths[seq]] = row
 
-    @rule(ids=st.lists(st.integers(0, 2), min_size=1, max_size=9))
-    def want(self, ids: list[int]) -> None:
-        demand = Demand(Priority.NORMAL, SHARED)
+    @rule(ids=st.lists(st.integers(0, 2), min_size=1, max_size=9), namespace=st.sampled_from(NAMESPACES))
+    def want(self, ids: list[int], namespace: Namespace) -> None:
+        demand = Demand(Priority.NORMAL, namespace)
         self.tree.want(demand, ids)
-        self.wanted[demand] = tuple(ids)
+        self.wanted[demand] = labelled(ids, namespace)
 
     @precondition(lambda self: self.wanted)
     @rule(data=st.data(), token=st.integers(0, 2))
     def want_next(self, data: st.DataObject, token: int) -> None:
         demand = data.draw(st.sampled_from(list(self.wanted)))
         self.tree.want_next(demand, token)
-        self.wanted[demand] += (token,)
+        self.wanted[demand] = labelled([*plain(self.wanted[demand]), token], demand.namespace)
 
     @precondition(lambda self: self.wanted)
     @rule(data=st.data())
@@ -120,12 +144,12 @@ class TokenTreeMachine(RuleBasedStateMachine):
         assert sum(len(n.tokens) for n in self.tree.nodes() if n.absent) == len(wanted - held)
         for demand, path in self.wanted.items():
             assert demand.node is not None and demand in demand.node.demands
-            assert tuple(demand.node.ids()) == path
+            assert self.path_to(demand.node) == path
         assert sum(len(n.demands) for n in self.tree.nodes()) == len(self.wanted)
 
     @invariant()
     def equal_prefixes_share_cells(self) -> None:
-        by_prefix: dict[tuple[int, ...], object] = {}
+        by_prefix: dict[Labelled, object] = {}
         for seq, path in self.paths.items():
             for n in range(1, len(path) + 1):
                 cell = self.cells[seq][n - 1]
@@ -135,19 +159,19 @@ class TokenTreeMachine(RuleBasedStateMachine):
     def tips_and_nodes_agree(self) -> None:
         assert set(self.tree.tip) == set(self.paths)
         for seq, path in self.paths.items():
-            assert tuple(self.tree.tip[seq].ids()) == path
+            assert not path or self.path_to(self.tree.tip[seq]) == path
         for node in self.tree.nodes():
             assert node.tokens
             assert node.tips <= node.seqs
-            assert node.parent is not None and node.parent.children[node.tokens[0]] is node
-            assert node.seqs == {s for s, p in self.paths.items() if p[: node.end] == tuple(node.ids())}
+            assert node.parent is not None and node.parent.children[node.key] is node
+            assert node.seqs == {s for s, p in self.paths.items() if p[: node.end] == self.path_to(node)}
             assert all(child.parent is node for child in node.children.values())
 
     @invariant()
     def stored_rows_belong_to_their_prefix(self) -> None:
         assert self.tree.stored_rows <= 3
-        for ids, row in self.rows.items():
-            found = self.tree.logits_after(list(ids))
+        for (namespace, path), row in self.rows.items():
+            found = self.tree.logits_after(plain(path), namespace)
             assert found is None or found is row
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from srbwriter.models.files import Parts, is_model, part_names, parts_of, quantisation
+from srbwriter.models.files import Parts, file_quantisation, is_model, part_names, parts_of, quantisation
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,24 @@ from srbwriter.models.files import Parts, is_model, part_names, parts_of, quanti
 )
 def test_quantisations(name: str, found: str) -> None:
     assert quantisation(name) == found
+
+
+@pytest.mark.parametrize(
+    ("description", "found"),
+    [
+        ("llama ?B Q8_0", "Q8_0"),
+        ("llama 8B Q4_K - Medium", "Q4_K_M"),
+        ("qwen3 0.6B Q3_K - Small (guessed)", "Q3_K_S"),
+        ("gemma3 1B IQ2_XXS - 2.0625 bpw", "IQ2_XXS"),
+        ("llama4 17B.16E (Scout) Q6_K", "Q6_K"),
+        ("gpt-oss 20B MXFP4 MoE", "MXFP4"),
+        ("llama 1B all F32", "F32"),
+        ("phi3 3B BF16", "BF16"),
+        ("llama 8B unknown, may not work", ""),
+    ],
+)
+def test_quantisations_in_the_words_of_llama_cpp(description: str, found: str) -> None:
+    assert file_quantisation(description) == found
 
 
 def test_parts() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from srbwriter import paths
 from srbwriter.models import DownloadError, NoSuchModel, Run, Wanted, pull
-from srbwriter.models.files import Header
+from srbwriter.models.files import Header, ModelsError
 from srbwriter.models.fit import memory_budget
 from srbwriter.models.pull import Fetcher, Source, new_client
 from tests.fakes.hub import Hub
@@ -136,6 +136,19 @@ def test_a_damaged_file_never_gets_its_name(novelist: Hub) -> None:
     assert here() == set(), "the damaged part is gone, or every further attempt would fail as well"
     novelist.flipped = set()
     assert bring().read_bytes() == FILES["novelist-Q8_0.gguf"]
+
+
+def test_a_refused_download_leaves_nothing(novelist: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    ready = plan("Q8_0")
+    novelist.statuses = [403]
+    with pytest.raises(ModelsError):
+        pull.fetch(ready, silent)
+    assert not (paths.models_dir() / REPO).exists()
+    full = shutil.disk_usage(paths.models_dir())._replace(free=0)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: full)
+    with pytest.raises(DownloadError, match="make room"):
+        pull.fetch(ready, silent)
+    assert not (paths.models_dir() / REPO).exists()
 
 
 def test_a_damaged_start_is_found_when_the_rest_is_sound(novelist: Hub) -> None:

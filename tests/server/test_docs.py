@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any, NamedTuple
 
+import httpx
+import jsonschema_rs
 import pytest
 
+from srbwriter.config.keys import MAX_N
 from srbwriter.demo import bundled_model
-from srbwriter.engine import Engine
+from srbwriter.engine import Engine, limits
 from srbwriter.engine.compat import GONE
+from srbwriter.engine.queue import SECOND_THOUGHTS
 from srbwriter.server import Loaded, ServerSettings, app, start_in_thread
 from srbwriter.server.dialects import ENDPOINTS
 from srbwriter.server.dialects.openai import params as openai
+from srbwriter.server.dialects.srb import instruments, tokens
+from srbwriter.server.dialects.srb.completions import DEFAULT_STOP
+from srbwriter.server.endpoints import Endpoint
+from srbwriter.server.schemas import ERROR_OF
+from srbwriter.server.tools import MOST_TOOLS
+from srbwriter.server.work import MOST_SECONDS
 
 DOCUMENT, DIALECTS = (Path(__file__).parents[2] / "docs" / name for name in ("http-api.md", "dialects.md"))
 HOME = "http://localhost:9090"
@@ -30,25 +43,166 @@ def url() -> Iterator[str]:
         handle.stop(20)
 
 
-def commands() -> list[str]:
+def blocks() -> list[tuple[str, str]]:
+    """The code of both pages as (language, text)."""
     text = DOCUMENT.read_text("utf-8") + DIALECTS.read_text("utf-8")
-    blocks = re.findall(r"```sh\n(.*?)```", text, re.S)
-    return [line for block in blocks for line in block.splitlines() if line.strip()]
+    return re.findall(r"^```(\w*)\n(.*?)^```$", text, re.S | re.M)
+
+
+def commands() -> list[str]:
+    shell = [text for language, text in blocks() if language == "sh"]
+    return [line for block in shell for line in block.splitlines() if line.strip()]
+
+
+class Answer(NamedTuple):
+    """What a line of the pages was answered."""
+
+    line: str
+    status: int
+    media: str
+    body: str
+
+    @property
+    def values(self) -> list[Any]:
+        """The JSON of the answer, or of each event of a stream; ``[DONE]`` stays text."""
+        if self.media == "application/json":
+            return [json.loads(self.body)]
+        return events(self.body)
+
+
+def events(text: str) -> list[Any]:
+    data = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]
+    return [value if value == "[DONE]" else json.loads(value) for value in data]
+
+
+CURL = """
+set -uo pipefail
+echo 0 > count
+curl() {
+  local n=$(($(cat count) + 1)); echo $n > count
+  command curl -sS -m 60 -D $n.head "$@" | tee $n.body
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def ran(url: str, tmp_path_factory: pytest.TempPathFactory) -> list[Answer]:
+    """The answers of every line, in the order of the pages."""
+    folder = tmp_path_factory.mktemp("docs")
+    script = CURL + "\n".join(line.replace(HOME, url) for line in commands())
+    (folder / "run.sh").write_text(script)
+    done = subprocess.run(["bash", "run.sh"], cwd=folder, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    lines = [line for line in commands() if "curl" in line]
+    assert int((folder / "count").read_text()) == len(lines)
+    found: list[Answer] = []
+    for number, line in enumerate(lines, 1):
+        head, *headers = (folder / f"{number}.head").read_text().splitlines()
+        (media,) = [h.partition(": ")[2] for h in headers if h.lower().startswith("content-type")] or [""]
+        body = (folder / f"{number}.body").read_text("utf-8", "replace")
+        found.append(Answer(line, int(head.split()[1]), media.partition(";")[0], body))
+    return found
 
 
 @pytest.mark.needs("bash", "curl")
-def test_every_line_runs_and_answers_what_it_says(url: str, tmp_path: Path) -> None:
-    lines = [line for line in commands() if "curl" in line]
-    script = ["set -uo pipefail", "curl() { command curl -sS -m 60 -w '%{stderr}%{http_code}\\n' \"$@\"; }"]
-    script += [line.replace(HOME, url) for line in commands()]
-    (tmp_path / "run.sh").write_text("\n".join(script))
-    done = subprocess.run(["bash", tmp_path / "run.sh"], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    codes = done.stderr.split()
-    assert len(codes) == len(lines), done.stderr
-    for line, code in zip(lines, codes, strict=True):
-        wanted = match[1] if (match := re.search(r"# (\d{3})$", line)) else "20[0-9]"
-        assert re.fullmatch(wanted, code), f"{code}: {line}"
+def test_every_line_is_answered_as_it_says(ran: list[Answer]) -> None:
+    for answer in ran:
+        wanted = match[1] if (match := re.search(r"# (\d{3})$", answer.line)) else "20[0-9]"
+        assert re.fullmatch(wanted, str(answer.status)), answer
+
+
+def row_of(line: str) -> Endpoint | None:
+    """The endpoint that a line asks; None for pages."""
+    named = re.search(r"curl .*-X (\w+)", line)
+    method = named[1] if named else "POST" if " -d " in line else "GET"
+    (path,) = re.findall(rf"{HOME}(/[^'\" ?|)]*)", line)
+    for row in ENDPOINTS:
+        shapes = (re.sub(r"\\\{[^}]*\\\}", "[^/]+", re.escape(shape)) for shape in row.paths)
+        if row.method == method and any(re.fullmatch(shape, path) for shape in shapes):
+            return row
+    return None
+
+
+def name_of(row: Endpoint) -> str:
+    return f"{row.method} {row.paths[0]}"
+
+
+@pytest.mark.needs("bash", "curl")
+def test_answers_are_as_described(url: str, ran: list[Answer]) -> None:
+    """Every SRB and OpenAI answer, and every error, has the schema that ``/openapi.json`` says."""
+    components = httpx.get(f"{url}/openapi.json").json()["components"]
+
+    @cache
+    def validator(name: str) -> jsonschema_rs.Validator:
+        schema = {"$ref": f"#/components/schemas/{name}", "components": components}
+        return jsonschema_rs.validator_for(schema)
+
+    seen: set[tuple[str, str]] = set()
+    for answer in ran:
+        row = row_of(answer.line)
+        if row is None or not (row.answers or answer.status >= 400):
+            continue
+        if answer.status >= 400:
+            names = row.errors or (ERROR_OF[row.dialect],)
+        else:
+            names = tuple(row.answers[answer.status][answer.media].split())
+        for value in answer.values:
+            valid = [name for name in names if value == "[DONE]" or validator(name).is_valid(value)]
+            assert valid, (answer.line, value, list(validator(names[0]).iter_errors(value)))
+            seen |= {(name_of(row), name) for name in valid}
+    told = {
+        (name_of(row), name)
+        for row in ENDPOINTS
+        for kinds in row.answers.values()
+        for names in kinds.values()
+        for name in names.split()
+        if not name.endswith("Error")
+    }
+    assert not told - seen
+
+
+def documented() -> Iterator[tuple[str, str, str]]:
+    """The line that is answered so, the language of the answer, and the answer."""
+    before = ""
+    for language, text in blocks():
+        if language == "sh":
+            before = [line for line in text.splitlines() if "curl" in line][-1]
+        elif before and (language == "json" or (not language and "data: " in text)):
+            yield before, language, text
+            before = ""
+
+
+MAPS = {"metadata", "lacks", "top_logprobs", "prompt_logprobs"}
+"""Objects whose keys are data."""
+
+
+def alike(told: Any, value: Any) -> bool:
+    """Whether a documented answer and a real one have the same fields; null and nothing are like anything."""
+    if told is None or value is None or told == [] or value == []:
+        return True
+    if isinstance(told, dict) and isinstance(value, dict):
+        return told.keys() == value.keys() and all(
+            name in MAPS or alike(told[name], value[name]) for name in told
+        )
+    if isinstance(told, list) and isinstance(value, list):
+        return all(any(alike(one, other) for other in value) for one in told)
+    numbers = (int, float)
+    return type(told) is type(value) or (isinstance(told, numbers) and isinstance(value, numbers))
+
+
+@pytest.mark.needs("bash", "curl")
+def test_documented_answers_are_the_servers(ran: list[Answer]) -> None:
+    """One for each SRB and OpenAI route at least."""
+    answers = {answer.line: answer for answer in ran}
+    shown: set[str] = set()
+    for line, language, text in documented():
+        row = row_of(line)
+        shown.add(name_of(row) if row else "")
+        told = [json.loads(text)] if language == "json" else events(text)
+        assert told, line
+        for value in told:
+            assert any(alike(value, other) for other in answers[line].values), (line, value)
+    assert not {name_of(row) for row in ENDPOINTS if row.answers} - shown
 
 
 def test_the_client_of_a_websocket_runs(url: str, tmp_path: Path) -> None:
@@ -77,3 +231,36 @@ def test_the_table_of_extras_is_the_programs_own() -> None:
     for title, names in rows.items():
         row = next(line for line in text.splitlines() if line.startswith(f"| {title} |"))
         assert re.findall(r"`(\w+)`", row) == list(names)
+
+
+def spaced(number: int) -> str:
+    return f"{number:,}".replace(",", " ") if number > 9999 else str(number)
+
+
+SETTINGS = ServerSettings()
+FIGURES = (
+    f"the head did not come within {SETTINGS.head_seconds:.0f} seconds, or the body within "
+    f"{SETTINGS.body_seconds:.0f}; it is larger than {SETTINGS.max_body >> 20} MiB",
+    f"(`--max-n`, {MAX_N.maximum} at most), {limits.LOGPROBS} likeliest tokens, {limits.STOPS} stop texts of "
+    f"{limits.STOP_CHARS} characters and {spaced(limits.STOPS_CHARS)} in all, "
+    f"{spaced(limits.BIASES)} biases, {limits.BREAKERS} breakers of {limits.BREAKER_CHARS} characters, "
+    f"grammars, schemas and regular expressions of {spaced(limits.CONSTRAINT_CHARS)} characters, "
+    f"{limits.PROMPTS} prompts of {spaced(limits.PROMPT_CHARS)} characters or a million ids each, "
+    f"{limits.MESSAGES} messages, {MOST_TOOLS} tools, JSON nested {limits.DEPTH} deep and of "
+    f"{spaced(limits.CONTAINERS)} lists and objects and {spaced(limits.NUMBERS)} numbers, and "
+    f"{limits.BRANCHES} branches",
+    f"after {DEFAULT_STOP.max_tokens} tokens, and there are `--n` branches",
+    f"likeliest next tokens ({tokens.USUAL}, if it is not said)",
+    f"At most {instruments.MOST} questions, of all branches together; they are put {instruments.AT_ONCE} at",
+    f"or up to {limits.TEXTS} of either",
+    f"addressable for {SETTINGS.keep_seconds / 60:.0f} minutes, within {SETTINGS.keep_requests} requests and",
+    f"Work of more than {MOST_SECONDS * 1000:.0f} ms of processor time",
+    f"At most {SETTINGS.max_requests} requests are answered at once",
+    f"a request begins a moment later ({SECOND_THOUGHTS} s)",
+)
+
+
+def test_figures_are_the_programs_own() -> None:
+    assert limits.TOKENS == limits.PROMPT_IDS == 1_000_000  # in words there
+    text = " ".join(DOCUMENT.read_text("utf-8").split())
+    assert [figure for figure in FIGURES if figure not in text] == []

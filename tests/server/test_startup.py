@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -11,19 +12,25 @@ import pytest
 from srbwriter.engine.types import TokenRun
 from srbwriter.server import ServerError
 from srbwriter.server.chat import CHATML_STOPS
-from tests.fakes.engine import FakeEngine
+from tests.fakes.engine import BOS, WORDS, FakeEngine
 
 from .conftest import Serve
 
+ONCE = 256 + WORDS.index("Once")
 BODY = {"prompt": "Once", "n_predict": 3}
+
+
+NAMES = '"anti_prompt": "User:", "assistant_name": "Bot:"'
 
 
 @pytest.mark.parametrize(
     ("content", "names"),
     [
         ("Be brief.", ("", "")),
-        ('{"prompt": "Be brief.", "anti_prompt": "User:", "assistant_name": "Bot:"}', ("Bot:", "User:")),
+        (f'{{"prompt": "Be brief.", {NAMES}}}', ("Bot:", "User:")),
+        (f'{{"system_prompt": {{"prompt": "Be brief.", {NAMES}}}}}', ("Bot:", "User:")),
         ('{"prompt": "Be brief."}', ("", "")),
+        ('{"system_prompt": "Be brief."}', ("", "")),
     ],
 )
 def test_a_system_prompt_from_a_file(
@@ -38,11 +45,97 @@ def test_a_system_prompt_from_a_file(
         assert (props["assistant_name"], props["user_name"]) == names
 
 
-def test_a_system_prompt_of_numbers_is_refused_at_start(serve: Serve, tmp_path: Path) -> None:
-    file = tmp_path / "system"
-    file.write_text('{"prompt": 1}')
-    with pytest.raises(ServerError, match="prompt: expected text"):
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("s", '{"prompt": 1}', "prompt: expected text"),
+        ("s", '{"system_prompt": {"prompt": ["Be brief."]}}', "prompt: expected text"),
+        ("s", '{"text": "Be brief."}', "there is no field 'text'"),
+        ("s", '{"system_prompt": {"prompt": "Be brief.", "stop": "User:"}}', "there is no field 'stop'"),
+        ("s", '{"system_prompt": {"prompt": "Be brief."}, "prompt": "x"}', "no field 'system_prompt'"),
+        ("s", '{"system_prompt": 5}', "no field 'system_prompt'"),
+        ("s", "{}", "empty"),
+        ("s", '["Be brief."]', "this is a JSON list"),
+        ("s.json", '{"prompt": "Be brief."', "this is no JSON"),
+    ],
+)
+def test_other_json_is_refused_at_start(
+    serve: Serve, tmp_path: Path, name: str, content: str, words: str
+) -> None:
+    file = tmp_path / name
+    file.write_text(content)
+    with pytest.raises(ServerError, match=words) as refused:
         serve(system_prompt_file=file)
+    assert str(file) in str(refused.value) and '"anti_prompt"' in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/completion", {"prompt": "Once"}),
+        ("/completion", {"prompt": [BOS, ONCE]}),
+        ("/v1/completions", {"prompt": "Once"}),  # without a model it is SRB's dialect
+        ("/v1/completions", {"prompt": "Once", "model": "m"}),
+        ("/v1/completions", {"prompt": [ONCE], "model": "m"}),
+        ("/srb/v1/completions", {"prompt": "Once"}),
+        ("/srb/v1/requests", {"prompt": "Once"}),
+        ("/srb/v1/next", {"prompt": "Once"}),
+        ("/api/v1/generate", {"prompt": "Once"}),
+    ],
+)
+def test_the_system_prompt_stands_before_every_prompt(
+    serve: Serve, engine: FakeEngine, tmp_path: Path, path: str, body: dict[str, Any]
+) -> None:
+    file = tmp_path / "system"
+    file.write_text("The cat.")
+    with httpx.Client(base_url=serve(system_prompt_file=file).url) as http:
+        assert http.post(path, json=body).status_code in (200, 202)
+    asked = engine.generations[-1]
+    assert engine.detokenize(asked.prompt_ids) == "The cat.Once" and asked.request.add_bos
+
+
+def test_the_system_prompt_is_the_first_message(serve: Serve, engine: FakeEngine, tmp_path: Path) -> None:
+    file = tmp_path / "system"
+    file.write_text("Be brief.")
+    said = {"role": "user", "content": "Once"}
+    no_system = "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+    silent = "{% for m in messages if m.role != 'system' %}{{ m.content }}|{% endfor %}"
+    for template, messages, prompt in (
+        ("chatml", [said], "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nOnce<|im_end|>\n"),
+        ("{{ messages|map(attribute='content')|join('|') }}", [{"role": "system", "content": "Rhyme."}, said],
+         "Be brief.\n\nRhyme.|Once"),
+        (no_system + silent, [said], "Be brief.\n\nOnce|"),
+        (silent, [said], "Be brief.\n\nOnce|"),
+    ):  # fmt: skip
+        with httpx.Client(base_url=serve(system_prompt_file=file, chat_template=template).url) as http:
+            http.post("/v1/chat/completions", json={"messages": messages, "max_tokens": 1})
+            assert str(engine.submitted[-1].prompt).startswith(prompt)
+            http.post("/v1/responses", json={"input": messages, "max_output_tokens": 1})
+            assert str(engine.submitted[-1].prompt).startswith(prompt)
+            # A prompt to be sent back to /completion has it put before it there.
+            shown = http.post("/apply-template", json={"messages": messages}).json()["prompt"]
+            assert "Be brief." not in shown
+
+
+def test_the_system_prompt_is_neither_cut_nor_doubled(
+    serve: Serve, engine: FakeEngine, tmp_path: Path
+) -> None:
+    file = tmp_path / "system"
+    file.write_text("The cat.")
+    with httpx.Client(base_url=serve(system_prompt_file=file).url) as http:
+        asked = {**BODY, "overflow": "shift", "n_keep": 2}
+        http.post("/completion", json=asked)
+        assert engine.submitted[-1].n_keep == 2 + len(engine.tokenize("The cat.", add_bos=True))
+        echo = {"prompt": "Once", "model": "m", "echo": True, "max_tokens": 0, "logprobs": 0}
+        (choice,) = http.post("/v1/completions", json=echo).json()["choices"]
+        assert choice["text"] == "The cat.Once"
+        id = http.post("/srb/v1/requests", json={"prompt": "Once", "n": 1, "max_tokens": 1}).json()["id"]
+        following = {"parent": {"request": id, "branch": 0}, "n": 1, "max_tokens": 1}
+        http.post("/srb/v1/completions", json=following)
+        assert engine.detokenize(engine.generations[-1].prompt_ids).count("The cat.") == 1
+        changed = {"system_prompt": {"prompt": "", "anti_prompt": "You:"}, **BODY}
+        http.post("/completion", json=changed)
+        assert engine.submitted[-1].prompt == "Once" and http.get("/props").json()["user_name"] == "You:"
 
 
 def test_a_template_by_name_and_by_text(serve: Serve, engine: FakeEngine) -> None:

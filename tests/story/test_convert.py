@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from srbwriter.story import ROOT, Properties, Refused, Settings, State, Story, formats
+from srbwriter.story.languages import language_tag
 from srbwriter.story.model import (
     DraftError,
     DraftNode,
@@ -23,7 +24,6 @@ from srbwriter.story.model import (
     Sitting,
     Span,
     StoryDraft,
-    language_tag,
 )
 from tests.sizes import examples
 from tests.story.branches import generated
@@ -267,7 +267,10 @@ def test_properties_are_set_in_one_action(story: Story, path: Path, monkeypatch:
     [
         (Properties("", "Ada", "de"), "needs a title"),
         (Properties(" \t\n", "Ada", "de"), "needs a title"),
-        (Properties("T", "Ada", "deutsch und so"), "deutsch und so is no language; one is written en"),
+        (
+            Properties("T", "Ada", "deutsch und so"),
+            r"did you mean de \(Deutsch\)",
+        ),
     ],
 )
 def test_properties_that_cannot_be_are_refused(story: Story, properties: Properties, words: str) -> None:
@@ -313,6 +316,7 @@ def test_the_language_is_that_of_the_surroundings_at_first(
     [
         ("EN", "en"), ("en_us", "en-US"), ("zh-hant-tw", "zh-Hant-TW"), ("de-CH-1996", "de-CH-1996"),
         ("x", None), ("", None), ("e n", None), ("en-", None), ("deutsch-", None),
+        ("Deutsch", "de"), ("English", "en"), ("FRANÇAIS", "fr"), ("xx", None), ("klingon", None),
         ("en-x-apple", "en-x-apple"),
         ("yue", "yue"), ("en-419", "en-419"), ("en-a-bbb", "en-a-bbb"), ("12", None),
     ],

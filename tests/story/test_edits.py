@@ -505,3 +505,25 @@ def test_the_first_look_at_a_part_can_be_undone(tmp_path: Path) -> None:
         assert story.hoisted == ROOT
         story.redo()
         assert story.hoisted == node
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_splits_inside_a_token_are_undone_to_its_ids(tmp_path: Path, known: bool) -> None:
+    with Story.create(tmp_path / "story.srbw") as story:
+        if known:
+            story.use_token_sizes(lambda vocab, ids: [4 for _ in ids])
+        [branch] = story.begin_branches(ROOT, 1, vocab="v")
+        story.stream(branch, "twelve chars", [1, 2, 3], [-1.0, -2.0, -3.0])
+        story.finish(branch, "length")
+        story.pick(branch)
+        as_it_was = [story.node(branch).spans]
+        node = branch
+        for _ in range(3):  # t|w|e|lve chars: the first token is cut three times
+            node = story.split(node, 1)
+            as_it_was.append(story.node(node).spans)
+        for spans in reversed(as_it_was[:-1]):
+            story.undo()
+            assert story.node(story.current).spans == spans
+        for spans in as_it_was[1:]:
+            story.redo()
+            assert story.node(story.current).spans == spans

@@ -127,7 +127,7 @@ def test_the_bin_is_not_exported(name: str) -> None:
         (b"SQLite format 3\0rest", "byte 0", "database"),
         (b'{"weather": "fine"}', "the top level", "it has weather — `srbwriter import --format text`"),
         (b"[1, 2]", "line 1", ""),
-        (b"[[1], [2]]", "the top level", "it has no keys — `srbwriter import --format text`"),
+        (b"[[1], [2]]", "the top level", "is a JSON list of 2 items such as [1], and"),
         (b"[" * 100_000, "the file", "JSON (parse error: premature EOF)"),
         (b'{"n": ' + b"9" * 5000 + b"}", "the file", "sane size"),
     ],

@@ -66,6 +66,15 @@ def test_front_matter_is_yaml_and_every_value_is_kept() -> None:
     assert not notices(draft)
 
 
+def test_a_screenplay_that_was_exported_comes_back() -> None:
+    script = "INT. HOUSE - DAY\n\nHe sits.\n\nEXT. GARDEN - NIGHT\n\nShe runs.\n"
+    assert formats.detect(script.encode()).name == "fountain"
+    draft = formats.read(script.encode(), "a.fountain")
+    exported = formats.write(draft, "markdown")
+    assert formats.detect(exported).name == "markdown"
+    assert path_text(formats.read(exported, "a.md")) == path_text(draft)
+
+
 def test_front_matter_goes_out_as_it_came() -> None:
     again = formats.write(read(FULL), "markdown").decode()
     assert again == FULL.replace("words: 7", "words: 5")

@@ -57,6 +57,25 @@ def again(draft: StoryDraft) -> StoryDraft:
     return formats.read(formats.write(draft, "docx"), "a.docx")
 
 
+def strict(data: bytes) -> bytes:
+    """A document with the names of the strict kind of ISO/IEC 29500, as Word writes them on demand."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(made, "w") as new:
+        for name in old.namelist():
+            part = old.read(name).replace(b"/2006/extended-properties", b"/2006/extendedProperties")
+            part = part.replace(b"/relationships/extended-properties", b"/relationships/extendedProperties")
+            kinds = rb"http://schemas\.openxmlformats\.org/(wordprocessingml|officeDocument|drawingml)/2006/"
+            new.writestr(name, re.sub(kinds, rb"http://purl.oclc.org/ooxml/\1/", part))
+    return made.getvalue()
+
+
+def test_a_strict_document_reads_as_any_other() -> None:
+    draft = story("# One\n\nIt *rained*.", "\n\nNobody **said** so.", title="The Orchard", byline="Ada")
+    data = formats.write(draft, "docx")
+    assert b"purl.oclc.org" in zipfile.ZipFile(io.BytesIO(strict(data))).read("word/document.xml")
+    assert formats.read(strict(data), "a.docx") == formats.read(data, "a.docx")
+
+
 def notices(draft: StoryDraft) -> str:
     return "\n".join(draft.meta.get("notices", []))
 

@@ -60,6 +60,15 @@ def test_a_cut_can_be_joined_again(spans: Spans, data: st.DataObject) -> None:
 
 
 @given(SPANS, st.data())
+def test_cuts_in_one_token_can_be_joined_again_in_any_order(spans: Spans, data: st.DataObject) -> None:
+    left, rest = cut(spans, data.draw(st.integers(0, len(text_of(spans)))), sizes)
+    middle, right = cut(rest, data.draw(st.integers(0, len(text_of(rest)))), sizes)
+    assert tidy([*middle, *right]) == rest
+    assert tidy([*left, *middle, *right]) == spans
+    assert tidy([*tidy([*left, *middle]), *right]) == spans
+
+
+@given(SPANS, st.data())
 def test_without_the_vocabulary_a_path_still_keeps_its_tokens(spans: Spans, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(text_of(spans))))
     head, tail = cut(spans, at)

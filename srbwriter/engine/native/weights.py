@@ -11,6 +11,7 @@ from typing import Any
 
 from srbwriter.gguf import Array, Damaged, pairs
 
+from ..model_files import check_file
 from ..types import Cancelled, EngineOptions, ModelError, NativeError
 from .amx import weights_may_be_repacked
 from .library import L, library
@@ -22,23 +23,6 @@ _LOAD_MODES = {(True, False): 1, (True, True): 3, (False, True): 2, (False, Fals
 _NUMA = {"distribute": 1, "isolate": 2, "numactl": 3}  # enum ggml_numa_strategy
 _numa_done = False
 _KIND, _TOKENS, _NONE = "tokenizer.ggml.model", "tokenizer.ggml.tokens", "no_vocab"
-
-
-def check_file(path: Path) -> None:
-    """Refuse what cannot be a GGUF file before llama.cpp sees it. Raises ModelError."""
-    if not path.exists():
-        raise ModelError(str(path), "no such file", "correct the path")
-    if path.is_dir():
-        raise ModelError(str(path), "this is a folder", "name the .gguf file in it")
-    if not path.is_file():
-        raise ModelError(str(path), "this is no file but a device or pipe", "name a .gguf file")
-    try:
-        with path.open("rb") as file:
-            magic = file.read(4)
-    except OSError as error:
-        raise ModelError(str(path), f"cannot be read ({error.strerror})", "check its permissions") from error
-    if magic != b"GGUF":
-        raise ModelError(str(path), "not a GGUF file", "download or convert the model in GGUF format")
 
 
 def check_vocabulary(path: Path) -> None:

@@ -18,12 +18,13 @@ from srbwriter.server.dialects.srb.completions import is_srb
 from srbwriter.server.dialects.tabby import ENDPOINTS as TABBY
 from srbwriter.server.dialects.tabby import VLLM
 from srbwriter.server.endpoints import COMPLETION, Endpoint, rows_of
+from srbwriter.server.schemas import answers
 
 
 async def shared_completions(context: Context) -> Response:
     """``/v1/completions`` belongs to two dialects; the body tells which one is spoken."""
-    answer = srb_completions if is_srb(await context.json()) else openai_completions
-    return await answer(context)
+    complete = srb_completions if is_srb(await context.json()) else openai_completions
+    return await complete(context)
 
 
 SHARED = (
@@ -31,7 +32,8 @@ SHARED = (
         "POST /v1/completions", shared_completions,
         "branches of a prompt: event lines for a bare body, OpenAI's answer for one that names a model, "
         "stream, echo, logprobs, best_of, suffix or stream_options",
-        body=COMPLETION,
+        body=COMPLETION, answers=answers("Completion", "CompletionChunk OpenAIError", "SrbEvent"),
+        errors=("OpenAIError", "SrbError"),
     ),
 )  # fmt: skip
 

@@ -44,7 +44,8 @@ async def generate(context: Context) -> Response:
     message, template = fields.need_text("message"), fields.text("prompt")
     prompt = template.replace(_PLACE, message) if template else message
     (whole,) = await context.services.read_prompts(prompt, context.effort)
-    record = await context.submit([params.request(whole, parse_special=True)])
+    request = context.services.put_system_before(params.request(whole, parse_special=True))
+    record = await context.submit([request])
     if params.stream:
         writer = PlainText(context, record, params)
         return await context.stream(record, writer, media_type="text/plain; charset=utf-8", headers=_HEADERS)

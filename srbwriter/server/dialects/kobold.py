@@ -107,9 +107,9 @@ def _memory(fields: Fields, context: Context) -> int:
 
 
 async def submit(
-    context: Context, fields: Fields, usual: Mapping[str, Any] | None = None
+    context: Context, fields: Fields, usual: Mapping[str, Any] | None = None, *, system: bool = True
 ) -> tuple[Record, KoboldParams]:
-    """Have a prompt continued. Raises ApiError."""
+    """Have a prompt continued, after the system prompt unless it has that already. Raises ApiError."""
     more = len(fields.text("memory")) * 1e-6
     params = await context.read(lambda: read_params(fields, context, usual), more)
     prompts = await context.services.read_prompts(fields.raw("prompt"), context.effort)
@@ -119,6 +119,8 @@ async def submit(
     if isinstance(prompt, str):
         prompt = fields.text("memory") + prompt
     request = params.request(prompt, parse_special=True, add_bos=params.add_bos and wants_bos(prompt))
+    if system:
+        request = await context.read(lambda: context.services.put_system_before(request))
     return await context.submit([request], tag=params.tag), params
 
 

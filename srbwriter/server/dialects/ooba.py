@@ -68,7 +68,7 @@ async def logits(context: Context) -> Response:
     stop = Stop(max_tokens=1, ignore_eog=True)
     prompt = fields.need_text("prompt")
     request = Request(prompt, logprobs=top, stop=stop, sampling=Sampling(seed=0), parse_special=True)
-    record = await context.submit([request])
+    record = await context.submit([context.services.put_system_before(request)])
 
     def make() -> dict[str, dict[str, float]]:
         known = record.generation.branches[0].logprobs
@@ -79,7 +79,7 @@ async def logits(context: Context) -> Response:
 
 
 async def chat_prompt(context: Context) -> Response:
-    chat = await read_chat(Fields(await context.json()), context)
+    chat = await read_chat(Fields(await context.json()), context, system=False)
     return json_response({"prompt": chat.prompt})
 
 
@@ -199,7 +199,7 @@ async def _chat(context: Context, fields: Fields) -> tuple[History, Callable[[],
         }
 
     async def ask() -> tuple[Record, KoboldParams]:
-        return await submit(context, Fields(body), LEGACY)
+        return await submit(context, Fields(body), LEGACY, system=False)
 
     return history, ask
 

@@ -111,7 +111,9 @@ class House:
         services, run = self._services, TokenRun(text)
         engine = await until_loaded(services)
         request = Request(prompt=(run,), stop=ONLY_READ)
-        record = await services.submit([request], Client("preload", True), "srb", new_id(), bound=False)
+        client = Client("preload", True)
+        record = await services.submit([request], client, "srb", new_id(), bound=False, common=True)
+        services.preloaded = text
         with Follower(services.notifier, record.generations) as follower:
             await follower.finish()
         ids = record.generation.prompt_ids

@@ -37,7 +37,7 @@ from srbwriter.story.formats.base import Format
 from srbwriter.story.formats.build import check_depth, tell_faults
 from srbwriter.story.formats.document import Document, open_document
 from srbwriter.story.formats.encoding import decode
-from srbwriter.story.formats.errors import FormatError, NotForUs
+from srbwriter.story.formats.errors import FormatError
 from srbwriter.story.model import (
     DraftError,
     OnProgress,
@@ -172,13 +172,12 @@ def _open(data: bytes, name: str, encoding: str = "") -> Document:
 
 
 def _match(document: Document) -> Format:
+    """The format of a document.  Raises :class:`FormatError` for one of none."""
     others.refuse_text(document)
     for form in FORMATS:
         if form.matches is not None and form.matches(document):
             return form
-    keys = ", ".join(sorted(document.keys)[:12]) or "no keys"
-    problem = f"is JSON of no story format that is known here: at the top level it has {keys}"
-    raise NotForUs(document.name, problem, others.AS_TEXT, "the top level")
+    others.refuse_json(document)
 
 
 __all__ = [

@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 import ijson
 
 from srbwriter.story.formats.encoding import decode
-from srbwriter.story.formats.errors import Fault, FormatError
+from srbwriter.story.formats.errors import AS_TEXT, Fault, FormatError
 from srbwriter.story.model import as_list, as_object
 
 Kind = Literal["png", "zip", "tapestry", "json", "jsonl", "text"]
@@ -75,7 +75,14 @@ def open_document(data: bytes, name: str, encoding: str = "") -> Document:
         return Document(name, data, "text", text)
     if lines is not None:
         return Document(name, data, "jsonl", text, list(lines.values()), tuple(lines), faults)
-    return Document(name, data, "json", text, parse_json(text, name))
+    return Document(name, data, "json", text, _whole_json(text, name))
+
+
+def _whole_json(text: str, name: str) -> Any:
+    try:
+        return parse_json(text, name)
+    except FormatError as error:
+        raise FormatError(name, error.place, f"{error.expected} — if it is a text, {AS_TEXT}") from error
 
 
 def parse_json(text: str, name: str, place: str = "") -> Any:

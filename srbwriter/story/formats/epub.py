@@ -24,7 +24,8 @@ from srbwriter.story.formats.prose import (
     xhtml,
     xml_text,
 )
-from srbwriter.story.model import StoryDraft, language_tag
+from srbwriter.story.languages import language_tag
+from srbwriter.story.model import StoryDraft
 
 NAME = "epub"
 

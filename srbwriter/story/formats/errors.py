@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+AS_TEXT = "`srbwriter import --format text` takes it as it stands"
+
 
 class FormatError(ValueError):
     """A file is not what it should be.  Says which file, where in it, and what was expected there."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 
-from srbwriter.story.formats import text
+from srbwriter.story.formats import frontmatter, text
 from srbwriter.story.formats.base import Format
 from srbwriter.story.formats.build import notice
 from srbwriter.story.formats.document import Document
@@ -21,6 +22,8 @@ def matches(document: Document) -> bool:
     if document.kind != "text":
         return False
     script = text.unix_lines(document.text)
+    if _has_front_matter(script):  # a screenplay that was exported as Markdown
+        return False
     scenes = sum(1 for _ in _SCENE.finditer(script))
     return scenes > 1 or (scenes == 1 and "title" in _title_page(script))
 
@@ -32,6 +35,12 @@ def read(document: Document) -> StoryDraft:
     draft.byline = page.get("author", page.get("authors", ""))
     notice(draft, "this looks like a screenplay in Fountain, and came in as the plain text that it is")
     return draft
+
+
+def _has_front_matter(script: str) -> bool:
+    with suppress(frontmatter.NotYaml):
+        return frontmatter.split(script)[0] is not None
+    return False
 
 
 def _title_page(script: str) -> dict[str, str]:

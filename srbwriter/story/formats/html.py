@@ -18,11 +18,11 @@ from srbwriter.story.formats import webpage
 from srbwriter.story.formats.base import Format
 from srbwriter.story.formats.inline import Inline, placed, plain
 from srbwriter.story.formats.prose import Heading, Paragraph, inline_xhtml, placed_blocks, xhtml, xml_text
+from srbwriter.story.languages import language_tag
 from srbwriter.story.model import (
     DraftNode,
     StoryDraft,
     children_by_parent,
-    language_tag,
     nested_text,
     path_to,
 )

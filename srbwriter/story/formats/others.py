@@ -7,17 +7,18 @@ recognised by what is in them. The cures name programs that people have; nothing
 from __future__ import annotations
 
 import io
+import json
 import re
 import zipfile
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from srbwriter.story.formats.document import ZIP_SIGNATURE, Document
-from srbwriter.story.formats.errors import NotForUs
+from srbwriter.story.formats.errors import AS_TEXT, NotForUs
+from srbwriter.story.model import as_list, as_object, counted
 
 _AS_DOCX = "save it as .docx, .html or .txt where it comes from"
 _PANDOC = "or turn it into Markdown: pandoc -t markdown"
-AS_TEXT = "`srbwriter import --format text` takes it as it stands"
 _UNPACK = "unpack it, and import what is in it"
 _WORDS_ONLY = "export its text as .txt, .html or .docx, and import that"
 
@@ -109,6 +110,32 @@ _XML: tuple[tuple[str, _Other], ...] = (
     ("pkg:package", _Other("a Word document in XML", "save it as .docx")),
     ("", _Other("XML of a kind that is not known here", f"{_WORDS_ONLY}; {AS_TEXT}")),
 )  # fmt: skip
+
+
+_MODULE = frozenset({"data", "model", "name", "description"})
+
+
+def refuse_json(document: Document) -> NoReturn:
+    """Raise :class:`NotForUs` for JSON of no story format: what it is, and what is in it."""
+    if document.keys >= _MODULE and isinstance(document.object["data"], str):
+        what = "a NovelAI module (.module): weights for the models of NovelAI, and no text"
+        raise _refusal(document.name, _Other(what, "import the story that it was made from, a .story file"))
+    value: Any = document.value
+    if isinstance(value, list):
+        items = as_list(value)
+        if not items:
+            held = "with nothing in it"
+        elif keys := ", ".join(sorted(as_object(items[0]))[:8]):
+            held = f"of {counted(len(items), 'item')} with the keys {keys}"
+        else:
+            held = f"of {counted(len(items), 'item')} such as {json.dumps(items[0])[:40]}"
+        problem = f"is a JSON list {held}, and of no story format that is known here"
+    elif isinstance(value, dict):
+        keys = ", ".join(sorted(document.keys)[:12]) or "no keys"
+        problem = f"is JSON of no story format that is known here: at the top level it has {keys}"
+    else:
+        problem = "is JSON with one value in it and no story"
+    raise NotForUs(document.name, problem, AS_TEXT, "the top level")
 
 
 def refuse_bytes(data: bytes, name: str) -> None:

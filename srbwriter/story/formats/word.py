@@ -26,7 +26,8 @@ from srbwriter.story.formats.prose import (
     xml_text,
 )
 from srbwriter.story.formats.word_reader import KEPT, NAME
-from srbwriter.story.model import StoryDraft, foreign, language_tag
+from srbwriter.story.languages import language_tag
+from srbwriter.story.model import StoryDraft, foreign
 
 if TYPE_CHECKING:
     from docx.document import Document as WordDocument

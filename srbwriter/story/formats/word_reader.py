@@ -69,13 +69,39 @@ def read(document: Document) -> StoryDraft:
         with zipfile.ZipFile(io.BytesIO(document.data)) as archive:
             if sum(part.file_size for part in archive.infolist()) > _MOST_UNPACKED:
                 raise NotForUs(document.name, "unpacks to more than 1 GiB", "export its text alone, as .txt")
-        word = docx.Document(io.BytesIO(document.data))
+            data = _transitional(archive) if _is_strict(archive) else document.data
+        word = docx.Document(io.BytesIO(data))
         return _Reader(word).draft()
     except (*_BROKEN, OpcError) as error:
         if isinstance(error, NotForUs):
             raise
         cure = "open it in Word or LibreOffice and save it as .docx once more"
         raise NotForUs(document.name, f"is no sound Word document ({error})", cure) from error
+
+
+_STRICT = b"http://purl.oclc.org/ooxml/"
+_STRICT_NAME = re.compile(rb"http://purl\.oclc\.org/ooxml/([A-Za-z]+)/")
+_RENAMED = {b"extendedProperties": b"extended-properties", b"customProperties": b"custom-properties"}
+
+
+def _is_strict(archive: zipfile.ZipFile) -> bool:
+    """Whether the document is of the strict kind of ISO/IEC 29500, which names everything otherwise."""
+    return any(_STRICT in archive.read(name) for name in archive.namelist() if name == "_rels/.rels")
+
+
+def _transitional(archive: zipfile.ZipFile) -> bytes:
+    """A strict document with the names of the transitional kind, the only ones that python-docx knows."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as copy:
+        for name in dict.fromkeys(archive.namelist()):
+            part = archive.read(name)
+            if name.endswith((".xml", ".rels")) and _STRICT in part:
+                part = _STRICT_NAME.sub(rb"http://schemas.openxmlformats.org/\1/2006/", part)
+                for strict, plain in _RENAMED.items():
+                    part = part.replace(b"2006/" + strict, b"2006/" + plain)
+                    part = part.replace(b"relationships/" + strict, b"relationships/" + plain)
+            copy.writestr(name, part)
+    return made.getvalue()
 
 
 class _Styles:

@@ -188,6 +188,7 @@ class VLLM(OpenAI):
             "ignore_eos": ask.ignore_eog,
             "max_tokens": ask.max_tokens,
             **({"logprobs": rule.logprobs} if rule.logprobs is not None else {}),
+            **({"cache_salt": rule.cache_salt} if rule.cache_salt else {}),
         }
         if rule.logprobs is not None:
             body["return_tokens_as_token_ids"] = True

@@ -105,6 +105,8 @@ class Srb(Dialect):
             body["priority"] = request.priority.name.lower()
         if not request.cache_prompt:
             body["cache_prompt"] = False
+        if request.cache_salt:
+            body["cache_salt"] = request.cache_salt
         if request.strict:
             body["strict"] = True
         if request.penalty_prompt is not None:

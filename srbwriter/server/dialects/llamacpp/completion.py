@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.infill import NO_MARKS
-from srbwriter.engine.types import Finished, NotSupported, Prompt, TokenRun
+from srbwriter.engine.types import Finished, NotSupported, Request
 from srbwriter.server.answers import (
     Written,
     branch_tokens,
@@ -28,8 +28,8 @@ from srbwriter.server.errors import ApiError, bad
 from srbwriter.server.fields import Fields, read_ids, read_mixed
 from srbwriter.server.params import Params, read_common
 from srbwriter.server.registry import Record
-from srbwriter.server.services import SystemPrompt
 from srbwriter.server.streams import BranchFrames, Piece, frame
+from srbwriter.server.system_prompt import SystemPrompt
 from srbwriter.server.work import PER_BYTE, PER_ENTRY, off_loop
 
 
@@ -63,8 +63,13 @@ async def completion(context: Context) -> Response:
     prompts = await context.services.read_prompts(fields.raw("prompt"), context.effort)
     if "" in prompts and not context.services.system.prompt:
         raise bad("prompt", "Field 'prompt': empty")
-    whole = await context.read(lambda: [_with_system(prompt, context) for prompt in prompts])
-    return await _answer(context, params, whole)
+    requests = await context.read(
+        lambda: [
+            context.services.put_system_before(params.request(prompt, parse_special=True))
+            for prompt in prompts
+        ]
+    )
+    return await _answer(context, params, requests)
 
 
 async def infill(context: Context) -> Response:
@@ -75,7 +80,7 @@ async def infill(context: Context) -> Response:
     prefix, suffix = fields.need_text("input_prefix"), fields.need_text("input_suffix")
     files = _files(fields.raw("input_extra")) if fields.has("input_extra") else []
     ids = await context.services.infill(prefix + fields.text("prompt"), suffix, files)
-    return await _answer(context, params, [ids], add_bos=True)
+    return await _answer(context, params, [params.request(ids, parse_special=True, add_bos=True)])
 
 
 def _files(value: Any) -> list[tuple[str, str]]:
@@ -89,10 +94,7 @@ def _files(value: Any) -> list[tuple[str, str]]:
     return files
 
 
-async def _answer(
-    context: Context, params: LlamaCppParams, prompts: Sequence[Prompt], add_bos: bool | None = None
-) -> Response:
-    requests = [params.request(prompt, parse_special=True, add_bos=add_bos) for prompt in prompts]
+async def _answer(context: Context, params: LlamaCppParams, requests: Sequence[Request]) -> Response:
     record = await context.submit(requests, slot=params.id_slot)
     if params.stream:
         return await context.stream(record, CompletionFrames(context, record, params))
@@ -182,26 +184,13 @@ def _read_system_prompt(fields: Fields, context: Context) -> None:
     if not context.client.admin:
         raise ApiError(403, "system_prompt stands before the prompts of all clients: it takes an admin key")
     if isinstance(value, str):
-        context.services.system = SystemPrompt(value)
+        context.services.change_system_prompt(SystemPrompt(value))
         return
     inner = fields.mapping("system_prompt")
     assert inner is not None
     told = Fields(inner)
-    context.services.system = SystemPrompt(
-        told.text("prompt"), told.text("anti_prompt"), told.text("assistant_name")
-    )
-
-
-def _with_system(prompt: Prompt, context: Context) -> Prompt:
-    system = context.services.system.prompt
-    if not system:
-        return prompt
-    if isinstance(prompt, str):
-        return (TokenRun(system), TokenRun(prompt)) if prompt else (TokenRun(system),)
-    ids = tuple(item for item in prompt if isinstance(item, int))
-    if not ids:
-        raise bad("prompt", "Field 'prompt': empty")
-    return (TokenRun(system), TokenRun(context.engine.detokenize(ids), ids))
+    names = told.text("anti_prompt"), told.text("assistant_name")
+    context.services.change_system_prompt(SystemPrompt(told.text("prompt"), *names))
 
 
 # ---- probabilities and fields
@@ -289,5 +278,5 @@ async def detokenize(context: Context) -> Response:
 
 
 async def apply_template(context: Context) -> Response:
-    chat = await read_chat(Fields(await context.json()), context)
+    chat = await read_chat(Fields(await context.json()), context, system=False)
     return json_response({"prompt": chat.prompt})

@@ -13,6 +13,7 @@ from srbwriter.server.embeddings import openai_embeddings
 from srbwriter.server.endpoints import CHAT, EMBEDDINGS, RESPONSES, rows_of
 from srbwriter.server.errors import ApiError
 from srbwriter.server.models import Served
+from srbwriter.server.schemas import answers
 from srbwriter.server.services import words
 
 
@@ -77,11 +78,15 @@ def _ollama(card: dict[str, Any]) -> dict[str, Any]:
 _row = rows_of("openai")
 ENDPOINTS = (
     _row("POST /v1/chat/completions /chat/completions", chat_completions, "choices for a conversation",
-         body=CHAT),
+         body=CHAT, answers=answers("ChatCompletion", "ChatCompletionChunk OpenAIError")),
     _row("POST /v1/chat/completions/input_tokens /chat/completions/input_tokens", input_tokens,
-         "how many tokens a conversation is", body=CHAT),
-    _row("POST /v1/responses /responses", responses, "a response to text or a conversation", body=RESPONSES),
-    _row("GET /v1/models /models", models, "the models, and whether they are loaded"),
-    _row("GET /v1/models/{model:path} /models/{model:path}", model, "one model by name"),
-    _row("POST /v1/embeddings", openai_embeddings, "embeddings of texts", body=EMBEDDINGS),
+         "how many tokens a conversation is", body=CHAT, answers=answers("InputTokens")),
+    _row("POST /v1/responses /responses", responses, "a response to text or a conversation", body=RESPONSES,
+         answers=answers("Response", "ResponseEvent")),
+    _row("GET /v1/models /models", models, "the models, and whether they are loaded",
+         answers=answers("Models")),
+    _row("GET /v1/models/{model:path} /models/{model:path}", model, "one model by name",
+         answers=answers("Model")),
+    _row("POST /v1/embeddings", openai_embeddings, "embeddings of texts", body=EMBEDDINGS,
+         answers=answers("Embeddings")),
 )  # fmt: skip

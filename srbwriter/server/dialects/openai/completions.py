@@ -11,7 +11,7 @@ from typing import Any
 from starlette.responses import Response
 
 from srbwriter.engine.generation import Branch, Generation
-from srbwriter.engine.types import NotSupported, Prompt, Request
+from srbwriter.engine.types import NotSupported, Prompt, Request, TokenRun
 from srbwriter.server.answers import (
     branch_tokens,
     content_logprobs,
@@ -48,10 +48,10 @@ async def completions(context: Context) -> Response:
     head = _head(context, fields, "cmpl", "text_completion")
     if params.stream:
         texts = await context.read(
-            lambda: [_text(context, prompt) for prompt in prompts] if params.echo else []
+            lambda: [_text(context, request.prompt) for request in requests] if params.echo else []
         )
         return await context.stream(record, CompletionFrames(context, record, head, params, texts))
-    return await context.whole(record, lambda: _answer(context, record, head, params, prompts))
+    return await context.whole(record, lambda: _answer(context, record, head, params, requests))
 
 
 def _head(context: Context, fields: Fields, prefix: str, kind: str) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def _logprobs(fields: Fields) -> int | None:
 async def _request(params: OpenAIParams, prompt: Prompt, fields: Fields, context: Context) -> Request:
     suffix = fields.text("suffix")
     if not suffix:
-        return params.of_prompt(prompt)
+        return await context.read(lambda: context.services.put_system_before(params.of_prompt(prompt)))
     if params.echo:
         raise bad("suffix", "Field 'suffix': cannot be combined with echo")
     try:
@@ -104,18 +104,18 @@ def _truncated(params: OpenAIParams, fields: Fields, context: Context, prompt: P
 def _text(context: Context, prompt: Prompt) -> str:
     if isinstance(prompt, str):
         return prompt
-    return "".join(
-        token.text for token in prompt_tokens(context.engine, [t for t in prompt if isinstance(t, int)], ())
-    )
+    runs = [item.text for item in prompt if isinstance(item, TokenRun)]
+    ids = [item for item in prompt if isinstance(item, int)]
+    return "".join((*runs, *(token.text for token in prompt_tokens(context.engine, ids, ()))))
 
 
 def _answer(
-    context: Context, record: Record, head: dict[str, Any], params: OpenAIParams, prompts: Sequence[Prompt]
+    context: Context, record: Record, head: dict[str, Any], params: OpenAIParams, requests: Sequence[Request]
 ) -> dict[str, Any]:
     def choices() -> Iterator[dict[str, Any]]:
         index = 0
-        for generation, prompt in zip(record.generations, prompts, strict=True):
-            text = _text(context, prompt) if params.echo else ""
+        for generation, request in zip(record.generations, requests, strict=True):
+            text = _text(context, request.prompt) if params.echo else ""
             for branch in _best(generation, params.n):
                 yield _choice(context, generation, branch, params, index, text)
                 index += 1

@@ -24,6 +24,7 @@ from srbwriter.server.dialects.srb.instruments import explore, judge, open_unexp
 from srbwriter.server.dialects.srb.model import model, pieces, vocabulary
 from srbwriter.server.dialects.srb.tokens import branch_tokens, next_tokens
 from srbwriter.server.endpoints import BRANCHES, FIELDS, PARENT, PROMPT, object_of, rows_of
+from srbwriter.server.schemas import answers
 
 _REQUESTS = "/srb/v1/requests"
 _REQUEST = _REQUESTS + "/{id}"
@@ -61,33 +62,46 @@ _STEERING = object_of(
 )  # fmt: skip
 
 _row = rows_of("srb")
+_VERB = answers("SrbVerb", status=202)
 ENDPOINTS = (
     _row("POST /srb/v1/completions", completions, "n branches of a prompt as event lines", body=BRANCHES,
-         query={"sse": _SWITCH, "rich": _SWITCH}),
-    _row("GET /srb/v1/model", model, "the model, its context and its special tokens"),
-    _row("GET /srb/v1/vocabulary", vocabulary, "what each token writes, in base64"),
-    _row("POST /srb/v1/vocabulary", pieces, "what some tokens write, in base64", body=_IDS),
-    _row("POST /srb/v1/next", next_tokens, "what could follow a prompt, and how likely it is", body=_NEXT),
-    _row(f"GET {_REQUESTS}", requests, "requests that can be addressed"),
-    _row(f"POST {_REQUESTS}", create, "start a request and return its id", body=BRANCHES),
-    _row(f"GET {_REQUEST}", read, "a request and its branches"),
-    _row(f"DELETE {_REQUEST}", forget, "cancel a request and forget it"),
-    _row(f"POST {_REQUEST}/cancel", cancel_all, "stop every branch, keep the text"),
+         query={"sse": _SWITCH, "rich": _SWITCH}, answers=answers(events="SrbEvent", lines="SrbEvent")),
+    _row("GET /srb/v1/model", model, "the model, its context and its special tokens",
+         answers=answers("SrbModel")),
+    _row("GET /srb/v1/vocabulary", vocabulary, "what each token writes, in base64",
+         answers=answers("SrbVocabulary")),
+    _row("POST /srb/v1/vocabulary", pieces, "what some tokens write, in base64", body=_IDS,
+         answers=answers("SrbPieces")),
+    _row("POST /srb/v1/next", next_tokens, "what could follow a prompt, and how likely it is", body=_NEXT,
+         answers=answers("SrbNext SrbNexts")),
+    _row(f"GET {_REQUESTS}", requests, "requests that can be addressed", answers=answers("SrbRequests")),
+    _row(f"POST {_REQUESTS}", create, "start a request and return its id", body=BRANCHES,
+         answers=answers("SrbRequest", status=202)),
+    _row(f"GET {_REQUEST}", read, "a request and its branches", answers=answers("SrbRequest")),
+    _row(f"DELETE {_REQUEST}", forget, "cancel a request and forget it", answers=answers("SrbForgotten")),
+    _row(f"POST {_REQUEST}/cancel", cancel_all, "stop every branch, keep the text", answers=_VERB),
     _row(f"POST {_REQUEST}/judge", judge, "score the branches that have ended by a rubric", body=_RUBRIC,
-         chooses=False),
-    _row(f"GET {_REQUEST}/unexplored", unexplored, "what could follow that no branch shows"),
+         chooses=False, answers=answers("SrbJudgement")),
+    _row(f"GET {_REQUEST}/unexplored", unexplored, "what could follow that no branch shows",
+         answers=answers("SrbUnexplored")),
     _row(f"POST {_REQUEST}/unexplored", open_unexplored, "let another branch begin with it",
-         body=object_of(token="integer"), chooses=False),
-    _row("POST /srb/v1/explore", explore, "follow the ways on that are likely", body=_EXPLORING),
-    _row(f"POST {_REQUEST}/promote", promote, "write as soon as any what was asked ahead"),
-    _row(f"GET {_REQUEST}/events", events, "follow a request", query=_AFTER),
-    _row(f"POST {_REQUEST}/branches", add_branches, "add branches", body=_CHANGES, chooses=False),
-    _row(f"GET {_BRANCH}", read_branch, "a branch with its tokens"),
-    _row(f"PATCH {_BRANCH}", patch_branch, "change sampling and stop rules", body=_CHANGES, chooses=False),
-    _row(f"GET {_BRANCH}/events", branch_events, "follow one branch", query=_AFTER),
+         body=object_of("token", token="integer"), chooses=False, answers=_VERB),
+    _row("POST /srb/v1/explore", explore, "follow the ways on that are likely", body=_EXPLORING,
+         answers=answers("SrbExplored")),
+    _row(f"POST {_REQUEST}/promote", promote, "write as soon as any what was asked ahead", answers=_VERB),
+    _row(f"GET {_REQUEST}/events", events, "follow a request", query=_AFTER,
+         answers=answers(events="SrbEvent")),
+    _row(f"POST {_REQUEST}/branches", add_branches, "add branches", body=_CHANGES, chooses=False,
+         answers=_VERB),
+    _row(f"GET {_BRANCH}", read_branch, "a branch with its tokens", answers=answers("SrbBranch")),
+    _row(f"PATCH {_BRANCH}", patch_branch, "change sampling and stop rules", body=_CHANGES, chooses=False,
+         answers=_VERB),
+    _row(f"GET {_BRANCH}/events", branch_events, "follow one branch", query=_AFTER,
+         answers=answers(events="SrbEvent")),
     _row(f"POST {_BRANCH}/tokens", branch_tokens, "its tokens, and what else could have come",
-         body=object_of(k="integer", **{"from": "integer", "to": "integer"}), chooses=False),
+         body=object_of(k="integer", **{"from": "integer", "to": "integer"}), chooses=False,
+         answers=answers("SrbTokens")),
     _row(f"POST {_BRANCH}/{{verb}}", steer,
          "stop, kill, pause, resume, reroll, extend, rewind, append, fork or pick a branch", body=_STEERING,
-         chooses=False),
+         chooses=False, answers=answers("SrbVerb SrbRequest", status=202) | answers("SrbPick")),
 )  # fmt: skip

@@ -88,7 +88,7 @@ def _read(fields: Fields, context: Context, before: tuple[TokenRun, ...] | None)
     base = Stop(max_tokens=DEFAULT_STOP.max_tokens) if ended else DEFAULT_STOP
     common, sampling, stop = read_branches(fields, context, n, context.settings.sampling, base)
     prompt = _prompt(fields, context, before)
-    return Request(
+    request = Request(
         prompt=prompt,
         add_bos=wants_bos(prompt) and before is None,  # a parent begins as it was evaluated
         n=n,
@@ -98,6 +98,7 @@ def _read(fields: Fields, context: Context, before: tuple[TokenRun, ...] | None)
         logprobs=fields.size("logprobs", 0) if fields.has("logprobs") else None,
         **read_options(common, context.settings.context_shift, context.engine),
     )
+    return context.services.put_system_before(request) if isinstance(prompt, str) else request
 
 
 def _prompt(fields: Fields, context: Context, before: tuple[TokenRun, ...] | None) -> Prompt:

@@ -252,8 +252,11 @@ async def _fork(context: Context, record: Record, branch: Branch, fields: Fields
         without=without,
         **read_options(fields, context.settings.context_shift, context.engine),
     )
+    before = branch.generation.request
     if request.lora is None:
-        request = replace(request, lora=branch.generation.request.lora)
+        request = replace(request, lora=before.lora)
+    if not request.cache_salt:
+        request = replace(request, cache_salt=before.cache_salt)
     return await _start(context, request)
 
 

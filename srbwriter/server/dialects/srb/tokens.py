@@ -39,7 +39,7 @@ async def next_tokens(context: Context) -> Response:
         first = fields.integer("from", 1, 1) if fields.has("from") else None
         options = read_options(fields, False, engine)
         k = fields.size("k", USUAL, like="logprobs")
-        return [
+        requests = [
             Request(
                 prompt=prompt, stop=ONLY_READ, next_logprobs=k, next_ids=ids,
                 add_bos=wants_bos(prompt) and whole is None,
@@ -47,6 +47,10 @@ async def next_tokens(context: Context) -> Response:
             )
             for prompt in prompts
         ]  # fmt: skip
+        if first is not None:  # its tokens are counted from the prompt's own beginning
+            return requests
+        put_before = context.services.put_system_before
+        return [put_before(one) if isinstance(one.prompt, str) else one for one in requests]
 
     record = await context.submit(await context.read(read))
     several = before is None and _several(fields.raw("prompt"))
@@ -71,6 +75,7 @@ async def branch_tokens(context: Context) -> Response:
     asked = Request(
         prompt=(*before, *ids[:end]), prompt_logprobs=k, score_from=len(before) + start, stop=ONLY_READ,
         add_bos=False, lora=branch.generation.request.lora,
+        cache_salt=branch.generation.request.cache_salt,
     )  # fmt: skip
     scored = await context.submit([asked])
 

@@ -1,0 +1,157 @@
+"""Files of models, LoRA adapters and control vectors, checked by their headers before anything is loaded.
+
+Loads no native library, so that a program can refuse a file at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from srbwriter.gguf import Damaged, Scalar, Tensor, contents
+
+from .types import ModelError
+
+_F32 = 0  # enum ggml_type
+_UNSAFE = {24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64"}
+_AGAIN = "download it again"
+_MADE_FOR = "give the adapter that was made for this model"
+
+
+def check_file(path: Path) -> None:
+    """Refuse what cannot be a GGUF file before llama.cpp sees it. Raises ModelError."""
+    if not path.exists():
+        raise ModelError(str(path), "no such file", "correct the path")
+    if path.is_dir():
+        raise ModelError(str(path), "this is a folder", "name the .gguf file in it")
+    if not path.is_file():
+        raise ModelError(str(path), "this is no file but a device or pipe", "name a .gguf file")
+    try:
+        with path.open("rb") as file:
+            magic = file.read(4)
+    except OSError as error:
+        raise ModelError(str(path), f"cannot be read ({error.strerror})", "check its permissions") from error
+    if magic != b"GGUF":
+        raise ModelError(str(path), "not a GGUF file", "download or convert the model in GGUF format")
+
+
+def check_headers(model: Path, adapters: Sequence[Path], control_vectors: Sequence[Path]) -> None:
+    """Refuse files that loading would refuse, as far as their headers show it. Raises ModelError."""
+    check_file(model)
+    values, _ = read_contents(model, "the model")
+    base = base_shapes(model) if adapters else {}
+    for path in adapters:
+        check_adapter(path, str(values.get("general.architecture", "")), base)
+    for path in control_vectors:
+        read_directions(path)
+
+
+# ---- LoRA adapters
+
+
+def check_adapter(path: Path, architecture: str, base: Mapping[str, tuple[int, ...]]) -> None:
+    """Refuse a file that is no LoRA adapter for such a model, or would end the process. Raises ModelError.
+
+    ``base`` are shapes of the model's tensors, as far as they are known.
+    """
+    values, tensors = read_contents(path, "this LoRA adapter")
+
+    def text(key: str) -> str:
+        value = values.get(key, "")
+        return value if isinstance(value, str) else ""
+
+    if text("general.type") != "adapter" or text("adapter.type") != "lora":
+        raise ModelError(str(path), "this is no LoRA adapter in GGUF format", "convert it, or name another")
+    if text("general.architecture") != architecture:
+        made_for = text("general.architecture") or "unknown"
+        raise ModelError(
+            str(path),
+            f"this LoRA adapter is made for {made_for} models, and the model is {architecture}",
+            _MADE_FOR,
+        )
+    if type(values.get("adapter.lora.alpha", 0.0)) is not float:
+        raise ModelError(str(path), "its adapter.lora.alpha is no number", _AGAIN)
+    if "adapter.alora.invocation_tokens" in values:
+        raise ModelError(str(path), "an aLoRA acts from certain words on, which is not done here", _MADE_FOR)
+    halves = {tensor.name: tensor for tensor in tensors}
+    for tensor in tensors:
+        _check_half(path, tensor, halves, base)
+
+
+def _check_half(
+    path: Path, tensor: Tensor, halves: Mapping[str, Tensor], base: Mapping[str, tuple[int, ...]]
+) -> None:
+    if tensor.name.endswith("_norm.weight"):
+        return  # llama.cpp leaves these out too
+    name, dot, half = tensor.name.rpartition(".lora_")
+    if not dot or half not in ("a", "b"):
+        raise ModelError(str(path), f"its tensor {tensor.name} is neither half of a LoRA", _MADE_FOR)
+    if tensor.kind in _UNSAFE:
+        kind = _UNSAFE[tensor.kind]
+        raise ModelError(str(path), f"tensor {tensor.name} is of type {kind}", "convert it again")
+    other = halves.get(f"{name}.lora_{'b' if half == 'a' else 'a'}")
+    if other is None:
+        raise ModelError(str(path), f"tensor {tensor.name} has no other half", _AGAIN)
+    a, b = (tensor, other) if half == "a" else (other, tensor)
+    whole = base.get(name)
+    if base and whole is None:
+        raise ModelError(str(path), f"the model has no tensor {name}", _MADE_FOR)
+    fits = len(a.shape) == len(b.shape) == (2 if whole is None else len(_trimmed(whole)))
+    fits = fits and min(a.shape + b.shape) > 0
+    if name == "token_embd.weight":  # whose halves llama.cpp takes the other way round
+        a, b = b, a
+        fits = fits and (whole is None or (whole[0], whole[1]) == (a.shape[1], b.shape[1]))
+        fits = fits and a.shape[0] == b.shape[0]
+    else:
+        fits = fits and (whole is None or (whole[0], whole[1]) == (a.shape[0], b.shape[1]))
+        fits = fits and a.shape[1] == b.shape[0] and a.shape[2:] == b.shape[2:]
+        fits = fits and (whole is None or a.shape[2:] == _trimmed(whole)[2:])
+    if not fits:
+        raise ModelError(str(path), f"tensor {tensor.name} has not the shape that the model needs", _MADE_FOR)
+
+
+def _trimmed(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Without the ones at the end, but two at least."""
+    while len(shape) > 2 and shape[-1] == 1:
+        shape = shape[:-1]
+    return shape
+
+
+def read_contents(path: Path, what: str) -> tuple[dict[str, Scalar], list[Tensor]]:
+    """Return the values and tensors that a header lists; ``what`` names the file. Raises ModelError."""
+    try:
+        with path.open("rb") as file:
+            return contents(file, path.stat().st_size)
+    except OSError as error:
+        raise ModelError(str(path), f"{what} cannot be read ({error.strerror})", "check the path") from error
+    except Damaged as error:
+        raise ModelError(str(path), f"{what}: {error.problem}", error.cure) from None
+
+
+def base_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of a model's tensors; none are known of a model in several files."""
+    values, tensors = read_contents(path, "the model")
+    whole = values.get("split.count", 0) in (0, 1)
+    return {tensor.name: tensor.shape for tensor in tensors} if whole else {}
+
+
+# ---- control vectors
+
+
+def read_directions(path: Path) -> list[tuple[int, Tensor]]:
+    """Return the tensors of a control vector with the layers that they are for, from 1. Raises ModelError.
+
+    The format is that of llama.cpp's ``cvector-generator``: tensors ``direction.N`` of 32-bit numbers.
+    """
+    _, tensors = read_contents(path, "this control vector")
+    if not tensors:
+        raise ModelError(str(path), "this is no control vector: it is empty", "name another file")
+    found: list[tuple[int, Tensor]] = []
+    for tensor in tensors:
+        word, _, number = tensor.name.partition(".")
+        if word != "direction" or not number.isdecimal() or tensor.kind != _F32:
+            raise ModelError(
+                str(path), f"this is no control vector: it holds a tensor {tensor.name}", "name another file"
+            )
+        found.append((int(number), tensor))
+    return found

@@ -1,0 +1,55 @@
+"""Which clients share what the model has evaluated for them.
+
+How many tokens of a prompt were in the cache, and how soon its answer comes, tells what others have written.
+So each key has a namespace of the cache of its own; what the server itself puts before a prompt is common to
+all. Knows keys and texts; knows no HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from srbwriter.engine.backend import Backend
+from srbwriter.engine.types import EngineError
+from srbwriter.server.settings import Client, ServerSettings, server_keys
+
+_MARK = "\ue000"  # a private-use character; stands where a client's own words begin
+_ROLES = ("system", "user")
+
+
+class Scope(NamedTuple):
+    """A part of the cache: the salt of its namespace, and the texts that are common to all namespaces."""
+
+    salt: str = ""
+    common: tuple[str, ...] = ()
+
+
+class Sharing:
+    """The rule of one server."""
+
+    def __init__(self, settings: ServerSettings) -> None:
+        self.separate = len(server_keys(settings)) > 1 and not settings.share_cache
+
+    def salt(self, client: Client, asked: str = "") -> str:
+        """Return the salt of a client's request; ``asked`` is the one that it names.
+
+        One that is a client's already stays as it is.
+        """
+        own = f"{client.name}\0" if self.separate else ""
+        return asked if asked.startswith(own) else own + asked
+
+
+def template_heads(engine: Backend, template: str) -> tuple[str, ...]:
+    """Return what a chat template writes before a conversation, by whose words it begins with."""
+    heads: list[str] = []
+    for role in _ROLES:
+        messages: Sequence[dict[str, str]] = ({"role": role, "content": _MARK},)
+        try:
+            written = engine.apply_template(messages, add_generation_prompt=False, template=template)
+        except (EngineError, NotImplementedError):
+            continue  # it wants a conversation to begin otherwise
+        head, found, _ = written.partition(_MARK)
+        if found and head:
+            heads.append(head)
+    return tuple(heads)

@@ -1,0 +1,93 @@
+"""The text before every prompt, from ``--system-prompt-file`` or llama.cpp's field ``system_prompt``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, cast
+
+from srbwriter.engine.backend import Backend
+from srbwriter.engine.types import Request, TokenRun
+from srbwriter.server.settings import ServerError, ServerSettings, read_text
+
+
+@dataclass(frozen=True, slots=True)
+class SystemPrompt:
+    """A text to stand before every prompt, and the names that chat clients read from ``/props``."""
+
+    prompt: str = ""
+    anti_prompt: str = ""
+    assistant_name: str = ""
+
+
+_NAMES = tuple(part.name for part in fields(SystemPrompt))
+_EXPECTED = (
+    'expected a text, or JSON as {"system_prompt": {"prompt": …, "anti_prompt": …, "assistant_name": …}}'
+)
+
+
+def read_system_prompt(settings: ServerSettings) -> SystemPrompt:
+    """Read the file of the settings: a text, or a JSON object. Raises ServerError."""
+    file = settings.system_prompt_file
+    if file is None:
+        return SystemPrompt()
+    text = read_text(file, "the system prompt")
+    try:
+        value: Any = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        if file.suffix.lower() == ".json":
+            raise ServerError(f"{file}: this is no JSON ({error}); {_EXPECTED}") from None
+        return SystemPrompt(text)
+    if isinstance(value, dict):
+        return _read_object(str(file), cast("dict[str, Any]", value))
+    if isinstance(value, list):
+        raise ServerError(f"{file}: this is a JSON list; {_EXPECTED}")
+    return SystemPrompt(text)  # a number, or a sentence in quotation marks
+
+
+def _read_object(file: str, told: Mapping[str, Any]) -> SystemPrompt:
+    """The object with or without ``system_prompt`` around it, as llama.cpp's server took both."""
+    inner: Any = told.get("system_prompt")
+    if isinstance(inner, str) and len(told) == 1:
+        return SystemPrompt(inner)
+    if isinstance(inner, dict) and len(told) == 1:
+        told = cast("dict[str, Any]", inner)
+    unknown = [name for name in told if name not in _NAMES]
+    if unknown or not told:
+        what = f"there is no field {unknown[0][:60]!r}" if unknown else "this JSON object is empty"
+        raise ServerError(f"{file}: {what}; {_EXPECTED}")
+    if wrong := next((name for name, item in told.items() if not isinstance(item, str)), None):
+        raise ServerError(f"{file}: {wrong}: expected text; {_EXPECTED}")
+    return SystemPrompt(**told)
+
+
+def put_before(request: Request, text: str, engine: Backend) -> Request:
+    """Return ``request`` with ``text`` before its prompt, where it stays when the prompt is cut."""
+    if not text:
+        return request
+    prompt, begins, keep = request.prompt, request.add_bos, request.n_keep
+    if isinstance(prompt, str):
+        runs = (TokenRun(prompt),) if prompt else ()
+    elif not prompt or isinstance(prompt[0], TokenRun):
+        runs = tuple(cast("Sequence[TokenRun]", prompt))
+    else:
+        ids = tuple(cast("Sequence[int]", prompt))
+        ids = ids[1:] if ids[0] == engine.bos else ids  # it begins with the text now
+        runs, begins = ((TokenRun(engine.detokenize(ids), ids),) if ids else ()), True
+    if keep >= 0 and (request.overflow != "error" or request.context is not None):
+        keep += len(engine.tokenize(text, add_bos=begins))
+    return replace(request, prompt=(TokenRun(text), *runs), add_bos=begins, n_keep=keep)
+
+
+def put_before_messages(
+    messages: Sequence[dict[str, Any]], text: str, *, as_system: bool
+) -> list[dict[str, Any]]:
+    """Return messages with ``text`` as the first system message, or at the beginning of the user's first."""
+    roles = [one.get("role") for one in messages]
+    wanted = roles[0] if as_system and roles[0] in ("system", "developer") else "user"
+    if wanted not in roles or (as_system and wanted == "user"):
+        return [{"role": "system" if as_system else "user", "content": text}, *messages]
+    at = roles.index(wanted)
+    content = "\n\n".join(part for part in (text, messages[at].get("content")) if part)
+    return [*messages[:at], {**messages[at], "content": content}, *messages[at + 1 :]]

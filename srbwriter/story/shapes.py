@@ -1,0 +1,104 @@
+"""Whether a row holds values of the kinds that it can hold.
+
+Sums say that a row is as it was written, and nothing of what wrote it: another program may have. Knows rows
+as tuples in the order of their columns, and no table.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from contextlib import suppress
+from dataclasses import is_dataclass
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
+
+from srbwriter.story.connection import UNREADABLE
+from srbwriter.story.model import AUTHORS, Settings, State, settings_from
+
+_STATES = frozenset(map(int, State))
+
+_VALUES: dict[str, Any] = {
+    **dict.fromkeys(("title", "author", "language", "uuid"), str | None),
+    "current": int,
+    "hoisted": int | None,
+    "draft": dict[str, Any] | None,
+}
+_PAIRS = "gaps", "written"
+
+
+def value_fits(key: str, value: object) -> bool:
+    """Whether ``value`` can be what the story says of itself under ``key``."""
+    if key not in _PAIRS:
+        return key not in _VALUES or _is_of(value, _VALUES[key])
+    pairs = value if key == "gaps" else [value]
+    return _is_of(pairs, list[list[int]]) and all(len(pair) == 2 for pair in cast(list[list[int]], pairs))
+
+
+def entry_fits(row: tuple[Any, ...]) -> bool:
+    """Whether ``row`` can be an entry of the index: the columns of :class:`~srbwriter.story.tree.Entry`."""
+    node, parent, place, state, author, chars, words, edges, flags, rating, *texts, created = row
+    return (
+        all(isinstance(number, int) for number in (node, place, flags, rating))
+        and isinstance(parent, int | NoneType)
+        and isinstance(state, int)
+        and state in _STATES
+        and author in AUTHORS
+        and all(isinstance(size, int) and size >= 0 for size in (chars, words, edges))
+        and all(isinstance(text, str | NoneType) for text in texts)
+        and isinstance(created, int | float)
+        and math.isfinite(created)
+    )
+
+
+def body_fits(row: tuple[Any, ...]) -> bool:
+    """Whether ``row`` can be a body, with the number of its node before it."""
+    node, text, runs, recipe, seed, finish, settings, meta, name = row
+    return (
+        isinstance(node, int)
+        and isinstance(text, str)
+        and isinstance(runs, bytes | NoneType)
+        and isinstance(recipe, int | NoneType)
+        and isinstance(seed, int | NoneType)
+        and isinstance(finish, str)
+        and isinstance(name, str | NoneType)
+        and (settings is None or settings_fit(settings))
+        and (meta is None or is_object(meta))
+    )
+
+
+def is_object(text: object) -> bool:
+    """Whether ``text`` is a JSON object."""
+    with suppress(*UNREADABLE):
+        return isinstance(text, str) and isinstance(json.loads(text), dict)
+    return False
+
+
+def settings_fit(text: object) -> bool:
+    """Whether ``text`` is JSON of settings."""
+    with suppress(*UNREADABLE):
+        return isinstance(text, str) and _is_of(settings_from(text), Settings)
+    return False
+
+
+def _is_of(value: Any, kind: Any) -> bool:
+    """Whether ``value`` is of the type ``kind``, with all that is in it."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return any(_is_of(value, each) for each in inner)
+    if origin is Literal:
+        return value in inner
+    if origin is list:
+        return isinstance(value, list) and all(_is_of(each, inner[0]) for each in cast(list[Any], value))
+    if origin is dict:
+        return isinstance(value, dict)
+    if is_dataclass(kind):
+        hints = _hints_of(cast(type, kind)).items()
+        return isinstance(value, cast(type, kind)) and all(_is_of(getattr(value, n), k) for n, k in hints)
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+
+
+@cache
+def _hints_of(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)

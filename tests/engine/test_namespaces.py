@@ -1,0 +1,156 @@
+"""Text evaluated under one salt is nothing to another, in every tier; common beginnings are shared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from srbwriter.engine.engine import Engine
+from srbwriter.engine.generation import Generation
+from srbwriter.engine.types import InvalidRequest, Priority, Request, Stop
+
+from .support import GREEDY, decoded_rows, finish
+from .test_memories import HYBRID, SLIDING, evict_all, load
+from .test_tiers import rest, small
+
+COMMON = "Once upon a time there was a fox. "
+PROMPT = COMMON + "He was old, and he hid a bird from the rain. "
+RULE = Stop(max_tokens=4, ignore_eog=True)
+KINDS = ["attention", SLIDING, HYBRID]
+
+
+def opened(kind: str, **options: Any) -> Engine:
+    return small(**options) if kind == "attention" else load(kind, **options)
+
+
+def ask(engine: Engine, salt: str, prompt: Any = PROMPT, **more: Any) -> Generation:
+    chosen: dict[str, Any] = {"common": (COMMON,), "stop": RULE, "sampling": GREEDY, **more}
+    generation = engine.submit(Request(prompt, cache_salt=salt, **chosen))
+    finish(engine, generation)
+    return generation
+
+
+def longer(generation: Generation) -> list[int]:
+    """The tokens of a branch that has ended, and one more: so nothing has to be known of its last."""
+    return [*generation.prompt_ids, *generation.branches[0].ids, 40]
+
+
+def begins(engine: Engine) -> int:
+    """Tokens of a prompt that are common to all."""
+    whole, common = engine.tokenize(PROMPT, add_bos=True), engine.tokenize(COMMON, add_bos=True)
+    return next(k for k in range(len(whole) + 1) if whole[:k] != common[:k]) - 1
+
+
+@pytest.mark.parametrize("tier", ["cells", "memory"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_one_salt_evaluated_is_not_found_under_another(kind: str, tier: str) -> None:
+    with opened(kind) as engine:
+        seen: list[tuple[int, ...]] = []
+        found: dict[str, list[int]] = {"a": [], "b": [], "": []}
+        for salt in ("a", "b", "", "a", "b", ""):
+            generation = ask(engine, salt)
+            seen.append(generation.branches[0].ids)
+            found[salt].append(generation.cached_tokens)
+            if tier == "memory":
+                rest(engine)
+                evict_all(engine)
+        assert len(set(seen)) == 1
+        whole = len(generation.prompt_ids)
+        common = 0 if kind == HYBRID else begins(engine)  # whose states are those of whole paths
+        assert found["a"][0] == 0
+        for first, again in found.values():
+            assert first in (0, common) and again >= whole - 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_disk_gives_each_salt_its_own(kind: str, tmp_path: Path) -> None:
+    foreground: dict[str, Any] = {"priority": Priority.FOREGROUND}
+    with opened(kind, disk_dir=str(tmp_path)) as engine:
+        shown = [
+            ask(engine, salt, **foreground) for salt in ("a", "c")
+        ]  # on the screen as long as they are held
+        path = longer(shown[0])
+        rest(engine)
+        expected = ask(engine, "a", path).branches[0].ids
+    with opened(kind, disk_dir=str(tmp_path)) as engine:
+        common = begins(engine)
+        assert ask(engine, "c", path).cached_tokens <= common, "nothing is looked for that no writer asks for"
+        assert ask(engine, "b", path, **foreground).cached_tokens <= common
+        generation = ask(engine, "a", path, **foreground)
+        assert generation.cached_tokens >= len(path) - 2
+        assert generation.branches[0].ids == expected
+        assert ask(engine, "", path, **foreground).cached_tokens <= common
+        assert engine.stats().damaged_states == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_session_is_taken_back_under_the_salt_that_asks_for_it(kind: str, tmp_path: Path) -> None:
+    file = tmp_path / "session.bin"
+    with opened(kind) as engine:
+        path = longer(ask(engine, "a"))
+        with pytest.raises(InvalidRequest, match="nothing of this text"):
+            engine.save_session(file, path, "b")
+        tokens, _ = engine.save_session(file, path, "a", (COMMON,))
+        assert tokens >= len(path) - 2
+    with opened(kind) as engine:
+        engine.load_session(file, "b", (COMMON,))
+        assert ask(engine, "a", path).cached_tokens <= begins(engine)
+        assert ask(engine, "b", path).cached_tokens >= tokens
+
+
+def test_a_session_tells_nothing_of_what_follows_a_common_beginning(tmp_path: Path) -> None:
+    """Its states may reach further than the common text: of those nothing is written for another salt."""
+    file, other = tmp_path / "session.bin", tmp_path / "other.bin"
+    with opened("attention") as engine:
+        first = ask(engine, "")
+        path = list(first.prompt_ids)
+        engine.save_session(file, path)
+    with opened("attention") as engine:
+        engine.load_session(file, "a", (COMMON,))
+        common = path[: begins(engine)]
+        try:
+            engine.save_session(other, common, "b", (COMMON,))
+        except InvalidRequest:
+            return
+        data = other.read_bytes()
+        assert b"".join(token.to_bytes(4, "little") for token in path[len(common) :]) not in data
+
+
+def test_a_pin_is_for_its_salt() -> None:
+    with small(host_bytes=0, max_sequences=8) as engine:
+        kept = list(ask(engine, "a").prompt_ids)
+        engine.pin("mine", kept, "a", (COMMON,))
+        ask(engine, "b")
+        while engine.resident(kept, "b", (COMMON,)) > begins(engine):
+            engine.call(engine._cache.evict)
+        assert engine.resident(kept, "a", (COMMON,)) >= len(kept) - 1
+
+
+def test_what_slides_into_the_place_of_a_common_beginning_is_private() -> None:
+    with small(n_ctx=64) as engine:
+        more = {"overflow": "shift", "n_keep": 3, "stop": Stop(max_tokens=150, ignore_eog=True)}
+        generation = ask(engine, "a", **more)
+        assert len(generation.branches[0].ids) == 150 and generation.truncated
+        path = generation.engine_state.branches[0].path
+        assert engine.resident(path, "b", (COMMON,)) <= 3
+        assert engine.resident(path) <= 3
+
+
+def test_a_strict_request_begins_anew_under_another_salt() -> None:
+    with small() as engine:
+        rows: list[int] = []
+        for salt in ("a", "a", "b"):
+            with decoded_rows(engine) as decoded:
+                ask(engine, salt, strict=True)
+            rows.append(sum(decoded))
+        assert rows[1] < rows[0] == rows[2]
+
+
+def test_many_salts_leave_nothing_behind() -> None:
+    with small() as engine:
+        for number in range(40):
+            assert ask(engine, f"salt {number}", stop=Stop(max_tokens=1)).cached_tokens in (0, begins(engine))
+        engine.reset()
+        assert engine.stats().used_cells == 0 and engine.resident(engine.tokenize(PROMPT, True)) == 0

@@ -1,0 +1,154 @@
+"""What one key had evaluated is nothing to another: over a real socket, with the bundled model.
+
+What tells is how many tokens were in the cache, in the words of each dialect.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from srbwriter.demo import bundled_model
+from srbwriter.engine import Engine, EngineOptions
+from srbwriter.server import Loaded, ServerSettings, start_in_thread
+
+KEYS = ("a-secret anna", "b-secret ben")
+ANNA, BEN = ({"Authorization": f"Bearer {key.split()[0]}"} for key in KEYS)
+STORY = "The lighthouse keeper found a letter in the sand, and he hid it from all of us. "
+SYSTEM = "You are a patient writer who never hurries, and every sentence that you write is short and plain. "
+TALK = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": STORY}]
+
+Serving = Callable[..., httpx.Client]
+
+
+@pytest.fixture
+def serving() -> Iterator[Serving]:
+    with ExitStack() as closing:
+        options = EngineOptions(n_ctx=1024, gpu_layers=0, threads=1, seed=1, max_branches=8)
+        engine = closing.enter_context(Engine.load(bundled_model(), options))
+
+        def start(**settings: Any) -> httpx.Client:
+            given = {"port": 0, "access_log": False, "api_keys": KEYS, **settings}
+            handle = start_in_thread(Loaded(engine), ServerSettings(**given))
+            closing.callback(handle.stop, 20)
+            return closing.enter_context(httpx.Client(base_url=handle.url, timeout=60))
+
+        yield start
+
+
+def native(http: httpx.Client, key: Any, prompt: str = STORY, **more: Any) -> int:
+    """Cached tokens as llama-server tells them."""
+    body = {"prompt": prompt, "n_predict": 2, "temperature": 0, **more}
+    answer = http.post("/completion", json=body, headers=key).raise_for_status().json()
+    return answer["timings"]["cache_n"]
+
+
+def openai(http: httpx.Client, key: Any, **more: Any) -> int:
+    body = {"model": "m", "prompt": STORY, "max_tokens": 2, "temperature": 0, **more}
+    answer = http.post("/v1/completions", json=body, headers=key).raise_for_status().json()
+    return answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+
+def chat(http: httpx.Client, key: Any, messages: Any = TALK, **more: Any) -> int:
+    body = {"messages": messages, "max_tokens": 2, "temperature": 0, **more}
+    answer = http.post("/v1/chat/completions", json=body, headers=key).raise_for_status().json()
+    return answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+
+def srb(http: httpx.Client, key: Any, **more: Any) -> int:
+    body = {"prompt": STORY, "max_tokens": 2, "n": 1, "rich": True, **more}
+    lines = http.post("/srb/v1/completions", json=body, headers=key).raise_for_status().text.splitlines()
+    return json.loads(lines[-1].removeprefix("data: "))["cached_tokens"]
+
+
+@pytest.mark.parametrize("cached", [native, openai, srb])
+def test_a_key_finds_its_own_text_and_no_others(serving: Serving, cached: Callable[..., int]) -> None:
+    http = serving()
+    assert cached(http, ANNA) == 0
+    assert cached(http, BEN) == 0
+    assert cached(http, ANNA) > 10 and cached(http, BEN) > 10
+
+
+def test_a_conversation_shares_the_templates_words_alone(serving: Serving) -> None:
+    http = serving(chat_template="chatml")
+    assert chat(http, ANNA) == 0
+    other = [{"role": "system", "content": "Zebras."}, {"role": "user", "content": "Quagga?"}]
+    head = chat(http, BEN, other)
+    assert head > 5, "the template begins with its own words"
+    assert chat(http, BEN) == head, "no more than of a conversation that has nothing in common with it"
+    assert chat(http, BEN) > head + 10
+
+
+def test_what_the_server_puts_in_front_is_common(serving: Serving, tmp_path: Path) -> None:
+    file = tmp_path / "system.txt"
+    file.write_text(SYSTEM)
+    http = serving(system_prompt_file=file)
+    tokens = len(http.post("/tokenize", json={"content": SYSTEM}, headers=ANNA).json()["tokens"])
+    native(http, ANNA)
+    common = native(http, BEN)
+    assert tokens - 2 <= common <= tokens + 1
+    assert native(http, BEN, "Zebras.") <= common
+    assert native(http, BEN) > common + 10
+
+
+@pytest.mark.parametrize(
+    "settings", [{"share_cache": True}, {"api_keys": KEYS[:1]}, {"api_keys": ()}], ids=str
+)
+def test_one_namespace_for_all(serving: Serving, settings: dict[str, Any]) -> None:
+    http = serving(**settings)
+    second = BEN if settings.get("share_cache") else ANNA
+    assert native(http, ANNA) == 0
+    assert native(http, second) > 10
+
+
+@pytest.mark.parametrize("cached", [native, openai, srb, chat])
+def test_a_salt_separates_what_one_key_has(serving: Serving, cached: Callable[..., int]) -> None:
+    http = serving()
+    first = cached(http, ANNA, cache_salt="x")
+    assert cached(http, ANNA, cache_salt="y") == first
+    assert cached(http, ANNA) == first
+    assert cached(http, ANNA, cache_salt="x") > first + 10
+    assert cached(http, BEN, cache_salt="x") == first, "a salt is no way to another key's text"
+    assert cached(http, BEN, cache_salt="anna\0x") == first
+
+
+def test_a_salt_joins_keys_that_share_the_cache(serving: Serving) -> None:
+    http = serving(share_cache=True)
+    assert native(http, ANNA, cache_salt="x") == 0
+    assert native(http, BEN) == 0
+    assert native(http, BEN, cache_salt="x") > 10
+
+
+def test_a_salt_is_a_text(serving: Serving) -> None:
+    http = serving()
+    answer = http.post("/completion", json={"prompt": STORY, "cache_salt": 7}, headers=ANNA)
+    assert answer.status_code == 400 and "cache_salt" in answer.text
+
+
+def test_a_slot_that_was_saved_comes_back_for_the_key_that_restores_it(
+    serving: Serving, tmp_path: Path
+) -> None:
+    http = serving(slot_save_path=tmp_path)
+    native(http, ANNA, id_slot=3)
+    assert http.post("/slots/3?action=save", json={"filename": "f"}, headers=BEN).status_code == 403
+    saved = http.post("/slots/3?action=save", json={"filename": "f"}, headers=ANNA).raise_for_status()
+    assert saved.json()["n_saved"] > 10
+    http.post("/slots/3?action=erase", headers=ANNA).raise_for_status()
+    http.post("/slots/4?action=restore", json={"filename": "f"}, headers=ANNA).raise_for_status()
+    assert native(http, ANNA) > 10
+    assert native(http, BEN) == 0
+
+
+def test_what_lines_begin_with_is_common(serving: Serving, tmp_path: Path) -> None:
+    file = tmp_path / "preload.txt"
+    file.write_text(SYSTEM)
+    http = serving(preload=file, tcp=("0",))
+    for key in (ANNA, BEN):
+        assert native(http, key, SYSTEM + STORY) > 10
+    assert native(http, BEN, SYSTEM + STORY) > native(http, BEN, SYSTEM) > 10

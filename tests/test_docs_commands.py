@@ -1,0 +1,206 @@
+"""Commands in the pages are run as they stand there, and what the pages print is what the program prints."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from srbwriter import cli
+from srbwriter.cli import commands, flags
+from srbwriter.cli.table import every_key
+from srbwriter.demo import bundled_model
+from srbwriter.engine.native import templates
+from srbwriter.engine.types import FinishReason
+from tests.models.gguf_files import gguf
+from tests.story.format_files import FIXTURES
+
+ROOT = Path(__file__).parent.parent
+PAGES = ("README.md", "docs/cli.md", "docs/models.md", "docs/configuration.md", "docs/remote.md")
+ELSEWHERE = ("pull", "-hf", "--connect", "ssh", "MODEL=", "pip install", "curl")
+"""What needs the network, another machine, or minutes."""
+
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_REMARK = re.compile(r"\s{3,}.*|\s+#.*")
+
+
+def blocks(page: str, *languages: str) -> list[str]:
+    """The blocks of a page in these languages."""
+    text = (ROOT / page).read_text("utf-8")
+    return [block for language, block in _BLOCK.findall(text) if language in languages]
+
+
+def lines(text: str) -> list[str]:
+    """The lines that call the program in the text of a page, without the remarks beside them."""
+    found = [
+        line for name, block in _BLOCK.findall(text) if name in ("", "sh") for line in block.splitlines()
+    ]
+    called = re.compile(r"^srbwriter( |$)|[|&] srbwriter ")
+    return [_REMARK.sub("", line) for line in found if called.search(line) and "[options]" not in line]
+
+
+def words(line: str) -> list[str]:
+    """What the last call of the program in a line is given."""
+    return shlex.split(line.split("srbwriter", 1)[1].split("|")[0])
+
+
+def is_run(line: str) -> bool:
+    """Whether a line can be run here: it opens no app and no port, and needs no network."""
+    given = words(line)
+    named = given[0] if given else ""
+    return named in commands.COMMANDS and named != "open" and not any(word in line for word in ELSEWHERE)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_flags_in_the_pages_are_taken(page: str) -> None:
+    called = lines((ROOT / page).read_text("utf-8"))
+    assert called or page == "docs/configuration.md"
+    for line in called:
+        given = words(line)
+        command = commands.COMMANDS.get(given[0] if given else "", commands.DEFAULT)
+        parser = flags.parser(f"srbwriter {command.name}".rstrip(), "")
+        command.load().configure(parser, every_key())
+        assert isinstance(parser.read(flags.joined(given[bool(command.name) :])), argparse.Namespace)
+        assert parser.problems == [], line
+
+
+# ---- they are run
+
+
+class Desk:
+    """A home and a folder with every file that the pages name, for one section of a page."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.home = folder / "desk", folder / "home"
+        self.models = self.home / ".local/share/srbwriter/models"
+        for name, source in {
+            "chapter.txt": "story.txt", "chapters/one.md": "story.md", "novel.docx": "manuscript.docx",
+            "tree.json": "loom.json", "welcome.tapestry": "weave.tapestry", "chat.jsonl": "sillytavern.jsonl",
+            "mikupad_db_export.json": "mikupad_db.json", "game.twee": "story.txt", "persona.txt": "story.txt",
+        }.items():  # fmt: skip
+            (self.folder / name).parent.mkdir(exist_ok=True, parents=True)
+            shutil.copy(FIXTURES / source, self.folder / name)
+        (self.folder / "old.txt").write_bytes("Die Mühle stand still. Es war „früh“.\n".encode("cp1252"))
+        for place in (self.home / "Downloads/novelist.gguf", self.models / "novelist-Q4_K_M.gguf"):
+            place.parent.mkdir(parents=True)
+            place.symlink_to(bundled_model())
+        monkeypatch.chdir(self.folder)
+        monkeypatch.setenv("HOME", str(self.home))
+        monkeypatch.setenv("SRBWRITER_GENERATION_MAX_TOKENS", "6")
+        monkeypatch.setenv("SRBWRITER_MODEL_THREADS", "1")
+        monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+
+    def run(self, line: str) -> int:
+        """Run a line and return its exit code: in a shell if it needs one, and in this process if not."""
+        if re.search(r"[|*~$]", line):
+            return subprocess.run(["bash", "-o", "pipefail", "-c", line], timeout=60).returncode
+        return cli.main(words(line))
+
+
+BEFORE = {
+    "`srbwriter backup`": ["srbwriter backup make orchard"],
+    "`srbwriter check`": ["srbwriter new Draft -o drafts/draft.srbw"],
+    "Use": ["srbwriter backup make orchard"] * 2,
+}
+"""What has happened before the lines of a section, beside that there are two stories and a model."""
+
+
+def sections(page: str) -> list[tuple[str, list[str]]]:
+    """The headings of a page with the lines below them that can be run here."""
+    parts = re.split(r"^## (.*)\n", (ROOT / page).read_text("utf-8"), flags=re.MULTILINE)
+    found = [
+        (heading, [line for line in lines(text) if is_run(line)]) for heading, text in batched(["", *parts])
+    ]
+    return [(heading, called) for heading, called in found if called]
+
+
+def batched(parts: list[str]) -> list[tuple[str, str]]:
+    return list(zip(parts[::2], parts[1::2], strict=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("page", "least"), [("README.md", 8), ("docs/cli.md", 30), ("docs/models.md", 4)])
+def test_commands_in_the_pages_do_what_they_say(
+    page: str, least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    done = 0
+    for number, (heading, called) in enumerate(sections(page)):
+        desk = Desk(tmp_path / str(number), monkeypatch)
+        for line in ['srbwriter new "The Orchard"', 'srbwriter new "First story"', *BEFORE.get(heading, [])]:
+            assert desk.run(line) == 0, line
+        for line in called:
+            added = desk.models / "novelist.gguf"
+            if line.endswith("--link"):
+                added.unlink()
+            elif line == "srbwriter models use novelist" and not added.exists():
+                shutil.copy(bundled_model(), added)
+            assert desk.run(line) == 0, f"{heading}: {line}: {capfd.readouterr().err}"
+            done += 1
+    assert done >= least
+
+
+# ---- what they print
+
+
+def test_the_list_of_models_is_what_the_program_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    models = Desk(tmp_path, monkeypatch).models
+    (models / "novelist-Q4_K_M.gguf").unlink()
+    with (models / "novelist-Q4_K_M.gguf").open("wb") as file:
+        file.write(gguf(NOVELIST))
+        file.truncate(4_920_000_000)  # without taking that room
+    assert cli.main(["models"]) == 0
+    printed = re.sub("tight|too large", "fits", capsys.readouterr().out)
+    table = next(block for block in blocks("docs/models.md", "text") if "memory  here" in block)
+    assert [line.split() for line in printed.splitlines()] == [line.split() for line in table.splitlines()]
+
+
+NOVELIST = {
+    "general.architecture": "llama", "llama.context_length": 8192, "llama.embedding_length": 4096,
+    "llama.feed_forward_length": 14336, "llama.block_count": 32, "llama.attention.head_count": 32,
+    "llama.attention.head_count_kv": 8, "llama.vocab_size": 128256,
+}  # fmt: skip
+
+
+def test_what_is_told_of_the_bundled_model_is_what_the_program_prints(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert cli.main(["models", "info"]) == 0
+    printed = capsys.readouterr().out.replace(str(bundled_model()), "…/storyteller.gguf")
+    table = next(block for block in blocks("docs/models.md", "text") if "fills gaps" in block)
+    assert [line.rstrip() for line in printed.splitlines()] == table.splitlines()
+
+
+def test_the_document_of_write_has_the_fields_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = next(json.loads(block) for block in blocks("docs/cli.md", "json"))
+    line = ["write", shown["prompt"], "-n", "1", "--json", "--max-tokens", "4", "--threads", "1"]
+    assert cli.main(line) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed.keys() == shown.keys() and printed["model"] == shown["model"]
+    assert printed["branches"][0].keys() == shown["branches"][0].keys()
+
+
+def test_reasons_for_an_end_are_those_of_the_page() -> None:
+    text = (ROOT / "docs/cli.md").read_text("utf-8")
+    [sentence] = re.findall(r"`finish_reason` is (.*?\.) The", text, re.DOTALL)
+    others = {FinishReason.STOPPED, FinishReason.KILLED, FinishReason.ERROR}  # which end a run in another way
+    assert set(re.findall(r"`(\w+)`", sentence)) == {reason.value for reason in set(FinishReason) - others}
+
+
+def test_names_of_chat_templates_in_the_page_are_known() -> None:
+    [row] = [
+        line
+        for line in (ROOT / "docs/cli.md").read_text("utf-8").splitlines()
+        if "| `--chat-template`" in line
+    ]
+    named = set(re.findall(r"`(\w+)`", row.split("|")[2]))
+    assert named and named <= set(templates.names())
