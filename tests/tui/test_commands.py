@@ -77,13 +77,13 @@ def test_a_key_of_one_character_is_shown_as_that_character(kind: str) -> None:
 
 
 def test_every_key_of_every_screen_has_a_name_for_the_settings() -> None:
-    """Those of a dialog that waits for one key are what it asks, an editor's are its characters, and the
-    keyboard's are what a terminal sends."""
+    """Those of a dialog that waits for one key are what it asks, an editor's are its characters, the
+    keyboard's are what a terminal sends, and the write screen's tell what is typed from commands."""
     read_keys = re.compile(r"event\.key (?:!=|==|in|not in)|\.get\(event\.key\)")
     files = [
         file for file in Path(commands.__file__).parent.rglob("*.py") if read_keys.search(file.read_text())
     ]
-    known = {"app", "ask", "dialog", "help", "keyboard", "picker", "story_editor"}
+    known = {"app", "ask", "dialog", "help", "keyboard", "picker", "story_editor", "write_screen"}
     assert {file.stem for file in files} == known
     for screen in commands.screens():
         declared = vars(screen).get("BINDINGS", [])

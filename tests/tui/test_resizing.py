@@ -21,7 +21,7 @@ TEXT_WIDTH = 76
 
 
 def pane_lines(pane: BranchPane) -> list[str]:
-    return [pane.render_line(y).text.strip() for y in range(1, pane.size.height)]
+    return [pane.render_line(y).text.strip("▌ ▐") for y in range(1, pane.size.height)]
 
 
 def check_pane(pane: BranchPane) -> None:

@@ -223,6 +223,7 @@ async def test_undo_and_redo_say_what_they_did(open_bench: OpenBench) -> None:
         await bench.on_panes()
         await bench.press("1")
         for key, words in (("u", "Pick taken back."), ("U", "Pick done again."), ("U", "Nothing to redo.")):
+            await bench.on_panes()
             await bench.press(key)
             assert said(bench) == words
 
@@ -244,6 +245,7 @@ async def test_a_verb_that_has_nothing_to_do_says_so(open_bench: OpenBench) -> N
         for verb in ("pause", "copy", "take_word", "untake_sentence", "take_paragraph", "reroll_all"):
             assert "no branch" in await answer(verb), verb
         await bench.write(4)
+        await bench.on_panes()
         for verb in ("next_page", "previous_page"):
             assert "on this page" in await answer(verb), verb
         for _ in bench.texts():

@@ -51,6 +51,7 @@ async def colour_tokens(bench: Bench, _: pytest.MonkeyPatch) -> None:
     bench.session.reroll_all()
     bench.session.generate()
     await bench.tokens(12)
+    await bench.on_panes()
     assert len({segment.style for segment in pane.render_line(1)}) > len(plain)
     await bench.press("number_sign", "number_sign", "number_sign")
     assert bench.app.preferences[options.COLOUR_TOKENS] == "none" and not bench.session.tokens.gather
