@@ -14,6 +14,8 @@ if [ -n "${SRBWRITER_KEY:-}" ]; then printf 'AUTH %s\n' "$SRBWRITER_KEY" >&3; fi
 printf '%s\n' "${#arguments[@]}" >&3
 printf '%s\0' "${arguments[@]}" >&3
 
-{ cat <&3 && echo "(the server has left; enter ends this)"; } &
-trap "kill $! 2>/dev/null || true" EXIT
-cat >&3
+cat <&3 &
+reader=$!
+trap 'kill "$reader" 2>/dev/null || true' EXIT
+# When the server has left, the next line ends this.
+while kill -0 "$reader" 2>/dev/null && { IFS= read -r line || [ -n "$line" ]; }; do printf '%s\n' "$line" >&3; done

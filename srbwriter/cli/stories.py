@@ -69,9 +69,9 @@ def find_story(named: str, commands: Collection[str] = ()) -> Path:
         return path
     if looks_like_a_path(named):
         _refuse_folder(path)
-        if path.exists():
-            raise Failure(f"{path}: is a pipe or a device — name a story, which is a file", Exit.USAGE)
-        raise Failure(f"{path}: there is no such file — `srbwriter list` shows those there are", Exit.USAGE)
+        what = "is a pipe or a device — name a story, which is a file"
+        missing = "there is no such file — `srbwriter list` shows those there are"
+        raise Failure(f"{path}: {what if path.exists() else missing}", Exit.USAGE)
     direct = paths.library_dir() / f"{named}{SUFFIX}"
     if direct.is_file():
         return direct

@@ -502,7 +502,6 @@ class Engine:
     ) -> tuple[int, int]:
         """Write ``ids`` to a file, with the state of those that the cache holds; tokens and bytes written.
 
-
         ``salt`` and ``common`` are those of the requests that evaluated them. The file is bound to neither.
         Raises OSError, or InvalidRequest when nothing is held of them.
         """
@@ -519,7 +518,6 @@ class Engine:
         self, path: str | os.PathLike[str], salt: str = "", common: Sequence[str] = ()
     ) -> list[int]:
         """Take back what :meth:`save_session` wrote; its token ids. Those with a state are not evaluated.
-
 
         ``salt`` and ``common`` are those of the requests that it is for.
         Raises OSError, or InvalidRequest for a file that is damaged or another model's.

@@ -85,7 +85,7 @@ PAGES = (
     _row("GET /page/{file}", asset, "files of the pages"),
     _row("GET /docs", _page("docs.html"), "this description, to be read"),
     _row("GET /chat", _page("chat.html"), "a page to talk in"),
-    _row("GET /completion.js", _page("completion.js"), "llama() for pages"),
+    _row("GET /completion.js", _page("completion.js"), "llama() and llamaComplete() for pages"),
     _row("GET /openapi.json", told(lambda context: context.services.openapi), "this description"),
 )
 """The rows besides the page itself, which gives way to a folder of one's own files."""

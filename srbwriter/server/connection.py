@@ -28,23 +28,34 @@ class Table(Protocol):
 
 
 class _ServerSide(h11.Connection):
-    """Can send the beginning of an answer's status line before the status is known."""
+    """Can send a byte of an answer before there is more of it to be sent.
+
+    Before the status is known that is the beginning of the status line, and between chunks a nought before
+    the length of the next one.
+    """
 
     _BEGINNING = b"HTTP/1.1 "
-    _early = 0  # bytes of it that were sent
+    _NOUGHTS = 8  # before a length of 8 digits; some clients read 16 at most
+    _early = 0  # bytes that were sent since the last event
+    _chunked = False
 
     def send_early(self) -> bytes:
-        """Return its next byte to be sent, nothing when all have been."""
-        byte = self._BEGINNING[self._early : self._early + 1]
+        """Return the next byte to be sent, nothing where none can be."""
+        ahead = b"0" * self._NOUGHTS * self._chunked if self.our_state is h11.SEND_BODY else self._BEGINNING
+        byte = ahead[self._early : self._early + 1]
         self._early += len(byte)
         return byte
 
     def send(self, event: h11.Event) -> Any:
         data: bytes | None = super().send(event)
-        if data and self._early:
-            assert data.startswith(self._BEGINNING)
-            data, self._early = data[self._early :], 0
-        return data
+        if not data:
+            return data
+        early, self._early = self._early, 0
+        if not isinstance(event, h11.Response | h11.InformationalResponse):
+            return data
+        self._chunked = b"transfer-encoding: chunked" in data.lower()
+        assert data.startswith(self._BEGINNING)
+        return data[early:]
 
 
 def protocol(seconds: float, table: Table) -> type[asyncio.Protocol]:
@@ -107,11 +118,11 @@ def protocol(seconds: float, table: Table) -> type[asyncio.Protocol]:
             """Close a half-closed connection whose client has left altogether.
 
             Closing one side looks like closing both until something is sent: then a client that has left
-            answers with a reset. The first bytes of an answer serve for that, at growing distances.
+            answers with a reset. The next bytes of the answer serve for that, at growing distances.
             """
             if self.transport.is_closing():
                 return
-            if looks & (looks - 1) == 0 and self._answering() and not self.cycle.response_started:
+            if looks & (looks - 1) == 0 and self._answering():
                 self.transport.write(self.conn.send_early())
             opened = self.transport.get_extra_info("socket")
             if opened.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):

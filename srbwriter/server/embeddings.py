@@ -16,7 +16,7 @@ from starlette.responses import Response
 from srbwriter.engine import limits
 from srbwriter.engine.embedding import Embedder, Embedding, Pooling, Score
 from srbwriter.server.context import Context, json_response
-from srbwriter.server.fields import Fields, is_integer
+from srbwriter.server.fields import Fields, is_integer, refuse_media
 
 from .errors import ApiError, bad, missing
 from .work import PER_BYTE, PER_ENTRY, off_loop
@@ -28,6 +28,7 @@ async def openai_embeddings(context: Context) -> Response:
     """``input`` in OpenAI's form; ``content``, which OpenAI does not know, in llama.cpp's."""
     fields = Fields(await context.json())
     lane = _lane(context)
+    refuse_media(fields)
     if not fields.has("input") and fields.has("content"):
         return await _native(context, lane, fields)
     style = fields.text("encoding_format", "float")
@@ -58,6 +59,7 @@ async def native_embeddings(context: Context) -> Response:
 
 async def _native(context: Context, lane: Embedder, fields: Fields) -> Response:
     """A list of vectors for each text, even where it is a single one."""
+    refuse_media(fields)
     found = await _embed(
         context, lane, fields, "input" if fields.has("input") and not fields.has("content") else "content"
     )

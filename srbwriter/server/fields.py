@@ -224,6 +224,12 @@ def read_prompts(value: Any, engine: Backend) -> list[Prompt]:
     return [_one(item, engine) for item in items]
 
 
+def refuse_media(fields: Fields) -> None:
+    """Raise ApiError (501) for pictures and other media beside a text."""
+    if fields.raw("image_data") or fields.raw("multimodal_data"):
+        raise ApiError(501, "this model reads text only; no images or other media")
+
+
 def wants_bos(prompt: Prompt) -> bool:
     """Whether the beginning token is to be put before a prompt; one of token ids is taken as it is."""
     return isinstance(prompt, str) or isinstance(next(iter(prompt), None), TokenRun)  # never runs and ids

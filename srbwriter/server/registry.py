@@ -291,6 +291,8 @@ class Slot:
         return self.ids or (self.pinned if self._pinned_by == self.client else ())
 
     def give(self, branch: Branch, client: str) -> None:
+        if client != self.client:
+            self.pinned = ()
         self._branch, self.client = weakref.ref(branch), client
         request = branch.generation.request
         self.scope = Scope(request.cache_salt, request.common)

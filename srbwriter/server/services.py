@@ -63,7 +63,7 @@ class Services:
         self.slots = Slots()
         self.sharing = Sharing(settings)
         self.preloaded = ""  # what conversations in lines begin with
-        self._heads: tuple[str, tuple[str, ...]] | None = None  # a template, and what it begins with
+        self._heads: tuple[tuple[str, str], tuple[str, ...]] | None = None  # of a template and system prompt
         self.sockets = Counter[str]()  # WebSockets that are open, by client
         self.system = read_system_prompt(settings)
         self.chat_template: str | None = None  # the one to use instead of the model's own
@@ -195,9 +195,9 @@ class Services:
         if not salt:
             return Scope()
         template = self.chat_template or self.engine.info.chat_template or CHATML
-        known = self._heads
-        if known is None or known[0] != template:
-            known = self._heads = template, template_heads(self.engine, template)
+        known, asked_for = self._heads, (template, self.system.prompt)
+        if known is None or known[0] != asked_for:
+            known = self._heads = asked_for, template_heads(self.engine, *asked_for)
         return Scope(salt, tuple(filter(None, (self.system.prompt, self.preloaded, *known[1]))))
 
     @contextmanager

@@ -8,11 +8,13 @@ all. Knows keys and texts; knows no HTTP.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.types import EngineError
 from srbwriter.server.settings import Client, ServerSettings, server_keys
+
+from .system_prompt import put_before_messages
 
 _MARK = "\ue000"  # a private-use character; stands where a client's own words begin
 _ROLES = ("system", "user")
@@ -29,7 +31,7 @@ class Sharing:
     """The rule of one server."""
 
     def __init__(self, settings: ServerSettings) -> None:
-        self.separate = len(server_keys(settings)) > 1 and not settings.share_cache
+        self.separate = len({key.name for key in server_keys(settings)}) > 1 and not settings.share_cache
 
     def salt(self, client: Client, asked: str = "") -> str:
         """Return the salt of a client's request; ``asked`` is the one that it names.
@@ -40,11 +42,18 @@ class Sharing:
         return asked if asked.startswith(own) else own + asked
 
 
-def template_heads(engine: Backend, template: str) -> tuple[str, ...]:
-    """Return what a chat template writes before a conversation, by whose words it begins with."""
+def template_heads(engine: Backend, template: str, system: str) -> tuple[str, ...]:
+    """Return what a chat template writes before a client's first words, by the message they stand in.
+
+    ``system`` is the text that the server puts before conversations, if any.
+    """
+    begins: list[Sequence[dict[str, Any]]] = [[{"role": role, "content": _MARK}] for role in _ROLES]
+    if system:
+        own = [*begins]
+        begins = [put_before_messages(one, system, as_system=True) for one in own]
+        begins.append(put_before_messages(own[-1], system, as_system=False))
     heads: list[str] = []
-    for role in _ROLES:
-        messages: Sequence[dict[str, str]] = ({"role": role, "content": _MARK},)
+    for messages in begins:
         try:
             written = engine.apply_template(messages, add_generation_prompt=False, template=template)
         except (EngineError, NotImplementedError):

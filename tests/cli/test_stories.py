@@ -430,47 +430,6 @@ def test_names_that_are_no_utf8_are_taken_as_they_are(run: Any, tmp_path: Path) 
     assert b"caf\xe9.srbw" in listed.stdout
 
 
-# ---- what is no story
-
-
-def program(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run the program in a process of its own, without a terminal."""
-    line = [sys.executable, "-m", "srbwriter", *arguments]
-    return subprocess.run(line, cwd=cwd, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
-
-
-@pytest.mark.parametrize("command", [(), ("open",), ("info",), ("new", "Orchard", "-o")])
-def test_a_model_is_no_story_and_no_folder_is_made(command: tuple[str, ...], tmp_path: Path) -> None:
-    model = tmp_path / "typo" / "novelist.gguf"
-    done = program(*command, str(model), cwd=tmp_path)
-    assert done.returncode == Exit.USAGE
-    assert f"srbwriter -m {model}" in done.stderr
-    assert not list(tmp_path.iterdir()) and not library_files()
-
-
-def test_a_model_without_its_ending_is_known_by_its_first_bytes(tmp_path: Path) -> None:
-    (tmp_path / "blob").write_bytes(b"GGUF\x03\0\0\0")
-    done = program("blob", cwd=tmp_path)
-    assert done.returncode == Exit.USAGE and "srbwriter -m blob" in done.stderr
-
-
-def test_a_story_in_a_folder_that_is_missing_is_refused(tmp_path: Path) -> None:
-    done = program("drafst/novel.srbw", cwd=tmp_path)
-    assert done.returncode == Exit.USAGE and "there is no folder drafst" in done.stderr
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_missing_manuscript_is_no_new_story(tmp_path: Path) -> None:
-    done = program("./novel.docx", cwd=tmp_path)
-    assert done.returncode == Exit.USAGE and "a story ends in .srbw" in done.stderr
-
-
-def test_a_path_that_is_free_is_a_new_story(tmp_path: Path) -> None:
-    """So it gets as far as asking for a terminal."""
-    done = program("./novel.srbw", cwd=tmp_path)
-    assert done.returncode == Exit.ERROR and "needs a terminal" in done.stderr
-
-
 def test_a_language_is_set_by_its_name(run: Any, tmp_path: Path) -> None:
     path = make()
     assert run("info", str(path), "--language", "Deutsch")[0] == Exit.OK
@@ -524,3 +483,44 @@ def test_who_only_reads_leaves_nothing_beside_a_story(run: Any, command: str) ->
     before = path.stat().st_mtime_ns
     assert run(*command.split())[0] == Exit.OK
     assert os.listdir(path.parent) == [path.name] and path.stat().st_mtime_ns == before
+
+
+# ---- what is no story
+
+
+def program(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run the program in a process of its own, without a terminal."""
+    line = [sys.executable, "-m", "srbwriter", *arguments]
+    return subprocess.run(line, cwd=cwd, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
+
+
+@pytest.mark.parametrize("command", [(), ("open",), ("info",), ("new", "Orchard", "-o")])
+def test_a_model_is_no_story_and_no_folder_is_made(command: tuple[str, ...], tmp_path: Path) -> None:
+    model = tmp_path / "typo" / "novelist.gguf"
+    done = program(*command, str(model), cwd=tmp_path)
+    assert done.returncode == Exit.USAGE
+    assert f"srbwriter -m {model}" in done.stderr
+    assert not list(tmp_path.iterdir()) and not library_files()
+
+
+def test_a_model_without_its_ending_is_known_by_its_first_bytes(tmp_path: Path) -> None:
+    (tmp_path / "blob").write_bytes(b"GGUF\x03\0\0\0")
+    done = program("blob", cwd=tmp_path)
+    assert done.returncode == Exit.USAGE and "srbwriter -m blob" in done.stderr
+
+
+def test_a_story_in_a_folder_that_is_missing_is_refused(tmp_path: Path) -> None:
+    done = program("drafst/novel.srbw", cwd=tmp_path)
+    assert done.returncode == Exit.USAGE and "there is no folder drafst" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_manuscript_is_no_new_story(tmp_path: Path) -> None:
+    done = program("./novel.docx", cwd=tmp_path)
+    assert done.returncode == Exit.USAGE and "a story ends in .srbw" in done.stderr
+
+
+def test_a_path_that_is_free_is_a_new_story(tmp_path: Path) -> None:
+    """So it gets as far as asking for a terminal."""
+    done = program("./novel.srbw", cwd=tmp_path)
+    assert done.returncode == Exit.ERROR and "needs a terminal" in done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,14 @@ import pytest
 
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
+from srbwriter.engine.remote.engine import RemoteEngine
+from srbwriter.engine.remote.options import RemoteOptions
 from srbwriter.engine.types import InvalidRequest, Priority, Request, Stop
+from srbwriter.server import Loaded, ServerSettings, start_in_thread
 
-from .support import GREEDY, decoded_rows, finish
+from . import scripted
+from .scripted import Scripted
+from .support import GREEDY, decoded_rows, finish, small_engine
 from .test_memories import HYBRID, SLIDING, evict_all, load
 from .test_tiers import rest, small
 
@@ -154,3 +160,26 @@ def test_many_salts_leave_nothing_behind() -> None:
             assert ask(engine, f"salt {number}", stop=Stop(max_tokens=1)).cached_tokens in (0, begins(engine))
         engine.reset()
         assert engine.stats().used_cells == 0 and engine.resident(engine.tokenize(PROMPT, True)) == 0
+
+
+def test_vllm_elsewhere_is_told_of_the_salt() -> None:
+    with closing(Scripted("vllm")) as server:
+        options = RemoteOptions((server.url,))
+        with closing(RemoteEngine.connect(options)) as engine:
+            for salt in ("a", ""):
+                engine.submit(Request(scripted.PROMPT, cache_salt=salt, stop=RULE)).wait(60)
+        told = [body.get("cache_salt") for path, _, body in server.heard if "completions" in path]
+        assert told == ["a", None]
+
+
+def test_another_srbwriter_is_told_of_the_salt() -> None:
+    settings = ServerSettings(port=0, access_log=False)
+    with small_engine(thread=True) as engine:
+        handle = start_in_thread(Loaded(engine), settings)
+        with closing(RemoteEngine.connect(RemoteOptions((handle.url,)))) as remote:
+            found = [
+                remote.submit(Request(PROMPT, cache_salt=salt, stop=RULE)).wait(60).cached_tokens
+                for salt in ("a", "b", "a")
+            ]
+        handle.stop(20)
+    assert found[:2] == [0, 0] and found[2] > 10

@@ -146,6 +146,23 @@ def test_the_javascript_helper(client: httpx.Client) -> None:
 
 
 @pytest.mark.needs("node")
+def test_llamacpps_helpers_for_pages(client: httpx.Client) -> None:
+    script = (
+        "const url = process.env.SRBWRITER_URL;"
+        "const source = await (await fetch(`${url}/completion.js`)).text();"
+        "const { llama, llamaComplete } = await import('data:text/javascript,' + encodeURIComponent(source));"
+        "const pieces = [[], []], params = { n_predict: 4, prompt: 'Once' }, fetch_ = globalThis.fetch;"
+        "for await (const { data } of llama('Once', params, { api_url: url })) pieces[0].push(data.content);"
+        "globalThis.fetch = (path, options) => fetch_(url + path, options);"  # as on a page of the server
+        "for (const controller of [new AbortController(), undefined])"
+        "  await llamaComplete(params, controller, (chunk) => pieces[1].push(chunk.data.content));"
+        "console.log(JSON.stringify(pieces.map((all) => all.join(''))));"
+    )
+    out = run(["node", "--input-type=module", "-e", script], str(client.base_url))
+    assert json.loads(out) == [" there was a cat", " there was a cat" * 2]
+
+
+@pytest.mark.needs("node")
 def test_the_javascript_chat(client: httpx.Client, engine: FakeEngine) -> None:
     out = run(["node", "chat.mjs"], str(client.base_url), "Tell me a story.\nAnd then?\n")
     assert out.count("there was a cat.") == 2

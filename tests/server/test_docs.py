@@ -162,14 +162,12 @@ def test_answers_are_as_described(url: str, ran: list[Answer]) -> None:
 
 
 def documented() -> Iterator[tuple[str, str, str]]:
-    """The line that is answered so, the language of the answer, and the answer."""
-    before = ""
-    for language, text in blocks():
-        if language == "sh":
-            before = [line for line in text.splitlines() if "curl" in line][-1]
-        elif before and (language == "json" or (not language and "data: " in text)):
-            yield before, language, text
-            before = ""
+    """The last line of a block whose answer stands right below it, the answer's language, and the answer."""
+    text = DOCUMENT.read_text("utf-8")
+    for shell, language, answer in re.findall(
+        r"^```sh\n((?:(?!```).*\n)+)```\n\n```(json)?\n((?:(?!```).*\n)+)```$", text, re.M
+    ):
+        yield [line for line in shell.splitlines() if "curl" in line][-1], language, answer
 
 
 MAPS = {"metadata", "lacks", "top_logprobs", "prompt_logprobs"}
@@ -247,8 +245,8 @@ FIGURES = (
     f"grammars, schemas and regular expressions of {spaced(limits.CONSTRAINT_CHARS)} characters, "
     f"{limits.PROMPTS} prompts of {spaced(limits.PROMPT_CHARS)} characters or a million ids each, "
     f"{limits.MESSAGES} messages, {MOST_TOOLS} tools, JSON nested {limits.DEPTH} deep and of "
-    f"{spaced(limits.CONTAINERS)} lists and objects and {spaced(limits.NUMBERS)} numbers, and "
-    f"{limits.BRANCHES} branches",
+    f"{spaced(limits.CONTAINERS)} lists and objects and {spaced(limits.NUMBERS)} numbers, "
+    f"and {limits.BRANCHES} branches",
     f"after {DEFAULT_STOP.max_tokens} tokens, and there are `--n` branches",
     f"likeliest next tokens ({tokens.USUAL}, if it is not said)",
     f"At most {instruments.MOST} questions, of all branches together; they are put {instruments.AT_ONCE} at",

@@ -100,6 +100,14 @@ def test_what_means_nothing_is_a_400_that_names_the_field(http: httpx.Client, bo
     assert answer.json()["error"]["param"] == field
 
 
+@pytest.mark.parametrize("path", ["/embedding", "/embeddings", "/v1/embeddings"])
+def test_a_picture_is_a_501_in_words(http: httpx.Client, path: str) -> None:
+    body = {"content": "a text", "image_data": [{"data": "x", "id": 1}]}
+    answer = http.post(path, json=body)
+    assert answer.status_code == 501 and "reads text only" in answer.json()["error"]["message"]
+    assert http.post(path, json={**body, "image_data": []}).status_code == 200
+
+
 def test_a_text_longer_than_the_context_is_a_400_in_words(http: httpx.Client) -> None:
     answer = http.post("/v1/embeddings", json={"input": "word " * 900})
     assert answer.status_code == 400

@@ -136,7 +136,7 @@ def test_log_probabilities_in_both_shapes(client: httpx.Client) -> None:
 def test_settings_objects_are_read_whole(client: httpx.Client) -> None:
     sent = {
         "grammar": "", "logit_bias": {}, "banned_tokens": [], "dry_sequence_breakers": [], "quiet": True,
-        "smoothing_factor": 0.2, "tfs": 0.9, "top_a": 0.1, "rep_pen_slope": 0.7, "use_story": False,
+        "smoothing_factor": 0, "tfs": 1, "top_a": 0, "rep_pen_slope": 0.7, "use_story": False,
         "mirostat": None, "grammar_retain_state": False, "render_special": False, "unheard": {"of": 1},
     }  # fmt: skip
     assert results(client, **sent)[0]["text"] == " there was a cat. The"

@@ -70,8 +70,20 @@ def test_the_greeting_says_what_there_is(client: LineClient) -> None:
     )
     assert told["n_vocab"].isdecimal()
     assert (told["interactive_mode"], told["reverse_prompt"], told["debug"]) == ("true", '""', "false")
-    assert (told["seed"], told["temperature"], told["max_tokens"]) == ("-1", "0.800000", "128")
+    assert (told["temperature"], told["max_tokens"]) == ("0.800000", "128")
     assert told["remaining_tokens"] == "512"
+
+
+def test_the_seed_that_is_told_is_the_one_that_is_drawn(client: LineClient, engine: FakeEngine) -> None:
+    told = [known(client.greeting)["seed"]]
+    for line in ("PROMPT Once", "GET seed", "PROMPT  The", "INFO", "SET seed=7", "PROMPT  cat", "PROMPT  sat",
+                 "SET seed=-1", "PROMPT  on"):  # fmt: skip
+        told.append(known(client.ask(line))["seed"])
+    first, second, third = told[0], told[3], told[8]
+    assert told == [first, first, first, second, second, "7", "7", "7", third, third]
+    assert len({first, second, third}) == 3 and min(map(int, told)) >= 0
+    seeds = [generation.branches[0].seed for generation in engine.generations]
+    assert seeds == [int(first), int(second), 7, 7, int(third)]
 
 
 def test_it_waits_a_moment_for_whoever_speaks_first(lines: ServerHandle) -> None:

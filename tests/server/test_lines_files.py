@@ -223,3 +223,4 @@ def test_the_client_in_bash(server: ServerHandle) -> None:
         assert len(heard.read(10)) == 10  # the model's words: the client's own do not come back
         said.close()
         assert process.wait(60) == 0
+        heard.read()  # a process that was left behind would hold this open

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from copy import copy
 from pathlib import Path
-from typing import cast
 
 import httpx
 import pytest
 
-from srbwriter.engine.generation import Branch
-from srbwriter.engine.types import InvalidRequest
+from srbwriter.engine.types import InvalidRequest, Request
 from srbwriter.server.registry import Slot
+from srbwriter.server.sharing import Scope
 from tests.fakes.engine import FakeEngine
 
 from .conftest import Serve
@@ -24,17 +24,17 @@ KEYS = ("s1 anna", "s2 ben", "s3 chief admin")
 class KeepingEngine(FakeEngine):
     """Keeps sessions as lists of token ids."""
 
-    def save_session(self, path: Path, ids: Sequence[int]) -> tuple[int, int]:
+    def save_session(self, path: Path, ids: Sequence[int], *scope: object) -> tuple[int, int]:
         path.write_text(json.dumps([*ids]))
         return len(ids), path.stat().st_size
 
-    def load_session(self, path: Path) -> list[int]:
+    def load_session(self, path: Path, *scope: object) -> list[int]:
         try:
             return json.loads(path.read_text())
         except ValueError:
             raise InvalidRequest("session", f"{path} is no saved session") from None
 
-    def pin(self, name: str, ids: Sequence[int]) -> None: ...
+    def pin(self, name: str, ids: Sequence[int], *scope: object) -> None: ...
 
     def unpin(self, name: str) -> None: ...
 
@@ -166,18 +166,14 @@ def test_links_are_refused(serve: Serve, tmp_path: Path) -> None:
     assert outside.read_text() == "[1, 2, 3]"
 
 
-def test_what_one_key_had_in_a_slot_is_not_the_next_ones() -> None:
+def test_what_one_key_had_in_a_slot_is_not_the_next_ones(engine: FakeEngine) -> None:
     slot = Slot(0)
-    slot.restore((1, 2, 3), "anna")
+    slot.restore((1, 2, 3), "anna", Scope())
     assert slot.kept == (1, 2, 3)
-    slot.give(cast(Branch, Forgotten()), "ben")
+    slot.give(copy(engine.submit(Request("Once")).branches[0]), "ben")  # a branch that nobody keeps
     assert slot.kept == ()
     slot.pin((4,), "ben")
     assert slot.kept == (4,)
-
-
-class Forgotten:
-    """A branch that nobody keeps."""
 
 
 def test_a_slot_in_use_is_not_restored_into(serve: Serve, engine: FakeEngine, tmp_path: Path) -> None:

@@ -152,3 +152,14 @@ def test_what_lines_begin_with_is_common(serving: Serving, tmp_path: Path) -> No
     for key in (ANNA, BEN):
         assert native(http, key, SYSTEM + STORY) > 10
     assert native(http, BEN, SYSTEM + STORY) > native(http, BEN, SYSTEM) > 10
+
+
+def test_a_system_prompt_in_a_conversation_is_common(serving: Serving, tmp_path: Path) -> None:
+    file = tmp_path / "system.txt"
+    file.write_text(SYSTEM)
+    http = serving(system_prompt_file=file, chat_template="chatml")
+    told = [[{"role": "user", "content": text}] for text in (STORY, "Zebras.")]
+    chat(http, ANNA, told[0])
+    common = chat(http, BEN, told[1])
+    assert common > 20
+    assert chat(http, BEN, told[0]) == common

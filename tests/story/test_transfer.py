@@ -229,13 +229,13 @@ class TestAside:
             work.result()
         assert "Traceback" in caplog.text and names(tmp_path) == {"o"}
 
-    def test_cancelled_while_it_waits_for_its_file(self, tmp_path: Path) -> None:
-        """A pipe that nobody writes into: the reader would wait for ever."""
+    def test_a_pipe_is_refused_at_once(self, tmp_path: Path) -> None:
+        """Nobody may ever write into it: the reader would wait for ever."""
         os.mkfifo(tmp_path / "pipe")
         work = TransferProcess(Import(tmp_path / "pipe", tmp_path)).start()
-        assert not work.wait(1.0)
-        _cancelled(work)
-        assert names(tmp_path) == {"pipe"}
+        assert work.wait(LONG)
+        with pytest.raises(TransferFailed, match="is a pipe"):
+            work.result()
 
     def test_cancelled_before_it_has_begun(self, tmp_path: Path) -> None:
         work = TransferProcess(Import(tmp_path / "x", tmp_path)).start()

@@ -6,6 +6,7 @@ tokens, turn by turn, so that going on evaluates what is new and nothing else.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -36,7 +37,7 @@ _BY_NAME: Mapping[str, Parameter] = {
 }
 """Every spelling: the table's, its aliases, and its flags with low lines, so ``reverse_prompt`` too."""
 
-_NOTHING: Mapping[str, Any] = {"seed": -1, "max_tokens": -1, "int": 0, "float": 0.0}
+_NOTHING: Mapping[str, Any] = {"max_tokens": -1, "int": 0, "float": 0.0}
 
 
 def row_of(name: str) -> Parameter:
@@ -55,6 +56,7 @@ class Knobs:
         self._told: dict[str, Any] = {}
         self._engine: Backend | None = None
         self._params: Params | None = None
+        self._draw_seed()
 
     def set(self, name: str, text: str) -> Parameter:
         """A value as text; lists and objects as JSON. Raises Refused or ApiError, and nothing has changed."""
@@ -64,6 +66,8 @@ class Knobs:
         told = {**self._told, row.name: value}
         self._params = self._read(told)
         self._told = told
+        if row.name == "seed":
+            self._draw_seed()
         return row
 
     def get(self, row: Parameter) -> Any:
@@ -76,6 +80,8 @@ class Knobs:
             value = {**held, **params.options}[row.field]
         else:
             value = getattr(params.sampling if row.record == "sampling" else params.stop, row.field)
+        if value is None and row.name == "seed":
+            return self._drawn
         return value if value is not None else _NOTHING.get(row.name, _NOTHING.get(row.kind, ""))
 
     def items(self) -> Iterator[tuple[str, Any]]:
@@ -89,10 +95,23 @@ class Knobs:
             self._params = self._read(self._told)
         return self._params
 
-    def request(self, prompt: Prompt) -> Request:
-        """For the engine. Raises ApiError."""
-        fields = Fields(self._told)
-        return self.params.request(
+    def next_seed(self) -> int:
+        """Return the seed of the next turn: the one that is set, or else one that is drawn for it."""
+        if self._used:
+            self._draw_seed()
+        self._used = True
+        seed = self.params.sampling.seed
+        return self._drawn if seed is None else seed
+
+    def _draw_seed(self) -> None:
+        self._drawn, self._used = secrets.randbelow(1 << 31), False
+
+    def request(self, prompt: Prompt, seed: int | None = None) -> Request:
+        """For the engine; ``seed`` instead of the one that is set. Raises ApiError."""
+        fields, params = Fields(self._told), self.params
+        if seed is not None:
+            params = replace(params, sampling=replace(params.sampling, seed=seed))
+        return params.request(
             prompt, add_bos=fields.flag("add_bos", True), parse_special=fields.flag("parse_special")
         )
 

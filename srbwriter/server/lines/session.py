@@ -157,7 +157,8 @@ class Session(Peer):
         echo = message("PROMPT", text)
         if len(echo) > MOST:
             raise Refused(400, f"a prompt is written in at most {MOST} bytes")
-        request = self.knobs.request(self.prompt(text) or "")
+        prompt = self.prompt(text) or ""
+        request = self.knobs.request(prompt, self.knobs.next_seed())
         await self.pipe.write(echo + kv("awaiting_prompt", False))
         record = await self.ask(request, asked)
         vocab = self.engine.info.vocab
@@ -183,7 +184,8 @@ class Session(Peer):
         out: list[bytes] = []
         if first:
             out += [kv("prompt_tokens", len(generation.prompt_ids)),
-                    kv("cached_tokens", generation.cached_tokens)]  # fmt: skip
+                    kv("cached_tokens", generation.cached_tokens),
+                    kv("seed", self.knobs.get(row_of("seed")))]  # fmt: skip
         texts: dict[int, list[Text]] = {}
         for event in events:
             if isinstance(event, Text):
@@ -232,15 +234,17 @@ class Session(Peer):
             raise Refused(400, "there is nothing to save yet")
         generation = await self.evaluate(only_cached(self.knobs.request(self.talk.runs)), asked)
         ids = generation.prompt_ids
-        tokens, size = await self._on_file(name, place_session, lambda file: save(file, ids))
+        scope = generation.request.cache_salt, generation.request.common
+        tokens, size = await self._on_file(name, place_session, lambda file: save(file, ids, *scope))
         await self._tell(("saved_tokens", tokens), ("saved_bytes", size))
 
     async def load(self, asked: Asked) -> None:
         name = self._name(await self._text(asked))
-        load: Callable[[Path], list[int]] | None = getattr(self.engine, "load_session", None)
+        load: Callable[..., list[int]] | None = getattr(self.engine, "load_session", None)
         if load is None:
             raise Refused(501, "this engine keeps no sessions in files")
-        ids = tuple(await self._on_file(name, find_session, load))
+        scope = self.services.scope(self.client)
+        ids = tuple(await self._on_file(name, find_session, lambda file: load(file, *scope)))
         text = await off_loop(len(ids) * PER_ENTRY, lambda: self.engine.detokenize(ids))
         self.talk.replace((TokenRun(text, ids, self.engine.info.vocab),), len(ids))
         await self._tell(("loaded_tokens", len(ids)), *self._room())

@@ -39,3 +39,8 @@ export async function* llama(prompt, params = {}, config = {}) {
     if (!ended) controller.abort(); // whoever leaves the loop stops the server
   }
 }
+
+// The same with a function that is called with each chunk: `params` hold the prompt, `controller` may be left out.
+export async function llamaComplete(params, controller, callback) {
+  for await (const chunk of llama(params.prompt, params, { controller })) callback(chunk);
+}

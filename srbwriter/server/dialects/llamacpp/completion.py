@@ -25,7 +25,7 @@ from srbwriter.server.answers import (
 from srbwriter.server.chat import read_chat
 from srbwriter.server.context import Context, json_response
 from srbwriter.server.errors import ApiError, bad
-from srbwriter.server.fields import Fields, read_ids, read_mixed
+from srbwriter.server.fields import Fields, read_ids, read_mixed, refuse_media
 from srbwriter.server.params import Params, read_common
 from srbwriter.server.registry import Record
 from srbwriter.server.streams import BranchFrames, Piece, frame
@@ -44,8 +44,7 @@ class LlamaCppParams(Params):
 
 def read_params(fields: Fields, context: Context) -> LlamaCppParams:
     """Raises ApiError: 400 for a field that means nothing, 501 for what this server cannot do."""
-    if fields.raw("image_data") or fields.raw("multimodal_data"):
-        raise ApiError(501, "this model reads text only; no images or other media")
+    refuse_media(fields)
     last = context.services.max_n - 1
     return LlamaCppParams(
         **read_common(fields, context),

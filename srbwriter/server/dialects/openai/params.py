@@ -20,7 +20,7 @@ HONOURED = (
 
 IGNORED = (
     "length_penalty", "spaces_between_special_tokens", "skip_special_tokens", "priority", "request_id",
-    "cache_salt", "return_tokens_as_token_ids", "user", "service_tier", "store", "metadata",
+    "return_tokens_as_token_ids", "user", "service_tier", "store", "metadata",
 )  # fmt: skip
 """Change nothing about the text, or only what this server decides for itself."""
 
