@@ -68,7 +68,8 @@ async def write(pilot: Pilot[None], app: App, tokens: int = 60) -> None:
         return long or (bool(branches) and not any(branch.live for branch in branches))
 
     await until(far_enough)
-    app.write_screen.run("switch")  # no key press: those wait until nothing moves
+    app.write_screen.choose_pane()  # no key press: those wait until nothing moves
+    await until(lambda: not app.write_screen.unchosen)
     app.write_screen.pump.flush()
 
 

@@ -65,8 +65,8 @@ def test_a_burst_of_keys_goes_to_the_prompt_that_opens(terminal: Terminal, part:
 def test_keys_before_the_first_screen_stands_are_not_lost(terminal: Terminal) -> None:
     file = make_story(terminal.folder)
     terminal.start(file)
-    terminal.type("and rained, ")
-    terminal.wait_for("and rained,")
+    terminal.type("and rained, ")  # which the terminal itself shows until the program takes it
+    terminal.wait(lambda screen: "STORY" in screen and "and rained," in screen, "words in the story")
     terminal.wait(lambda _: text_of(file) == f"{OPENING}and rained, ", "words on the disk")
 
 
