@@ -520,7 +520,6 @@ class Engine:
     ) -> list[int]:
         """Take back what :meth:`save_session` wrote; its token ids. Those with a state are not evaluated.
 
-
         ``salt`` and ``common`` are those of the requests that it is for.
         Raises OSError, or InvalidRequest for a file that is damaged or another model's.
         """
