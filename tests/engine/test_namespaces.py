@@ -103,7 +103,7 @@ def test_a_session_is_taken_back_under_the_salt_that_asks_for_it(kind: str, tmp_
     with opened(kind) as engine:
         engine.load_session(file, "b", (COMMON,))
         assert ask(engine, "a", path).cached_tokens <= begins(engine)
-        assert ask(engine, "b", path).cached_tokens >= tokens
+        assert ask(engine, "b", path).cached_tokens >= tokens - 2  # the last two were not evaluated
 
 
 def test_a_session_tells_nothing_of_what_follows_a_common_beginning(tmp_path: Path) -> None:
