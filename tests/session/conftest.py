@@ -16,7 +16,7 @@ from srbwriter.engine.types import EngineOptions, Stop
 from srbwriter.session import Session
 from srbwriter.story import Story
 
-WAIT = 60.0
+WAIT = 240.0
 OPTIONS = EngineOptions(n_ctx=2048, gpu_layers=0, seed=5, flash_attn="on")
 
 
