@@ -11,7 +11,7 @@ from srbwriter import paths
 from srbwriter.cli.columns import columns, document
 from srbwriter.cli.exits import Exit, Failure, say
 from srbwriter.cli.flags import add_actions
-from srbwriter.cli.stories import find_story, opened, path_for_story, recents
+from srbwriter.cli.stories import best_named, find_story, opened, path_for_story, recents
 from srbwriter.config import Settings, Table
 from srbwriter.story import NotSaved, Story, files, library
 from srbwriter.story.backup import Backup, backups, deleted_from, discard, snapshot
@@ -93,7 +93,7 @@ def _copies(named: str) -> list[Backup]:
     try:
         path = find_story(named)
     except Failure:
-        gone = [copy for copy in _all_copies() if _was_called(named, copy)]
+        gone = _deleted(named)
         if not gone:
             raise
         return gone
@@ -101,13 +101,13 @@ def _copies(named: str) -> list[Backup]:
         return backups(story.backup_folder(paths.backup_dir()))
 
 
-def _was_called(named: str, copy: Backup) -> bool:
-    """Whether ``copy`` is a deleted story whose title, file's name or path was ``named``."""
-    original = deleted_from(copy)
-    if original is None:
-        return False
-    names = (files.title_of(copy).casefold(), original.stem.casefold())
-    return named.casefold() in names or paths.expanded(named).resolve() == original
+def _deleted(named: str) -> list[Backup]:
+    """Return the deleted stories that ``named`` means: a path, a title, or how a word of one begins."""
+    deleted = [(copy, path) for copy in _all_copies() if (path := deleted_from(copy)) is not None]
+    there = paths.expanded(named).resolve()
+    if at_path := [copy for copy, path in deleted if path == there]:
+        return at_path
+    return best_named(named.casefold(), [(copy, files.title_of(copy), path) for copy, path in deleted])
 
 
 def _all_copies() -> list[Backup]:

@@ -9,10 +9,10 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from srbwriter import paths
 from srbwriter.cli.columns import columns, document, plain
@@ -29,6 +29,8 @@ from srbwriter.story.store import SUFFIX
 if TYPE_CHECKING:
     from srbwriter.story.check import Report
     from srbwriter.story.formats import Format
+
+T = TypeVar("T")
 
 _STANDARD_INPUT, _STANDARD_OUTPUT = Path("standard input"), Path("-")
 _BINARY = (".docx", ".epub")
@@ -87,9 +89,20 @@ def find_story(named: str, commands: Collection[str] = ()) -> Path:
 
 def _called(wanted: str, stories: list[library.StoryInfo]) -> list[library.StoryInfo]:
     """The stories of that very name, or else those with a word in their title that begins so."""
-    exact = [story for story in stories if wanted in (story.path.stem.casefold(), story.title.casefold())]
+    return best_named(wanted, [(story, story.title, story.path) for story in stories])
+
+
+def best_named(wanted: str, named: Iterable[tuple[T, str, Path]]) -> list[T]:
+    """Return what has exactly the wanted title or file name, or else those with a title word that begins so.
+
+    Args:
+        wanted: a name in lower case.
+        named: each thing with its title and the path of its file.
+    """
+    rows = [(thing, title.casefold(), path.stem.casefold()) for thing, title, path in named]
     begun = re.compile(rf"\b{re.escape(wanted)}")
-    return exact or [story for story in stories if begun.search(story.title.casefold())]
+    exact = [thing for thing, title, stem in rows if wanted in (title, stem)]
+    return exact or [thing for thing, title, _ in rows if begun.search(title)]
 
 
 def _not_found(named: str, stories: list[library.StoryInfo], commands: Collection[str]) -> str:

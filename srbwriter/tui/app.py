@@ -221,9 +221,10 @@ class App(TextualApp[None]):
             super().notify(message, title=title, severity=severity, timeout=timeout, markup=False)
 
     def show_messages(self) -> None:
-        """Let the screen on top show what is to be read now."""
-        if isinstance(self.screen, Shows):
-            self.screen.show_messages(self.messages.current)
+        """Let the screen on top show what is to be read now. While the app ends there may be no screen left."""
+        top = self.screen_stack[-1] if self.screen_stack else None
+        if isinstance(top, Shows):
+            top.show_messages(self.messages.current)
 
     # ---- life
 

@@ -124,7 +124,7 @@ def test_a_reader_that_leaves_is_no_traceback() -> None:
     process.stdout.close()
     errors = process.stderr.read()
     process.stderr.close()
-    assert process.wait(60) == 1 and errors == ""
+    assert process.wait(60) == 0 and errors == ""
 
 
 def test_ctrl_c_ends_with_its_code() -> None:

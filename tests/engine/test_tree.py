@@ -40,7 +40,7 @@ class TokenTreeMachine(RuleBasedStateMachine):
         self.paths: dict[int, Labelled] = {}
         self.namespaces: dict[int, Namespace] = {}
         self.cells: dict[int, dict[int, object]] = {}  # sequence -> position -> identity of the cell
-        self.rows: dict[tuple[Namespace, Labelled], object] = {}
+        self.rows: dict[Labelled, tuple[Namespace, object]] = {}  # namespaces may share a path
         self.wanted: dict[Demand, Labelled] = {}
 
     def path_to(self, node: Node) -> Labelled:
@@ -109,7 +109,7 @@ class TokenTreeMachine(RuleBasedStateMachine):
         if self.paths[seq]:
             row = object()
             self.tree.store_logits(seq, row)
-            self.rows[self.namespaces[seq], self.paths[seq]] = row
+            self.rows[self.paths[seq]] = self.namespaces[seq], row
 
     @rule(ids=st.lists(st.integers(0, 2), min_size=1, max_size=9), namespace=st.sampled_from(NAMESPACES))
     def want(self, ids: list[int], namespace: Namespace) -> None:
@@ -170,7 +170,7 @@ class TokenTreeMachine(RuleBasedStateMachine):
     @invariant()
     def stored_rows_belong_to_their_prefix(self) -> None:
         assert self.tree.stored_rows <= 3
-        for (namespace, path), row in self.rows.items():
+        for path, (namespace, row) in self.rows.items():
             found = self.tree.logits_after(plain(path), namespace)
             assert found is None or found is row
 

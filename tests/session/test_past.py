@@ -149,8 +149,11 @@ class Wanderings(RuleBasedStateMachine):
             shown = shown[: max(1, len(shown) // 2)]
         if not shown:
             return
+        joined, whole = self.session.joined(index), current.branches[index].text
+        assert joined.endswith(whole)
+        between = joined.removesuffix(whole)  # the space behind typed words
         self.session.pick(index, len(shown))
-        assert self.session.text() == before + shown
+        assert self.session.text() == before + between + shown
 
     @rule()
     def undo(self) -> None:

@@ -52,16 +52,36 @@ async def asked(bench: Bench, command: str, name: str) -> None:
     await answer(bench, name)
 
 
+@pytest.fixture
+def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A pipe that every import and export waits for; writing into it lets one go on."""
+    pipe = tmp_path / "gate"
+    os.mkfifo(pipe)
+    begin = transfer._child
+    wait = ["sh", "-c", 'read -r _ <"$0"; exec "$@"', str(pipe)]
+    popen = subprocess.Popen
+
+    def held() -> subprocess.Popen[bytes]:
+        with monkeypatch.context() as patch:
+            patch.setattr(subprocess, "Popen", lambda command, **options: popen([*wait, *command], **options))
+            return begin()
+
+    monkeypatch.setattr(transfer, "_child", held)
+    return pipe
+
+
 async def endless(bench: Bench, folder: Path) -> None:
-    """An import that never ends by itself: of a pipe that nobody writes into."""
-    os.mkfifo(folder / "endless.json")
+    """Start an import that the gate holds."""
+    (folder / "endless.json").write_text("{}")
     await asked(bench, "import", "endless.json")
 
 
 # ---- how far it is
 
 
-async def test_the_line_says_what_is_done_and_how_to_stop_it(open_bench: OpenBench, folder: Path) -> None:
+async def test_the_line_says_what_is_done_and_how_to_stop_it(
+    open_bench: OpenBench, folder: Path, gate: Path
+) -> None:
     async with open_bench() as bench:
         await endless(bench, folder)
         line = bench.screen.status_line.line
@@ -135,7 +155,7 @@ def test_a_prompt_is_estimated_by_what_is_read_anew(monkeypatch: pytest.MonkeyPa
 # ---- stopping
 
 
-async def test_escape_stops_an_import_at_once(open_bench: OpenBench, folder: Path) -> None:
+async def test_escape_stops_an_import_at_once(open_bench: OpenBench, folder: Path, gate: Path) -> None:
     async with open_bench() as bench:
         await endless(bench, folder)
         begun = time.monotonic()
@@ -166,7 +186,7 @@ async def test_escape_stops_an_export_and_leaves_branches_alone(
 
 
 async def test_leaving_gives_it_up_only_when_the_writer_says_so_twice(
-    open_bench: OpenBench, folder: Path
+    open_bench: OpenBench, folder: Path, gate: Path
 ) -> None:
     async with open_bench() as bench:
         await endless(bench, folder)
@@ -176,7 +196,7 @@ async def test_leaving_gives_it_up_only_when_the_writer_says_so_twice(
     assert bench.session.closed and not library()
 
 
-async def test_there_is_one_at_a_time(open_bench: OpenBench, folder: Path) -> None:
+async def test_there_is_one_at_a_time(open_bench: OpenBench, folder: Path, gate: Path) -> None:
     async with open_bench() as bench:
         await endless(bench, folder)
         await asked(bench, "export", "rain.md")
@@ -269,14 +289,14 @@ async def test_a_file_that_cannot_be_read_is_said_and_the_desk_stays(
 
 
 async def test_an_imported_story_waits_until_the_writer_is_at_the_desk(
-    open_bench: OpenBench, folder: Path
+    open_bench: OpenBench, folder: Path, gate: Path
 ) -> None:
-    os.mkfifo(folder / "tale.txt")  # it ends when somebody writes into it
+    (folder / "tale.txt").write_text("Once.")
     async with open_bench() as bench:
         await asked(bench, "import", str(folder / "tale.txt"))
         await bench.press("f1")
         await opened(bench, Help)
-        (folder / "tale.txt").write_text("Once.")
+        gate.write_text("go on\n")
         work = bench.screen.transfers._work
         assert work is not None and work.aside.wait(60)
         bench.screen.pump.flush()
