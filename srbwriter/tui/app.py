@@ -221,7 +221,7 @@ class App(TextualApp[None]):
             super().notify(message, title=title, severity=severity, timeout=timeout, markup=False)
 
     def show_messages(self) -> None:
-        """Let the screen on top show what is to be read now. While the app ends there may be no screen left."""
+        """Let the screen on top show what is to be read now; there may be none left while the app ends."""
         top = self.screen_stack[-1] if self.screen_stack else None
         if isinstance(top, Shows):
             top.show_messages(self.messages.current)

@@ -165,6 +165,7 @@ def test_a_story_of_a_newer_version_is_listed_with_the_cure(run: Any) -> None:
     assert code == Exit.ERROR and "is a story — open it" in err
 
 
+@pytest.mark.full
 def test_a_story_that_another_program_holds_is_said_with_the_cure(run: Any) -> None:
     """As a browser of databases does, or a program that synchronises folders."""
     path = make()

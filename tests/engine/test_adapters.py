@@ -116,6 +116,7 @@ def test_requests_with_different_sets_run_side_by_side(files: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("seed", range(12))
+@pytest.mark.full
 def test_sets_stay_apart_whatever_leaves_the_cells(
     files: Path, merged: dict[AdapterSet, Reference], seed: int
 ) -> None:

@@ -244,6 +244,7 @@ def test_nothing_that_was_used_leaves_full_cells(kind: str) -> None:
         assert all_whole(engine, older, first, last), "what was written ahead gives way first"
 
 
+@pytest.mark.full
 def test_what_can_be_brought_back_leaves_full_cells() -> None:
     """A session of an afternoon whose every pick was written ahead: the cells are full of its rounds."""
     with small(n_ctx=512) as engine:

@@ -183,6 +183,7 @@ def test_a_boundary_ends_a_branch(backend: Backend) -> None:
     spelt(backend, generation)
 
 
+@pytest.mark.full
 def test_a_branch_is_rolled_again_while_the_others_write(backend: Backend) -> None:
     generation = backend.submit(Request(PROMPT, n=3, sampling=Sampling(seed=1), stop=rule(backend, LONG)))
     first, other, _ = generation.branches

@@ -182,11 +182,13 @@ def steers() -> dict[str, Steer]:
 
 
 @pytest.mark.parametrize("name", steers())
+@pytest.mark.full
 def test_verbs_do_what_they_do_on_the_processor(plain: Engine, graph: Engine, name: str) -> None:
     steer = steers()[name]
     assert texts(write(graph, KNOWN[0], steer=steer)) == texts(write(plain, KNOWN[0], steer=steer))
 
 
+@pytest.mark.full
 def test_the_next_round_takes_the_seats_of_the_last(graph: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     graph.reset()
     graph.process()

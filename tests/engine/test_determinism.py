@@ -88,6 +88,7 @@ def test_others_change_nothing(engine: Engine, alone: list[Any], priority: Prior
     assert [b.ids for b in generation.branches] == alone
 
 
+@pytest.mark.full
 def test_what_was_cached_changes_nothing(engine: Engine, alone: list[Any]) -> None:
     """Ordinary requests of the same prompt, of its beginning, and a scattered cache."""
     engine.reset()
@@ -100,6 +101,7 @@ def test_what_was_cached_changes_nothing(engine: Engine, alone: list[Any]) -> No
 
 
 @pytest.mark.parametrize("shared", [3, 64, 65, 100, 128])
+@pytest.mark.full
 def test_what_strict_requests_read_is_used_where_it_is_the_same(engine: Engine, shared: int) -> None:
     ids = engine.tokenize(STORY)[:150]
     engine.reset()
@@ -173,6 +175,7 @@ def test_typing_into_a_strict_branch_gives_what_typing_gives(engine: Engine) -> 
 
 
 @pytest.mark.parametrize("keep", some_of([0, 16, -1], [16]))
+@pytest.mark.full
 def test_it_slides_on_as_others_do(engine: Engine, keep: int) -> None:
     more: dict[str, Any] = {"overflow": "shift", "n_keep": keep, "prompt": engine.tokenize(STORY * 8)[:1000]}
     fresh = strict(engine, 1, tokens=60, **more)
@@ -193,6 +196,7 @@ def test_no_token_is_asked_for(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("fields", [{"regex": "( [a-z]+)+"}, {"repeat_penalty": 1.3}, {"mirostat": 2}])
+@pytest.mark.full
 def test_whatever_it_samples_by(engine: Engine, fields: dict[str, Any]) -> None:
     sampling = replace(HOT, **fields)
     first = strict(engine, 3, sampling=sampling)
@@ -253,6 +257,7 @@ def test_probabilities_of_a_prompt_are_refused_in_words(engine: Engine) -> None:
         submit(engine, prompt_logprobs=1)
 
 
+@pytest.mark.full
 def test_it_can_be_cancelled_killed_and_reset(engine: Engine, alone: list[Any]) -> None:
     generation = submit(engine, 4)
     drive(engine, lambda: len(generation.branches[0].ids) > 3)

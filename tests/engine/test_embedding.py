@@ -88,6 +88,7 @@ def test_every_kind_of_memory_gives_vectors(make: Callable[[Path], Path]) -> Non
             np.testing.assert_allclose(found.values, normalized(rows.mean(axis=0), 2), atol=1e-4)
 
 
+@pytest.mark.full
 def test_a_vector_does_not_depend_on_its_company_nor_on_where_it_is_cut(
     exact: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,6 +142,7 @@ def test_a_damaged_model_gives_no_vector() -> None:
         engine.embed(["the fox"])
 
 
+@pytest.mark.full
 def test_writing_takes_the_same_steps_and_writes_the_same_beside_embeddings(exact: Engine) -> None:
     """The engine is stepped here and embeds there: a step that waited for a vector would never end."""
     request = Request(PROMPT, n=2, sampling=GREEDY, stop=Stop(max_tokens=24, ignore_eog=True))

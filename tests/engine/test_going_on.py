@@ -67,6 +67,7 @@ GOING_ON: list[Callable[[Branch], None]] = [extended, typed_into, sampled_otherw
 
 @pytest.mark.parametrize("go_on", GOING_ON)
 @pytest.mark.parametrize("rest", [True, False], ids=["chain kept", "chain let go"])
+@pytest.mark.full
 def test_what_is_drawn_next_has_nothing_to_do_with_what_was_drawn(
     engine: Engine, go_on: Callable[[Branch], None], rest: bool
 ) -> None:

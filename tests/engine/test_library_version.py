@@ -36,6 +36,7 @@ def test_another_version_is_refused_with_the_cure(version: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("version", [MINE, f"{MINE}.post1", f"{MINE}+cu124"])
+@pytest.mark.full
 def test_builds_of_a_tested_version_are_taken(version: str, tmp_path: Path) -> None:
     assert installed(version, tmp_path, *WRITE).returncode == 0
 

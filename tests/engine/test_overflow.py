@@ -115,6 +115,7 @@ def test_without_shifting_a_text_ends_where_the_window_does(engine: Engine) -> N
 
 
 @pytest.mark.parametrize("keep", some_of([0, 20, -1], [20]))
+@pytest.mark.full
 def test_shifting_writes_on_for_ever(engine: Engine, keep: int) -> None:
     stop = Stop(max_tokens=3 * WINDOW, ignore_eog=True)
     request = replace(

@@ -221,6 +221,7 @@ def test_slots_of_others_are_left_to_the_server() -> None:
     assert slots.choose(told(0, 0, 0, 1000), STORY_A, 1) == -1  # it is going to be busy
 
 
+@pytest.mark.full
 def test_a_branch_that_is_taken_back_over_there_is_taken_back_here() -> None:
     """By a phrase that is banned, or by somebody else who steers it."""
     with Engine.load(bundled_model(), OPTIONS) as engine, served(engine) as url, connected(url) as here:

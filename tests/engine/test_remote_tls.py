@@ -169,6 +169,7 @@ def test_any_certificate_is_taken_if_that_is_said(behind: Behind) -> None:
 
 
 @pytest.mark.usefixtures("trusted")
+@pytest.mark.full
 def test_many_branches_and_one_that_is_left(behind: Behind) -> None:
     with RemoteEngine.connect(RemoteOptions((behind.url,))) as engine:
         generation = begun(engine, 16)

@@ -76,6 +76,7 @@ def sampled_at_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> list[int
 
 
 @pytest.mark.parametrize("sampling", KINDS)
+@pytest.mark.full
 def test_threads_choose_the_same_tokens(
     one: Engine, several: Engine, monkeypatch: pytest.MonkeyPatch, sampling: Sampling
 ) -> None:

@@ -74,6 +74,7 @@ def test_the_text_is_the_same(
     assert engine._scheduler.grammars._process is not None
 
 
+@pytest.mark.full
 def test_the_engine_looks_at_a_slow_grammar_only_to_find_that_out(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

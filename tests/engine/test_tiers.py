@@ -359,6 +359,7 @@ def written(
 
 
 @few_or_all
+@pytest.mark.full
 def test_a_damaged_file_is_read_again_by_the_model(
     written: tuple[Engine, Path, list[int], tuple[int, ...]], tmp_path: Path, full: bool
 ) -> None:

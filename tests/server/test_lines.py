@@ -413,6 +413,7 @@ def test_a_line_without_an_end_ends_the_connection(client: LineClient) -> None:
     assert client.rest().startswith("FATAL more than 1048576 bytes")
 
 
+@pytest.mark.full
 def test_silence_ends_it_but_not_while_it_writes(serve: Serve, engine: FakeEngine) -> None:
     engine.hold = 1
     address = serve(tcp=("0",), timeout=0.6).lines[0]
@@ -426,6 +427,7 @@ def test_silence_ends_it_but_not_while_it_writes(serve: Serve, engine: FakeEngin
         assert client.rest().startswith("FATAL nothing was said")
 
 
+@pytest.mark.full
 def test_a_slow_reader_is_let_go_and_holds_up_nobody(serve: Serve, engine: FakeEngine) -> None:
     engine.script = lambda prompt, branch: "x" * 400
     address = serve(tcp=("0",), timeout=2).lines[0]

@@ -122,6 +122,7 @@ def test_standard_input_and_output() -> None:
     assert told[-3:] == ["KV n=1", "KV awaiting_prompt=true", ""]
 
 
+@pytest.mark.full
 def test_arguments_on_standard_input() -> None:
     assert "".join(run("4\n-n\0003\0-p\0Once upon a\0")).startswith("Once upon a")
 

@@ -144,6 +144,7 @@ def test_what_was_asked_of_an_unloaded_model_is_forgotten(serve: Start) -> None:
     assert http.get(path).status_code == 404
 
 
+@pytest.mark.full
 def test_requests_for_two_models_with_one_place_all_end(serve: Start) -> None:
     http = serve(models_max=1)
     with ThreadPoolExecutor(8) as pool:
@@ -153,6 +154,7 @@ def test_requests_for_two_models_with_one_place_all_end(serve: Start) -> None:
     assert all(answer.json()["tokens_predicted"] == 24 for answer in answers)
 
 
+@pytest.mark.full
 def test_a_model_that_answers_is_not_unloaded(serve: Start) -> None:
     http = serve(models_max=1, timeout=5.0)
     body = {

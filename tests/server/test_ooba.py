@@ -247,6 +247,7 @@ def test_who_leaves_after_too_much_is_noticed(client: httpx.Client, engine: Fake
     assert engine.cancel_seen.wait(60)
 
 
+@pytest.mark.full
 def test_a_socket_that_nobody_uses_is_closed_but_not_one_that_waits(serve: Serve, engine: FakeEngine) -> None:
     engine.hold = 1
     with connect(at(serve(timeout=1.0).url)) as ws:

@@ -168,6 +168,7 @@ def test_others_are_answered_while_somebody_waits_for_an_engine_elsewhere() -> N
         here.stop(20)
 
 
+@pytest.mark.full
 def test_health_tells_whether_somebody_is_there(servers: tuple[httpx.Client, httpx.Client]) -> None:
     assert servers[1].get("/health").status_code == 200
     with closing(Scripted("vllm")) as there:
@@ -187,6 +188,7 @@ def test_health_tells_whether_somebody_is_there(servers: tuple[httpx.Client, htt
             here.stop(20)
 
 
+@pytest.mark.full
 def test_health_of_several_models_tells_which_one_nobody_answers_for(tmp_path: Path) -> None:
     toy = EngineLoader(make_qwen(tmp_path / "toy.gguf"), EngineOptions(n_ctx=256, gpu_layers=0))
     with closing(Scripted("vllm")) as there, RemoteEngine.connect(RemoteOptions((there.url,))) as engine:

@@ -64,6 +64,7 @@ def wait_until(condition: Any, seconds: float = 20.0) -> None:
         threading.Event().wait(0.005)
 
 
+@pytest.mark.full
 def test_a_client_that_stops_reading_holds_up_nobody_and_is_dropped(serve: Serve, engine: FakeEngine) -> None:
     long = " a cat sat on a mat" * 1_000
     engine.script = lambda prompt, branch: long if prompt.endswith("Once") else " cat"

@@ -131,6 +131,7 @@ def test_a_function_that_is_named_is_called(http: httpx.Client) -> None:
         assert [checked(call) for call in choice["message"]["tool_calls"]] == ["clock"]
 
 
+@pytest.mark.full
 def test_several_may_be_called_at_once(http: httpx.Client) -> None:
     for choice in ask(http, tool_choice="required", n=8, temperature=1.5, logit_bias={}):
         cut = choice["finish_reason"] == "length"
@@ -144,6 +145,7 @@ def test_text_is_text_where_calls_are_free(http: httpx.Client) -> None:
         assert choice["finish_reason"] in ("length", "stop")
 
 
+@pytest.mark.full
 def test_a_stream_tells_what_was_written(
     http: httpx.Client, model: Engine, request: pytest.FixtureRequest
 ) -> None:

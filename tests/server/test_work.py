@@ -126,6 +126,7 @@ USUAL = ("log-probabilities, streamed", "a long text to pieces", "more than is r
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", some_of(CASES, USUAL))
+@pytest.mark.full
 def test_health_answers_meanwhile(serve: Serve, engine: FakeEngine, longest: list[float], name: str) -> None:
     path, make, status = CASES[name]
     engine.script = lambda prompt, branch: STORY
@@ -137,6 +138,7 @@ def test_health_answers_meanwhile(serve: Serve, engine: FakeEngine, longest: lis
     assert longest[0] < MOST_OF_THE_LOOP
 
 
+@pytest.mark.full
 def test_a_long_request_is_followed_from_its_beginning_without_haste(
     serve: Serve, engine: FakeEngine, longest: list[float]
 ) -> None:

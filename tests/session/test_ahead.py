@@ -108,6 +108,7 @@ def test_what_comes_out_alike_is_written_anew_before_anybody_sees_it(reading: Se
     assert session.generate().generation is ahead.generation
 
 
+@pytest.mark.full
 def test_a_pick_midway_goes_on_where_it_is(reading: Session) -> None:
     session = reading
     session.stop = replace(session.stop, max_tokens=300)
@@ -261,6 +262,7 @@ def test_part_of_a_branch_that_the_cursor_marks(reading: Session) -> None:
     assert current.generation.done
 
 
+@pytest.mark.full
 def test_the_part_that_this_writer_takes(session: Session) -> None:
     session.stop = replace(session.stop, max_tokens=80)
     current = begun(session)

@@ -164,6 +164,7 @@ LINES = st.text(st.sampled_from('ab. *_#\\~`-\t"é\n'), max_size=30)
 @given(st.lists(LINES, max_size=3), st.text(st.characters(codec="utf-8"), max_size=10))
 @example(["a\nb\n\n "], "")
 @example(["\\\n\\\n\n "], "")
+@pytest.mark.full
 def test_what_came_back_once_comes_back_for_ever(texts: list[str], title: str) -> None:
     once = again(story(*texts, title=title))
     twice = again(once)

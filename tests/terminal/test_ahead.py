@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.terminal.support import OPENING, foot, make_story, node_texts, says_saved, text_of, with_branches
 from tests.terminal.terminal import CTRL_N, CTRL_Q, CTRL_Z, ENTER, F5, RIGHT, TAB, Terminal
 
@@ -39,6 +41,7 @@ def test_a_pick_shows_the_next_branches_written(terminal: Terminal) -> None:
     terminal.wait(lambda _: len(text_of(file)) > len(before), "the branch is part of the story once more")
 
 
+@pytest.mark.full
 def test_the_focus_leads_and_the_key_says_how_much(terminal: Terminal) -> None:
     with_branches(terminal)
     terminal.wait(ready, "what follows the first branch is ready")

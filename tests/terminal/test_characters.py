@@ -133,6 +133,7 @@ MOVES = {
 """Keys as xterm sends them, from the text's end, and the text with ``*`` typed then."""
 
 
+@pytest.mark.full
 def test_the_movements_of_an_editor(terminal: Terminal) -> None:
     text = "One two.\n\nThree four. Five\nsix."
     file = make_story(terminal.folder, text)

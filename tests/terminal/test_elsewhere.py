@@ -63,6 +63,7 @@ def test_eight_panes_on_an_engine_elsewhere(terminal: Terminal, url: str) -> Non
     assert "storyteller" in recorded
 
 
+@pytest.mark.full
 def test_what_went_wrong_elsewhere_is_said_beside_the_text_that_came(terminal: Terminal) -> None:
     file = make_story(terminal.folder, PROMPT)
     with closing(Scripted("vllm")) as server:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from tests.terminal.support import make_story, node_texts, says_saved
 from tests.terminal.terminal import CTRL_N, CTRL_Q, ESC, TAB, Terminal
 
@@ -34,6 +36,7 @@ def test_what_no_branch_shows_is_told_and_opens_as_a_branch(terminal: Terminal) 
     assert len(node_texts(terminal.folder / "tale.srbw")) >= 6
 
 
+@pytest.mark.full
 def test_likely_ways_are_shown_with_their_probability(terminal: Terminal) -> None:
     begun(terminal)
     terminal.press(b"^")
@@ -47,6 +50,7 @@ def test_likely_ways_are_shown_with_their_probability(terminal: Terminal) -> Non
     assert terminal.ended() == 0
 
 
+@pytest.mark.full
 def test_how_branches_differ_and_stand_is_chosen_from_lists(terminal: Terminal) -> None:
     begun(terminal)
     terminal.press(b"~")

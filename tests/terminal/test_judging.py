@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from srbwriter.story import Story
 from tests.terminal.support import make_story, says_saved
 from tests.terminal.terminal import CTRL_N, CTRL_Q, CTRL_S, ESC, TAB, Terminal
@@ -22,6 +24,7 @@ def write(terminal: Terminal) -> None:
     terminal.wait(lambda screen: len(WROTE.findall(screen)) >= 2, "branches have ended")
 
 
+@pytest.mark.full
 def test_ended_branches_get_scores_and_lose_them_when_they_are_rolled_again(terminal: Terminal) -> None:
     begin(terminal)
     write(terminal)
@@ -34,6 +37,7 @@ def test_ended_branches_get_scores_and_lose_them_when_they_are_rolled_again(term
     assert terminal.ended() == 0
 
 
+@pytest.mark.full
 def test_a_rubric_is_the_storys(terminal: Terminal) -> None:
     begin(terminal)
     write(terminal)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
 from srbwriter.story import Story
 from tests.terminal.support import make_story, node_texts, says_saved, text_of, with_branches
 from tests.terminal.terminal import (
@@ -57,6 +59,7 @@ def test_the_tree_obeys_keys_of_the_writers_own(terminal: Terminal) -> None:
     terminal.wait_for("^q quit")
 
 
+@pytest.mark.full
 def test_knobs_lorebook_settings_help_and_reading_obey_keys_of_the_writers_own(terminal: Terminal) -> None:
     own_keys(
         terminal,
@@ -125,6 +128,7 @@ def test_a_text_and_its_search_obey_keys_of_the_writers_own(terminal: Terminal) 
     terminal.wait_for("not in the story")
 
 
+@pytest.mark.full
 def test_help_of_a_screen_begins_with_its_own_keys(terminal: Terminal) -> None:
     own_keys(terminal, {"help": "f5", "tree_hoist": "y"})
     with_branches(terminal)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from srbwriter.story import ROOT, Story
-from tests.sizes import few_or_all
+from tests.sizes import few_or_all, some_of
 from tests.terminal.conftest import NewTerminal
 from tests.terminal.support import (
     OPENING,
@@ -149,7 +149,7 @@ def killed_while_typing(new_terminal: NewTerminal, place: str, longest: float, s
 
 
 @few_or_all
-@pytest.mark.parametrize("place", list(PLACES))
+@pytest.mark.parametrize("place", some_of(list(PLACES), ["story", "sheet"]))
 def test_nothing_older_than_a_moment_is_lost(place: str, full: bool, new_terminal: NewTerminal) -> None:
     kill = partial(killed_while_typing, new_terminal, place, LONGEST[full])
     acts = [partial(kill, seed) for seed in range(MOMENTS[full])]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from srbwriter.story import Story
 from tests.terminal.support import make_story, node_texts, text_of, with_branches
 from tests.terminal.terminal import CTRL_Z, ENTER, ESC, Terminal
@@ -82,6 +84,7 @@ def test_the_story_is_forked_at_a_token_and_what_followed_stays(terminal: Termin
     terminal.wait(lambda _: text_of(file) == words, "undo brings it back")
 
 
+@pytest.mark.full
 def test_words_are_coloured_and_plain_again(terminal: Terminal) -> None:
     with_branches(terminal)
 

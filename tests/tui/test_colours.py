@@ -81,6 +81,7 @@ def test_what_the_terminal_says_holds_unless_the_writer_says_more() -> None:
 
 @pytest.mark.parametrize("theme", ["lamplight", "paper"])
 @pytest.mark.parametrize(("depth", "types"), [("256", ColorType.EIGHT_BIT), ("16", ColorType.STANDARD)])
+@pytest.mark.full
 async def test_the_whole_screen_has_the_colours_of_the_terminal(
     theme: str, depth: str, types: ColorType, open_bench: OpenBench
 ) -> None:

@@ -59,6 +59,7 @@ async def test_escape_leaves_a_sheet_that_was_only_read(open_bench: OpenBench) -
 
 
 @pytest.mark.parametrize(("answer", "picked"), [("s", True), ("d", False)])
+@pytest.mark.full
 async def test_an_edited_branch_is_picked_or_left_as_the_writer_says(
     answer: str, picked: bool, open_bench: OpenBench
 ) -> None:
@@ -123,6 +124,7 @@ async def test_a_screen_is_left_once_however_quickly_its_keys_come(open_bench: O
         assert bench.app.screen is bench.screen
 
 
+@pytest.mark.full
 async def test_keys_that_come_after_a_screen_was_left_do_nothing(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         bench.screen.run("memory")
@@ -136,6 +138,7 @@ async def test_keys_that_come_after_a_screen_was_left_do_nothing(open_bench: Ope
         assert bench.app.screen is bench.screen
 
 
+@pytest.mark.full
 async def test_the_tree_compares_from_a_row_of_folded_branches(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         bench.session.n = 20
@@ -153,6 +156,7 @@ async def test_the_tree_compares_from_a_row_of_folded_branches(open_bench: OpenB
 
 
 @pytest.mark.parametrize("key", ["p", "ctrl+r", "escape", "q"])
+@pytest.mark.full
 async def test_the_key_that_opens_read_mode_closes_it(key: str, open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         await bench.press("ctrl+r")
@@ -171,6 +175,7 @@ async def test_a_key_of_the_writers_own_closes_read_mode_too(open_bench: OpenBen
             assert bench.app.screen is bench.screen
 
 
+@pytest.mark.full
 async def test_the_key_line_is_empty_while_a_dialog_takes_the_keys(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         await started(bench)
@@ -186,6 +191,7 @@ async def test_the_key_line_is_empty_while_a_dialog_takes_the_keys(open_bench: O
 
 
 @pytest.mark.parametrize("on_branch", [False, True])
+@pytest.mark.full
 async def test_the_focus_returns_after_a_window_that_was_too_small(
     on_branch: bool, open_bench: OpenBench
 ) -> None:
@@ -209,6 +215,7 @@ async def test_the_focus_returns_after_a_window_that_was_too_small(
 
 
 @pytest.mark.parametrize("key", ["left_parenthesis", "right_parenthesis"])
+@pytest.mark.full
 async def test_a_sheet_has_room_for_its_text_in_the_smallest_window(key: str, open_bench: OpenBench) -> None:
     async with open_bench(size=(40, 12)) as bench:
         await started(bench)

@@ -147,6 +147,7 @@ async def test_an_edited_branch_that_is_picked_leaves_no_draft(open_bench: OpenB
         assert not bench.session.story.value(DRAFTS)
 
 
+@pytest.mark.full
 async def test_a_sheet_whose_words_are_refused_stays_open(
     open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,6 +170,7 @@ async def test_a_sheet_whose_words_are_refused_stays_open(
         assert left(bench) == []
 
 
+@pytest.mark.full
 async def test_a_draft_that_cannot_be_dropped_ends_nothing(
     open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,6 +184,7 @@ async def test_a_draft_that_cannot_be_dropped_ends_nothing(
         assert bench.app.screen is bench.screen
 
 
+@pytest.mark.full
 async def test_an_edited_branch_that_cannot_be_picked_stays_on_its_sheet(
     open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +217,7 @@ async def test_the_key_that_keeps_waits_behind_what_was_typed(open_bench: OpenBe
         assert left(bench) == []
 
 
+@pytest.mark.full
 async def test_words_taken_back_do_not_come_again(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         await started(bench)
@@ -269,6 +273,7 @@ async def test_a_note_goes_on_where_the_program_ended(open_bench: OpenBench) -> 
         assert left(bench) == []
 
 
+@pytest.mark.full
 async def test_a_lorebook_entry_is_safe_while_its_name_and_keys_are_typed(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         story = bench.session.story
@@ -310,6 +315,7 @@ async def test_a_form_is_safe_while_it_is_open(open_bench: OpenBench) -> None:
         assert left(bench) == []
 
 
+@pytest.mark.full
 async def test_a_form_with_what_cannot_be_stays_open(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         before = bench.session.story.properties

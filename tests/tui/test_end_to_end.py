@@ -153,6 +153,7 @@ def test_a_story_from_the_first_key_to_reopening(terminal: Terminal, tmp_path: P
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.full
 def test_words_are_kept_and_the_terminal_restored_when_the_system_ends_it(
     terminal: Terminal, tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -180,6 +181,7 @@ def test_the_terminal_is_restored_after_a_native_abort(terminal: Terminal, tmp_p
     terminal.wait(lambda screen: screen.count("echoed") >= 2, "typing in a sane terminal")
 
 
+@pytest.mark.full
 def test_a_missing_model_is_explained_on_a_screen(terminal: Terminal, tmp_path: Path) -> None:
     terminal.start(str(tmp_path / "tale.srbw"), "--model", str(tmp_path / "none.gguf"))
     screen = terminal.wait_for("The model cannot be loaded")

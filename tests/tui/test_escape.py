@@ -50,7 +50,7 @@ async def test_it_leads_to_the_branches_before_any_is_written(open_bench: OpenBe
         assert bench.session.text() == "The rain."
 
 
-@pytest.mark.parametrize("command", some_of(DIALOGS, DIALOGS[::4]))
+@pytest.mark.parametrize("command", some_of(DIALOGS, DIALOGS[::8]))
 async def test_it_closes_a_dialog_and_the_branches_have_the_keys_again(
     command: str, open_bench: OpenBench
 ) -> None:
@@ -88,6 +88,7 @@ async def test_tab_a_key_and_a_click_lead_into_the_story(open_bench: OpenBench) 
 
 
 @pytest.mark.parametrize("way", ["tab", "a", "ctrl+f"])
+@pytest.mark.full
 async def test_a_story_that_was_hidden_is_shown_before_it_has_the_keys(
     way: str, open_bench: OpenBench
 ) -> None:
@@ -124,6 +125,7 @@ async def test_the_badge_says_where_keys_go(open_bench: OpenBench) -> None:
     "command",
     some_of([c for c in DIALOGS if c not in ("leader", "jump", "bookmarks", "bin")], DIALOGS[2::4]),
 )
+@pytest.mark.full
 async def test_keys_that_come_together_go_to_the_dialog_that_opens(
     command: str, open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

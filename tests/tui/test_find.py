@@ -40,6 +40,7 @@ async def test_enter_goes_from_place_to_place_and_changes_nothing(open_bench: Op
         assert bench.screen.editor.selected_text.casefold() == "captain"
 
 
+@pytest.mark.full
 async def test_the_same_key_finds_again_and_other_words_begin_anew(open_bench: OpenBench) -> None:
     async with open_bench(TEXT) as bench:
         await bench.press("ctrl+f", *"captain", "ctrl+f", "ctrl+f")
@@ -130,6 +131,7 @@ def forwards(finder: Finder, words: str) -> list[tuple[int, int]]:
     return found
 
 
+@pytest.mark.full
 async def test_what_a_replacement_makes_is_seen_on_80_columns(open_bench: OpenBench) -> None:
     before, behind = "Nobody on the quay said a single", "about the wind for weeks on end."
     async with open_bench(f"{before} word {behind}", size=(80, 24)) as bench:

@@ -95,6 +95,7 @@ def test_a_ladder_that_cannot_be_read_says_how_it_is_written() -> None:
     assert knobs.parse_ladder(temperature, knobs.ladder_words(temperature, 0.25, 2)) == (0.25, 2)
 
 
+@pytest.mark.full
 async def test_knobs_come_back_with_the_story(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         bench.screen.run("knobs")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from textual.widgets import Input, OptionList, Static
 
 from srbwriter.tui import knobs
@@ -19,6 +20,7 @@ def test_every_knob_has_a_name_for_people_and_no_other_thing_has_one() -> None:
     assert len(groups) == len(knobs.KNOBS), "two knobs of a group go by one name"
 
 
+@pytest.mark.full
 async def test_knobs_are_narrowed_by_either_name_and_turned_there(open_bench: OpenBench) -> None:
     async with open_bench(fake=True, size=(80, 24)) as bench:
         bench.screen.run("knobs")
@@ -39,6 +41,7 @@ async def test_knobs_are_narrowed_by_either_name_and_turned_there(open_bench: Op
         assert bench.app.screen is bench.screen
 
 
+@pytest.mark.full
 async def test_a_ladder_that_cannot_be_read_is_asked_for_again(open_bench: OpenBench) -> None:
     async with open_bench(fake=True) as bench:
         bench.screen.run("knobs")
@@ -51,6 +54,7 @@ async def test_a_ladder_that_cannot_be_read_is_asked_for_again(open_bench: OpenB
         assert bench.session.sweep == ("temperature", 0.4, 1.2)
 
 
+@pytest.mark.full
 async def test_help_is_narrowed_by_what_a_key_does(open_bench: OpenBench) -> None:
     async with open_bench(fake=True) as bench:
         bench.screen.run("help")
@@ -74,6 +78,7 @@ async def test_presets_say_what_they_turn(open_bench: OpenBench) -> None:
         assert "Unlikely turns" in said and "Temperature 1.4" in said and "Min p 0.1" in said
 
 
+@pytest.mark.full
 async def test_a_theme_is_seen_in_its_own_colours_while_it_is_chosen(open_bench: OpenBench) -> None:
     async with open_bench(fake=True, size=(80, 24)) as bench:
         bench.screen.run("theme")

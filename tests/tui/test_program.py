@@ -105,6 +105,7 @@ async def test_a_defect_is_shown_with_its_report_and_the_desk_stays(
         bench.screen.defects.clear()
 
 
+@pytest.mark.full
 async def test_a_defect_in_what_is_painted_again_and_again_is_told_once(
     open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -82,6 +82,7 @@ async def test_the_story_is_wrapped_for_the_window_it_is_in(
 
 
 @pytest.mark.parametrize("start", ["below", "right", "column"])
+@pytest.mark.full
 async def test_the_story_and_its_branches_are_wrapped_for_the_next_layout(
     start: str, open_bench: OpenBench
 ) -> None:
@@ -95,6 +96,7 @@ async def test_the_story_and_its_branches_are_wrapped_for_the_next_layout(
 
 
 @pytest.mark.parametrize("command", ["single", "layout"])
+@pytest.mark.full
 async def test_panes_are_wrapped_anew_though_nobody_tells_them_of_their_size(
     command: str, open_bench: OpenBench
 ) -> None:
@@ -114,6 +116,7 @@ async def test_panes_are_wrapped_anew_though_nobody_tells_them_of_their_size(
 
 
 @pytest.mark.parametrize("length", some_of([130, 150, 170, 190, 400], [150]))
+@pytest.mark.full
 async def test_the_end_of_a_reopened_story_is_in_view(length: int, open_bench: OpenBench) -> None:
     paragraph = (5 * PARAGRAPH)[:length]
     story = "\n\n".join(f"{number} {paragraph}" for number in range(12))
@@ -138,6 +141,7 @@ async def test_what_is_being_read_stays_in_view(open_bench: OpenBench) -> None:
         assert any("1 They were made" in line for line in visible) and not end_in_view(bench)
 
 
+@pytest.mark.full
 async def test_a_window_resized_under_a_dialog(open_bench: OpenBench) -> None:
     async with open_bench(STORY, 8) as bench:
         await bench.write(40)

@@ -28,6 +28,7 @@ async def test_the_layout_is_chosen_by_the_size_of_the_window(
 
 
 @pytest.mark.parametrize(("layout", "axis"), [("below", "height"), ("right", "width"), ("column", "width")])
+@pytest.mark.full
 async def test_the_split_holds_in_every_layout_and_is_remembered(
     layout: str, axis: str, open_bench: OpenBench
 ) -> None:
@@ -54,6 +55,7 @@ def read(bench: Bench) -> None:
     bench.screen.show_messages([])
 
 
+@pytest.mark.full
 async def test_in_quiet_the_line_of_the_cursor_stays_in_the_middle(open_bench: OpenBench) -> None:
     async with open_bench(STORY, fake=True, size=(80, 24)) as bench:
         await bench.press("ctrl+t")

@@ -62,6 +62,7 @@ async def test_enter_writes_new_branches_instead(open_bench: OpenBench) -> None:
         assert not any("earlier text" in head for head in heads(bench))
 
 
+@pytest.mark.full
 async def test_editing_before_a_pick_asks_once(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         await change_text(bench)

@@ -39,6 +39,7 @@ def said(bench: Bench) -> str:
 
 
 @pytest.mark.parametrize("ending", ["length", "stopped", "sentence"])
+@pytest.mark.full
 async def test_typing_into_an_ended_branch_writes_on(open_bench: OpenBench, ending: str) -> None:
     async with open_bench(n=2) as bench:
         session = bench.session
@@ -94,6 +95,7 @@ async def test_an_empty_pane_says_how_branches_are_written(open_bench: OpenBench
         assert "ctrl+n" not in panes[0].render_line(1).text
 
 
+@pytest.mark.full
 async def test_the_panel_shows_the_ladder_that_holds_and_drops_it(open_bench: OpenBench) -> None:
     async with open_bench(n=2) as bench:
         session = bench.session
@@ -178,6 +180,7 @@ async def test_a_message_has_room_of_its_own(open_bench: OpenBench) -> None:
 
 
 @pytest.mark.parametrize("command", ["find", "settings", "openings", "tree", "read"])
+@pytest.mark.full
 async def test_a_message_covers_no_foot_of_a_prompt(command: str, open_bench: OpenBench) -> None:
     async with open_bench(n=2, size=(80, 24)) as bench:
         bench.screen.run(command)

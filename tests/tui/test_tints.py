@@ -30,6 +30,7 @@ from tests.tui.test_colours import SHIPPED
 
 
 @pytest.mark.parametrize("depth", some_of(["auto", "256", "16"], ["16"]))
+@pytest.mark.full
 async def test_tints_are_told_apart_in_every_theme(depth: str, open_bench: OpenBench) -> None:
     async with open_bench(fake=True, settings={"interface.colours": depth}) as bench:
         for file in SHIPPED:

@@ -242,6 +242,7 @@ async def test_a_file_is_replaced_only_if_the_writer_says_yes(
         ("folder.md", "folder.md: is a folder — name a file in it"),
     ],
 )
+@pytest.mark.full
 async def test_a_name_that_cannot_be_is_asked_for_again(
     name: str, words: str, open_bench: OpenBench, folder: Path
 ) -> None:

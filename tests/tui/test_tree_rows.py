@@ -55,6 +55,7 @@ def test_the_way_runs_straight_down(folder: Path) -> None:
         assert {row.depth for row in way} == {0}
 
 
+@pytest.mark.full
 async def test_marks_made_in_the_tree_are_in_the_story(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         await bench.write()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from srbwriter.story import ROOT
 from srbwriter.tui.screens.tree import SplitAt, TreeScreen
 from tests.tui.conftest import OpenBench
@@ -41,6 +43,7 @@ async def test_nothing_is_split_at_the_beginning_of_a_node_nor_is_the_root(open_
 MARKS = "b", "greater_than_sign", "n", "t", "number_sign", "u", "m", "d", "x"
 
 
+@pytest.mark.full
 async def test_the_beginning_and_folded_branches_say_why_nothing_is_done(open_bench: OpenBench) -> None:
     async with open_bench("It rained.") as bench:
         story = bench.session.story

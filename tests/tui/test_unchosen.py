@@ -7,6 +7,7 @@ from textual.events import Key, Paste
 
 from srbwriter.tui.keyboard import Burst
 from srbwriter.tui.widgets.branch_pane import BranchPane
+from tests.sizes import some_of
 from tests.tui.conftest import Bench, OpenBench
 
 TEXT = "It rained."
@@ -65,7 +66,9 @@ async def test_a_new_round_leaves_the_cursor_where_it_was(open_bench: OpenBench)
         assert bench.screen.editor.whole == "So" + TEXT
 
 
-@pytest.mark.parametrize("key", ["left", "right", "up", "down", "tab", "escape"])
+@pytest.mark.parametrize(
+    "key", some_of(["left", "right", "up", "down", "tab", "escape"], ["right", "escape"])
+)
 async def test_arrows_tab_and_escape_choose_the_first_pane(key: str, open_bench: OpenBench) -> None:
     async with open_bench(TEXT) as bench:
         await bench.write()

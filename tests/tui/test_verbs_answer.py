@@ -11,6 +11,7 @@ from srbwriter.engine.types import BranchState, FinishReason
 from srbwriter.story import ROOT
 from srbwriter.tui.screens.ask import AskWords
 from srbwriter.tui.screens.picker import Picker
+from tests.sizes import some_of
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.test_steering_keys import finish, said, typed
 
@@ -25,7 +26,12 @@ async def earlier_sitting(open_bench: OpenBench, n: int = 3) -> list[str]:
         return bench.texts()
 
 
-@pytest.mark.parametrize("verb", ["reroll", "extend", "rewind", "kill", "type_into", "reroll_all", "more"])
+@pytest.mark.parametrize(
+    "verb",
+    some_of(
+        ["reroll", "extend", "rewind", "kill", "type_into", "reroll_all", "more"], ["reroll", "type_into"]
+    ),
+)
 async def test_branches_of_an_earlier_sitting_are_steered(verb: str, open_bench: OpenBench) -> None:
     before = await earlier_sitting(open_bench)
     async with open_bench(text="", n=3) as bench:
@@ -165,6 +171,7 @@ async def test_a_branch_waits_while_words_for_it_are_typed(open_bench: OpenBench
 
 
 @pytest.mark.parametrize("key", ["r", "backspace"])
+@pytest.mark.full
 async def test_a_paused_branch_that_is_written_anew_writes(key: str, open_bench: OpenBench) -> None:
     async with open_bench(n=2) as bench:
         await bench.write(30)

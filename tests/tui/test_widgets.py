@@ -99,6 +99,7 @@ async def test_a_long_story_is_edited_through_a_window(open_bench: OpenBench) ->
         ("It's dark, 海", [0, 2, 3, 4, 9, 11, 12]),
     ],
 )
+@pytest.mark.full
 async def test_the_cursor_goes_by_words_that_nothing_parts(
     open_bench: OpenBench, text: str, stops: list[int]
 ) -> None:
@@ -115,6 +116,7 @@ async def test_the_cursor_goes_by_words_that_nothing_parts(
         assert there >= {stop for stop in stops if CHARACTER.match(text[stop : stop + 1])}
 
 
+@pytest.mark.full
 async def test_a_word_that_nothing_parts_is_deleted_alone(open_bench: OpenBench) -> None:
     async with open_bench("他把灯塔的门") as bench:
         bench.screen.editor.go(2)
@@ -153,6 +155,7 @@ async def test_a_selected_book_is_replaced_by_a_paste(open_bench: OpenBench) -> 
         assert len(editor.text) < len(book) / 2 and editor.whole == f"{book.upper()}X"
 
 
+@pytest.mark.full
 async def test_the_wheel_goes_on_beyond_the_window(open_bench: OpenBench) -> None:
     text = PARAGRAPH * 3000
     async with open_bench(text) as bench:
@@ -193,6 +196,7 @@ async def test_a_click_focuses_a_branch_and_a_double_click_picks_it(open_bench: 
         assert bench.session.text() == "It rained." + picked
 
 
+@pytest.mark.full
 async def test_the_wheel_scrolls_one_branch_only(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         bench.session.stop = type(bench.session.stop)(max_tokens=None, ignore_eog=True)
@@ -237,6 +241,7 @@ async def test_panes_are_made_once_and_used_again(open_bench: OpenBench) -> None
         assert [pane.text for pane in panes] == bench.texts()
 
 
+@pytest.mark.full
 async def test_a_token_paints_its_own_line_and_no_other(
     open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,6 +261,7 @@ async def test_a_token_paints_its_own_line_and_no_other(
         assert all(row >= before[pane] > 0 for pane, row in painted)
 
 
+@pytest.mark.full
 async def test_resizing_keeps_what_is_read_in_view(open_bench: OpenBench) -> None:
     async with open_bench(n=1) as bench:
         bench.session.stop = type(bench.session.stop)(max_tokens=None, ignore_eog=True)

@@ -56,6 +56,7 @@ async def test_branches_started_while_the_model_loads_appear_when_it_has(open_be
         assert all(pane.text for pane in bench.screen.grid.shown)
 
 
+@pytest.mark.full
 async def test_a_pane_stays_where_the_reader_is(open_bench: OpenBench) -> None:
     async with open_bench(n=4) as bench:
         bench.session.stop = bench.session.stop.__class__(max_tokens=None, ignore_eog=True)
@@ -119,6 +120,7 @@ async def test_painting_goes_on_whatever_the_disk_does(
             track.nodes = before
 
 
+@pytest.mark.full
 async def test_the_cursor_stands_where_something_was_undone(open_bench: OpenBench) -> None:
     async with open_bench(text="It rained.\n\nNobody came.") as bench:
         bench.screen.editor.go(len("It rained"))
