@@ -203,6 +203,7 @@ def test_a_branch_is_rolled_again_while_the_others_write(backend: Backend) -> No
     spelt(backend, generation)
 
 
+@pytest.mark.full
 def test_a_branch_rests_and_goes_on(backend: Backend) -> None:
     generation = backend.submit(Request(PROMPT, n=2, sampling=Sampling(seed=2), stop=rule(backend, LONG)))
     branch, other = generation.branches

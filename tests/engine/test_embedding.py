@@ -68,6 +68,7 @@ def directly(engine: Engine, ids: list[int]) -> np.ndarray:
         context.close()
 
 
+@pytest.mark.full
 def test_each_way_of_pooling_is_what_it_says(exact: Engine) -> None:
     for text in TEXTS[:3]:
         rows = directly(exact, exact.tokenize(text, add_bos=True, parse_special=True))

@@ -236,6 +236,7 @@ def refuse(*given: object, **named: object) -> None:
 
 
 @pytest.mark.parametrize(("key", "field"), [("n", "note"), ("t", "title"), ("number_sign", "tags")])
+@pytest.mark.full
 async def test_what_is_said_of_a_node_is_safe_while_it_is_typed(
     key: str, field: str, open_bench: OpenBench
 ) -> None:

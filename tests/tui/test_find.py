@@ -97,6 +97,7 @@ def test_what_is_counted_is_what_is_replaced(text: str, words: str, case: bool, 
     assert finder.replaced("<->").count("<->") == count
 
 
+@pytest.mark.full
 async def test_find_and_replace_agree(open_bench: OpenBench) -> None:
     async with open_bench("The captain slept. Captains do. CAPTAIN!") as bench:
         await bench.press("ctrl+f", *"Captain")
