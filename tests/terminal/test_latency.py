@@ -18,6 +18,7 @@ KEYS = {False: 24, True: 250}
 NODES, NODE_CHARS = 100, 20_000  # two megabytes
 LOOK = 0.02  # seconds between two looks at the file
 ENOUGH = 15.0  # seconds after the last key
+PORTION = 25  # keys: three seconds, in which eight branches of 1000 tokens do not end
 
 
 def make_book(folder: Path) -> Path:
@@ -66,22 +67,24 @@ def test_a_key_is_on_the_disk_within_a_second(terminal: Terminal, full: bool) ->
     chance = random.Random("latency")
     terminal.start(file, "--n", "8", "--max-tokens", "1000", "--ctx-size", "8192" if full else "4096")
     terminal.wait_for(OPENING.strip())
-    terminal.press(CTRL_N)
-    terminal.wait(lambda screen: screen.count("writing") >= 8, "eight branches")
     text = words_from(chance, KEYS[full]).rstrip()
     watcher = Watcher(file, text)
+    streaming: list[int] = []  # branches being written at the end of each portion
     try:
-        terminal.type_steadily(text, steady(chance, 0.06, 0.2))
-        streaming = terminal.screen.count("writing")
+        for start in range(0, len(text), PORTION):
+            terminal.press(CTRL_N)  # anew for each portion: a fast machine writes a round to its end meanwhile
+            terminal.wait(lambda screen: screen.count("writing") >= 8, "eight branches")
+            terminal.type_steadily(text[start : start + PORTION], steady(chance, 0.06, 0.2))
+            streaming.append(terminal.screen.count("writing"))
     finally:
         watcher.close()
     typed = terminal.typed
     ages = sorted(seen - key.at for seen, key in zip(watcher.seen, typed, strict=False))
     assert len(ages) == len(typed), f"only {len(ages)} of {len(typed)} characters are in the file"
     worst = ages[min(len(ages) - 1, round(len(ages) * 0.99))]
-    print(f"\n{len(ages)} keys, {streaming} branches being written: from the key to the file")
+    print(f"\n{len(ages)} keys, at least {min(streaming)} branches being written: from the key to the file")
     print(f"  median {ages[len(ages) // 2]:.2f} s, of 99 in 100 {worst:.2f} s, most {ages[-1]:.2f} s")
-    assert streaming
+    assert all(streaming)
     assert worst <= BOUND
     terminal.press(CTRL_Q)
     assert terminal.ended() == 0
