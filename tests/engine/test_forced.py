@@ -104,11 +104,12 @@ def test_logits_match_a_fresh_single_sequence(engine: Engine, n: int) -> None:
     written = scripts(engine, n, pairs=True)
     prompt, seen = forced(engine, written)
     reference = Reference(engine)
+    most = 1e-2 if engine.options.flash_attn == "on" else 1e-4  # flash attention rounds to 16 bits itself
     try:
         for index, ids in enumerate(written):
             fresh = reference.logits([*prompt, *ids[:-1]], last=LENGTH)
             for found, alone in zip(seen[index], fresh, strict=True):
-                assert_same_logits(found, alone)
+                assert_same_logits(found, alone, most)
     finally:
         reference.close()
 
