@@ -72,7 +72,7 @@ def test_a_key_is_on_the_disk_within_a_second(terminal: Terminal, full: bool) ->
     streaming: list[int] = []  # branches being written at the end of each portion
     try:
         for start in range(0, len(text), PORTION):
-            # A fast machine writes a round to its end within one portion, so each portion has a round of its own.
+            # Each portion has a round of its own: a fast machine ends one before the last key of a portion.
             terminal.press(CTRL_N)
             terminal.wait(lambda screen: screen.count("writing") >= 8, "eight branches")
             terminal.type_steadily(text[start : start + PORTION], steady(chance, 0.06, 0.2))
