@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -36,11 +36,16 @@ class Hub:
     repositories: dict[str, dict[str, bytes]] = field(default_factory=dict)
     token: str = ""
     gated: bool = False
+    """Files are refused, as those of gated repositories are; the list of files is public."""
     ranges: bool = True
     cut_after: list[int] = field(default_factory=list)
     """Answers end after so many bytes of content, one entry for each, as if the line had gone dead."""
     statuses: list[int] = field(default_factory=list)
     """The next files are answered with these statuses."""
+    hold_after: int | None = None
+    """The next answer stops after so many bytes of content, sets ``held``, and waits for ``release``."""
+    held: Event = field(default_factory=Event)
+    release: Event = field(default_factory=Event)
     flipped: set[str] = field(default_factory=set)
     """Files that arrive with a bit turned over."""
     asked: list[Asked] = field(default_factory=list)
@@ -79,8 +84,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.hub.asked.append(Asked(self.command, self.path, self.headers, self.is_storage))
         if self.is_storage:
             return self._file(path)
-        if self.hub.gated:
-            return self._send(403, b"{}", {"X-Error-Code": "GatedRepo"})
         if self.hub.token and self.headers.get("Authorization") != f"Bearer {self.hub.token}":
             return self._send(401, b"{}", {})
         if path.startswith("/api/models/"):
@@ -88,6 +91,9 @@ class _Handler(BaseHTTPRequestHandler):
             if repo not in self.hub.repositories:
                 return self._send(404, b"{}", {"X-Error-Code": "RepoNotFound"})
             return self._send(200, json.dumps(self.hub.listing(repo)).encode(), {})
+        if self.hub.gated:
+            status = 403 if self.headers.get("Authorization") else 401
+            return self._send(status, b"{}", {"X-Error-Code": "GatedRepo"})
         data = self.hub.content(path)
         if data is None:
             return self._send(404, b"{}", {"X-Error-Code": "EntryNotFound"})
@@ -122,6 +128,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command == "HEAD":
             return
+        if self.is_storage and status in (200, 206) and self.hub.hold_after is not None:
+            first, self.hub.hold_after = self.hub.hold_after, None
+            self.wfile.write(data[:first])
+            self.hub.held.set()
+            self.hub.release.wait(60)
+            self.close_connection = True
+            return
         whole = not (self.is_storage and status in (200, 206) and self.hub.cut_after)
         self.wfile.write(data if whole else data[: self.hub.cut_after.pop(0)])
         if not whole:
@@ -143,6 +156,7 @@ def running() -> Iterator[Hub]:
     try:
         yield hub
     finally:
+        hub.release.set()
         for server in servers:
             server.shutdown()
             server.server_close()
