@@ -28,6 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: the command line without the program's name; that of the process by default.
     """
+    _open_missing_streams()
     if (reconfigure := getattr(sys.stdout, "reconfigure", None)) is not None:
         reconfigure(errors="surrogateescape")  # names of files may be any bytes, and are printed so
     try:
@@ -48,6 +49,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _report(error)
     except Exception as error:  # the last line of defence: every failure ends in words
         return _report(error)
+
+
+def _open_missing_streams() -> None:
+    """Send a standard stream that the caller has closed nowhere: Python has None in its place."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:  # nor does a file get its number
+        pass
+    os.close(descriptor)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
 
 
 def _drop_output() -> None:

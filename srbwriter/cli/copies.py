@@ -13,7 +13,7 @@ from srbwriter.cli.exits import Exit, Failure, say
 from srbwriter.cli.flags import add_actions
 from srbwriter.cli.stories import best_named, find_story, opened, path_for_story, recents
 from srbwriter.config import Settings, Table
-from srbwriter.story import NotSaved, Story, files, library
+from srbwriter.story import NotSaved, Story, StoryError, files, library
 from srbwriter.story.backup import Backup, backups, deleted_from, discard, snapshot
 
 
@@ -101,6 +101,15 @@ def _copies(named: str) -> list[Backup]:
         return backups(story.backup_folder(paths.backup_dir()))
 
 
+def _means(named: str, copy: Path) -> bool:
+    """Whether ``named`` is the copy at that path for ``backup restore``, and no other story's."""
+    try:
+        found = _copies(named)
+    except (Failure, StoryError):
+        return False
+    return bool(found) and found[0].path == copy
+
+
 def _deleted(named: str) -> list[Backup]:
     """Return the deleted stories that ``named`` means: a path, a title, or how a word of one begins."""
     deleted = [(copy, path) for copy in _all_copies() if (path := deleted_from(copy)) is not None]
@@ -184,7 +193,9 @@ be restored.
                 cure = "restore a copy of it, or remove the file yourself"
                 raise Failure(f"{path} is damaged, and was not deleted — {cure}", Exit.DAMAGED)
             folder, title = story.backup_folder(paths.backup_dir()), story.title
-        print(discard(path, folder))
+        copy = discard(path, folder)
         recents().remove(path)
-        say(f"{title} was deleted; srbwriter backup restore {shlex.quote(title)} brings it back")
+        print(copy)
+        name = title if _means(title, copy) else str(copy)
+        say(f"{title} was deleted; srbwriter backup restore {shlex.quote(name)} brings it back")
         return Exit.OK

@@ -5,11 +5,13 @@ import and check; and which story is meant by a name.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import re
 import shlex
 import sys
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Generator, Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -23,7 +25,7 @@ from srbwriter.config.keys import SECTIONS
 from srbwriter.gguf import is_gguf
 from srbwriter.story import DamagedStory, Story, StoryError, files, library
 from srbwriter.story.backup import backups
-from srbwriter.story.model import counted
+from srbwriter.story.model import Refused, counted
 from srbwriter.story.store import SUFFIX
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_STANDARD_INPUT, _STANDARD_OUTPUT = Path("standard input"), Path("-")
+_STANDARD_INPUT, _STANDARD_STREAM = Path("standard input"), Path("-")
 _BINARY = (".docx", ".epub")
 _NAMES = ("title", "author", "language")
 
@@ -300,7 +302,7 @@ who writes it and in which language; books and pages made of it say so too.
         path = find_story(arguments.story)
         given = {name: told for name in _NAMES if (told := getattr(arguments, name)) is not None}
         if given:
-            with Story.open(path) as story:
+            with Story.open(path) as story, _usage():
                 story.set_properties(replace(story.properties, **given))
         with Story.open(path, readonly=True) as story:
             facts = _facts(story)
@@ -314,6 +316,15 @@ who writes it and in which language; books and pages made of it say so too.
         print(plain(str(facts["title"] or story.file.stem)))
         print(columns([(f"  {name.replace('_', ' ')}", _shown(fact)) for name, fact in facts.items()][1:]))
         return code
+
+
+@contextlib.contextmanager
+def _usage() -> Generator[None]:
+    """Turn what a story refuses into a Failure: the words of the command line cannot be used."""
+    try:
+        yield
+    except Refused as error:
+        raise Failure(str(error), Exit.USAGE) from error
 
 
 def _facts(story: Story) -> dict[str, object]:
@@ -370,7 +381,8 @@ Give a story another title. Its file gets a new name too if it is in the library
     def run(arguments: argparse.Namespace, settings: Settings) -> int:
         path = find_story(arguments.story).resolve()
         with Story.open(path) as story:
-            story.rename(arguments.title)
+            with _usage():
+                story.rename(arguments.title)
             title = story.title
         if path.parent == paths.library_dir().resolve() and not arguments.keep_file:
             path = _moved(path, title)
@@ -410,7 +422,7 @@ Write a story as a book, a page, text or JSON. The format follows from the file'
     def configure(parser: argparse.ArgumentParser, table: Table) -> None:
         parser.add_argument("story", metavar="STORY", nargs="?", help="title, name or file of a story")
         parser.add_argument(
-            "-o", "--output", metavar="FILE", type=Path, default=_STANDARD_OUTPUT,
+            "-o", "--output", metavar="FILE", type=Path, default=_STANDARD_STREAM,
             help="file to write; - or nothing is standard output",
         )  # fmt: skip
         parser.add_argument("--format", metavar="NAME", help="a format's name; `--format list` lists them")
@@ -432,7 +444,7 @@ Write a story as a book, a page, text or JSON. The format follows from the file'
         _refuse_early(output, form, force=force)
         source = find_story(arguments.story)
         try:
-            if output == _STANDARD_OUTPUT:
+            if output == _STANDARD_STREAM:
                 _, data = transfer.rendered(source, form.name)
                 sys.stdout.buffer.write(data)
                 sys.stdout.buffer.flush()
@@ -445,7 +457,7 @@ Write a story as a book, a page, text or JSON. The format follows from the file'
 
 def _refuse_early(output: Path, form: Format, *, force: bool) -> None:
     """Raise Failure or StoryError before any work for what could not be written."""
-    if output == _STANDARD_OUTPUT:
+    if output == _STANDARD_STREAM:
         if form.extension in _BINARY and sys.stdout.isatty():
             raise Failure(f"{form.label} is not for a terminal; name a file with -o", Exit.USAGE)
         return
@@ -460,7 +472,7 @@ def _by_file(output: Path) -> Format:
     """The format that the file's name says; standard output has none and gets Markdown."""
     from srbwriter.story import formats
 
-    if output == _STANDARD_OUTPUT:
+    if output == _STANDARD_STREAM:
         return formats.by_name("markdown")
     form = formats.for_file(output)
     if form is None:
@@ -512,21 +524,22 @@ Make a story of a file: Word, HTML, Markdown, text, Loom, mikupad, KoboldAI, Sil
         output = path_for_story(arguments.output)
         if output is not None and len(files) > 1:
             raise Failure("-o makes one story, and several files were given", Exit.USAGE)
-        code = Exit.OK
+        codes = {Exit.OK}
         for file in files:
             try:
                 _import(file, output, arguments.title, arguments.encoding, form)
             except (StoryError, formats.FormatError) as error:
                 say(str(error))
-                code = Exit.ERROR
-        return code
+                there = file == _STANDARD_STREAM or os.path.lexists(file)
+                codes.add(Exit.ERROR if there else Exit.USAGE)
+        return Exit.ERROR if Exit.ERROR in codes else max(codes)
 
 
 def _import(file: Path, output: Path | None, title: str, encoding: str, form: str) -> None:
     from srbwriter.story import transfer
 
     folder = paths.library_dir()
-    if str(file) == "-":
+    if file == _STANDARD_STREAM:
         data = sys.stdin.buffer.read()
         work = transfer.Import(_STANDARD_INPUT, folder, output, title, data, "Imported story", encoding, form)
     else:

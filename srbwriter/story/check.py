@@ -18,7 +18,7 @@ from srbwriter.story.lock import Note
 from srbwriter.story.migrations import SEARCHED, STEPS, SUMMED, VERSION, body_sum, migrate, row_sum
 from srbwriter.story.model import ROOT, Damage, DamagedStory, NodeId, numbers
 from srbwriter.story.recovery import recover
-from srbwriter.story.shapes import body_fits, entry_fits
+from srbwriter.story.shapes import action_fits, body_fits, entry_fits
 from srbwriter.story.store import ACTION, BODY, ENTRY, Store
 from srbwriter.story.words import count
 
@@ -87,7 +87,7 @@ def _problems(db: Connection, version: int) -> Iterator[str]:
     for row in db.execute(_INDEXED):
         yield f"node {row[0]}: the search index has another text"
     for *row, total in db.execute(f"SELECT {ACTION}, sum FROM action"):
-        if row_sum(*row) != total:
+        if not action_fits(tuple(row)) or row_sum(*row) != total:
             yield f"action {row[0]} is not as it was written, and cannot be undone or done again"
 
 

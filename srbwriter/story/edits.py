@@ -508,13 +508,16 @@ class Edits(Reader):
     def set_properties(self, properties: Properties) -> None:
         """Title, author and language, in one action; an empty language is that of the surroundings.
 
-        Refused for a title without a letter, and for a language that has no tag (BCP 47).
+        Refused for a title without a letter, and for another language that has no tag (BCP 47). The one that
+        a file of another program came with may stay.
         """
         title, author = (" ".join(words.split()) for words in (properties.title, properties.author))
         if not title:
             raise Refused("a story needs a title, and this one has no letter in it")
         given = properties.language.strip()
         language = language_tag(given) if given else default_language()
+        if language is None and given == self.properties.language:
+            language = given
         if language is None:
             raise Refused(f"{given} is no language that is known; {nearest_languages(given)}")
         before, after = asdict(self.properties), {"title": title, "author": author, "language": language}

@@ -20,6 +20,7 @@ from srbwriter.story.diff import changed
 from srbwriter.story.document import Document
 from srbwriter.story.migrations import row_sum
 from srbwriter.story.model import Author, JsonValue, NodeId, Refused, State
+from srbwriter.story.shapes import action_fits
 from srbwriter.story.spans import Seam, Spans, change, cut_at, decode, encode, seam, seam_of, tidy
 from srbwriter.story.store import ACTION
 from srbwriter.story.tree import SETTINGS, VISITED, Entry
@@ -303,7 +304,7 @@ class History:
             row = db.execute(f"SELECT {ACTION}, sum FROM action WHERE id = ?", (number,)).fetchone()
             if row is None:
                 return None
-            if row_sum(*row[:-1]) != row[-1]:
+            if not action_fits(row[:-1]) or row_sum(*row[:-1]) != row[-1]:
                 raise Refused("the file does not hold any more what was done there")
             changes = [_KINDS[fields.pop("kind")](**fields) for fields in json.loads(row[10])]
             return Action(*row[:10], changes=changes)

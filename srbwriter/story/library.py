@@ -32,6 +32,7 @@ _LINE = """
         UNION ALL
         SELECT node.id, node.parent, node.words, node.edges, depth + 1
         FROM node JOIN line ON node.id = line.parent
+        LIMIT 1 + (SELECT count(*) FROM node)
     ) SELECT words, edges FROM line ORDER BY depth DESC"""
 
 
@@ -69,7 +70,10 @@ def info(path: Path) -> StoryInfo:
             version_of(db, path)
             title = str(json.loads(db.execute("SELECT json FROM value WHERE key = 'title'").fetchone()[0]))
             nodes = int(db.execute("SELECT count(*) FROM node WHERE state < 2").fetchone()[0])
-            words = Count.total(db.execute(_LINE)).words
+            line = db.execute(_LINE).fetchall()
+            if len(line) > db.execute("SELECT count(*) FROM node").fetchone()[0]:
+                raise ValueError("nodes are their own ancestors")
+            words = Count.total(line).words
     except NotSaved as error:  # it cannot be looked into now
         problem = str(error)
     except TooNew as error:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from srbwriter.story.model import Author, NodeId, Progress, Sitting
+from srbwriter.story.shapes import numbers_fit
 from srbwriter.story.store import Store
 from srbwriter.story.tree import Tree
 
@@ -98,14 +99,16 @@ def days(store: Store) -> dict[str, Progress]:
     """Progress by day, oldest first."""
     with store.reading() as db:
         rows = db.execute("SELECT day, typed, picked, generated, seconds FROM progress ORDER BY day")
-        return {row[0]: Progress(*row[1:]) for row in rows}
+        return {
+            row[0]: Progress(*row[1:]) for row in rows if isinstance(row[0], str) and numbers_fit(row[1:])
+        }
 
 
 def sittings(store: Store) -> list[Sitting]:
     """Every sitting in which something was written, oldest first."""
     with store.reading() as db:
         rows = db.execute("SELECT typed, picked, generated, seconds, began, ended FROM sitting ORDER BY id")
-        return [Sitting(*row[:4], began=row[4], ended=row[5]) for row in rows]
+        return [Sitting(*row[:4], began=row[4], ended=row[5]) for row in rows if numbers_fit(row)]
 
 
 def by_author(tree: Tree, nodes: list[NodeId]) -> dict[Author, int]:

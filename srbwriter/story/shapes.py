@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import is_dataclass
 from functools import cache
@@ -23,9 +24,12 @@ _VALUES: dict[str, Any] = {
     **dict.fromkeys(("title", "author", "language", "uuid"), str | None),
     "current": int,
     "hoisted": int | None,
+    **dict.fromkeys(("head", "touched"), int),
     "draft": dict[str, Any] | None,
 }
 _PAIRS = "gaps", "written"
+_LATEST = 2**38
+"""Unix seconds, far in the future, that every calendar still has a day for."""
 
 
 def value_fits(key: str, value: object) -> bool:
@@ -50,6 +54,24 @@ def entry_fits(row: tuple[Any, ...]) -> bool:
         and isinstance(created, int | float)
         and math.isfinite(created)
     )
+
+
+def action_fits(row: tuple[Any, ...]) -> bool:
+    """Whether ``row`` can be an action: the columns of :class:`~srbwriter.story.history.Action`."""
+    number, parent, verb, node, at, was, became, typed, picked, touched, changes = row
+    numbers = (number, parent, node, was, became, typed, picked, touched)
+    return (
+        all(isinstance(each, int) for each in numbers)
+        and isinstance(verb, str)
+        and isinstance(at, int | float)
+        and 0 <= at < _LATEST
+        and isinstance(changes, str)
+    )
+
+
+def numbers_fit(numbers: Iterable[object]) -> bool:
+    """Whether all are numbers, and none is infinite."""
+    return all(isinstance(each, int | float) and math.isfinite(each) for each in numbers)
 
 
 def body_fits(row: tuple[Any, ...]) -> bool:

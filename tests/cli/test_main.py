@@ -267,3 +267,13 @@ def test_output_that_finds_no_room_is_said() -> None:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
     words = b"the output could not be written: the disk is full"
     assert done.returncode == Exit.ERROR and words in done.stderr and b"Exception" not in done.stderr
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_stream_that_is_closed_is_no_defect(closed: str) -> None:
+    with Story.create(paths.library_dir() / "Long.srbw", "Long") as story:
+        story.append("It rained.")
+    line = f'"{sys.executable}" -m srbwriter list {closed}'
+    done = subprocess.run(line, shell=True, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (Exit.OK, b"")
+    assert not list(paths.log_dir().glob("crash-*"))

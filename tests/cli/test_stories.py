@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import re
+import shlex
 import sqlite3
 import subprocess
 import sys
@@ -299,6 +300,16 @@ def test_a_copy_that_is_not_there_is_said(run: Any) -> None:
     assert "srbwriter backup make" in run("backup", "list", str(make("Other")))[2]
 
 
+@pytest.mark.parametrize("parent", [2, 3])
+def test_a_story_whose_nodes_hang_on_one_another_is_listed_as_damaged(tmp_path: Path, parent: int) -> None:
+    path = make()
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE node SET parent = ? WHERE id = 2", (parent,))
+        db.execute("UPDATE value SET json = '3' WHERE key = 'current'")
+    done = program("list", cwd=tmp_path)
+    assert done.returncode == Exit.OK and f"{path} is damaged" in done.stderr
+
+
 def test_a_damaged_story_is_said_in_words_by_list_and_info(run: Any) -> None:
     file = make()
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 4])
@@ -334,7 +345,7 @@ def test_a_story_needs_a_title(run: Any, title: str) -> None:
     make()
     for command in (("rename", "orchard", title), ("info", "orchard", "--title", title)):
         code, out, err = run(*command)
-        assert (code, out) == (Exit.ERROR, "") and "a story needs a title" in err
+        assert (code, out) == (Exit.USAGE, "") and "a story needs a title" in err
     assert library_files() == {"The-Orchard.srbw"}
 
 
@@ -359,7 +370,7 @@ def test_title_author_and_language_are_shown_and_set(run: Any) -> None:
     assert (facts["title"], facts["author"], facts["language"]) == ("A new one", "Ada", "pt-BR")
     assert UUID(facts["id"]) and facts["file"] == str(path), "the file stays where it is"
     code, _, err = run("info", str(path), "--language", "Portuguese of Brazil")
-    assert code == Exit.ERROR and "is no language that is known; did you mean pt (Portuguese)?" in err
+    assert code == Exit.USAGE and "is no language that is known; did you mean pt (Portuguese)?" in err
     run("info", str(path), "--author", "")
     assert json.loads(run("info", str(path), "--json")[1])["author"] == ""
 
@@ -440,6 +451,16 @@ def test_a_language_is_set_by_its_name(run: Any, tmp_path: Path) -> None:
     assert '<html lang="de">' in page.read_text("utf-8")
 
 
+def test_an_imported_language_without_a_tag_bars_no_other_change(run: Any, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_text('<html lang="Klingonisch"><title>Tale</title><p>It rained.</p></html>')
+    path = run("import", str(page))[1].strip()
+    assert run("info", path, "--author", "Ada")[0] == Exit.OK
+    facts = json.loads(run("info", path, "--json")[1])
+    assert (facts["author"], facts["language"]) == ("Ada", "Klingonisch")
+    assert run("info", path, "--language", "Klingonese")[0] == Exit.USAGE
+
+
 def test_a_deleted_story_is_a_copy_that_comes_back(run: Any) -> None:
     path = make(text="It was autumn.")
     with Story.open(path) as story:
@@ -465,6 +486,17 @@ def test_a_deleted_story_whose_place_is_taken_comes_back_beside_it(run: Any) -> 
     restored = Path(out.strip())
     assert code == Exit.OK and restored != path and Path(kept).exists()
     with Story.open(restored) as story:
+        assert "It was autumn." in story.text(story.current)
+
+
+def test_the_command_that_brings_a_story_back_means_no_other_of_its_title(run: Any) -> None:
+    stays, goes = make(), make(text="It was autumn.")
+    assert run("backup", "make", str(stays))[0] == Exit.OK
+    cure = re.search(r"srbwriter (backup restore .*) brings it back", run("delete", str(goes))[2])
+    assert cure is not None
+    code, out, _ = run(*shlex.split(cure[1]))
+    assert code == Exit.OK and Path(out.strip()) == goes
+    with Story.open(goes, readonly=True) as story:
         assert "It was autumn." in story.text(story.current)
 
 

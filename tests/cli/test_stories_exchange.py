@@ -241,7 +241,7 @@ def test_importing_never_overwrites(run: Any, tmp_path: Path) -> None:
 
 def test_a_missing_import_is_said(run: Any) -> None:
     code, _, err = run("import", "/nowhere/x.json")
-    assert code == Exit.ERROR and "/nowhere/x.json" in err and "defect" not in err
+    assert code == Exit.USAGE and "/nowhere/x.json: there is no such file" in err and "defect" not in err
 
 
 @pytest.mark.parametrize(
@@ -258,6 +258,8 @@ def test_a_missing_import_is_said(run: Any) -> None:
             "if it is a text, `srbwriter import --format text`",
         ),
         ("notes.json", b'[{"b": 1, "a": 2}]', "is a JSON list of 1 item with the keys a, b, and"),
+        ("numbers.json", b"[1, 2]\n", "is a JSON list of 2 items such as 1, and of no story format"),
+        ("nothing.json", b"[null]", "is a JSON list of 1 item such as null, and of no story format"),
         ("list.json", b'["a", "b"]', 'is a JSON list of 2 items such as "a", and of no story format'),
         (
             "style.module",

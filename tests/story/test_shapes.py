@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from srbwriter.story import ROOT, Settings, Story, StoryError
+from srbwriter.story import ROOT, Settings, Story, StoryError, formats
 from srbwriter.story.migrations import body_sum, row_sum
 from srbwriter.story.model import LoreEntry
-from srbwriter.story.store import BODY, ENTRY
+from srbwriter.story.store import ACTION, BODY, ENTRY
 
 COLUMNS = {"node": ENTRY.split(", "), "body": BODY.split(", "), "recipe": ["model", "sampling"]}
 VALUES = ["title", "author", "language", "uuid", "current", "hoisted", "gaps", "written", "draft", "x-own"]
@@ -133,3 +134,36 @@ def test_runs_of_another_kind_cost_the_ids_and_nothing_else(
         assert story.damage is not None
         assert story.text(story.current) == "It rained. The lamp"
         read_everything(story)
+
+
+HISTORY = [f"action.{name}" for name in ACTION.split(", ") if name != "id"]
+HISTORY += ["value.head", "value.touched"]
+DAYS = ["progress.day", "progress.generated", "sitting.began", "sitting.typed"]
+
+
+@pytest.mark.parametrize("cell", [None, "x", b"\x81", "[1]", 1e300, -5])
+@pytest.mark.parametrize("column", [*HISTORY, *DAYS])
+def test_rows_of_the_history_and_of_days_raise_nothing_that_is_not_said_in_words(
+    sound: Path, tmp_path: Path, column: str, cell: Any
+) -> None:
+    path = tmp_path / "story.srbw"
+    shutil.copyfile(sound, path)
+    with closing(sqlite3.connect(path)) as db, suppress(sqlite3.IntegrityError):
+        table, name = column.split(".")
+        if table == "value":
+            row = (name, json.dumps(repr(cell)))
+            db.execute("INSERT OR REPLACE INTO value VALUES (?, ?, ?)", (*row, row_sum(*row)))
+        else:
+            db.execute(f"UPDATE {table} SET {name} = ?", (cell,))
+        if table == "action" and not isinstance(cell, bytes):  # which have no sum
+            db.create_function("row_total", -1, row_sum)
+            db.execute(f"UPDATE action SET sum = row_total({ACTION})")
+        db.commit()
+    for readonly in (True, False):
+        with suppress(StoryError), Story.open(path, readonly=readonly) as story:
+            read_everything(story)
+            formats.write(story.to_draft(), "srbwriter")
+            if story.read_only is None:
+                for act in (story.undo, story.redo, partial(story.append, " More.")):
+                    with suppress(StoryError):
+                        act()

@@ -71,11 +71,18 @@ def open_document(data: bytes, name: str, encoding: str = "") -> Document:
     text = decode(data, name, encoding)
     faults: list[Fault] = []
     lines = None if _is_markdown(text) else _json_lines(text, name, faults)
-    if lines is None and (not _LOOKS_LIKE_JSON.match(text) or _is_markdown(text)):
+    if lines is None and (not _may_be_json(text) or _is_markdown(text)):
         return Document(name, data, "text", text)
     if lines is not None:
         return Document(name, data, "jsonl", text, list(lines.values()), tuple(lines), faults)
     return Document(name, data, "json", text, _whole_json(text, name))
+
+
+def _may_be_json(text: str) -> bool:
+    """Whether a text begins like JSON that holds a story, or is a JSON list of anything: ``[1, 2]``."""
+    if _LOOKS_LIKE_JSON.match(text):
+        return True
+    return text.lstrip().startswith("[") and text.rstrip().endswith("]") and _is_json(text)
 
 
 def _whole_json(text: str, name: str) -> Any:
