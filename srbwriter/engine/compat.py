@@ -35,7 +35,7 @@ class Gone:
     def check(self, name: str, value: Any) -> None:
         """Raise InvalidRequest for a value that asks for what cannot be had."""
         if self.treatment == "refused" and self.asks(value):
-            shown = reprlib.repr(value)
+            shown = str(value).lower() if isinstance(value, bool) else reprlib.repr(value)
             neutral = "".join(f"{str(value).lower()}, " for value in self.neutral)
             raise InvalidRequest(
                 name, f"{shown} is not possible here: {self.why}. Leave it out, or send {neutral}null"
@@ -81,11 +81,13 @@ GONE: tuple[Gone, ...] = (
          "grammar or json_schema holds the whole text", ()),
     Gone(("guided_whitespace_pattern",), "refused", "json_schema decides on the white space itself", ()),
     Gone(("allowed_token_ids", "allowed_tokens"), "refused", "logit_bias forbids tokens instead", ()),
-    Gone(("logits_processors",), "refused", "a server runs no code of its clients", ()),
+    Gone(("stop_regex",), "refused", "a text ends at fixed texts only: stop", ()),
+    Gone(("logits_processors", "custom_logit_processor"), "refused",
+         "a server runs no code of its clients", ()),
     Gone(("penalize_nl",), "ignored", "newlines are penalised like every token; logit_bias can favour them"),
     Gone(("do_sample",), "emulated", "false is temperature 0", (True,)),
-    Gone(("dynatemp_low", "dynatemp_high", "min_temp", "max_temp"), "emulated",
-         "the middle is temperature, half the distance dynatemp_range"),
+    Gone(("dynatemp_low", "dynatemp_high", "dynatemp_min", "dynatemp_max", "min_temp", "max_temp"),
+         "emulated", "the middle is temperature, half the distance dynatemp_range"),
     Gone(("temperature_last",), "ignored", "temperature acts after truncation unless samplers says else"),
     Gone(("sampler_order",), "emulated", "Kobold's numbers become names in samplers", ()),
 )  # fmt: skip
@@ -104,7 +106,8 @@ def replace_gone(values: Mapping[str, Any]) -> dict[str, Any]:
     changes: dict[str, Any] = {}
     if "do_sample" in asked and values["do_sample"] in (False, "false"):
         changes["temperature"] = 0.0
-    low, high = _number(values, "dynatemp_low", "min_temp"), _number(values, "dynatemp_high", "max_temp")
+    low = _number(values, "dynatemp_low", "dynatemp_min", "min_temp")
+    high = _number(values, "dynatemp_high", "dynatemp_max", "max_temp")
     off = any(values.get(name) is False for name in ("dynatemp", "dynamic_temperature"))
     if low is not None and high is not None and high > low >= 0 and not off:
         changes |= {"temperature": (low + high) / 2, "dynatemp_range": (high - low) / 2}

@@ -53,10 +53,11 @@ def _ebnf(name: str, value: Any) -> str:
 
 def _any_of(name: str, value: Any) -> str:
     """Return a regular expression for one of several texts; what could mean something in it is escaped."""
-    return "|".join(
-        "".join(c if c.isalnum() or c.isspace() else "\\" + c for c in choice)
-        for choice in Fields({name: value}).texts(name)
-    )
+    texts = Fields({name: value}).texts(name)  # without empty ones
+    if not texts:
+        raise bad(name, f"Field '{name}': expected a text, and not only an empty one")
+    found = "|".join("".join(c if c.isalnum() or c.isspace() else "\\" + c for c in text) for text in texts)
+    return f"({found})?" if isinstance(value, list) and "" in value else found
 
 
 _TABLE: Mapping[str, tuple[str, Reader]] = {
@@ -84,6 +85,9 @@ _REFUSED = (
     "structural_tag", "whitespace_pattern", "disable_any_whitespace", "disable_additional_properties",
 )  # fmt: skip
 """What else stands there; these would change the text."""
+
+_ABOUT_BACKENDS = ("backend", "_backend", "_backend_was_auto", "disable_fallback")
+"""These say which of vLLM's libraries is to follow the constraint."""
 
 
 def read_form(fields: Fields) -> Form | None:
@@ -121,6 +125,10 @@ def _structured(fields: Fields) -> Iterator[Form]:
     for key in _REFUSED:
         if inner.get(key):
             raise bad(name, f"Field '{name}': {key} is not possible here; leave it out, or send null")
+    known = {"json_object", *_OF_STRUCTURED_OUTPUTS, *_REFUSED, *_ABOUT_BACKENDS}
+    if unknown := next((key for key in inner if key not in known and not _is_neutral(inner[key])), None):
+        kinds = ", ".join((*_OF_STRUCTURED_OUTPUTS, "json_object"))
+        raise bad(name, f"Field '{name}': there is no constraint {unknown[:60]!r}; there are {kinds}")
     if inner.get("json_object"):
         yield Form(name, "json_schema", json.dumps({"type": "object"}))
     for key, (notation, reader) in _OF_STRUCTURED_OUTPUTS.items():

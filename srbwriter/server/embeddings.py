@@ -148,7 +148,9 @@ def _texts(field: str, value: Any) -> list[str | list[int]]:
         raise missing(field)
     if isinstance(value, str):
         return [value]
-    items = cast("list[Any]", value) if isinstance(value, list) else []
+    items: list[Any] = [value] if isinstance(value, dict) else []
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
     if not items:
         raise bad(field, f"Field '{field}': expected a text, token ids, or a list of either")
     if all(map(is_integer, items)):
@@ -163,10 +165,11 @@ def _one(field: str, item: Any) -> str | list[int]:
         return item
     if isinstance(item, list) and all(map(is_integer, cast("list[Any]", item))):
         return cast("list[int]", item)
-    text = cast("Mapping[str, Any]", item).get("content") if isinstance(item, dict) else None
-    if isinstance(text, str):
+    entry: Mapping[str, Any] = cast("Mapping[str, Any]", item) if isinstance(item, dict) else {}
+    text = entry.get("content", entry.get("prompt_string"))
+    if isinstance(text, str) and not entry.get("multimodal_data"):
         return text
-    if isinstance(text, list):
+    if text is not None or "_url" in str(entry.get("type")):  # parts of a message, or a picture
         raise ApiError(501, "this model reads text only; no images or other media")
     raise bad(field, f"Field '{field}': expected a text, token ids, or a list of either")
 

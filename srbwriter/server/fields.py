@@ -23,6 +23,11 @@ ALIASES: Mapping[str, tuple[str, ...]] = {parameter.name: parameter.aliases for 
 """Other spellings of a field by its canonical name: the engine's table, nothing of our own."""
 
 _TABLE = {parameter.name: parameter for parameter in PARAMETERS}
+_EMPTY_IS_NONE = {
+    "top_logprobs",
+    *(row.name for row in PARAMETERS if row.kind in ("int", "float", "choice", "ids", "biases")),
+}
+"""Parameters that have no empty value: clients with an empty box send ``""`` or ``[]``."""
 
 
 class Fields:
@@ -39,7 +44,7 @@ class Fields:
         """Like ``raw``, with the spelling the client used, for errors it can understand."""
         for spelling in (name, *ALIASES.get(name, ())):
             value = self.values.get(spelling)
-            if value is not None:
+            if value is not None and not (name in _EMPTY_IS_NONE and value in ("", [])):
                 return spelling, value
         return name, None
 

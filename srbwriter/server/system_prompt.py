@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, cast
@@ -22,6 +23,7 @@ class SystemPrompt:
 
 
 _NAMES = tuple(part.name for part in fields(SystemPrompt))
+_MEANT_AS_JSON = re.compile(r'\s*\{\s*"')
 _EXPECTED = (
     'expected a text, or JSON as {"system_prompt": {"prompt": …, "anti_prompt": …, "assistant_name": …}}'
 )
@@ -36,7 +38,7 @@ def read_system_prompt(settings: ServerSettings) -> SystemPrompt:
     try:
         value: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
-        if file.suffix.lower() == ".json":
+        if file.suffix.lower() == ".json" or _MEANT_AS_JSON.match(text):
             raise ServerError(f"{file}: this is no JSON ({error}); {_EXPECTED}") from None
         return SystemPrompt(text)
     if isinstance(value, dict):
@@ -51,7 +53,11 @@ def _read_object(file: str, told: Mapping[str, Any]) -> SystemPrompt:
     inner: Any = told.get("system_prompt")
     if isinstance(inner, str) and len(told) == 1:
         return SystemPrompt(inner)
-    if isinstance(inner, dict) and len(told) == 1:
+    if "system_prompt" in told:
+        if beside := next((name for name in told if name != "system_prompt"), None):
+            raise ServerError(f"{file}: {beside[:60]!r} stands beside 'system_prompt'; {_EXPECTED}")
+        if not isinstance(inner, dict):
+            raise ServerError(f"{file}: system_prompt: expected text or an object; {_EXPECTED}")
         told = cast("dict[str, Any]", inner)
     unknown = [name for name in told if name not in _NAMES]
     if unknown or not told:

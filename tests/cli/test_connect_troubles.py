@@ -154,6 +154,16 @@ NGINX = b"<html><head><title>400 The plain HTTP request was sent to HTTPS port</
     ("other", "words"),
     [
         ((200, PAGE), "it answers with a web page called “My router”; is the address that of an engine"),
+        (
+            (200, b"\xef\xbb\xbf<!-- v 2 -->\n<!DOCTYPE html><title>My router</title>"),
+            "page called “My router”; is",
+        ),
+        (
+            (200, b"<?xml version='1.0'?>\n<html>"),
+            "it answers with a web page; is the address that of an engine",
+        ),
+        ((302, b"", "{path}"), "it sends us on to {url}/v1/models; that is no engine's answer"),
+        ((200, b'{"ok": true}'), "it lists no model; is the address that of an engine, with the right port"),
         ((200, b"<html>"), "it answers with a web page; is the address that of an engine"),
         (
             (301, b"", "https://cupboard{path}"),
@@ -178,6 +188,31 @@ def test_whoever_else_is_there_is_said_with_the_address_and_a_cure(
         said = capsys.readouterr().err
     assert len(said.splitlines()) == 1 and said.startswith(f"srbwriter: {server.url}: ")
     assert words.format(url=server.url, path="") in said
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [(b"It works!", "what it sends cannot be read: b'It works!'"), (b"", "its answer is empty")],
+)
+def test_an_answer_that_is_none_is_said_with_a_cure(
+    body: bytes, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with closing(Other(200, body)) as server:
+        assert cli.main(line(server.url)) == Exit.ERROR
+        last = capsys.readouterr().err.splitlines()[-1]
+    assert last == (
+        f"srbwriter: {server.url}: {words}; is the address that of an engine, with the right port and path?"
+    )
+
+
+def test_a_model_that_is_not_there_is_said_with_those_that_are(
+    server: Scripted, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(line(server.url, "--connect-model", "other")) == Exit.ERROR
+    err = capsys.readouterr().err
+    assert err.startswith(
+        f"srbwriter: {server.url}: it lists no model other; --connect-model takes one of these: "
+    )
 
 
 def test_a_page_instead_of_words_is_said_and_asked_for_once(

@@ -232,6 +232,31 @@ def test_a_server_that_only_says_that_it_is_well_is_given_up(vllm: Scripted, con
     assert f"{vllm.url}: no words for 0.05 s, but it answers otherwise. Waiting for up to 0 s." in told
 
 
+def test_a_wait_that_the_server_asks_for_is_kept(vllm: Scripted, connect: Connect) -> None:
+    told: list[str] = []
+    engine = connect(vllm, patience=0.3, notify=told.append)
+    vllm.faults.extend([answers(429, {"error": "too many"}, Retry_After="0.4")] * 2)
+    assert engine.submit(Request(PROMPT, stop=NO_END)).result(WAIT) == [STORY]
+    assert told == [
+        f"{vllm.url}: it has too much to do (too many). Trying again in 0.4 s ({k} of 4)." for k in (1, 2)
+    ]
+
+
+def test_waits_that_the_server_asks_for_have_an_end(vllm: Scripted, connect: Connect) -> None:
+    engine = connect(vllm, silent_seconds=0.3, retries=100)
+    vllm.always = answers(429, {"error": "too many"}, Retry_After="0.4")
+    with pytest.raises(RemoteError, match=r"too many.*\(2 attempts\)"):
+        engine.submit(Request(PROMPT, stop=NO_END)).wait(WAIT)
+
+
+def test_an_answer_that_ends_early_is_said_with_the_address(server: Scripted, connect: Connect) -> None:
+    told: list[str] = []
+    engine = connect(server, notify=told.append)
+    server.faults.append(answers(200, ""))
+    assert engine.submit(Request(PROMPT, stop=NO_END)).result(WAIT) == [STORY]
+    assert told and all(line.startswith(f"{server.url}: ") for line in told)
+
+
 def test_another_attempt_is_visible(vllm: Scripted, connect: Connect) -> None:
     engine = connect(vllm, first_wait=30.0, longest_wait=30.0)
     vllm.faults.append(answers(503, {"error": "loading"}))

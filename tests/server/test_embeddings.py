@@ -108,6 +108,27 @@ def test_a_picture_is_a_501_in_words(http: httpx.Client, path: str) -> None:
     assert http.post(path, json={**body, "image_data": []}).status_code == 200
 
 
+PICTURE = {"prompt_string": "What is this <__media__>", "multimodal_data": ["aGVsbG8="]}
+
+
+@pytest.mark.parametrize(
+    "value", [PICTURE, [PICTURE, "a"], [{"type": "image_url", "image_url": {"url": "x"}}]], ids=str
+)
+@pytest.mark.parametrize(("path", "field"), [("/embedding", "content"), ("/v1/embeddings", "input")])
+def test_a_picture_among_the_texts_is_a_501_too(
+    http: httpx.Client, path: str, field: str, value: Any
+) -> None:
+    answer = http.post(path, json={field: value})
+    assert answer.status_code == 501 and "reads text only" in answer.json()["error"]["message"]
+
+
+def test_a_text_may_be_written_as_a_prompt(http: httpx.Client) -> None:
+    text = {"prompt_string": "The fox", "multimodal_data": []}
+    for content in (text, [text]):
+        (entry,) = http.post("/embedding", json={"content": content}).json()
+        np.testing.assert_allclose(entry["embedding"][0], vector(http, "The fox"), atol=1e-5)
+
+
 def test_a_text_longer_than_the_context_is_a_400_in_words(http: httpx.Client) -> None:
     answer = http.post("/v1/embeddings", json={"input": "word " * 900})
     assert answer.status_code == 400

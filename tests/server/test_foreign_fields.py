@@ -12,6 +12,7 @@ import pytest
 from srbwriter.demo import bundled_model
 from srbwriter.engine import Engine
 from srbwriter.engine.compat import GONE
+from srbwriter.engine.parameters import PARAMETERS
 from srbwriter.engine.types import EngineOptions
 from srbwriter.server.dialects import ENDPOINTS
 from tests.fakes.engine import FakeEngine
@@ -33,7 +34,7 @@ OTHERWISE: dict[str, Any] = {
     "tfs_z": 0.9, "guidance_scale": 1.5, "no_repeat_ngram_size": 3, "penalty_alpha": 0.6,
     "smoothing_factor": 0.2, "top_a": 0.3, "structural_tag": {"type": "structural_tag"},
     "logits_processors": ["os.system"], "allowed_token_ids": [1], "use_beam_search": True,
-    "guided_whitespace_pattern": " ",
+    "guided_whitespace_pattern": " ", "stop_regex": "a+", "custom_logit_processor": "{}",
 }  # fmt: skip
 
 
@@ -65,6 +66,29 @@ def test_neutral_values_pass(client: httpx.Client, engine: FakeEngine, path: str
     assert engine.submitted[-1].sampling[0].grammar is None
 
 
+NUMBERS_AND_THE_LIKE = [row for row in PARAMETERS if row.kind in ("int", "float", "choice", "ids", "biases")]
+
+
+@pytest.mark.parametrize("value", ["", []], ids=["empty text", "empty list"])
+@pytest.mark.parametrize("path", DIALECTS)
+def test_an_empty_value_of_a_parameter_is_as_none(client: httpx.Client, path: str, value: Any) -> None:
+    names = [name for row in NUMBERS_AND_THE_LIKE for name in (row.name, *row.aliases)]
+    answer = client.post(path, json={**dict.fromkeys(names, value), **DIALECTS[path]})
+    assert answer.status_code < 300, answer.text
+
+
+@pytest.mark.parametrize("names", [("dynatemp_low", "dynatemp_high"), ("dynatemp_min", "dynatemp_max")])
+def test_a_range_of_temperatures_by_its_ends(
+    client: httpx.Client, engine: FakeEngine, names: tuple[str, str]
+) -> None:
+    answer = client.post(
+        "/completion", json={**DIALECTS["/completion"], **dict(zip(names, (0.5, 1.5), strict=True))}
+    )
+    assert answer.status_code == 200
+    sampling = engine.submitted[-1].sampling[0]
+    assert (sampling.temperature, sampling.dynatemp_range) == (1.0, 0.5)
+
+
 GRAMMAR = 'root ::= short_word\n  | "a"  # or this\n\nshort_word ::= "cat" [\\d\\w]?\n'
 
 FORMS: list[tuple[dict[str, Any], str, str]] = [
@@ -73,6 +97,12 @@ FORMS: list[tuple[dict[str, Any], str, str]] = [
     ({"structured_outputs": {"regex": "a+", "json": None}}, "regex", "a+"),
     ({"structured_outputs": {"choice": ["a.b", "c"]}}, "regex", r"a\.b|c"),
     ({"structured_outputs": {"grammar": 'root ::= "a"'}}, "grammar", 'root ::= ( "a")'),
+    (
+        {"structured_outputs": {"regex": "a+", "_backend": "xgrammar", "disable_fallback": True}},
+        "regex",
+        "a+",
+    ),
+    ({"structured_outputs": {"choice": ["", "a.b"]}}, "regex", r"(a\.b)?"),
     ({"guided_choice": ["a.b", "c"]}, "regex", r"a\.b|c"),
     ({"ebnf": 'root ::= a_b\na_b ::= "x"'}, "grammar", 'root ::= ( a-b)\na-b ::= ( "x")'),
     ({"grammar": "", "grammar_string": 'root ::= "a"'}, "grammar", 'root ::= "a"'),
@@ -92,6 +122,9 @@ NO_FORMS: list[tuple[dict[str, Any], str]] = [
     ({"structured_outputs": {"regex": "a", "choice": ["b"]}}, "only one constraint"),
     ({"structured_outputs": {"regex": "a"}, "grammar": "b"}, "only one constraint"),
     ({"structured_outputs": "a"}, "expected an object"),
+    ({"structured_outputs": {"jsn": {"type": "object"}}}, "there is no constraint 'jsn'"),
+    ({"structured_outputs": {"choice": [""]}}, "expected a text, and not only an empty one"),
+    ({"guided_choice": ["a", 5]}, "expected a text or a list of texts"),
     ({"bad_words": 5}, "bad_words"),
 ]
 
@@ -130,6 +163,15 @@ def test_the_text_follows_an_ebnf_of_several_lines(real: httpx.Client) -> None:
         text = answer.json()["choices"][0]["text"]
         assert text[:13] in ("SELECT col_1 ", "SELECT col_2 ") and text[13:26] == " from table_1", text
         assert len(text) == 28 and set(text[26:]) <= set("ABC-")
+
+
+def test_one_of_the_choices_may_be_empty(real: httpx.Client) -> None:
+    body = {"model": "m", "prompt": "a", "structured_outputs": {"choice": ["", " red"]}}
+    texts = {
+        real.post("/v1/completions", json={**body, "seed": seed}).json()["choices"][0]["text"]
+        for seed in range(4)
+    }
+    assert texts <= {"", " red"}
 
 
 def test_bad_words_never_come(real: httpx.Client) -> None:

@@ -211,7 +211,7 @@ def test_a_body_of_a_path_that_is_not_there_holds_no_connection(serve: Serve) ->
         ("stop", ["x"] * 300),
         ("temperature", "hot"),
         ("temperature", True),
-        ("top_k", []),
+        ("top_k", [[]]),
         ("n_predict", -2),
         ("logit_bias", 5),
         ("logit_bias", [[1, "x"]]),

@@ -106,8 +106,9 @@ def _moved(where: str, location: str, path: str) -> RemoteError:
     """Return the error for a redirect: it is not followed, for a key would go along."""
     target = urljoin(f"{where}{path}", location)
     asked = path.partition("?")[0]
-    if location and asked and target.endswith(asked):
-        cure = f"try --connect {target.removesuffix(asked)}"
+    base = target.removesuffix(asked)
+    if location and asked and target.endswith(asked) and base != where:
+        cure = f"try --connect {base}"
     else:
         cure = (
             "that is no engine's answer; is the address right, and does something ask for a login before it?"
@@ -120,12 +121,16 @@ def garbage(where: str, data: bytes) -> RemoteError:
     if page := _PAGE.match(data):
         title = _TITLE.search(data, page.start())
         named = f" called “{_plain(title[1])}”" if title else ""
-        cure = "is the address that of an engine, with the right port and path?"
-        return RemoteError(where, f"it answers with a web page{named}; {cure}", again=False)
-    return RemoteError(where, f"what it sends cannot be read: {data[:60]!r}")
+        return RemoteError(where, f"it answers with a web page{named}; {IS_IT_AN_ENGINE}", again=False)
+    words = f"what it sends cannot be read: {data[:60]!r}" if data else "its answer is empty"
+    return RemoteError(where, f"{words}; {IS_IT_AN_ENGINE}")
 
 
-_PAGE = re.compile(rb"\s*<(!doctype html|html|head|body)\b", re.IGNORECASE)
+IS_IT_AN_ENGINE = "is the address that of an engine, with the right port and path?"
+_PAGE = re.compile(
+    rb"(\xef\xbb\xbf)?\s*(<\?xml[^>]*>\s*|<!--.*?-->\s*)*<(!doctype html|html|head|body)\b",
+    re.IGNORECASE | re.DOTALL,
+)
 _TITLE = re.compile(rb"<title[^>]*>(.{1,200}?)</title>", re.IGNORECASE | re.DOTALL)
 
 

@@ -234,7 +234,7 @@ class Service:
         try:
             await self._write(stretch)
             if stretch.live:
-                raise RemoteError(self.profile.server, "the answer ended before its time")
+                raise RemoteError(stretch.where or self.profile.server, "the answer ended before its time")
         except RemoteError as error:
             await self._broken(stretch, error)
         except Exception as error:  # a defect of ours, or an answer that nobody foresaw
@@ -255,7 +255,8 @@ class Service:
                 continue
             lane.failures += 1
             lane.backlog.clear()
-            lane.sign_at = max(lane.sign_at, now if error.status else stretch.alive)
+            # Who asks for a wait has said that it will be there afterwards.
+            lane.sign_at = max(lane.sign_at, now + error.wait if error.status else stretch.alive)
             if not stretch.progressed:
                 wait = max(
                     wait, min(self.options.first_wait * 2 ** (lane.failures - 1), self.options.longest_wait)
@@ -515,7 +516,8 @@ class Service:
                 else:
                     lane.finish(FinishReason.CONTEXT)
             case FinishReason.ERROR | FinishReason.STOPPED | FinishReason.KILLED:
-                lane.fail(RemoteError(self.profile.server, problem or "it ended this branch", again=False))
+                where = stretch.where or self.profile.server
+                lane.fail(RemoteError(where, problem or "it ended this branch", again=False))
             case _:
                 lane.finish(reason)
 

@@ -61,6 +61,8 @@ class Knobs:
     def set(self, name: str, text: str) -> Parameter:
         """A value as text; lists and objects as JSON. Raises Refused or ApiError, and nothing has changed."""
         row = row_of(name)
+        if not text.strip() and row.kind in ("int", "float"):
+            raise Refused(400, f"{name}: expected a number")
         is_json = row.kind in ("texts", "ids", "biases") and text[:1] in ("[", "{")
         value: Any = parse(text.encode("utf-8", "replace")) if is_json else text
         told = {**self._told, row.name: value}

@@ -17,7 +17,7 @@ from ...parameters import spelled
 from ...types import FinishReason, RemoteError, Request, TokenLogprob
 from .. import letters
 from ..options import RemoteOptions
-from ..problems import misnumbered
+from ..problems import IS_IT_AN_ENGINE, misnumbered
 from ..profile import Profile
 from ..transport import Transport
 from .base import (
@@ -80,12 +80,13 @@ class OpenAI(Dialect):
 
     async def card(self) -> dict[str, Any]:
         """What they say of the model that is wanted, or of their first. Raises RemoteError."""
-        found = cards_of(await self.transport.ask("GET", "/v1/models"))
-        if self.options.model:
-            found = [card for card in found if card["id"] == self.options.model]
+        listed, wanted = cards_of(await self.transport.ask("GET", "/v1/models")), self.options.model
+        found = [card for card in listed if card["id"] == wanted or not wanted]
         if not found:
+            names = ", ".join(str(card["id"])[:80] for card in listed[:8])
+            cure = f"--connect-model takes one of these: {names}" if names else IS_IT_AN_ENGINE
             raise RemoteError(
-                self.transport.where, f"it lists no model {self.options.model}".rstrip(), again=False
+                self.transport.where, f"{f'it lists no model {wanted}'.rstrip()}; {cure}", again=False
             )
         self.model = str(found[0]["id"])
         return found[0]
