@@ -10,10 +10,19 @@ from __future__ import annotations
 
 from srbwriter.models.files import (
     BadModelFile,
+    Cancelled,
+    DamagedDownload,
     DownloadError,
+    GatedRepository,
     Header,
+    Interrupted,
+    MirrorUnreachable,
+    MissingFile,
+    MissingRepository,
     ModelsError,
+    NoSpace,
     NoSuchModel,
+    Offline,
     file_quantisation,
     is_model,
     parts_of,
@@ -22,10 +31,19 @@ from srbwriter.models.files import (
 )
 from srbwriter.models.fit import Need, Run, Wanted, memory, memory_budget, need, size_words, url_file
 from srbwriter.models.local import LocalModel, add, find, local_files, local_models, look_at, pulled
+from srbwriter.models.recommended import (
+    RecommendedModel,
+    RecommendedModels,
+    models_that_fit,
+    read_recommended,
+)
+from srbwriter.models.transfer import Transfer, TransferMeter
 
 __all__ = [
-    "BadModelFile", "DownloadError", "Header", "LocalModel", "ModelsError", "Need", "NoSuchModel", "Run",
-    "Wanted", "add", "file_quantisation", "find", "is_model", "local_files", "local_models", "look_at",
-    "memory", "memory_budget", "need", "parts_of", "pulled", "quantisation", "read_header", "size_words",
-    "url_file",
+    "BadModelFile", "Cancelled", "DamagedDownload", "DownloadError", "GatedRepository", "Header",
+    "Interrupted", "LocalModel", "MirrorUnreachable", "MissingFile", "MissingRepository", "ModelsError",
+    "Need", "NoSpace", "NoSuchModel", "Offline", "RecommendedModel", "RecommendedModels", "Run",
+    "Transfer", "TransferMeter", "Wanted", "add", "file_quantisation", "find", "is_model", "local_files",
+    "local_models", "look_at", "memory", "memory_budget", "models_that_fit", "need", "parts_of", "pulled",
+    "quantisation", "read_header", "read_recommended", "size_words", "url_file",
 ]  # fmt: skip

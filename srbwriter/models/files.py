@@ -42,6 +42,50 @@ class DownloadError(ModelsError):
     """A model did not get here. What has arrived is kept wherever going on from it is possible."""
 
 
+class Offline(DownloadError):
+    """The hub does not answer: there is no network, or none to it."""
+
+
+class MirrorUnreachable(DownloadError):
+    """The hub that ``HF_ENDPOINT`` names does not answer, or is no hub."""
+
+
+class GatedRepository(DownloadError):
+    """The terms of a repository have to be accepted first. ``page`` is where."""
+
+    def __init__(self, page: str, message: str) -> None:
+        self.page = page
+        super().__init__(message)
+
+
+class MissingRepository(NoSuchModel):
+    """The hub has no such repository, or shows it to nobody without a token."""
+
+
+class MissingFile(NoSuchModel):
+    """A repository has no such file or quantisation."""
+
+
+class NoSpace(DownloadError):
+    """The disk has no room for what is to come. ``missing`` and ``free`` are bytes."""
+
+    def __init__(self, missing: int, free: int, message: str) -> None:
+        self.missing, self.free = missing, free
+        super().__init__(message)
+
+
+class DamagedDownload(DownloadError):
+    """What arrived has not the announced size or checksum, or is no model; it has been deleted."""
+
+
+class Interrupted(DownloadError):
+    """The connection broke, or the hub was busy, too often. What has arrived is kept."""
+
+
+class Cancelled(DownloadError):
+    """Someone cancelled the download. What has arrived is kept."""
+
+
 # ---- names: quantisations, and files that were split into several
 
 _SPLIT = re.compile(r"^(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf$", re.IGNORECASE)

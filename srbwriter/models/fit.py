@@ -184,8 +184,8 @@ class Wanted:
         repo, _, what = bare.partition(":")
         if not _REPOSITORY.fullmatch(repo) or any(part.strip(".") == "" for part in repo.split("/")):
             raise NoSuchModel(
-                f"{text}: expected OWNER/REPO, OWNER/REPO:QUANT or OWNER/REPO:FILE, "
-                "for example ggml-org/gemma-3-1b-it-GGUF:Q4_K_M"
+                f"{text}: expected OWNER/REPO, OWNER/REPO:QUANT or OWNER/REPO:FILE — "
+                "`srbwriter models recommended` lists models by these names"
             )
         return cls(repo, what)
 

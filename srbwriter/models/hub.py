@@ -19,8 +19,13 @@ import httpx
 from srbwriter.models.files import (
     BadModelFile,
     DownloadError,
+    GatedRepository,
     Header,
+    MirrorUnreachable,
+    MissingFile,
+    MissingRepository,
     NoSuchModel,
+    Offline,
     is_model,
     parse_header,
     part_names,
@@ -80,11 +85,16 @@ class Hub:
         ours, other = httpx.URL(self.endpoint), httpx.URL(url)
         return (ours.scheme, ours.host, ours.port) == (other.scheme, other.host, other.port)
 
+    @property
+    def is_mirror(self) -> bool:
+        """Whether ``HF_ENDPOINT`` names another hub than Hugging Face."""
+        return self.endpoint != ENDPOINT
+
     def models(self, repo: str) -> list[RemoteModel]:
         """The GGUF models of a repository, small ones first.
 
-        Raises NoSuchModel if there is no such repository or no model in it, DownloadError if the hub cannot
-        be asked.
+        Raises MissingRepository or MissingFile if there is no such repository or no model in it, and Offline,
+        MirrorUnreachable or another DownloadError if the hub cannot be asked.
         """
         url = f"{self.endpoint}/api/models/{repo}"
         answer = self._get(url, repo, params={"blobs": "true"})
@@ -94,9 +104,14 @@ class Hub:
             rows = cast("list[dict[str, Any]]", document["siblings"])
             files = [self._file(repo, revision, row) for row in rows if is_model(str(row["rfilename"]))]
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise DownloadError(f"{url}: this is no list of files — is HF_ENDPOINT right?") from error
+            if self.is_mirror:
+                raise MirrorUnreachable(
+                    f"{self.endpoint}: the answer is no list of files, so HF_ENDPOINT names no hub — "
+                    "correct it or unset it"
+                ) from error
+            raise DownloadError(f"{url}: the answer is no list of files — try again later") from error
         if not (found := _whole_models(files)):
-            raise NoSuchModel(f"{repo} holds no GGUF model — look for a repository whose name ends in GGUF")
+            raise MissingFile(f"{repo} holds no GGUF model — look for a repository whose name ends in GGUF")
         return found
 
     def _file(self, repo: str, revision: str, row: dict[str, Any]) -> RemoteFile:
@@ -128,22 +143,43 @@ class Hub:
     def _get(self, url: str, repo: str, params: dict[str, str]) -> httpx.Response:
         try:
             answer = self.client.get(url, params=params, headers=self.headers(url))
-        except httpx.HTTPError as error:
-            raise DownloadError(f"{url}: {error or type(error).__name__} — is there a network?") from error
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            why = str(error) or type(error).__name__
+            if self.is_mirror:
+                raise MirrorUnreachable(
+                    f"{self.endpoint}, which HF_ENDPOINT names, does not answer ({why}) — "
+                    "correct HF_ENDPOINT, unset it, or try again later"
+                ) from error
+            raise Offline(f"{self.endpoint} does not answer ({why}) — check the network and try again") from error
         if answer.is_error:
             raise refusal(answer, f"{self.endpoint}/{repo}")
         return answer
 
 
 def refusal(answer: httpx.Response, page: str) -> NoSuchModel | DownloadError:
-    """An answer with an error status, in words."""
+    """The error, in words, for an answer with an error status.
+
+    Args:
+        answer: what came back.
+        page: the page of the repository, or the address of a file.
+    """
+    repository, is_file, _ = page.partition("/resolve/")
     match answer.status_code, answer.headers.get("X-Error-Code", ""):
         case (403, _) | (_, "GatedRepo"):
-            return DownloadError(f"{page}: its terms must be accepted there first — then set HF_TOKEN")
+            return GatedRepository(
+                repository,
+                f"{repository}: accept its licence on that page, then set HF_TOKEN to your access token",
+            )
         case (401, _):
-            return NoSuchModel(f"{page}: there is no such repository, or it is private — set HF_TOKEN")
+            return MissingRepository(
+                f"{repository}: there is no such repository, or it is private — check the name, or set HF_TOKEN"
+            )
+        case (404, code) if code != "RepoNotFound" and (is_file or code == "EntryNotFound"):
+            return MissingFile(f"{page}: there is no such file — check the name")
         case (404, _):
-            return NoSuchModel(f"{page}: there is no such thing — check the name")
+            return MissingRepository(
+                f"{page}: there is no such repository — check the name, or see `srbwriter models recommended`"
+            )
         case (status, _):
             return DownloadError(f"{page}: the answer was {status} {answer.reason_phrase} — try again later")
 
@@ -160,12 +196,12 @@ def _whole_models(files: Sequence[RemoteFile]) -> list[RemoteModel]:
 
 
 def choose(models: Sequence[RemoteModel], wanted: Wanted) -> RemoteModel:
-    """The model that was named by its quantisation or its file. Raises NoSuchModel with those there are."""
+    """The model that was named by its quantisation or its file. Raises MissingFile with those there are."""
     matching = matches([model.path for model in models], wanted.what)
     if len(matching) == 1:
         return models[matching[0]]
     listed = ", ".join(f"{model.quantisation or model.path} ({size_words(model.size)})" for model in models)
     if not matching:
-        raise NoSuchModel(f"{wanted.repo} has no {wanted.what} — there are {listed}")
+        raise MissingFile(f"{wanted.repo} has no {wanted.what} — there are {listed}")
     several = ", ".join(models[index].path for index in matching)
-    raise NoSuchModel(f"{wanted.repo} has several {wanted.what} — name one: {several}")
+    raise MissingFile(f"{wanted.repo} has several {wanted.what} — name one: {several}")

@@ -12,9 +12,10 @@ import fcntl
 import hashlib
 import os
 import shutil
-import time
+import socket
+import threading
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BufferedRandom
 from pathlib import Path, PurePosixPath
 from typing import Protocol
@@ -24,8 +25,12 @@ import httpx
 from srbwriter import __version__, paths
 from srbwriter.models.files import (
     BadModelFile,
+    Cancelled,
+    DamagedDownload,
     DownloadError,
     Header,
+    Interrupted,
+    NoSpace,
     hub_folder,
     parts_of,
     put_in_place,
@@ -33,6 +38,7 @@ from srbwriter.models.files import (
 )
 from srbwriter.models.fit import Run, Wanted, memory_budget, need, size_words, suggest, url_file
 from srbwriter.models.hub import Hub, RemoteModel, choose, refusal
+from srbwriter.models.recommended import RecommendedModel
 
 HowRun = Callable[[Header | None], Run]
 """How a model of that header would be run on this machine."""
@@ -80,17 +86,48 @@ def fetch(plan: Plan, progress: Progress) -> Path:
 
     Files that are there are not fetched again. Raises DownloadError or NoSuchModel.
     """
-    folder = hub_folder(paths.models_dir(), plan.wanted.repo)
-    targets = [folder.joinpath(*PurePosixPath(file.path).parts) for file in plan.model.files]
     with new_client() as client:
-        fetcher = Fetcher(client, Hub(client).headers, progress)
-        for file, target in zip(plan.model.files, targets, strict=True):
-            if not target.exists():
-                fetcher.fetch(Source(file.url, file.size, file.sha256), target)
-            elif not target.is_file() or target.stat().st_size != file.size:
-                raise DownloadError(
-                    f"{target}: there is another file of this name — remove it and fetch again"
-                )
+        hub = Hub(client)
+        return _fetch_model(plan.wanted.repo, plan.model, Fetcher(client, hub.headers, progress))
+
+
+def fetch_recommended(
+    model: RecommendedModel, progress: Progress, cancellation: Cancellation | None = None
+) -> Path:
+    """Bring a recommended model into the models folder, continuing an interrupted download; returns its file.
+
+    Meant for a thread of an app: ``progress`` is called in that thread, up to a thousand times a second. After
+    the last byte the checksum is computed, which takes a second or two for each gigabyte.
+
+    Raises:
+        Offline: the hub cannot be reached.
+        MirrorUnreachable: the hub that ``HF_ENDPOINT`` names cannot be reached, or is no hub.
+        GatedRepository: its licence has to be accepted first.
+        MissingRepository, MissingFile: the hub has it no longer.
+        NoSpace: the disk is too full; nothing has been fetched.
+        Interrupted: the connection broke; what has arrived is kept.
+        Cancelled: ``cancellation.cancel()`` was called; what has arrived is kept.
+        DamagedDownload: the checksum is wrong; what arrived has been deleted.
+        DownloadError: anything else that went wrong; the base of all these but the missing ones.
+    """
+    if model.is_here:
+        return model.path
+    cancellation = cancellation or Cancellation()
+    with new_client() as client:
+        hub = Hub(client)
+        remote = choose(hub.models(model.repository), Wanted(model.repository, model.file))
+        cancellation.check()
+        return _fetch_model(model.repository, remote, Fetcher(client, hub.headers, progress, cancellation))
+
+
+def _fetch_model(repo: str, model: RemoteModel, fetcher: Fetcher) -> Path:
+    folder = hub_folder(paths.models_dir(), repo)
+    targets = [folder.joinpath(*PurePosixPath(file.path).parts) for file in model.files]
+    for file, target in zip(model.files, targets, strict=True):
+        if not target.exists():
+            fetcher.fetch(Source(file.url, file.size, file.sha256), target)
+        elif not target.is_file() or target.stat().st_size != file.size:
+            raise DownloadError(f"{target}: there is another file of this name — remove it and fetch again")
     return targets[0]
 
 
@@ -130,7 +167,7 @@ ATTEMPTS = 5
 FIRST_PAUSE = 1.0
 """Seconds before the second attempt; every further pause is twice as long."""
 
-_CHUNK = 1 << 20
+_CHUNK = 1 << 16
 _SPARE = 1 << 26
 """Bytes of the disk that are left free."""
 
@@ -154,6 +191,54 @@ class Source:
     mark: str = ""
 
 
+class Cancellation:
+    """Ends a download from another thread.
+
+    It ends at once while bytes are awaited, and otherwise when the server has answered (30 seconds at most).
+    """
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+
+    def cancel(self) -> None:
+        """End the download; it raises Cancelled. What has arrived is kept."""
+        self._event.set()
+        with self._lock:
+            self._hang_up()
+
+    def check(self) -> None:
+        """Raise Cancelled if the download has been cancelled."""
+        if self._event.is_set():
+            raise Cancelled("the download was cancelled — what has arrived is kept, and fetching it again continues")
+
+    def wait(self, seconds: float) -> None:
+        """Pause for that long; raises Cancelled as soon as the download is cancelled."""
+        self._event.wait(seconds)
+        self.check()
+
+    @contextlib.contextmanager
+    def watch(self, answer: httpx.Response) -> Generator[None]:
+        """Hang up on ``answer`` if the download is cancelled while it arrives."""
+        stream = answer.extensions.get("network_stream")
+        with self._lock:
+            self._socket = stream.get_extra_info("socket") if stream else None
+            if self._event.is_set():
+                self._hang_up()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._socket = None
+
+    def _hang_up(self) -> None:
+        if self._socket is not None:
+            with contextlib.suppress(OSError):  # the other side was quicker
+                # The plain socket's method: that of a TLS socket would take its state from the reading thread.
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+
 def new_client() -> httpx.Client:
     """A client that follows the hub's redirects. httpx drops the token on the way to another host."""
     return httpx.Client(
@@ -170,6 +255,7 @@ class Fetcher:
     client: httpx.Client
     headers: Callable[[str], dict[str, str]]
     progress: Progress
+    cancellation: Cancellation = field(default_factory=Cancellation)
 
     def fetch(self, source: Source, target: Path) -> None:
         """Bring ``source`` to ``target``, going on from what is there of it.
@@ -196,17 +282,19 @@ class Fetcher:
             start = file.seek(0, os.SEEK_END)
             if source.size and start == source.size:
                 return
+            self.cancellation.check()
             _check_room(source, start, target)
             try:
                 return self._receive(source, file, start, target.name)
             except (httpx.HTTPError, _Busy) as error:
+                self.cancellation.check()
                 failures = 1 if file.seek(0, os.SEEK_END) > start else failures + 1
                 if failures >= ATTEMPTS:
-                    raise DownloadError(
+                    raise Interrupted(
                         f"{source.url}: {error or type(error).__name__} — "
-                        "what has arrived is kept; the same command goes on from there"
+                        "what has arrived is kept, and fetching it again continues from there"
                     ) from error
-                time.sleep(FIRST_PAUSE * 2 ** (failures - 1))
+                self.cancellation.wait(FIRST_PAUSE * 2 ** (failures - 1))
 
     def _receive(self, source: Source, file: BufferedRandom, start: int, name: str) -> None:
         headers = self.headers(source.url)
@@ -223,9 +311,11 @@ class Fetcher:
             if answer.status_code == 416:  # there is more here than the source has: begin again
                 raise _Busy("the part that was here does not belong to it")
             total = source.size or _announced(answer, file.tell())
-            for chunk in answer.iter_bytes(_CHUNK):
-                file.write(chunk)
-                self.progress(name, file.tell(), total)
+            with self.cancellation.watch(answer):
+                for chunk in answer.iter_bytes(_CHUNK):
+                    file.write(chunk)
+                    self.cancellation.check()
+                    self.progress(name, file.tell(), total)
 
 
 class _Busy(Exception):
@@ -264,13 +354,15 @@ def _left_clean(file: BufferedRandom, part: Path) -> Generator[None]:
 def _check_room(source: Source, start: int, target: Path) -> None:
     missing, free = source.size - start, shutil.disk_usage(target.parent).free
     if missing + _SPARE > free:
-        raise DownloadError(
-            f"{target.parent}: {size_words(missing)} are to come, and {size_words(free)} are free — make room"
+        raise NoSpace(
+            missing,
+            free,
+            f"{target.parent}: {size_words(missing)} are to come, and {size_words(free)} are free — make room",
         )
 
 
 def _check(source: Source, file: BufferedRandom, part: Path, target: Path) -> None:
-    """Raise DownloadError, and delete the part, unless it is what was announced."""
+    """Raise DamagedDownload, and delete the part, unless it is what was announced."""
     try:
         file.flush()
         os.fsync(file.fileno())
@@ -284,7 +376,7 @@ def _check(source: Source, file: BufferedRandom, part: Path, target: Path) -> No
             _check_header(part)
     except _Wrong as error:
         part.unlink()
-        raise DownloadError(
+        raise DamagedDownload(
             f"{target.name}: it arrived damaged: {error}; it was deleted — fetch it again"
         ) from None
 

@@ -1,0 +1,96 @@
+"""Free models that write prose, as a list that comes with the program: ``recommended.toml``.
+
+Each fact of the list names the public page where it was confirmed; what no page confirms is absent. Touches no
+network: ``pull.fetch_recommended`` brings a model here.
+"""
+
+from __future__ import annotations
+
+import datetime
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from srbwriter import paths
+from srbwriter.models.files import hub_folder
+
+Kind = Literal["base", "instruct"]
+
+_FILE = Path(__file__).with_name("recommended.toml")
+
+
+@dataclass(frozen=True, slots=True)
+class RecommendedModel:
+    """A model of the list; None where no page confirms a fact.
+
+    Attributes:
+        name: what a person calls it.
+        repository: ``OWNER/REPO`` at the hub.
+        file: path of the GGUF file in the repository.
+        size: bytes of the file, as rounded by its page.
+        licence: its SPDX name, for example ``Apache-2.0``; empty if unknown.
+        context: tokens it was trained for.
+        memory: bytes it needs to run with eight panes, computed as ``models list`` computes it.
+        kind: ``base`` continues a text, ``instruct`` answers a request.
+        machine: the least machine it suits: ``4 GB``, ``8 GB``, ``16 GB``, ``32 GB`` or ``GPU``.
+        pages: for each fact, the public page where it was confirmed.
+        note: one sentence about it; may be empty.
+    """
+
+    name: str
+    repository: str
+    file: str
+    kind: Kind
+    machine: str
+    size: int | None = None
+    licence: str = ""
+    context: int | None = None
+    memory: int | None = None
+    pages: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
+    note: str = ""
+
+    @property
+    def pull_name(self) -> str:
+        """What ``srbwriter models pull`` takes: ``OWNER/REPO:FILE``."""
+        return f"{self.repository}:{self.file}"
+
+    @property
+    def path(self) -> Path:
+        """Where the file is once it has been fetched."""
+        return hub_folder(paths.models_dir(), self.repository) / self.file
+
+    @property
+    def is_here(self) -> bool:
+        return self.path.is_file()
+
+    @property
+    def arrived(self) -> int:
+        """Bytes that an interrupted download has left; the next one continues from there."""
+        parts = self.path.parent.glob(f".{self.path.name}.*.part")
+        return max((part.stat().st_size for part in parts), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class RecommendedModels:
+    """The list and the date on which its facts were confirmed."""
+
+    date: datetime.date
+    models: tuple[RecommendedModel, ...]
+
+
+def read_recommended() -> RecommendedModels:
+    """Read the list that comes with the program."""
+    document = tomllib.loads(_FILE.read_text("utf-8"))
+    rows = cast("list[dict[str, Any]]", document["models"])
+    return RecommendedModels(document["date"], tuple(RecommendedModel(**row) for row in rows))
+
+
+def models_that_fit(models: Iterable[RecommendedModel], free_memory: int) -> list[RecommendedModel]:
+    """Return the models that need at most ``free_memory`` bytes with eight panes, the largest first.
+
+    A model whose memory is unknown is left out.
+    """
+    fitting = [(model.memory, model) for model in models if model.memory and model.memory <= free_memory]
+    return [model for _, model in sorted(fitting, key=lambda pair: pair[0], reverse=True)]

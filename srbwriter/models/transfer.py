@@ -1,0 +1,68 @@
+"""How fast a download is and how long it will still take; for the command line and the app alike."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from srbwriter.models.fit import size_words
+
+WINDOW = 10.0
+"""Seconds over which the speed is measured."""
+
+_LEAST = 0.5
+"""Seconds of samples before a speed is named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """A moment of a download. ``total`` 0 is unknown; ``speed`` is bytes a second, None before it is known."""
+
+    done: int
+    total: int
+    speed: float | None = None
+
+    @property
+    def seconds_left(self) -> float | None:
+        """How long the rest takes at this speed; None if that cannot be told."""
+        if not self.total or not self.speed:
+            return None
+        return max(0, self.total - self.done) / self.speed
+
+    def __str__(self) -> str:
+        """For example ``1.2 GB of 4.7 GB · 12 MB/s · 5 min left``."""
+        words = [f"{size_words(self.done)} of {size_words(self.total)}" if self.total else size_words(self.done)]
+        if self.speed is not None:
+            words.append(f"{size_words(self.speed)}/s")
+        if (seconds := self.seconds_left) is not None:
+            words.append(f"{time_words(seconds)} left")
+        return " · ".join(words)
+
+
+@dataclass(slots=True)
+class TransferMeter:
+    """Measures the speed of one download over its last seconds. Reads no clock: times are told to it."""
+
+    _samples: deque[tuple[float, int]] = field(default_factory=deque[tuple[float, int]])
+
+    def record(self, done: int, total: int, now: float) -> Transfer:
+        """Note that ``done`` bytes are here at ``now`` (seconds of any steady clock); return the moment."""
+        samples = self._samples
+        if samples and done < samples[-1][1]:  # it began again
+            samples.clear()
+        samples.append((now, done))
+        while len(samples) > 2 and now - samples[1][0] >= WINDOW:
+            samples.popleft()
+        start, before = samples[0]
+        passed = now - start
+        return Transfer(done, total, (done - before) / passed if passed >= _LEAST else None)
+
+
+def time_words(seconds: float) -> str:
+    """A length of time in words, for example ``40 s``, ``5 min`` or ``2 h 10 min``."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min" if minutes % 60 else f"{minutes // 60} h"
