@@ -6,11 +6,11 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -39,6 +39,9 @@ class Hub:
     ranges: bool = True
     cut_after: list[int] = field(default_factory=list)
     """Answers end after so many bytes of content, one entry for each, as if the line had gone dead."""
+    hold_after: list[int] = field(default_factory=list)
+    """Answers pause after so many bytes of content, one entry for each, until ``go_on`` is set."""
+    go_on: Event = field(default_factory=Event)
     statuses: list[int] = field(default_factory=list)
     """The next files are answered with these statuses."""
     flipped: set[str] = field(default_factory=set)
@@ -122,7 +125,15 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command == "HEAD":
             return
-        whole = not (self.is_storage and status in (200, 206) and self.hub.cut_after)
+        is_content = self.is_storage and status in (200, 206)
+        if is_content and self.hub.hold_after:
+            held = self.hub.hold_after.pop(0)
+            self.wfile.write(data[:held])
+            self.hub.go_on.wait()
+            with suppress(ConnectionError):  # whoever asked has hung up
+                self.wfile.write(data[held:])
+            return
+        whole = not (is_content and self.hub.cut_after)
         self.wfile.write(data if whole else data[: self.hub.cut_after.pop(0)])
         if not whole:
             self.close_connection = True
@@ -143,6 +154,7 @@ def running() -> Iterator[Hub]:
     try:
         yield hub
     finally:
+        hub.go_on.set()
         for server in servers:
             server.shutdown()
             server.server_close()
