@@ -150,7 +150,9 @@ class Hub:
                     f"{self.endpoint}, which HF_ENDPOINT names, does not answer ({why}) — "
                     "correct HF_ENDPOINT, unset it, or try again later"
                 ) from error
-            raise Offline(f"{self.endpoint} does not answer ({why}) — check the network and try again") from error
+            raise Offline(
+                f"{self.endpoint} does not answer ({why}) — check the network and try again"
+            ) from error
         if answer.is_error:
             raise refusal(answer, f"{self.endpoint}/{repo}")
         return answer
@@ -172,7 +174,8 @@ def refusal(answer: httpx.Response, page: str) -> NoSuchModel | DownloadError:
             )
         case (401, _):
             return MissingRepository(
-                f"{repository}: there is no such repository, or it is private — check the name, or set HF_TOKEN"
+                f"{repository}: there is no such repository, or it is private — "
+                "check the name, or set HF_TOKEN"
             )
         case (404, code) if code != "RepoNotFound" and (is_file or code == "EntryNotFound"):
             return MissingFile(f"{page}: there is no such file — check the name")

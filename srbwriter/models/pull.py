@@ -96,8 +96,8 @@ def fetch_recommended(
 ) -> Path:
     """Bring a recommended model into the models folder, continuing an interrupted download; returns its file.
 
-    Meant for a thread of an app: ``progress`` is called in that thread, up to a thousand times a second. After
-    the last byte the checksum is computed, which takes a second or two for each gigabyte.
+    Meant for a thread of an app: ``progress`` is called in that thread, often. After the last byte the checksum
+    is computed, which takes a second or two for each gigabyte.
 
     Raises:
         Offline: the hub cannot be reached.
@@ -211,7 +211,9 @@ class Cancellation:
     def check(self) -> None:
         """Raise Cancelled if the download has been cancelled."""
         if self._event.is_set():
-            raise Cancelled("the download was cancelled — what has arrived is kept, and fetching it again continues")
+            raise Cancelled(
+                "the download was cancelled — what has arrived is kept, and fetching it again continues"
+            )
 
     def wait(self, seconds: float) -> None:
         """Pause for that long; raises Cancelled as soon as the download is cancelled."""
@@ -235,7 +237,7 @@ class Cancellation:
     def _hang_up(self) -> None:
         if self._socket is not None:
             with contextlib.suppress(OSError):  # the other side was quicker
-                # The plain socket's method: that of a TLS socket would take its state from the reading thread.
+                # The plain socket's method: a TLS socket's own would pull its state from under the reader.
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
 
@@ -357,7 +359,8 @@ def _check_room(source: Source, start: int, target: Path) -> None:
         raise NoSpace(
             missing,
             free,
-            f"{target.parent}: {size_words(missing)} are to come, and {size_words(free)} are free — make room",
+            f"{target.parent}: {size_words(missing)} are to come, and {size_words(free)} are free — "
+            "make room",
         )
 
 

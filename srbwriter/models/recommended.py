@@ -1,7 +1,7 @@
 """Free models that write prose, as a list that comes with the program: ``recommended.toml``.
 
-Each fact of the list names the public page where it was confirmed; what no page confirms is absent. Touches no
-network: ``pull.fetch_recommended`` brings a model here.
+Each fact of the list names the public page where it was confirmed; what no page confirms is absent. Reads
+nothing from the network: ``pull.fetch_recommended`` brings a model here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from srbwriter import paths
-from srbwriter.models.files import hub_folder
+from srbwriter.models.files import Header, hub_folder
 
 Kind = Literal["base", "instruct"]
 
@@ -35,8 +35,9 @@ class RecommendedModel:
         memory: bytes it needs to run with eight panes, computed as ``models list`` computes it.
         kind: ``base`` continues a text, ``instruct`` answers a request.
         machine: the least machine it suits: ``4 GB``, ``8 GB``, ``16 GB``, ``32 GB`` or ``GPU``.
-        pages: for each fact, the public page where it was confirmed.
+        pages: for each fact, the public page where it was confirmed; ``shape`` is one of them.
         note: one sentence about it; may be empty.
+        shape: figures of the network from which ``memory`` was computed.
     """
 
     name: str
@@ -50,6 +51,23 @@ class RecommendedModel:
     memory: int | None = None
     pages: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
     note: str = ""
+    shape: Mapping[str, int] = field(default_factory=dict[str, int], hash=False)
+
+    @property
+    def header(self) -> Header:
+        """What the header of the file says, as far as ``shape`` knows it."""
+        shape = self.shape
+        keys = shape.get("kv_heads", 0) * shape.get("head_length", 0)
+        return Header(
+            architecture="",
+            context=self.context or 0,
+            layers=shape.get("layers", 0),
+            width=shape.get("width", 0),
+            hidden=shape.get("hidden", 0),
+            heads=shape.get("heads", 0),
+            vocabulary=shape.get("vocabulary", 0),
+            kv_widths=((keys, keys),) * shape.get("layers", 0),
+        )
 
     @property
     def pull_name(self) -> str:

@@ -16,7 +16,7 @@ _LEAST = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """A moment of a download. ``total`` 0 is unknown; ``speed`` is bytes a second, None before it is known."""
+    """A moment of a download; ``total`` 0 is unknown, and so is a ``speed`` (bytes a second) of None."""
 
     done: int
     total: int
@@ -31,7 +31,9 @@ class Transfer:
 
     def __str__(self) -> str:
         """For example ``1.2 GB of 4.7 GB · 12 MB/s · 5 min left``."""
-        words = [f"{size_words(self.done)} of {size_words(self.total)}" if self.total else size_words(self.done)]
+        words = [
+            f"{size_words(self.done)} of {size_words(self.total)}" if self.total else size_words(self.done)
+        ]
         if self.speed is not None:
             words.append(f"{size_words(self.speed)}/s")
         if (seconds := self.seconds_left) is not None:
