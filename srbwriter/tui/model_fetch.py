@@ -16,12 +16,13 @@ from srbwriter import launch
 from srbwriter.config import keys
 from srbwriter.models import Cancelled, ModelsError, RecommendedModel, Transfer, TransferMeter, size_words
 from srbwriter.models.transfer import time_words
-from srbwriter.tui.widgets.lines import bar
+from srbwriter.tui.status import shortened
 
 if TYPE_CHECKING:
     from srbwriter.models.pull import Cancellation
     from srbwriter.tui.write_screen import WriteScreen
 
+_NAME_CELLS = 24
 _END_SECONDS = 2.0  # the thread ends at once, unless the hub keeps it waiting for an answer
 
 
@@ -86,28 +87,29 @@ class ModelFetch:
             name = self._download.model.name
             screen.notify(f"{name} is being fetched. Choose it in the list to stop that, or wait for it.")
 
-    def describe(self) -> tuple[str, ...]:
-        """What the status line says of the fetch, in parts, the most wanted first; none without a fetch."""
+    def describe(self) -> str:
+        """What the status line says of the fetch; empty without one."""
         download = self._download
         if download is None:
-            return ()
-        name = download.model.name
+            return ""
+        name = shortened(download.model.name, _NAME_CELLS)
         if download.result.done():
-            return (f"{name} is here; it writes when these branches have ended",)
+            return f"{name} is here; it writes when these branches have ended"
         if download.stopping:
-            return (f"stopping the download of {name}",)
+            return f"stopping the download of {name}"
         moment = download.moment
         if not moment.total:
-            return (f"looking for {name}",)
+            return f"looking for {name}"
         if moment.done >= moment.total:
-            return (f"checking {name}",)
-        share = moment.done / moment.total
-        parts = [f"fetching {name} {bar(share)} {share:4.0%}"]
+            return f"checking {name}"
+        words = [
+            f"fetching {name} {moment.done / moment.total:.0%}"
+        ]  # without a bar: 80 columns hold all of it
         if moment.seconds_left is not None:
-            parts.append(f"{time_words(moment.seconds_left)} left")
+            words.append(f"{time_words(moment.seconds_left)} left")
         if moment.speed is not None:
-            parts.append(f"{size_words(moment.speed)}/s")
-        return tuple(parts)
+            words.append(f"{size_words(moment.speed)}/s")
+        return ", ".join(words)
 
     def cancel(self, screen: WriteScreen) -> bool:
         """Stop the fetch; False if there is none to stop."""

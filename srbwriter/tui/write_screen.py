@@ -572,7 +572,7 @@ class WriteScreen(Screen[None]):
         self._tell_focus()
         work, on_branch = self.transfers.told(), isinstance(self.focused, BranchPane)
         left = status.left(self.session, self._load_watch, work, on_branch)
-        self.status_line.left = (*self.app.fetch.describe(), *left)
+        self.status_line.left = (*filter(None, [self.app.fetch.describe()]), *left)
         self._watch_exploring()
         self._show_saved()
         self._renew_alike()

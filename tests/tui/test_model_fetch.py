@@ -6,6 +6,7 @@ The whole way in a terminal is in ``tests/terminal/test_recommended.py``.
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 import socket
 from collections.abc import Iterator
@@ -157,7 +158,8 @@ async def test_a_fetch_is_stopped_and_continued_in_the_list(open_bench: OpenBenc
     our_hub.hold_after = [3_000_000]
     async with open_bench(fake=True) as bench:
         await choose(bench)
-        await until(bench, "fetching Novelist 3B █████")
+        await until(bench, "fetching Novelist 3B 3")
+        assert re.search(r"fetching Novelist 3B 3\d%", bench.screen.status_line.line)
         await bench.press(*" Hard")
         assert bench.screen.editor.text == "It rained. Hard", "the writer goes on meanwhile"
         bench.screen.run("model")
@@ -231,6 +233,7 @@ async def test_what_is_in_the_way_is_said_in_one_sentence(
         await choose(bench)
         await ended(bench)
         last = bench.app.messages.all[-1]
+        print(last.words)
         assert last.error and last.words.startswith("Novelist 3B could not be fetched")
         assert last.words.count(". ") == 1 and "\n" not in last.words, last.words
         assert bench.session.engine_state == "READY" and bench.app.fetch.model is None

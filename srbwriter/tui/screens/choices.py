@@ -159,10 +159,14 @@ def _put(story: Story, prompt: SamplePrompt) -> None:
 
 
 def model_choices(preferences: Preferences, fetch: ModelFetch) -> list[Choice]:
-    """Every model of this machine, then recommended ones that fit it and are not here, the largest first."""
+    """Every model of this machine, then recommended ones that fit it and are not here.
+
+    Larger ones stand first, but for those that are too slow without a graphics card.
+    """
     here = [Choice(model.path, model.name, _about(model, preferences)) for model in local_models()]
     fitting = models_that_fit(read_recommended().models, memory_budget())
     missing = [model for model in fitting if pulled(Wanted(model.repository, model.file)) is None]
+    missing.sort(key=lambda model: model.machine == "GPU")
     return here + [Choice(model, model.name, _about_missing(model, fetch)) for model in missing]
 
 
