@@ -32,5 +32,6 @@ shots:
 # The pages that the program writes itself, made anew.
 pages:
     python -m tools.keys_page > docs/keys.md
+    python -m tools.recommended_page
     python -m tools.reference
     python -m tools.sampling_page

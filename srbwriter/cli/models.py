@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
+import time
+from collections import defaultdict
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from srbwriter import launch
 from srbwriter.cli.columns import columns, document
-from srbwriter.cli.exits import Exit, say
+from srbwriter.cli.exits import Exit, Failure, say
 from srbwriter.cli.flags import add_actions, add_keys
 from srbwriter.config import Settings, Table
 from srbwriter.paths import expanded
@@ -28,6 +30,7 @@ List the models of this machine, choose one, and get others.
   srbwriter models info novelist                       what it can do, and how fast it is here
   srbwriter models use novelist                        write with it from now on
   srbwriter models forget                              write with the bundled one again
+  srbwriter models recommended                         free models for prose, and which fit this machine
   srbwriter models pull ggml-org/gemma-3-1b-it-GGUF    fetch from Hugging Face what suits this machine
   srbwriter models pull OWNER/REPO:Q4_K_M --use        fetch this quantisation, and use it"""
 
@@ -53,12 +56,20 @@ def configure(parser: argparse.ArgumentParser, table: Table) -> None:
     used = actions("use", "write with a model from now on")
     used.add_argument("name", metavar="NAME", help="a name of the list, or a file")
     actions("forget", "write with the bundled model again")
+    recommended = actions(
+        "recommended",
+        "list free models that write prose, and which of them fit this machine",
+        "The list comes with the program; nothing is asked of the network.",
+    )
+    recommended.add_argument("--json", action="store_true", default=again, help="print the list as JSON")
     pulled = actions(
         "pull",
         "fetch a model from Hugging Face",
         "The token in HF_TOKEN is sent if there is one, and HF_ENDPOINT may name another hub.",
     )
-    pulled.add_argument("model", metavar="OWNER/REPO[:QUANT or FILE]", help="the repository, and what of it")
+    pulled.add_argument(
+        "model", metavar="OWNER/REPO[:QUANT or FILE]", nargs="?", help="the repository, and what of it"
+    )
     pulled.add_argument("--list", action="store_true", help="list what there is, and fetch nothing")
     for target in (added, pulled):
         target.add_argument("--use", action="store_true", help="write with it from now on")
@@ -67,6 +78,7 @@ def configure(parser: argparse.ArgumentParser, table: Table) -> None:
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     actions: dict[str, Callable[[argparse.Namespace, Settings], None]] = {
         "list": _list, "info": _info, "add": _add, "use": _use, "forget": _forget, "pull": _pull,
+        "recommended": _recommended,
     }  # fmt: skip
     actions[arguments.action or "list"](arguments, settings)
     return Exit.OK
@@ -229,12 +241,23 @@ def _warn_if_overruled(settings: Settings) -> None:
         say(f"but {place} says {settings[key]}, and that wins")
 
 
-# ---- pull
+# ---- recommended, pull
+
+
+def _recommended(arguments: argparse.Namespace, settings: Settings) -> None:
+    from srbwriter.cli.recommended_models import show
+
+    show(arguments.json)
 
 
 def _pull(arguments: argparse.Namespace, settings: Settings) -> None:
     from srbwriter.models import Wanted, pull, size_words
 
+    if arguments.model is None:
+        raise Failure(
+            "name the repository to fetch from, OWNER/REPO — `srbwriter models recommended` lists some",
+            Exit.USAGE,
+        )
     plan = pull.plan(Wanted.parse(arguments.model), lambda header: launch.model_run(settings, header))
     if arguments.list:
         _print_plan(plan)
@@ -293,27 +316,20 @@ def progress_shown() -> Generator[Progress]:
 @contextlib.contextmanager
 def _bar() -> Generator[Progress]:
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        TaskID,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
+    from rich.progress import BarColumn, TaskID, TextColumn
     from rich.progress import Progress as Bars
 
-    looks = (
-        TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )  # fmt: skip
+    from srbwriter.models import TransferMeter
+
+    looks = TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[moment]}")
     with Bars(*looks, console=Console(stderr=True)) as bars:
-        tasks: dict[str, TaskID] = {}
+        tasks: dict[str, tuple[TaskID, TransferMeter]] = {}
 
         def progress(name: str, done: int, total: int, /) -> None:
             if name not in tasks:
-                tasks[name] = bars.add_task(name, total=total or None)
-            bars.update(tasks[name], completed=done)
+                tasks[name] = bars.add_task(name, total=total or None, moment=""), TransferMeter()
+            task, meter = tasks[name]
+            bars.update(task, completed=done, moment=str(meter.record(done, total, time.monotonic())))
 
         yield progress
 
@@ -322,10 +338,14 @@ class _Lines:
     """Progress for logs and pipes."""
 
     def __init__(self) -> None:
+        from srbwriter.models import TransferMeter
+
         self._said: dict[str, int] = {}
+        self._meters = defaultdict[str, TransferMeter](TransferMeter)
 
     def __call__(self, name: str, done: int, total: int, /) -> None:
+        moment = self._meters[name].record(done, total, time.monotonic())
         tenth = 10 * done // total if total else 0
         if tenth > self._said.get(name, -1):
             self._said[name] = tenth
-            say(f"{name}: {10 * tenth} %")
+            say(f"{name}: {10 * tenth} % ({moment})")

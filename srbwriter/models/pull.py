@@ -96,8 +96,8 @@ def fetch_recommended(
 ) -> Path:
     """Bring a recommended model into the models folder, continuing an interrupted download; returns its file.
 
-    Meant for a thread of an app: ``progress`` is called in that thread, often. After the last byte the checksum
-    is computed, which takes a second or two for each gigabyte.
+    Meant for a thread of an app: ``progress`` is called in that thread, often. After the last byte, computing
+    the checksum takes a second or two for each gigabyte.
 
     Raises:
         Offline: the hub cannot be reached.

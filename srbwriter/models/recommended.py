@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from srbwriter import paths
-from srbwriter.models.files import Header, hub_folder
+from srbwriter.models.files import Header, hub_folder, quantisation
 
 Kind = Literal["base", "instruct"]
 
@@ -71,8 +71,8 @@ class RecommendedModel:
 
     @property
     def pull_name(self) -> str:
-        """What ``srbwriter models pull`` takes: ``OWNER/REPO:FILE``."""
-        return f"{self.repository}:{self.file}"
+        """What ``srbwriter models pull`` takes: ``OWNER/REPO:QUANT``, or the file."""
+        return f"{self.repository}:{quantisation(self.file) or self.file}"
 
     @property
     def path(self) -> Path:

@@ -36,7 +36,7 @@ class Transfer:
         ]
         if self.speed is not None:
             words.append(f"{size_words(self.speed)}/s")
-        if (seconds := self.seconds_left) is not None:
+        if self.done < self.total and (seconds := self.seconds_left) is not None:
             words.append(f"{time_words(seconds)} left")
         return " · ".join(words)
 
@@ -62,7 +62,7 @@ class TransferMeter:
 
 def time_words(seconds: float) -> str:
     """A length of time in words, for example ``40 s``, ``5 min`` or ``2 h 10 min``."""
-    if seconds < 60:
+    if round(seconds) < 60:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     if minutes < 60:

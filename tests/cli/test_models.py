@@ -15,6 +15,7 @@ from srbwriter.cli.exits import Exit
 from srbwriter.cli.table import every_key
 from srbwriter.config import load
 from srbwriter.demo import bundled_model
+from srbwriter.models import read_recommended
 from tests.fakes.hub import Hub, running
 from tests.models.gguf_files import SHAPE, gguf, put
 
@@ -170,6 +171,44 @@ def test_a_choice_that_does_not_fit_is_said(run: Any, hub: Hub, monkeypatch: pyt
     assert "none of this repository fits well" in run("pull", REPO)[2]
 
 
+def test_recommended_models_are_listed_with_the_command_for_each(run: Any) -> None:
+    found = read_recommended().models
+    first = found[0]
+    put(first.path)
+    code, out, err = run("recommended")
+    lines = out.splitlines()
+    assert code == Exit.OK and len(lines) == 1 + 2 * len(found)
+    assert lines[0].split() == ["name", "kind", "for", "size", "memory", "here", "licence"]
+    for model, line, command in zip(found, lines[1::2], lines[2::2], strict=True):
+        assert line.startswith(model.name) and line.endswith(model.licence) and model.kind in line
+        assert command == f"  srbwriter models pull {model.pull_name} --use"
+    assert "fetched" in lines[1] and all(re.search("fits|tight|too large", line) for line in lines[3::2])
+    assert "this machine has" in err and "eight panes" in err
+
+
+def test_recommended_models_are_listed_for_programs(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from srbwriter import models
+
+    monkeypatch.setattr(models, "memory_budget", lambda: 4 * 10**9)
+    monkeypatch.setattr(models, "memory", lambda: 6 * 10**9)
+    found = read_recommended()
+    document = json.loads(run("recommended", "--json")[1])
+    assert document["date"] == found.date.isoformat()
+    assert document == json.loads(run("--json", "recommended")[1])
+    rows = document["models"]
+    assert [row["name"] for row in rows] == [model.name for model in found.models]
+    assert [row["verdict"] for row in rows[:4]] == ["fits", "fits", "tight", "too large"]
+    assert rows[0]["pages"] == found.models[0].pages and rows[0]["path"] is None
+
+
+def test_pull_without_a_name_points_to_the_recommended_models(run: Any, hub: Hub) -> None:
+    code, out, err = run("pull")
+    assert (code, out) == (Exit.USAGE, "") and "`srbwriter models recommended` lists some" in err
+    for name in ("novelist", "maker/none"):
+        code, _, err = run("pull", name)
+        assert code == Exit.MODEL and "`srbwriter models recommended`" in err
+
+
 def test_a_damaged_download_has_the_models_exit_code(run: Any, hub: Hub) -> None:
     hub.flipped = {"novelist-Q4_0.gguf"}
     code, out, err = run("pull", REPO)
@@ -228,7 +267,7 @@ def test_a_terminal_sees_a_bar(run: Any, hub: Hub, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     _, _, err = run("pull", REPO)
-    assert "novelist-Q4_0.gguf" in err and "kB" in err and "100 %" not in err
+    assert "novelist-Q4_0.gguf" in err and "KB of" in err and "100 %" not in err
 
 
 def test_what_is_interrupted_says_how_to_go_on(run: Any, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -36,14 +36,16 @@ class Hub:
     repositories: dict[str, dict[str, bytes]] = field(default_factory=dict)
     token: str = ""
     gated: bool = False
+    """Files are refused, as those of gated repositories are; the list of files is public."""
     ranges: bool = True
     cut_after: list[int] = field(default_factory=list)
     """Answers end after so many bytes of content, one entry for each, as if the line had gone dead."""
-    hold_after: list[int] = field(default_factory=list)
-    """Answers pause after so many bytes of content, one entry for each, until ``go_on`` is set."""
-    go_on: Event = field(default_factory=Event)
     statuses: list[int] = field(default_factory=list)
     """The next files are answered with these statuses."""
+    hold_after: int | None = None
+    """The next answer stops after so many bytes of content, sets ``held``, and waits for ``release``."""
+    held: Event = field(default_factory=Event)
+    release: Event = field(default_factory=Event)
     flipped: set[str] = field(default_factory=set)
     """Files that arrive with a bit turned over."""
     asked: list[Asked] = field(default_factory=list)
@@ -82,8 +84,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.hub.asked.append(Asked(self.command, self.path, self.headers, self.is_storage))
         if self.is_storage:
             return self._file(path)
-        if self.hub.gated:
-            return self._send(403, b"{}", {"X-Error-Code": "GatedRepo"})
         if self.hub.token and self.headers.get("Authorization") != f"Bearer {self.hub.token}":
             return self._send(401, b"{}", {})
         if path.startswith("/api/models/"):
@@ -91,6 +91,9 @@ class _Handler(BaseHTTPRequestHandler):
             if repo not in self.hub.repositories:
                 return self._send(404, b"{}", {"X-Error-Code": "RepoNotFound"})
             return self._send(200, json.dumps(self.hub.listing(repo)).encode(), {})
+        if self.hub.gated:
+            status = 403 if self.headers.get("Authorization") else 401
+            return self._send(status, b"{}", {"X-Error-Code": "GatedRepo"})
         data = self.hub.content(path)
         if data is None:
             return self._send(404, b"{}", {"X-Error-Code": "EntryNotFound"})
@@ -125,15 +128,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command == "HEAD":
             return
-        is_content = self.is_storage and status in (200, 206)
-        if is_content and self.hub.hold_after:
-            held = self.hub.hold_after.pop(0)
-            self.wfile.write(data[:held])
-            self.hub.go_on.wait()
-            with suppress(ConnectionError):  # whoever asked has hung up
-                self.wfile.write(data[held:])
+        if self.is_storage and status in (200, 206) and self.hub.hold_after is not None:
+            first, self.hub.hold_after = self.hub.hold_after, None
+            self.wfile.write(data[:first])
+            self.hub.held.set()
+            self.hub.release.wait(60)
+            self.close_connection = True
             return
-        whole = not (is_content and self.hub.cut_after)
+        whole = not (self.is_storage and status in (200, 206) and self.hub.cut_after)
         self.wfile.write(data if whole else data[: self.hub.cut_after.pop(0)])
         if not whole:
             self.close_connection = True
@@ -154,7 +156,7 @@ def running() -> Iterator[Hub]:
     try:
         yield hub
     finally:
-        hub.go_on.set()
+        hub.release.set()
         for server in servers:
             server.shutdown()
             server.server_close()

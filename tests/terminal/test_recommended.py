@@ -66,7 +66,7 @@ def test_a_larger_model_is_offered_fetched_in_three_parts_and_writes_the_same_st
     file = terminal.folder / "data" / "srbwriter" / "library" / "First-story.srbw"
     with hub.running() as our_hub:
         our_hub.repositories[model.repository] = {model.file: renamed()}
-        our_hub.hold_after = [3 * MEGABYTE, 2 * MEGABYTE]
+        our_hub.hold_after = 3 * MEGABYTE
         mirror = {"HF_ENDPOINT": our_hub.url}
 
         terminal.start(env=mirror)
@@ -85,6 +85,7 @@ def test_a_larger_model_is_offered_fetched_in_three_parts_and_writes_the_same_st
         terminal.wait_for("What has arrived is kept")
         terminal.wait_without("fetching")
 
+        our_hub.hold_after = 2 * MEGABYTE
         open_list(terminal, model, "are here, enter continues")
         terminal.press(ENTER)
         terminal.wait(lambda _: len(our_hub.files_asked()) == 2, "the second part")

@@ -155,7 +155,7 @@ async def test_branches_are_not_stopped_by_a_model_that_has_arrived(
 
 
 async def test_a_fetch_is_stopped_and_continued_in_the_list(open_bench: OpenBench, our_hub: Hub) -> None:
-    our_hub.hold_after = [3_000_000]
+    our_hub.hold_after = 3_000_000
     async with open_bench(fake=True) as bench:
         await choose(bench)
         await until(bench, "fetching Novelist 3B 3")
@@ -184,7 +184,7 @@ async def test_a_fetch_is_stopped_and_continued_in_the_list(open_bench: OpenBenc
 async def test_escape_stops_a_fetch_when_there_are_no_branches_to_stop(
     open_bench: OpenBench, our_hub: Hub
 ) -> None:
-    our_hub.hold_after = [3_000_000]
+    our_hub.hold_after = 3_000_000
     async with open_bench(fake=True) as bench:
         await bench.write()
         await choose(bench)
@@ -200,7 +200,7 @@ async def test_escape_stops_a_fetch_when_there_are_no_branches_to_stop(
 
 
 async def test_leaving_asks_once_while_a_model_is_fetched(open_bench: OpenBench, our_hub: Hub) -> None:
-    our_hub.hold_after = [3_000_000]
+    our_hub.hold_after = 3_000_000
     async with open_bench(fake=True) as bench:
         await choose(bench)
         await until(bench, "fetching Novelist 3B")

@@ -1,0 +1,101 @@
+"""The list of recommended models: every fact has a page, and figures are what they can be."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from srbwriter import launch, paths
+from srbwriter.cli.table import every_key
+from srbwriter.config import load
+from srbwriter.models import RecommendedModel, Wanted, models_that_fit, quantisation, read_recommended
+from srbwriter.models.files import hub_folder, is_model
+from tools import recommended_page
+
+FOUND = read_recommended()
+CONFIRMED = ("repository", "file", "size", "licence", "context", "shape")
+MACHINES = {"4 GB": 4 << 30, "8 GB": 8 << 30, "16 GB": 16 << 30, "32 GB": 32 << 30, "GPU": 24 << 30}
+FREE_LICENCES = {"Apache-2.0", "MIT", "BSD-3-Clause"}
+each_model = pytest.mark.parametrize("model", FOUND.models, ids=lambda model: model.name)
+
+
+def test_the_list_has_a_date_and_six_to_eight_models() -> None:
+    assert datetime.date(2026, 1, 1) <= FOUND.date
+    assert 6 <= len(FOUND.models) <= 8
+    assert {model.machine for model in FOUND.models} == set(MACHINES)
+    assert {model.kind for model in FOUND.models} == {"base", "instruct"}
+
+
+def test_no_model_is_listed_twice() -> None:
+    assert len({model.name for model in FOUND.models}) == len(FOUND.models)
+    assert len({model.pull_name for model in FOUND.models}) == len(FOUND.models)
+
+
+@each_model
+def test_every_fact_has_a_page(model: RecommendedModel) -> None:
+    given = {fact for fact in CONFIRMED if getattr(model, fact)}
+    assert set(model.pages) == given
+    assert all(re.fullmatch(r"https://[\w.-]+/\S+", page) for page in model.pages.values())
+
+
+@each_model
+def test_figures_are_plausible(model: RecommendedModel) -> None:
+    assert Wanted.parse(model.pull_name) == Wanted(model.repository, quantisation(model.file))
+    assert is_model(model.file) and quantisation(model.file)
+    assert model.licence in FREE_LICENCES
+    assert model.size is None or 100 * 10**6 < model.size < 50 * 10**9
+    assert model.context is None or 2048 <= model.context <= 1 << 20
+    assert model.note == "" or model.note.endswith(".")
+
+
+@each_model
+def test_memory_is_what_the_program_computes(model: RecommendedModel) -> None:
+    if model.memory is None:
+        return
+    assert model.size and model.shape
+    need = launch.model_need(load(every_key(), {}, {}), model.header, model.size).total
+    assert abs(need - model.memory) <= 5_000_000, f"memory = {round(need, -7):_}"
+    assert need <= MACHINES[model.machine] * 0.75
+
+
+@each_model
+def test_the_shape_has_all_its_figures(model: RecommendedModel) -> None:
+    names = {"layers", "width", "hidden", "heads", "kv_heads", "head_length", "vocabulary"}
+    assert set(model.shape) in (names, set())
+
+
+def test_the_largest_that_fits_comes_first() -> None:
+    small, medium, large = (
+        replace(FOUND.models[0], name=name, memory=memory)
+        for name, memory in (("small", 1), ("medium", 2), ("large", 3))
+    )
+    unknown = replace(small, memory=None)
+    assert models_that_fit([small, large, unknown, medium], 2) == [medium, small]
+    assert models_that_fit([small], 0) == []
+
+
+def test_what_has_arrived_is_known_without_the_network(tmp_path: Path) -> None:
+    model = FOUND.models[0]
+    folder = hub_folder(paths.models_dir(), model.repository)
+    assert model.path == folder / model.file and not model.is_here and model.arrived == 0
+    folder.mkdir(parents=True)
+    (folder / f".{model.file}.0123456789abcdef.part").write_bytes(b"12345")
+    assert model.arrived == 5 and not model.is_here
+    model.path.write_bytes(b"whole")
+    assert model.is_here
+
+
+def test_a_model_can_be_a_key() -> None:
+    assert len({model: model.name for model in FOUND.models}) == len(FOUND.models)
+    assert {field.name for field in fields(RecommendedModel)} >= set(CONFIRMED)
+
+
+@pytest.mark.parametrize("page", recommended_page.PAGES, ids=lambda page: page.name)
+def test_pages_show_the_list(page: Path) -> None:
+    text = page.read_text("utf-8")
+    assert recommended_page.renewed(page, text) == text, "run: python -m tools.recommended_page"
+    assert all(model.pull_name in text for model in FOUND.models)
