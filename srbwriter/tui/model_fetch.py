@@ -176,7 +176,7 @@ class ModelFetch:
         launch.remember_model(preferences.table, file)
         named = [
             key.name
-            for key in (keys.MODEL, *launch.REMOTE_KEYS)
+            for key in (keys.MODEL, *launch.REMOTE_KEYS, keys.CONNECT)
             if preferences.source(key) in ("environment", "file")
         ]
         until = (

@@ -29,6 +29,11 @@ class ModelOffer:
         self._wanted = launch.model_key(settings) is None and not launch.elsewhere(settings)
         self._picks = 0
 
+    @property
+    def is_due(self) -> bool:
+        """Whether it is to be made as soon as the writer rests."""
+        return self._wanted and self._picks >= PICKS
+
     def count_pick(self) -> None:
         self._picks += 1
 
@@ -44,7 +49,7 @@ class ModelOffer:
 
     def watch(self, screen: WriteScreen) -> None:
         """Make the offer if it is due and disturbs nobody. Called by the pump."""
-        if not self._wanted or self._picks < PICKS or not self._may_speak(screen):
+        if not self.is_due or not self._may_speak(screen):
             return
         from srbwriter.models import memory_budget, models_that_fit, read_recommended
 

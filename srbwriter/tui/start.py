@@ -22,6 +22,7 @@ from srbwriter.session import Session
 from srbwriter.story import StoryError, library
 from srbwriter.tui.app import App
 from srbwriter.tui.model_fetch import ModelFetch
+from srbwriter.tui.model_offer import ModelOffer
 
 _RESTORE = (
     b"\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1015l\x1b[?1006l"  # mouse reports off
@@ -129,13 +130,14 @@ def open_app(settings: Settings, story: Path | None, beside: Beside | None = Non
     """Run the app until the writer leaves; returns the exit code. Raises StoryError."""
     notes: list[str] = []
     loader = launch.loader(settings, nice=BEHIND)
-    fetch = ModelFetch()  # which a story that is left does not end
+    fetch, offer = ModelFetch(), ModelOffer(settings)  # which go on from story to story
     begins = False
     left: Path | None = None  # the story that the writer has left for this one
     with restored(), guarded(), contextlib.ExitStack() as models:
         models.callback(fetch.end)
         while True:
-            left_before = bool(library.RecentStories(paths.recent_file()).all())
+            if library.RecentStories(paths.recent_file()).all():
+                offer.leave_story()
             try:
                 session = Session.open(settings, story, loader)
             except (StoryError, OSError) as error:
@@ -144,9 +146,7 @@ def open_app(settings: Settings, story: Path | None, beside: Beside | None = Non
                 story, left, notes = left, None, [str(error)]  # nobody is to lose their story by a bad file
                 continue
             app = App(session, settings)
-            app.fetch = fetch
-            if left_before:
-                app.offer.leave_story()
+            app.fetch, app.offer = fetch, offer
             app.notes.extend(notes)
             app.begins = begins
             with contextlib.ExitStack() as running:
