@@ -142,7 +142,8 @@ class ModelFetch:
         download = self._download
         if download is not None and download.result.done():
             arrived = download.result.exception() is None
-            if not (arrived and screen.writing):
+            writing = screen.writing and screen.session.engine_state != "FAILED"  # then nothing ends a round
+            if not (arrived and writing):
                 self._download = None
                 screen.guarded(lambda: self._use(screen, download))
         if self._loading is not None:

@@ -89,7 +89,6 @@ async def choose(bench: Bench, name: str = "novelist") -> None:
 async def until(bench: Bench, words: str) -> None:
     """Wait until the line at the foot says ``words``."""
     while words not in bench.screen.status_line.line:
-        await asyncio.to_thread(Path.cwd)
         await bench.settle()
 
 
@@ -152,6 +151,22 @@ async def test_branches_are_not_stopped_by_a_model_that_has_arrived(
         bench.screen.run("stop_all")
         await bench.settle()
         assert bench.session.engine_state == "LOADING"
+
+
+async def test_branches_that_wait_for_a_model_which_failed_hold_no_other_up(
+    open_bench: OpenBench, our_hub: Hub, novelist: RecommendedModel
+) -> None:
+    async with open_bench(ready=False) as bench:
+        bench.screen.run("generate")
+        bench.session.fail_loading(ValueError("no memory"))
+        await bench.settle()
+        bench.screen.run("model")
+        await bench.pilot.pause()
+        await bench.press("m")  # of the dialog that says what is wrong
+        await opened(bench, Picker)
+        await bench.press(*"novelist", "enter")
+        await ended(bench)
+        assert bench.session.loading == novelist.path
 
 
 async def test_a_fetch_is_stopped_and_continued_in_the_list(open_bench: OpenBench, our_hub: Hub) -> None:
