@@ -482,4 +482,4 @@ def model_hint(settings: Settings) -> str | None:
     """How to use another model, in one line for whoever writes with the bundled one."""
     if model_key(settings) is not None or elsewhere(settings):
         return None
-    return "this is the small bundled model; for a larger one, -m FILE or `srbwriter models recommended`"
+    return "this is the small bundled model; for a bigger one, -m FILE or `srbwriter models recommended`"

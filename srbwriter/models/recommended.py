@@ -15,6 +15,8 @@ from typing import Any, Literal, cast
 
 from srbwriter import paths
 from srbwriter.models.files import Header, hub_folder, quantisation
+from srbwriter.models.fit import Wanted
+from srbwriter.models.local import pulled
 
 Kind = Literal["base", "instruct"]
 
@@ -76,18 +78,25 @@ class RecommendedModel:
 
     @property
     def path(self) -> Path:
-        """Where the file is once it has been fetched."""
-        return hub_folder(paths.models_dir(), self.repository) / self.file
+        """Where the file is, in the models folder or the cache of Hugging Face, or where it will be."""
+        return self._found() or self._target
 
     @property
     def is_here(self) -> bool:
-        return self.path.is_file()
+        return self._found() is not None
 
     @property
     def arrived(self) -> int:
         """Bytes that an interrupted download has left; the next one continues from there."""
-        parts = self.path.parent.glob(f".{self.path.name}.*.part")
+        parts = self._target.parent.glob(f".{self._target.name}.*.part")
         return max((part.stat().st_size for part in parts), default=0)
+
+    @property
+    def _target(self) -> Path:
+        return hub_folder(paths.models_dir(), self.repository) / self.file
+
+    def _found(self) -> Path | None:
+        return pulled(Wanted(self.repository, self.file))
 
 
 @dataclass(frozen=True, slots=True)

@@ -264,7 +264,7 @@ def test_the_bundled_model_comes_with_the_way_to_a_bigger_one(model: tuple[str, 
         stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
     )  # fmt: skip
     _, said = process.communicate(timeout=60)
-    assert ("srbwriter models pull" in said) is (not model)
+    assert ("srbwriter models recommended" in said) is (not model)
 
 
 def listed(url: str) -> dict[str, str]:

@@ -89,6 +89,17 @@ def test_what_has_arrived_is_known_without_the_network(tmp_path: Path) -> None:
     assert model.is_here
 
 
+def test_a_model_in_the_cache_of_hugging_face_is_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    model = FOUND.models[0]
+    file = tmp_path / f"models--{model.repository.replace('/', '--')}" / "snapshots" / "0123" / model.file
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"whole")
+    assert model.is_here and model.path == file
+
+
 def test_a_model_can_be_a_key() -> None:
     assert len({model: model.name for model in FOUND.models}) == len(FOUND.models)
     assert {field.name for field in fields(RecommendedModel)} >= set(CONFIRMED)

@@ -15,12 +15,10 @@ from srbwriter import launch, paths
 from srbwriter.demo import bundled_model
 from srbwriter.models import (
     RecommendedModel,
-    Wanted,
     local_models,
     memory,
     memory_budget,
     models_that_fit,
-    pulled,
     read_recommended,
     size_words,
 )
@@ -165,7 +163,7 @@ def model_choices(preferences: Preferences, fetch: ModelFetch) -> list[Choice]:
     """
     here = [Choice(model.path, model.name, _about(model, preferences)) for model in local_models()]
     fitting = models_that_fit(read_recommended().models, memory_budget())
-    missing = [model for model in fitting if pulled(Wanted(model.repository, model.file)) is None]
+    missing = [model for model in fitting if not model.is_here]
     missing.sort(key=lambda model: model.machine == "GPU")
     return here + [Choice(model, model.name, _about_missing(model, fetch)) for model in missing]
 
