@@ -63,4 +63,5 @@ class ModelOffer:
         app, model = screen.app, screen.session.model
         if model is None or Path(model.path) != bundled_model():
             return False
-        return app.screen is screen and app.writer_rests and not app.messages.current
+        stands = app.keyboard.is_open and app.screen is screen
+        return stands and app.writer_rests and not app.messages.current

@@ -13,7 +13,7 @@ from srbwriter.story import Story
 from tests.fakes import hub
 from tests.fakes.hub import Hub
 from tests.terminal.support import text_of
-from tests.terminal.terminal import CTRL_G, CTRL_N, ENTER, Terminal
+from tests.terminal.terminal import CTRL_G, CTRL_N, CTRL_Q, ENTER, ESC, Terminal
 
 CONFIG = "[model]\nthreads = 1\n\n[generation]\nn = 2\nmax_tokens = 16\n"
 OFFER = "Larger models write better prose"
@@ -48,6 +48,10 @@ def open_list(terminal: Terminal, model: RecommendedModel, words: str) -> None:
     terminal.wait(lambda screen: model.name in screen and words in screen, words)
 
 
+def name_no_model(terminal: Terminal) -> None:
+    (terminal.folder / "config" / "srbwriter" / "config.toml").write_text(CONFIG, "utf-8")
+
+
 def pick_ten_times(terminal: Terminal, file: Path) -> None:
     for _ in range(PICKS):
         terminal.wait(lambda screen: screen.count("■") >= 2, "branches that have ended")
@@ -61,8 +65,7 @@ def test_a_larger_model_is_offered_fetched_in_three_parts_and_writes_the_same_st
     terminal: Terminal,
 ) -> None:
     model = fitting()
-    config = terminal.folder / "config" / "srbwriter" / "config.toml"
-    config.write_text(CONFIG, "utf-8")
+    name_no_model(terminal)
     file = terminal.folder / "data" / "srbwriter" / "library" / "First-story.srbw"
     with hub.running() as our_hub:
         our_hub.repositories[model.repository] = {model.file: renamed()}
@@ -118,3 +121,30 @@ def test_a_larger_model_is_offered_fetched_in_three_parts_and_writes_the_same_st
     terminal.start()  # without a hub: the file is here, and is what writes from now on
     terminal.wait_for("chronicler!")
     assert OFFER not in terminal.log.decode("utf-8", "replace").rpartition("writes from now on")[2]
+
+
+def test_the_offer_waits_behind_the_first_question_of_the_second_story(terminal: Terminal) -> None:
+    fitting()
+    name_no_model(terminal)
+    terminal.start()
+    terminal.wait_for("How shall it begin?")
+    terminal.press(ESC)
+    terminal.wait_for("storyteller")
+    terminal.press(CTRL_G, b"*")
+    terminal.wait_for("Title of the new story")
+    terminal.type("Second")
+    terminal.press(ENTER)
+    terminal.wait(lambda screen: "How shall it begin?" in screen and "Second" in screen, "the second story")
+    assert OFFER not in terminal.log.decode("utf-8", "replace")
+    terminal.press(ESC)
+    terminal.wait_for(OFFER)
+    terminal.press(CTRL_Q)
+    assert terminal.ended() == 0
+    offered = len(terminal.log)
+    terminal.start()
+    terminal.wait_for("How shall it begin?")
+    terminal.press(ESC)
+    terminal.wait_for("storyteller")
+    terminal.press(CTRL_Q)
+    assert terminal.ended() == 0
+    assert OFFER not in terminal.log[offered:].decode("utf-8", "replace")
