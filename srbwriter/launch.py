@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias, TypeVar, c
 
 from srbwriter import paths
 from srbwriter.addresses import split_addresses
-from srbwriter.config import ConfigError, Key, Settings, keys
+from srbwriter.config import ConfigError, Key, Settings, Table, keys, remember
 from srbwriter.config.kinds import INTEGER, NAMES, NUMBER, SWITCH, TEXT, TEXTS, Kind, one_of
 from srbwriter.config.settings import Source
 from srbwriter.engine.loader import EngineLoader, Load
@@ -132,6 +132,11 @@ def _named(named: Path) -> Path:
         return find(named.name)
     except NoSuchModel:
         return named  # see missing_model
+
+
+def remember_model(table: Table, file: Path | None) -> None:
+    """Write with the model at ``file`` from the next start on, or with the bundled one. Raises OSError."""
+    remember(table, {keys.MODEL: file, keys.HF_REPO: None, keys.MODEL_URL: None})
 
 
 def missing_model(settings: Settings) -> ModelError | None:

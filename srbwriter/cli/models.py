@@ -15,7 +15,7 @@ from srbwriter import launch
 from srbwriter.cli.columns import columns, document
 from srbwriter.cli.exits import Exit, Failure, say
 from srbwriter.cli.flags import add_actions, add_keys
-from srbwriter.config import Settings, Table, keys, remember
+from srbwriter.config import Settings, Table
 from srbwriter.paths import expanded
 
 if TYPE_CHECKING:
@@ -223,13 +223,13 @@ def _use(arguments: argparse.Namespace, settings: Settings) -> None:
 
 
 def _remember(file: Path, settings: Settings) -> None:
-    remember(settings.table, {keys.MODEL: file.absolute(), keys.HF_REPO: None, keys.MODEL_URL: None})
+    launch.remember_model(settings.table, file.absolute())
     say(f"srbwriter now writes with {file}")
     _warn_if_overruled(settings)
 
 
 def _forget(arguments: argparse.Namespace, settings: Settings) -> None:
-    remember(settings.table, {keys.MODEL: None, keys.HF_REPO: None, keys.MODEL_URL: None})
+    launch.remember_model(settings.table, None)
     say("srbwriter now writes with the bundled model")
     _warn_if_overruled(settings)
 

@@ -30,6 +30,8 @@ from srbwriter.tui import colours, commands, options, signals, spelling, themes
 from srbwriter.tui.driver import TerminalDriver
 from srbwriter.tui.keyboard import Burst, Keyboard
 from srbwriter.tui.messages import Messages, Shows
+from srbwriter.tui.model_fetch import ModelFetch
+from srbwriter.tui.model_offer import ModelOffer
 from srbwriter.tui.options import Preferences
 from srbwriter.tui.screens.help import CommandProvider
 from srbwriter.tui.screens.trouble import crash_words
@@ -69,6 +71,8 @@ class App(TextualApp[None]):
         self.next_begins = self.begins = False  # whether branches are written as soon as a story is open
         self._typed_at = -math.inf
         self.address = ""  # where a server beside the app listens
+        self.fetch = ModelFetch()
+        self.offer = ModelOffer(settings)
         self.notes: list[str] = []  # what the writer is told once the screen is up
         self._conflicts: list[str] = []  # of keys, as they were told
         self.preferences = Preferences(settings)

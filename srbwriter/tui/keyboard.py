@@ -78,6 +78,11 @@ class Keyboard:
         self._open = True
         self._go_on()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the first screen stands, with the question that it may begin with."""
+        return self._open
+
     def close(self) -> None:
         """The app ends; what is still in line is nobody's."""
         self._waiting.clear()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import logging
 import os
 import signal
 import sys
@@ -20,8 +19,10 @@ from typing import Any, NoReturn
 from srbwriter import launch, paths
 from srbwriter.config import Settings
 from srbwriter.session import Session
-from srbwriter.story import StoryError
+from srbwriter.story import StoryError, library
 from srbwriter.tui.app import App
+from srbwriter.tui.model_fetch import ModelFetch
+from srbwriter.tui.model_offer import ModelOffer
 
 _RESTORE = (
     b"\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1015l\x1b[?1006l"  # mouse reports off
@@ -116,8 +117,6 @@ def _wait_and_restore(reading: int, before: list[Any]) -> NoReturn:
         os._exit(0)  # the child shares the parent's buffers and must flush none of them
 
 
-log = logging.getLogger(__name__)
-
 BEHIND = 4  # steps of priority by which a key goes before tokens, where both want one core
 
 Beside = Callable[[Session], AbstractContextManager[str]]
@@ -127,28 +126,18 @@ Entered, it gives the address that it listens at.
 """
 
 
-def _new_hints(hints: list[str | None]) -> list[str]:
-    """Those of ``hints`` that no earlier start has given; from now on they are given."""
-    file = paths.state_dir() / "hints.txt"
-    try:
-        given = file.read_text("utf-8").splitlines() if file.exists() else []
-        fresh = [hint for hint in hints if hint is not None and hint not in given]
-        if fresh:
-            paths.write_atomic(file, "\n".join([*given, *fresh, ""]).encode())
-    except (OSError, ValueError) as error:
-        log.warning("cannot tell which hints were given: %s", error)
-        return [hint for hint in hints if hint is not None]
-    return fresh
-
-
 def open_app(settings: Settings, story: Path | None, beside: Beside | None = None) -> int:
     """Run the app until the writer leaves; returns the exit code. Raises StoryError."""
-    notes = _new_hints([launch.model_hint(settings)])
+    notes: list[str] = []
     loader = launch.loader(settings, nice=BEHIND)
+    fetch, offer = ModelFetch(), ModelOffer(settings)  # which go on from story to story
     begins = False
     left: Path | None = None  # the story that the writer has left for this one
     with restored(), guarded(), contextlib.ExitStack() as models:
+        models.callback(fetch.end)
         while True:
+            if library.RecentStories(paths.recent_file()).all():
+                offer.leave_story()
             try:
                 session = Session.open(settings, story, loader)
             except (StoryError, OSError) as error:
@@ -157,6 +146,7 @@ def open_app(settings: Settings, story: Path | None, beside: Beside | None = Non
                 story, left, notes = left, None, [str(error)]  # nobody is to lose their story by a bad file
                 continue
             app = App(session, settings)
+            app.fetch, app.offer = fetch, offer
             app.notes.extend(notes)
             app.begins = begins
             with contextlib.ExitStack() as running:

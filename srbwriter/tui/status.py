@@ -63,8 +63,12 @@ def progress(words: str, share: float, time_left: str) -> tuple[str, ...]:
 
 def title(session: Session) -> str:
     """What the story is called, in few cells."""
-    name = " ".join(session.title.split())
-    return name if cell_len(name) <= _TITLE_CELLS else f"{set_cell_size(name, _TITLE_CELLS - 1).rstrip()}…"
+    return shortened(" ".join(session.title.split()), _TITLE_CELLS)
+
+
+def shortened(name: str, most: int) -> str:
+    """As much of a name as ``most`` cells hold."""
+    return name if cell_len(name) <= most else f"{set_cell_size(name, most - 1).rstrip()}…"
 
 
 def left(

@@ -7,7 +7,7 @@ session to the panes. What keys do stands in ``srbwriter.tui.actions``.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from textual import events, on
@@ -289,6 +289,15 @@ class WriteScreen(Screen[None]):
         self.status_line.error = any(message.error for message in messages)
         self.status_line.message = "\n".join(message.words for message in messages)
 
+    @staticmethod
+    def key_names(keys: Iterable[str]) -> str:
+        """Keys that are pressed one after the other, as they are shown."""
+        return " ".join(map(key_name, keys))
+
+    def keys_on_branch(self, command: str) -> str:
+        """The keys that run a command of branches wherever the focus is, as they are shown."""
+        return self.key_names((*self.app.anywhere("leader")[:1], *self.app.keys(command)[:1]))
+
     def _show_mode(self) -> None:
         """Say where keys go."""
         pane = self.focused
@@ -432,7 +441,7 @@ class WriteScreen(Screen[None]):
     def _stops(self, on_branch: bool) -> bool:
         """True while there is something that stepping back would stop."""
         work = self.session.engine_state in ("INIT", "LOADING") or bool(self.transfers.told())
-        return work or (on_branch and self.writing)
+        return work or (on_branch and (self.writing or self.app.fetch.model is not None))
 
     def write(self) -> None:
         """Write new branches from where the story stands."""
@@ -463,6 +472,7 @@ class WriteScreen(Screen[None]):
         if text is None and pane.thoughts.end:  # thoughts are no part of the story
             text, upto = pane.text[:upto], None
         self.session.pick(index, upto, text)
+        self.app.offer.count_pick()
         self.show_story()
         self.leave_panes()
         if self.app.goes_on:
@@ -557,9 +567,12 @@ class WriteScreen(Screen[None]):
 
     def flush_slowly(self) -> None:
         self.transfers.watch()
+        self.app.fetch.watch(self)
+        self.app.offer.watch(self)
         self._tell_focus()
         work, on_branch = self.transfers.told(), isinstance(self.focused, BranchPane)
-        self.status_line.left = status.left(self.session, self._load_watch, work, on_branch)
+        left = status.left(self.session, self._load_watch, work, on_branch)
+        self.status_line.left = (*filter(None, [self.app.fetch.describe()]), *left)
         self._watch_exploring()
         self._show_saved()
         self._renew_alike()
@@ -590,9 +603,7 @@ class WriteScreen(Screen[None]):
         if error is not None and error is not self._told:
             words = str(error)
             if self.session.engine_state == "FAILED":
-                keys = " ".join(
-                    map(key_name, (*self.app.anywhere("leader")[:1], *self.app.keys("model")[:1]))
-                )
+                keys = self.keys_on_branch("model")
                 words = f"{trouble_words(error)}. {words.rstrip('.')}. {keys} chooses another or tries again."
             self.notify(words, severity="error")  # no dialog: it would take the keys of whoever is typing
         self._told = error

@@ -187,8 +187,8 @@ class FakeSession:
         """The stand-in can do everything."""
         return ""
 
-    def finish_loading(self) -> None:
-        self.engine_state, self.load_progress, self.model = "READY", 1.0, MODEL
+    def finish_loading(self, path: Path | str = MODEL.path) -> None:
+        self.engine_state, self.load_progress, self.model = "READY", 1.0, replace(MODEL, path=str(path))
         if self.round is not None and self.round.generation is None:
             self._submit()
 

@@ -78,6 +78,18 @@ async def test_presets_say_what_they_turn(open_bench: OpenBench) -> None:
         assert "Unlikely turns" in said and "Temperature 1.4" in said and "Min p 0.1" in said
 
 
+async def test_a_list_says_when_nothing_matches(open_bench: OpenBench) -> None:
+    async with open_bench(fake=True) as bench:
+        bench.screen.run("model")
+        picker = await opened(bench, Picker)
+        await bench.press(*"zzz")
+        assert "Nothing matches “zzz”" in visible(bench)
+        await bench.press("enter", "down", "enter")
+        assert bench.app.screen is picker, "there is nothing that enter could take"
+        await bench.press(*["backspace"] * 3)
+        assert "storyteller" in visible(bench) and "Nothing matches" not in visible(bench)
+
+
 @pytest.mark.full
 async def test_a_theme_is_seen_in_its_own_colours_while_it_is_chosen(open_bench: OpenBench) -> None:
     async with open_bench(fake=True, size=(80, 24)) as bench:

@@ -12,6 +12,8 @@ from srbwriter.config import Settings, load
 from srbwriter.engine.engine import Engine
 from srbwriter.session import Session
 from srbwriter.tui import start
+from srbwriter.tui.model_fetch import ModelFetch
+from srbwriter.tui.model_offer import ModelOffer
 
 
 def test_where_the_next_story_cannot_be_opened_the_one_before_comes_back(
@@ -47,12 +49,15 @@ def test_stories_opened_one_after_the_other_share_a_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[Path, Engine]] = []
+    running: list[tuple[ModelFetch, ModelOffer]] = []
     told: list[list[str]] = []
 
     class Screenless:
         """A writer who opens a second story, and leaves from there."""
 
         return_code = 3
+        fetch: ModelFetch
+        offer: ModelOffer
 
         def __init__(self, session: Session, settings: Settings) -> None:
             self.session, self.notes = session, list[str]()
@@ -62,6 +67,8 @@ def test_stories_opened_one_after_the_other_share_a_model(
 
         def run(self) -> None:
             told.append(self.notes)
+            running.append((self.fetch, self.offer))
+            assert self.offer.is_due == bool(seen), "a larger model is offered when a story has been left"
             seen.append((self.session.story.file, self.session.loader.wait(60)))
             self.session.close(keep_model=self.next_story is not None)
             assert seen[-1][1].alive is (self.next_story is not None)
@@ -74,4 +81,5 @@ def test_stories_opened_one_after_the_other_share_a_model(
     (first, engine), (second, other) = seen
     assert (first.name, second.name) == ("a.srbw", "b.srbw")
     assert engine is other
+    assert running[0] == running[1], "the download of a model goes on in the next story"
     assert told[1] == ["was imported"]

@@ -10,7 +10,7 @@ from textual.widgets import OptionList, Static
 from srbwriter.engine.types import BranchState, FinishReason
 from srbwriter.session import Context
 from srbwriter.session.prompting import Part
-from srbwriter.tui import start
+from srbwriter.tui import hints
 from srbwriter.tui.screens.help import LeaderMenu
 from srbwriter.tui.screens.knobs import Knobs
 from srbwriter.tui.screens.lorebook import Lorebook
@@ -196,9 +196,9 @@ async def test_a_message_covers_no_foot_of_a_prompt(command: str, open_bench: Op
 
 
 def test_a_hint_is_given_once() -> None:
-    assert start._new_hints(["a small model", None]) == ["a small model"]
-    assert start._new_hints(["a small model"]) == []
-    assert start._new_hints(["a small model", "another"]) == ["another"]
+    assert hints.give_once("a small model")
+    assert not hints.give_once("a small model")
+    assert hints.give_once("another") and not hints.give_once("a small model")
 
 
 async def test_a_new_entry_of_the_lorebook_goes_on_to_its_text(open_bench: OpenBench) -> None:

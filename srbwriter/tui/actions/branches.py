@@ -312,13 +312,13 @@ def write_from(screen: WriteScreen) -> None:
 
 @command(ALL, "Stop everything")
 def stop_all(screen: WriteScreen) -> None:
-    """Stop an export or import, the load of a model, or all branches."""
+    """Stop an export or import, the load of a model, all branches, or the download of a model."""
     if _gave_up(screen):
         return
     if screen.writing:
         screen.session.stop_all()
         screen.pump.wake()
-    else:
+    elif not screen.app.fetch.cancel(screen):
         screen.notify("Nothing is being written.")
 
 
@@ -334,7 +334,7 @@ def _gave_up(screen: WriteScreen) -> bool:
 
 @command(ALL, "Step back", anywhere="escape", hint="stop")
 def back(screen: WriteScreen) -> None:
-    """Stop an export, an import or a load; from the story go to the branches; there stop them."""
+    """Stop an export, import or load; from the story go to the branches; there stop them, or a download."""
     # Never into the story: the keys pressed after it would be written there.
     if screen.quiet:
         screen.be_quiet(False)

@@ -90,7 +90,7 @@ def context(screen: WriteScreen) -> None:
 
 @command(KNOBS, "Change the model", "m")
 def model(screen: WriteScreen) -> None:
-    """Choose another model file, or load one again that could not be loaded; the story stays."""
+    """Choose a model, fetch a recommended one, or load again what could not be loaded; the story stays."""
     from srbwriter.tui.screens.choices import choose_model
 
     def answered(chosen: str | None) -> None:

@@ -214,5 +214,5 @@ def leader(screen: WriteScreen) -> None:
 @command(PROGRAM, "Quit", anywhere="ctrl+q", hint="quit")
 def quit(screen: WriteScreen) -> None:
     """Leave; every word is kept."""
-    if screen.transfers.may_leave():
+    if screen.transfers.may_leave() and screen.app.fetch.may_leave(screen):
         screen.leave()

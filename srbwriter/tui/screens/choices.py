@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from srbwriter import launch, paths
 from srbwriter.demo import bundled_model
-from srbwriter.models import local_models, memory, memory_budget, size_words
+from srbwriter.models import (
+    RecommendedModel,
+    local_models,
+    memory,
+    memory_budget,
+    models_that_fit,
+    read_recommended,
+    size_words,
+)
 from srbwriter.story import ROOT, Story, files
 from srbwriter.tui import options, themes
 from srbwriter.tui.screens.picker import Choice, Picker
@@ -21,6 +29,7 @@ from srbwriter.tui.screens.picker import Choice, Picker
 if TYPE_CHECKING:
     from srbwriter.models import LocalModel
     from srbwriter.tui.app import App
+    from srbwriter.tui.model_fetch import ModelFetch
     from srbwriter.tui.options import Preferences
     from srbwriter.tui.write_screen import WriteScreen
 
@@ -147,9 +156,26 @@ def _put(story: Story, prompt: SamplePrompt) -> None:
     story.add(story.current, [prompt.text], "imported", stand=True)  # not words of the writer's
 
 
-def model_choices(preferences: Preferences) -> list[Choice]:
-    """Every model of this machine: the bundled one, the models folder, and the caches of other programs."""
-    return [Choice(model.path, model.name, _about(model, preferences)) for model in local_models()]
+def model_choices(preferences: Preferences, fetch: ModelFetch) -> list[Choice]:
+    """Every model of this machine, then recommended ones that fit it and are not here.
+
+    Larger ones stand first, but for those that are too slow without a graphics card.
+    """
+    here = [Choice(model.path, model.name, _about(model, preferences)) for model in local_models()]
+    fitting = models_that_fit(read_recommended().models, memory_budget())
+    missing = [model for model in fitting if not model.is_here]
+    missing.sort(key=lambda model: model.machine == "GPU")
+    return here + [Choice(model, model.name, _about_missing(model, fetch)) for model in missing]
+
+
+def _about_missing(model: RecommendedModel, fetch: ModelFetch) -> str:
+    size = size_words(model.size) if model.size else "a file"
+    if model == fetch.model:
+        return f"{size}, being fetched now; enter stops that"
+    begins = f"{size} to fetch"
+    if model.arrived:
+        begins = f"{size_words(model.arrived)} of {size} are here, enter continues"
+    return f"{begins}, {model.kind}. {model.note}"
 
 
 def _about(model: LocalModel, preferences: Preferences) -> str:
@@ -161,14 +187,18 @@ def _about(model: LocalModel, preferences: Preferences) -> str:
 
 
 def choose_model(screen: WriteScreen) -> None:
-    """Let the writer choose, and load it while the story stays."""
+    """Let the writer choose a model of this machine to load, or one to fetch first; the story stays."""
+    fetch = screen.app.fetch
 
-    def chosen(file: Path | None) -> None:
-        if file is not None:
-            screen.guarded(lambda: screen.session.load_model(file))
+    def chosen(value: object) -> None:
+        if isinstance(value, Path):
+            screen.guarded(lambda: screen.session.load_model(value))
+        elif isinstance(value, RecommendedModel):
+            screen.guarded(lambda: fetch.begin(screen, value))
 
-    foot = "enter loads one for now · `srbwriter models` gets others and keeps one · {keys}"
-    screen.app.push_screen(Picker("Models", model_choices(screen.app.preferences), foot=foot), chosen)
+    screen.app.offer.withdraw()
+    foot = "enter loads one of this machine for now, or fetches one and keeps it · {keys} · type to narrow"
+    screen.app.push_screen(Picker("Models", model_choices(screen.app.preferences, fetch), foot=foot), chosen)
 
 
 def choose_theme(app: App) -> None:

@@ -17,6 +17,7 @@ from srbwriter.tui.commands import action
 from srbwriter.tui.dialog import Dialog
 from srbwriter.tui.screens.ask import LineInput
 from srbwriter.tui.widgets.branch_pane import BranchPane
+from srbwriter.tui.widgets.lines import key_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,12 @@ class Picker(Dialog[Any]):
         self._list.add_options([Option(self._label(choice)) for choice in self._listed])
         if self._listed:
             self._list.highlighted = 0
+            return
+        words = " ".join(self.query_one(LineInput).value.split())
+        found = f"Nothing matches “{words}”. {key_name('backspace')} widens the search."
+        self._list.add_option(Option(Content(found), disabled=True))
+        if self._previews:
+            self.query_one("#picker-preview", Static).update("")
 
     @staticmethod
     def _label(choice: Choice) -> Content:

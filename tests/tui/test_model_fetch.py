@@ -1,0 +1,306 @@
+"""Recommended models in the list of the app: fetched beside the writing, stopped, continued, used and kept.
+
+The whole way in a terminal is in ``tests/terminal/test_recommended.py``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from textual.widgets import OptionList
+
+from srbwriter import paths
+from srbwriter.demo import bundled_model
+from srbwriter.models import RecommendedModel, recommended
+from srbwriter.tui.model_offer import PICKS
+from srbwriter.tui.screens.picker import Picker
+from tests.fakes import hub
+from tests.fakes.hub import Hub
+from tests.tui.conftest import Bench, OpenBench
+from tests.tui.scenarios.common import opened, visible
+
+LIST = """
+date = 2026-11-24
+[[models]]
+name = "Novelist 3B"
+repository = "o/novelist-GGUF"
+file = "novelist-Q4_K_M.gguf"
+kind = "base"
+machine = "4 GB"
+size = 9_000_000
+licence = "Apache-2.0"
+context = 8192
+memory = 200_000_000
+note = "Writes whole chapters."
+[models.pages]
+[[models]]
+name = "Colossus 900B"
+repository = "o/colossus-GGUF"
+file = "colossus.gguf"
+kind = "base"
+machine = "GPU"
+memory = 900_000_000_000_000
+[models.pages]
+"""
+OFFER = "Larger models write better prose"
+
+
+@pytest.fixture(autouse=True)
+def novelist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RecommendedModel:
+    """The one model of the list that fits this machine."""
+    file = tmp_path / "recommended.toml"
+    file.write_text(LIST, "utf-8")
+    monkeypatch.setattr(recommended, "_FILE", file)
+    return recommended.read_recommended().models[0]
+
+
+@pytest.fixture
+def our_hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """A hub that holds the bundled model under the name of the recommended one."""
+    with hub.running() as running:
+        monkeypatch.setenv("HF_ENDPOINT", running.url)
+        running.repositories["o/novelist-GGUF"] = {"novelist-Q4_K_M.gguf": bundled_model().read_bytes()}
+        yield running
+
+
+def said(bench: Bench) -> str:
+    """All that the writer was told so far."""
+    return "\n".join(note.words for note in bench.app.messages.all)
+
+
+def listed(bench: Bench) -> str:
+    """The list of models as it is shown."""
+    options = bench.app.screen.query_one("#picker-list", OptionList)
+    return "\n".join(str(options.get_option_at_index(i).prompt) for i in range(options.option_count))
+
+
+async def choose(bench: Bench, name: str = "novelist") -> None:
+    bench.screen.run("model")
+    await opened(bench, Picker)
+    await bench.press(*name, "enter")
+
+
+async def until(bench: Bench, words: str) -> None:
+    """Wait until the line at the foot says ``words``."""
+    while words not in bench.screen.status_line.line:
+        await bench.settle()
+
+
+async def ended(bench: Bench) -> None:
+    """Wait until the thread of the fetch has ended, and the writer has been told."""
+    download = bench.app.fetch._download
+    if download is not None:
+        await asyncio.wait([asyncio.wrap_future(download.result)])
+    await bench.settle()
+
+
+async def test_recommended_models_that_fit_stand_behind_those_of_this_machine(open_bench: OpenBench) -> None:
+    async with open_bench(fake=True) as bench:
+        bench.screen.run("model")
+        await opened(bench, Picker)
+        rows = listed(bench).splitlines()
+        assert rows[0].startswith("storyteller") and len(rows) == 2
+        assert rows[1] == "Novelist 3B  9 MB to fetch, base. Writes whole chapters."
+
+
+async def test_a_fetched_model_is_loaded_and_kept(
+    open_bench: OpenBench, our_hub: Hub, novelist: RecommendedModel
+) -> None:
+    async with open_bench(fake=True) as bench:
+        await choose(bench)
+        await ended(bench)
+        assert bench.session.loading == novelist.path and bench.session.text() == "It rained."
+        assert not paths.overlay_file().exists(), "it is not known yet whether it can be loaded"
+        await bench.press(*" Hard")
+        bench.session.finish_loading(novelist.path)
+        await bench.settle()
+        assert "Novelist 3B writes from now on. ^n writes branches with it." in said(bench)
+        assert str(novelist.path) in paths.overlay_file().read_text("utf-8")
+        assert bench.screen.editor.text == "It rained. Hard"
+        bench.screen.run("model")
+        await opened(bench, Picker)
+        assert "Novelist 3B" not in listed(bench) and "novelist-Q4_K_M" in listed(bench)
+
+
+async def test_a_model_that_cannot_be_loaded_is_not_kept(open_bench: OpenBench, our_hub: Hub) -> None:
+    async with open_bench(fake=True) as bench:
+        await choose(bench)
+        await ended(bench)
+        bench.session.fail_loading(ValueError("no memory"))
+        await bench.settle()
+        assert not paths.overlay_file().exists() and "no memory" in said(bench)
+
+
+async def test_branches_are_not_stopped_by_a_model_that_has_arrived(
+    open_bench: OpenBench, our_hub: Hub
+) -> None:
+    async with open_bench(fake=True) as bench:
+        await bench.write()
+        await choose(bench)
+        await ended(bench)
+        assert (
+            "Novelist 3B is here; it writes when these branches have ended" in bench.screen.status_line.line
+        )
+        assert all(branch.live for branch in bench.session.round.branches)
+        bench.screen.run("stop_all")
+        await bench.settle()
+        assert bench.session.engine_state == "LOADING"
+
+
+async def test_branches_that_wait_for_a_model_which_failed_hold_no_other_up(
+    open_bench: OpenBench, our_hub: Hub, novelist: RecommendedModel
+) -> None:
+    async with open_bench(ready=False) as bench:
+        bench.screen.run("generate")
+        bench.session.fail_loading(ValueError("no memory"))
+        await bench.settle()
+        bench.screen.run("model")
+        await bench.pilot.pause()
+        await bench.press("m")  # of the dialog that says what is wrong
+        await opened(bench, Picker)
+        await bench.press(*"novelist", "enter")
+        await ended(bench)
+        assert bench.session.loading == novelist.path
+
+
+async def test_a_fetch_is_stopped_and_continued_in_the_list(open_bench: OpenBench, our_hub: Hub) -> None:
+    our_hub.hold_after = 3_000_000
+    async with open_bench(fake=True) as bench:
+        await choose(bench)
+        await until(bench, "fetching Novelist 3B 3")
+        assert re.search(r"fetching Novelist 3B 3\d%", bench.screen.status_line.line)
+        await bench.press(*" Hard")
+        assert bench.screen.editor.text == "It rained. Hard", "the writer goes on meanwhile"
+        bench.screen.run("model")
+        await opened(bench, Picker)
+        assert "9 MB, being fetched now; enter stops that" in listed(bench)
+        await bench.press(*"novelist", "enter")
+        await ended(bench)
+        assert (
+            "The download of Novelist 3B was stopped. What has arrived is kept; ^g m continues it."
+            in said(bench)
+        )
+        bench.screen.run("model")
+        await opened(bench, Picker)
+        assert "MB of 9 MB are here, enter continues" in listed(bench)
+        await bench.press(*"novelist", "enter")
+        await ended(bench)
+        assert bench.session.engine_state == "LOADING"
+        start = our_hub.files_asked()[-1].headers["Range"]
+        assert start != "bytes=0-" and our_hub.files_asked()[-1].headers["Range"].startswith("bytes=")
+
+
+async def test_escape_stops_a_fetch_when_there_are_no_branches_to_stop(
+    open_bench: OpenBench, our_hub: Hub
+) -> None:
+    our_hub.hold_after = 3_000_000
+    async with open_bench(fake=True) as bench:
+        await bench.write()
+        await choose(bench)
+        await until(bench, "fetching Novelist 3B")
+        await bench.press("escape")
+        assert bench.app.fetch.model is not None and all(b.live for b in bench.session.round.branches)
+        await bench.press("escape")
+        assert not any(branch.live for branch in bench.session.round.branches)
+        assert bench.app.fetch.model is not None
+        await bench.press("escape")
+        await ended(bench)
+        assert "was stopped" in said(bench) and bench.app.fetch.model is None
+
+
+async def test_leaving_asks_once_while_a_model_is_fetched(open_bench: OpenBench, our_hub: Hub) -> None:
+    our_hub.hold_after = 3_000_000
+    async with open_bench(fake=True) as bench:
+        await choose(bench)
+        await until(bench, "fetching Novelist 3B")
+        await bench.press("ctrl+q")
+        assert "Novelist 3B is being fetched. Leaving once more stops that" in said(bench)
+        assert bench.app.is_running
+        bench.app.fetch.end()
+
+
+@pytest.mark.parametrize("trouble", ["offline", "mirror", "gated", "missing", "no space", "damaged"])
+async def test_what_is_in_the_way_is_said_in_one_sentence(
+    trouble: str, open_bench: OpenBench, our_hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    match trouble:
+        case "offline":
+            monkeypatch.delenv("HF_ENDPOINT")
+            monkeypatch.setattr("srbwriter.models.hub.ENDPOINT", f"http://127.0.0.1:{_closed_port()}")
+        case "mirror":
+            monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{_closed_port()}")
+        case "gated":
+            our_hub.gated = True
+        case "missing":
+            our_hub.repositories.clear()
+        case "no space":
+            usage = shutil.disk_usage(Path.home())
+            monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1_000_000))
+        case _:
+            our_hub.flipped.add("novelist-Q4_K_M.gguf")
+    async with open_bench(fake=True) as bench:
+        await choose(bench)
+        await ended(bench)
+        last = bench.app.messages.all[-1]
+        print(last.words)
+        assert last.error and last.words.startswith("Novelist 3B could not be fetched")
+        assert last.words.count(". ") == 1 and "\n" not in last.words, last.words
+        assert bench.session.engine_state == "READY" and bench.app.fetch.model is None
+        assert last.words.split()[-1] in " ".join(visible(bench).split())
+
+
+def _closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+# ---- the offer
+
+
+async def picks(bench: Bench, count: int) -> None:
+    for _ in range(count):
+        bench.app.offer.count_pick()
+    bench.app._typed_at = 0.0  # the last pick was long ago
+    await bench.settle()
+
+
+async def test_the_offer_is_made_once_after_ten_picks(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        await picks(bench, PICKS - 1)
+        assert OFFER not in said(bench)
+        await bench.press(*" Hard")
+        bench.app.offer.count_pick()
+        await bench.settle()
+        assert OFFER not in said(bench), "nobody is disturbed while typing"
+        await picks(bench, 0)
+        assert f"{OFFER}. ^g m lists free ones that fit this machine." in said(bench)
+        assert bench.app.screen is bench.screen
+    async with open_bench() as bench:
+        await picks(bench, PICKS)
+        assert OFFER not in said(bench)
+
+
+async def test_the_offer_is_made_when_a_story_has_been_left(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        bench.app.offer.leave_story()
+        await picks(bench, 0)
+        assert OFFER in said(bench)
+
+
+async def test_no_offer_to_whoever_has_seen_the_list_or_named_a_model(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        bench.screen.run("model")
+        await opened(bench, Picker)
+        await bench.press("escape")
+        await picks(bench, PICKS)
+        assert OFFER not in said(bench)
+    named: dict[str, object] = {"model.path": bundled_model()}
+    async with open_bench(settings=named) as bench:
+        await picks(bench, PICKS)
+        assert OFFER not in said(bench)
