@@ -185,6 +185,7 @@ def test_a_line_that_cannot_be_read_is_a_usage_error(run: Any, line: str, words:
     ("line", "words"),
     [
         ("-m a.gguf write", "the command comes first: srbwriter write"),
+        ("-m a.gguf write Once", "the command comes first: srbwriter write"),
         ("--serve story.srbw", "takes no story"),
         ("--serve --n 9 --max-n 4", "generation.n = 9 is above generation.max_n = 4"),
     ],
