@@ -404,7 +404,7 @@ def check_models(settings: Settings, more: Sequence[Path] = (), *, whole_folder:
 
     ``more`` and ``whole_folder`` are those of :func:`model_paths`. Raises ModelError.
     """
-    from srbwriter.engine.model_files import check_headers
+    from srbwriter.engine.model_files import check_headers, check_readable
     from srbwriter.models import look_at
 
     if elsewhere(settings) or (whole_folder and _names_folder(settings)):
@@ -417,6 +417,7 @@ def check_models(settings: Settings, more: Sequence[Path] = (), *, whole_folder:
     adapters, vectors = (
         [paths.expanded(name) for name, _ in files] for files in (options.lora, options.control_vectors)
     )
+    check_readable(adapters, vectors)
     for path in (*first, *map(_named, more)):
         check_headers(path, adapters, vectors)
         if problem := look_at(path).problem:  # of several files one may be missing

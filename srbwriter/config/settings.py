@@ -147,7 +147,7 @@ def load(
         problems: what is wrong with the command line, to be told together with the others.
 
     Raises:
-        ConfigError: with everything that no key takes, what contradicts itself, and files that cannot be read.
+        ConfigError: with everything that no key takes, contradictions, and files that cannot be read.
     """
     reader = _Reader(table, list(problems))
     found, complaints = _read_remembered(table)
