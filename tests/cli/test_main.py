@@ -172,7 +172,8 @@ def test_everything_that_is_wrong_in_file_flag_and_variable_is_said_in_one_go(
     [
         ("open", "STORY is missing"),
         ("models info a b --measur", "'b' is one word too many"),
-        ("models pul", "'pull'"),
+        ("models pul", "ACTION: 'pul': did you mean pull?"),
+        ("backup create x", "ACTION: 'create': expected one of list, make, restore"),
         ("backup restore x newest", "NUMBER: 'newest': expected a number"),
     ],
 )
