@@ -417,7 +417,8 @@ def check_models(settings: Settings, more: Sequence[Path] = (), *, whole_folder:
     adapters, vectors = (
         [paths.expanded(name) for name, _ in files] for files in (options.lora, options.control_vectors)
     )
-    check_readable(adapters, vectors)
+    if not elsewhere(settings):  # else they are refused, or are for other starts
+        check_readable(adapters, vectors)
     for path in (*first, *map(_named, more)):
         check_headers(path, adapters, vectors)
         if problem := look_at(path).problem:  # of several files one may be missing
