@@ -302,11 +302,8 @@ def _scaled(entry: str) -> tuple[str, float]:
 
 
 def branches(settings: Settings) -> int:
-    """How many branches are written at once. Raises ConfigError for more than may be live."""
-    n, most = settings[keys.N], settings[keys.MAX_N]
-    if n > most and settings.source(keys.N) != "default":
-        raise ConfigError(f"{keys.N.name} = {n} is above {keys.MAX_N.name} = {most}")
-    return min(n, most)
+    """How many branches are written at once: no more than may be live."""
+    return min(settings[keys.N], settings[keys.MAX_N])
 
 
 def sampling(settings: Settings) -> Sampling:
@@ -412,7 +409,7 @@ def check_models(settings: Settings, more: Sequence[Path] = (), *, whole_folder:
 
     ``more`` and ``whole_folder`` are those of :func:`model_paths`. Raises ModelError.
     """
-    from srbwriter.engine.model_files import check_headers
+    from srbwriter.engine.model_files import check_headers, check_readable
     from srbwriter.models import look_at
 
     if elsewhere(settings) or (whole_folder and _names_folder(settings)):
@@ -425,6 +422,8 @@ def check_models(settings: Settings, more: Sequence[Path] = (), *, whole_folder:
     adapters, vectors = (
         [paths.expanded(name) for name, _ in files] for files in (options.lora, options.control_vectors)
     )
+    if not elsewhere(settings):  # else they are refused, or are for other starts
+        check_readable(adapters, vectors)
     for path in (*first, *map(_named, more)):
         check_headers(path, adapters, vectors)
         if problem := look_at(path).problem:  # of several files one may be missing

@@ -80,6 +80,8 @@ def _run(argv: list[str]) -> int:
     parser.elsewhere = [flag for key in keys_of_all for flag in key.flags]
     face.configure(parser, keys_of_all)
     arguments = parser.read(flags.joined(argv[1:] if command.name else argv))
+    if not command.name and (story := getattr(arguments, "story", None)) in commands.COMMANDS:
+        raise Failure(f"the command comes first: srbwriter {story} …", Exit.USAGE)
     said = flags.chosen(arguments, keys_of_all)
     settings = load(keys_of_all, said, os.environ, arguments.config, parser.problems)
     with _log(settings, arguments.remarks):

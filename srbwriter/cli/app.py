@@ -34,8 +34,6 @@ def configure(parser: argparse.ArgumentParser, table: Table) -> None:
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     story: str | None = arguments.story
-    if story in COMMANDS:
-        raise Failure(f"the command comes first: srbwriter {story} …", Exit.USAGE)
     if arguments.serve:
         return _serve(story, settings)
     return open_app(story, settings)

@@ -6,6 +6,7 @@ Knows argparse and the table; knows no command and no face.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple, NoReturn, Protocol, cast
@@ -128,7 +129,20 @@ class Parser(argparse.ArgumentParser):
         action = self._option_string_actions.get(flags[0]) if flags else None
         if isinstance(action, _Store):
             message = f"{flags[0]}: its value is missing: expected {action.key.expected}"
+        if found := _CHOICE.fullmatch(message):
+            message = _not_a_choice(*found.groups())
         raise _Stop(message.removeprefix("argument "), flags)
+
+
+_CHOICE = re.compile(r"argument (.+?): invalid choice: '(.*)' \(choose from (.+)\)", re.DOTALL)
+"""What argparse says of a word that is no action of a command."""
+
+
+def _not_a_choice(name: str, word: str, listed: str) -> str:
+    choices = [choice.strip("'") for choice in listed.split(", ")]
+    near = most_like(word, choices)
+    cure = f"did you mean {near}?" if near else f"expected one of {', '.join(choices)}"
+    return f"{name}: {word!r}: {cure}"
 
 
 class _Stop(Exception):  # noqa: N818

@@ -9,7 +9,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, cast
 
 from srbwriter.cli.exits import Exit, Failure, say
-from srbwriter.config import Key, Settings, keys
+from srbwriter.config import ConfigError, Key, Settings, keys
 from srbwriter.config.kinds import INTEGER, NUMBER, PATH, SWITCH, TEXT, TEXTS, one_of
 from srbwriter.paths import expanded
 
@@ -177,7 +177,7 @@ def run(settings: Settings) -> int:
 
 @contextlib.contextmanager
 def _failures() -> Generator[None]:
-    """Give errors of a server that cannot start their exit codes. Raises Failure."""
+    """Give errors of a server that cannot start their exit codes. Raises Failure or ConfigError."""
     from srbwriter.server.settings import AddressError, ServerError
 
     try:
@@ -185,11 +185,11 @@ def _failures() -> Generator[None]:
     except AddressError as error:
         raise Failure(str(error)) from error
     except ServerError as error:
-        raise Failure(str(error), Exit.USAGE) from error
+        raise ConfigError(*error.problems) from error
 
 
 def _checked_settings(settings: Settings) -> ServerSettings:
-    """Return what the server is told. Raises Failure for what no server can be started with."""
+    """Return what the server is told. Raises ConfigError for all that no server can be started with."""
     from srbwriter import server
 
     with _failures():
@@ -271,8 +271,8 @@ def _announce_model(loader: EngineLoader, goes_on: bool) -> None:
 def server_beside(settings: Settings) -> Beside:
     """What the terminal app runs beside each session: a server on the session's engine, and its address.
 
-    Raises ConfigError for what a model elsewhere is not given here, Failure for settings that cannot be used,
-    and when it is entered and the address cannot be.
+    Raises ConfigError for what a model elsewhere is not given here and for settings that cannot be used, and
+    Failure when it is entered and the address cannot be.
     """
     from srbwriter import launch
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 from srbwriter import paths
 from srbwriter.config.document import Document
-from srbwriter.config.keys import RETIRED, Key
+from srbwriter.config.keys import MAX_N, RETIRED, Key, N
 from srbwriter.config.kinds import PATH, most_like
 
 T = TypeVar("T")
@@ -147,16 +147,26 @@ def load(
         problems: what is wrong with the command line, to be told together with the others.
 
     Raises:
-        ConfigError: with everything that no key takes, and files that cannot be read.
+        ConfigError: with everything that no key takes, contradictions, and files that cannot be read.
     """
     reader = _Reader(table, list(problems))
     found, complaints = _read_remembered(table)
     found |= reader.file(environment, file)
     found |= reader.environment(environment)
-    if reader.problems:
-        raise ConfigError(*reader.problems)
     found |= {name: Setting(value, "flag", _flag(table, name)) for name, value in flags.items()}
-    return Settings(table, found, (*complaints, *reader.notices))
+    settings = Settings(table, found, (*complaints, *reader.notices))
+    if problems := [*reader.problems, *_contradictions(settings)]:
+        raise ConfigError(*problems)
+    return settings
+
+
+def _contradictions(settings: Settings) -> Iterator[str]:
+    """Yield what is wrong with values that are sound by themselves, and were said for this start."""
+    n, most = settings[N], settings[MAX_N]
+    if n > most and settings.source(N) not in ("default", "remembered"):
+        said = f"{settings.place(N)}: {N.name} = {n} is above {MAX_N.name} = {most}"
+        place = settings.place(MAX_N)
+        yield f"{said}{f' ({place})' if place else ''} — lower it, or raise the other"
 
 
 def _flag(table: Table, name: str) -> str:

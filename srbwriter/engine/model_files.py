@@ -38,10 +38,21 @@ def check_file(path: Path) -> None:
 def check_headers(model: Path, adapters: Sequence[Path], control_vectors: Sequence[Path]) -> None:
     """Refuse files that loading would refuse, as far as their headers show it. Raises ModelError."""
     check_file(model)
-    values, _ = read_contents(model, "the model")
+    values, tensors = read_contents(model, "the model")
+    size = model.stat().st_size
+    if any(tensor.offset + tensor.size // 8 > size for tensor in tensors):  # no type takes less than a bit
+        raise ModelError(str(model), "the model: its tensors are cut short", _AGAIN)
     base = base_shapes(model) if adapters else {}
     for path in adapters:
         check_adapter(path, str(values.get("general.architecture", "")), base)
+    for path in control_vectors:
+        read_directions(path)
+
+
+def check_readable(adapters: Sequence[Path], control_vectors: Sequence[Path]) -> None:
+    """Refuse files that no model could be loaded with. Raises ModelError."""
+    for path in adapters:
+        read_contents(path, "this LoRA adapter")
     for path in control_vectors:
         read_directions(path)
 

@@ -102,8 +102,7 @@ def build_app(
     """
     services = Services(loader, settings, Notifier(), offers)
     template = template_of(settings)
-    if settings.slot_save_path:
-        _folder(settings.slot_save_path, "to save slots in", "--slot-save-path")
+    check_folders(settings)
     rows = (*ENDPOINTS, *PAGES) if settings.static_path else (*ENDPOINTS, *PAGES, PAGE)
     told = description(rows)
     for one in services.models:
@@ -114,9 +113,7 @@ def build_app(
     # who opens it is let in by headers or by its first line, which browsers can send
     routes: list[BaseRoute] = [*ours, *sockets, Socket("/lines", house.web).route(services)]
     if settings.static_path:
-        routes.append(
-            Mount("/", StaticFiles(directory=_folder(settings.static_path, "to serve", "--path"), html=True))
-        )
+        routes.append(Mount("/", StaticFiles(directory=settings.static_path, html=True)))
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
@@ -137,10 +134,19 @@ def build_app(
     return Middleware(app, settings, lambda path: not any(route.path_regex.match(path) for route in guarded))
 
 
-def _folder(path: Path, purpose: str, flag: str) -> Path:
-    if not path.is_dir():
-        raise ServerError(f"{path}: there is no such folder {purpose}; correct {flag}")
-    return path
+def check_folders(settings: ServerSettings) -> None:
+    """Raise ServerError for folders of the settings that are not there."""
+    named = (
+        (settings.slot_save_path, "to save slots in", "--slot-save-path"),
+        (settings.static_path, "to serve", "--path"),
+    )
+    problems = [
+        f"{path}: there is no such folder {purpose}; correct {flag}"
+        for path, purpose, flag in named
+        if path is not None and not path.is_dir()
+    ]
+    if problems:
+        raise ServerError(*problems)
 
 
 async def _not_here(request: Request, error: Exception) -> Response:

@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 import uvicorn
 
 from srbwriter.paths import expanded
-from srbwriter.server.app import build_app
+from srbwriter.server.app import build_app, check_folders
+from srbwriter.server.chat import template_of
 from srbwriter.server.connection import protocol
 from srbwriter.server.lines import House
 from srbwriter.server.models import Loader, Offer
@@ -35,6 +36,7 @@ from srbwriter.server.settings import (
     is_socket_file,
     line_places,
 )
+from srbwriter.server.system_prompt import read_system_prompt
 
 _RESERVE = 40  # descriptors for stories, models, pages and threads' own
 _LEAST = 8
@@ -238,7 +240,15 @@ class _Server(uvicorn.Server):
 
 
 def check_settings(settings: ServerSettings) -> None:
-    """Raise ServerError for settings that no server can be started with. Listens nowhere."""
+    """Raise ServerError for all settings that no server can be started with. Listens nowhere."""
+    problems: list[str] = []
+    for check in (check_exposure, template_of, read_system_prompt, check_folders, _check_pair):
+        try:
+            check(settings)
+        except ServerError as error:
+            problems += error.problems
+    if problems:
+        raise ServerError(*problems)
     _build(_Unloaded(), settings, ())
 
 
@@ -304,10 +314,14 @@ def _prepare(loader: Loader, settings: ServerSettings, offers: Sequence[Offer]) 
     return _Prepared(built.server, [*listeners], built.lines, " and ".join(urls), addresses)
 
 
-def _load(config: uvicorn.Config, settings: ServerSettings) -> None:
-    """Read key and certificate now, so that what is wrong with them is an error in words."""
+def _check_pair(settings: ServerSettings) -> None:
     if bool(settings.ssl_key_file) != bool(settings.ssl_cert_file):
         raise ServerError("HTTPS needs both: give --ssl-key-file and --ssl-cert-file")
+
+
+def _load(config: uvicorn.Config, settings: ServerSettings) -> None:
+    """Read key and certificate now, so that what is wrong with them is an error in words."""
+    _check_pair(settings)
     try:
         config.load()
     except OSError as error:  # of which ssl.SSLError is one

@@ -82,7 +82,11 @@ LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class ServerError(Exception):
-    """The server cannot be started as asked: a setting cannot be used. The message names the cure."""
+    """Settings with which the server cannot be started. ``problems`` has a line for each, with the cure."""
+
+    def __init__(self, *problems: str) -> None:
+        self.problems = problems
+        super().__init__("\n".join(problems))
 
 
 class AddressError(ServerError):

@@ -80,7 +80,7 @@ class App(TextualApp[None]):
         self.knobs.recall()
         self._apply_keys()
         self._form: colours.Form | None = None
-        self._theme_missed = ""  # the theme that is wanted and is not there, once it has been said
+        self._theme_missed: str | None = None  # the theme that is wanted and not there, once it has been said
         self.load_themes()
         self._watcher = themes.Watcher()
         self.write_screen = WriteScreen(session, self)
@@ -161,7 +161,7 @@ class App(TextualApp[None]):
         self.theme = wanted if found else themes.DEFAULT
         if not found and wanted != self._theme_missed:
             self.notes.append(themes.explain_missing(wanted, self.complaints))
-        self._theme_missed = "" if found else wanted
+        self._theme_missed = None if found else wanted
 
     def _add_themes(self, found: list[Theme]) -> None:
         for theme in found:
@@ -190,7 +190,7 @@ class App(TextualApp[None]):
         if self.theme in {theme.name for theme in found}:
             self._watch_theme(self.theme)
             self.refresh_css(animate=False)
-        if self._theme_missed:
+        if self._theme_missed is not None:
             self._apply_theme()
 
     # ---- stories

@@ -172,7 +172,8 @@ def test_everything_that_is_wrong_in_file_flag_and_variable_is_said_in_one_go(
     [
         ("open", "STORY is missing"),
         ("models info a b --measur", "'b' is one word too many"),
-        ("models pul", "'pull'"),
+        ("models pul", "ACTION: 'pul': did you mean pull?"),
+        ("backup create x", "ACTION: 'create': expected one of list, make, restore"),
         ("backup restore x newest", "NUMBER: 'newest': expected a number"),
     ],
 )
@@ -185,6 +186,7 @@ def test_a_line_that_cannot_be_read_is_a_usage_error(run: Any, line: str, words:
     ("line", "words"),
     [
         ("-m a.gguf write", "the command comes first: srbwriter write"),
+        ("-m a.gguf write Once", "the command comes first: srbwriter write"),
         ("--serve story.srbw", "takes no story"),
         ("--serve --n 9 --max-n 4", "generation.n = 9 is above generation.max_n = 4"),
     ],

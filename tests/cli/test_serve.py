@@ -141,9 +141,13 @@ def files(tmp_path: Path) -> Path:
         ("text.gguf", b"Once upon a time"),
         ("cut.gguf", sound[:2000]),
         ("weights-cut.gguf", sound[: len(sound) // 2]),
+        ("end-cut.gguf", sound[:-100]),
         ("a-00001-of-00002.gguf", sound),
     ):
         (tmp_path / name).write_bytes(content)
+    (tmp_path / "several").mkdir()
+    for name in ("one.gguf", "two.gguf"):
+        (tmp_path / "several" / name).symlink_to(bundled_model())
     return tmp_path
 
 
@@ -162,6 +166,8 @@ def files(tmp_path: Path) -> Path:
         ("--control-vector cut.gguf", "this control vector"),
         ("--control-vector SOUND", "this is no control vector"),
         ("-m SOUND -m none.gguf", "none.gguf: no such file"),
+        ("-m weights-cut.gguf", "weights-cut.gguf: the model: its tensors are cut short"),
+        ("-m several --models-max 1 --lora none.gguf", "this LoRA adapter cannot be read"),
     ],
 )
 def test_files_that_cannot_be_used_end_it_before_it_listens(
@@ -175,12 +181,12 @@ def test_files_that_cannot_be_used_end_it_before_it_listens(
 
 
 def test_a_load_that_fails_ends_the_server(files: Path) -> None:
-    process, line = start("--port", "0", "--model", str(files / "weights-cut.gguf"))
+    process, line = start("--port", "0", "--model", str(files / "end-cut.gguf"))
     assert process.stderr is not None and "listening on" in line
     with process.stderr:
         said = process.stderr.read()
     assert process.wait(60) == Exit.MODEL
-    assert said.count("weights-cut.gguf: ") == 1 and "Traceback" not in said
+    assert said.count("end-cut.gguf: ") == 1 and "Traceback" not in said
 
 
 def test_a_port_that_is_taken_is_said_in_words() -> None:
@@ -227,6 +233,17 @@ def test_settings_that_cannot_be_used_are_said_before_anything_is_loaded(
         told = [*lines, *([] if beside else ["--serve"]), "--port", "0", *line.split()]
         assert main(told) == Exit.USAGE
     assert re.search(words, capsys.readouterr().err)
+
+
+def test_all_settings_that_cannot_be_used_are_said_in_one_go(capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = (
+        "--host 0.0.0.0 --path /none --chat-template nobodys --ssl-key-file /none --system-prompt-file /no"
+    )
+    assert main(["--serve", "--port", "0", *wrong.split()]) == Exit.USAGE
+    lines = capsys.readouterr().err.splitlines()
+    assert all(line.startswith("srbwriter: ") for line in lines)
+    found = ("0.0.0.0 can be", "nobodys", "/no: the system", "/none: there is no such folder", "HTTPS needs")
+    assert [next((words for words in found if words in line), line) for line in lines] == [*found]
 
 
 def test_a_socket_file_that_cannot_be_made_is_said_in_words() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srbwriter import paths
+from srbwriter import launch, paths
 from srbwriter.cli.table import every_key
 from srbwriter.config import ConfigError, Key, keys, load, remember
 from srbwriter.config.settings import CONFIG_VARIABLE
@@ -186,6 +186,24 @@ def test_an_unknown_variable_is_refused_with_the_one_that_was_meant(
 
 def test_variables_of_clients_are_no_settings(home: Path) -> None:
     load(TABLE, {}, {"SRBWRITER_URL": "http://x", "SRBWRITER_KEY": "k"})
+
+
+def test_more_branches_than_may_be_live_are_said_with_both_places_beside_everything_else(home: Path) -> None:
+    file = write_config("[generation]\nn = 9\nnn = 1\n")
+    with pytest.raises(ConfigError) as caught:
+        load(TABLE, {keys.MAX_N.name: 4}, {})
+    assert list(caught.value.problems) == [
+        f"{file}:3: unknown key generation.nn — leave it out",
+        f"{file}:2: generation.n = 9 is above generation.max_n = 4 (--max-n) — lower it, or raise the other",
+    ]
+
+
+@pytest.mark.parametrize("remembered", [{}, {keys.N: 9}])
+def test_a_number_of_branches_that_nobody_said_gives_way_to_the_most(
+    home: Path, remembered: dict[Key[int], int]
+) -> None:
+    remember(TABLE, remembered)
+    assert launch.branches(load(TABLE, {keys.MAX_N.name: 4}, {})) == 4
 
 
 def test_everything_that_is_wrong_is_said_at_once(home: Path) -> None:
