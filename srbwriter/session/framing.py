@@ -110,6 +110,6 @@ class ChatFrame:
             return "The frame is off for this story: the model continues the text alone."
         if self.apply(settings).template is not None:
             return "The model is asked for a story, and the story is the beginning of its answer."
-        if self._problem:
-            return f"No frame: {self._problem}."
+        if problem := self._problem or self._engine.lacks("chat_template"):
+            return f"No frame: {problem}."
         return "No frame: this model continues text and was not tuned to follow requests."

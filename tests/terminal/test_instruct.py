@@ -58,7 +58,7 @@ def test_the_request_of_a_sample_is_in_the_users_turn_and_not_in_the_story(
     terminal.press(b"1")
     terminal.wait(lambda _: text_of(file), "the pick is in the file")
     terminal.press(F8)
-    seen = terminal.wait_for("What the model sees")
+    seen = terminal.wait_for("<|im_start|>assistant")
     shown = words_of(seen)
     user, _, answer = shown.partition("<|im_end|>")
     assert "<|im_start|>user" in user and sample.request[:40] in user
@@ -73,9 +73,12 @@ def test_the_request_of_a_sample_is_in_the_users_turn_and_not_in_the_story(
 
 def test_instruct_samples_come_first(terminal: Terminal, model: Path) -> None:
     terminal.start(terminal.folder / "tale.srbw", "-m", model)
-    screen = terminal.wait_for("How shall it begin?")
-    listed = [line for line in screen.splitlines() if "for instruct models" in line]
-    assert len(listed) == len(INSTRUCT)
+    titles = [*(sample.title for sample in INSTRUCT), "The smallest bear"]
+    screen = terminal.wait(lambda shown: all(f"{title} " in shown for title in titles), "the samples")
+    places = [screen.index(f"{title} ") for title in titles]
+    assert max(places) == places[-1], "a sample for base models comes after all of them"
+    terminal.press(ESC)
+    terminal.wait_without("How shall it begin?")
     quit_program(terminal)
 
 

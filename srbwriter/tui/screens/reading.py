@@ -146,20 +146,20 @@ class ContextView(Dialog[None]):
         self._session = session
 
     def content(self) -> ComposeResult:
-        context = self._context()
+        context = self._account()
         yield Static(budget(context), id="budget")
         with VerticalScroll():
             yield Static(_text(context), id="parts")
 
-    def _context(self) -> Context:
+    def _account(self) -> Context:
         """The account of the prompt; of one that is too long only that, so that the request can be cut."""
         try:
             return self._session.context()
         except ContextError as error:
             return Context([], 0, 0, frame=str(error), framed=True)
 
-    def _refresh(self) -> None:
-        context = self._context()
+    def _show_again(self) -> None:
+        context = self._account()
         self.query_one("#budget", Static).update(budget(context))
         self.query_one("#parts", Static).update(_text(context))
 
@@ -170,7 +170,7 @@ class ContextView(Dialog[None]):
         kept = self.app.write_screen.guarded(
             lambda: session.together(lambda: story.put_settings(ROOT, settings))
         )
-        self._refresh()
+        self._show_again()
         return kept
 
     @action("edit_request", "e", "edits the request")
@@ -190,7 +190,7 @@ class ContextView(Dialog[None]):
     def action_switch_frame(self) -> None:
         """Put the story into the model's chat template after the request, or let the model read it alone."""
         refuse(self._session.story)
-        on = not self._context().framed
+        on = not self._account().framed
         self._put(framed=None if on == self._session.instruct else on)
 
 
