@@ -10,7 +10,7 @@ import pytest
 from srbwriter.engine.types import BranchState, FinishReason
 from srbwriter.story import ROOT
 from srbwriter.tui.screens.ask import AskWords
-from srbwriter.tui.screens.choices import _begin, load_prompts
+from srbwriter.tui.screens.choices import begin_sample, load_prompts
 from srbwriter.tui.screens.picker import Picker
 from tests.sizes import some_of
 from tests.tui.conftest import Bench, OpenBench
@@ -229,13 +229,13 @@ async def test_a_request_is_not_written_by_a_model_that_only_continues_text(open
     async with open_bench("") as bench:
         await bench.press("escape")
         sample = next(prompt for prompt in load_prompts() if prompt.request)
-        _begin(bench.screen, sample)
+        begin_sample(bench.screen, sample)
         await bench.pilot.pause()
         assert bench.session.text() == "" and bench.session.round is None
         assert bench.session.story.settings(ROOT).request == sample.request
         assert any("only continues text" in note.words for note in bench.app.messages.all)
         plain = next(prompt for prompt in load_prompts() if prompt.text)
-        _begin(bench.screen, plain)
+        begin_sample(bench.screen, plain)
         settings = bench.session.story.settings(ROOT)
         assert (settings.request, settings.memory or "") == (None, plain.memory)
         assert bench.session.text() == plain.text and bench.session.round is not None

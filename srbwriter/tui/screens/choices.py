@@ -139,7 +139,7 @@ def offer_openings(screen: WriteScreen) -> None:
 
     def chosen(value: object) -> None:
         if isinstance(value, SamplePrompt):
-            screen.guarded(lambda: _begin(screen, value))
+            screen.guarded(lambda: begin_sample(screen, value))
         elif isinstance(value, Path):
             screen.app.open_story(value)
 
@@ -151,7 +151,7 @@ def offer_openings(screen: WriteScreen) -> None:
     )
 
 
-def _begin(screen: WriteScreen, prompt: SamplePrompt) -> None:
+def begin_sample(screen: WriteScreen, prompt: SamplePrompt) -> None:
     """Write on from ``prompt``, in a story of its own where this one has words.
 
     A model that follows no requests would write about anything, so nothing is written then for a sample that
