@@ -66,9 +66,9 @@ class ChatFrame:
 
     def __init__(self, engine: Backend) -> None:
         self._engine = engine
-        self.instruct = is_instruct(engine)
-        """Whether stories are framed unless their settings say otherwise."""
         self._problem = ""
+        self.instruct = is_instruct(engine) and self.template is not None
+        """Whether stories are framed unless their settings say otherwise."""
 
     @cached_property
     def template(self) -> Template | None:
