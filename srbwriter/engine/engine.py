@@ -531,8 +531,9 @@ class Engine:
         return ids[:wanted]
 
     def lacks(self, name: str) -> str:
-        """Nothing: what this model cannot do is said when it is asked for."""
-        return ""
+        """Why there is no chat template; what else this model cannot do is said when it is asked for."""
+        missing = name == "chat_template" and self.model.chat_template is None
+        return "the model's file has no chat template" if missing else ""
 
     def stats(self) -> EngineStats:
         """The counters now. Read without waiting for the engine, so a step may be half counted."""

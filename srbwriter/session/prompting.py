@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from srbwriter.engine.types import EngineError, ModelInfo, Stop, TokenRun
+from srbwriter.engine.types import Stop, TokenRun
 from srbwriter.story import NodeId, Story
 from srbwriter.story.context import Assembly, Layout, Tokenizer, Window, assemble
-from srbwriter.story.model import Span, Template
+from srbwriter.story.model import Span
+
+from .framing import ChatFrame
 
 if TYPE_CHECKING:
     from srbwriter.engine.backend import Backend
@@ -17,13 +18,6 @@ if TYPE_CHECKING:
 CHARS_PER_TOKEN = 12  # text fetched per token of the window; more than any prose needs
 LEAST_TOKENS = 4  # of a branch: who asks for more where the model saw an end wants words all the same
 LEAST_RESERVE, MOST_RESERVE = 32, 1024  # tokens kept free for what will be written
-
-INSTRUCTION = (
-    "Write the next part of the story below. Answer with the story's text alone, "
-    "and go on exactly where it stops."
-)
-_MEMORY = "\u2063memory\u2063"  # invisible separators: nothing a template would change or contain
-_TUNED = re.compile(r"(?:^|[^a-z])(instruct|chat|it|assistant|rp|thinking)(?:[^a-z]|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +32,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The account of a prompt, in tokens."""
+    """The account of a prompt, in tokens; ``frame`` says in a sentence whether a request frames the story."""
 
     parts: list[Part]
     used: int
@@ -46,6 +40,8 @@ class Context:
     reserve: int = 0
     cache_break: int = 0
     problems: list[str] = field(default_factory=list[str])
+    frame: str = ""
+    framed: bool = False
 
 
 def with_words(stop: Stop) -> Stop:
@@ -65,8 +61,7 @@ class Prompter:
             tokenize_template=lambda text: engine.tokenize(text, parse_special=True),
         )
         self._bos = (engine.bos,) if engine.add_bos and engine.bos is not None else ()
-        self.template = detect(engine)
-        """What frames the story unless it names a template of its own; None for base models."""
+        self.frame = ChatFrame(engine)
         self._layouts: dict[NodeId, Layout] = {}
         self._previous: tuple[int, ...] = ()
         saved = cast(Any, story.value("layout"))
@@ -79,9 +74,7 @@ class Prompter:
         Raises ContextError when the window is too small.
         """
         path = self.story.path(node)
-        settings = self.story.settings(node)
-        if settings.template is None and self.template is not None:
-            settings = replace(settings, template=self.template)
+        settings = self.frame.apply(self.story.settings(node))
         window = Window(self.engine.n_ctx, self._reserve(stop), self._bos)
         layout = next((self._layouts[n] for n in reversed(path) if n in self._layouts), None)
         return assemble(self._end(path, at), settings, self._tokenizer, window, layout, self._previous)
@@ -105,6 +98,7 @@ class Prompter:
     def account(self, node: NodeId, stop: Stop) -> Context:
         """Where the window goes, for a person to look at."""
         assembly = self.assemble(node, stop)
+        settings = self.story.settings(node)
         parts = [Part(s.source, s.text, len(s.tokens), True) for s in assembly.segments]
         parts = [Part(f.source, f.text, 0, False) for f in assembly.dropped] + parts
         return Context(
@@ -114,6 +108,8 @@ class Prompter:
             self._reserve(stop),
             assembly.cache_break,
             [str(p) for p in assembly.problems],
+            self.frame.describe(settings),
+            self.frame.apply(settings).template is not None,
         )
 
     def _reserve(self, stop: Stop) -> int:
@@ -135,36 +131,3 @@ class Prompter:
                     spans[-1] = self.story.head(path[-1], at)
                 return [(str(node.id), own) for node, own in zip(nodes, spans, strict=True)]
             count *= 2
-
-
-# -- the frame that an instruction-tuned model needs, from its own chat template ---------------------------
-
-
-def is_instruct(info: ModelInfo) -> bool:
-    """Whether the file says that the model expects conversations.
-
-    A chat template alone proves nothing: converters put one into many base models too.
-    """
-    if info.chat_template is None:
-        return False
-    names = [info.metadata.get("general.finetune", ""), info.name, info.metadata.get("general.basename", "")]
-    return any(_TUNED.search(name.lower()) for name in names)
-
-
-def detect(engine: Backend) -> Template | None:
-    """The model's template as text before memory, between memory and story, and after.
-
-    Memory and the instruction are the user's turn, the story is the beginning of the answer. None
-    for a base model, or a template that cannot be used like that.
-    """
-    if not is_instruct(engine.info):
-        return None
-    try:
-        text = engine.apply_template([{"role": "user", "content": f"{_MEMORY}\n\n{INSTRUCTION}"}])
-    except EngineError:
-        return None
-    before, found, rest = text.partition(_MEMORY)
-    bos = engine.detokenize([engine.bos], special=True) if engine.bos is not None else ""
-    if not found:
-        return None
-    return Template(name=engine.info.name, before=before.removeprefix(bos) if bos else before, between=rest)

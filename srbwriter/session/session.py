@@ -35,6 +35,7 @@ from srbwriter.story.context import Assembly, ContextError
 from . import judging, typing
 from .ahead import LookAhead
 from .exploring import Explorer, exploring_of
+from .framing import is_tuned
 from .open import open_story, rescue_folder, token_sizes
 from .picking import Picking, cut
 from .prefix import Prefix
@@ -168,11 +169,10 @@ class Session:
         return engine.lacks(name) if engine is not None else ""
 
     @property
-    def template(self) -> str:
-        """Name of the instruction template in use, empty for a base model."""
-        own = self.story.settings(self.story.current).template
-        found = own or (self._prompter.template if self._prompter is not None else None)
-        return found.name or "template" if found is not None else ""
+    def instruct(self) -> bool:
+        """Whether the model follows instructions; judged by its name until it is loaded."""
+        prompter = self._prompter
+        return prompter.frame.instruct if prompter is not None else is_tuned((self._loader.name,))
 
     def load_model(self, path: Path) -> None:
         """Use another model. What is being written stops; the story stays as it is."""

@@ -139,13 +139,15 @@ class LoreEntry:
 class Template:
     """Text an instruction-tuned model needs around the parts of a prompt.
 
-    Layout: ``before`` memory ``between`` story ``after``.
+    Layout: ``before`` memory ``request`` ``between`` story ``after``. The request is plain text: names of
+    special tokens in it mean nothing.
     """
 
     name: str = ""
     before: str = ""
     between: str = ""
     after: str = ""
+    request: str = ""
 
 
 @dataclass(slots=True)
@@ -163,6 +165,10 @@ class Settings:
     lore_budget: int | None = None
     scan_depth: int | None = None
     template: Template | None = None
+    request: str | None = None
+    """What an instruction model is asked for, in the user's turn; None for the usual words."""
+    framed: bool | None = None
+    """Whether the model's chat template frames the story; None for yes with instruction models only."""
     sampling: JsonObject = field(default_factory=dict[str, JsonValue])
 
     def inherit(self, above: Settings) -> Settings:

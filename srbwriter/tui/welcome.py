@@ -29,7 +29,7 @@ def receive(screen: WriteScreen) -> None:
         _tell_of_drafts(screen)
         if (rescued := screen.session.rescued) is not None:
             _offer_rescued(screen, rescued)
-        elif not screen.session.text().strip():
+        elif not _begun(screen.session.story):
             screen.run("openings")
         return
     screen.editor.shut(short(why, screen.session.story.file))
@@ -37,6 +37,12 @@ def receive(screen: WriteScreen) -> None:
         tell_damage(screen)
     else:
         screen.notify(short(why, screen.session.story.file), severity="error")
+
+
+def _begun(story: Story) -> bool:
+    """Whether a story has words, or a request that its first words are to follow."""
+    here = story.current
+    return bool(story.text(here).strip()) or story.settings(here).request is not None
 
 
 def _tell_of_drafts(screen: WriteScreen) -> None:

@@ -74,6 +74,8 @@ class Context:
     parts: list[Part]
     used: int
     total: int
+    frame: str = ""
+    framed: bool = False
 
 
 class NoExplorer:
@@ -104,6 +106,7 @@ class FakeSession:
         self.variety = Variety()
         self.exploring = NoExplorer()
         self.stale = False
+        self.instruct = False
         self.save_state = "saved"
         self.taken_up, self.rescued = 0, None
         file = folder / "story.srbw"

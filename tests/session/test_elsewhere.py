@@ -16,8 +16,10 @@ from srbwriter.engine.remote.loader import RemoteLoader
 from srbwriter.engine.remote.options import RemoteOptions
 from srbwriter.engine.types import Stop
 from srbwriter.session import Budget, Session
+from srbwriter.session.framing import REQUEST
 from srbwriter.session.variety import Variety
 from srbwriter.story import Story
+from tests.engine.instruct_model import make_instruct
 from tests.engine.peers import served
 from tests.engine.scripted import PROMPT, STORY, Scripted, answers
 
@@ -78,6 +80,31 @@ def test_what_was_written_elsewhere_keeps_its_tokens_here(file: Path, url: str) 
     third = a_round(session)
     assert session.text() == "Once upon a time" + first + second + third
     session.close()
+
+
+@pytest.fixture(scope="module")
+def instruct_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    model = make_instruct(tmp_path_factory.mktemp("instruct") / "toy.gguf")
+    with Engine.load(model, OPTIONS) as engine, served(engine) as address:
+        yield address
+
+
+def test_a_story_is_framed_by_the_template_that_a_server_tells(file: Path, instruct_url: str) -> None:
+    with closing(elsewhere(file, instruct_url)) as session:
+        session.set_text("Once upon a time")
+        a_round(session)
+        assert session.instruct and session.engine is not None
+        prompt = session.engine.detokenize(prompt_ids(session), special=True)
+        assert f"user\n{REQUEST}<|im_end|>\n<|im_start|>assistant\nOnce upon a" in prompt
+
+
+@pytest.mark.parametrize("dialect", ["koboldcpp", "openai"])
+def test_a_server_that_tells_no_template_frames_nothing(file: Path, instruct_url: str, dialect: str) -> None:
+    with closing(elsewhere(file, instruct_url, dialect=dialect)) as session:
+        session.set_text("Once upon a time")
+        context = session.context()
+        assert not context.framed
+        assert "does not tell its chat template" in context.frame
 
 
 def test_another_vocabulary_reads_the_text_anew(file: Path, url: str) -> None:

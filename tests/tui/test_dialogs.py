@@ -14,7 +14,7 @@ from srbwriter.tui.screens.ask import Confirm
 from srbwriter.tui.screens.choices import SamplePrompt
 from srbwriter.tui.screens.help import Help
 from srbwriter.tui.screens.picker import Picker
-from srbwriter.tui.screens.reading import Compare, Reading
+from srbwriter.tui.screens.reading import Compare, ContextView, Reading
 from srbwriter.tui.screens.sheet import Sheet
 from srbwriter.tui.screens.tree import TreeScreen
 from srbwriter.tui.widgets.prose_area import ProseArea
@@ -224,3 +224,32 @@ async def test_a_sheet_has_room_for_its_text_in_the_smallest_window(key: str, op
         area = sheet.query_one(ProseArea)
         assert area.region.height >= 3
         assert sheet.query_one(".box").region.contains_region(area.region)
+
+
+async def test_the_frame_is_switched_and_its_request_edited_where_the_prompt_is_shown(
+    open_bench: OpenBench,
+) -> None:
+    async with open_bench(n=2) as bench:
+        story = bench.session.story
+        await bench.press("f8")
+        await opened(bench, ContextView)
+        assert "this model continues text" in visible(bench)
+        await bench.press("f")
+        assert "Continue the story that your answer begins with" in visible(bench)
+        await bench.press("e")
+        sheet = await opened(bench, Sheet)
+        sheet.query_one(TextArea).text = "Write about a harbour."
+        await bench.press("ctrl+s")
+        await opened(bench, ContextView)
+        assert "Write about a harbour." in visible(bench)
+        assert (story.settings(ROOT).request, story.settings(ROOT).framed) == ("Write about a harbour.", True)
+        await bench.press("e")
+        sheet = await opened(bench, Sheet)
+        sheet.query_one(TextArea).text = ""
+        await bench.press("ctrl+s")
+        assert story.settings(ROOT).request is None
+        await bench.press("f")
+        assert story.settings(ROOT).framed is None, "what the model has anyway is not written down"
+        await bench.press("escape", "ctrl+z")
+        assert story.settings(ROOT).framed is True
+        assert bench.session.text() == "It rained."

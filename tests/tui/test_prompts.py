@@ -30,6 +30,34 @@ def test_the_suggested_sampling_is_one_the_engine_takes(file: Path) -> None:
     validate(replace(Sampling(), **prompt.sampling))
     assert prompt.text == prompt.text.strip()
     assert prompt.memory or prompt.kind == "base"
+    assert bool(prompt.request) == (prompt.kind == "instruct")
+
+
+_HEAD = '+++\ntitle = "T"\ngenre = "g"\nform = "f"\nkind = '
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (f'{_HEAD}"instruct"\n+++\nWrite a story.', "request"),
+        (f'{_HEAD}"instruct"\nrequest = " "\n+++\n', "request"),
+        (f'{_HEAD}"instruct"\nrequest = 1\n+++\n', "words in quotes"),
+        (f'{_HEAD}"base"\nrequest = "Write."\n+++\nIt rained.', "request"),
+        (f'{_HEAD}"base"\n+++\n', "text"),
+    ],
+)
+def test_a_request_belongs_to_samples_for_instruction_models(text: str, why: str, tmp_path: Path) -> None:
+    file = tmp_path / "sample.txt"
+    file.write_text(text)
+    with pytest.raises(choices.PromptError, match=why):
+        choices.read_prompt(file)
+
+
+def test_an_answer_may_have_a_beginning(tmp_path: Path) -> None:
+    file = tmp_path / "sample.txt"
+    file.write_text(f'{_HEAD}"instruct"\nrequest = "Write a letter."\n+++\nDear brother,\n')
+    found = choices.read_prompt(file)
+    assert (found.request, found.text) == ("Write a letter.", "Dear brother,")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from srbwriter.tui import hints
 from srbwriter.tui.screens.help import LeaderMenu
 from srbwriter.tui.screens.knobs import Knobs
 from srbwriter.tui.screens.lorebook import Lorebook
-from srbwriter.tui.screens.reading import ContextView
+from srbwriter.tui.screens.reading import budget
 from srbwriter.tui.screens.sheet import Sheet
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.scenarios.common import visible
@@ -152,7 +152,7 @@ def test_neighbours_of_one_source_are_one_row() -> None:
         Part("note", "n", 2, True),
         Part("story", "d", 4, True),
     ]
-    shown = " ".join(str(ContextView(Context(parts, 20, 100))._budget()).split())
+    shown = " ".join(str(budget(Context(parts, 20, 100))).split())
     rows = "story 1 word without room", "story 1 of 2 11 tokens", "note 2 tokens", "story 2 of 2 4 tokens"
     for row in rows:
         assert row in shown

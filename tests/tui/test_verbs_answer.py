@@ -10,6 +10,7 @@ import pytest
 from srbwriter.engine.types import BranchState, FinishReason
 from srbwriter.story import ROOT
 from srbwriter.tui.screens.ask import AskWords
+from srbwriter.tui.screens.choices import begin_sample, load_prompts
 from srbwriter.tui.screens.picker import Picker
 from tests.sizes import some_of
 from tests.tui.conftest import Bench, OpenBench
@@ -222,6 +223,22 @@ async def test_the_bundled_models_openings_come_first(open_bench: OpenBench) -> 
         assert isinstance(picker, Picker)
         kinds = [choice.value.kind for choice in picker._choices if hasattr(choice.value, "kind")]
         assert kinds == sorted(kinds) and kinds[0] == "base"
+
+
+async def test_a_request_is_not_written_by_a_model_that_only_continues_text(open_bench: OpenBench) -> None:
+    async with open_bench("") as bench:
+        await bench.press("escape")
+        sample = next(prompt for prompt in load_prompts() if prompt.request)
+        begin_sample(bench.screen, sample)
+        await bench.pilot.pause()
+        assert bench.session.text() == "" and bench.session.round is None
+        assert bench.session.story.settings(ROOT).request == sample.request
+        assert any("only continues text" in note.words for note in bench.app.messages.all)
+        plain = next(prompt for prompt in load_prompts() if prompt.text)
+        begin_sample(bench.screen, plain)
+        settings = bench.session.story.settings(ROOT)
+        assert (settings.request, settings.memory or "") == (None, plain.memory)
+        assert bench.session.text() == plain.text and bench.session.round is not None
 
 
 async def test_undo_and_redo_say_what_they_did(open_bench: OpenBench) -> None:

@@ -95,6 +95,9 @@ class Profile:
             )
         if name == "prompt_logprobs":
             return "" if self.prompt_logprobs else f"{them} tells no log-probabilities of a prompt"
+        if name == "chat_template":
+            told = self.template or self.info.chat_template
+            return "" if told else f"{them} does not tell its chat template"
         if name in ("cache_prompt", "strict", "penalty_prompt", "lora"):
             return "" if name in self.request else f"{them} does not know {name}"
         if name == "heal" and not self.sampling.intersection(("grammar", "regex")):

@@ -1,8 +1,8 @@
 """From a path and its settings to the exact tokens of a prompt.
 
-The order is: BOS, template, memory, constant lore, then the story from the cut on, with note and
-triggered lore anchored inside it.  What changes least comes first, and what can stay put does, so
-that most prompts merely continue the one before.
+The order is: BOS, template, memory, constant lore, request and the rest of the template, then the story
+from the cut on, with note and triggered lore anchored inside it.  What changes least comes first, and what
+can stay put does, so that most prompts merely continue the one before.
 """
 
 from __future__ import annotations

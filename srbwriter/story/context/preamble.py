@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import regex
 
 from srbwriter.story.context.types import ContextError, Dropped, Segment, Source, Tokenizer, Window
-from srbwriter.story.model import LoreEntry, Settings
+from srbwriter.story.model import LoreEntry, Settings, Template
 
 STORY_SHARE = 4
 """The story keeps at least one part in this many of the window; notes and lore give way first."""
@@ -70,14 +70,16 @@ def fit_preamble(
     tokenizer: Tokenizer,
     window: Window,
 ) -> Preamble:
-    """Give each part its room, the most wanted first: template, note, memory, active lore, lingering lore.
+    """Give each part its room, the most wanted first: template and request, note, memory, active lore,
+    lingering lore.
 
-    Raises :class:`ContextError` when the window cannot even hold the template and a little story.
+    Raises :class:`ContextError` when the window cannot even hold template, request and a little story.
     """
     fitter = _Fitter(tokenizer, window)
-    template = settings.template
-    texts = (template.before, template.between, template.after) if template else ("", "", "")
-    before, between, after = map(fitter.template, texts)
+    template = settings.template or Template()
+    before, between, after = map(fitter.template, (template.before, template.between, template.after))
+    follows_text = bool(settings.memory) or any(is_stable(entry) and entry.text for entry in active)
+    request = fitter.request(template.request, "\n" if follows_text else "")
     fitter.begin_optional()
     note = fitter.cut_to_fit("note", settings.author_note or "")
     memory = fitter.cut_to_fit("memory", settings.memory or "")
@@ -88,7 +90,7 @@ def fit_preamble(
 
     found = Preamble(dropped=fitter.dropped)
     bos = [Segment("bos", "", tuple(window.bos))] if window.bos else []
-    found.head = [*bos, *before, *memory, *(segment for _, segment in stable), *between]
+    found.head = [*bos, *before, *memory, *(segment for _, segment in stable), *request, *between]
     found.tail = after
     found.movable = [_movable(entry, segment, True) for entry, segment in moving]
     found.movable += [_movable(entry, segment, False) for entry, segment in staying]
@@ -121,13 +123,19 @@ class _Fitter:
         self._room -= len(tokens)
         return [Segment("template", text, tokens)]
 
+    def request(self, text: str, separator: str) -> list[Segment]:
+        """The request must be there, whole; ``separator`` parts it from the text before it."""
+        segments = self._segment("request", separator + text) if text else []
+        self._room -= sum(len(segment.tokens) for segment in segments)
+        return segments
+
     def begin_optional(self) -> None:
         """From here on the story's share is kept free."""
         if self._room < SMALLEST_STORY:
             raise ContextError(
                 f"of a window of {self._window.n_ctx} tokens, {self._window.reserve} are reserved for new"
                 f" text and {max(self._room, 0)} are left for the story after the template: use a larger"
-                " window, reserve less, or choose a shorter template"
+                " window, reserve less, or choose a shorter template or request"
             )
         self._room -= max(self._room // STORY_SHARE, SMALLEST_STORY)
 

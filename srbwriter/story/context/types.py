@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 from srbwriter.story.lore import LoreProblem
 from srbwriter.story.model import as_object
 
-Source = Literal["bos", "template", "memory", "lore", "note", "story"]
+Source = Literal["bos", "template", "memory", "lore", "request", "note", "story"]
 """What a part of the prompt is there for."""
 
 

@@ -83,9 +83,9 @@ def lore(screen: WriteScreen) -> None:
 
 @command(KNOBS, "What the model sees", "X", anywhere="f8")
 def context(screen: WriteScreen) -> None:
-    """The context by source, in tokens."""
+    """The context by source, in tokens; the request to an instruction model is edited here."""
     screen.session.keep()
-    screen.app.push_screen(ContextView(screen.session.context()))
+    screen.app.push_screen(ContextView(screen.session))
 
 
 @command(KNOBS, "Change the model", "m")

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from srbwriter import launch, paths
-from srbwriter.demo import bundled_model
 from srbwriter.models import (
     RecommendedModel,
     local_models,
@@ -43,13 +42,18 @@ class PromptError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SamplePrompt:
-    """An opening. ``kind`` is the sort of model it is for; ``sampling`` holds parameters by name."""
+    """An opening. ``kind`` is the sort of model it is for; ``sampling`` holds parameters by name.
+
+    ``text`` is the beginning of the story. ``request`` is what an instruction model is asked for, and never
+    becomes part of the story; a sample of this kind has one and may leave the text out.
+    """
 
     title: str
     genre: str
     form: str
     kind: str
-    text: str
+    text: str = ""
+    request: str = ""
     memory: str = ""
     sampling: Mapping[str, Any] = field(default_factory=dict[str, Any])
     simple: bool = False
@@ -63,7 +67,7 @@ def read_prompt(file: Path) -> SamplePrompt:
     except (OSError, ValueError) as error:
         raise PromptError(f"{file}: {error}") from error
     parts = whole.split("+++\n", 2)
-    if len(parts) != 3 or parts[0] or not parts[2].strip():
+    if len(parts) != 3 or parts[0]:
         raise PromptError(f"{file}: expected TOML between two lines of +++ and then a text")
     _, front, text = parts
     try:
@@ -71,9 +75,33 @@ def read_prompt(file: Path) -> SamplePrompt:
         prompt = SamplePrompt(text=text.rstrip("\n"), **values)
     except (ValueError, TypeError) as error:
         raise PromptError(f"{file}: {error}") from error
-    if prompt.kind not in KINDS:
-        raise PromptError(f"{file}: kind: expected one of {', '.join(KINDS)}")
+    if problem := _problem(prompt):
+        raise PromptError(f"{file}: {problem}")
     return prompt
+
+
+def _problem(prompt: SamplePrompt) -> str:
+    """What is wrong with a sample; empty if nothing is."""
+    texts: list[object] = [
+        prompt.text,
+        prompt.request,
+        prompt.memory,
+        prompt.title,
+        prompt.genre,
+        prompt.form,
+    ]
+    if not all(isinstance(text, str) for text in texts):
+        return "expected words in quotes for title, genre, form, request and memory"
+    if prompt.kind not in KINDS:
+        return f"kind: expected one of {', '.join(KINDS)}"
+    if prompt.kind == "instruct" and not prompt.request.strip():
+        return "request: expected what the model is asked for, as kind is instruct"
+    if prompt.kind == "base":
+        if prompt.request:
+            return "request: only a sample of kind instruct has one"
+        if not prompt.text.strip():
+            return "expected a text after the second line of +++"
+    return ""
 
 
 def load_prompts() -> list[SamplePrompt]:
@@ -103,7 +131,9 @@ def opening_choices(instruct: bool, recent: list[tuple[Path, str]]) -> list[Choi
 
 
 def _preview(prompt: SamplePrompt) -> str:
-    parts = [prompt.text]
+    parts = [prompt.text] if prompt.text else []
+    if prompt.request:
+        parts.insert(0, f"Request: {prompt.request}")
     if prompt.memory:
         parts.append(f"Memory: {prompt.memory}")
     if prompt.sampling:
@@ -114,13 +144,11 @@ def _preview(prompt: SamplePrompt) -> str:
 def offer_openings(screen: WriteScreen) -> None:
     """Let the writer choose how to begin; escape is an empty page."""
     session = screen.session
-    model = session.model
-    instruct = model is not None and model.chat_template is not None and Path(model.path) != bundled_model()
     recent = [(path, title) for path, title in screen.app.recent() if path != session.story.file]
 
     def chosen(value: object) -> None:
         if isinstance(value, SamplePrompt):
-            screen.guarded(lambda: _begin(screen, value))
+            screen.guarded(lambda: begin_sample(screen, value))
         elif isinstance(value, Path):
             screen.app.open_story(value)
 
@@ -128,13 +156,19 @@ def offer_openings(screen: WriteScreen) -> None:
     if recent:
         foot += " · your own stories are last in the list"
     screen.app.push_screen(
-        Picker("How shall it begin?", opening_choices(instruct, recent), foot=foot), chosen
+        Picker("How shall it begin?", opening_choices(session.instruct, recent), foot=foot), chosen
     )
 
 
-def _begin(screen: WriteScreen, prompt: SamplePrompt) -> None:
-    """Write on from ``prompt``, in a story of its own where this one has words."""
+def begin_sample(screen: WriteScreen, prompt: SamplePrompt) -> None:
+    """Write on from ``prompt``, in a story of its own where this one has words.
+
+    A model that follows no requests would write about anything, so nothing is written then for a sample that
+    is only a request.
+    """
     session = screen.session
+    writes = session.instruct or bool(prompt.text)
+    unheard = [] if session.instruct or not prompt.request else [_UNHEARD]
     session.keep()
     session.sampling = replace(session.sampling, **prompt.sampling)
     screen.app.knobs.keep()
@@ -142,18 +176,30 @@ def _begin(screen: WriteScreen, prompt: SamplePrompt) -> None:
         made = files.begin(prompt.title, paths.library_dir())
         with Story.open(made) as story:
             _put(story, prompt)
-        notes = [f"A new story. {session.title} is as you left it."]
-        screen.app.open_story(made, notes, begins=True)
+        notes = [f"A new story. {session.title} is as you left it.", *unheard]
+        screen.app.open_story(made, notes, begins=writes)
         return
     _put(session.story, prompt)
     screen.show_story()
-    screen.write()
+    for words in unheard:
+        screen.notify(words)
+    if writes:
+        screen.write()
+
+
+_UNHEARD = (
+    "This sample is a request, and the model only continues text. Choose an instruction model (m), or write "
+    "the beginning yourself."
+)
 
 
 def _put(story: Story, prompt: SamplePrompt) -> None:
-    if prompt.memory:
-        story.put_settings(ROOT, replace(story.own_settings(ROOT), memory=prompt.memory))
-    story.add(story.current, [prompt.text], "imported", stand=True)  # not words of the writer's
+    """Give an empty story a sample's text, memory and request, in place of those of an earlier sample."""
+    own = story.own_settings(ROOT)
+    memory = prompt.memory or (own.memory if own.request is None else None)
+    story.put_settings(ROOT, replace(own, memory=memory, request=prompt.request or None))
+    if prompt.text:
+        story.add(story.current, [prompt.text], "imported", stand=True)  # not words of the writer's
 
 
 def model_choices(preferences: Preferences, fetch: ModelFetch) -> list[Choice]:

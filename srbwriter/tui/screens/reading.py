@@ -16,14 +16,20 @@ from textual.content import Content
 from textual.widgets import Static, TextArea
 
 from srbwriter import paths
+from srbwriter.session.framing import REQUEST
+from srbwriter.session.prompting import Context
+from srbwriter.story import ROOT
+from srbwriter.story.context import ContextError
 from srbwriter.story.model import counted
 from srbwriter.story.words import count
 from srbwriter.tui.commands import action
 from srbwriter.tui.dialog import QUIT, Dialog, Page
+from srbwriter.tui.screens.sheet import Sheet
+from srbwriter.tui.welcome import refuse
 from srbwriter.tui.widgets.lines import bar
 
 if TYPE_CHECKING:
-    from srbwriter.session import Context
+    from srbwriter.session import Session
     from srbwriter.session.prompting import Part
 
 
@@ -122,11 +128,12 @@ _NAMES = {
 
 
 class ContextView(Dialog[None]):
-    """The parts of a context, how large they are, and their text."""
+    """The parts of a context, how large they are, and their text. The request to the model is edited here."""
 
+    KEYS = "What the model sees"
     OPENED_BY = "context"
     HEADING = "What the model sees"
-    FOOT = "what is out of reach is in grey and between ⟨ ⟩ · {close_dialog} goes back"
+    FOOT = "{keys} · grey between ⟨ ⟩: no room"
     BINDINGS = [QUIT]
 
     DEFAULT_CSS = """
@@ -134,35 +141,85 @@ class ContextView(Dialog[None]):
     ContextView VerticalScroll Static { height: auto; }
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, session: Session) -> None:
         super().__init__()
-        self._seen = context
+        self._session = session
 
     def content(self) -> ComposeResult:
-        yield Static(self._budget())
+        context = self._account()
+        yield Static(budget(context), id="budget")
         with VerticalScroll():
-            yield Static(self._text())
+            yield Static(_text(context), id="parts")
 
-    def _budget(self) -> Content:
-        context = self._seen
-        share = context.used / context.total if context.total else 0.0
-        parts: list[tuple[str, str]] = [
-            (f"{bar(share, 40)} {context.used} of {context.total} tokens\n", ""),
-        ]
-        for part in _rows(context.parts):
-            if part.fits:
-                parts.append((f"  {part.source:<22}{part.tokens:>7} tokens\n", ""))
-            else:  # nobody made tokens of it
-                words = counted(count(part.text).words, "word")
-                parts.append((f"  {part.source:<22}{words:>14} without room\n", "$text-muted"))
-        return Content.assemble(*parts)
+    def _account(self) -> Context:
+        """The account of the prompt; of one that is too long only that, so that the request can be cut."""
+        try:
+            return self._session.context()
+        except ContextError as error:
+            return Context([], 0, 0, frame=str(error), framed=True)
 
-    def _text(self) -> Content:
-        parts: list[tuple[str, str]] = []
-        for part in _rows(self._seen.parts):
-            parts.append((f"\n── {part.source} ──\n", "bold $text-accent"))
-            parts.append((part.text, "") if part.fits else (f"⟨{part.text}⟩", "$text-muted"))
-        return Content.assemble(*parts)
+    def _show_again(self) -> None:
+        context = self._account()
+        self.query_one("#budget", Static).update(budget(context))
+        self.query_one("#parts", Static).update(_text(context))
+
+    def _put(self, **changes: object) -> bool:
+        """Change settings of the whole story; False if the story refuses."""
+        session, story = self._session, self._session.story
+        settings = replace(story.own_settings(ROOT), **changes)  # type: ignore[arg-type]
+        kept = self.app.write_screen.guarded(
+            lambda: session.together(lambda: story.put_settings(ROOT, settings))
+        )
+        self._show_again()
+        return kept
+
+    @action("edit_request", "e", "edits the request")
+    def action_edit_request(self) -> None:
+        """Write what an instruction model is asked for; an empty page brings the usual words back."""
+        story = self._session.story
+        refuse(story)
+        now = story.settings(ROOT).request or REQUEST
+        draft = self._session.draft("request")
+        self.open(Sheet("Request", now, _ABOUT_REQUEST, self._take_request, draft))
+
+    def _take_request(self, text: str) -> bool:
+        own = text.strip()
+        return self._put(request=own if own not in ("", REQUEST) else None)
+
+    @action("switch_frame", "f", "frame on or off")
+    def action_switch_frame(self) -> None:
+        """Put the story into the model's chat template after the request, or let the model read it alone."""
+        refuse(self._session.story)
+        on = not self._account().framed
+        self._put(framed=None if on == self._session.instruct else on)
+
+
+_ABOUT_REQUEST = "An instruction model reads this in the user's turn, before the story that it answers with."
+
+
+def budget(context: Context) -> Content:
+    """The size of each part, under what a sentence says of the frame."""
+    share = context.used / context.total if context.total else 0.0
+    parts: list[tuple[str, str]] = [
+        (f"{bar(share, 40)} {context.used} of {context.total} tokens\n", ""),
+    ]
+    if context.frame:
+        parts.append((f"{context.frame}\n", "$text-muted"))
+    for part in _rows(context.parts):
+        if part.fits:
+            parts.append((f"  {part.source:<22}{part.tokens:>7} tokens\n", ""))
+        else:  # nobody made tokens of it
+            words = counted(count(part.text).words, "word")
+            parts.append((f"  {part.source:<22}{words:>14} without room\n", "$text-muted"))
+    return Content.assemble(*parts)
+
+
+def _text(context: Context) -> Content:
+    parts: list[tuple[str, str]] = []
+    for part in _rows(context.parts):
+        parts.append((f"\n── {part.source} ──\n", "bold $text-accent"))
+        parts.append((part.text, "") if part.fits else (f"⟨{part.text}⟩", "$text-muted"))
+    return Content.assemble(*parts)
 
 
 def _rows(parts: list[Part]) -> list[Part]:

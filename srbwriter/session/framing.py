@@ -1,0 +1,115 @@
+"""How an instruction model is asked for a story: a request in the user's turn, and the story as its answer.
+
+The text around both comes from the model's own chat template. All of it stands before the story, so a growing
+story only adds tokens at the end of the prompt.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from srbwriter.engine.types import EngineError
+from srbwriter.story.model import Settings, Template
+
+if TYPE_CHECKING:
+    from srbwriter.engine.backend import Backend
+
+REQUEST = (
+    "Continue the story that your answer begins with, from exactly where it stops. "
+    "Answer with the story's text alone, without an introduction or comments."
+)
+"""What the model is asked for where the story has no request of its own."""
+
+_TURN = "\u2063turn\u2063"  # invisible separators, which no template contains, trims or changes
+_TUNED = re.compile(r"(?:^|[^a-z])(instruct|chat|it|assistant|rp|thinking)(?:[^a-z]|$)")
+_BASE = re.compile(r"(?:^|[^a-z])(base|pt|pretrained)(?:[^a-z]|$)")
+_TAGGED = re.compile(r"\b(instruct|chat|conversational)\b")
+_PROSE_CHANNEL = (("<think>", "\n\n</think>\n\n"), ("<|start|>assistant", "<|channel|>final<|message|>"))
+"""Ends of an opened answer → what ends the model's thinking there, so that prose follows.
+
+The first is of DeepSeek-R1 and Qwen's templates, the second of gpt-oss (the harmony format).
+"""
+
+
+def is_tuned(names: Iterable[str]) -> bool:
+    """Whether one of a model's names says that it was tuned to follow instructions."""
+    return any(_TUNED.search(name.lower()) for name in names)
+
+
+def is_instruct(engine: Backend) -> bool:
+    """Whether the model has a chat template and was tuned to follow instructions.
+
+    A chat template alone proves nothing: converters put one into many base models too. The names decide, then
+    the file's tags, then the name of the model it was made from.
+    """
+    if engine.lacks("chat_template"):
+        return False
+    info, said = engine.info, engine.info.metadata
+    names = [said.get("general.finetune", ""), info.name, said.get("general.basename", "")]
+    if info.path.lower().endswith(".gguf"):
+        names.append(Path(info.path).stem)
+    if is_tuned(names):
+        return True
+    if any(_BASE.search(name.lower()) for name in names):
+        return False
+    parent = said.get("general.base_model.0.name", "")
+    return bool(_TAGGED.search(said.get("general.tags", "").lower()) or _BASE.search(parent.lower()))
+
+
+class ChatFrame:
+    """The text that a model's chat template puts around a story, and whether the model wants it."""
+
+    def __init__(self, engine: Backend) -> None:
+        self._engine = engine
+        self._problem = ""
+        self.instruct = is_instruct(engine) and self.template is not None
+        """Whether stories are framed unless their settings say otherwise."""
+
+    @cached_property
+    def template(self) -> Template | None:
+        """The chat template as text around the user's turn; None where there is none that can be used."""
+        engine = self._engine
+        self._problem = engine.lacks("chat_template")
+        if self._problem:
+            return None
+        try:
+            text = engine.apply_template([{"role": "user", "content": _TURN}], enable_thinking=False)
+        except EngineError as error:
+            self._problem = f"the chat template cannot be used ({error})"
+            return None
+        before, found, after = text.partition(_TURN)
+        if not found:
+            self._problem = "the chat template leaves the user's turn out"
+            return None
+        bos = engine.detokenize([engine.bos], special=True) if engine.bos is not None else ""
+        for opened, ended in _PROSE_CHANNEL:
+            if after.rstrip().endswith(opened):
+                after = after.rstrip() + ended
+        return Template(name=engine.info.name, before=before.removeprefix(bos), between=after)
+
+    def apply(self, settings: Settings) -> Settings:
+        """``settings`` with the template and the request that frame the story; without a template for none.
+
+        A template that the story names itself goes before the model's.
+        """
+        wanted = self.instruct if settings.framed is None else settings.framed
+        template = settings.template or (self.template if wanted else None)
+        if template is None or settings.framed is False:
+            return replace(settings, template=None)
+        usual = REQUEST if settings.template is None else template.request
+        return replace(settings, template=replace(template, request=settings.request or usual))
+
+    def describe(self, settings: Settings) -> str:
+        """Whether a request frames the story, and why not, in a sentence."""
+        if settings.framed is False:
+            return "The frame is off for this story: the model continues the text alone."
+        if self.apply(settings).template is not None:
+            return "The model is asked for a story, and the story is the beginning of its answer."
+        if problem := self._problem or self._engine.lacks("chat_template"):
+            return f"No frame: {problem}."
+        return "No frame: this model continues text and was not tuned to follow requests."

@@ -1,0 +1,209 @@
+"""An instruction model gets its own template around the story; a base model gets nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from srbwriter.engine.engine import Engine
+from srbwriter.engine.loader import EngineLoader
+from srbwriter.engine.types import ModelInfo, Stop
+from srbwriter.session import Session, framing
+from srbwriter.session.framing import REQUEST, ChatFrame
+from srbwriter.story import ROOT, Story
+from srbwriter.story.model import LoreEntry, Settings, settings_from, settings_text
+from tests.engine.instruct_model import CHATML, make_instruct
+from tests.session.conftest import OPTIONS, ready, written
+
+OPENING = "The lamp had gone out twice that night, and Mara went up the stairs again."
+ASKED = "Write a story about a lighthouse."
+
+
+def with_info(engine: Engine, monkeypatch: pytest.MonkeyPatch, **changes: object) -> ModelInfo:
+    info = replace(engine.info, **changes)  # type: ignore[arg-type]
+    monkeypatch.setattr(type(engine), "info", property(lambda _: info))
+    monkeypatch.setattr(engine.model, "chat_template", info.chat_template)
+    return info
+
+
+@pytest.mark.parametrize(
+    ("name", "metadata", "tuned"),
+    [
+        ("Llama 3.2 Instruct", {}, True),
+        ("gemma-2-2b-it", {}, True),
+        ("storyteller", {}, False),
+        ("Mistral 7B", {}, False),
+        ("Qwen3 8B Base", {"general.base_model.0.name": "Qwen3 8B Base"}, False),
+        ("Qwen3 8B", {"general.base_model.0.name": "Qwen3 8B Base"}, True),
+        ("Novelist 12B", {"general.finetune": "Instruct"}, True),
+        ("Novelist 12B", {"general.tags": '["text-generation", "conversational"]'}, True),
+        ("Novelist 12B", {"general.tags": '["text-generation", "it"]'}, False),
+    ],
+)
+def test_the_file_tells_what_the_model_was_tuned_for(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, name: str, metadata: dict[str, str], tuned: bool
+) -> None:
+    with_info(engine, monkeypatch, name=name, chat_template=CHATML, metadata=metadata)
+    assert framing.is_instruct(engine) is tuned
+    assert (ChatFrame(engine).apply(Settings()).template is not None) is tuned
+
+
+def test_a_model_without_a_chat_template_gets_no_frame(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_info(engine, monkeypatch, name="X Instruct", chat_template=None, metadata={})
+    frame = ChatFrame(engine)
+    assert frame.apply(Settings(framed=True)).template is None
+    assert "no chat template" in frame.describe(Settings(framed=True))
+
+
+def test_a_template_that_cannot_be_rendered_is_not_used(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_info(engine, monkeypatch, name="X Chat", chat_template="{{ raise_exception('no') }}", metadata={})
+    frame = ChatFrame(engine)
+    assert frame.apply(Settings()).template is None
+    assert "cannot be used" in frame.describe(Settings())
+
+
+@pytest.mark.parametrize("ending", ["<think>\n", "<think>"])
+def test_prose_does_not_begin_inside_the_models_thinking(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    template = CHATML.replace("assistant\n{% endif", f"assistant\n{ending}{{% endif")
+    with_info(engine, monkeypatch, name="X Chat", chat_template=template, metadata={})
+    found = ChatFrame(engine).template
+    assert found is not None and found.between.endswith("assistant\n<think>\n\n</think>\n\n")
+
+
+def test_the_settings_of_a_frame_are_kept_and_older_settings_are_read() -> None:
+    own = Settings(request=ASKED, framed=False)
+    assert settings_from(settings_text(own)) == own
+    old = settings_from(
+        '{"memory": "m", "template": {"name": "x", "before": "a", "between": "b", "after": ""}}'
+    )
+    assert (old.request, old.framed) == (None, None)
+    assert old.template is not None and old.template.request == ""
+
+
+# ---- with an engine on a model whose file has a chat template
+
+
+@pytest.fixture(scope="module")
+def instruct_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_instruct(tmp_path_factory.mktemp("instruct") / "toy.gguf")
+
+
+@pytest.fixture
+def chat(file: Path, instruct_model: Path) -> Iterator[Session]:
+    loader = EngineLoader(instruct_model, OPTIONS)
+    stop = Stop(max_tokens=12, ignore_eog=True)
+    opened = Session(Story.create(file), loader, options=OPTIONS, n=2, stop=stop)
+    ready(opened)
+    yield opened
+    opened.close()
+
+
+def prompt_of(session: Session) -> str:
+    current = session.round
+    assert current is not None and current.generation is not None and session.engine is not None
+    return session.engine.detokenize(current.generation.prompt_ids, special=True)
+
+
+def write(session: Session) -> None:
+    """Write a round to its end."""
+    session.generate()
+    written(session)
+
+
+def put(session: Session, **said: object) -> None:
+    settings = replace(session.story.own_settings(ROOT), **said)  # type: ignore[arg-type]
+    session.together(lambda: session.story.put_settings(ROOT, settings))
+
+
+def test_the_request_is_the_users_turn_and_the_story_begins_the_answer(chat: Session) -> None:
+    chat.set_text(OPENING)
+    write(chat)
+    turns = f"<|im_start|>user\n{REQUEST}<|im_end|>\n<|im_start|>assistant\n"
+    assert prompt_of(chat).endswith(turns + OPENING[:-1])  # the last token is healed
+    assert chat.instruct
+
+
+def test_memory_comes_before_the_request_and_the_note_stays_in_the_story(chat: Session) -> None:
+    lore = [LoreEntry(id="1", text="Mara keeps the light.", keys=["Mara"])]
+    put(chat, memory="A harbour town.", author_note="Slowly.", request=ASKED, lore=lore)
+    chat.set_text(f"It rained.\n\n{OPENING}\n\nNobody came.\n\nThe sea was loud.")
+    write(chat)
+    user, answer = prompt_of(chat).split("<|im_end|>", 1)
+    assert user.endswith(f"user\nA harbour town.\n\n{ASKED}")
+    assert "Slowly." in answer and "Mara keeps the light." in answer and "The sea was loud" in answer
+
+
+def test_names_of_special_tokens_in_a_request_are_plain_text(chat: Session) -> None:
+    put(chat, request="Say <|endoftext|> twice.")
+    context = chat.context()
+    request = next(part for part in context.parts if part.source == "request")
+    assert chat.engine is not None
+    assert request.tokens == len(chat.engine.tokenize_continuation("Say <|endoftext|> twice."))
+
+
+def test_a_growing_story_evaluates_nothing_of_frame_and_story_again(chat: Session) -> None:
+    chat.set_text(OPENING)
+    write(chat)
+    for _ in range(3):
+        before = chat.round
+        assert before is not None and before.generation is not None
+        prompt = len(before.generation.prompt_ids)
+        chat.pick(0)
+        write(chat)
+        after = chat.round
+        assert after is not None and after.generation is not None
+        ids = after.generation.prompt_ids
+        assert ids[:prompt] == before.generation.prompt_ids
+        assert after.generation.cached_tokens >= len(ids) - 1, "the pick was evaluated while it was written"
+    assert chat.engine is not None
+    asked = chat.engine.stats().prompt_tokens
+    chat.undo()
+    assert chat.engine.stats().prompt_tokens == asked, "undoing shows what was written before"
+    write(chat)
+    undone = chat.round
+    assert undone is not None and undone.generation is not None
+    assert undone.generation.cached_tokens >= len(undone.generation.prompt_ids) - 1
+
+
+def test_typed_words_are_all_that_a_round_evaluates(chat: Session) -> None:
+    chat.set_text(OPENING)
+    write(chat)
+    chat.pick(0)
+    write(chat)
+    before = chat.round
+    assert before is not None and before.generation is not None
+    known = len(before.generation.prompt_ids)
+    chat.set_text(f"{chat.text()} Nobody answered her.")
+    write(chat)
+    after = chat.round
+    assert after is not None and after.generation is not None
+    assert after.generation.cached_tokens >= known - 1
+
+
+def test_a_frame_can_be_switched_off_and_undone(chat: Session) -> None:
+    chat.set_text(OPENING)
+    assert chat.context().framed
+    put(chat, framed=False)
+    context = chat.context()
+    assert not context.framed and "off for this story" in context.frame
+    assert {part.source for part in context.parts} <= {"bos", "story"}
+    chat.undo()
+    assert chat.context().framed
+
+
+def test_a_base_model_is_framed_only_where_the_story_says_so(session: Session) -> None:
+    session.set_text(OPENING)
+    context = session.context()
+    assert not (context.framed or session.instruct) and "continues text" in context.frame
+    put(session, framed=True, request=ASKED)
+    assert session.context().framed
+    assert ASKED in [part.text for part in session.context().parts if part.source == "request"]
