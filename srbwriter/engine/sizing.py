@@ -9,6 +9,7 @@ from .cores import count_cores
 from .model import Model
 from .native.adapters import set_control_vector
 from .native.context import Context, flash_attention, has_gpu
+from .native.devices import gpus, read_devices
 from .threads import Threads
 from .types import EngineOptions, EngineSetup, ModelError
 from .window import window_and_cells
@@ -22,6 +23,20 @@ RECURRENT_SEQUENCES = 16  # each of them costs a whole state
 
 def uses_gpu(options: EngineOptions) -> bool:
     return has_gpu() and options.gpu_layers != 0
+
+
+def device_words(options: EngineOptions, layers: int) -> str:
+    """Return where a model of so many layers runs: ``CPU``, or the GPUs and the layers on them.
+
+    The output layer counts as one more, as in llama.cpp's log.
+    """
+    found = gpus(read_devices()) if uses_gpu(options) else []
+    if not found:
+        return "CPU"
+    asked = -1 if options.gpu_layers is None else options.gpu_layers
+    there = layers + 1 if asked < 0 else min(asked, layers + 1)
+    names = " and ".join(device.description or device.name for device in found)
+    return f"{names}, {there} of {layers + 1} layers"
 
 
 def threads_of(options: EngineOptions) -> Threads | None:
