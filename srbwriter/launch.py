@@ -18,6 +18,7 @@ from srbwriter.addresses import split_addresses
 from srbwriter.config import ConfigError, Key, Settings, keys
 from srbwriter.config.kinds import INTEGER, NAMES, NUMBER, SWITCH, TEXT, TEXTS, Kind, one_of
 from srbwriter.config.settings import Source
+from srbwriter.engine.devices import Device, gpus
 from srbwriter.engine.loader import EngineLoader, Load
 from srbwriter.engine.parameters import PARAMETERS, Parameter
 from srbwriter.engine.types import EngineOptions, ModelError, Sampling, Stop
@@ -26,7 +27,7 @@ from srbwriter.engine.window import window_and_cells
 if TYPE_CHECKING:
     from srbwriter.engine.remote.options import RemoteOptions
     from srbwriter.models import Header, Need, Run, Wanted
-    from srbwriter.models.placement import Gpu, Placement
+    from srbwriter.models.placement import Placement
     from srbwriter.models.pull import Progress
 
 
@@ -251,26 +252,23 @@ def fit_options(
 
     What ``options`` name is left as it is. A file that cannot be read is left to the load, which says why.
     """
-    from srbwriter.engine.native.devices import gpus, read_devices
-    from srbwriter.models.placement import Gpu
+    from srbwriter.engine.native.devices import read_devices
 
-    found = [
-        Gpu(device.description or device.name, device.free, device.shared) for device in gpus(read_devices())
-    ]
-    if (placement := placement_of(Path(path), options, found)) is None:
+    devices = read_devices()
+    if (placement := placement_of(Path(path), options, devices)) is None:
         return options, ()
     n_ctx = placement.n_ctx if options.n_ctx is None else options.n_ctx
     fitted = replace(options, n_ctx=n_ctx)
-    if found and options.gpu_layers is None:
+    if gpus(devices) and options.gpu_layers is None:
         fitted = replace(fitted, gpu_layers=placement.gpu_layers, tensor_split=placement.split)
     return fitted, placement.notes
 
 
-def placement_of(path: Path, options: EngineOptions, gpus: Sequence[Gpu]) -> Placement | None:
-    """Where and how a model would run with these GPUs and the memory that is free now; None for no model."""
+def placement_of(path: Path, options: EngineOptions, devices: Sequence[Device]) -> Placement | None:
+    """Return how a model would run on these devices with the memory that is free now; None for no model."""
     from srbwriter.models import look_at
     from srbwriter.models.fit import DEFAULT_BATCH, Run, free_memory
-    from srbwriter.models.placement import Wish, place
+    from srbwriter.models.placement import Gpu, Wish, place
 
     model = look_at(path)
     if model.header is None:
@@ -283,7 +281,8 @@ def placement_of(path: Path, options: EngineOptions, gpus: Sequence[Gpu]) -> Pla
         batch=min(options.n_ubatch or DEFAULT_BATCH, options.n_batch or DEFAULT_BATCH),
     )  # fmt: skip
     wish = Wish(window, run, options.gpu_layers, options.n_ctx, options.tensor_split, flash != "off")
-    return place(model.header, model.size, wish, gpus, free_memory())
+    found = [Gpu(device.product, device.free, device.shared) for device in gpus(devices)]
+    return place(model.header, model.size, wish, found, free_memory())
 
 
 def _flash_on_cpu(flash: str, value_type: str) -> bool:

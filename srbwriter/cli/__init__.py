@@ -10,14 +10,15 @@ import contextlib
 import errno
 import os
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from srbwriter import paths
 from srbwriter.cli import commands, flags
 from srbwriter.cli.exits import Exit, Failure, say
 from srbwriter.cli.table import every_key, overview
-from srbwriter.config import ConfigError, Settings, keys, load
+from srbwriter.config import ConfigError, Settings, Table, keys, load
 
 __all__ = ["main"]
 
@@ -70,9 +71,19 @@ def _run(argv: list[str]) -> int:
     face.configure(parser, keys_of_all)
     arguments = parser.read(flags.joined(argv[1:] if command.name else argv))
     said = flags.chosen(arguments, keys_of_all)
+    if command.examines and not parser.problems:
+        return face.run(arguments, _settings_anyway(keys_of_all, said, arguments.config))
     settings = load(keys_of_all, said, os.environ, arguments.config, parser.problems)
     with _log(settings, arguments.remarks):
         return face.run(arguments, settings)
+
+
+def _settings_anyway(table: Table, said: Mapping[str, Any], file: Path | None) -> Settings:
+    """The settings; the defaults, with what is wrong among the warnings, where they cannot be used."""
+    try:
+        return load(table, said, os.environ, file)
+    except ConfigError as error:
+        return Settings(table, {}, tuple(error.problems))
 
 
 @contextlib.contextmanager

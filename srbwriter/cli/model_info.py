@@ -39,7 +39,7 @@ def show(file: Path, settings: Settings, *, as_json: bool) -> None:
 
 def _facts(model: Model, settings: Settings, options: EngineOptions) -> dict[str, Any]:
     from srbwriter.engine.embedding import own_pooling
-    from srbwriter.engine.sizing import device_words
+    from srbwriter.engine.sizing import where_it_runs
     from srbwriter.models import BadModelFile, file_quantisation, quantisation, read_header
 
     try:
@@ -58,7 +58,7 @@ def _facts(model: Model, settings: Settings, options: EngineOptions) -> dict[str
         "quantisation": file_quantisation(model.description) or quantisation(model.path.name),
         "size": model.size,
         "memory_needed": launch.model_need(settings, header, model.size).total,
-        "runs_on": device_words(options, model.n_layer),
+        "runs_on": where_it_runs(options, model.n_layer),
         "context": model.n_ctx_train,
         "layers": model.n_layer,
         "width": model.n_embd,

@@ -6,10 +6,11 @@ import logging
 
 from .adapters import control_vector, layer_range
 from .cores import count_cores
+from .devices import device_words
 from .model import Model
 from .native.adapters import set_control_vector
 from .native.context import Context, flash_attention, has_gpu
-from .native.devices import gpus, read_devices
+from .native.devices import read_devices
 from .threads import Threads
 from .types import EngineOptions, EngineSetup, ModelError
 from .window import window_and_cells
@@ -25,18 +26,9 @@ def uses_gpu(options: EngineOptions) -> bool:
     return has_gpu() and options.gpu_layers != 0
 
 
-def device_words(options: EngineOptions, layers: int) -> str:
-    """Return where a model of so many layers runs: ``CPU``, or the GPUs and the layers on them.
-
-    The output layer counts as one more, as in llama.cpp's log.
-    """
-    found = gpus(read_devices()) if uses_gpu(options) else []
-    if not found:
-        return "CPU"
-    asked = -1 if options.gpu_layers is None else options.gpu_layers
-    there = layers + 1 if asked < 0 else min(asked, layers + 1)
-    names = " and ".join(device.description or device.name for device in found)
-    return f"{names}, {there} of {layers + 1} layers"
+def where_it_runs(options: EngineOptions, layers: int) -> str:
+    """Return in words where a model of so many layers runs with these options."""
+    return device_words(read_devices() if uses_gpu(options) else [], options.gpu_layers, layers)
 
 
 def threads_of(options: EngineOptions) -> Threads | None:

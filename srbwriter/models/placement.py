@@ -66,6 +66,8 @@ class Placement:
     n_ctx: int | None
     split: tuple[float, ...] = ()
     notes: tuple[str, ...] = ()
+    window: int = 0  # tokens of context
+    fits: bool = True  # False: the machine's own memory does not hold it, and it will be slow
 
 
 def place(header: Header, weights: int, wish: Wish, gpus: Sequence[Gpu], free: int) -> Placement:
@@ -96,8 +98,11 @@ class _Fitting:
             layers = 0
         n_ctx = wish.n_ctx or self._context(layers)
         notes = [*self._gpu_notes(layers, fitting), *self._context_notes(layers, n_ctx)]
+        fits = self._host_bytes(layers, n_ctx or wish.run.cells) <= self._room
         mine = wish.gpu_layers is None and not wish.split and len(self._gpus) > 1 and layers > 0
-        return Placement(layers, self._all, n_ctx, split if mine else wish.split, tuple(notes))
+        return Placement(
+            layers, self._all, n_ctx, split if mine else wish.split, tuple(notes), n_ctx or wish.window, fits
+        )
 
     # ---- layers
 

@@ -32,11 +32,11 @@ def placed(*gpus: float, free: float = AMPLE, shared: bool = False, **changes: o
 
 
 def test_without_a_gpu_and_with_memory_nothing_is_changed() -> None:
-    assert placed() == Placement(0, 33, None)
+    assert placed() == Placement(0, 33, None, window=8192)
 
 
 def test_all_layers_go_to_a_gpu_that_holds_them() -> None:
-    assert placed(24) == Placement(33, 33, None)
+    assert placed(24) == Placement(33, 33, None, window=8192)
 
 
 def test_a_smaller_gpu_takes_some_layers_and_the_writer_is_told_a_context_that_lets_it_take_all() -> None:
@@ -61,7 +61,7 @@ def test_a_full_gpu_beside_another_does_not_keep_layers_from_that() -> None:
 
 
 def test_two_gpus_share_what_fits_neither() -> None:
-    found = placed(5, 5)
+    found = placed(5.5, 5.5)
     assert found.gpu_layers == 33 and sum(found.split) == 33 and min(found.split) > 10
 
 
@@ -81,7 +81,7 @@ def test_room_for_one_context_but_not_for_much_beside_it_is_no_smaller_context()
 
 def test_a_model_that_fits_in_no_way_is_loaded_with_the_smallest_context_and_a_word_of_warning() -> None:
     found = placed(free=2 * GB)
-    assert found.n_ctx == 2048
+    assert found.n_ctx == 2048 and not found.fits
     assert "it will be slow, or fail" in found.notes[-1]
 
 

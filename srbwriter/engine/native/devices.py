@@ -1,48 +1,16 @@
-"""The devices that llama.cpp computes on, and what it was built with.
-
-Run as a program (``python -m srbwriter.engine.native.devices``) it prints all of it as JSON, so that a driver
-that hangs, or a build that this processor cannot run, ends that program only.
-"""
+"""Reading the devices that llama.cpp computes on, and what it was built with."""
 
 from __future__ import annotations
 
 import ctypes as C
-import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from importlib.metadata import version
-from typing import Any, Literal
+from typing import Any
 
+from ..devices import Build, Device, Kind
 from .library import L, library
 
-Kind = Literal["cpu", "gpu", "igpu", "accelerator", "meta"]
 _KINDS: tuple[Kind, ...] = ("cpu", "gpu", "igpu", "accelerator", "meta")  # enum ggml_backend_dev_type
-
-
-@dataclass(frozen=True, slots=True)
-class Device:
-    """A device of llama.cpp's; sizes in bytes, free as it was when this was asked."""
-
-    name: str  # as llama.cpp numbers it: CUDA0
-    description: str  # the product: NVIDIA GeForce RTX 4090
-    kind: Kind
-    free: int
-    total: int
-
-    @property
-    def shared(self) -> bool:
-        """Whether its memory is the machine's own."""
-        return self.kind == "igpu" or self.name.startswith(("Metal", "MTL"))
-
-
-@dataclass(frozen=True, slots=True)
-class Build:
-    """What llama.cpp was built with."""
-
-    binding: str  # version of llama-cpp-python
-    ggml: str
-    backends: tuple[str, ...]
-    features: str  # as llama.cpp prints them: "CPU : AVX2 = 1 | FMA = 1 | …"
 
 
 def read_devices() -> list[Device]:
@@ -65,12 +33,6 @@ def read_devices() -> list[Device]:
             )
         )  # fmt: skip
     return found
-
-
-def gpus(devices: list[Device]) -> list[Device]:
-    """Return those that layers are put on: GPUs of their own, or else one in the processor."""
-    own = [device for device in devices if device.kind == "gpu"]
-    return own or [device for device in devices if device.kind == "igpu"][:1]
 
 
 def read_build() -> Build:
@@ -108,21 +70,3 @@ def _bind(name: str, result: Any, *arguments: Any) -> Any:
 
 def _text(value: bytes | None) -> str:
     return (value or b"").decode("utf-8", "replace")
-
-
-def _main() -> None:
-    from .amx import weights_may_be_repacked
-
-    print(
-        json.dumps(
-            {
-                "build": asdict(read_build()),
-                "devices": [asdict(device) for device in read_devices()],
-                "amx_broken": not weights_may_be_repacked(),
-            }
-        )
-    )
-
-
-if __name__ == "__main__":
-    _main()
