@@ -142,7 +142,8 @@ def test_commands_in_the_pages_do_what_they_say(
                 added.unlink()
             elif line == "srbwriter models use novelist" and not added.exists():
                 shutil.copy(bundled_model(), added)
-            assert desk.run(line) == 0, f"{heading}: {line}: {capfd.readouterr().err}"
+            done_right = (0, 1) if "doctor" in line else (0,)  # 1: something here needs care
+            assert desk.run(line) in done_right, f"{heading}: {line}: {capfd.readouterr().err}"
             done += 1
     assert done >= least
 

@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -159,7 +159,9 @@ def _damaged(model: LocalModel) -> str:
     return _BUNDLED_AGAIN.format(pip()) if model.place == "bundled" else f"rm {shown(model.path)}"
 
 
-def _in_use(examination: Examination, found: list[LocalModel]) -> Iterator[Finding]:
+def _in_use(
+    examination: Examination, found: list[LocalModel]
+) -> Generator[Finding, None, Path | None]:  # fmt: skip
     """Yield what is said of the model in use; give its file, if there is one."""
     settings = examination.settings
     if launch.elsewhere(settings):
