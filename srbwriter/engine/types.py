@@ -369,7 +369,7 @@ class ModelInfo:
     vocab: str  # fingerprint of the vocabulary
     chat_template: str | None
     metadata: Mapping[str, str]
-    device: str = ""  # where it runs, in words: the CPU, or a GPU with how many of how many layers
+    device: str = ""  # where it runs: the CPU, a GPU with how many of how many layers, or an address
 
 
 @dataclass(frozen=True, slots=True)
