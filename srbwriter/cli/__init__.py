@@ -79,11 +79,13 @@ def _run(argv: list[str]) -> int:
 
 
 def _settings_anyway(table: Table, said: Mapping[str, Any], file: Path | None) -> Settings:
-    """The settings; the defaults, with what is wrong among the warnings, where they cannot be used."""
+    """The settings; without the file and the variables, and with warnings, where those cannot be used."""
     try:
         return load(table, said, os.environ, file)
     except ConfigError as error:
-        return Settings(table, {}, tuple(error.problems))
+        settings = load(table, said, {}, Path(os.devnull))
+        settings.warnings = (*error.problems, *settings.warnings)
+        return settings
 
 
 @contextlib.contextmanager

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
 import re
 import select
+import shlex
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,8 +23,9 @@ import pytest
 
 from srbwriter import cli, paths
 from srbwriter.cli import doctor
-from srbwriter.cli.doctor import findings, machine
+from srbwriter.cli.doctor import files, findings, machine
 from srbwriter.cli.doctor.findings import Finding
+from srbwriter.demo import bundled_model
 from srbwriter.engine.devices import Build, Device
 from srbwriter.story import Story
 from srbwriter.story.backup import snapshot
@@ -224,6 +228,17 @@ def test_a_damaged_story_with_a_copy(examine: Any, root: Path) -> None:
     assert examine().only_problem("stories").cure == f"srbwriter backup restore {findings.shown(file)}"
 
 
+def test_stories_that_there_is_no_time_for_are_left_to_the_other_command(
+    examine: Any, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make()
+    paths.tighten_folders()
+    monkeypatch.setattr(files, "STORIES_SECONDS", -1)
+    assert (
+        Finding("note", "left out for lack of time: 1 of 1", "srbwriter check") in examine().checks["stories"]
+    )
+
+
 def test_sound_stories_are_counted(examine: Any, root: Path) -> None:
     make("One")
     make("Two")
@@ -273,7 +288,8 @@ def test_settings_that_cannot_be_used_do_not_keep_doctor_from_its_work(
 ) -> None:
     put(paths.config_file(), "[generation]\nn = 'many'\n")
     monkeypatch.setenv("SRBWRITER_MODEL_THREADS", "x")
-    report = examine()
+    report = examine("-m", str(bundled_model()))
+    assert "in use is storyteller" in report.checks["models"][0].words
     assert {(name, finding.cure) for name, finding in report.problems} == {
         ("settings", "${EDITOR:-nano} ~/.config/srbwriter/config.toml"),
         ("settings", "unset SRBWRITER_MODEL_THREADS"),
@@ -445,12 +461,13 @@ def test_a_check_that_fails_or_hangs_is_a_finding(monkeypatch: pytest.MonkeyPatc
 class Terminal:
     """A pseudo-terminal that the program runs in; it answers a query with ``answer``."""
 
-    def __init__(self, answer: bytes, **environment: str) -> None:
+    def __init__(self, answer: bytes, command: list[str] = PROGRAM, **environment: str) -> None:
         parent, child = pty.openpty()
         environment = {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8", **environment}
         process = subprocess.Popen(
-            PROGRAM, stdin=child, stdout=child, stderr=child, env={**os.environ, **environment}
-        )
+            command, stdin=child, stdout=child, stderr=child, env={**os.environ, **environment},
+            start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )  # fmt: skip
         os.close(child)
         printed, answered = b"", False
         while select.select([parent], [], [], 100)[0]:
@@ -482,6 +499,11 @@ def test_a_terminal_without_the_protocol() -> None:
 def test_a_terminal_that_answers_nothing_does_not_hold_doctor_up() -> None:
     found = Terminal(b"")
     assert "does not answer within 1 s" in found.text and found.text.rstrip().endswith("care.")
+
+
+def test_in_the_background_it_is_not_stopped() -> None:
+    found = Terminal(b"\x1b[?62;c", ["bash", "-c", f"set -m; {shlex.join(PROGRAM)} < /dev/tty & wait"])
+    assert "this runs in the background" in found.text and "care.\n" in found.text
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,9 @@ def _colours(name: str) -> Iterator[Finding]:
 
 
 def _keyboard() -> Iterator[Finding]:
+    if _in_background():
+        yield Finding("note", "this runs in the background, so the keyboard protocol is not asked")
+        return
     answer = _ask(_QUERY, _ATTRIBUTES, ANSWER_SECONDS)
     if _PROTOCOL.search(answer):
         yield Finding("ok", "keyboard: the kitty protocol, so every key can be told from every other")
@@ -102,9 +105,17 @@ def _ask(query: bytes, end: re.Pattern[bytes], seconds: float) -> bytes:
                 if not (data := os.read(descriptor, 1024)):
                     break
                 answer += data
-    except OSError:  # not in the foreground any more, or hung up
+    except OSError:  # it hung up
         pass
     return answer
+
+
+def _in_background() -> bool:
+    """Whether a shell runs this beside itself: whoever changes the terminal's modes there is stopped."""
+    try:
+        return os.tcgetpgrp(sys.stdin.fileno()) != os.getpgrp()
+    except OSError:  # it is not the terminal of this session, so nobody is stopped
+        return False
 
 
 @contextlib.contextmanager
