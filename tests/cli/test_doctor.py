@@ -400,6 +400,16 @@ def test_a_gpu_that_is_used_is_told_with_its_free_memory(
     assert "it runs on NVIDIA GeForce RTX 4070, 9 of 9 layers" in report.checks["models"][0].words
 
 
+def test_a_gpu_in_the_processor_does_not_hide_a_better_one_that_is_not_used(
+    examine: Any, native: SimpleNamespace, root: Path
+) -> None:
+    native.devices = [Device("Vulkan0", "Intel(R) Graphics", "igpu", 8_000_000_000, 16_000_000_000)]
+    put(root / "proc/driver/nvidia/gpus/0000:01:00.0/information", "Model: \t NVIDIA RTX A2000\n")
+    report = examine()
+    assert report.only_problem("GPUs").words.startswith("NVIDIA RTX A2000 is there")
+    assert report.checks["GPUs"][0].state == "ok"
+
+
 def test_features_of_the_processor_that_llama_cpp_was_built_without(
     examine: Any, native: SimpleNamespace, root: Path
 ) -> None:

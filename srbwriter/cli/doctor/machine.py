@@ -112,16 +112,18 @@ def check_gpus(examination: Examination) -> Iterator[Finding]:
     for device in used:
         words = f"{device.product}: {size_words(device.free)} of {size_words(device.total)} free"
         yield Finding("ok", f"{words}, used through {device.name}")
-    if used:
-        if examination.settings[keys.GPU_LAYERS] == 0:
-            place = examination.settings.place(keys.GPU_LAYERS)
-            yield Finding("note", f"no layer runs on it, because {place} says so; without that it is fitted")
+    if used and examination.settings[keys.GPU_LAYERS] == 0:
+        place = examination.settings.place(keys.GPU_LAYERS)
+        yield Finding("note", f"no layer runs on it, because {place} says so; without that it is fitted")
+    if any(device.kind == "gpu" for device in used):
         return
     seen = list(seen_gpus(findings.ROOT))
+    if used:  # the one in the processor; makers' drivers are there for better ones
+        seen = [gpu for gpu in seen if gpu.backend in ("CUDA", "ROCm")]
     for gpu in seen:
         words = f"{gpu.name} is there, and llama.cpp was built without {gpu.backend}: it is not used"
         yield Finding("care", words, reinstall(gpu.variables))
-    if not seen:
+    if not seen and not used:
         yield Finding("ok", "the system sees none; the model runs on the processor")
 
 
