@@ -7,6 +7,7 @@ before something is fetched, and knows no story, no screen and no server.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from srbwriter.addresses import split_addresses
 from srbwriter.config import ConfigError, Key, Settings, Table, keys, remember
 from srbwriter.config.kinds import INTEGER, NAMES, NUMBER, SWITCH, TEXT, TEXTS, Kind, one_of
 from srbwriter.config.settings import Source
+from srbwriter.engine.devices import Device, gpus
 from srbwriter.engine.loader import EngineLoader, Load
 from srbwriter.engine.parameters import PARAMETERS, Parameter
 from srbwriter.engine.types import EngineOptions, ModelError, Sampling, Stop
@@ -25,6 +27,7 @@ from srbwriter.engine.window import window_and_cells
 if TYPE_CHECKING:
     from srbwriter.engine.remote.options import RemoteOptions
     from srbwriter.models import Header, Need, Run, Wanted
+    from srbwriter.models.placement import Placement
     from srbwriter.models.pull import Progress
 
 
@@ -242,11 +245,54 @@ def model_run(settings: Values, header: Header | None = None) -> Run:
         cells=cells,
         key_type=settings[keys.CACHE_TYPE_K],
         value_type=value_type,
-        # As the engine resolves it on a CPU; on a GPU less is needed than is said here.
-        flash_attention=settings[keys.FLASH_ATTN] == "on"
-        or (settings[keys.FLASH_ATTN] == "auto" and value_type not in ("f32", "f16", "bf16")),
+        flash_attention=_flash_on_cpu(settings[keys.FLASH_ATTN], value_type),
         batch=min(settings[keys.UBATCH_SIZE] or DEFAULT_BATCH, settings[keys.BATCH_SIZE] or DEFAULT_BATCH),
     )
+
+
+def fit_options(
+    path: str | os.PathLike[str], options: EngineOptions
+) -> tuple[EngineOptions, tuple[str, ...]]:  # fmt: skip
+    """Fit layers on GPUs and the context to the memory that is free now; with what to tell the writer.
+
+    What ``options`` name is left as it is. A file that cannot be read is left to the load, which says why.
+    """
+    from srbwriter.engine.native.devices import read_devices
+
+    devices = read_devices()
+    if (placement := placement_of(Path(path), options, devices)) is None:
+        return options, ()
+    n_ctx = placement.n_ctx if options.n_ctx is None else options.n_ctx
+    fitted = replace(options, n_ctx=n_ctx)
+    if gpus(devices) and options.gpu_layers is None:
+        fitted = replace(fitted, gpu_layers=placement.gpu_layers, tensor_split=placement.split)
+    return fitted, placement.notes
+
+
+def placement_of(path: Path, options: EngineOptions, devices: Sequence[Device]) -> Placement | None:
+    """Return how a model would run on these devices with the memory that is free now; None for no model."""
+    from srbwriter.models import look_at
+    from srbwriter.models.fit import DEFAULT_BATCH, Run, free_memory
+    from srbwriter.models.placement import Gpu, Wish, place
+
+    model = look_at(path)
+    if model.header is None:
+        return None
+    window, cells = window_and_cells(None, model.header.context)
+    value_type, flash = options.cache_type_v, options.flash_attn
+    run = Run(
+        cells=cells, key_type=options.cache_type_k, value_type=value_type,
+        flash_attention=_flash_on_cpu(flash, value_type),
+        batch=min(options.n_ubatch or DEFAULT_BATCH, options.n_batch or DEFAULT_BATCH),
+    )  # fmt: skip
+    wish = Wish(window, run, options.gpu_layers, options.n_ctx, options.tensor_split, flash != "off")
+    found = [Gpu(device.product, device.free, device.shared) for device in gpus(devices)]
+    return place(model.header, model.size, wish, found, free_memory())
+
+
+def _flash_on_cpu(flash: str, value_type: str) -> bool:
+    """Whether the engine computes with flash attention on a processor; on a GPU less memory is needed."""
+    return flash == "on" or (flash == "auto" and value_type not in ("f32", "f16", "bf16"))
 
 
 def engine_options(settings: Settings) -> EngineOptions:
@@ -385,7 +431,8 @@ def loader(
 ) -> EngineLoader:  # fmt: skip
     """The engine that was asked for, ready to be loaded in the background.
 
-    ``nice`` is as in its options; ``notify`` is told of attempts to reach an engine elsewhere that fail.
+    ``nice`` is as in its options; ``notify`` is told what is made smaller for lack of memory, or of
+    attempts to reach an engine elsewhere that fail.
     """
     if elsewhere(settings):
         from srbwriter.engine.remote.loader import RemoteLoader
@@ -394,7 +441,7 @@ def loader(
     options = replace(engine_options(settings), nice=nice)
     if (error := missing_model(settings)) is not None:
         return EngineLoader(model_path(settings), options, _failing(error))
-    return EngineLoader(model_path(settings), options)
+    return EngineLoader(model_path(settings), options, fit=fit_options, notify=notify)
 
 
 def _failing(error: ModelError) -> Load:
@@ -432,7 +479,7 @@ def check_models(settings: Settings, more: Sequence[Path] = (), *, whole_folder:
 
 def loader_of(settings: Settings, path: Path) -> EngineLoader:
     """The engine of another model than the one that the settings name, run like that one."""
-    return EngineLoader(path, engine_options(settings))
+    return EngineLoader(path, engine_options(settings), fit=fit_options)
 
 
 def model_paths(settings: Settings, more: Sequence[Path], *, whole_folder: bool) -> list[Path | None]:

@@ -142,7 +142,8 @@ def test_commands_in_the_pages_do_what_they_say(
                 added.unlink()
             elif line == "srbwriter models use novelist" and not added.exists():
                 shutil.copy(bundled_model(), added)
-            assert desk.run(line) == 0, f"{heading}: {line}: {capfd.readouterr().err}"
+            done_right = (0, 1) if "doctor" in line else (0,)  # 1: something here needs care
+            assert desk.run(line) in done_right, f"{heading}: {line}: {capfd.readouterr().err}"
             done += 1
     assert done >= least
 
@@ -177,6 +178,7 @@ def test_what_is_told_of_the_bundled_model_is_what_the_program_prints(
     assert cli.main(["models", "info"]) == 0
     printed = capsys.readouterr().out.replace(str(bundled_model()), "…/storyteller.gguf")
     table = next(block for block in blocks("docs/models.md", "text") if "fills gaps" in block)
+    printed = re.sub(r"(?m)^(runs on  +).*", r"\1CPU", printed)  # this machine may have a GPU
     assert [line.rstrip() for line in printed.splitlines()] == table.splitlines()
 
 

@@ -16,6 +16,7 @@ from srbwriter import launch, paths
 from srbwriter.cli.table import every_key
 from srbwriter.config import ConfigError, Key, Settings, keys, load
 from srbwriter.demo import bundled_model
+from srbwriter.engine.devices import Device
 from srbwriter.engine.remote.options import RemoteOptions
 from srbwriter.engine.types import EngineOptions, ModelError, Sampling, Stop
 from tests.engine.guards import with_threads
@@ -135,6 +136,43 @@ def test_the_loader_brings_up_what_was_asked_for() -> None:
         engine = loader.wait(60)
         assert engine.info.path == str(bundled_model())
         assert engine.n_ctx == 512
+
+
+def test_a_context_is_fitted_to_little_memory_and_the_writer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("srbwriter.models.fit.free_memory", lambda: 50_000_000)
+    told: list[str] = []
+    with contextlib.closing(launch.loader(settings(model__gpu_layers=0), notify=told.append)) as loader:
+        engine = loader.wait(60)
+        assert engine.n_ctx == engine.stats().total_cells == 2048  # and no room beside one branch
+        assert loader.notes == tuple(told) == tuple(told[:1])
+        assert "50 MB of memory are free" in told[0] and "Close other programs" in told[0]
+        assert engine.info.device == "CPU"
+        assert loader.again().options == loader.options, "another load is fitted anew"
+
+
+def test_a_context_that_was_asked_for_is_not_made_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("srbwriter.models.fit.free_memory", lambda: 50_000_000)
+    said = settings(model__gpu_layers=0, model__ctx_size=4096)
+    with contextlib.closing(launch.loader(said)) as loader:
+        assert loader.wait(60).n_ctx == 4096 and len(loader.notes) == 1
+
+
+@pytest.mark.parametrize(("free", "layers"), [(24, 9), (1.05, 5), (1, 0)])
+def test_layers_are_fitted_to_a_gpu_and_numbers_that_were_asked_for_stay(
+    monkeypatch: pytest.MonkeyPatch, free: float, layers: int
+) -> None:
+    gpu = Device("CUDA0", "NVIDIA GeForce RTX 4070", "gpu", int(free * 2**30), 12 << 30)
+    monkeypatch.setattr("srbwriter.engine.native.devices.read_devices", lambda: [gpu])
+    fitted, notes = launch.fit_options(bundled_model(), launch.engine_options(settings()))
+    assert bool(notes) == (layers < 9)
+    if layers in (0, 9):
+        assert fitted.gpu_layers == layers
+    else:
+        assert 0 < (fitted.gpu_layers or 0) < 9
+    for asked in (-1, 3):
+        said = launch.engine_options(settings(model__gpu_layers=asked))
+        assert launch.fit_options(bundled_model(), said)[0].gpu_layers == asked
+    assert fitted.n_ctx is None
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere priority is one number for the whole process")

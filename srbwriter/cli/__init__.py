@@ -10,14 +10,15 @@ import contextlib
 import errno
 import os
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from srbwriter import paths
 from srbwriter.cli import commands, flags
 from srbwriter.cli.exits import Exit, Failure, say
 from srbwriter.cli.table import every_key, overview
-from srbwriter.config import ConfigError, Settings, keys, load
+from srbwriter.config import ConfigError, Settings, Table, keys, load
 
 __all__ = ["main"]
 
@@ -83,9 +84,21 @@ def _run(argv: list[str]) -> int:
     if not command.name and (story := getattr(arguments, "story", None)) in commands.COMMANDS:
         raise Failure(f"the command comes first: srbwriter {story} …", Exit.USAGE)
     said = flags.chosen(arguments, keys_of_all)
+    if command.examines and not parser.problems:
+        return face.run(arguments, _settings_anyway(keys_of_all, said, arguments.config))
     settings = load(keys_of_all, said, os.environ, arguments.config, parser.problems)
     with _log(settings, arguments.remarks):
         return face.run(arguments, settings)
+
+
+def _settings_anyway(table: Table, said: Mapping[str, Any], file: Path | None) -> Settings:
+    """The settings; without the file and the variables, and with warnings, where those cannot be used."""
+    try:
+        return load(table, said, os.environ, file)
+    except ConfigError as error:
+        settings = load(table, said, {}, Path(os.devnull))
+        settings.warnings = (*error.problems, *settings.warnings)
+        return settings
 
 
 @contextlib.contextmanager

@@ -26,11 +26,16 @@ class Face(Protocol):
 
 
 class Command(NamedTuple):
-    """A command, what it is good for in one line, and where it lives: ``module`` or ``module:class``."""
+    """A command, what it is good for in one line, and where it lives: ``module`` or ``module:class``.
+
+    One that only ``examines`` writes nothing, not even a log. It runs in spite of settings that cannot be
+    used, and finds what is wrong with them among the warnings.
+    """
 
     name: str
     summary: str
     place: str
+    examines: bool = False
 
     def load(self) -> Face:
         module, _, name = self.place.partition(":")
@@ -54,6 +59,9 @@ COMMANDS = {
         Command("backup", "list, make and restore copies of a story", "copies:Backups"),
         Command("delete", "take a story out of the library; it can be restored", "copies:Delete"),
         Command("models", "list the models of this machine, choose one, get others", "models"),
+        Command(
+            "doctor", "say what needs care here, with the command that mends it", "doctor", examines=True
+        ),
         Command("help", "explain the program, or a command", "help"),
     )
 }

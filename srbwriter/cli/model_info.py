@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from srbwriter import launch
 from srbwriter.cli.columns import columns, document
+from srbwriter.cli.exits import say
 from srbwriter.config import Settings, keys
 
 if TYPE_CHECKING:
     from srbwriter.engine.model import Model
+    from srbwriter.engine.types import EngineOptions
 
 _YES = {True: "yes", False: "no"}
 
@@ -21,19 +23,23 @@ def show(file: Path, settings: Settings, *, as_json: bool) -> None:
     from srbwriter.engine.native.weights import refuse_unsafe_tensors
 
     refuse_unsafe_tensors(file)
-    model = Model(file, launch.engine_options(settings))
+    options, notes = launch.fit_options(file, launch.engine_options(settings))
+    model = Model(file, options)
     try:
-        facts = _facts(model, settings)
+        facts = _facts(model, settings, options)
     finally:
         model.close()
     if as_json:
         print(document(facts))
         return
     print(columns([(name.replace("_", " "), _words(name, value)) for name, value in facts.items()]))
+    for note in notes:
+        say(note)
 
 
-def _facts(model: Model, settings: Settings) -> dict[str, Any]:
+def _facts(model: Model, settings: Settings, options: EngineOptions) -> dict[str, Any]:
     from srbwriter.engine.embedding import own_pooling
+    from srbwriter.engine.sizing import where_it_runs
     from srbwriter.models import BadModelFile, file_quantisation, quantisation, read_header
 
     try:
@@ -52,6 +58,7 @@ def _facts(model: Model, settings: Settings) -> dict[str, Any]:
         "quantisation": file_quantisation(model.description) or quantisation(model.path.name),
         "size": model.size,
         "memory_needed": launch.model_need(settings, header, model.size).total,
+        "runs_on": where_it_runs(options, model.n_layer),
         "context": model.n_ctx_train,
         "layers": model.n_layer,
         "width": model.n_embd,

@@ -169,7 +169,8 @@ DIALECT = Key[Dialect](
 )
 CTX_SIZE = Key[int | None](
     "model.ctx_size", INTEGER, None,
-    "tokens of context that all branches share; if not given, the model's own, at most 8192",
+    "tokens of context that all branches share; if not given, the model's own, at most 8192, and fewer where "
+    "the memory does not hold them",
     ("--ctx-size", "-c"), minimum=16,
 )
 THREADS = Key[int | None](
@@ -198,8 +199,10 @@ BATCH_SIZE = Key[int | None](
 UBATCH_SIZE = Key[int | None](
     "model.ubatch_size", INTEGER, None, "most tokens computed at once", ("--ubatch-size", "-ub"), minimum=1,
 )
-GPU_LAYERS = Key(
-    "model.gpu_layers", LAYERS, -1, "layers that a GPU build keeps on the GPU; -1 or all is every one",
+GPU_LAYERS = Key[int | None](
+    "model.gpu_layers", LAYERS, None,
+    "layers that a GPU build keeps on the GPU; -1 or all is every one; if not given, as many as fit its free "
+    "memory",
     ("--gpu-layers", "-ngl", "--n-gpu-layers"), minimum=-1,
 )
 MAIN_GPU = Key("model.main_gpu", INTEGER, 0, "number of the main GPU", ("--main-gpu", "-mg"), minimum=0)

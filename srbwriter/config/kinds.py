@@ -120,8 +120,11 @@ def _addresses(written: list[str]) -> tuple[str, ...]:
     return tuple(written)
 
 
-def _layers(value: object) -> int:
-    return -1 if value in ("all", "auto") else _integer(value)
+def _layers(value: object) -> int | None:
+    """Read a number of layers; None for what the program chooses."""
+    if value == "auto":
+        return None
+    return -1 if value == "all" else _integer(value)
 
 
 INTEGER = Kind("a whole number", "N", int, _integer)
@@ -156,7 +159,7 @@ RANGE = Kind[tuple[int, int]](
     lambda text: _range([int(part) for part in text.split(",")]),
     lambda value: _range([_integer(x) for x in _items(value)]),
 )
-LAYERS = Kind(
+LAYERS = Kind[int | None](
     "a whole number, or all",
     "N",
     lambda text: _layers(text if text in ("all", "auto") else int(text)),

@@ -21,15 +21,15 @@ def count_cores(processors: Collection[int] | None = None, root: Path = Path("/"
         root: folder that ``proc`` and ``sys`` lie in.
     """
     if processors is None:
-        processors = _affinity()
+        processors = affinity()
     if processors is None:
         return os.cpu_count() or 1
     cores = len({_core_of(processor, root) for processor in processors})
-    quota = _quota(root)
+    quota, _ = tightest_quota(root)
     return max(1, cores if quota is None else min(cores, math.ceil(quota)))
 
 
-def _affinity() -> Collection[int] | None:
+def affinity() -> Collection[int] | None:
     """The processors that this process may run on; None on systems that do not tell."""
     try:
         return os.sched_getaffinity(0)
@@ -43,13 +43,13 @@ def _core_of(processor: int, root: Path) -> str:
     return _read(siblings) or str(processor)
 
 
-def _quota(root: Path) -> float | None:
-    """Return the processors' worth of time that the control groups grant; None without a limit.
+def tightest_quota(root: Path = Path("/")) -> tuple[float | None, Path]:
+    """Return how many processors' time the control groups grant, and the folder of the group that says so.
 
-    The quota of each group above holds as well, so the least of them counts.
+    The quota of each group above holds as well, so the least of them counts. None is no limit.
     """
-    quotas = [quota for folder in _group_folders(root) if (quota := _quota_of(folder)) is not None]
-    return min(quotas, default=None)
+    quotas = [(quota, folder) for folder in _group_folders(root) if (quota := _quota_of(folder)) is not None]
+    return min(quotas, key=lambda found: found[0], default=(None, root))
 
 
 def _quota_of(folder: Path) -> float | None:

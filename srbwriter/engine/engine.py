@@ -39,7 +39,7 @@ from .native.weights import Progress, refuse_unsafe_tensors
 from .prompt import assemble
 from .scheduler import Scheduler
 from .sequences import Sequences
-from .sizing import open_alone, open_context, setup_of, threads_of, uses_gpu
+from .sizing import open_alone, open_context, setup_of, threads_of, uses_gpu, where_it_runs
 from .strict import CHUNK
 from .tree import SHARED, Namespace, common_prefix
 from .types import (
@@ -96,6 +96,7 @@ class Engine:
             model, context, self._cache, options, window=window, abortable=abortable,
             threads=threads_of(options), wake=self._wake.set, open_alone=self._open_alone, turns=turns,
         )  # fmt: skip
+        self._device = where_it_runs(options, model.n_layer)
         self._common_ids = lru_cache(COMMON_TEXTS)(self._tokenize_common)
         self._numbers = itertools.count(1)
         self._seeds = itertools.count()
@@ -341,7 +342,7 @@ class Engine:
 
     @property
     def info(self) -> ModelInfo:
-        return self.model.info(self.n_ctx)
+        return self.model.info(self.n_ctx, self._device)
 
     @property
     def setup(self) -> EngineSetup:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, Self
@@ -38,6 +39,14 @@ class Load(Protocol):
     ) -> Backend: ...
 
 
+class Fit(Protocol):
+    """Fits options to the memory of this machine; gives them with what to tell the writer about it."""
+
+    def __call__(
+        self, path: str | os.PathLike[str], options: EngineOptions, /
+    ) -> tuple[EngineOptions, tuple[str, ...]]: ...
+
+
 def _load_engine(
     path: str | os.PathLike[str], options: EngineOptions | None, /, *, on_progress: OnProgress
 ) -> Backend:
@@ -54,9 +63,12 @@ class EngineLoader:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], options: EngineOptions | None = None, load: Load = _load_engine
-    ) -> None:
-        self._path, self._options, self._load = path, options, load
+        self, path: str | os.PathLike[str], options: EngineOptions | None = None, load: Load = _load_engine,
+        fit: Fit | None = None, notify: Callable[[str], None] | None = None,
+    ) -> None:  # fmt: skip
+        self._path, self._options, self._load, self._fit = path, options, load, fit
+        self._notify = notify  # told each of the notes
+        self._notes: tuple[str, ...] = ()
         self._changed = threading.Condition()
         self._state: LoadState = "INIT"
         self._progress = 0.0
@@ -66,7 +78,7 @@ class EngineLoader:
 
     @property
     def options(self) -> EngineOptions | None:
-        """How the model is run."""
+        """How the model is to be run, before that is fitted to the memory of this machine."""
         return self._options
 
     @property
@@ -79,9 +91,14 @@ class EngineLoader:
         """Where the model is, as whoever asked for it said it."""
         return os.fspath(self._path)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was made smaller for lack of memory, in sentences for the writer; known once it is loaded."""
+        return self._notes
+
     def again(self) -> EngineLoader:
         """A load of the same model, not begun."""
-        return EngineLoader(self._path, self._options, self._load)
+        return EngineLoader(self._path, self._options, self._load, self._fit, self._notify)
 
     @cached_property
     def name(self) -> str:
@@ -163,7 +180,14 @@ class EngineLoader:
 
     def _run(self) -> None:
         try:
-            engine = self._load(self._path, self._options, on_progress=self._on_progress)
+            options = self._options
+            if self._fit is not None:
+                options, self._notes = self._fit(self._path, options or EngineOptions())
+            for note in self._notes:
+                log.warning("%s: %s", self.place, note)
+                if self._notify is not None:
+                    self._notify(note)
+            engine = self._load(self._path, options, on_progress=self._on_progress)
         except Exception as error:  # kept for whoever waits: a thread has nobody to raise to
             if not isinstance(error, Cancelled):
                 log.error("%s was not loaded: %s", self.place, error)

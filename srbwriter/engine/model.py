@@ -91,13 +91,13 @@ class Model:
         """Whether the tail of a sequence can be dropped; only attention memories can."""
         return not (self.recurrent or self.hybrid)
 
-    def info(self, n_ctx: int) -> ModelInfo:
-        """What can be told of the model, run in windows of ``n_ctx`` tokens."""
+    def info(self, n_ctx: int, device: str = "") -> ModelInfo:
+        """What can be told of the model, run in windows of ``n_ctx`` tokens on ``device``."""
         return ModelInfo(
             path=str(self.path), name=self.name, description=self.description, architecture=self.architecture,
             n_params=self.n_params, size=self.size, n_vocab=self.n_vocab, n_ctx_train=self.n_ctx_train,
             n_ctx=n_ctx, n_embd=self.n_embd, vocab=self.fingerprint, chat_template=self.chat_template,
-            metadata=self.metadata,
+            metadata=self.metadata, device=device,
         )  # fmt: skip
 
     def tokenize(self, text: str, add_bos: bool = False, parse_special: bool = False) -> list[int]:

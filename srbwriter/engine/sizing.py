@@ -6,9 +6,11 @@ import logging
 
 from .adapters import control_vector, layer_range
 from .cores import count_cores
+from .devices import device_words
 from .model import Model
 from .native.adapters import set_control_vector
 from .native.context import Context, flash_attention, has_gpu
+from .native.devices import read_devices
 from .threads import Threads
 from .types import EngineOptions, EngineSetup, ModelError
 from .window import window_and_cells
@@ -22,6 +24,11 @@ RECURRENT_SEQUENCES = 16  # each of them costs a whole state
 
 def uses_gpu(options: EngineOptions) -> bool:
     return has_gpu() and options.gpu_layers != 0
+
+
+def where_it_runs(options: EngineOptions, layers: int) -> str:
+    """Return in words where a model of so many layers runs with these options."""
+    return device_words(read_devices() if uses_gpu(options) else [], options.gpu_layers, layers)
 
 
 def threads_of(options: EngineOptions) -> Threads | None:

@@ -327,7 +327,7 @@ class EngineOptions:
         False  # where the logits are, for branches whose samplers llama.cpp's graph knows
     )
     sampling_threads: int | None = None  # in vocabularies of 100k tokens; None: as many as are faster
-    gpu_layers: int = -1
+    gpu_layers: int | None = None  # -1 or None: all of them
     main_gpu: int = 0
     tensor_split: tuple[float, ...] = ()
     mlock: bool = False
@@ -369,6 +369,7 @@ class ModelInfo:
     vocab: str  # fingerprint of the vocabulary
     chat_template: str | None
     metadata: Mapping[str, str]
+    device: str = ""  # where it runs: the CPU, a GPU with how many of how many layers, or an address
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,8 +178,8 @@ class Header:
     """What a model says of itself; 0 and empty where it does not.
 
     ``context`` is the length it was trained for, in tokens. ``kv_widths`` are, for each layer, how many
-    numbers the keys and the values of one token take. ``kind`` is ``model`` unless the file is a part of
-    one, such as an adapter.
+    numbers the keys and the values of one token take. ``dense_layers`` are those at the beginning of a model
+    of experts that have none. ``kind`` is ``model`` unless the file is a part of one, such as an adapter.
     """
 
     architecture: str
@@ -192,6 +192,7 @@ class Header:
     heads: int = 0
     vocabulary: int = 0
     kv_widths: tuple[tuple[int, int], ...] = ()
+    dense_layers: int = 0
 
 
 def read_header(path: Path) -> Header:
@@ -254,6 +255,7 @@ def _header(values: Mapping[str, Value]) -> Header:
         heads=max((head or 0 for head in _heads(values, architecture, layers)), default=0),
         vocabulary=number("vocab_size") or (tokens if isinstance(tokens, int) else 0),
         kv_widths=_kv_widths(values, architecture, layers, number("embedding_length")),
+        dense_layers=number("leading_dense_block_count"),
     )
 
 

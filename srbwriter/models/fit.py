@@ -142,13 +142,18 @@ def need(header: Header | None, weights: int, run: Run) -> Need:
     """
     if header is None:
         return Need(weights, 0, 0)
-    keys = sum(key for key, _ in header.kv_widths)
-    values = sum(value for _, value in header.kv_widths)
-    cache = run.cells * (keys * BITS[run.key_type] + values * BITS[run.value_type]) / 8
-    return Need(weights, int(cache), _compute(header, run))
+    return Need(weights, cache_bytes(header.kv_widths, run), compute_bytes(header, run))
 
 
-def _compute(header: Header, run: Run) -> int:
+def cache_bytes(widths: Sequence[tuple[int, int]], run: Run) -> int:
+    """Return the bytes that layers keep of all cells; ``widths`` as in :class:`Header`."""
+    keys = sum(key for key, _ in widths)
+    values = sum(value for _, value in widths)
+    return int(run.cells * (keys * BITS[run.key_type] + values * BITS[run.value_type]) / 8)
+
+
+def compute_bytes(header: Header, run: Run) -> int:
+    """Return about how many bytes computing a batch takes."""
     rows = _FLOAT * run.batch * (_WIDTHS * header.width + _HIDDEN * header.hidden)
     logits = _FLOAT * run.outputs * header.vocabulary
     for_each_cell = _FLOAT // 2 if run.flash_attention else _FLOAT * (1 + header.heads)  # mask, scores

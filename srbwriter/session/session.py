@@ -176,7 +176,7 @@ class Session:
 
     def load_model(self, path: Path) -> None:
         """Use another model. What is being written stops; the story stays as it is."""
-        self._load(EngineLoader(path, self._options))
+        self._load(EngineLoader(path, self._options, fit=launch.fit_options))
 
     def _load(self, new: EngineLoader) -> None:
         with self._lock:

@@ -107,6 +107,8 @@ def left(
             parts.append(f"{speed:.0f} tok/s")
     if generation is not None and total:
         parts.append(f"{generation.cached_tokens} of {total} tokens from cache")
+    if session.model is not None and session.model.device:
+        parts.append(f"runs on {session.model.device}")
     return tuple(parts)
 
 

@@ -86,6 +86,7 @@ class WriteScreen(Screen[None]):
         self.pump = Pump(self, app.preferences[options.FPS])
         self.layout_name = app.preferences[options.LAYOUT]
         self._told: Exception | None = None  # the model's trouble, once it has been said
+        self._notes_told: tuple[str, ...] = ()  # what was made smaller for lack of memory
         self._disk_told: StoryError | None = None  # the disk's
         self._today = status.WordsToday(session)
         self.large = False  # one branch alone
@@ -598,7 +599,11 @@ class WriteScreen(Screen[None]):
         )
 
     def _watch_model(self) -> None:
-        """Say once what is wrong with a model that cannot be loaded."""
+        """Say once what is wrong with a model that cannot be loaded, and what was made smaller to load it."""
+        notes = self.session.loader.notes
+        for note in notes if notes != self._notes_told else ():
+            self.notify(note)
+        self._notes_told = notes
         error = self.session.engine_error
         if error is not None and error is not self._told:
             words = str(error)

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 from srbwriter.engine.generation import Branch, Generation
@@ -98,6 +99,7 @@ class FakeSession:
         self.engine_state = "READY" if ready else "LOADING"
         self.load_progress = 1.0 if ready else 0.3
         self.engine_error: Exception | None = None
+        self.loader = SimpleNamespace(notes=())
         self.model: ModelInfo | None = MODEL if ready else None
         self.n = n
         self.sampling = Sampling()

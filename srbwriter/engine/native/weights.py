@@ -78,7 +78,7 @@ def load(path: Path, options: EngineOptions, on_progress: Progress | None) -> in
     lib = library()
     _init_numa(options.numa)
     params = L.llama_model_default_params()
-    params.n_gpu_layers = options.gpu_layers
+    params.n_gpu_layers = -1 if options.gpu_layers is None else options.gpu_layers
     params.main_gpu = options.main_gpu
     params.use_extra_bufts = weights_may_be_repacked()
     params.load_mode = _LOAD_MODES[options.mmap, options.mlock]

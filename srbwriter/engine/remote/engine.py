@@ -45,7 +45,7 @@ from ..window import fit
 from . import letters
 from .dialects.base import Dialect
 from .lanes import SEEDS, Lane, Run, mixed
-from .options import RemoteOptions
+from .options import RemoteOptions, shown
 from .pool import Peer, Pool
 from .profile import ALL_SAMPLING, Profile
 from .serving import Service
@@ -163,7 +163,7 @@ class RemoteEngine:
 
     @property
     def info(self) -> ModelInfo:
-        return self.profile.info
+        return replace(self.profile.info, device=shown(self.options.urls[0]))
 
     @property
     def n_ctx(self) -> int:

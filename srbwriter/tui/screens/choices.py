@@ -37,7 +37,7 @@ KINDS = ("base", "instruct")
 
 
 class PromptError(ValueError):
-    """A sample prompt cannot be read_prompt. Names the file."""
+    """A sample prompt file that cannot be read; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,10 @@ _LARGEST = 1 << 22  # tokens of a vocabulary; a backend that does not know its o
 
 
 async def model(context: Context) -> Response:
-    """What a backend knows of itself. Where the model is on this machine is nobody's business."""
+    """What a backend knows of itself. Where the model is and runs on this machine is nobody's business."""
     engine = context.engine
     info = asdict(engine.info) | {"path": "", "name": context.services.model_name}
+    del info["device"]
     return json_response({
         "version": __version__, "info": info, "n_ctx": engine.n_ctx, "max_n": context.services.max_n,
         "bos": engine.bos, "eos": engine.eos, "eog": sorted(engine.eog), "fim": engine.fim,

@@ -1,0 +1,91 @@
+"""``srbwriter doctor``: what is wrong with this machine, these files and this terminal, and what mends it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+
+from srbwriter import __version__
+from srbwriter.cli.columns import document, plain
+from srbwriter.cli.doctor import files, machine, terminal
+from srbwriter.cli.doctor.findings import Check, Examination, Finding, NoNative
+from srbwriter.cli.exits import Exit
+from srbwriter.cli.flags import add_keys
+from srbwriter.config import Settings, Table
+
+DESCRIPTION = """\
+Go over this machine, the program's files and the terminal: what is well, what is not, and the command that
+mends it. Nothing is changed. The exit code is 1 if something needs care.
+
+  srbwriter doctor
+  srbwriter doctor --json
+  srbwriter doctor -m novelist"""
+
+CHECKS: Sequence[tuple[str, Check]] = (*machine.CHECKS, *files.CHECKS, *terminal.CHECKS)
+"""Every check, in the order of the report."""
+
+LIMIT_SECONDS = 120.0
+"""How long one check may take: a driver, or a disk of the network, may never answer."""
+
+_MARKS = {"ok": "ok  ", "note": "note", "care": "CARE"}
+
+
+def configure(parser: argparse.ArgumentParser, table: Table) -> None:
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    add_keys(parser, table, ("model",))
+
+
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    if (reconfigure := getattr(sys.stdout, "reconfigure", None)) is not None:
+        reconfigure(errors="backslashreplace")  # the character set may be what is wrong
+    examination = Examination(settings)
+    report: list[tuple[str, list[Finding]]] = []
+    for name, check in CHECKS:
+        found = examine(check, examination)
+        report.append((name, found))
+        if not arguments.json:
+            _print_part(name, found)
+    care = sum(finding.state == "care" for _, found in report for finding in found)
+    if arguments.json:
+        print(document({"version": __version__, "care": care, "checks": list(_as_json(report))}))
+    else:
+        things = "1 thing needs" if care == 1 else f"{care} things need"
+        print(f"\n{things} care." if care else "\nNothing needs care.")
+    return Exit.ERROR if care else Exit.OK
+
+
+def examine(check: Check, examination: Examination) -> list[Finding]:
+    """Run one check. One that fails, or does not end in time, is a finding itself."""
+    found: list[Finding] = []
+
+    def work() -> None:
+        try:
+            found.extend(check(examination))
+        except NoNative as error:
+            found.append(Finding("care", str(error), error.cure))
+        except Exception as error:  # whatever it is, the other checks go on
+            found.append(Finding("care", f"this check failed: {type(error).__name__}: {error}"))
+
+    # Not waited for at the end: the program leaves a check that hangs.
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(LIMIT_SECONDS)
+    if thread.is_alive():
+        return [*found, Finding("care", f"this check did not end within {LIMIT_SECONDS:g} seconds")]
+    return found
+
+
+def _print_part(name: str, found: Sequence[Finding]) -> None:
+    print(name)
+    for finding in found:
+        print(f"  {_MARKS[finding.state]}  {plain(finding.words)}")
+        if finding.cure:
+            print(f"          {plain(finding.cure)}")
+    sys.stdout.flush()
+
+
+def _as_json(report: Sequence[tuple[str, Sequence[Finding]]]) -> Iterator[dict[str, object]]:
+    for name, found in report:
+        yield {"name": name, "findings": [finding._asdict() for finding in found]}

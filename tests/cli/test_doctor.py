@@ -1,0 +1,525 @@
+"""What doctor finds: on this machine, and with planted faults, each with the command that mends it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import shlex
+import signal
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from srbwriter import cli, paths
+from srbwriter.cli import doctor
+from srbwriter.cli.doctor import files, findings, machine
+from srbwriter.cli.doctor.findings import Finding
+from srbwriter.demo import bundled_model
+from srbwriter.engine.devices import Build, Device
+from srbwriter.story import Story
+from srbwriter.story.backup import snapshot
+from tests.cli.stories import damaged, make
+from tests.fakes import disk
+
+PROGRAM = [sys.executable, "-m", "srbwriter", "doctor"]
+
+
+class Report:
+    """What one run printed as JSON."""
+
+    def __init__(self, code: int, printed: str) -> None:
+        self.code = code
+        document = json.loads(printed)
+        self.care: int = document["care"]
+        self.checks = {
+            check["name"]: [Finding(**finding) for finding in check["findings"]]
+            for check in document["checks"]
+        }
+
+    @property
+    def problems(self) -> list[tuple[str, Finding]]:
+        return [(name, one) for name, found in self.checks.items() for one in found if one.state == "care"]
+
+    def only_problem(self, name: str) -> Finding:
+        """The one finding that needs care, which is of that check."""
+        [(check, finding)] = self.problems
+        assert (check, self.code, self.care) == (name, 1, 1)
+        return finding
+
+
+def run_program(**environment: str) -> Report:
+    """Run the real program; nothing that it needs to know is faked."""
+    done = subprocess.run(
+        [*PROGRAM, "--json"], env={**os.environ, **environment}, capture_output=True, text=True, timeout=120
+    )
+    assert done.stderr == ""
+    return Report(done.returncode, done.stdout)
+
+
+@pytest.fixture
+def native(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+    """What llama.cpp says of itself, made up."""
+    features = "CPU : AVX = 1 | AVX2 = 1 | FMA = 1 | F16C = 1 | NEON = 1 | DOTPROD = 1"
+    told = SimpleNamespace(
+        build=Build("0.3.36", "0.25", ("CPU",), features), devices=[], amx_broken=False
+    )  # fmt: skip
+    monkeypatch.setattr(
+        findings, "_ask_llama", lambda: findings.Native(told.build, told.devices, told.amx_broken)
+    )
+    yield told
+
+
+@pytest.fixture
+def examine(native: SimpleNamespace, capsys: pytest.CaptureFixture[str]) -> Any:
+    """The program in this process, on a llama.cpp that is made up."""
+
+    def run(*arguments: str) -> Report:
+        code = cli.main(["doctor", "--json", *arguments])
+        return Report(code, capsys.readouterr().out)
+
+    return run
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A made-up place of ``proc``, ``sys`` and ``dev``."""
+    monkeypatch.setattr(findings, "ROOT", tmp_path / "root")
+    return tmp_path / "root"
+
+
+def put(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+
+
+# ---- this machine
+
+
+def test_on_this_machine_every_check_says_something_and_no_file_is_made() -> None:
+    home = Path.home()
+    before = sorted(home.rglob("*"))
+    report = run_program()
+    assert list(report.checks) == [name for name, _ in doctor.CHECKS]
+    assert all(report.checks.values())
+    assert report.code == (1 if report.care else 0)
+    assert "llama-cpp-python 0.3.36" in report.checks["llama.cpp"][0].words
+    [in_use] = [found for found in report.checks["models"] if found.words.startswith("in use is storyteller")]
+    assert re.search(r"runs on .+, with a context of 2048 tokens", in_use.words)
+    assert sorted(home.rglob("*")) == before
+
+
+def test_the_report_for_people_has_a_line_for_each_finding(
+    native: SimpleNamespace, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = cli.main(["doctor"])
+    printed = capsys.readouterr().out
+    assert code == 0, printed
+    assert printed.endswith("\nNothing needs care.\n")
+    assert "\nthreads\n  ok    " in printed and "in use is storyteller: it runs on CPU" in printed
+
+
+def test_every_problem_has_a_command(examine: Any, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(root / "proc/self/cgroup", "0::/")
+    put(root / "sys/fs/cgroup/cpu.max", "50000 100000")
+    put(root / "dev/kfd", "")
+    put(root / "sys/class/kfd/kfd/topology/nodes/1/properties", "simd_count 120\n")
+    put(paths.config_file(), "modell = 1\n")
+    monkeypatch.setenv("SRBWRITER_N", "x")
+    monkeypatch.setenv("SRBWRITER_MODEL", "gone")
+    report = examine()
+    assert len(report.problems) >= 4
+    assert all(finding.cure for _, finding in report.problems)
+
+
+# ---- planted faults
+
+
+@pytest.mark.parametrize("group", ["docker", "service"])
+def test_a_quota_of_half_a_core(examine: Any, root: Path, group: str) -> None:
+    folder = "user.slice/srbwriter.service" if group == "service" else ""
+    put(root / "proc/self/cgroup", f"0::/{folder}")
+    put(root / "sys/fs/cgroup" / folder / "cpu.max", "50000 100000")
+    finding = examine().only_problem("threads")
+    assert "a quota of 0.5 of a core" in finding.words
+    expected = (
+        "sudo systemctl set-property --runtime srbwriter.service CPUQuota=200%"
+        if group == "service"
+        else r"docker update --cpus 2 \S+"
+    )
+    assert re.fullmatch(expected, finding.cure)
+
+
+def test_no_space_is_told_with_what_frees_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, examine: Any, root: Path
+) -> None:
+    if disk.can_mount(tmp_path / "try"):
+        small = disk.SmallDisk(tmp_path / "small")
+        request.addfinalizer(small.unmount)
+        small.fill()
+        monkeypatch.setenv("XDG_DATA_HOME", str(small.folder))
+    else:
+        tight = SimpleNamespace(free=0, total=disk.SIZE, used=disk.SIZE)
+        monkeypatch.setattr("shutil.disk_usage", lambda folder: tight)
+    finding = examine().only_problem("space")
+    assert "too little to save safely" in finding.words
+    assert re.fullmatch(r"du -xhd 1 \S+ \| sort -h \| tail", finding.cure)
+
+
+def test_a_cache_on_a_full_disk_is_what_may_go(
+    monkeypatch: pytest.MonkeyPatch, examine: Any, root: Path
+) -> None:
+    put(paths.states_dir() / "one", "state")
+    paths.cache_dir().chmod(0o700)
+    tight = SimpleNamespace(free=0, total=disk.SIZE, used=disk.SIZE)
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: tight)
+    assert examine().only_problem("space").cure == "rm -r ~/.cache/srbwriter"
+
+
+@pytest.mark.parametrize(
+    ("mode", "words", "cure"),
+    [
+        (0o500, "cannot be written by its owner", "chmod u+rwx ~/.local/share/srbwriter/library"),
+        (0o755, "everybody can look into", "chmod 700 ~/.local/share/srbwriter/library"),
+    ],
+)
+def test_wrong_permissions(examine: Any, root: Path, mode: int, words: str, cure: str) -> None:
+    make()
+    paths.library_dir().chmod(mode)
+    finding = examine().only_problem("folders")
+    assert words in finding.words and finding.cure == cure
+    assert paths.library_dir().stat().st_mode & 0o777 == mode, "nothing is changed"
+
+
+def test_a_file_where_a_folder_is_to_be(examine: Any, root: Path) -> None:
+    put(paths.library_dir().parent, "")
+    problems = [finding for name, finding in examine().problems if name == "folders"]
+    assert {finding.cure for finding in problems} == {
+        "mv ~/.local/share/srbwriter ~/.local/share/srbwriter.old"
+    }
+
+
+def test_a_damaged_story_is_opened_or_its_copy_restored(examine: Any, root: Path) -> None:
+    file = damaged()
+    paths.tighten_folders()
+    finding = examine().only_problem("stories")
+    assert f"{findings.shown(file)} is damaged: " in finding.words
+    assert finding.cure == f"srbwriter open {findings.shown(file)}"
+
+
+def test_a_damaged_story_with_a_copy(examine: Any, root: Path) -> None:
+    file = make()
+    with Story.open(file) as story:
+        snapshot(file, story.backup_folder(paths.backup_dir()), "before")
+    paths.tighten_folders()
+    with file.open("r+b") as data:
+        data.seek(8192)
+        data.write(b"\xff" * 4096)
+    assert examine().only_problem("stories").cure == f"srbwriter backup restore {findings.shown(file)}"
+
+
+def test_stories_that_there_is_no_time_for_are_left_to_the_other_command(
+    examine: Any, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make()
+    paths.tighten_folders()
+    monkeypatch.setattr(files, "STORIES_SECONDS", -1)
+    assert (
+        Finding("note", "left out for lack of time: 1 of 1", "srbwriter check") in examine().checks["stories"]
+    )
+
+
+def test_sound_stories_are_counted(examine: Any, root: Path) -> None:
+    make("One")
+    make("Two")
+    paths.tighten_folders()
+    report = examine()
+    assert report.code == 0 and report.checks["stories"] == [Finding("ok", "2 stories are sound")]
+
+
+@pytest.mark.parametrize("said", ["flag", "environment", "file", "remembered"])
+def test_no_model(examine: Any, root: Path, monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+    expected = {
+        "flag": "srbwriter models", "environment": "unset SRBWRITER_MODEL",
+        "file": "${EDITOR:-nano} ~/.config/srbwriter/config.toml", "remembered": "srbwriter models forget",
+    }  # fmt: skip
+    toml = '[model]\npath = "/nowhere/gone.gguf"\n'
+    match said:
+        case "environment":
+            monkeypatch.setenv("SRBWRITER_MODEL", "/nowhere/gone.gguf")
+        case "file":
+            put(paths.config_file(), toml)
+        case "remembered":
+            put(paths.overlay_file(), toml)
+            paths.tighten_folders()
+        case _:
+            pass
+    report = examine(*(["-m", "/nowhere/gone.gguf"] if said == "flag" else []))
+    finding = report.only_problem("models")
+    assert "/nowhere/gone.gguf: no such file" in finding.words and finding.cure == expected[said]
+
+
+def test_a_damaged_model_is_removed(examine: Any, root: Path) -> None:
+    put(paths.models_dir() / "novelist.gguf", "no model")
+    finding = examine().only_problem("models")
+    assert finding.cure == "rm ~/.local/share/srbwriter/models/novelist.gguf"
+
+
+def test_a_model_that_the_free_memory_does_not_hold(
+    examine: Any, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("srbwriter.models.fit.free_memory", lambda: 50_000_000)
+    finding = next(one for name, one in examine().problems if name == "models")
+    assert "will be slow, or fail" in finding.words and finding.cure == "srbwriter models use storyteller"
+
+
+def test_settings_that_cannot_be_used_do_not_keep_doctor_from_its_work(
+    examine: Any, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(paths.config_file(), "[generation]\nn = 'many'\n")
+    monkeypatch.setenv("SRBWRITER_MODEL_THREADS", "x")
+    report = examine("-m", str(bundled_model()))
+    assert "in use is storyteller" in report.checks["models"][0].words
+    assert {(name, finding.cure) for name, finding in report.problems} == {
+        ("settings", "${EDITOR:-nano} ~/.config/srbwriter/config.toml"),
+        ("settings", "unset SRBWRITER_MODEL_THREADS"),
+    }
+
+
+def test_the_program_as_it_is_started_finds_faults_that_are_planted_together(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    expected = {
+        ("stories", f"srbwriter open {findings.shown(damaged())}"),
+        ("folders", "chmod u+rwx ~/.local/share/srbwriter/library"),
+        ("models", "unset SRBWRITER_MODEL"),
+    }
+    paths.library_dir().chmod(0o500)
+    environment = {"SRBWRITER_MODEL": "/nowhere/gone.gguf"}
+    if disk.can_mount(tmp_path / "try"):
+        small = disk.SmallDisk(tmp_path / "small")
+        request.addfinalizer(small.unmount)
+        environment["XDG_CACHE_HOME"] = str(small.folder)
+        expected.add(("space", f"du -xhd 1 {small.folder} | sort -h | tail"))
+    report = run_program(**environment)
+    found = {(name, finding.cure) for name, finding in report.problems}
+    assert expected <= found and report.code == 1
+
+
+# ---- GPUs that llama.cpp was not built for
+
+
+def fake_program(folder: Path, name: str, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(folder / name, f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+
+VULKANINFO = """cat <<END
+GPU0:
+	deviceType         = PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU
+	deviceName         = Intel(R) Arc(tm) Graphics
+GPU1:
+	deviceType         = PHYSICAL_DEVICE_TYPE_CPU
+	deviceName         = llvmpipe
+END"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "variables"),
+    [
+        ("nvidia-smi", "NVIDIA GeForce RTX 4070", "-DGGML_CUDA=on"),
+        ("driver", "NVIDIA GeForce RTX 3060", "-DGGML_CUDA=on"),
+        ("kfd", "gfx1100", "-DGGML_HIP=on"),
+        ("vulkaninfo", "Intel(R) Arc(tm) Graphics", "-DGGML_VULKAN=on"),
+        ("apple", "the GPU of Apple's chip", "-DGGML_METAL=on"),
+    ],
+)
+def test_a_gpu_that_is_not_used(
+    examine: Any,
+    root: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    name: str,
+    variables: str,
+) -> None:
+    monkeypatch.setattr(machine, "run_program", lambda command: "") if kind in ("kfd", "apple") else None
+    match kind:
+        case "nvidia-smi":
+            fake_program(tmp_path / "bin", kind, f"echo '{name}'", monkeypatch)
+        case "driver":
+            put(root / "proc/driver/nvidia/gpus/0000:01:00.0/information", f"Model: \t\t {name}\nIRQ: 1\n")
+        case "kfd":
+            put(root / "dev/kfd", "")
+            put(root / "sys/class/kfd/kfd/topology/nodes/0/properties", "simd_count 0\n")
+            put(root / "sys/class/kfd/kfd/topology/nodes/1/properties", "cpu_cores 0\nsimd_count 192\n")
+            put(root / "sys/class/kfd/kfd/topology/nodes/1/name", "gfx1100\n")
+        case "vulkaninfo":
+            fake_program(tmp_path / "bin", kind, VULKANINFO, monkeypatch)
+        case _:
+            monkeypatch.setattr(machine.platform, "machine", lambda: "arm64")
+            monkeypatch.setattr(machine.sys, "platform", "darwin")
+    seen = list(machine.seen_gpus(root))
+    monkeypatch.undo() if kind == "apple" else None
+    assert seen[0].name == name
+    if kind != "apple":
+        finding = examine().only_problem("GPUs")
+        assert finding.words.startswith(f"{name} is there")
+        assert finding.cure == findings.reinstall(f'CMAKE_ARGS="{variables}"')
+    command = r"(pip|\S+ -m pip) install --force-reinstall --no-cache-dir --no-binary llama-cpp-python "
+    cure = findings.reinstall(seen[0].variables)
+    assert re.fullmatch(rf'CMAKE_ARGS="{variables}" {command}llama-cpp-python==0\.3\.36', cure)
+
+
+def test_the_page_has_the_commands_for_every_kind_of_gpu() -> None:
+    page = (Path(cli.__file__).parents[2] / "docs/cli.md").read_text("utf-8")
+    for option in ("CUDA", "HIP", "METAL", "VULKAN"):
+        command = findings.reinstall(f'CMAKE_ARGS="-DGGML_{option}=on"').replace(findings.pip(), "pip")
+        assert command in page.splitlines()
+
+
+def test_a_gpu_that_is_used_is_told_with_its_free_memory(
+    examine: Any, native: SimpleNamespace, root: Path
+) -> None:
+    native.devices = [Device("CUDA0", "NVIDIA GeForce RTX 4070", "gpu", 11_000_000_000, 12_000_000_000)]
+    report = examine()
+    assert report.checks["GPUs"] == [
+        Finding("ok", "NVIDIA GeForce RTX 4070: 11.0 GB of 12.0 GB free, used through CUDA0")
+    ]
+    assert "it runs on NVIDIA GeForce RTX 4070, 9 of 9 layers" in report.checks["models"][0].words
+
+
+def test_a_gpu_in_the_processor_does_not_hide_a_better_one_that_is_not_used(
+    examine: Any, native: SimpleNamespace, root: Path
+) -> None:
+    native.devices = [Device("Vulkan0", "Intel(R) Graphics", "igpu", 8_000_000_000, 16_000_000_000)]
+    put(root / "proc/driver/nvidia/gpus/0000:01:00.0/information", "Model: \t NVIDIA RTX A2000\n")
+    report = examine()
+    assert report.only_problem("GPUs").words.startswith("NVIDIA RTX A2000 is there")
+    assert report.checks["GPUs"][0].state == "ok"
+
+
+def test_features_of_the_processor_that_llama_cpp_was_built_without(
+    examine: Any, native: SimpleNamespace, root: Path
+) -> None:
+    put(root / "proc/cpuinfo", "model name\t: Some CPU\nflags\t\t: sse3 avx avx2 fma f16c avx512f\n")
+    native.build = Build("0.3.36", "0.25", ("CPU",), "CPU : SSE3 = 1 | AVX = 1")
+    finding = examine().only_problem("processor")
+    assert "built without AVX2, FMA, F16C" in finding.words and "-DGGML_NATIVE=on" in finding.cure
+
+
+# ---- llama.cpp that does not answer
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        (f"import os; os.kill(os.getpid(), {int(signal.SIGILL)})", "built for another processor"),
+        ("raise SystemExit('libcuda.so.1 is missing')", "cannot be loaded: libcuda.so.1 is missing"),
+        ("import time; time.sleep(60)", "does not answer within"),
+    ],
+)
+def test_a_llama_cpp_that_crashes_or_hangs_is_a_finding(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str, words: str
+) -> None:
+    put(tmp_path / "python", f'#!/bin/sh\nexec {sys.executable} -c "{script}"\n')
+    (tmp_path / "python").chmod(0o755)
+    monkeypatch.setattr(findings.sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(findings, "PROBE_SECONDS", 2)
+    found = findings._ask_llama()  # pyright: ignore[reportPrivateUsage]
+    assert isinstance(found, findings.NoNative) and words in str(found) and found.cure
+
+
+def test_checks_go_on_without_llama_cpp(monkeypatch: pytest.MonkeyPatch, examine: Any, root: Path) -> None:
+    monkeypatch.setattr(findings, "_ask_llama", lambda: findings.NoNative("it is gone", "pip install it"))
+    report = examine()
+    assert {name for name, _ in report.problems} == {"llama.cpp", "processor", "GPUs"}
+    assert report.checks["models"][0].words.startswith("in use is storyteller")
+
+
+def test_a_check_that_fails_or_hangs_is_a_finding(monkeypatch: pytest.MonkeyPatch, examine: Any) -> None:
+    def fail(_: object) -> list[Finding]:
+        raise ZeroDivisionError("by nothing")
+
+    def hang(_: object) -> Iterator[Finding]:
+        yield Finding("ok", "so far so good")
+        time.sleep(60)
+
+    monkeypatch.setattr(doctor, "CHECKS", (("one", fail), ("two", hang), ("three", lambda _: [])))
+    monkeypatch.setattr(doctor, "LIMIT_SECONDS", 0.2)
+    report = examine()
+    assert report.code == 1
+    assert report.checks["one"][0].words == "this check failed: ZeroDivisionError: by nothing"
+    assert [finding.state for finding in report.checks["two"]] == ["ok", "care"]
+    assert report.checks["three"] == []
+
+
+# ---- terminals
+
+
+class Terminal:
+    """A pseudo-terminal that the program runs in; it answers a query with ``answer``."""
+
+    def __init__(self, answer: bytes, command: list[str] = PROGRAM, **environment: str) -> None:
+        parent, child = pty.openpty()
+        environment = {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8", **environment}
+        process = subprocess.Popen(
+            command, stdin=child, stdout=child, stderr=child, env={**os.environ, **environment},
+            start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )  # fmt: skip
+        os.close(child)
+        printed, answered = b"", False
+        while select.select([parent], [], [], 100)[0]:
+            try:
+                data = os.read(parent, 4096)
+            except OSError:  # it has ended
+                break
+            if not data:
+                break
+            printed += data
+            if b"\x1b[?u" in printed and not answered:
+                answered = True
+                os.write(parent, answer)
+        os.close(parent)
+        self.code = process.wait(60)
+        self.text = printed.decode("utf-8", "replace").replace("\r\n", "\n")
+
+
+def test_a_terminal_with_the_keyboard_protocol_and_all_colours() -> None:
+    found = Terminal(b"\x1b[?0u\x1b[?62;c", COLORTERM="truecolor").text
+    assert "16 million colours" in found and "keyboard: the kitty protocol" in found
+
+
+def test_a_terminal_without_the_protocol() -> None:
+    found = Terminal(b"\x1b[?62;c", COLORTERM="").text
+    assert "keyboard: no kitty protocol" in found and "export COLORTERM=truecolor" in found
+
+
+def test_a_terminal_that_answers_nothing_does_not_hold_doctor_up() -> None:
+    found = Terminal(b"")
+    assert "does not answer within 1 s" in found.text and found.text.rstrip().endswith("care.")
+
+
+def test_in_the_background_it_is_not_stopped() -> None:
+    found = Terminal(b"\x1b[?62;c", ["bash", "-c", f"set -m; {shlex.join(PROGRAM)} < /dev/tty & wait"])
+    assert "this runs in the background" in found.text and "care.\n" in found.text
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "cure"),
+    [("TERM", "dumb", "export TERM=xterm-256color"), ("LC_ALL", "POSIX", "export LC_ALL=C.UTF-8")],
+)
+def test_a_terminal_that_cannot_show_the_app(name: str, value: str, cure: str) -> None:
+    found = Terminal(b"\x1b[?62;c", **{name: value, "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"})
+    assert found.code == 1 and cure in found.text

@@ -1,0 +1,28 @@
+"""The writer is told where the model runs, and once what was made smaller to load it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+from srbwriter.tui import status
+from tests.tui.conftest import OpenBench
+
+NOTE = "The context is 4096 tokens instead of 8192."
+
+
+async def test_the_end_of_the_status_line_says_where_the_model_runs(open_bench: OpenBench) -> None:
+    async with open_bench(fake=True) as bench:
+        session = cast("Any", bench.session)
+        session.model = replace(session.model, device="NVIDIA GeForce RTX 4070, 25 of 33 layers")
+        line = status.left(session, status.Watch())
+        assert line[-1] == "runs on NVIDIA GeForce RTX 4070, 25 of 33 layers"
+
+
+async def test_what_was_made_smaller_is_said_once(open_bench: OpenBench) -> None:
+    async with open_bench(fake=True) as bench:
+        cast("Any", bench.session).loader = SimpleNamespace(notes=(NOTE,))
+        for _ in range(2):
+            bench.screen.flush_slowly()
+        assert [message.words for message in bench.app.messages.all] == [NOTE]
