@@ -282,7 +282,7 @@ def test_somebody_elses_model_stays(most: int, engine: FakeEngine, files: dict[s
 
 def test_a_name_in_the_query_loads_it_with_the_body_still_to_come(serve: Start) -> None:
     client = serve(models_max=1)
-    body = {"prompt": "Once", "n_predict": 2}
+    body = {"prompt": "Once", "n_predict": 2, "ignore_eos": True}
     assert client.post("/completion?model=big", json=body, timeout=60).status_code == 200
     for name in ("toy", "big"):
         answer = client.post(f"/completion?model={name}", json=body, timeout=60)

@@ -61,6 +61,7 @@ def pick_ten_times(terminal: Terminal, file: Path) -> None:
         terminal.wait(lambda _, before=before: len(text_of(file)) > before, "a pick")
 
 
+@pytest.mark.full
 def test_a_larger_model_is_offered_fetched_in_three_parts_and_writes_the_same_story(
     terminal: Terminal,
 ) -> None:
