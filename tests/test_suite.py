@@ -45,6 +45,7 @@ WITH_PROGRAMS = [
 
 @pytest.mark.slow
 @few_or_all
+@pytest.mark.full
 def test_the_persons_home_is_neither_read_nor_written(full: bool, tmp_path: Path) -> None:
     home = tmp_path / "home"
     (home / ".config" / "srbwriter").mkdir(parents=True)

@@ -23,6 +23,8 @@ from srbwriter.engine.types import (
 from .support import GREEDY, PROMPT, assert_same_logits, drive, exact_model, finish, lengths, toy_model
 from .toy_models import make_gemma, make_mamba
 
+pytestmark = pytest.mark.full
+
 RULE = Stop(max_tokens=16, ignore_eog=True)
 KNOWN = (
     Sampling(seed=4),

@@ -147,6 +147,7 @@ def test_a_word_is_completed_whatever_breaks_off(vllm: Scripted, connect: Connec
 
 
 @few_or_all
+@pytest.mark.full
 def test_no_word_is_lost_over_a_thousand_faults(server: Scripted, connect: Connect, full: bool) -> None:
     with closing(Relay(server.server_address[1])) as relay:
         engine = connect(server, retries=100, first_wait=0.0, url=relay.url)

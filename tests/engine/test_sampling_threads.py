@@ -18,6 +18,7 @@ from srbwriter.engine.types import EngineOptions, Request, Sampling, Stop
 from .support import SMALL, drive, finish, small_engine, toy_model
 
 pytest.importorskip("gguf")
+pytestmark = pytest.mark.full
 
 from benchmarks.models import Shape, make  # noqa: E402  (needs gguf, which only the dev extra brings)
 

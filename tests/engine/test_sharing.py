@@ -103,6 +103,7 @@ def test_a_short_prompt_among_many_that_are_read_a_little_at_a_time(engine: Engi
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_short_prompts_do_not_wait_for_long_ones(engine: Engine) -> None:
     engine._scheduler.budget.size = lambda writing, abortable: 32  # type: ignore[method-assign]
     long = [ask(engine, f"client {k}", 1, 4, f"{k} " + "a long tale of a king. " * 40) for k in range(8)]

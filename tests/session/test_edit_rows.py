@@ -67,6 +67,7 @@ def story(session: Session) -> list[int]:
     return ids
 
 
+@pytest.mark.full
 def test_a_fix_a_thousand_tokens_back_is_evaluated_from_there(session: Session, story: list[int]) -> None:
     assert session.engine is not None
     text, path, before = session.text(), session.story.path(session.node), prompt(session)

@@ -160,6 +160,7 @@ def left_nevertheless(terminal: Terminal, disk: Disk) -> list[str]:
 
 
 @few_or_all
+@pytest.mark.full
 def test_a_disk_that_takes_nothing_for_a_while_loses_no_word(
     new_terminal: NewTerminal, library: Path, full: bool
 ) -> None:

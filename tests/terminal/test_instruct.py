@@ -11,6 +11,7 @@ from srbwriter import paths
 from srbwriter.story import ROOT, Story
 from srbwriter.tui.screens.choices import SamplePrompt, read_prompt
 from tests.engine.instruct_model import make_instruct
+from tests.sizes import some_of
 from tests.terminal.support import says_saved, text_of
 from tests.terminal.terminal import CTRL_Q, CTRL_S, ENTER, ESC, Terminal
 
@@ -50,7 +51,7 @@ def quit_program(terminal: Terminal) -> None:
     assert terminal.ended() == 0
 
 
-@pytest.mark.parametrize("sample", INSTRUCT, ids=lambda sample: sample.title)
+@pytest.mark.parametrize("sample", some_of(INSTRUCT, INSTRUCT[:2]), ids=lambda sample: sample.title)
 def test_the_request_of_a_sample_is_in_the_users_turn_and_not_in_the_story(
     terminal: Terminal, model: Path, sample: SamplePrompt
 ) -> None:

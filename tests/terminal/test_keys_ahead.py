@@ -71,6 +71,7 @@ def test_keys_before_the_first_screen_stands_are_not_lost(terminal: Terminal) ->
     terminal.wait(lambda _: text_of(file) == f"{OPENING}and rained, ", "words on the disk")
 
 
+@pytest.mark.full
 def test_a_key_right_behind_an_escape_is_a_key_of_its_own(terminal: Terminal) -> None:
     file = with_branches(terminal)
     terminal.wait(says_saved, "all words of the branches in the file")

@@ -7,6 +7,8 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
+
 from srbwriter.story import Story
 from srbwriter.story.model import DraftNode, StoryDraft
 from tests.sizes import few_or_all
@@ -62,6 +64,7 @@ class Watcher:
 
 
 @few_or_all
+@pytest.mark.full
 def test_a_key_is_on_the_disk_within_a_second(terminal: Terminal, full: bool) -> None:
     file = make_book(terminal.folder)
     chance = random.Random("latency")

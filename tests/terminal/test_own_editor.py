@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.terminal.support import OPENING, make_story, shows_question, text_of
 from tests.terminal.terminal import CTRL_Q, CTRL_Z, ESC, F4, Terminal
 
@@ -79,6 +81,7 @@ def outlives(terminal: Terminal, editor: Editor, words: bytes) -> Callable[[str]
     return check
 
 
+@pytest.mark.full
 def test_what_was_written_in_it_is_kept(terminal: Terminal, tmp_path: Path) -> None:
     file = make_story(terminal.folder)
     editor = Editor(tmp_path / "editor", terminal)

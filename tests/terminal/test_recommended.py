@@ -124,6 +124,7 @@ def test_a_larger_model_is_offered_fetched_in_three_parts_and_writes_the_same_st
     assert OFFER not in terminal.log.decode("utf-8", "replace").rpartition("writes from now on")[2]
 
 
+@pytest.mark.full
 def test_the_offer_waits_behind_the_first_question_of_the_second_story(terminal: Terminal) -> None:
     fitting()
     name_no_model(terminal)

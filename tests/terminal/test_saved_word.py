@@ -13,6 +13,8 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from tests.sizes import few_or_all
 from tests.terminal.conftest import NewTerminal
 from tests.terminal.support import make_story, says_saved, steady, two_at_once, words_from
@@ -102,6 +104,7 @@ def looked_at(new_terminal: NewTerminal, seconds: float, place: str) -> Looks:
 
 
 @few_or_all
+@pytest.mark.full
 def test_saved_is_said_only_when_it_is_true(new_terminal: NewTerminal, full: bool) -> None:
     places = ["story", "sheet"]  # where the foot can be seen
     found = two_at_once([partial(looked_at, new_terminal, SECONDS[full], place) for place in places])

@@ -101,6 +101,7 @@ def panes(screen: str) -> int:
     return len(re.findall(r"\b(?:[4-9]|\d\d+) tok\b", screen))
 
 
+@pytest.mark.full
 def test_a_story_from_the_first_key_to_reopening(terminal: Terminal, tmp_path: Path) -> None:
     file = tmp_path / "tale.srbw"
     with Story.create(file) as story:

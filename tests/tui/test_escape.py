@@ -50,7 +50,7 @@ async def test_it_leads_to_the_branches_before_any_is_written(open_bench: OpenBe
         assert bench.session.text() == "The rain."
 
 
-@pytest.mark.parametrize("command", some_of(DIALOGS, DIALOGS[::8]))
+@pytest.mark.parametrize("command", some_of(DIALOGS, DIALOGS[::20]))
 async def test_it_closes_a_dialog_and_the_branches_have_the_keys_again(
     command: str, open_bench: OpenBench
 ) -> None:

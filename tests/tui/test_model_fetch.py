@@ -22,6 +22,7 @@ from srbwriter.tui.model_offer import PICKS
 from srbwriter.tui.screens.picker import Picker
 from tests.fakes import hub
 from tests.fakes.hub import Hub
+from tests.sizes import some_of
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.scenarios.common import opened, visible
 
@@ -225,7 +226,9 @@ async def test_leaving_asks_once_while_a_model_is_fetched(open_bench: OpenBench,
         bench.app.fetch.end()
 
 
-@pytest.mark.parametrize("trouble", ["offline", "mirror", "gated", "missing", "no space", "damaged"])
+@pytest.mark.parametrize(
+    "trouble", some_of(["offline", "mirror", "gated", "missing", "no space", "damaged"], ["offline", "gated"])
+)
 async def test_what_is_in_the_way_is_said_in_one_sentence(
     trouble: str, open_bench: OpenBench, our_hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -156,6 +156,7 @@ async def test_a_window_resized_under_a_dialog(open_bench: OpenBench) -> None:
 
 
 @pytest.mark.parametrize("seed", some_of(range(6), [0]))
+@pytest.mark.full
 async def test_everything_fits_after_any_changes(seed: int, open_bench: OpenBench) -> None:
     choose = random.Random(seed)
     async with open_bench(STORY, 8) as bench:
