@@ -43,12 +43,6 @@ DATA = gguf(weights=200_000)
 MODEL = RecommendedModel("Novelist", REPO, FILE, "base", "4 GB", size=len(DATA))
 
 
-@pytest.fixture(autouse=True)
-def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pull, "FIRST_PAUSE", 0)
-    monkeypatch.setattr(pull, "_CHUNK", 512)
-
-
 @pytest.fixture
 def novelist(hub: Hub) -> Hub:
     hub.repositories[REPO] = {FILE: DATA, "novelist-Q4_K_S.gguf": gguf(weights=9)}

@@ -28,12 +28,6 @@ FILES = {
 }
 
 
-@pytest.fixture(autouse=True)
-def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pull, "FIRST_PAUSE", 0)
-    monkeypatch.setattr(pull, "_CHUNK", 512)
-
-
 @pytest.fixture
 def novelist(hub: Hub) -> Hub:
     hub.repositories[REPO] = FILES
