@@ -24,14 +24,16 @@ fast *args:
 cover *args:
     pytest --cov {{args}}
 
+# App and server together for an hour: no word is lost, and memory does not grow.
+soak *args:
+    python -m benchmarks.soak {{args}}
+
 # The pictures and snapshots of the terminal app, made anew.
 shots:
     UPDATE_SNAPSHOTS=1 pytest tests/tui/test_snapshots.py
     python -m tools.screenshots
 
-# The pages that the program writes itself, made anew.
+# The manual page, and the generated tables of README.md and docs/.
 pages:
-    python -m tools.keys_page > docs/keys.md
-    python -m tools.recommended_page
-    python -m tools.reference
-    python -m tools.sampling_page
+    python -m tools.manual_page > share/man/man1/srbwriter.1
+    python -m tools.pages

@@ -1,7 +1,7 @@
 """How fast a story of novel size is: ``python -m benchmarks.story [--nodes N] [--words W] [--script S]``.
 
 Builds a story in a temporary folder, opens it in a fresh process, and prints what opening, picking,
-editing, searching and reading cost, beside what is promised. Exits with 1 if a promise is broken.
+editing, typing, searching and reading cost, beside what is promised. Exits with 1 if a promise is broken.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -21,7 +22,9 @@ from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 
-from srbwriter.story import ROOT, Story
+from srbwriter.session.recorder import Recorder
+from srbwriter.session.typing import Typing
+from srbwriter.story import ROOT, Edit, Story
 from srbwriter.story.model import DraftNode, Generation, Span, StoryDraft
 
 SIBLINGS = 5
@@ -170,6 +173,45 @@ def _median(what: str, call: Callable[[], object], most: float | None, times: in
     return Line(what, statistics.median(taken), "ms", most)
 
 
+def keys(folder: Path) -> list[Line]:
+    """What a key costs from the editor's edit to the sync of the disk, and a word replaced everywhere."""
+    lines = [_key(folder, 500, 5.0), _key(folder, 500_000, 10.0)]
+    with Story.create(folder / "replace.srbw") as story:
+        story.append(_PROSE * (5_000_000 // len(_PROSE)))
+        story.end_typing()
+        places = range(_PROSE.index("nobody"), story.chars(), len(_PROSE))
+        began = time.process_time()
+        story.replace(*[Edit(at, at + len("nobody"), "somebody") for at in places])
+        spent = time.process_time() - began
+        lines.append(Line(f"replace a word in {len(places)} places of 5 MB, processor time", spent, "s", 1.0))
+        story.undo()
+    return lines
+
+
+_PROSE = (
+    "The tide came in and nobody said a word about it. " + 9 * "The rain went on; no one was awake then. "
+)
+
+
+def _key(folder: Path, chars: int, most: float, times: int = 50) -> Line:
+    """A key in the middle of a paragraph, each of them in a transaction of its own."""
+    with Story.create(folder / f"{chars}.srbw") as story:
+        text = (_PROSE * (chars // len(_PROSE) + 1))[:chars]
+        story.append(text)
+        story.end_typing()
+        typing = Typing(story, story.set_text, folder / "rescued")
+        recorder = Recorder(story, typing, threading.RLock())
+        typing.on_key.clear()  # the recorder's thread stays away
+        typing.shown(text)
+        began = time.process_time()
+        for number in range(times):
+            typing.edit(Edit(chars // 2 + number, chars // 2 + number, "x"))
+            recorder.write()
+        spent = (time.process_time() - began) / times * 1000
+        recorder.close()
+    return Line(f"a key in a paragraph of {chars} letters, to the disk, processor time", spent, "ms", most)
+
+
 def table(lines: list[Line]) -> str:
     """The lines as text."""
     rows = [("", "median", "promise", "")]
@@ -203,7 +245,7 @@ def main() -> int:
         built = Line("build and import", time.perf_counter() - began, "s")
         command = [sys.executable, "-m", "benchmarks.story", "--measure", str(path), "--script", given.script]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
-        lines = [built, *(Line(*row) for row in json.loads(done.stdout))]
+        lines = [built, *(Line(*row) for row in json.loads(done.stdout)), *keys(Path(folder))]
     print(f"{given.nodes} nodes, {given.words} words, {given.script}")
     print(table(lines))
     return 0 if all(line.kept for line in lines) else 1

@@ -6,6 +6,7 @@ This module holds the public names and nothing else. They are resolved on first 
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,12 @@ if TYPE_CHECKING:
     from srbwriter.story import Story
 
 __version__ = "0.1.0"
+
+if sys.platform == "win32":
+    raise ImportError(
+        "srbwriter runs on Linux and macOS. On Windows it runs in WSL: enter `wsl --install` in a terminal, "
+        "start Ubuntu from the menu, and install srbwriter there."
+    )
 
 __all__ = ["Engine", "Request", "Sampling", "Session", "Story", "__version__"]
 

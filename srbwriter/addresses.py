@@ -5,15 +5,10 @@ from __future__ import annotations
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 
-def split_addresses(text: str) -> list[str]:
-    """Return the addresses in ``text``, which commas or spaces may stand between."""
-    return text.replace(",", " ").split()
-
-
 def normal_address(text: str) -> str:
-    """Return an address as it is used: with a scheme, without a slash or ``/v1`` at its end.
+    """Return an address with a scheme and without a slash or ``/v1`` at its end.
 
-    Raises ValueError for what is no address of an HTTP server.
+    Raises ValueError for a text that is no address of an HTTP server.
     """
     written = text.strip()
     parts = urlsplit(written if "://" in written else f"http://{written}")  # raises for half a bracket

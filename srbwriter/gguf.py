@@ -1,7 +1,7 @@
 """The head of a GGUF file: its key-value pairs, one after the other, and its tensors. Knows no model.
 
-Any bytes may come: lengths are checked against the file before they are believed. A list is read only where
-the caller asks for it, so that nobody walks through a vocabulary whose tokens do not matter. The format is
+Any bytes are safe: lengths are checked against the file before they are used. A list is read only on request,
+so that a vocabulary is skipped where its tokens do not matter. The format is
 that of ``ggml/docs/gguf.md``, versions 2 and 3.
 """
 
@@ -75,7 +75,7 @@ class Array:
             yield self._reader.bytes(self._reader.length())
 
     def pass_by(self) -> None:
-        """Go to what follows, whatever has been read."""
+        """Move to the next value, even if this one was read only in part."""
         if not self.holds_texts:
             self._reader.skip(self._left * struct.calcsize(_SCALARS[self._kind]))
             return
@@ -89,9 +89,9 @@ class Array:
 
 
 def pairs(file: BinaryIO, size: int) -> Iterator[tuple[str, Scalar | Array]]:
-    """The pairs of a header at the start of ``file``, of which ``size`` bytes can be had.
+    """Yield the pairs of a header in the first ``size`` bytes of ``file``.
 
-    An ``Array`` can be read until the next pair is asked for. Raises Damaged.
+    An ``Array`` can be read until the next pair is read. Raises Damaged.
     """
     reader = _Reader(file, size)
     yield from _pairs(reader, _counts(reader)[1])

@@ -1,8 +1,8 @@
-"""From settings to engine: which model, run how, asked for what.
+"""From settings to engine: the model, its options, and the defaults of requests.
 
-Stands between the faces on one side and the engine and the model files on the other, so that every face
-reads a setting in the same way. It loads no native library before an engine is wanted and no HTTP client
-before something is fetched, and knows no story, no screen and no server.
+It connects the faces with the engine and the model files, so that every face reads a setting in the same way.
+It loads no native library before an engine is loaded and no HTTP client before a download, and imports no
+story, no screen and no server.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias, TypeVar, cast, get_args
 
 from srbwriter import paths
-from srbwriter.addresses import split_addresses
 from srbwriter.config import ConfigError, Key, Settings, Table, keys, remember
 from srbwriter.config.kinds import INTEGER, NAMES, NUMBER, SWITCH, TEXT, TEXTS, Kind, one_of
 from srbwriter.config.settings import Source
@@ -185,7 +184,7 @@ def _models_in(folder: Path) -> list[Path]:
 
 
 def _fetched(settings: Settings, key: Key[Any]) -> Path | None:
-    """Where a model of the net lies on this machine; None if it is not here. Raises ModelError."""
+    """Return the path of a downloaded model; None if it is not on this machine. Raises ModelError."""
     from srbwriter.models import ModelsError, pulled, url_file
 
     try:
@@ -223,7 +222,7 @@ def hub_model(settings: Settings) -> Wanted:
 
 
 class Values(Protocol):
-    """Whatever knows the values of settings: those of this run, or what a writer has changed since."""
+    """An object with the values of settings: those of this run, or those changed since."""
 
     def __getitem__(self, key: Key[T], /) -> T: ...
 
@@ -306,8 +305,6 @@ def engine_options(settings: Settings) -> EngineOptions:
         n_ubatch=settings[keys.UBATCH_SIZE],
         threads=settings[keys.THREADS],
         threads_batch=settings[keys.THREADS_BATCH],
-        backend_sampling=settings[keys.BACKEND_SAMPLING],
-        sampling_threads=settings[keys.SAMPLING_THREADS],
         gpu_layers=settings[keys.GPU_LAYERS],
         main_gpu=settings[keys.MAIN_GPU],
         tensor_split=settings[keys.TENSOR_SPLIT],
@@ -326,7 +323,6 @@ def engine_options(settings: Settings) -> EngineOptions:
         control_vectors=scaled_files(settings[keys.CONTROL_VECTORS]),
         control_vector_layers=settings[keys.CONTROL_VECTOR_LAYERS],
         pooling=settings[keys.POOLING] or "",
-        strict=settings[keys.STRICT],
     )
 
 
@@ -380,16 +376,16 @@ def elsewhere(settings: Settings) -> bool:
 
 
 def remote_options(settings: Settings, notify: Callable[[str], None] | None = None) -> RemoteOptions:
-    """How the engine elsewhere is spoken to; ``notify`` is told of attempts that fail.
+    """Return the options of a remote engine; ``notify`` is called for each failed attempt.
 
-    Raises ConfigError for a key file that cannot be read, and for what a model elsewhere is not given here.
+    Raises ConfigError for a key file that cannot be read, and for settings that a remote engine does not
+    take.
     """
     from srbwriter.engine.remote.options import RemoteOptions
 
     refuse_elsewhere(settings, keys.LORA, keys.CONTROL_VECTORS)
-    urls = tuple(url for entry in settings[keys.CONNECT] for url in split_addresses(entry))
     return RemoteOptions(
-        urls=urls,
+        url=settings[keys.CONNECT] or "",
         key=_connect_key(settings),
         dialect=settings[keys.DIALECT],
         model=settings[keys.CONNECT_MODEL] or "",
@@ -429,10 +425,10 @@ def _connect_key(settings: Settings) -> str:
 def loader(
     settings: Settings, nice: int = 0, notify: Callable[[str], None] | None = None
 ) -> EngineLoader:  # fmt: skip
-    """The engine that was asked for, ready to be loaded in the background.
+    """Return a loader of the engine in the settings, ready to load in the background.
 
-    ``nice`` is as in its options; ``notify`` is told what is made smaller for lack of memory, or of
-    attempts to reach an engine elsewhere that fail.
+    ``nice`` is as in its options; ``notify`` is called when a size is reduced for lack of memory, and for
+    each failed attempt to reach a remote engine.
     """
     if elsewhere(settings):
         from srbwriter.engine.remote.loader import RemoteLoader
@@ -452,7 +448,7 @@ def _failing(error: ModelError) -> Load:
 
 
 def check_models(settings: Settings, more: Sequence[Path] = (), *, whole_folder: bool = False) -> None:
-    """Look at the headers of the models that are named one by one, and of what is loaded beside them.
+    """Check the headers of the models that are named one by one, and of the files loaded beside them.
 
     ``more`` and ``whole_folder`` are those of :func:`model_paths`. Raises ModelError.
     """
@@ -525,7 +521,7 @@ def weight(settings: Settings, path: Path) -> int:
 
 
 def model_hint(settings: Settings) -> str | None:
-    """How to use another model, in one line for whoever writes with the bundled one."""
+    """Say in one line how to use another model than the bundled one."""
     if model_key(settings) is not None or elsewhere(settings):
         return None
     return "this is the small bundled model; for a bigger one, -m FILE or `srbwriter models recommended`"

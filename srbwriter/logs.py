@@ -38,7 +38,7 @@ class _Formatter(logging.Formatter):
 
 
 class _OwnFile(RotatingFileHandler):
-    """A log that nobody else reads."""
+    """A log that only its owner can read."""
 
     def _open(self) -> TextIOWrapper:
         return open(self.baseFilename, "a", encoding=self.encoding, opener=paths.open_own)

@@ -1,7 +1,7 @@
-"""Where things lie: the writer's folders, and the files packed with the program.
+"""Paths: the writer's folders, and the files packed with the program.
 
-The lowest room of the house. It knows platformdirs and the file system, and nothing else of srbwriter.
-A folder is not created by asking for its path; whoever writes into it creates it.
+The lowest module of the package: it imports platformdirs and nothing else of srbwriter. Functions return the
+path of a folder without creating it; the code that writes into it creates it.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def backup_dir() -> Path:
 
 
 def lock_dir() -> Path:
-    """Locks on stories, whatever they are called."""
+    """Return the folder with the locks of stories."""
     return state_dir() / "locks"
 
 
@@ -115,9 +115,9 @@ def make_folder(folder: Path) -> None:
 
 
 def tighten_folders() -> None:
-    """Close the program's own folders to others, as versions before this one made them readable for all.
+    """Close the program's own folders to other users; earlier versions made them readable for all.
 
-    One that is a link, somebody else's, or open to a group alone is as a person wants it, and stays.
+    A folder that is a link, another user's, or open to a group alone was set up so by a person, and stays.
     """
     for folder in (library_dir(), backup_dir(), state_dir(), cache_dir()):
         if not folder.is_symlink():
@@ -133,7 +133,7 @@ def tighten(path: Path, mode: int) -> None:
 
 
 def expanded(path: str | os.PathLike[str]) -> Path:
-    """``~`` and ``~NAME`` at its beginning as a shell has them; the name of nobody stays as it is."""
+    """Expand ``~`` and ``~NAME`` at the beginning like a shell; an unknown name stays as it is."""
     return Path(os.path.expanduser(path))  # Path.expanduser() raises RuntimeError there
 
 
@@ -145,7 +145,7 @@ def shortened(name: str, most: int) -> str:
 def asset_dir(name: str) -> Path:
     """Return the folder ``name`` (``themes``, ``sample_prompts``) that ships with the program.
 
-    In a wheel the folder lies inside the package, in a checkout beside it.
+    In a wheel the folder is inside the package, in a checkout beside it.
 
     Raises:
         FileNotFoundError: neither place has it; the installation is incomplete.

@@ -70,7 +70,7 @@ class Scanner(Protocol):
     """Characters at the end of what was fed that an end yet to be decided may cut off."""
 
     def feed(self, text: str) -> Sequence[int]:
-        """Go on by ``text``; positions in the whole text at which units are now known to end."""
+        """Append ``text``; return the positions in the whole text at which units are now known to end."""
         ...
 
     def mark(self) -> None:
@@ -190,7 +190,7 @@ class SentenceScanner:
             i += 1
 
     def _seek(self, text: str, i: int) -> int:
-        """Where the next character stands, from ``i`` on, that may end a sentence; else the text's end."""
+        """Return the place of the next character from ``i`` that may end a sentence; else the text's end."""
         if not self._thai:
             found = _ENDER.search(text, i)
             return found.start() if found else len(text)
@@ -233,7 +233,7 @@ class SentenceScanner:
         self._enders += 1
 
     def _close(self, char: str, end: int, ends: list[int]) -> None:
-        """``char``, which ends at ``end``, stands behind an ender."""
+        """Take ``char``, which ends at ``end`` and follows an ender."""
         if char in _ENDERS:
             self._add(char, end)
         elif char in _CLOSERS:
@@ -302,7 +302,7 @@ def word_ends(text: str) -> list[int]:
 
 
 def _ends_in_run(run: str) -> list[int]:
-    """Where words of ``run`` end, in which no space stands; the last is its own end."""
+    """Return the ends of words in ``run``, which has no spaces; the last is its own end."""
     ends: list[int] = []
     for start, piece, unspaced in _pieces(run):
         if unspaced:
@@ -345,7 +345,7 @@ def line_ends(text: str) -> list[int]:
 
 
 def unit_ends(text: str, unit: Unit) -> list[int]:
-    """Where somebody who takes ``text`` bit by bit may stop; the last is the end of its last word.
+    """Return the places in ``text`` where a partial pick may end; the last is the end of its last word.
 
     A sentence also ends with its line, and so does a paragraph: half of all stories have no blank lines.
     """

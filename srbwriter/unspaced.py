@@ -1,9 +1,9 @@
-"""Scripts that put no space between words: which characters are theirs, and where a word ends.
+"""Scripts without spaces between words: their characters, and the ends of their words.
 
-They are Han, kana and bopomofo; Thai, Lao, Khmer and Burmese. Where a word ends is said by ICU, which has
-dictionaries for all of them. It is loaded when the first such word is asked for, so a story in another
-script never pays for it. What is kept in a file, such as a count or the search index, must not go by it:
-its next version may cut differently.
+They are Han, kana and bopomofo; Thai, Lao, Khmer and Burmese. ICU, which has dictionaries for all of them,
+finds the ends of words. It is loaded for the first such word, so a story in another script never pays for it.
+Values that are kept in a file, such as a count or the search index, must not depend on it: its next version
+may cut differently.
 """
 
 from __future__ import annotations
@@ -77,11 +77,11 @@ def words(text: str) -> list[tuple[int, int]]:
 
 
 def pairs(text: str, *, goes_on: bool = False) -> str:
-    """``text`` for an index of words: in place of each stretch every two characters that stand together.
+    """Return ``text`` for an index of words: each run of such characters becomes its pairs of neighbours.
 
-    After them comes the last character alone, so that whatever stands in the stretch is found as a phrase,
-    and one character as the beginning of a word. ``goes_on`` is for what is looked for: a stretch at its
-    end may be part of a longer one.
+    After them comes the last character alone, so that any part of the run is found as a phrase, and one
+    character as the beginning of a word. ``goes_on`` is for queries: a run at their end may be part of a
+    longer one.
     """
 
     def cut(stretch: re.Match[str]) -> str:

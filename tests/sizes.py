@@ -21,8 +21,10 @@ few_or_all = pytest.mark.parametrize(
 """A test at a few moments, and once more at every one with ``--full``."""
 
 
-def examples(most: int) -> int:
-    """Return the examples that Hypothesis tries: ``most`` with ``--full``, a quarter of them without."""
+def examples(most: int, few: int | None = None) -> int:
+    """Return the examples that Hypothesis tries: ``most`` with ``--full``, ``few`` or a quarter without."""
+    if few is not None and settings().max_examples < MOST_EXAMPLES:
+        return few
     return max(1, most * settings().max_examples // MOST_EXAMPLES)
 
 

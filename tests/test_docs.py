@@ -13,17 +13,33 @@ from srbwriter.cli.commands import COMMANDS
 from srbwriter.cli.exits import Exit
 from srbwriter.cli.table import every_key
 from srbwriter.config import load
-from tools import reference
+from srbwriter.config.settings import CONFIG_VARIABLE, OF_CLIENTS
+from srbwriter.engine.checkpoint import TRIES
+from srbwriter.engine.parameters import DEFAULT_ORDER, SAMPLERS
+from srbwriter.engine.sampling import PREFILTER
+from srbwriter.tui.commands import LEADER
+from tools import pages
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
 CLI = (ROOT / "docs" / "cli.md").read_text("utf-8")
 
 
-def test_the_page_of_settings_is_made_from_the_table() -> None:
-    fresh = reference.page(every_key())
-    assert reference.PAGE.read_text("utf-8") == fresh, "run: python -m tools.reference"
-    assert all(key.env in fresh and f"`{key.name.partition('.')[2]}`" in fresh for key in every_key())
+@pytest.mark.parametrize("page", pages.PAGES, ids=lambda page: page.name)
+def test_generated_parts_are_made_from_the_programs_tables(page: Path) -> None:
+    text = page.read_text("utf-8")
+    assert pages.renewed(text) == text, "run: python -m tools.pages"
+    assert text.count("<!-- generated") == text.count("<!-- end of generated -->\n")
+
+
+def test_every_table_is_in_a_page() -> None:
+    text = "".join(page.read_text("utf-8") for page in pages.PAGES)
+    assert [name for name in pages.PARTS if f"<!-- generated: {name}," not in text] == []
+
+
+def test_the_page_of_settings_has_every_setting() -> None:
+    text = (ROOT / "docs" / "configuration.md").read_text("utf-8")
+    assert all(key.env in text and f"`{key.name.partition('.')[2]}`" in text for key in every_key())
 
 
 def test_the_example_settings_are_taken(tmp_path: Path) -> None:
@@ -51,26 +67,86 @@ def test_the_page_of_the_library_runs_from_top_to_bottom(capsys: pytest.CaptureF
     assert "Done(" in printed and "prompt tokens came from the cache" in printed
 
 
-@pytest.mark.parametrize("page", [README, CLI], ids=["README", "cli"])
-def test_exit_codes_are_documented(page: str) -> None:
-    assert all(f"| {code.value} | {code.meaning} |" in page for code in Exit)
+COMPOSED = ("compose.yaml", "compose.vllm.yaml")
+
+
+def test_exit_codes_are_documented() -> None:
+    assert all(f"| {code.value} | {code.meaning} |" in CLI for code in Exit)
 
 
 def test_the_containers_start_the_program_with_options_that_it_has() -> None:
-    text = (ROOT / "compose.yaml").read_text("utf-8")
-    [command] = [json.loads(found) for found in re.findall(r"command: (\[.*)", text) if "--serve" in found]
+    entry = re.findall(r"^ENTRYPOINT (\[.*)", (ROOT / "Dockerfile").read_text("utf-8"), re.MULTILINE)
+    texts = [(ROOT / name).read_text("utf-8").partition("srbwriter:\n")[2] for name in COMPOSED]
+    commands = [json.loads(found) for text in texts for found in re.findall(r"command: (\[.*)", text)]
+    assert len(commands) == len(COMPOSED)
     known = {flag: key for key in every_key() for flag in key.flags}
-    while command:
-        flag = command.pop(0)
-        if flag != "--serve":
-            assert known[flag].read_text(command.pop(0).partition(":?")[0])
+    for command in [json.loads(entry[0])[1:], *commands]:
+        while command:
+            flag = command.pop(0)
+            if flag != "--serve":
+                assert known[flag].read_text(command.pop(0).partition(":?")[0])
 
 
 def test_every_command_is_documented() -> None:
     assert all(f"## `srbwriter {name}`" in CLI for name in COMMANDS)
 
 
-def test_links_between_pages_lead_somewhere() -> None:
-    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text("utf-8")):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+def anchors(page: Path) -> set[str]:
+    """Return the anchors that GitHub gives to the headings of a page."""
+    headings = re.findall(r"^#+ (.*)", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", pages.PAGES, ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text("utf-8")):
+        other = page.parent / target if target else page
+        assert other.exists(), target
+        assert not anchor or anchor in anchors(other), f"{target}#{anchor}"
+
+
+def links(page: Path) -> set[Path]:
+    """Return the pages that a page links to."""
+    found = re.findall(r"\]\(([\w./-]+\.md)", page.read_text("utf-8"))
+    return {(page.parent / target).resolve() for target in found}
+
+
+def test_every_page_is_within_two_clicks_of_the_index() -> None:
+    docs = ROOT / "docs"
+    first = links(docs / "index.md")
+    assert {docs / name for name in ("better-model.md", "files.md", "sillytavern.md")} <= first
+    assert {*docs.glob("*.md")} <= {docs / "index.md"}.union(first, *map(links, first))
+
+
+def test_the_readme_is_read_in_thirty_seconds() -> None:
+    assert len(README.splitlines()) < 120
+
+
+SOURCE = "".join(file.read_text("utf-8") for file in (ROOT / "srbwriter").rglob("*.py"))
+
+
+def test_messages_in_the_page_of_trouble_are_the_programs_own() -> None:
+    trouble = (ROOT / "docs" / "trouble.md").read_text("utf-8")
+    messages = re.findall(r"^\| `([^`|]+ [^`|]+)`", trouble, re.MULTILINE)
+    assert len(messages) > 5
+    assert [message for message in messages if message not in SOURCE] == []
+
+
+FIGURES = {
+    "sampling.md": (
+        f"After {TRIES} attempts",
+        f"after {2 * TRIES}\nthe phrase",
+        f"gets the {PREFILTER} likeliest tokens",
+        f"in this order:\n{', '.join(f'`{name}`' for name in DEFAULT_ORDER)}.",
+        f"Names:\n  {', '.join(f'`{name}`' for name in SAMPLERS)}.",
+    ),
+    "instruments.md": (f"After {TRIES} attempts", f"after {2 * TRIES}\n"),
+    "keys.md": (f"the leader `{LEADER}`",),
+    "configuration.md": (f"`{CONFIG_VARIABLE}`", *(f"`{name}`" for name in OF_CLIENTS)),
+}
+
+
+@pytest.mark.parametrize("page", FIGURES)
+def test_figures_are_the_programs_own(page: str) -> None:
+    text = " ".join((ROOT / "docs" / page).read_text("utf-8").split())
+    assert [figure for figure in FIGURES[page] if " ".join(figure.split()) not in text] == []

@@ -10,12 +10,16 @@ import shlex
 import shutil
 import subprocess
 import sys
+from functools import cache
+from glob import glob
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
 from srbwriter import cli
 from srbwriter.cli import commands, flags
+from srbwriter.cli.doctor import findings
 from srbwriter.cli.table import every_key
 from srbwriter.demo import bundled_model
 from srbwriter.engine.native import templates
@@ -24,7 +28,11 @@ from tests.models.gguf_files import gguf
 from tests.story.format_files import FIXTURES
 
 ROOT = Path(__file__).parent.parent
-PAGES = ("README.md", "docs/cli.md", "docs/models.md", "docs/configuration.md", "docs/remote.md")
+PAGES = (
+    "README.md", "docs/better-model.md", "docs/cli.md", "docs/configuration.md", "docs/files.md",
+    "docs/first-story.md", "docs/formats.md", "docs/models.md", "docs/obsidian.md", "docs/remote.md",
+    "docs/sillytavern.md", "docs/word.md",
+)  # fmt: skip
 ELSEWHERE = ("pull", "-hf", "--connect", "ssh", "MODEL=", "pip install", "curl")
 """What needs the network, another machine, or minutes."""
 
@@ -75,23 +83,39 @@ def test_flags_in_the_pages_are_taken(page: str) -> None:
 # ---- they are run
 
 
+BINDER = """<ScrivenerProject Version="2.0"><Binder><BinderItem UUID="D" Type="DraftFolder"><Children>
+<BinderItem UUID="A" Type="Text"><Title>One</Title></BinderItem></Children></BinderItem></Binder>
+</ScrivenerProject>
+"""
+
+
+asked_once = cache(findings._ask_llama)  # pyright: ignore[reportPrivateUsage]
+"""What doctor asks llama.cpp in a process of its own, for all lines with doctor."""
+
+
 class Desk:
     """A home and a folder with every file that the pages name, for one section of a page."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder, self.home = folder / "desk", folder / "home"
+        self.folder, self.home, self.patch = folder / "desk", folder / "home", monkeypatch
         self.models = self.home / ".local/share/srbwriter/models"
         for name, source in {
             "chapter.txt": "story.txt", "chapters/one.md": "story.md", "novel.docx": "manuscript.docx",
             "tree.json": "loom.json", "welcome.tapestry": "weave.tapestry", "chat.jsonl": "sillytavern.jsonl",
-            "mikupad_db_export.json": "mikupad_db.json", "game.twee": "story.txt", "persona.txt": "story.txt",
+            "one.md": "story.md", "Novel.scriv/Files/Data/A/content.rtf": "manuscript.rtf",
+            "mikupad_db_export.json": "mikupad_db.json", "data.json": "loomsidian_data.json",
+            "Vault/One.md": "story.md", "Vault/Novel/Two.md": "story.md",
+            "game.twee": "story.txt", "persona.txt": "story.txt",
         }.items():  # fmt: skip
             (self.folder / name).parent.mkdir(exist_ok=True, parents=True)
             shutil.copy(FIXTURES / source, self.folder / name)
+        (self.folder / "Novel.scriv/Novel.scrivx").write_text(BINDER)
+        (self.folder / "Vault/.obsidian").mkdir()
         (self.folder / "old.txt").write_bytes("Die Mühle stand still. Es war „früh“.\n".encode("cp1252"))
         for place in (self.home / "Downloads/novelist.gguf", self.models / "novelist-Q4_K_M.gguf"):
             place.parent.mkdir(parents=True)
             place.symlink_to(bundled_model())
+        monkeypatch.setattr(findings, "_ask_llama", asked_once)
         monkeypatch.chdir(self.folder)
         monkeypatch.setenv("HOME", str(self.home))
         monkeypatch.setenv("SRBWRITER_GENERATION_MAX_TOKENS", "6")
@@ -100,15 +124,21 @@ class Desk:
 
     def run(self, line: str) -> int:
         """Run a line and return its exit code: in a shell if it needs one, and in this process if not."""
-        if re.search(r"[|*~$]", line):
+        if piped := re.fullmatch(r"cat (\S+) \| srbwriter (write .*)", line):
+            with Path(piped[1]).open("r", encoding="utf-8") as file, self.patch.context() as patch:
+                patch.setattr(sys, "stdin", file)
+                return cli.main(shlex.split(piped[2]))
+        if re.search(r"[|$]", line):
             return subprocess.run(["bash", "-o", "pipefail", "-c", line], timeout=60).returncode
-        return cli.main(words(line))
+        named = (glob(word) if "*" in word else [os.path.expanduser(word)] for word in words(line))
+        return cli.main([*chain.from_iterable(named)])
 
 
 BEFORE = {
     "`srbwriter backup`": ["srbwriter backup make orchard"],
     "`srbwriter check`": ["srbwriter new Draft -o drafts/draft.srbw"],
-    "Use": ["srbwriter backup make orchard"] * 2,
+    "Backups": ["srbwriter backup make orchard"],
+    "The four faces": ["srbwriter backup make orchard"] * 2,
 }
 """What has happened before the lines of a section, beside that there are two stories and a model."""
 
@@ -127,7 +157,21 @@ def batched(parts: list[str]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("page", "least"), [("README.md", 8), ("docs/cli.md", 30), ("docs/models.md", 4)])
+@pytest.mark.parametrize(
+    ("page", "least"),
+    [
+        ("README.md", 8),
+        ("docs/better-model.md", 4),
+        ("docs/cli.md", 30),
+        ("docs/files.md", 4),
+        ("docs/first-story.md", 2),
+        ("docs/formats.md", 1),
+        ("docs/models.md", 4),
+        ("docs/obsidian.md", 6),
+        ("docs/sillytavern.md", 2),
+        ("docs/word.md", 5),
+    ],
+)
 def test_commands_in_the_pages_do_what_they_say(
     page: str, least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -37,7 +37,7 @@ def test_without_settings_the_engines_own_defaults_hold() -> None:
 ELSEWHERE = {
     key.name: value
     for key, value in (
-        (keys.CONNECT, ("http://a:1", "http://b:2, http://c:3")), (keys.DIALECT, "vllm"),
+        (keys.CONNECT, "http://a:1"), (keys.DIALECT, "vllm"),
         (keys.CONNECT_KEY, "secret"), (keys.CONNECT_KEY_FILE, Path("key")), (keys.CONNECT_MODEL, "big"),
         (keys.CONNECT_VERIFY, False),
     )
@@ -47,8 +47,8 @@ ELSEWHERE = {
 def test_every_setting_of_an_engine_elsewhere_reaches_it() -> None:
     more = {keys.CTX_SIZE.name: 1024, keys.MAX_N.name: 16, keys.SEED.name: 9}
     options = launch.remote_options(load(every_key(), {**ELSEWHERE, **more}, {}))
-    assert options.urls == ("http://a:1", "http://b:2", "http://c:3")
-    plain = RemoteOptions(())
+    assert options.url == "http://a:1"
+    plain = RemoteOptions("")
     untouched = {f.name for f in fields(plain) if getattr(options, f.name) == getattr(plain, f.name)}
     times = {"connect_seconds", "silent_seconds", "quiet_seconds", "first_wait", "longest_wait"}
     assert untouched == {"max_requests", "retries", "patience", "notify", *times}
@@ -57,7 +57,7 @@ def test_every_setting_of_an_engine_elsewhere_reaches_it() -> None:
 def test_every_model_setting_reaches_the_engine() -> None:
     said = {
         "model.ctx_size": 1024, "model.threads": 3, "model.threads_batch": 4,
-        "model.sampling_threads": 2, "model.backend_sampling": True, "model.batch_size": 64,
+        "model.batch_size": 64,
         "model.ubatch_size": 32,
         "model.gpu_layers": 5, "model.main_gpu": 1, "model.tensor_split": (3.0, 1.0),
         "model.mlock": True, "model.mmap": False, "model.numa": "isolate", "model.flash_attn": "off",
@@ -65,7 +65,7 @@ def test_every_model_setting_reaches_the_engine() -> None:
         "model.cache_disk": 9, "model.lora": ("a.gguf:0.5",),
         "model.lora_init_without_apply": True, "model.control_vectors": ("b.gguf",),
         "model.control_vector_layers": (2, 5), "model.pooling": "last",
-        "generation.seed": 9, "generation.max_n": 16, "generation.strict": True,
+        "generation.seed": 9, "generation.max_n": 16,
     }  # fmt: skip
     options = launch.engine_options(load(every_key(), said, {}))
     plain = EngineOptions()
@@ -111,19 +111,6 @@ def test_stop_rules_reach_the_engine() -> None:
     )
 
 
-def test_the_model_is_the_one_named_or_the_bundled_one() -> None:
-    assert launch.model_path(settings()) == bundled_model()
-    local_files = paths.models_dir() / "novelist.gguf"
-    named = settings(model__path=local_files.relative_to(paths.models_dir()))
-    assert launch.model_path(named) == local_files.relative_to(paths.models_dir())
-    local_files.parent.mkdir(parents=True)
-    local_files.touch()
-    assert launch.model_path(named) == local_files
-    paths.config_dir().mkdir(parents=True)
-    paths.config_file().write_text('[model]\npath = "novelist.gguf"\n', "utf-8")
-    assert launch.model_path(settings()) == local_files
-
-
 def test_more_branches_than_may_live_are_refused_only_if_asked_for() -> None:
     assert launch.branches(settings(generation__max_n=4)) == 4
     assert launch.branches(settings(generation__n=3)) == 3
@@ -148,13 +135,6 @@ def test_a_context_is_fitted_to_little_memory_and_the_writer_is_told(monkeypatch
         assert "50 MB of memory are free" in told[0] and "Close other programs" in told[0]
         assert engine.info.device == "CPU"
         assert loader.again().options == loader.options, "another load is fitted anew"
-
-
-def test_a_context_that_was_asked_for_is_not_made_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("srbwriter.models.fit.free_memory", lambda: 50_000_000)
-    said = settings(model__gpu_layers=0, model__ctx_size=4096)
-    with contextlib.closing(launch.loader(said)) as loader:
-        assert loader.wait(60).n_ctx == 4096 and len(loader.notes) == 1
 
 
 @pytest.mark.parametrize(("free", "layers"), [(24, 9), (1.05, 5), (1, 0)])
@@ -208,6 +188,9 @@ def test_a_missing_model_is_an_error_in_words() -> None:
     loader = launch.loader(settings(model__path=paths.models_dir() / "none.gguf"))
     with pytest.raises(ModelError, match="none.gguf"):
         loader.wait(60)
+    for said in ({"model__hf_repo": "o/r"}, {"model__url": "http://h/m.gguf"}):
+        with pytest.raises(ModelError, match="not on this machine yet — fetch it: srbwriter models pull"):
+            launch.model_path(settings(**said))
 
 
 def test_only_the_bundled_model_comes_with_a_hint() -> None:
@@ -215,28 +198,23 @@ def test_only_the_bundled_model_comes_with_a_hint() -> None:
     assert launch.model_hint(settings(model__path=bundled_model())) is None
 
 
-@pytest.mark.parametrize(
-    ("said", "words"),
-    [
-        ({"model__hf_repo": "o/r"}, "o/r: it is not on this machine yet — fetch it: srbwriter models pull"),
-        ({"model__url": "http://h/m.gguf"}, "not on this machine yet"),
-        ({"model__hf_repo": "r"}, "expected OWNER/REPO"),
-        ({"model__url": "m.gguf"}, "expected the address"),
-    ],
-)
-def test_a_model_of_the_net_must_be_fetched_first(said: dict[str, Any], words: str) -> None:
-    with pytest.raises(ModelError, match=words):
-        launch.model_path(settings(**said))
-
-
-def test_a_model_of_the_net_that_is_here_is_used_without_a_network() -> None:
-    file = paths.models_dir() / "o" / "r" / "m-Q4_0.gguf"
-    file.parent.mkdir(parents=True)
-    file.touch()
+def test_which_model_is_used() -> None:
+    """The one named, in the folder of models too; one fetched before, without a network; the bundled one."""
+    assert launch.model_path(settings()) == bundled_model()
+    named = settings(model__path=Path("novelist.gguf"))
+    assert launch.model_path(named) == Path("novelist.gguf")
+    mine, fetched = (paths.models_dir() / name for name in ("novelist.gguf", "o/r/m-Q4_0.gguf"))
+    for file in (mine, fetched):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    assert launch.model_path(named) == mine
     for said in ({"model__hf_repo": "o/r"}, {"model__hf_repo": "o/r", "model__hf_file": "m-Q4_0.gguf"}):
-        assert launch.model_path(settings(**said)) == file
+        assert launch.model_path(settings(**said)) == fetched
         launch.fetch_model(settings(**said), lambda name, done, total: None)
-    assert launch.model_path(settings(model__path=Path("m-Q4_0"))) == file
+    assert launch.model_path(settings(model__path=Path("m-Q4_0"))) == fetched
+    paths.config_dir().mkdir(parents=True)
+    paths.config_file().write_text('[model]\npath = "novelist.gguf"\n', "utf-8")
+    assert launch.model_path(settings()) == mine
 
 
 def test_the_nearer_setting_names_the_model() -> None:

@@ -24,8 +24,9 @@ from srbwriter.cli import table  # noqa: E402
 from srbwriter.config import Settings  # noqa: E402
 from srbwriter.config.settings import Setting  # noqa: E402
 from srbwriter.engine.types import Sampling  # noqa: E402
-from srbwriter.session import Budget, Session  # noqa: E402
-from srbwriter.session.bans import ban  # noqa: E402
+from srbwriter.session import Session  # noqa: E402
+from srbwriter.session.ahead import Budget  # noqa: E402
+from srbwriter.session.bans import Bans  # noqa: E402
 from srbwriter.tui.app import App  # noqa: E402
 
 SEED = 11
@@ -130,7 +131,7 @@ async def ended(pilot: Pilot[None], app: App) -> None:
 
 
 async def judging(pilot: Pilot[None], app: App) -> None:
-    ban(app.session, ("the girl", "one day", "she was", "very happy", "the well was"))
+    Bans.of(app.session).ban(("the girl", "one day", "she was", "very happy", "the well was"))
     await write(pilot, app, 60)
     await pilot.press("escape")
     await until(lambda: not any(branch.live for branch in app.session.round.branches))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import admission, choosing, memory, overhead, parked, pick, report, screen
+from . import admission, memory, overhead, parked, pick, report, screen
 from .setting import Setting, model_path
 from .throughput import Match
 
@@ -127,15 +127,9 @@ def run_admission(args: argparse.Namespace) -> None:
     print(report.admission(result, n, args.story))
 
 
-def run_choosing(args: argparse.Namespace) -> None:
-    counts = args.counts or (8, 16, 32)
-    print(report.choosing(choosing.measure(_setting(args, WIDE), counts, args.steps, args.rounds or 2)))
-
-
 PARTS: dict[str, Callable[[argparse.Namespace], None]] = {
     "throughput": run_throughput, "python": run_python, "pick": run_pick, "memory": run_memory,
     "parked": run_parked, "reopen": run_reopen, "screen": run_screen, "admission": run_admission,
-    "choosing": run_choosing,
 }  # fmt: skip
 
 

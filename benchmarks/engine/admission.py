@@ -59,8 +59,8 @@ def _let_in(engine: Engine, generation: Generation) -> tuple[float, float]:
         change()
         times.append((perf_counter() - wall, thread_time() - processor))
 
-    change = scheduler._change  # pyright: ignore[reportPrivateUsage]
-    with patch.object(scheduler, "_change", lambda: timed(change)):
+    change = scheduler._prepare_step  # pyright: ignore[reportPrivateUsage]
+    with patch.object(scheduler, "_prepare_step", lambda: timed(change)):
         while not all(branch.buffer.ids for branch in generation.branches):
             engine.process()
     wall, processor = zip(*times, strict=True)

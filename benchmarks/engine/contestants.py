@@ -15,7 +15,8 @@ import llama_cpp as L
 
 from srbwriter.engine import Engine
 from srbwriter.engine.native.batch import Batch
-from srbwriter.engine.sampling import SamplerTemplate, derive_seed
+from srbwriter.engine.sampling import SamplerTemplate
+from srbwriter.engine.seeds import derive_seed
 from tools.demo_model.runtime import open_model
 
 from .asking import ask, rest
@@ -182,11 +183,9 @@ class OneAfterAnother:
         return Score(tokens, *_since(begun), tokens)
 
     def _complete(self, tokens: int, seed: int) -> int:
-        s = self.setting.sampling
         answer = self.llama.create_completion(
-            self.prompt, max_tokens=tokens, temperature=s.temperature, top_k=s.top_k, top_p=s.top_p,
-            min_p=s.min_p, repeat_penalty=s.repeat_penalty, seed=seed,
-        )  # fmt: skip
+            self.prompt, max_tokens=tokens, seed=seed, **self.setting.sampler_fields()
+        )
         assert isinstance(answer, dict)
         return answer["usage"]["completion_tokens"]
 

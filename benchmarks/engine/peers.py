@@ -56,7 +56,7 @@ class Server:
 
     def __init__(self, setting: Setting, program: Path, slots: int) -> None:
         self.setting, self.slots = setting, slots
-        port = _free_port()
+        port = free_port()
         self.address = f"http://127.0.0.1:{port}"
         command = [
             str(program), *_common(setting), "-np", str(slots), "-kvu", "--host", "127.0.0.1",
@@ -66,7 +66,7 @@ class Server:
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=_environment(setting)
         )
         try:
-            self._wait_until_up()
+            wait_until_up(self.process, self.address, "llama-server")
         except BaseException:
             self.close()
             raise
@@ -108,29 +108,13 @@ class Server:
         body = {"prompt": prompt, "n_predict": tokens, "n_cmpl": n, "seed": seed, "ignore_eos": True}
         if self.setting.defaults:
             return body
-        s = self.setting.sampling
-        return {
-            **body, "cache_prompt": True, "temperature": s.temperature, "top_k": s.top_k, "top_p": s.top_p,
-            "min_p": s.min_p, "repeat_penalty": s.repeat_penalty,
-            "samplers": ["top_k", "top_p", "min_p", "temperature"],
-        }  # fmt: skip
+        samplers = ["top_k", "top_p", "min_p", "temperature"]
+        return {**body, **self.setting.sampler_fields(), "cache_prompt": True, "samplers": samplers}
 
     def _ask(self, path: str, body: Any = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.address + path, data, {"Content-Type": "application/json"})
         return urllib.request.urlopen(request, timeout=600)
-
-    def _wait_until_up(self) -> None:
-        until = time.monotonic() + START_SECONDS
-        while time.monotonic() < until:
-            if self.process.poll() is not None:
-                raise RuntimeError(f"llama-server ended with {self.process.returncode} before it was up")
-            try:
-                self._ask("/health").close()
-                return
-            except (urllib.error.URLError, ConnectionError):
-                time.sleep(0.1)
-        raise RuntimeError(f"llama-server was not up after {START_SECONDS:.0f} seconds")
 
 
 class ServerContestant:
@@ -148,6 +132,20 @@ class ServerContestant:
         begun, busy = time.perf_counter(), server.processor_seconds()
         tokens = server.complete(self.prompt, n, self.setting.tokens, seed)
         return Score(tokens, time.perf_counter() - begun, server.processor_seconds() - busy)
+
+
+def wait_until_up(process: subprocess.Popen[bytes], address: str, name: str) -> None:
+    """Wait until the server at ``address`` says that it is well. Raises RuntimeError where it does not."""
+    until = time.monotonic() + START_SECONDS
+    while time.monotonic() < until:
+        if process.poll() is not None:
+            raise RuntimeError(f"{name} ended with {process.returncode} before it was up")
+        try:
+            urllib.request.urlopen(f"{address}/health", timeout=600).close()
+            return
+        except (urllib.error.URLError, ConnectionError):
+            time.sleep(0.1)
+    raise RuntimeError(f"{name} was not up after {START_SECONDS:.0f} seconds")
 
 
 def program(folder: Path | None, name: str) -> Path:
@@ -180,7 +178,7 @@ def _common(setting: Setting) -> list[str]:
     ]  # fmt: skip
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])

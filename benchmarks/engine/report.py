@@ -10,7 +10,6 @@ from statistics import median
 from srbwriter.engine.types import EngineStats
 
 from .admission import MOMENTS, Admission
-from .choosing import WAYS, Choosing
 from .memory import Leak
 from .overhead import Step
 from .parked import EMPTY, PARKED, Reopened
@@ -127,15 +126,6 @@ def admission(result: Admission, n: int, story: int) -> str:
     rows = [
         [moment, *(f"{median(times[moment]) * 1e3:.1f}" for times in (result.wall, result.processor))]
         for moment in MOMENTS
-    ]
-    return table(head, rows)
-
-
-def choosing(results: Iterable[Choosing]) -> str:
-    head = ["n", "chain", *(f"{way}: step ms" for way in WAYS), *(f"{way}: beside decoding" for way in WAYS)]
-    rows = [
-        [str(r.n), r.chain, *(f"{times[way]:.2f}" for times in (r.step, r.beside) for way in WAYS)]
-        for r in results
     ]
     return table(head, rows)
 

@@ -53,6 +53,14 @@ class Setting:
             n_ctx=cells or self.cells or None, threads=threads, threads_batch=threads, gpu_layers=0, seed=1,
         )  # fmt: skip
 
+    def sampler_fields(self) -> dict[str, float]:
+        """Return the parameters of sampling by the names that llama.cpp's programs use."""
+        s = self.sampling
+        return {
+            "temperature": s.temperature, "top_k": s.top_k, "top_p": s.top_p, "min_p": s.min_p,
+            "repeat_penalty": s.repeat_penalty,
+        }  # fmt: skip
+
     def words(self) -> str:
         """Model and settings, for the head of a table."""
         if self.defaults:

@@ -23,8 +23,8 @@ from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.types import EngineOptions, Stop
 from srbwriter.prose import sentence_ends
 from srbwriter.server import Loaded, ServerSettings, start_in_thread
-from srbwriter.session import Budget, Session
-from srbwriter.session.ahead import Mode
+from srbwriter.session import Session
+from srbwriter.session.ahead import Budget, Mode
 from srbwriter.story import Story
 
 READING = 5.0

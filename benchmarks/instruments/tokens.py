@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.types import EngineOptions, Request, Sampling, Stop
@@ -18,7 +19,7 @@ _ALL_ROWS = EngineOptions(n_ctx=2048, gpu_layers=0, seed=1)
 def run(model: Path) -> list[str]:
     """Forks a branch at many places, as the app does: look at a place, choose, fork."""
     with Engine.load(model, _ALL_ROWS) as engine:
-        tokens = Tokens(lambda: engine)
+        tokens = Tokens(SimpleNamespace(engine=engine))  # type: ignore[arg-type]
         stop = Stop(max_tokens=_TOKENS, ignore_eog=True)
         generation = engine.submit(Request(PROMPT * 8, n=4, sampling=Sampling(seed=1), stop=stop)).wait(_WAIT)
         text = tokens.of_branch(generation.branches[0])

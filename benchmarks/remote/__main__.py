@@ -16,15 +16,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from statistics import median
-from unittest import mock
 
 import httpx
 
 from benchmarks.remote.plain import Score, ask
-from srbwriter.engine.remote.dialects.base import Ask
-from srbwriter.engine.remote.dialects.llamacpp import Slots
+from srbwriter.engine.generation import Generation
+from srbwriter.engine.remote.dialects.base import Completion
 from srbwriter.engine.remote.engine import RemoteEngine
 from srbwriter.engine.remote.options import RemoteOptions
 from srbwriter.engine.types import Request, Sampling, Stop, Text, TokenRun
@@ -33,23 +32,22 @@ PROMPT = "Once upon a time, there was a little fox who lived in the wood. "
 BLOCK = 16  # tokens of vLLM's blocks
 
 
-def asks(engine: RemoteEngine, prompt: str, branches: int, requests: int, tokens: int) -> list[Ask]:
+def asks(engine: RemoteEngine, prompt: str, branches: int, requests: int, tokens: int) -> list[Completion]:
     ids = tuple(engine.tokenize(prompt, add_bos=True))
     request = Request(prompt)
     return [
-        Ask(ids, Sampling(), tuple(range(100 * k, 100 * k + branches)), tokens, 0, True, request, False)
+        Completion(ids, Sampling(), tuple(range(100 * k, 100 * k + branches)), tokens, 0, True, request)
         for k in range(requests)
     ]
 
 
-def plain(engine: RemoteEngine, url: str, work: list[Ask]) -> Score:
-    dialect = engine.peers[0].dialect
-    assert dialect is not None
-    path = dialect.request(work[0])[0]
-    return asyncio.run(ask(url, path, [dialect.request(each)[1] for each in work]))
+def plain(engine: RemoteEngine, url: str, work: list[Completion]) -> Score:
+    dialect = engine._runner.connection.dialect  # pyright: ignore[reportPrivateUsage]
+    path = dialect.encode(work[0])[0]
+    return asyncio.run(ask(url, path, [dialect.encode(each)[1] for each in work]))
 
 
-def ours(engine: RemoteEngine, work: list[Ask]) -> Score:
+def ours(engine: RemoteEngine, work: list[Completion]) -> Score:
     stop = Stop(max_tokens=work[0].max_tokens, ignore_eog=True)
     begun, first = time.perf_counter(), 0.0
     generations = [
@@ -65,7 +63,7 @@ def ours(engine: RemoteEngine, work: list[Ask]) -> Score:
     return Score(tokens, seconds, first)
 
 
-def proxied(url: str, work: list[Ask]) -> Score:
+def proxied(url: str, work: list[Completion]) -> Score:
     bodies = [
         {"prompt": each.ids, "n": each.n, "seed": list(each.seeds), "max_tokens": each.max_tokens,
          "ignore_eos": True, "stop": [], "after_any": []}
@@ -170,40 +168,42 @@ def killed_one_by_one(engine: RemoteEngine) -> None:
     print(f"killed one by one: {sum(shown)} tokens came of eight branches, {wrote:.0f} were written")
 
 
-def stories_in_turns(url: str) -> None:
-    """Two stories on one llama-server with as many branches as slots: tokens it reads, with and without."""
-    chosen = Slots.choose
-    for name, choose in (("the server chooses slots", lambda *_: -1), ("slots are asked for", chosen)):
-        with mock.patch.object(Slots, "choose", choose):
-            options = RemoteOptions((url,), dialect="llamacpp", max_branches=64)
-            with RemoteEngine.connect(options) as engine:
-                told = [f"{step} {read}" for step, read in _turns(engine, f"{name}. ")]
-                print(f"{name}: tokens read {', '.join(told)}", flush=True)
-
-
-def _turns(engine: RemoteEngine, begins: str) -> Iterator[tuple[str, int]]:
-    n = engine.profile.many
-    taken: dict[str, tuple[int, ...]] = {
-        story: tuple(engine.tokenize(begins + text * 40, add_bos=True))
-        for story, text in (("A", PROMPT), ("B", "In the big city, a girl named Mia had a red ball. "))
-    }
-    nodes = {story: [ids] for story, ids in taken.items()}
-    steps = [("A", -1, 1), ("B", -1, 0), ("A", -1, 0), ("B", -1, 0), ("A", 1, 0), ("A", 0, 0), ("A", -1, 0)]
-    for story, node, pick in steps:
-        ids = nodes[story][node]
+def rounds_of_eight(engine: RemoteEngine) -> None:
+    """Rows that the server evaluates in twelve rounds of eight branches, each after a pick of the last."""
+    for name, texts, kills in (
+        ("one story", (PROMPT,), False),
+        ("three of eight killed, one rolled again", (PROMPT,), True),
+        ("two stories in turns", (PROMPT, "In the big city, a girl named Mia had a red ball. "), False),
+    ):
+        stories = [tuple(engine.tokenize(f"{name}. {text * 30}", add_bos=True)) for text in texts]
         before = engine.stats()
-        stop = Stop(max_tokens=60, ignore_eog=True)
-        done = engine.submit(Request(ids, n=n, stop=stop, add_bos=False)).wait(600)
+        for k in range(12):
+            ids = stories[k % len(stories)]
+            stop = Stop(max_tokens=64, ignore_eog=True)
+            generation = engine.submit(Request(ids, n=8, stop=stop, add_bos=False))
+            if kills:
+                _kill_some(generation)
+            generation.wait(600)
+            stories[k % len(stories)] = ids + generation.branches[4 + k % 4].ids
         after = engine.stats()
         read = after.prompt_tokens - before.prompt_tokens - after.reused_tokens + before.reused_tokens
-        yield f"{story}{node if node >= 0 else ''}:", read
-        if node < 0:
-            nodes[story].append(ids + done.branches[pick].ids)
+        shown = after.generated_tokens - before.generated_tokens
+        print(f"twelve rounds of eight, {name}: {read} tokens read, {shown} shown", flush=True)
+
+
+def _kill_some(generation: Generation) -> None:
+    for _ in generation.events(timeout=600):
+        if all(len(branch.text) > 20 for branch in generation.branches):
+            break
+    for branch in generation.branches[:3]:
+        branch.kill()
+    generation.branches[3].reroll()
 
 
 def metric(engine: RemoteEngine, name: str) -> float:
     """The sum of vLLM's counters of that name; 0 where there are none."""
-    answer = httpx.get(f"{engine.peers[0].transport.url}/metrics", timeout=30)
+    url = engine._runner.connection.transport.url  # pyright: ignore[reportPrivateUsage]
+    answer = httpx.get(f"{url}/metrics", timeout=30)
     lines = [line for line in answer.text.splitlines() if name in line and not line.startswith("#")]
     lines = [line for line in lines if "_created" not in line]
     return sum(float(re.split(r"\s+", line)[-1]) for line in lines) if answer.is_success else 0.0
@@ -216,11 +216,11 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=96)
     parser.add_argument("--rounds", type=int, default=7)
     arguments = parser.parse_args()
-    options = RemoteOptions((arguments.url,), dialect=arguments.dialect, max_branches=64)
+    options = RemoteOptions(arguments.url, dialect=arguments.dialect, max_branches=64)
     with RemoteEngine.connect(options) as engine, proxy(arguments.url) as address:
         print(engine.profile.lines()[0])
-        many = min(8, engine.profile.many)
-        shapes = {f"N = {many}": (many, 1)}
+        many = min(8, engine.profile.many)  # one request a branch where they are not shared
+        shapes = {"N = 8": (many, 8 // many)}
         if engine.profile.requests in (0, 64):
             shapes["64 concurrent"] = (1, 64)
         for name, (branches, requests) in shapes.items():
@@ -234,7 +234,7 @@ def main() -> None:
         cancelled(engine)
         killed_one_by_one(engine)
         if engine.profile.dialect == "llamacpp":
-            stories_in_turns(arguments.url)
+            rounds_of_eight(engine)
 
 
 if __name__ == "__main__":

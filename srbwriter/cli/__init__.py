@@ -1,7 +1,8 @@
-"""The command line: the only place where the program is put together.
+"""The command line: reads flags and settings, chooses the terminal app, the server or a command, and starts
+it.
 
-Reads flags and settings, picks a face and hands over. It decides nothing about stories or models, and
-it loads no interface, server or native library before one is needed.
+This is the only place where all parts of the program are put together. It makes no decisions about stories or
+models, and imports no user interface, server or native library before one is needed.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program; returns its exit code.
+    """Run the program and return its exit code.
 
     Args:
-        argv: the command line without the program's name; that of the process by default.
+        argv: the command line without the program's name; by default that of the process.
     """
     _open_missing_streams()
     if (reconfigure := getattr(sys.stdout, "reconfigure", None)) is not None:
-        reconfigure(errors="surrogateescape")  # names of files may be any bytes, and are printed so
+        reconfigure(errors="surrogateescape")  # file names may be arbitrary bytes, and are printed unchanged
     try:
         try:
             return _run(list(sys.argv[1:] if argv is None else argv))
@@ -39,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
-    except BrokenPipeError:  # whoever read the output has read enough
+    except BrokenPipeError:  # the reader of the output, such as head, has closed the pipe
         _drop_output()
         return Exit.OK
     except OSError as error:
@@ -48,13 +49,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             say("the output could not be written: the disk is full — free some space, or write it elsewhere")
             return Exit.ERROR
         return _report(error)
-    except Exception as error:  # the last line of defence: every failure ends in words
+    except Exception as error:  # the last resort: every failure ends with a message
         return _report(error)
 
 
 def _open_missing_streams() -> None:
-    """Send a standard stream that the caller has closed nowhere: Python has None in its place."""
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:  # nor does a file get its number
+    """Open the null device for each standard stream that the caller closed; Python has None there."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:  # so that no file gets descriptor 0, 1 or 2
         pass
     os.close(descriptor)
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
@@ -63,8 +64,8 @@ def _open_missing_streams() -> None:
 
 
 def _drop_output() -> None:
-    """Send what is left of the output nowhere, or the interpreter complains while it shuts down."""
-    with contextlib.suppress(OSError, ValueError):  # it is no file, or closed
+    """Discard the rest of the output, so that the interpreter does not complain at exit."""
+    with contextlib.suppress(OSError, ValueError):  # not a file, or already closed
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -85,14 +86,14 @@ def _run(argv: list[str]) -> int:
         raise Failure(f"the command comes first: srbwriter {story} …", Exit.USAGE)
     said = flags.chosen(arguments, keys_of_all)
     if command.examines and not parser.problems:
-        return face.run(arguments, _settings_anyway(keys_of_all, said, arguments.config))
+        return face.run(arguments, _settings_or_defaults(keys_of_all, said, arguments.config))
     settings = load(keys_of_all, said, os.environ, arguments.config, parser.problems)
     with _log(settings, arguments.remarks):
         return face.run(arguments, settings)
 
 
-def _settings_anyway(table: Table, said: Mapping[str, Any], file: Path | None) -> Settings:
-    """The settings; without the file and the variables, and with warnings, where those cannot be used."""
+def _settings_or_defaults(table: Table, said: Mapping[str, Any], file: Path | None) -> Settings:
+    """Return the settings; if the file or the variables are invalid, the defaults with warnings."""
     try:
         return load(table, said, os.environ, file)
     except ConfigError as error:
@@ -103,7 +104,7 @@ def _settings_anyway(table: Table, said: Mapping[str, Any], file: Path | None) -
 
 @contextlib.contextmanager
 def _log(settings: Settings, remarks: Sequence[str]) -> Generator[None]:
-    """Keep a log, and say what was wrong with settings that did not stop us, there and on the terminal."""
+    """Open the log, and report problems with the settings that were not fatal, there and on the terminal."""
     from srbwriter import logs
 
     paths.tighten_folders()
@@ -122,7 +123,7 @@ def _log(settings: Settings, remarks: Sequence[str]) -> Generator[None]:
 
 
 def _report(error: Exception) -> int:
-    """Say what went wrong, and return the exit code for it."""
+    """Print what went wrong and return the exit code."""
     for line in error.problems if isinstance(error, ConfigError) else [str(error) or type(error).__name__]:
         say(line)
     code = _code(error)
@@ -135,7 +136,7 @@ def _report(error: Exception) -> int:
 
 
 def _code(error: Exception) -> Exit | None:
-    """The exit code of an error that speaks for itself; None for a defect."""
+    """Return the exit code of an expected error; None for a defect."""
     from srbwriter.engine.types import EngineError, ModelError
     from srbwriter.models.files import ModelsError
     from srbwriter.story import StoryError

@@ -1,4 +1,4 @@
-"""``srbwriter``: the terminal app, or with ``--serve`` the HTTP server. Chooses the face and hands over."""
+"""``srbwriter``: starts the terminal app, or with ``--serve`` the HTTP server."""
 
 from __future__ import annotations
 
@@ -27,6 +27,11 @@ Write a story with many live branches of a language model on your own machine.
 def configure(parser: argparse.ArgumentParser, table: Table) -> None:
     parser.usage = "srbwriter [STORY] [options]\n       srbwriter COMMAND [options]"
     parser.add_argument("story", metavar="STORY", nargs="?", help="story to open: title, name or file")
+    add_flags(parser, table)
+
+
+def add_flags(parser: argparse.ArgumentParser, table: Table) -> None:
+    """Add every argument that works without a command name, except the story."""
     parser.add_argument("--serve", action="store_true", help="serve over HTTP instead of opening the app")
     parser.add_argument("--version", action="version", version=f"srbwriter {__version__}")
     add_keys(parser, table, SECTIONS)
@@ -46,7 +51,7 @@ def _serve(story: str | None, settings: Settings) -> int:
 
 
 def open_app(story: str | None, settings: Settings) -> int:
-    """Open the terminal app, with a server beside it if a flag of the server was given."""
+    """Open the terminal app, with a server beside it if a server flag was given."""
     from srbwriter.cli.stories import story_to_open
 
     path = None if story is None else story_to_open(story, COMMANDS)

@@ -1,4 +1,4 @@
-"""Lists on standard output: columns for people, JSON for programs. Knows nothing of what is listed."""
+"""Lists on standard output: columns for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ _CONTROL = {code: None for code in (*range(32), *range(127, 160))}
 
 
 def plain(text: str) -> str:
-    """``text`` without control characters: titles come from files, and a terminal obeys what they say."""
+    """Return ``text`` without control characters, which a terminal would execute; titles come from files."""
     return text.translate(_CONTROL)
 
 
 def columns(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
-    """Rows below each other, every column as wide as its widest cell; those in ``right`` to the right."""
-    from rich.cells import cell_len  # wide and combining characters take other room than one cell
+    """Lay out rows in columns as wide as their widest cell; align the columns in ``right`` to the right."""
+    from rich.cells import cell_len  # wide characters take two cells, combining ones none
 
     cells = [[plain(cell) for cell in row] for row in rows]
     widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
@@ -31,5 +31,5 @@ def columns(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
 
 
 def document(value: object) -> str:
-    """``value`` as JSON for another program."""
+    """Return ``value`` as indented JSON."""
     return json.dumps(value, ensure_ascii=False, indent=2)

@@ -1,4 +1,4 @@
-"""The commands on copies of stories: backup, and delete, which puts a story among them."""
+"""The commands ``backup`` and ``delete``. A deleted story is kept among the copies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from srbwriter.story.backup import Backup, backups, deleted_from, discard, snaps
 
 
 class Backups:
-    """``srbwriter backup``: the copies of a story. A copy is only ever restored as a story of its own."""
+    """``srbwriter backup``: lists, makes and restores copies. A copy is always restored as a new story."""
 
     DESCRIPTION = """\
 List, make and restore copies of a story. Restoring makes another story and changes neither; a story that was
@@ -32,7 +32,7 @@ deleted comes back as it was.
     @staticmethod
     def configure(parser: argparse.ArgumentParser, table: Table) -> None:
         actions = add_actions(parser)
-        parser.set_defaults(story=None, json=False)  # to list is what happens when no action is named
+        parser.set_defaults(story=None, json=False)  # without an action the copies are listed
         listed = actions("list", "list copies, the newest first", "Without a story: those of all stories.")
         listed.add_argument("story", metavar="STORY", nargs="?", help="title, name or file of a story")
         listed.add_argument("--json", action="store_true", help="print the list as JSON")
@@ -89,20 +89,20 @@ def _rows_of(found: list[Backup]) -> list[tuple[str, ...]]:
 
 
 def _copies(named: str) -> list[Backup]:
-    """The copies of a story, newest first, also of one that was deleted. Raises Failure or StoryError."""
+    """Return the copies of a story, newest first, also of a deleted story. Raises Failure or StoryError."""
     try:
         path = find_story(named)
     except Failure:
-        gone = _deleted(named)
-        if not gone:
+        deleted = _deleted(named)
+        if not deleted:
             raise
-        return gone
+        return deleted
     with Story.open(path, readonly=True) as story:
         return backups(story.backup_folder(paths.backup_dir()))
 
 
 def _means(named: str, copy: Path) -> bool:
-    """Whether ``named`` is the copy at that path for ``backup restore``, and no other story's."""
+    """Return whether ``backup restore`` with ``named`` would restore exactly the copy at that path."""
     try:
         found = _copies(named)
     except (Failure, StoryError):
@@ -111,7 +111,7 @@ def _means(named: str, copy: Path) -> bool:
 
 
 def _deleted(named: str) -> list[Backup]:
-    """Return the deleted stories that ``named`` means: a path, a title, or how a word of one begins."""
+    """Return the deleted stories that match ``named``: a path, a title, or the start of a word of a title."""
     deleted = [(copy, path) for copy in _all_copies() if (path := deleted_from(copy)) is not None]
     there = paths.expanded(named).resolve()
     if at_path := [copy for copy, path in deleted if path == there]:
@@ -120,7 +120,7 @@ def _deleted(named: str) -> list[Backup]:
 
 
 def _all_copies() -> list[Backup]:
-    """The copies of all stories, also of those whose file is gone."""
+    """Return the copies of all stories, including deleted ones."""
     folders = paths.backup_dir().iterdir() if paths.backup_dir().is_dir() else ()
     found = [copy for folder in folders for copy in backups(folder)]
     return sorted(found, key=lambda copy: copy.at, reverse=True)
@@ -148,7 +148,7 @@ def _restore_copy(arguments: argparse.Namespace) -> None:
         title = files.title_of(copy)
         made = files.undelete(copy, output or original)
     else:
-        title = files.moment_title(copy)  # or two stories would go by one name
+        title = files.moment_title(copy)  # so that two stories never have one title
         made = files.copy_as(copy.path, output or library.free_path(paths.library_dir(), title), title)
     made = made.resolve()
     opened(made, title)
@@ -171,7 +171,7 @@ def _chosen_copy(arguments: argparse.Namespace) -> Backup:
 
 
 class Delete:
-    """``srbwriter delete``: a story becomes one of the copies, from which it can be brought back."""
+    """``srbwriter delete``: moves a story to the copies, from which it can be restored."""
 
     DESCRIPTION = """\
 Take a story out of the library. It stays among the copies until you remove it there, and can

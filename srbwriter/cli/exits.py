@@ -1,4 +1,4 @@
-"""How the program speaks of itself: exit codes, the error that carries one, and lines on standard error."""
+"""Exit codes, the exception that carries one, and messages on standard error."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """Exit codes, with the words that ``--help`` prints for them."""
+    """Exit codes with their descriptions for ``--help``."""
 
     meaning: str
 
@@ -26,7 +26,7 @@ class Exit(IntEnum):
 
 
 class Failure(Exception):
-    """A command cannot do its work; the message is printed as it is, and the code returned."""
+    """A command failed. The message is printed unchanged, and the code becomes the exit code."""
 
     def __init__(self, message: str, code: Exit = Exit.ERROR) -> None:
         self.code = code
@@ -34,6 +34,6 @@ class Failure(Exception):
 
 
 def say(line: str) -> None:
-    """Tell whoever runs the program something; standard output is for text and JSON only."""
-    sys.stderr.write(f"srbwriter: {line}\n")  # in one piece: another thread may be saying something, too
+    """Print a message to standard error; standard output is only for results."""
+    sys.stderr.write(f"srbwriter: {line}\n")  # one write, so that messages of threads do not mix
     sys.stderr.flush()

@@ -1,7 +1,4 @@
-"""Command-line flags, made from the table of configuration keys.
-
-Knows argparse and the table; knows no command and no face.
-"""
+"""Command-line flags, made from the table of configuration keys."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol, cast
 from srbwriter.cli.exits import Exit
 from srbwriter.config import Key, Table, keys
 from srbwriter.config.keys import RETIRED, SECTIONS
-from srbwriter.config.kinds import ADDRESSES, SWITCH, TEXTS, most_like
+from srbwriter.config.kinds import ADDRESS, SWITCH, TEXTS, most_like
 
 REFUSED = {
     ("--lora-base",): (
@@ -28,21 +25,21 @@ REFUSED = {
         "this program reads text only, so a projector for images or sound has nothing to do; leave it out"
     ),
 }
-"""Flags of llama.cpp that must not be ignored silently, and why they are not taken."""
+"""Flags of llama.cpp that are refused rather than ignored, with the reason."""
 
 
 OTHER_SPELLINGS = {
     "--slots-endpoint-disable": ("server.slots", False),
     "--log-disable": ("server.access_log", False),
 }
-"""Flags of llama-server that say what one of ours says: the key and the value."""
+"""Flags of llama-server that are equivalent to one of ours, with its key and value."""
 
 MEANINGLESS = ("--cont-batching", "-cb", "--no-mmproj")
-"""Flags of llama-server that ask for what is always done."""
+"""Flags of llama-server for behaviour that is always on here."""
 
 
 class Remark(NamedTuple):
-    """What is said at start about a flag of llama-server that is taken without effect."""
+    """The message about a flag of llama-server that is accepted without effect."""
 
     arguments: int
     sentence: str
@@ -58,23 +55,23 @@ REMARKS = {
         0, "requests to rank texts are always answered where the model has a head for it"
     ),
 }
-"""Flags of llama-server that must not stop a script written for it, and what is said about each."""
+"""Flags of llama-server that are accepted without effect, with the message about each."""
 
 
 _HIDDEN = argparse.SUPPRESS
 
 
 class Parser(argparse.ArgumentParser):
-    """Collects what is wrong with a command line in ``problems``, instead of ending at the first of it."""
+    """An argument parser that collects all errors in ``problems`` instead of exiting at the first one."""
 
     def __init__(self, problems: list[str] | None = None, **options: Any) -> None:
         self.problems: list[str] = [] if problems is None else problems
-        self.elsewhere: Collection[str] = ()  # flags that other commands take
+        self.elsewhere: Collection[str] = ()  # flags of other commands
         self._needed: list[argparse.Action] = []
         super().__init__(**options)
 
     def read(self, words: Sequence[str]) -> argparse.Namespace:
-        """Read a command line, as far as it can be read; ``problems`` says what is wrong with it."""
+        """Parse a command line as far as possible; errors are added to ``problems``."""
         left, stops = list(words), list[str]()
         while True:
             self.problems.clear()
@@ -89,8 +86,13 @@ class Parser(argparse.ArgumentParser):
             self.problems[:0] = stops
             return arguments
 
+    def flags_of_keys(self) -> dict[argparse.Action, Key[Any]]:
+        """Return the flags that set settings, with the setting of each."""
+        found = self._option_string_actions.values()
+        return {action: action.key for action in found if isinstance(action, _Store)}
+
     def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
-        """Add an argument; whether one is missing is told together with everything else."""
+        """Add an argument; a missing required argument is reported together with all other errors."""
         action = super().add_argument(*names, **options)
         if action.required:
             self._needed.append(action)
@@ -100,7 +102,7 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]: it has overloads
         self, args: Any = None, namespace: Any = None
     ) -> Any:
-        """Parse what is known. All other words are problems, and so nothing is left of them."""
+        """Parse the known arguments. Report all other words as problems; nothing is returned as unparsed."""
         arguments, rest = super().parse_known_args(args, namespace)
         for before, word in zip(["", *rest], rest, strict=False):
             if word.startswith("-"):
@@ -122,7 +124,7 @@ class Parser(argparse.ArgumentParser):
         return f"unknown flag {flag}{cure}"
 
     def error(self, message: str) -> NoReturn:
-        """Stop where argparse cannot go on, such as at a flag without its value."""
+        """Stop parsing where argparse cannot continue, such as at a flag without a value."""
         error = sys.exc_info()[1]
         named = (error.argument_name or "") if isinstance(error, argparse.ArgumentError) else ""
         flags = [name for name in named.split("/") if name.startswith("-")]
@@ -135,7 +137,7 @@ class Parser(argparse.ArgumentParser):
 
 
 _CHOICE = re.compile(r"argument (.+?): invalid choice: '(.*)' \(choose from (.+)\)", re.DOTALL)
-"""What argparse says of a word that is no action of a command."""
+"""The message of argparse for a word that is not an action of a command."""
 
 
 def _not_a_choice(name: str, word: str, listed: str) -> str:
@@ -146,21 +148,21 @@ def _not_a_choice(name: str, word: str, listed: str) -> str:
 
 
 class _Stop(Exception):  # noqa: N818
-    """Where argparse cannot go on."""
+    """Raised where argparse cannot continue."""
 
     def __init__(self, message: str, flags: Sequence[str]) -> None:
         self._flags = flags
         super().__init__(message)
 
     def without(self, words: Sequence[str]) -> list[str]:
-        """``words`` less the flags that lack their values."""
+        """Return ``words`` without the flags that lack their values."""
         after = [*words[1:], "-"]
         pairs = zip(words, after, strict=True)
         return [word for word, then in pairs if not (word in self._flags and then.startswith("-"))]
 
 
 def parser(program: str, description: str, epilog: str = "") -> Parser:
-    """A parser in the manner of this program: nothing abbreviated, text laid out as written."""
+    """Return a parser with the house style: no abbreviated flags, text laid out as written."""
     made = Parser(
         prog=program,
         description=description,
@@ -168,12 +170,12 @@ def parser(program: str, description: str, epilog: str = "") -> Parser:
         formatter_class=_Formatter,
         allow_abbrev=False,
     )
-    made.set_defaults(remarks=())  # about flags that were given and have no effect
+    made.set_defaults(remarks=())  # messages about flags without effect
     return made
 
 
 def joined(argv: Sequence[str]) -> list[str]:
-    """Flags of llama-server that take two values, or one or none, in the one form that is read here."""
+    """Rewrite flags of llama-server with a variable number of values into the form that is parsed here."""
     words: list[str] = []
     rest = list(argv)
     while rest:
@@ -203,13 +205,13 @@ def _is_number(text: str) -> bool:
 
 
 class AddAction(Protocol):
-    """Adds an action of a command: its name, what it does in one line, and more about it for ``--help``."""
+    """Adds an action to a command: its name, a one-line summary, and more text for ``--help``."""
 
     def __call__(self, name: str, summary: str, more: str = "", /) -> argparse.ArgumentParser: ...
 
 
 def add_actions(target: argparse.ArgumentParser) -> AddAction:
-    """Give a command actions, as in ``srbwriter models add``; the chosen one is ``arguments.action``."""
+    """Add actions to a command, as in ``srbwriter models add``; the chosen one is ``arguments.action``."""
     problems = target.problems if isinstance(target, Parser) else []
 
     class ActionParser(Parser):
@@ -240,11 +242,11 @@ def exit_codes() -> str:
 def add_keys(
     target: argparse.ArgumentParser, table: Table, sections: Collection[str], more: Sequence[Key[Any]] = ()
 ) -> None:
-    """Add the flags of ``sections``, one titled group for each, of ``more``, and those that are refused."""
-    # What is not given on the command line may be said elsewhere, so these have no defaults here.
+    """Add the flags of ``sections`` (a titled group for each), the keys in ``more``, and refused flags."""
+    # A value that is not on the command line may come from elsewhere, so flags have no defaults here.
     for section in sections:
         group = target.add_argument_group(SECTIONS[section])
-        for key in table:  # those of late sections have no flags
+        for key in table:  # keys of late sections have no flags
             if key.section == section and key.flags:
                 _add_key(group, key)
     for key in more:
@@ -277,7 +279,7 @@ def add_keys(
 
 
 def chosen(arguments: argparse.Namespace, table: Table) -> dict[str, Any]:
-    """The settings given as flags, by key name."""
+    """Return the settings that were given as flags, by key name."""
     return {name: value for name, value in vars(arguments).items() if name in table}
 
 
@@ -294,14 +296,14 @@ def _add_key(group: Any, key: Key[Any]) -> None:
         dest=key.name,
         key=key,
         default=argparse.SUPPRESS,
-        action=_Model if key is keys.MODEL else _Collect if key.kind in (TEXTS, ADDRESSES) else _Store,
+        action=_Model if key is keys.MODEL else _STORES.get(key.kind, _Store),
         metavar=key.kind.metavar,
         help=help_text,
     )
 
 
 def _extent(key: Key[Any]) -> str:
-    """The choices and the default, for ``--help``."""
+    """Return the choices and the default of a key, for ``--help``."""
     choices = ": " + ", ".join(key.kind.choices) if key.kind.choices else ""
     if key.default in (None, (), ""):
         return choices
@@ -317,7 +319,7 @@ def _shown(value: Any) -> str:
 
 
 class _Store(argparse.Action):
-    """Keeps the value of a key's flag, or says why it is none."""
+    """Stores the value of a key's flag, or reports why the value is invalid."""
 
     def __init__(self, key: Key[Any], **options: Any) -> None:
         self.key = key
@@ -336,14 +338,26 @@ class _Store(argparse.Action):
 
 
 class _Collect(_Store):
-    """Gathers the values of a flag that may be given several times."""
+    """Collects the values of a flag that may be given several times."""
 
     def keep(self, namespace: argparse.Namespace, value: Any) -> None:
         setattr(namespace, self.dest, (*getattr(namespace, self.dest, ()), *value))
 
 
+class _Single(_Store):
+    """Accepts a flag once; a second value is an error."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: Any = None
+    ) -> None:
+        if hasattr(namespace, self.dest):
+            both = f"{getattr(namespace, self.dest)!r} and {values!r}"
+            report(parser, f"{option} {both}: expected {self.key.expected}")
+        super().__call__(parser, namespace, values, option)
+
+
 class _Model(_Store):
-    """The first is the model; those that are named after it are more of them for the server."""
+    """Stores the first ``--model`` as the model, and further ones as additional models of the server."""
 
     def keep(self, namespace: argparse.Namespace, value: Any) -> None:
         if not hasattr(namespace, self.dest):
@@ -353,22 +367,25 @@ class _Model(_Store):
         setattr(namespace, more, (*getattr(namespace, more, ()), str(value)))
 
 
+_STORES: dict[object, type[_Store]] = {TEXTS: _Collect, ADDRESS: _Single}
+
+
 def report(parser: argparse.ArgumentParser, problem: str) -> None:
-    """Add to what is wrong with the command line."""
+    """Add a problem to those of the command line."""
     if not isinstance(parser, Parser):
         parser.error(problem)
     parser.problems.append(problem)
 
 
 class _Remark(argparse.Action):
-    """Gathers what is to be said about flags without effect."""
+    """Collects messages about flags without effect."""
 
     def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option: Any = None) -> None:
         namespace.remarks = (*getattr(namespace, "remarks", ()), f"{option}: {self.const}")
 
 
 class _Refuse(argparse.Action):
-    """Says why a flag is not taken."""
+    """Reports why a flag is refused."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option: str | None = None
@@ -377,7 +394,7 @@ class _Refuse(argparse.Action):
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """Help with room for flags of two spellings."""
+    """A help formatter with wide columns, for flags with two spellings."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=32)

@@ -1,4 +1,4 @@
-"""``srbwriter help``: the same as ``--help``, of the program or of a command."""
+"""``srbwriter help``: prints the same as ``--help``, for the program or for a command."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         raise Failure(f"no command is called {command} — {cure}", Exit.USAGE)
     try:
         return main([*([command] if command else []), "--help"])
-    except SystemExit as end:  # that is how argparse ends after a help
+    except SystemExit as end:  # argparse exits after printing help
         return int(end.code or 0)

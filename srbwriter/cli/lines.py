@@ -30,7 +30,7 @@ def configure(parser: argparse.ArgumentParser, table: Table) -> None:
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
-    from srbwriter import server
+    from srbwriter.server.lines import run_standard
     from srbwriter.server.settings import ServerError
 
     fetch_named_model(settings)
@@ -38,6 +38,6 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         try:
             options = serve.server_settings(settings)
             loader.start()
-            return server.run_standard(loader, options)
+            return run_standard(loader, options)
         except ServerError as error:
             raise Failure(str(error), Exit.USAGE) from error

@@ -1,4 +1,4 @@
-"""``srbwriter models info``: what a model is and what it can do."""
+"""``srbwriter models info``: prints the properties of a model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _YES = {True: "yes", False: "no"}
 
 
 def show(file: Path, settings: Settings, *, as_json: bool) -> None:
-    """Load the weights of ``file`` and print what is known of it. Raises ModelError."""
+    """Load the weights of ``file`` and print the properties of the model. Raises ModelError."""
     from srbwriter.engine.model import Model
     from srbwriter.engine.native.weights import refuse_unsafe_tensors
 

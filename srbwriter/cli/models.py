@@ -1,4 +1,4 @@
-"""``srbwriter models``: the model files of this machine, and more of them."""
+"""``srbwriter models``: lists, adds, chooses and downloads models."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ List the models of this machine, choose one, and get others.
   srbwriter models pull ggml-org/gemma-3-1b-it-GGUF    fetch from Hugging Face what suits this machine
   srbwriter models pull OWNER/REPO:Q4_K_M --use        fetch this quantisation, and use it"""
 
-KEPT = "what has arrived is kept; the same command goes on from there"
+KEPT = "the downloaded part is kept; the same command continues from there"
 
 
 def configure(parser: argparse.ArgumentParser, table: Table) -> None:
     actions = add_actions(parser)
     listed = actions("list", "list the models of this machine (what happens when no action is named)")
     parser.add_argument("--json", action="store_true", help="print the list as JSON")
-    again = argparse.SUPPRESS  # what was said before the action holds
+    again = argparse.SUPPRESS  # do not overwrite a flag that was given before the action
     listed.add_argument("--json", action="store_true", default=again, help="print the list as JSON")
     shown = actions(
         "info",
-        "tell what a model is and can do",
+        "print the properties of a model",
     )
     shown.add_argument("name", metavar="NAME", nargs="?", help="a name of the list, or a file")
     shown.add_argument("--json", action="store_true", default=again, help="print it as JSON")
@@ -59,18 +59,21 @@ def configure(parser: argparse.ArgumentParser, table: Table) -> None:
     recommended = actions(
         "recommended",
         "list free models that write prose, and which of them fit this machine",
-        "The list comes with the program; nothing is asked of the network.",
+        "The list comes with the program; no network is used.",
     )
     recommended.add_argument("--json", action="store_true", default=again, help="print the list as JSON")
     pulled = actions(
         "pull",
         "fetch a model from Hugging Face",
-        "The token in HF_TOKEN is sent if there is one, and HF_ENDPOINT may name another hub.",
+        "The token in HF_TOKEN is sent if set; HF_ENDPOINT can name another hub.",
     )
     pulled.add_argument(
-        "model", metavar="OWNER/REPO[:QUANT or FILE]", nargs="?", help="the repository, and what of it"
+        "model",
+        metavar="OWNER/REPO[:QUANT or FILE]",
+        nargs="?",
+        help="the repository, and the quantisation or file",
     )
-    pulled.add_argument("--list", action="store_true", help="list what there is, and fetch nothing")
+    pulled.add_argument("--list", action="store_true", help="list the files, and fetch nothing")
     for target in (added, pulled):
         target.add_argument("--use", action="store_true", help="write with it from now on")
 
@@ -107,7 +110,7 @@ def _list(arguments: argparse.Namespace, settings: Settings) -> None:
 
 
 class _Row:
-    """A model in the list."""
+    """A row of the list: a model, its memory need and whether it fits."""
 
     def __init__(
         self, model: LocalModel, settings: Settings, memory: int, budget: int, in_use: Path | None
@@ -172,7 +175,7 @@ def _info(arguments: argparse.Namespace, settings: Settings) -> None:
 
 
 def _connection(settings: Settings) -> None:
-    """Say what the engine elsewhere can do."""
+    """Print the capabilities of the remote engine."""
     from srbwriter.engine.remote.engine import RemoteEngine
 
     with RemoteEngine.connect(launch.remote_options(settings, say)) as engine:
@@ -180,7 +183,7 @@ def _connection(settings: Settings) -> None:
 
 
 def _named(name: str) -> Path:
-    """The file of that path, or the only model in that folder, or the model of that name.
+    """Return the file with this path, the only model in this folder, or the model with this name.
 
     Raises ModelError and NoSuchModel.
     """
@@ -202,7 +205,7 @@ def _add(arguments: argparse.Namespace, settings: Settings) -> None:
 
 
 def _added(file: Path, arguments: argparse.Namespace, settings: Settings) -> None:
-    """Say where a new model is, on standard output, and use it if that was asked for."""
+    """Print the path of a new model to standard output, and use the model if ``--use`` was given."""
     print(file)
     if arguments.use:
         _remember(file, settings)
@@ -283,7 +286,7 @@ def _print_plan(plan: Plan) -> None:
 
 
 def _advice(plan: Plan) -> str | None:
-    """What to say of a choice that does not fit, or that could be better."""
+    """Return advice if the chosen file does not fit, or another would fit better."""
     from srbwriter.models import memory, memory_budget, size_words
 
     suggested = plan.models[plan.suggested]
@@ -296,7 +299,8 @@ def _advice(plan: Plan) -> str | None:
 
 
 def fetch_named_model(settings: Settings) -> None:
-    """Fetch the model that ``--hf-repo`` or ``--model-url`` names, unless it is here or another is meant."""
+    """Fetch the model named by ``--hf-repo`` or ``--model-url``, unless it is here or another model is in
+    use."""
     if launch.model_key(settings) in launch.REMOTE_KEYS and not launch.elsewhere(settings):
         with progress_shown() as progress:
             launch.fetch_model(settings, progress)
@@ -304,7 +308,7 @@ def fetch_named_model(settings: Settings) -> None:
 
 @contextlib.contextmanager
 def progress_shown() -> Generator[Progress]:
-    """How far downloads are, on standard error: a bar on a terminal, a line for every tenth elsewhere."""
+    """Show download progress on standard error: a bar on a terminal, else a line every ten percent."""
     try:
         with _bar() if sys.stderr.isatty() else contextlib.nullcontext(_Lines()) as progress:
             yield progress
@@ -335,7 +339,7 @@ def _bar() -> Generator[Progress]:
 
 
 class _Lines:
-    """Progress for logs and pipes."""
+    """Progress as lines, for logs and pipes."""
 
     def __init__(self) -> None:
         from srbwriter.models import TransferMeter

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def show(as_json: bool) -> None:
-    """Print the list that comes with the program, in a table with the command for each or as JSON."""
+    """Print the bundled list as a table with the command for each model, or as JSON."""
     from srbwriter.models import memory, read_recommended, size_words
 
     found = read_recommended()
@@ -38,7 +38,7 @@ def _as_cells(model: RecommendedModel) -> tuple[str, ...]:
 
 
 def _here(model: RecommendedModel) -> str:
-    """Whether the model has been fetched, or would fit this machine."""
+    """Return whether the model has been fetched, or whether it would fit this machine."""
     from srbwriter.models import Need, memory, memory_budget
 
     if model.is_here:

@@ -1,4 +1,4 @@
-"""``srbwriter --serve``, and the server beside the app: its rows for the table of keys, and the hand-over."""
+"""``srbwriter --serve``, and the server beside the app: configuration keys and start of the server."""
 
 from __future__ import annotations
 
@@ -133,13 +133,13 @@ OPTIONS: tuple[Key[Any], ...] = tuple(
 """Every row above, in order. Names are those of the fields of ServerSettings."""
 
 _FILES = {API_KEY_FILE, CHAT_TEMPLATE_FILE}
-"""Rows that are read here and are no fields of their own."""
+"""Keys whose files are read here; they are not fields of ServerSettings."""
 
 
 def run(settings: Settings) -> int:
-    """Serve until a signal ends it; returns the exit code.
+    """Serve until a signal arrives; return the exit code.
 
-    Settings are checked before models are, and both before anything is fetched, loaded or listened on.
+    Settings are checked first, then models, and both before anything is fetched, loaded or listened on.
     """
     from srbwriter import launch, server
     from srbwriter.cli.models import fetch_named_model
@@ -155,7 +155,7 @@ def run(settings: Settings) -> int:
     if (hint := launch.model_hint(settings)) is not None:
         say(hint)
 
-    # A server with other models, or before an engine elsewhere that may come back, goes on without this one.
+    # A server with other models, or with a remote engine that may come back, runs on without this model.
     needs_model = not offers and not launch.elsewhere(settings)
 
     def listening(url: str) -> None:
@@ -177,7 +177,7 @@ def run(settings: Settings) -> int:
 
 @contextlib.contextmanager
 def _failures() -> Generator[None]:
-    """Give errors of a server that cannot start their exit codes. Raises Failure or ConfigError."""
+    """Convert errors of a server that cannot start into Failure or ConfigError, which have exit codes."""
     from srbwriter.server.settings import AddressError, ServerError
 
     try:
@@ -189,7 +189,7 @@ def _failures() -> Generator[None]:
 
 
 def _checked_settings(settings: Settings) -> ServerSettings:
-    """Return what the server is told. Raises ConfigError for all that no server can be started with."""
+    """Return the server's settings. Raises ConfigError if no server can start with them."""
     from srbwriter import server
 
     with _failures():
@@ -199,9 +199,9 @@ def _checked_settings(settings: Settings) -> ServerSettings:
 
 
 def server_offers(settings: Settings, first: Loader | None = None) -> list[Offer]:
-    """The models of a server that has several, else nothing; ``first`` is one that is somebody else's.
+    """Return the models of a server with several models, else an empty list.
 
-    Raises ModelError for one that is not there.
+    ``first`` is a loader that belongs to the caller. Raises ModelError for a model that does not exist.
     """
     from srbwriter import launch
     from srbwriter.server import Offer
@@ -225,7 +225,7 @@ def server_offers(settings: Settings, first: Loader | None = None) -> list[Offer
 
 
 def server_settings(settings: Settings) -> ServerSettings:
-    """What the server is told. Raises ServerError for a file that cannot be read."""
+    """Return the settings of the server. Raises ServerError for a file that cannot be read."""
     from dataclasses import replace
 
     from srbwriter import launch
@@ -252,8 +252,9 @@ def server_settings(settings: Settings) -> ServerSettings:
     return options
 
 
-def _announce_model(loader: EngineLoader, goes_on: bool) -> None:
-    """Load, and say how it went. A server that does not go on without the model says itself why it ends."""
+def _announce_model(loader: EngineLoader, report_failure: bool) -> None:
+    """Wait for the model and report the result; report a failure only if the server continues without a
+    model."""
     from srbwriter.engine.types import Cancelled
 
     try:
@@ -261,7 +262,7 @@ def _announce_model(loader: EngineLoader, goes_on: bool) -> None:
     except Cancelled:
         return
     except Exception as error:
-        if goes_on:
+        if report_failure:
             say(str(error))
 
 
@@ -269,10 +270,10 @@ def _announce_model(loader: EngineLoader, goes_on: bool) -> None:
 
 
 def server_beside(settings: Settings) -> Beside:
-    """What the terminal app runs beside each session: a server on the session's engine, and its address.
+    """Return a context manager that runs a server on a session's engine and yields its address.
 
-    Raises ConfigError for what a model elsewhere is not given here and for settings that cannot be used, and
-    Failure when it is entered and the address cannot be.
+    Raises ConfigError for settings that are invalid, or unsupported by a remote engine. Entering it raises
+    Failure if the address cannot be bound.
     """
     from srbwriter import launch
 
@@ -297,7 +298,7 @@ def server_beside(settings: Settings) -> Beside:
 
 
 class SessionLoader:
-    """The load of the model that a session uses now; the writer may change the model while it is served."""
+    """The loader of the session's current model; the writer may change the model while it is served."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

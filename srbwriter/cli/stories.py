@@ -1,5 +1,7 @@
-"""The commands on stories, none of which needs a model or a screen: new, open, list, info, rename, export,
-import and check; and which story is meant by a name.
+"""The commands on stories: new, open, list, info, rename, export, import and check; and finding a story by
+name.
+
+None of these commands needs a model, and only ``open`` needs a screen.
 """
 
 from __future__ import annotations
@@ -29,17 +31,19 @@ from srbwriter.story.model import Refused, counted
 from srbwriter.story.store import SUFFIX
 
 if TYPE_CHECKING:
+    from srbwriter.story import transfer
     from srbwriter.story.check import Report
-    from srbwriter.story.formats import Format
+    from srbwriter.story.formats import FolderFormat, Format
 
 T = TypeVar("T")
+Named = TypeVar("Named", "Format", "Format | FolderFormat")
 
 _STANDARD_INPUT, _STANDARD_STREAM = Path("standard input"), Path("-")
 _BINARY = (".docx", ".epub")
 _NAMES = ("title", "author", "language")
 
 
-# ---- which story is meant: a path, or the name of one in the library or among those opened lately
+# ---- finding a story by its path, or by its name in the library or among recently opened stories
 
 
 def recents() -> library.RecentStories:
@@ -47,7 +51,7 @@ def recents() -> library.RecentStories:
 
 
 def opened(path: Path, title: str) -> None:
-    """Put a story first among those opened lately."""
+    """Put a story first in the list of recently opened stories."""
     recents().add(path, title, time.time())
 
 
@@ -56,14 +60,14 @@ def looks_like_a_path(named: str) -> bool:
 
 
 def find_story(named: str, commands: Collection[str] = ()) -> Path:
-    """The file of the story called ``named``, which exists.
+    """Return the file of the existing story called ``named``.
 
     Args:
-        named: a path, a file's name without suffix, a title, or the beginning of words of one title alone;
+        named: a path, a file name without suffix, a title, or the start of a word that is in one title only;
             case does not matter.
-        commands: names that could have been meant as well.
+        commands: command names to suggest as well.
 
-    Raises Failure, with the nearest names.
+    Raises Failure, with the most similar names.
     """
     if not named.strip():
         raise Failure("which story? give its title, its file's name or its path", Exit.USAGE)
@@ -90,16 +94,17 @@ def find_story(named: str, commands: Collection[str] = ()) -> Path:
 
 
 def _called(wanted: str, stories: list[library.StoryInfo]) -> list[library.StoryInfo]:
-    """The stories of that very name, or else those with a word in their title that begins so."""
+    """Return the stories with exactly this name, or else those with a title word that starts with it."""
     return best_named(wanted, [(story, story.title, story.path) for story in stories])
 
 
 def best_named(wanted: str, named: Iterable[tuple[T, str, Path]]) -> list[T]:
-    """Return what has exactly the wanted title or file name, or else those with a title word that begins so.
+    """Return the items with exactly this title or file name, or else those with a title word that starts with
+    it.
 
     Args:
         wanted: a name in lower case.
-        named: each thing with its title and the path of its file.
+        named: each item with its title and the path of its file.
     """
     rows = [(thing, title.casefold(), path.stem.casefold()) for thing, title, path in named]
     begun = re.compile(rf"\b{re.escape(wanted)}")
@@ -118,9 +123,9 @@ def _not_found(named: str, stories: list[library.StoryInfo], commands: Collectio
 
 
 def story_to_open(named: str, commands: Collection[str] = ()) -> Path:
-    """Return the file of the story to write in; a path that does not exist yet is a new story.
+    """Return the file of the story to open; a path that does not exist yet is a new story.
 
-    Raises Failure for a model, for the name of an exported file, and where the folder is missing.
+    Raises Failure for a model, for the name of an exported file, and if the folder is missing.
     """
     path = paths.expanded(named)
     if not looks_like_a_path(named) or path.is_file():
@@ -134,7 +139,7 @@ def story_to_open(named: str, commands: Collection[str] = ()) -> Path:
 
 
 def refuse_model(path: Path) -> None:
-    """Raise Failure for a model file, by its name or by its first bytes."""
+    """Raise Failure for a model file, recognised by its name or its first bytes."""
     if path.suffix.lower() == ".gguf" or is_gguf(path):
         cure = f"to write with it: srbwriter -m {shlex.quote(str(path))}"
         raise Failure(f"{path}: a model file is no story — {cure}", Exit.USAGE)
@@ -146,7 +151,7 @@ def _refuse_folder(path: Path) -> None:
 
 
 def path_for_story(output: Path | None) -> Path | None:
-    """Return where a story is to be made. Raises Failure for the name of an exported file or of a model."""
+    """Return the path for a new story. Raises Failure for the name of an exported file or of a model."""
     if output is None:
         return None
     from srbwriter.story import formats
@@ -158,14 +163,14 @@ def path_for_story(output: Path | None) -> Path | None:
     return output
 
 
-def listing(forms: Sequence[Format]) -> str:
-    """A line for each format: its name, its extension, what it is."""
+def listing(forms: Sequence[Format | FolderFormat]) -> str:
+    """Return a line for each format: its name, its extension, its description."""
     width = max(len(form.name) for form in forms) + 2
     return "\n".join(f"{form.name:<{width}}{form.extension:<10}{form.label}" for form in forms)
 
 
-def named(name: str, forms: Sequence[Format], verb: str) -> Format:
-    """The format called ``name``. Raises Failure; ``verb`` is what it is wanted for."""
+def named(name: str, forms: Sequence[Named], verb: str) -> Named:
+    """Return the format called ``name``. Raises Failure; ``verb`` is the purpose in the message."""
     for form in forms:
         if form.name == name:
             return form
@@ -174,7 +179,7 @@ def named(name: str, forms: Sequence[Format], verb: str) -> Format:
 
 
 class New:
-    """``srbwriter new``: an empty story."""
+    """``srbwriter new``: creates an empty story."""
 
     DESCRIPTION = """\
 Begin a story in the library, and print where it is.
@@ -205,7 +210,7 @@ Begin a story in the library, and print where it is.
 
 
 class Open:
-    """``srbwriter open``: the terminal app on a story, by its name or its path."""
+    """``srbwriter open``: opens the terminal app on a story, by name or path."""
 
     DESCRIPTION = """\
 Open the terminal app on a story of the library, or on a file.
@@ -229,7 +234,7 @@ Open the terminal app on a story of the library, or on a file.
 
 
 class List:
-    """``srbwriter list``: the stories there are."""
+    """``srbwriter list``: lists the stories."""
 
     DESCRIPTION = """\
 List the stories of the library, and those opened lately elsewhere, last changed first.
@@ -277,7 +282,7 @@ def _as_json(story: library.StoryInfo) -> dict[str, object]:
 
 
 class Info:
-    """``srbwriter info``: what is in a story."""
+    """``srbwriter info``: describes a story, and sets title, author and language."""
 
     DESCRIPTION = """\
 Say what is in a story: words, branches, authors, chapters, progress. With a flag, set what it is called,
@@ -300,7 +305,7 @@ who writes it and in which language; books and pages made of it say so too.
     @staticmethod
     def run(arguments: argparse.Namespace, settings: Settings) -> int:
         path = find_story(arguments.story)
-        given = {name: told for name in _NAMES if (told := getattr(arguments, name)) is not None}
+        given = {name: value for name in _NAMES if (value := getattr(arguments, name)) is not None}
         if given:
             with Story.open(path) as story, _usage():
                 story.set_properties(replace(story.properties, **given))
@@ -320,7 +325,7 @@ who writes it and in which language; books and pages made of it say so too.
 
 @contextlib.contextmanager
 def _usage() -> Generator[None]:
-    """Turn what a story refuses into a Failure: the words of the command line cannot be used."""
+    """Convert an error about an invalid title or language into a Failure with the usage exit code."""
     try:
         yield
     except Refused as error:
@@ -362,7 +367,7 @@ def _shown(fact: object) -> str:
 
 
 class Rename:
-    """``srbwriter rename``: another title, and in the library another file name with it."""
+    """``srbwriter rename``: changes the title, and in the library the file name too."""
 
     DESCRIPTION = """\
 Give a story another title. Its file gets a new name too if it is in the library.
@@ -401,13 +406,13 @@ def _moved(path: Path, title: str) -> Path:
 
 
 def _same_name(path: Path, target: Path) -> bool:
-    """Whether ``target`` is ``path`` with a number, because ``path`` has that name already."""
+    """Return whether ``target`` is ``path`` with a number because ``path`` already has that name."""
     base, _, number = target.stem.rpartition("-")
     return number.isdigit() and path.stem == base
 
 
 class Export:
-    """``srbwriter export``: a story as a file for readers and for other programs."""
+    """``srbwriter export``: writes a story to a file for readers or other programs."""
 
     DESCRIPTION = """\
 Write a story as a book, a page, text or JSON. The format follows from the file's extension, or is named.
@@ -456,7 +461,7 @@ Write a story as a book, a page, text or JSON. The format follows from the file'
 
 
 def _refuse_early(output: Path, form: Format, *, force: bool) -> None:
-    """Raise Failure or StoryError before any work for what could not be written."""
+    """Raise Failure or StoryError for a target that cannot be written, before any work is done."""
     if output == _STANDARD_STREAM:
         if form.extension in _BINARY and sys.stdout.isatty():
             raise Failure(f"{form.label} is not for a terminal; name a file with -o", Exit.USAGE)
@@ -469,7 +474,7 @@ def _refuse_early(output: Path, form: Format, *, force: bool) -> None:
 
 
 def _by_file(output: Path) -> Format:
-    """The format that the file's name says; standard output has none and gets Markdown."""
+    """Return the format for the file's extension; Markdown for standard output."""
     from srbwriter.story import formats
 
     if output == _STANDARD_STREAM:
@@ -481,21 +486,32 @@ def _by_file(output: Path) -> Format:
 
 
 class Import:
-    """``srbwriter import``: stories from the files of other programs, recognised by what is in them."""
+    """``srbwriter import``: makes stories from files of other programs, detected by content."""
 
     DESCRIPTION = """\
-Make a story of a file: Word, HTML, Markdown, text, Loom, mikupad, KoboldAI, SillyTavern, NovelAI and more.
+Make a story of a file or a project: Word, OpenDocument, EPUB, HTML, Markdown, text, Scrivener, Obsidian,
+Loom, mikupad, KoboldAI, SillyTavern, NovelAI and more.
 
   srbwriter import tree.json
-  srbwriter import chapters/*.md
   srbwriter import novel.docx
+  srbwriter import chapters/*.md
+  srbwriter import chapters/ --as-one
+  srbwriter import one.md novel.docx --as-one --title "The Orchard"
+  srbwriter import Novel.scriv
   srbwriter import --encoding cp1252 old.txt
   srbwriter import chat.jsonl --title "The Orchard" -o orchard.srbw
   curl -s https://example.org/tale.txt | srbwriter import -"""
 
     @staticmethod
     def configure(parser: argparse.ArgumentParser, table: Table) -> None:
-        parser.add_argument("files", metavar="FILE", nargs="*", type=Path, help="file; - is standard input")
+        parser.add_argument(
+            "files", metavar="FILE", nargs="*", type=Path, help="file or folder; - is standard input"
+        )
+        parser.add_argument(
+            "--as-one",
+            action="store_true",
+            help="make one story of all files, each a chapter",
+        )
         parser.add_argument("--title", metavar="TITLE", default="", help="title instead of the file's own")
         parser.add_argument(
             "--encoding", metavar="NAME", default="", help="encoding of a text that is not in UTF: cp1252 …"
@@ -513,21 +529,26 @@ Make a story of a file: Word, HTML, Markdown, text, Loom, mikupad, KoboldAI, Sil
         from srbwriter.story import formats
 
         form: str = arguments.format
+        known = (*formats.readable(), *formats.FOLDERS)
         if form == "list":
-            print(listing(formats.readable()))
+            print(listing(known))
             return Exit.OK
         if form:
-            named(form, formats.readable(), "import")
+            named(form, known, "import")
         files: list[Path] = arguments.files
         if not files:
             raise Failure("which file? srbwriter import FILE", Exit.USAGE)
         output = path_for_story(arguments.output)
-        if output is not None and len(files) > 1:
-            raise Failure("-o makes one story, and several files were given", Exit.USAGE)
+        as_one: bool = arguments.as_one
+        if as_one and _STANDARD_STREAM in files and len(files) > 1:
+            raise Failure("--as-one takes files and folders, and - is neither", Exit.USAGE)
+        if output is not None and len(files) > 1 and not as_one:
+            raise Failure("-o makes one story of several files with --as-one", Exit.USAGE)
         codes = {Exit.OK}
-        for file in files:
+        for file, *more in [files] if as_one else [[file] for file in files]:
+            work = _work_for(file, output, arguments.title, arguments.encoding, form)
             try:
-                _import(file, output, arguments.title, arguments.encoding, form)
+                _import(replace(work, as_one=as_one, more=tuple(more)))
             except (StoryError, formats.FormatError) as error:
                 say(str(error))
                 there = file == _STANDARD_STREAM or os.path.lexists(file)
@@ -535,24 +556,28 @@ Make a story of a file: Word, HTML, Markdown, text, Loom, mikupad, KoboldAI, Sil
         return Exit.ERROR if Exit.ERROR in codes else max(codes)
 
 
-def _import(file: Path, output: Path | None, title: str, encoding: str, form: str) -> None:
+def _work_for(file: Path, output: Path | None, title: str, encoding: str, form: str) -> transfer.Import:
     from srbwriter.story import transfer
 
     folder = paths.library_dir()
     if file == _STANDARD_STREAM:
         data = sys.stdin.buffer.read()
-        work = transfer.Import(_STANDARD_INPUT, folder, output, title, data, "Imported story", encoding, form)
-    else:
-        work = transfer.Import(file, folder, output, title, encoding=encoding, form=form)
+        return transfer.Import(_STANDARD_INPUT, folder, output, title, data, "Imported story", encoding, form)
+    return transfer.Import(file, folder, output, title, encoding=encoding, form=form)
+
+
+def _import(work: transfer.Import) -> None:
+    from srbwriter.story import transfer
+
     landed = transfer.carry_out(work)
     opened(landed.path, landed.title)
     print(landed.path)
     for notice in landed.notices:
-        say(f"{file}: {notice}")
+        say(f"{work.file}: {notice}")
 
 
 class Check:
-    """``srbwriter check``: whether story files are sound, and exactly what is missing if not."""
+    """``srbwriter check``: checks story files for damage and reports what is missing."""
 
     DESCRIPTION = """\
 Go over the files of stories, all of the library if none is named. Nothing is changed.

@@ -1,4 +1,4 @@
-"""The whole table of keys: each room's rows, put together in the one place that knows them all."""
+"""The table of all configuration keys, collected from every part of the program."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _LATE = {"keys": own_keys}
 
 
 def every_key() -> Table:
-    """Every key of the program."""
+    """Return every key of the program."""
     from srbwriter import launch
 
     return Table((*keys.KEYS, *launch.request_keys(), *OPTIONS, *serve.OPTIONS), _LATE)
 
 
 def overview() -> Table:
-    """The keys less the engine's parameters, which take longer to load than all others together."""
+    """Return all keys but the engine's parameters, which take longer to import than all others together."""
     return Table((*keys.KEYS, *OPTIONS, *serve.OPTIONS), _LATE)

@@ -1,4 +1,4 @@
-"""``srbwriter write``: branches of one prompt on standard output, for pipes and for plain terminals."""
+"""``srbwriter write``: prints branches of one prompt to standard output, for pipes and plain terminals."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def configure(parser: argparse.ArgumentParser, table: Table) -> None:
         metavar="PROMPT",
         nargs="?",
         default="-",
-        help="what to go on from; - or nothing reads standard input, less one newline at its end",
+        help="text to continue; - or nothing reads standard input, less one newline at its end",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document when all is written")
     add_keys(parser, table, ("generation", "sampling", "model", "log"))
@@ -69,14 +69,14 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _prompt(argument: str, source: TextIO) -> str:
-    """The prompt as given, or all of ``source``.
+    """Return the prompt argument, or all of ``source`` if it is ``-``.
 
-    One newline at the end of piped text is the shell's, not the writer's: models continue a finished line
-    quite differently from an open one.
+    One newline at the end of piped text is removed, because the shell added it: models continue a finished
+    line quite differently from an open one.
     """
     try:
         prompt = argument if argument != "-" else _all_of(source)
-        prompt.encode()  # an argument with bytes that are no text comes with lone surrogates
+        prompt.encode()  # Python turns invalid bytes in an argument into lone surrogates
     except UnicodeError:
         raise Failure("the prompt is not UTF-8 text", Exit.USAGE) from None
     return prompt
@@ -104,7 +104,7 @@ def _print_json(prompt: str, model: str, generation: Generation) -> None:
 
 
 class _Printer:
-    """Prints branches one below the other: the first while it is written, each other when its turn comes."""
+    """Prints branches one after another: the first while it is written, the others when it has ended."""
 
     def __init__(self, generation: Generation, out: TextIO) -> None:
         self._generation = generation
@@ -123,14 +123,14 @@ class _Printer:
         branches = self._generation.branches
         while self._current < len(branches):
             branch = branches[self._current]
-            ended = not branch.live  # asked before reading, so that no last words are missed
-            self._print_news(branch)
+            ended = not branch.live  # checked before reading, so that the last words are not missed
+            self._print_new_text(branch)
             if not ended:
                 return
             print(file=self._out, flush=True)
             self._current, self._cursor = self._current + 1, None
 
-    def _print_news(self, branch: Branch) -> None:
+    def _print_new_text(self, branch: Branch) -> None:
         if self._cursor is None and len(self._generation.branches) > 1:
             gap = "\n" if branch.index else ""
             print(f"{gap}--- {branch.index + 1} of {len(self._generation.branches)} ---", file=self._out)

@@ -1,6 +1,6 @@
-"""Configuration in one place: the table of keys, what holds in this run, and what is remembered.
+"""Configuration in one place: the table of keys, the values of this run, and the remembered ones.
 
-The writer's config.toml is only ever read. This room knows no engine and no face.
+The writer's config.toml is only read. This package imports no engine and no face.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Document:
-    """What stands in one file. ``problems`` says in words what is no UTF-8 and no TOML in it."""
+    """The content of one file. ``problems`` describes the parts that are no UTF-8 or no TOML."""
 
     def __init__(self, file: Path, data: bytes) -> None:
         import tomllib
@@ -41,7 +41,7 @@ class Document:
         self._lines = _lines(text)
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
-        """Each value by its name: ``section.key``, or what stands before all sections."""
+        """Yield each value with its name: ``section.key``, or ``key`` before all sections."""
         for section, content in self._values.items():
             if isinstance(content, dict):
                 for name, value in cast("dict[str, Any]", content).items():

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast, get_args
 
 from srbwriter.config.kinds import (
-    ADDRESSES,
+    ADDRESS,
     INTEGER,
     LAYERS,
     NUMBER,
@@ -27,7 +27,7 @@ from srbwriter.config.kinds import (
 
 Numa = Literal["distribute", "isolate", "numactl"]
 FlashAttention = Literal["auto", "on", "off"]
-Dialect = Literal["auto", "vllm", "openai", "llamacpp", "srb", "koboldcpp"]
+Dialect = Literal["auto", "vllm", "openai", "llamacpp", "srb"]
 Pooling = Literal["none", "mean", "cls", "last", "rank"]
 Ends = Literal["sentence", "punctuation", "never"]
 Siblings = Literal["independent", "distinct", "stratified"]
@@ -144,9 +144,9 @@ HF_FILE = Key[str | None](
 MODEL_URL = Key[str | None](
     "model.url", TEXT, None, "address of a model file, fetched if it is not here", ("--model-url", "-mu"),
 )
-CONNECT = Key[tuple[str, ...]](
-    "model.connect", ADDRESSES, (),
-    "address of an engine that runs elsewhere, instead of a model file; several of one model may be given",
+CONNECT = Key[str | None](
+    "model.connect", ADDRESS, None,
+    "address of an engine that runs elsewhere, instead of a model file",
     ("--connect",), env="SRBWRITER_CONNECT",
 )
 CONNECT_KEY = Key[str | None](
@@ -165,7 +165,8 @@ CONNECT_VERIFY = Key(
     "model.connect_verify", SWITCH, True, "take only certificates that are trusted", ("--connect-verify",),
 )
 DIALECT = Key[Dialect](
-    "model.dialect", one_of(*get_args(Dialect)), "auto", "how it is spoken to", ("--dialect",),
+    "model.dialect", one_of(*get_args(Dialect), instead={"koboldcpp": "openai"}), "auto",
+    "how it is spoken to", ("--dialect",),
 )
 CTX_SIZE = Key[int | None](
     "model.ctx_size", INTEGER, None,
@@ -182,16 +183,6 @@ THREADS = Key[int | None](
 THREADS_BATCH = Key[int | None](
     "model.threads_batch", INTEGER, None, "threads for reading the prompt", ("--threads-batch", "-tb"),
     minimum=1, maximum=512,
-)
-SAMPLING_THREADS = Key[int | None](
-    "model.sampling_threads", INTEGER, None,
-    "threads that choose words in a large vocabulary, for 8 branches and more; if not given, as many as are "
-    "faster, by what steps take", ("--sampling-threads",), minimum=1,
-)
-BACKEND_SAMPLING = Key(
-    "model.backend_sampling", SWITCH, False,
-    "choose words where the model is computed, for branches whose samplers can run there: for a GPU; on a "
-    "processor it is slower", ("--backend-sampling", "-bs"),
 )
 BATCH_SIZE = Key[int | None](
     "model.batch_size", INTEGER, None, "most tokens in one batch", ("--batch-size", "-b"), minimum=1,
@@ -271,11 +262,6 @@ SEED = Key[int | None](
     "number from which the seeds of all branches follow; random if not given", ("--seed", "-s"), minimum=0,
     maximum=2**32 - 1,
 )
-STRICT = Key(
-    "generation.strict", SWITCH, False,
-    "write the same text whatever else runs or ran; one branch at a time, each prompt read anew",
-    ("--strict",),
-)
 
 SIBLINGS = Key[Siblings](
     "instruments.siblings", one_of(*get_args(Siblings)), "distinct",
@@ -331,7 +317,7 @@ LOG_LEVEL = Key(
 
 
 class Retired(NamedTuple):
-    """A setting of an earlier version, which is accepted without effect, whatever its value."""
+    """A setting of an earlier version, which is accepted with any value, without effect."""
 
     section: str  # commands with the flags of this section take ``flags`` too
     flags: tuple[str, ...]
@@ -346,7 +332,7 @@ class Retired(NamedTuple):
 
     @property
     def notice(self) -> str:
-        """What is said where it is given."""
+        """Return the notice where it is given."""
         return f"no effect any more, since {self.why}; leave it out"
 
 
@@ -356,6 +342,16 @@ RETIRED: tuple[Retired, ...] = (
         "model.load_anyway",
     ),
     Retired("model", ("--measure",), "the times of steps are not measured"),
+    Retired(
+        "model", ("--backend-sampling", "-bs", "--no-backend-sampling"),
+        "tokens are sampled on the processor only", "model.backend_sampling",
+    ),
+    Retired(
+        "model", ("--sampling-threads",), "one thread chooses the words", "model.sampling_threads", values=1
+    ),
+    Retired(
+        "generation", ("--strict", "--no-strict"), "no branch gets a context of its own", "generation.strict",
+    ),
 )  # fmt: skip
 """Settings and flags of earlier versions."""
 

@@ -5,11 +5,11 @@ Knows single values only: no keys, no files, no flags.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, Generic, LiteralString, TypeVar, cast
 
-from srbwriter.addresses import normal_address, split_addresses
+from srbwriter.addresses import normal_address
 from srbwriter.paths import expanded
 
 T_co = TypeVar("T_co", covariant=True)
@@ -112,12 +112,16 @@ def _range(numbers: list[int]) -> tuple[int, int]:
     return numbers[0], numbers[1]
 
 
-def _addresses(written: list[str]) -> tuple[str, ...]:
-    for entry in written:
-        found = split_addresses(entry)
-        if not found or not all(map(normal_address, found)):
-            raise ValueError
-    return tuple(written)
+def _address(value: object) -> str | None:
+    """Read one address. A list of at most one is taken as well: lists were the form of earlier versions."""
+    texts = [value] if isinstance(value, str) else _items(value)
+    if not texts:
+        return None
+    found = [address for text in texts for address in _text(text).replace(",", " ").split()]
+    if len(found) != 1:
+        raise ValueError
+    normal_address(found[0])
+    return found[0]
 
 
 def _layers(value: object) -> int | None:
@@ -147,12 +151,7 @@ NUMBERS = Kind[tuple[float, ...]](
     lambda text: tuple(_finite(float(part)) for part in text.split(",")),
     lambda value: tuple(_number(x) for x in _items(value)),
 )
-ADDRESSES = Kind[tuple[str, ...]](
-    "addresses such as http://host:8000",
-    "URL",
-    lambda text: _addresses([text]),
-    lambda value: _addresses([_text(x) for x in _items(value)]),
-)
+ADDRESS = Kind[str | None]("one address such as http://host:8000", "URL", _address, _address)
 RANGE = Kind[tuple[int, int]](
     "two whole numbers, the first and the last",
     "N,N",
@@ -167,8 +166,11 @@ LAYERS = Kind[int | None](
 )
 
 
-def one_of(*words: Word) -> Kind[Word]:
-    """The kind of value that is one of ``words``."""
+def one_of(*words: Word, instead: Mapping[str, str] | None = None) -> Kind[Word]:
+    """Return the kind of value that is one of ``words``.
+
+    ``instead`` names the word to use for each word of an earlier version.
+    """
     by_text: dict[object, Word] = {word: word for word in words}
 
     def read(value: object) -> Word:
@@ -176,4 +178,7 @@ def one_of(*words: Word) -> Kind[Word]:
             raise ValueError
         return by_text[value]
 
-    return Kind("one of " + ", ".join(words), "WORD", read, read, words)
+    def nearest(text: str) -> str | None:
+        return (instead or {}).get(text) or most_like(text, words)
+
+    return Kind("one of " + ", ".join(words), "WORD", read, read, words, nearest)

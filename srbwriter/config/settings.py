@@ -1,8 +1,8 @@
-"""Settings: what holds, where it was said, and what the program remembers of it.
+"""Settings: their values, their sources, and the ones that the program remembers.
 
-Reads the four places a setting can come from and ranks them: flag > environment > the writer's file >
-remembered > default. What is remembered lies beside the writer's own file, which is only read. Knows a table
-of keys and where the files lie; knows no face and no engine.
+Reads the four sources of a setting and ranks them: flag > environment > the writer's file > remembered >
+default. Remembered settings are kept beside the writer's own file, which is only read. Uses a table of keys
+and the places of files; imports no face and no engine.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _RETIRED = {row.name: row for row in RETIRED if row.name}
 
 
 class ConfigError(Exception):
-    """Settings that cannot be used. ``problems`` has a line for each: the place, what is wrong, the cure."""
+    """Settings that cannot be used. ``problems`` has a line for each: the place, the problem, the cure."""
 
     def __init__(self, *problems: str) -> None:
         self.problems = problems
@@ -43,8 +43,8 @@ class ConfigError(Exception):
 class Table:
     """The keys of the program, by name.
 
-    ``late`` makes the keys of whole sections, which take long to load, when one of them is asked for by name
-    or section. Until then a loop over the table goes past them.
+    ``late`` makes the keys of whole sections, which are slow to load, when one of them is looked up by name
+    or section. Until then a loop over the table leaves them out.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Table:
 
 
 class Setting(NamedTuple):
-    """A value, who said it, and where."""
+    """A value, its kind of source, and its place."""
 
     value: Any
     source: Source
@@ -137,17 +137,17 @@ def load(
     table: Table, flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | None = None,
     problems: Iterable[str] = (),
 ) -> Settings:  # fmt: skip
-    """Rank everything that was said into one Settings.
+    """Rank all sources into one Settings.
 
     Args:
         table: the keys of the program.
         flags: values from the command line, already checked, by key name.
         environment: usually ``os.environ``.
         file: the writer's file if the command line named one.
-        problems: what is wrong with the command line, to be told together with the others.
+        problems: problems of the command line, to be reported together with the others.
 
     Raises:
-        ConfigError: with everything that no key takes, contradictions, and files that cannot be read.
+        ConfigError: with all unknown keys, refused values, contradictions, and files that cannot be read.
     """
     reader = _Reader(table, list(problems))
     found, complaints = _read_remembered(table)
@@ -161,7 +161,7 @@ def load(
 
 
 def _contradictions(settings: Settings) -> Iterator[str]:
-    """Yield what is wrong with values that are sound by themselves, and were said for this start."""
+    """Yield problems between values of this start that are each valid."""
     n, most = settings[N], settings[MAX_N]
     if n > most and settings.source(N) not in ("default", "remembered"):
         said = f"{settings.place(N)}: {N.name} = {n} is above {MAX_N.name} = {most}"

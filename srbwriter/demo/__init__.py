@@ -1,6 +1,6 @@
-"""The bundled model: where it lies, and nothing else.
+"""The path of the bundled model.
 
-This room must never know an engine, a story or a face; it hands out a path.
+This package never imports an engine, a story or a face.
 """
 
 from __future__ import annotations

@@ -18,7 +18,6 @@ from typing import NamedTuple, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from srbwriter.gguf import Tensor
 from srbwriter.paths import expanded
 
 from .disk import state_key
@@ -36,6 +35,7 @@ AdapterSet: TypeAlias = "tuple[tuple[int, float], ...]"
 
 MOST_ADAPTERS = 64
 MOST_SETS = 256
+NO_ADAPTERS = "this server was started without LoRA adapters; give it some with --lora"
 MOST_SCALE = 1000.0
 
 T = TypeVar("T")
@@ -52,15 +52,22 @@ class Adapter(NamedTuple):
 # ---- control vectors
 
 
-def control_vector(files: Sequence[tuple[str, float]], width: int, layers: int) -> NDArray[np.float32] | None:
-    """The sum of scaled control vectors, a row for each layer from the first on; None without files.
+ControlVector: TypeAlias = "tuple[NDArray[np.float32], int, int]"
+"""A row for each layer from the first on, and the numbers of the first and the last that it acts on."""
 
-    ``width`` and ``layers`` are the model's. Raises ModelError.
-    """
-    if not files:
+
+def control_vector(options: EngineOptions, model: Model) -> ControlVector | None:
+    """Return the sum of the scaled control vectors; None without files. Raises ModelError, InvalidRequest."""
+    width, layers = model.n_embd, model.n_layer
+    first, last = options.control_vector_layers or (1, layers)
+    if not 1 <= first <= last <= layers:
+        raise InvalidRequest(
+            "control_vector_layers", f"{first} to {last} are not layers of this model, which has {layers}"
+        )
+    if not options.control_vectors:
         return None
     total = np.zeros((max(layers, 1), width), np.float32)
-    for name, scale in files:
+    for name, scale in options.control_vectors:
         path = expanded(name)
         for layer, tensor in read_directions(path):
             if len(tensor.shape) != 1 or tensor.size != width or not 1 <= layer < max(layers, 2):
@@ -69,27 +76,14 @@ def control_vector(files: Sequence[tuple[str, float]], width: int, layers: int) 
                     f"{tensor.name} of {tensor.size} numbers does not fit {layers} layers of {width}",
                     "give the control vector that was made for this model",
                 )
-            total[layer - 1] += np.float32(scale) * _numbers(path, tensor)
+            numbers = np.fromfile(path, "<f4", tensor.size, offset=tensor.offset)
+            if numbers.size != tensor.size:
+                raise ModelError(str(path), "this control vector is cut short", "download it again")
+            total[layer - 1] += np.float32(scale) * numbers
     if not np.isfinite(total).all():
-        raise ModelError(files[0][0], "the control vector is no number somewhere", "make it again")
-    return total
-
-
-def _numbers(path: Path, tensor: Tensor) -> NDArray[np.float32]:
-    found = np.fromfile(path, "<f4", tensor.size, offset=tensor.offset)
-    if found.size != tensor.size:
-        raise ModelError(str(path), "this control vector is cut short", "download it again")
-    return found.astype(np.float32)
-
-
-def layer_range(options: EngineOptions, layers: int) -> tuple[int, int]:
-    """The first and the last layer that a control vector acts on. Raises InvalidRequest."""
-    first, last = options.control_vector_layers or (1, layers)
-    if not 1 <= first <= last <= layers:
-        raise InvalidRequest(
-            "control_vector_layers", f"{first} to {last} are not layers of this model, which has {layers}"
-        )
-    return first, last
+        path = options.control_vectors[0][0]
+        raise ModelError(path, "the control vector is no number somewhere", "make it again")
+    return total, first, last
 
 
 def key_of(options: EngineOptions) -> tuple[str, ...]:
@@ -142,6 +136,10 @@ class Adapters:
         if asked is None:
             return self._defaults
         chosen: dict[int, float] = {}
+        if not isinstance(asked, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidRequest(
+                "lora", f"expected pairs of an adapter's number and its scale, not {asked!r}"
+            )
         for entry in asked:
             if not isinstance(entry, tuple) or len(entry) != 2:  # pyright: ignore[reportUnnecessaryIsInstance, reportUnnecessaryComparison]
                 raise InvalidRequest("lora", "expected pairs of an adapter's number and its scale")
@@ -170,13 +168,13 @@ class Adapters:
         """Whether requests with this set can share what is evaluated; only so many sets are remembered."""
         return chosen in self._roots or len(self._roots) < MOST_SETS
 
-    def of(self, root: int) -> AdapterSet:
-        """Return the set that what lies below a root is evaluated with."""
+    def set_of(self, root: int) -> AdapterSet:
+        """Return the set of adapters that everything below a root is evaluated with."""
         return self._sets.get(root, self._sets[SHARED.root])
 
     def names(self, namespace: Namespace) -> str:
         """Names what a namespace is evaluated with, by the contents of files, for caches that outlive us."""
-        parts = sorted((self._keys[number], scale) for number, scale in self.of(namespace.root))
+        parts = sorted((self._keys[number], scale) for number, scale in self.set_of(namespace.root))
         return repr(parts) if parts else ""
 
     @cached_property
@@ -227,9 +225,9 @@ class Turns:
 
     def pick(self, roots: Collection[int]) -> AdapterSet:
         """Choose the set for a step in which something of ``roots`` waits, and let the context use it."""
-        waiting = sorted({self._adapters.of(root) for root in roots})
+        waiting = sorted({self._adapters.set_of(root) for root in roots})
         if not waiting:
-            return self.set(self._adapters.of(SHARED.root))
+            return self.set(self._adapters.set_of(SHARED.root))
         now = self._now
         if now in waiting and (len(waiting) == 1 or self._clock() - self._since < QUANTUM):
             return now
@@ -244,6 +242,6 @@ class Turns:
         self._since = self._clock()
         return chosen
 
-    def of_set(self, tracks: Iterable[T], root: Callable[[T], int], chosen: AdapterSet) -> list[T]:
-        """Those of ``tracks`` that are evaluated with a set."""
-        return [track for track in tracks if self._adapters.of(root(track)) == chosen]
+    def demands_of_set(self, tracks: Iterable[T], root: Callable[[T], int], chosen: AdapterSet) -> list[T]:
+        """Return those of ``tracks`` that are evaluated with a set."""
+        return [track for track in tracks if self._adapters.set_of(root(track)) == chosen]

@@ -6,19 +6,39 @@ model runs.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from .capabilities import Capabilities, Feature
 from .generation import Generation
-from .types import EngineStats, ModelInfo, Request
+from .prompt import Tokenizer
+from .types import EngineStats, ModelInfo, NotSupported, Request
+
+if TYPE_CHECKING:
+    from .adapters import Adapters
+    from .embedding import Embedder
 
 
-class Backend(Protocol):
+class Backend(Tokenizer, Protocol):
     """A loaded model that takes requests. Every member may be used from any thread.
 
     Methods raise the errors of :mod:`.types`: EngineClosed after :meth:`close`, InvalidRequest for
     arguments that cannot mean anything.
     """
+
+    n_ctx: int
+    """Tokens that the prompt and text of one branch may have together."""
+    max_branches: int
+    """Branches that may be live at once, those of all requests together."""
+    eos: int | None
+    """The token that ends a text, if the vocabulary has one."""
+    eog: frozenset[int]
+    """All tokens at which a text ends."""
+    fim: tuple[int, int, int] | None
+    """The tokens before prefix, suffix and middle of a text to fill in, if there are any."""
+    fim_files: tuple[int | None, int | None]
+    """The tokens before a collection of files, and before each of them, if there are any."""
 
     @property
     def info(self) -> ModelInfo:
@@ -26,38 +46,18 @@ class Backend(Protocol):
         ...
 
     @property
-    def n_ctx(self) -> int:
-        """Tokens that the prompt and text of one branch may have together."""
+    def capabilities(self) -> Capabilities:
+        """What can be asked of the backend, and why the rest cannot; it stays as it is."""
         ...
 
     @property
-    def max_branches(self) -> int:
-        """Branches that may be live at once, those of all requests together."""
+    def adapters(self) -> Adapters | None:
+        """The LoRA adapters that were loaded; None where another server keeps them."""
         ...
 
     @property
-    def bos(self) -> int | None:
-        """The token that begins a text, if the vocabulary has one."""
-        ...
-
-    @property
-    def add_bos(self) -> bool:
-        """Whether the model wants :attr:`bos` before every prompt."""
-        ...
-
-    @property
-    def eos(self) -> int | None:
-        """The token that ends a text, if the vocabulary has one."""
-        ...
-
-    @property
-    def eog(self) -> frozenset[int]:
-        """All tokens at which a text ends."""
-        ...
-
-    @property
-    def fim(self) -> tuple[int, int, int] | None:
-        """The tokens before prefix, suffix and middle of a text to fill in, if there are any."""
+    def embedder(self) -> Embedder:
+        """What computes embeddings and ranks. Raises NotSupported."""
         ...
 
     def submit(self, request: Request, /) -> Generation:
@@ -65,18 +65,6 @@ class Backend(Protocol):
 
         Raises InvalidRequest, LimitExceeded and ContextOverflow before anything has run.
         """
-        ...
-
-    def tokenize(self, text: str, /, add_bos: bool = False, parse_special: bool = False) -> list[int]:
-        """Ids of ``text``; with ``parse_special``, special tokens written out become one id."""
-        ...
-
-    def tokenize_continuation(self, text: str, /) -> list[int]:
-        """Ids of ``text`` that follows other text: nothing is put before it."""
-        ...
-
-    def detokenize(self, ids: Sequence[int], /, special: bool = False) -> str:
-        """Text of ``ids``; control tokens are left out unless ``special``."""
         ...
 
     def pieces(self, ids: Sequence[int], /) -> list[bytes]:
@@ -92,27 +80,46 @@ class Backend(Protocol):
         ...
 
     def apply_template(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        /,
-        *,
-        add_generation_prompt: bool = True,
-        continue_final_message: bool = False,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        **kwargs: Any,
+        self, messages: Sequence[Mapping[str, Any]], /, *, template: str | None = None, **options: Any
     ) -> str:
-        """One prompt from chat messages, by the model's own template; see :func:`.chat.render`."""
-        ...
-
-    def lacks(self, name: str, /) -> str:
-        """Why ``name`` cannot be had here, in words; nothing if it can.
-
-        ``name`` is a verb of :class:`.generation.Branch`, or a field of a request, its sampling or its stop.
-        """
+        """One prompt from chat messages, by the model's template; ``options``: see :func:`.chat.render`."""
         ...
 
     def stand_back(self) -> None:
         """Let what is written ahead on this machine rest for a moment."""
+        ...
+
+    def trouble_now(self) -> str:
+        """Return why nothing could be written at this moment, in words; "" if it could."""
+        ...
+
+    def pin(self, name: str, ids: Sequence[int], salt: str = "", common: Sequence[str] = ()) -> None:
+        """Keep the prefix ``ids`` in the cache; a second pin of a name moves it. Raises NotSupported.
+
+        ``salt`` and ``common`` are those of the requests that the prefix is for; see :class:`.types.Request`.
+        """
+        ...
+
+    def unpin(self, name: str) -> None:
+        """Let go of what was pinned under ``name``. Raises NotSupported."""
+        ...
+
+    def save_session(
+        self, path: str | os.PathLike[str], ids: Sequence[int], salt: str = "", common: Sequence[str] = ()
+    ) -> tuple[int, int]:
+        """Write ``ids`` and their cached state to a file; return its tokens and bytes.
+
+        Raises OSError, NotSupported, or InvalidRequest when the cache holds nothing of them.
+        """
+        ...
+
+    def load_session(
+        self, path: str | os.PathLike[str], salt: str = "", common: Sequence[str] = ()
+    ) -> list[int]:
+        """Put the state of a session file into the cache; return its token ids.
+
+        Raises OSError, NotSupported, or InvalidRequest for a file that is damaged or another model's.
+        """
         ...
 
     def stats(self) -> EngineStats:
@@ -122,3 +129,39 @@ class Backend(Protocol):
     def close(self) -> None:
         """End every request and let go of the model. A second call does nothing."""
         ...
+
+
+WITHOUT_CACHE: Mapping[Feature, str] = {
+    "embeddings": "the engine behind this server computes no embeddings",
+    "pins": "this engine does not keep the cache, so nothing can be pinned in it",
+    "reranking": "the engine behind this server ranks no texts",
+    "session_files": "this engine keeps no sessions in files",
+}
+"""What :class:`WithoutCache` cannot do, and why."""
+
+
+class WithoutCache:
+    """Those members of a backend that need the model's own memory, for one that does not hold it."""
+
+    adapters: Adapters | None = None
+    fim_files: tuple[int | None, int | None] = (None, None)
+
+    @property
+    def embedder(self) -> Embedder:
+        raise NotSupported(WITHOUT_CACHE["embeddings"])
+
+    def pin(self, name: str, ids: Sequence[int], salt: str = "", common: Sequence[str] = ()) -> None:
+        raise NotSupported(WITHOUT_CACHE["pins"])
+
+    def unpin(self, name: str) -> None:
+        raise NotSupported(WITHOUT_CACHE["pins"])
+
+    def save_session(
+        self, path: str | os.PathLike[str], ids: Sequence[int], salt: str = "", common: Sequence[str] = ()
+    ) -> tuple[int, int]:
+        raise NotSupported(WITHOUT_CACHE["session_files"])
+
+    def load_session(
+        self, path: str | os.PathLike[str], salt: str = "", common: Sequence[str] = ()
+    ) -> list[int]:
+        raise NotSupported(WITHOUT_CACHE["session_files"])

@@ -1,747 +1,478 @@
-"""Sequences and cells: the tree of tokens and the native cache, changed together and never apart.
+"""Sequences, cells and the tiers beneath them.
 
-A sequence is live (a branch or a prompt is being run on it), parked (a prefix kept for later) or
-free. Parked sequences give way, least recently used first, when cells or ids are needed, and as soon
-as something runs that they would slow: attention reads every cell up to the highest in use, parked or
-not, at each step. What gives way goes to host memory, and comes back by a copy.
+A sequence is live (a branch or a prompt runs on it), idle (kept for later) or free. Idle sequences are
+evicted, least recently used first, when cells or ids are needed, and as soon as something runs that they
+would slow: attention reads every cell up to the highest in use at each step. What is evicted is copied to
+the archive, and copied back when it is needed.
 """
 
 from __future__ import annotations
 
 import itertools
-import logging
 import time
 from collections.abc import Callable, Container, Iterable, Sequence
-from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .disk import DiskCache, Part
-from .memory import States, Storage, ids_through
-from .tree import SHARED, Demand, Match, Namespace, Node, TokenTree
+from .archive import Archive, ids_through
+from .disk import DiskCache, SavedState
+from .memory import NativeMemory, Reason, idle_tip, memory_for
+from .tree import SHARED, Demand, Namespace, Node
 from .types import Priority
 
-
-class _Stretch:
-    """Cells that were evaluated in a row, and the sequences that hold all of them."""
-
-    __slots__ = ("holders", "length")
-
-    def __init__(self, holders: Iterable[int], length: int) -> None:
-        self.holders = set(holders)
-        self.length = length
-
-
-class Cells:
-    """Account of the cells in use of a memory that cannot be cut.
-
-    There cells are shared by forking a whole sequence and in no other way: what two sequences evaluated each
-    on its own is there twice, although the tree knows it once.
-    """
-
-    def __init__(self) -> None:
-        self.cells = 0
-        self._held: dict[int, list[_Stretch]] = {}
-
-    def fork(self, source: int | None, target: int) -> None:
-        """``target`` is new, and shares what ``source`` holds."""
-        shared = [] if source is None else self._held[source]
-        for stretch in shared:
-            stretch.holders.add(target)
-        self._held[target] = list(shared)
-
-    def grow(self, seqs: Sequence[int], cells: int) -> None:
-        """As many more ``cells`` were evaluated once for all of ``seqs``."""
-        self.cells += cells
-        last = self._held[seqs[0]][-1:]
-        if last and last[0].holders == set(seqs):
-            last[0].length += cells
-            return
-        new = _Stretch(seqs, cells)
-        for seq in seqs:
-            self._held[seq].append(new)
-
-    def release(self, seq: int) -> None:
-        """``seq`` is gone; so are the cells that nobody else holds."""
-        for stretch in self._held.pop(seq):
-            stretch.holders.discard(seq)
-            if not stretch.holders:
-                self.cells -= stretch.length
-
-    def idle_cells(self, idle: Iterable[int]) -> int:
-        """Cells that only sequences of ``idle`` hold."""
-        parked = set(idle)
-        stretches = {id(s): s for seq in parked for s in self._held[seq] if s.holders <= parked}
-        return sum(stretch.length for stretch in stretches.values())
-
-    def clear(self) -> None:
-        self._held.clear()
-        self.cells = 0
-
-
-log = logging.getLogger(__name__)
-
-IDLE_CELLS = 32
-"""Cells that nobody runs and that may stay while something runs. For 256 of them, which is the portion that
-llama.cpp reads, a step of eight branches takes a tenth longer."""
-SCATTERED_CELLS = 512
-"""Free cells below the highest in use, at most, before the others are moved together."""
-
 COPYING_SECONDS = 0.004
-"""What leaves the cells is copied for no longer than this before a step; the rest leaves before later ones.
-Cells of branches that were written together lie in turns, and copying those takes longer than a step."""
+"""Time for copying out of the cells before a step, at most; the rest is copied before later steps. Copying
+the alternating cells of branches that were written together takes longer than a step."""
 
-SPARE_CELLS = 512
-"""Cells that others hold too, from which on a sequence is kept although nothing would be lost with it: a fork
-takes llama.cpp 50 ns a cell, and dropping one as long. Where 64 branches go on at 8000 tokens that is 25 ms,
-and 25 ms again."""
-
-WRITTEN_DOWN = 64
+PATHS_ON_DISK = 64
 """Paths that are written to disk when nothing runs, the newest first."""
 
 OPEN_NAMESPACES = 1000
-"""Namespaces of which is remembered that the disk was looked through for them."""
-
-Reason = Literal["logits", "damaged", "rollback", "asked", "no room", ""]
-"""Why a token is evaluated that some tier holds: for what the model says after it; because it could not be
-read back; in a memory that cannot be cut; at the caller's wish; because the copy found no room. There should
-be none without a name."""
-
-
-class Memory(States, Protocol):
-    """What the cache asks of a native context."""
-
-    cells: int
-    sequences: int
-
-    def copy(self, source: int, target: int, start: int = -1, end: int = -1) -> None: ...
-    def remove(self, seq: int, start: int = -1, end: int = -1) -> None: ...
-    def clear(self) -> None: ...
-    def compact(self) -> None: ...
+"""Namespaces that are remembered as looked up on disk."""
 
 
 class Cache:
-    """Cells, and what lies beneath them.
+    """The cells of a context, and the archive beneath them.
 
     Args:
         logits_rows: rows of logits kept, so that forking evaluates nothing.
-        host_bytes: of host memory for what is not in cells.
-        disk: for what is to outlive the program.
-        screen: paths that somebody sees, with their namespaces; they leave host memory last.
+        host_bytes: bytes of host memory for states that are not in cells.
+        disk: for states that outlive the program.
+        visible_paths: gives the paths that somebody sees; they leave host memory last.
         evaluated_with: names what a namespace is evaluated with, beside the model.
     """
 
     def __init__(
-        self, memory: Memory, *, logits_rows: int, host_bytes: int = 0, disk: DiskCache | None = None,
-        screen: Callable[[], Iterable[tuple[Sequence[int], Namespace]]] = tuple,
+        self, native: NativeMemory, *, logits_rows: int, host_bytes: int = 0, disk: DiskCache | None = None,
+        visible_paths: Callable[[], Iterable[tuple[Sequence[int], Namespace]]] = tuple,
         evaluated_with: Callable[[Namespace], str] = lambda namespace: "",
     ) -> None:  # fmt: skip
-        self.memory = memory
-        self.partial = memory.cuttable  # tails of sequences can be dropped
-        self.tree = TokenTree(logits_rows, memory.cuttable)
-        self.storage = Storage(
-            memory,
-            self.tree,
+        self.native = native
+        self.memory = memory_for(native, logits_rows)
+        self.tree = self.memory.tree
+        self.idle = self.memory.idle
+        self.archive = Archive(
+            self.memory,
             budget=host_bytes,
             disk=disk,
-            protected=self._protected,
+            protected=self._protected_nodes,
             evaluated_with=evaluated_with,
         )
-        self.screen = screen
-        self._cells = Cells()  # kept where the memory cannot be cut; the tree counts the others' cells
-        self.parked: set[int] = set()
+        self.visible_paths = visible_paths
         self.pins: dict[str, tuple[Sequence[int], Namespace]] = {}
-        self._free = list(range(memory.sequences - 1, -1, -1))
+        self._free = list(range(native.sequences - 1, -1, -1))
         self._excuses: dict[int, tuple[int, Reason]] = {}  # of a live sequence, up to a position
-        self._peak = 0  # cells in use at most since they were moved together
-        self.clears = 0  # times that everything was forgotten
-        self._changes = 0  # how often anything was parked, leased, stored or given back
-        self._settled = self._gathered = -1  # after so many of them there was nothing to move away
-        self._open: set[tuple[Namespace, Sequence[int]]] = set()  # what the disk holds of them is known
-        self.open(SHARED)
+        self.on_clear: Callable[[], None] = lambda: None
+        self._changes = 0  # counts changes of what is idle or stored
+        self._evicted_idle = self._evicted_finished = -1  # changes after which nothing was left to evict
+        self._opened: set[tuple[Namespace, Sequence[int]]] = set()  # namespaces looked up on disk
+        self.open_namespace(SHARED)
 
     @property
     def used_sequences(self) -> int:
-        return self.memory.sequences - len(self._free)
+        return self.native.sequences - len(self._free)
 
     @property
     def used_cells(self) -> int:
         """Cells that are not free."""
-        return self.tree.cells if self.partial else self._cells.cells
+        return self.memory.used_cells
 
     @property
     def live_cells(self) -> int:
         """Cells that running sequences hold; all others can be had."""
-        return self.used_cells - self._idle_cells()
+        return self.used_cells - self.memory.count_idle_cells()
 
-    def open(self, namespace: Namespace, common: Sequence[int] = ()) -> None:
-        """Something of a namespace is wanted: it is known from now on what the disk holds of it.
-
-        ``common`` are the tokens before its start.
-        """
+    def open_namespace(self, namespace: Namespace, common: Sequence[int] = ()) -> None:
+        """Look up once what the disk holds of a namespace; ``common`` are the tokens before its start."""
         if namespace.salt:
-            self.open(Namespace(namespace.root))
+            self.open_namespace(Namespace(namespace.root))
         known = namespace, tuple(common)
-        if self.keeps(namespace) and known not in self._open:
-            if len(self._open) >= OPEN_NAMESPACES:
-                self._open.clear()  # they are looked through again; nothing is kept twice
-            self._open.add(known)
-            self.storage.from_disk(namespace, common)
+        if self.is_archived(namespace) and known not in self._opened:
+            if len(self._opened) >= OPEN_NAMESPACES:
+                self._opened.clear()  # they are looked up again; nothing is kept twice
+            self._opened.add(known)
+            self.archive.find_on_disk(namespace, common)
 
-    # ---- leases
+    def is_archived(self, namespace: Namespace) -> bool:
+        """Whether text of a namespace is kept outside the cells; text that only one request sees is not."""
+        return bool(self.archive.budget) and namespace.root <= SHARED.root
 
-    def held(self, ids: Sequence[int], limit: int | None = None, namespace: Namespace = SHARED) -> int:
-        """How many of ``ids`` can be resumed without evaluating them, from whatever tier."""
-        return self._find(ids, limit, namespace).length
+    # ---- sequences for demands
 
-    def standing(self, node: Node) -> Node:
-        """The last node on the way to ``node`` that can be gone on from: itself, where it is held."""
-        while node.parent is not None and node.piece is None and not self._holders(node):
+    def count_held(self, ids: Sequence[int], namespace: Namespace = SHARED) -> int:
+        """Return how many of ``ids`` can be resumed without evaluating them, from whatever tier."""
+        return self.tree.match_resumable(ids, None, namespace).length
+
+    def count_used(self, ids: Sequence[int], namespace: Namespace = SHARED) -> int:
+        """Return how many of ``ids`` are held because somebody wanted them; prefetched ones do not count."""
+        node = self.tree.match_prefix(ids, None, namespace).node
+        while node.parent is not None and not node.last_used:
             node = node.parent
-        return node
+        return node.end
 
-    def keeps(self, namespace: Namespace) -> bool:
-        """Whether text of a namespace is kept outside the cells; that of a request alone is not."""
-        return bool(self.storage.budget) and namespace.root <= SHARED.root
-
-    def lacks(self, demand: Demand, most: int) -> int:
-        """Cells that the way of ``demand`` takes beyond those in use; ``most`` of its tokens may be held."""
-        goal = demand.node
-        assert goal is not None
-        if not self.partial:
-            anchor = self._anchor(goal, most)
-            return goal.end - (anchor.end if anchor.tips else 0)
-        node: Node = goal
-        while node.parent is not None and not node.seqs:
+    def count_idle_prefix(self, demand: Demand, most: int) -> int:
+        """Return how many cells of the path of ``demand`` only idle sequences hold."""
+        node, cells = demand.node, 0
+        assert node is not None
+        while node.parent is not None:
+            if node.seqs and node.seqs <= self.idle:
+                cells += max(min(node.end, most) - node.start, 0)
             node = node.parent
-        return goal.end - min(node.end, most)
+        return cells
 
-    def lease(self, demand: Demand, most: int) -> bool:
-        """Put ``demand`` on a sequence where its path is held, ``most`` tokens along it at the farthest.
+    def count_missing_cells(self, demand: Demand, most: int) -> int:
+        """Return how many more cells ``demand`` takes, if ``most`` of its tokens may be held."""
+        assert demand.node is not None
+        start, _ = self.memory.resume_path(demand.node, most)
+        return demand.node.end - start.end
 
-        What is stored of it is brought back into cells, as far as they go. False when no id is to be had.
-        Raises NativeError when llama.cpp refuses.
+    def has_sequence_for(self, demand: Demand, most: int) -> bool:
+        """Whether :meth:`allocate` would take its sequence from no idle prefix."""
+        assert demand.node is not None
+        return bool(self._free) or self.memory.can_reuse(self.tree.longest_prefix(demand.node, most))
+
+    def allocate(self, demand: Demand, most: int) -> bool:
+        """Give ``demand`` a sequence where its path is held, ``most`` tokens along it at the farthest.
+
+        Stored states on the path are restored, as far as there are cells. False when no sequence is to be
+        had. Raises NativeError when llama.cpp refuses.
         """
         goal = demand.node
         assert goal is not None
-        start, stored = self._start(goal, most)
-        ahead = demand.urgency is Priority.AHEAD
-        used = ahead and start.last_used > 0  # then the sequence that ends there stays as it is
-        seq = self._claim(start, ahead) if self.partial and not used else None
-        if seq is None and self.partial and not ahead:
-            seq = self._bend(start)
+        start, stored = self.memory.resume_path(goal, most)
+        prefetch = demand.urgency is Priority.AHEAD
+        seq = None
+        if not (prefetch and start.last_used):  # else an idle sequence that ends there stays as it is
+            seq = self.memory.reuse_sequence(start, exact=prefetch)
+            if seq is not None:
+                self._changes += 1
+                if not prefetch:
+                    self.tree.mark_used(start)
         if seq is None and not self._free:
-            covering = self._covering(start)
-            for one in () if ahead else covering:
-                self.tree.touch(self.tree.tip[one])
-            if self.free_sequence(covering, unused=ahead):
-                start, stored = self._start(goal, most)  # the tree may have changed under it
-            elif ahead or (seq := self._claim(start)) is None:  # an anchor is kept while there are ids
-                return False
+            holders = self.tree.holders(start)  # one of them has to stay, for the node to stay resident
+            kept = () if holders - self.idle else tuple(holders)[:1]
+            for one in () if prefetch else kept:
+                self.tree.mark_used(self.tree.tip[one])
+            if self.free_sequence(kept, unused=prefetch):
+                start, stored = self.memory.resume_path(goal, most)  # the tree may have changed
+            else:
+                seq = None if prefetch else idle_tip(start, self.idle)
+                if seq is None:
+                    return False
+                self.idle.discard(seq)
+                self.tree.mark_used(start)
+                self._changes += 1
         if seq is None:
             seq = self._free.pop()
-        self._ahead(seq, ahead)
-        if seq not in self.tree.tip:  # it is a new one
-            self._fork(seq, start)
+        (self.tree.prefetching.add if prefetch else self.tree.prefetching.discard)(seq)
+        if seq not in self.tree.tip:
+            self._changes += 1
+            self.memory.fork(seq, start)
         if stored:
-            self._bring_back(seq, stored)
+            self._restore_path(seq, stored)
         demand.seq = seq
         return True
 
-    def _ahead(self, seq: int, ahead: bool) -> None:
-        """What ``seq`` is for: to write ahead, or what somebody wants."""
-        (self.tree.ahead.add if ahead else self.tree.ahead.discard)(seq)
+    def _restore_path(self, seq: int, stored: list[Node]) -> None:
+        """Restore the ``stored`` nodes, the last of which comes first, for ``seq``, as far as that goes."""
+        if seq not in self.tree.prefetching:
+            self.tree.mark_used(stored[0])
+        end = stored[0].end
+        for node in reversed(stored):
+            reason = self._restore_node(seq, node)
+            if reason:
+                self._excuses[seq] = end, reason
+                return
 
-    def use(self, demand: Demand, path: Sequence[int]) -> None:
-        """What was written ahead for ``demand``, which is at the end of ``path``, is wanted now."""
-        self._ahead(demand.seq, False)
-        self.tree.touch(self.tree.match(path, None, demand.namespace).node)
+    def _restore_node(self, seq: int, node: Node) -> Reason:
+        """Restore a stored node for ``seq``, which ends where its state begins; return why that failed."""
+        block = node.block
+        unused = seq in self.tree.prefetching
+        if (
+            block is None
+            or not self.free_cells(block.end - block.start, (), unused)
+            or node.block is not block
+        ):
+            return "no room"
+        if not self.archive.restore_node(seq, node):
+            return "damaged"
+        self.memory.attach_sequence(seq, node)
+        self._changes += 1
+        return ""
 
-    def catch_up(self, demand: Demand) -> None:
-        """Let ``demand`` go on where others have got to on its way, since it began; they may have left."""
-        tip, goal = self.tree.tip[demand.seq], demand.node
+    def mark_wanted(self, demand: Demand, path: Sequence[int]) -> None:
+        """Count what was prefetched for ``demand``, which is at the end of ``path``, as used from now on."""
+        self.tree.prefetching.discard(demand.seq)
+        self.tree.mark_used(self.tree.match_prefix(path, None, demand.namespace).node)
+
+    def catch_up(self, demand: Demand) -> bool:
+        """Move ``demand`` forward to the tokens of its path that others have evaluated since it began.
+
+        They may be in host memory by now. False where the cells have no room for them; then the demand has no
+        sequence any more.
+        """
+        goal = demand.node
         assert goal is not None
-        excused, _ = self._excuses.get(demand.seq, (0, ""))  # what is stored up to there it evaluates
-        node = goal if self.partial else goal.parent
-        while node is not None and node is not tip and not self._holders(node):
-            if self.partial and node.piece is not None and min(node.end, goal.end - 1) > excused:
-                break
-            node = node.parent
-        if node is not None and min(node.end, goal.end - 1) > tip.end:
+        excused, _ = self._excuses.get(demand.seq, (0, ""))
+        node = self.memory.find_progress(goal, excused)
+        if min(node.end, goal.end - 1) > self.tree.tip[demand.seq].end:
             self.release(demand)
-            leased = self.lease(demand, goal.end - 1)
-            assert leased, "the sequence that was just given back can be had"
+            return self.allocate(demand, goal.end - 1)
+        return True
 
     def release(self, demand: Demand) -> None:
         """Take ``demand`` off its sequence, which stays as long as room allows."""
         seq, demand.seq = demand.seq, -1
         if seq >= 0:
-            self.park(seq)
+            self.make_idle(seq)
 
-    def has_id_for(self, demand: Demand, most: int) -> bool:
-        """Whether a lease would take its id from no parked prefix."""
-        assert demand.node is not None
-        if self._free:
-            return True
-        node = self._anchor(demand.node, most)
-        return self.partial and (self._claimable(node) is not None or self._spare_for(node) is not None)
+    # ---- what was evaluated
 
     def advance(
         self, seqs: Sequence[int], tokens: Sequence[int], namespace: Namespace = SHARED, *,
         answered: bool = True, reason: Reason = "",
     ) -> None:  # fmt: skip
-        """``tokens`` have been decoded for ``seqs``. Cells evaluated twice are given back if they can be.
+        """Record that ``tokens`` were decoded for ``seqs``. Cells evaluated twice are given back if possible.
 
-        ``answered``: what the model says after the last of them was wanted. ``reason`` is why the others were
+        ``answered``: the logits after the last of them were wanted. ``reason`` is why the others were
         decoded, if the cache held them already.
         """
         start = self.tree.tip[seqs[0]].end
-        merges, known = self.tree.advance(seqs, tokens, namespace)
-        if self.used_cells > self._peak:
-            self._peak = self.used_cells
+        known = self.memory.advance(seqs, tokens, namespace)
         if known:
-            self._account(seqs[0], start, known, answered and known == len(tokens), reason)
-        if not self.partial:
-            self._cells.grow(seqs, len(tokens))
-            return
-        for merge in merges:
-            for seq in seqs:
-                self.memory.remove(seq, merge.start, merge.end)
-                self.memory.copy(merge.source, seq, merge.start, merge.end)
+            self._count_evaluated_again(seqs[0], start, known, answered and known == len(tokens), reason)
 
-    def _account(self, seq: int, start: int, known: int, answered: bool, reason: Reason) -> None:
-        """``known`` of the tokens just decoded were held: why were they evaluated?"""
+    def advance_rows(self, demands: Sequence[Demand]) -> None:
+        """Record that the next token of each of ``demands`` was decoded."""
+        for demand in self.memory.advance_single(demands):
+            assert demand.node is not None
+            self.advance((demand.seq,), demand.node.tokens, demand.namespace)
+
+    def _count_evaluated_again(
+        self, seq: int, start: int, known: int, answered: bool, reason: Reason
+    ) -> None:
+        """Count ``known`` tokens that were just decoded although they were held, by their reasons."""
         until, excuse = self._excuses.get(seq, (0, ""))
         excused = max(0, min(known, until - start))
         last = 1 if answered and known > excused else 0
-        if not reason and not self.partial:
-            reason = "rollback"
-        for why, tokens in ((excuse, excused), ("logits", last), (reason, known - excused - last)):
+        other = reason or self.memory.repeat_reason
+        for why, tokens in ((excuse, excused), ("logits", last), (other, known - excused - last)):
             if tokens:
-                self.storage.traffic.count(why, tokens)
+                self.archive.traffic.count_evaluated_again(why, tokens)
 
     def store_logits(self, seq: int, row: NDArray[np.float32], awaited: bool = False) -> None:
-        """Keep a copy of ``row`` as what follows the tip of ``seq``; see :meth:`TokenTree.store_logits`."""
+        """Keep a copy of ``row`` as the logits after the tip of ``seq``; see ``TokenTree.store_logits``."""
         self.tree.store_logits(seq, np.array(row, np.float32), awaited)
 
-    def logits_after(self, ids: Sequence[int], namespace: Namespace = SHARED) -> NDArray[np.float32] | None:
-        return self.tree.logits_after(ids, namespace)
+    # ---- giving back
 
     def rewind(self, seq: int, end: int) -> bool:
-        """Drop what ``seq`` holds from position ``end`` on; False where the memory cannot."""
-        if not self.partial:
-            return False
-        if self.tree.tip[seq].end > end:
-            self.memory.remove(seq, end)
-            self.tree.truncate(seq, end)
-            self._changes += 1
-        return True
+        """Drop what ``seq`` holds from position ``end`` on; False where the memory cannot do that."""
+        self._changes += 1
+        return self.memory.rewind(seq, end)
 
-    def park(self, seq: int) -> None:
-        """Nobody runs ``seq`` now; what only it holds is kept, in whatever tier."""
+    def make_idle(self, seq: int) -> None:
+        """Record that nobody runs ``seq`` any more; what only it holds is kept, in whatever tier."""
         self._excuses.pop(seq, None)
         self._changes += 1
-        if self._redundant(seq) and not (self.partial and self._worth_keeping(self.tree.tip[seq])):
-            self.drop(seq)
+        if self.memory.is_redundant(seq) and not self.memory.is_worth_keeping(self.tree.tip[seq]):
+            self.drop_sequence(seq)
             return
-        self.parked.add(seq)
-        if seq not in self.tree.ahead:
-            self.tree.touch(self.tree.tip[seq])
+        self.idle.add(seq)
+        if seq not in self.tree.prefetching:
+            self.tree.mark_used(self.tree.tip[seq])
 
-    def used(self, ids: Sequence[int], namespace: Namespace = SHARED) -> int:
-        """How many of ``ids`` are held because somebody wanted them, and not only written ahead."""
-        node = self.tree.match(ids, None, namespace).node
-        while node.parent is not None and not node.last_used:
-            node = node.parent
-        return node.end
-
-    def forget(self, ids: Sequence[int], start: int, namespace: Namespace = SHARED) -> None:
-        """Give back what parked sequences alone hold of ``ids`` from position ``start`` on, in every tier."""
-        node: Node | None = self.tree.match(ids, None, namespace).node
+    def forget_tail(self, ids: Sequence[int], start: int, namespace: Namespace = SHARED) -> None:
+        """Drop what only idle sequences hold of ``ids`` from position ``start`` on, in every tier."""
+        node: Node | None = self.tree.match_prefix(ids, None, namespace).node
         while node is not None and node.end > start:
             above = node.parent
-            for seq in [seq for seq in node.tips if seq in self.parked]:
+            for seq in [seq for seq in node.tips if seq in self.idle]:
                 if self.rewind(seq, start):
-                    self.park(seq)
+                    self.make_idle(seq)
                 else:
-                    self.drop(seq)
-            if node.start >= start and not node.seqs and not node.children and node.piece is not None:
-                self.tree.unstore(node)
+                    self.drop_sequence(seq)
+            if node.start >= start and not node.seqs and not node.children and node.block is not None:
+                self.tree.drop_block(node)
             node = above
 
-    def drop(self, seq: int) -> None:
-        """Give ``seq`` and everything that only it holds back."""
-        self.memory.remove(seq)
-        self.tree.release(seq)
-        if not self.partial:
-            self._cells.release(seq)
-        self.parked.discard(seq)
+    def drop_sequence(self, seq: int) -> None:
+        """Give back ``seq`` and everything that only it holds."""
+        self.memory.release(seq)
         self._excuses.pop(seq, None)
         self._free.append(seq)
         self._changes += 1
 
     def clear(self) -> None:
         """Forget everything but what is on disk; no sequence may be live."""
-        self.clears += 1
+        self.on_clear()
         self.memory.clear()
-        self.tree.clear()
-        self._cells.clear()
-        self.parked.clear()
         self._excuses.clear()
-        self._peak = 0
-        self._free = list(range(self.memory.sequences - 1, -1, -1))
-        self._open.clear()
-        self.open(SHARED)
+        self._free = list(range(self.native.sequences - 1, -1, -1))
+        self._opened.clear()
+        self.open_namespace(SHARED)
 
     # ---- room
 
-    def make_room(self, cells: int, spared: Container[int] = (), unused: bool = False) -> bool:
-        """Evict until ``cells`` more fit; so that nothing used is lost, if it is for something ``unused``."""
-        while self.used_cells + cells > self.memory.cells:
-            if not self.evict(spared, unused):
+    def free_cells(self, cells: int, kept: Container[int] = (), unused: bool = False) -> bool:
+        """Evict until ``cells`` more fit; False if that cannot be. ``unused`` as in :meth:`evict_run`."""
+        while self.used_cells + cells > self.native.cells:
+            if not self.evict_run(kept, unused):
                 return False
         return True
 
-    def evict(self, spared: Container[int] = (), unused: bool = False) -> bool:
-        """Take the cells of the run at the end of the parked sequence that was used longest ago.
+    def evict_run(self, kept: Container[int] = (), unused: bool = False) -> bool:
+        """Take the cells of the last node of the idle sequence that was used longest ago; False if none is.
 
-        False if none is left. What no other sequence holds is kept in host memory.
+        What no other sequence holds is archived. ``unused``: the room is for unused text, so no used text
+        may be lost for it.
         """
-        seq = self._least([s for s in self.parked if s not in spared], unused)
+        seq = self._least_recent([s for s in self.idle if s not in kept], unused)
         if seq is None:
             return False
-        self._evict_last(seq)
-        return True
-
-    def _least(self, parked: Iterable[int], unused: bool) -> int | None:
-        """The sequence that was used longest ago.
-
-        For what is ``unused`` itself only one of which all is stored, or else one that was written ahead too.
-        """
-        if not unused:
-            return self.tree.oldest(parked, self._pinned())
-        written_ahead, others = list[int](), list[int]()
-        for seq in parked:
-            (written_ahead if self.tree.unused(seq) else others).append(seq)
-        seq = self.tree.oldest(filter(self._stored, others), self._pinned())
-        return self.tree.oldest(written_ahead) if seq is None else seq
-
-    def _stored(self, seq: int) -> bool:
-        """Whether all that a sequence holds, and no other, can be brought back."""
-        return self.partial and all(n.piece is not None for n in self._path(seq) if len(n.seqs) == 1)
-
-    def _evict_last(self, seq: int) -> None:
-        """Take the cells of the last run of a parked sequence."""
         node = self.tree.tip[seq]
         if len(node.seqs) == 1:
-            self._store(node)
-        parent = node.parent
-        if parent is not None and self._shortens(node, parent):
-            self.memory.remove(seq, parent.end)
-            self.tree.truncate(seq, parent.end)
+            self._archive_node(node)
+        if self.memory.shorten(seq):
             self._changes += 1
         else:
-            self._store_path(seq)
-            self.drop(seq)
-
-    def _shortens(self, node: Node, parent: Node) -> bool:
-        """Whether a parked sequence that ends at ``node`` is kept, up to there; else it is dropped."""
-        if not self.partial or parent.parent is None:
-            return False
-        if len(parent.seqs) == 1:
-            return True
-        return self._worth_keeping(parent) and (len(node.seqs) == 1 or not parent.seqs <= self.parked)
-
-    def free_sequence(self, spared: Iterable[int] = (), unused: bool = False) -> bool:
-        """Release a whole parked sequence for its id; one with which nothing is lost, if there is one.
-
-        Only one whose loss nobody feels, if it is for something ``unused``.
-        """
-        parked = self.parked - set(spared)
-        may_go = filter(self.tree.unused, parked) if unused else parked
-        spare = next(filter(self._redundant, may_go), None)
-        seq = self._least(parked, unused) if spare is None else spare
-        if seq is None:
-            return False
-        self._store_path(seq)
-        self.drop(seq)
+            self._archive_and_drop(seq)
         return True
 
-    def gather(self) -> None:
-        """Branches that have ended leave the cells, if they are copied already.
+    def free_sequence(self, kept: Iterable[int] = (), unused: bool = False) -> bool:
+        """Drop an idle sequence for its id, one with which nothing is lost if there is one; False if none is.
 
-        The one that is gone on from comes back in one piece. Branches that were written together lie in
-        turns, and each step reads all cells up to the highest in use: as many for one of them as for all.
+        ``unused`` as in :meth:`evict_run`.
         """
-        if not self.partial or self._gathered == self._changes:
+        idle = self.idle - set(kept)
+        may_go = filter(self.tree.is_unused, idle) if unused else idle
+        seq = next(filter(self.memory.is_redundant, may_go), None)
+        if seq is None:
+            seq = self._least_recent(idle, unused)
+        if seq is None:
+            return False
+        self._archive_and_drop(seq)
+        return True
+
+    def _least_recent(self, idle: Iterable[int], unused: bool) -> int | None:
+        """Return the idle sequence that was used longest ago.
+
+        For ``unused`` text only a sequence that is stored, or else one that was prefetched too.
+        """
+        if not unused:
+            return self.tree.least_recent(idle, self._pinned_nodes())
+        prefetched, others = list[int](), list[int]()
+        for seq in idle:
+            (prefetched if self.tree.is_unused(seq) else others).append(seq)
+        seq = self.tree.least_recent(filter(self.memory.is_stored, others), self._pinned_nodes())
+        return self.tree.least_recent(prefetched) if seq is None else seq
+
+    def _archive_and_drop(self, seq: int) -> None:
+        """Archive what only ``seq`` holds, and drop it."""
+        for node in list(self.tree.tip[seq].path_up()):
+            if len(node.seqs) == 1:
+                self._archive_node(node)
+        self.drop_sequence(seq)
+
+    def _archive_node(self, node: Node) -> bool:
+        """Keep the state of a resident node outside the cells as well; False where that cannot be."""
+        if node.block is not None or not self.tree.holders(node):
+            return False
+        if not self.is_archived(self.tree.namespace_of(node)):
+            return False
+        self.archive.save_node(node)
+        self._changes += 1
+        return node.block is not None
+
+    def evict_finished(self) -> None:
+        """Evict the ends of idle branches that are archived already.
+
+        The branch that continues is then restored in one piece. The cells of branches that were written
+        together alternate, and each step reads all cells up to the highest in use: as many for one of these
+        branches as for all.
+        """
+        if self._evicted_finished == self._changes:
             return
         left = True
         while left:
-            branches = [(seq, self._since_parting(seq)) for seq in self.parked]
-            left = any([self._withdraw(seq, nodes) for seq, nodes in branches if nodes])
-        self._gathered = self._changes
+            branches = [(seq, self.memory.parted_nodes(seq)) for seq in self.idle]
+            left = any([self._evict_nodes(seq, nodes) for seq, nodes in branches if nodes])
+        self._evicted_finished = self._changes
 
-    def _withdraw(self, seq: int, nodes: list[Node]) -> bool:
-        """Take a parked sequence back to before ``nodes``, its last; False if something would be lost.
+    def _evict_nodes(self, seq: int, nodes: list[Node]) -> bool:
+        """Take an idle sequence back to before ``nodes``, its last; False if something would be lost.
 
-        What many sequences hold stays for who comes next, but for words that branches begin with.
+        What several sequences hold stays for the next request, but for the first words of branches.
         """
-        if any(node.piece is None or not node.seqs <= self.parked for node in nodes):
+        if any(node.block is None or not node.seqs <= self.idle for node in nodes):
             return False
-        if sum(len(node.tokens) for node in nodes if len(node.seqs) > 1) > IDLE_CELLS:
+        shared = sum(len(node.tokens) for node in nodes if len(node.seqs) > 1)
+        if shared > self.memory.most_idle_cells:
             return False
         above = nodes[-1].parent
-        if above is not None and above.parent and (self._worth_keeping(above) or len(above.seqs) == 1):
-            self.rewind(seq, above.end)
-        else:
-            self.drop(seq)
+        if (
+            above is not None
+            and above.parent is not None
+            and (len(above.seqs) == 1 or self.memory.is_worth_keeping(above))
+        ):
+            return self.rewind(seq, above.end)
+        self.drop_sequence(seq)
         return True
 
-    def make_way(self) -> bool:
-        """Something is about to run: what nobody runs leaves the cells, so that it costs few steps.
-
-        False where some of it is left for the next step.
-        """
-        if self._settled == self._changes or not self.partial or not self.storage.budget:
-            return True
+    def evict_idle(self) -> bool:
+        """Evict idle text before something runs, so that it slows few steps; False if some is left to do."""
+        if self._evicted_idle == self._changes or not self.archive.can_hold(self.used_cells):
+            return True  # where the archive has no room, evicted text would be lost
         until = time.perf_counter() + COPYING_SECONDS
-        while self._idle_cells() > IDLE_CELLS:
-            beside_live = {s for s in self.parked if not self.tree.tip[s].seqs <= self.parked}
-            if not self.evict(beside_live):
+        while self.memory.count_idle_cells() > self.memory.most_idle_cells:
+            beside_live = {s for s in self.idle if not self.tree.tip[s].seqs <= self.idle}
+            if not self.evict_run(beside_live):
                 break
             if time.perf_counter() >= until:
                 return False
-        if self._peak - self.used_cells > SCATTERED_CELLS + self.used_cells // 8:
-            self.memory.compact()
-            self._peak = self.used_cells
-        self._settled = self._changes
+        self.memory.compact()
+        self._evicted_idle = self._changes
         return True
 
-    def store_next(self) -> bool:
-        """Keep a copy of one run that is in cells only, so that it can leave them at once; False if none is.
+    # ---- copies of what is in cells
 
-        Nothing else is pushed out for it.
+    def archive_next_node(self) -> bool:
+        """Archive one node that is in cells only, so that it can be evicted at once; False if none is left.
+
+        Nothing else is pushed out of host memory for it.
         """
-        full = self.tree.stored_bytes >= self.storage.budget
-        ends = {self.tree.tip[seq] for seq in self.parked}  # spare sequences end where others do
+        full = self.tree.stored_bytes >= self.archive.budget
+        ends = {self.tree.tip[seq] for seq in self.idle}
         for end in () if full else sorted(ends, key=lambda node: -node.last_used):
-            if any(self._store(node) for node in end.upward()):
+            if any(self._archive_node(node) for node in end.path_up()):
                 return True
         return False
 
-    def write_down(self) -> None:
-        """Hand what is on the screen to the disk, which writes in its own time."""
-        if self.storage.disk is not None:
-            for ids, namespace in itertools.islice(self.screen(), WRITTEN_DOWN):
-                for node in self.tree.match(ids, None, namespace).node.upward():
-                    self.storage.to_disk(node)
+    def write_visible_to_disk(self) -> None:
+        """Hand the visible paths to the disk, which writes in its own time."""
+        if self.archive.disk is not None:
+            for ids, namespace in itertools.islice(self.visible_paths(), PATHS_ON_DISK):
+                for node in self.tree.match_prefix(ids, None, namespace).node.path_up():
+                    self.archive.write_to_disk(node)
 
-    # ---- whole paths
-
-    def states_of(self, ids: Sequence[int], namespace: Namespace = SHARED) -> tuple[list[int], list[Part]]:
-        """What is held of the beginning of ``ids``, or a little more of its path, and the states of that."""
-        found = self._find(ids, None, namespace)
+    def collect_states(
+        self, ids: Sequence[int], namespace: Namespace = SHARED
+    ) -> tuple[list[int], list[SavedState]]:
+        """Return what is held of the beginning of ``ids``, or a little more of its path, and its states."""
+        found = self.tree.match_resumable(ids, None, namespace)
         node = self.tree.split(found.node, found.offset)
-        for one in node.upward() if self.partial else (node,):
-            self._store(one)
-        parts = self.storage.parts(node, namespace.salt)
-        return (ids_through(node, node.piece) if parts and node.piece else []), parts
+        for one in self.tree.state_nodes(node):
+            self._archive_node(one)
+        states = self.archive.collect_states(node, namespace.salt)
+        return (ids_through(node, node.block) if states and node.block else []), states
 
-    # ---- inside
-
-    def _anchor(self, goal: Node, most: int) -> Node:
-        """Where a sequence for ``goal`` begins, at position ``most`` at the latest."""
-        node = goal
-        while node.parent is not None and node.start >= most:
-            node = node.parent
-        if node.end > most and node.parent is not None:
-            whole = not self.partial or node.absent
-            node = node.parent if whole else self.tree.split(node, most - node.start)
-        return self.standing(node)
-
-    def _holders(self, node: Node) -> set[int]:
-        """Sequences from which another can be forked there."""
-        return node.seqs if self.partial else node.tips
-
-    def _start(self, goal: Node, most: int) -> tuple[Node, list[Node]]:
-        """The node in cells from which a sequence goes to its :meth:`_anchor`, and what is stored on the way.
-
-        The last of that comes first.
-        """
-        node = self._anchor(goal, most)
-        if node.piece is None or self._holders(node):
-            return node, []
-        if not self.partial:
-            return self.tree.root(self.tree.namespace_of(node)), [node]
-        stored = [node]
-        while (parent := stored[-1].parent) is not None and parent.parent is not None and not parent.seqs:
-            stored.append(parent)
-        assert parent is not None, "a root is not stored"
-        return parent, stored
-
-    def _bring_back(self, seq: int, stored: list[Node]) -> None:
-        """Let ``seq`` go on along what is stored, to the end of it if that can be."""
-        node, end = stored[0], stored[0].end
-        if seq not in self.tree.ahead:
-            self.tree.touch(node)
-        for one in reversed(stored):
-            reason = self._enter(seq, one)
-            if reason:
-                self._excuses[seq] = end, reason
-                return
-
-    def _enter(self, seq: int, node: Node) -> Reason:
-        """Bring a stored node back for ``seq``, which ends where its state begins; if that fails, why."""
-        piece = node.piece
-        unused = seq in self.tree.ahead
-        if (
-            piece is None
-            or not self.make_room(piece.end - piece.start, (), unused)
-            or node.piece is not piece
-        ):
-            return "no room"
-        if not self.storage.restore(seq, node):
-            return "damaged"
-        before = self.tree.tip[seq].end
-        self.tree.enter(seq, node)
-        if not self.partial:
-            self._cells.grow((seq,), node.end - before)
-        self._peak = max(self._peak, self.used_cells)
-        self._changes += 1
-        return ""
-
-    def _store(self, node: Node) -> bool:
-        """Keep the state of a resident node outside the cells as well; False where that cannot be."""
-        if node.piece is not None or not self._holders(node):
-            return False
-        if not self.keeps(self.tree.namespace_of(node)):
-            return False
-        self.storage.save(node)
-        self._changes += 1
-        return node.piece is not None
-
-    def _store_path(self, seq: int) -> None:
-        """Keep what is lost with ``seq``."""
-        for node in self._path(seq):
-            if len(node.seqs) == 1:
-                self._store(node)
-
-    def _path(self, seq: int) -> list[Node]:
-        """Nodes that ``seq`` holds, the last first."""
-        return list(self.tree.tip[seq].upward())
-
-    def _since_parting(self, seq: int) -> list[Node]:
-        """Nodes that ``seq`` holds beside others in cells, the last first; none where it has no company."""
-        path = self._path(seq)
-        for number, node in enumerate(path[:-1], 1):
-            if any(other.seqs for other in path[number].children.values() if other is not node):
-                return path[:number]
-        return []
-
-    def _protected(self) -> set[Node]:
-        """Nodes of what is on the screen, and of what is pinned."""
+    def _protected_nodes(self) -> set[Node]:
+        """Return the nodes of visible and of pinned paths."""
         kept: set[Node] = set()
-        for ids, namespace in (*self.screen(), *self.pins.values()):
-            kept.update(self.tree.match(ids, None, namespace).node.upward())
+        for ids, namespace in (*self.visible_paths(), *self.pins.values()):
+            kept.update(self.tree.match_prefix(ids, None, namespace).node.path_up())
         return kept
 
-    def _find(self, ids: Sequence[int], limit: int | None, namespace: Namespace = SHARED) -> Match:
-        find = self.tree.match if self.partial else self.tree.anchored
-        return find(ids, limit, namespace)
-
-    def _fork(self, seq: int, node: Node) -> None:
-        """Make ``seq`` a new sequence that ends at a resident node."""
-        self._changes += 1
-        source = self.tree.fork(seq, node)
-        if self.partial:
-            if source is not None:
-                self.memory.copy(source, seq, 0, node.end)
-            return
-        anchor = source if node.end else None  # every sequence passes the root, none needs to end there
-        self._cells.fork(anchor, seq)
-        if anchor is not None:
-            self.memory.copy(anchor, seq)
-
-    def _claim(self, node: Node, ahead: bool = False) -> int | None:
-        """A parked sequence that ends exactly at the node can be run as it is."""
-        seq = self._claimable(node)
-        if seq is not None:
-            self.parked.discard(seq)
-            if not ahead:
-                self.tree.touch(node)
-            self._changes += 1
-        return seq
-
-    def _claimable(self, node: Node) -> int | None:
-        if node.parent is None:
-            return None
-        return next((seq for seq in node.tips if seq in self.parked), None)
-
-    def _bend(self, node: Node) -> int | None:
-        """Make a parked sequence that goes most of the way to a node in cells end there, if one does."""
-        found, source = self._spare_for(node), next(iter(node.seqs), None)
-        if found is None or source is None:
-            return None
-        seq, above = found
-        self.parked.discard(seq)
-        if self.tree.tip[seq] is not above:
-            self.memory.remove(seq, above.end)
-            self.tree.truncate(seq, above.end)
-        if above is not node:
-            self.memory.copy(source, seq, above.end, node.end)
-            self.tree.enter(seq, node)
-        self.tree.touch(node)
-        self._changes += 1
-        return seq
-
-    def _spare_for(self, node: Node) -> tuple[int, Node] | None:
-        """The parked sequence that shares most with those that hold ``node``, and where it parts from them.
-
-        What it holds beyond that, others hold as well, or it is stored.
-        """
-        if not node.seqs or not self._worth_keeping(node):
-            return None
-        known: set[int] = set()
-        for above in node.upward():
-            if 2 * above.end < node.end:
-                return None
-            if len(above.seqs) > len(known):
-                for seq in (above.seqs & self.parked) - known:
-                    if self._is_spare(seq, above):
-                        return seq, above
-                known = above.seqs
-        return None
-
-    def _is_spare(self, seq: int, above: Node) -> bool:
-        node = self.tree.tip[seq]
-        while node is not above:
-            if len(node.seqs) == 1 and node.piece is None:
-                return False
-            assert node.parent is not None
-            node = node.parent
-        return True
-
-    @staticmethod
-    def _worth_keeping(node: Node) -> bool:
-        """Whether a sequence that ends there is, for whoever comes next, if others hold the same."""
-        return node.end >= SPARE_CELLS
-
-    def _covering(self, node: Node) -> tuple[int, ...]:
-        """One sequence that must survive for the node to stay resident."""
-        holders = self._holders(node)
-        live = next((s for s in holders if s not in self.parked), None)
-        return () if live is not None else tuple(holders)[:1]
-
-    def _redundant(self, seq: int) -> bool:
-        """Whether nothing would be lost with a sequence that is not run any more."""
-        if self.partial:
-            return self.tree.redundant(seq)
-        node = self.tree.tip[seq]
-        return node.parent is None or any(other in self.parked for other in node.tips - {seq})
-
-    def _idle_cells(self) -> int:
-        return (self.tree if self.partial else self._cells).idle_cells(self.parked)
-
-    def _pinned(self) -> list[Node]:
-        return [self.tree.match(ids, None, namespace).node for ids, namespace in self.pins.values()]
+    def _pinned_nodes(self) -> list[Node]:
+        return [self.tree.match_prefix(ids, None, namespace).node for ids, namespace in self.pins.values()]

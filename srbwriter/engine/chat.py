@@ -42,7 +42,9 @@ def render(
     Raises InvalidRequest naming ``messages`` when these are malformed or refused by the template,
     ``chat_template`` when the template is broken or runs away.
     """
-    plain = [_message(message, f"messages[{i}]") for i, message in enumerate(_sequence(messages))]
+    if not isinstance(cast("object", messages), Sequence) or isinstance(messages, str) or not messages:
+        raise InvalidRequest("messages", "must be a list with at least one message")
+    plain = [_message(message, f"messages[{i}]") for i, message in enumerate(messages)]
     if continue_final_message:
         last = plain[-1]
         if not isinstance(last.get("content"), str):
@@ -93,12 +95,6 @@ def with_stop_strings(stop: Stop | tuple[Stop, ...], template: str | None) -> St
 
 
 # ---- messages
-
-
-def _sequence(messages: object) -> Sequence[Any]:
-    if not isinstance(messages, Sequence) or isinstance(messages, str) or not messages:
-        raise InvalidRequest("messages", "must be a list with at least one message")
-    return cast("Sequence[Any]", messages)
 
 
 def _message(message: object, where: str) -> dict[str, Any]:

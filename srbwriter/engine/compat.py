@@ -5,13 +5,17 @@ The parameters there are stand in :mod:`srbwriter.engine.parameters`; no name is
 
 from __future__ import annotations
 
+import logging
 import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, cast
 
 from .parameters import is_number
 from .types import InvalidRequest
+
+log = logging.getLogger(__name__)
 
 _KOBOLD_ORDER: Mapping[int, tuple[str, ...]] = {
     0: ("top_k",), 2: ("top_p", "min_p"), 4: ("typ_p",), 5: ("temperature",), 6: ("penalties",),
@@ -24,16 +28,19 @@ class Gone:
 
     ``neutral`` values ask for nothing, as null, ``""`` and empty lists do for every field. Any other value is
     replaced by parameters of today (emulated), passed over (ignored: it changes nothing by itself, or hardly
-    anything), or refused, since the text would be another one.
+    anything), refused, since the text would be another one, or passed over with one warning in the log, since
+    an earlier version of this program had it (retired).
     """
 
     names: tuple[str, ...]
-    treatment: Literal["emulated", "ignored", "refused"]
+    treatment: Literal["emulated", "ignored", "refused", "retired"]
     why: str
     neutral: tuple[float, ...] = (0,)
 
     def check(self, name: str, value: Any) -> None:
-        """Raise InvalidRequest for a value that asks for what cannot be had."""
+        """Raise InvalidRequest for a value that asks for what cannot be had; warn of a retired field."""
+        if self.treatment == "retired" and self.asks(value):
+            warn_once(name, self.why)
         if self.treatment == "refused" and self.asks(value):
             shown = str(value).lower() if isinstance(value, bool) else reprlib.repr(value)
             neutral = "".join(f"{str(value).lower()}, " for value in self.neutral)
@@ -46,6 +53,12 @@ class Gone:
         if isinstance(value, list | tuple):
             return any(self.asks(entry) for entry in cast("Sequence[Any]", value))
         return not (value is None or value in ("", {}) or _as_number(value) in self.neutral)
+
+
+@cache
+def warn_once(name: str, why: str) -> None:
+    """Log that a request field has no effect any more, the first time that a client sends it."""
+    log.warning("field '%s' of a request: no effect any more, since %s; leave it out", name, why)
 
 
 def _as_number(value: Any) -> Any:
@@ -90,7 +103,11 @@ GONE: tuple[Gone, ...] = (
          "emulated", "the middle is temperature, half the distance dynatemp_range"),
     Gone(("temperature_last",), "ignored", "temperature acts after truncation unless samplers says else"),
     Gone(("sampler_order",), "emulated", "Kobold's numbers become names in samplers", ()),
+    Gone(("strict",), "retired", "no branch gets a context of its own"),
 )  # fmt: skip
+
+RETIRED_NAMES = frozenset(name for gone in GONE if gone.treatment == "retired" for name in gone.names)
+"""Request fields of earlier versions of this program."""
 
 BY_GONE_NAME: dict[str, Gone] = {name: gone for gone in GONE for name in gone.names}
 

@@ -1,8 +1,8 @@
-"""What goes into the next decode: the first absent nodes on the way of what is wanted most.
+"""Fills the batch of the next decode with the first absent nodes of the most urgent demands.
 
-A branch that writes has a row of its own, or shares one with those that want the same node. What is on its
-way over several tokens gets a portion of the batch. Knows demands and rows; knows no requests, no sampling
-and no text.
+A branch that writes has a row of its own, or shares one with branches that want the same node. A demand that
+lacks several tokens gets a portion of the batch. This module knows demands and rows, not requests, sampling
+or text.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from .tree import Demand, Key, Node
 
 
 class Portion(NamedTuple):
-    """Tokens of the way of a demand are in the batch; their last row is ``row``."""
+    """Tokens of the path of a demand in the batch; their last row is ``row``."""
 
     demand: Demand
     tokens: list[int]
     row: int
-    answers: bool  # it ends where somebody wants to know what follows
+    answers: bool  # whether a demand wants the logits after the last token
 
 
 class Plan(NamedTuple):
-    """The batch, in the engine's words."""
+    """The contents of a batch."""
 
-    rows: Sequence[Demand]  # each wants one token
-    shared: dict[int, list[Demand]]  # further ones on the same row
+    rows: Sequence[Demand]  # of one token each
+    shared: dict[int, list[Demand]]  # further demands on a row
     portions: list[Portion]
 
     @property
@@ -36,19 +36,19 @@ class Plan(NamedTuple):
         return sum(len(p.tokens) for p in self.portions)
 
     def demands(self) -> Iterable[Demand]:
-        """All whose tokens are in it."""
+        """Yield all demands with tokens in the batch."""
         yield from self.rows
         for group in self.shared.values():
             yield from group
         yield from (p.demand for p in self.portions)
 
 
-SCORED = 6_000_000
-"""Logits of a prompt that are scored in one step while branches write: some 10 ms."""
+SCORED_LOGITS = 6_000_000
+"""Logits of a prompt that are scored in one step while branches write, which takes some 10 ms."""
 
 
 class ChunkBudget:
-    """How many prompt tokens fit a slice of time, learnt from the steps before."""
+    """How many prompt tokens fit a slice of time, measured in earlier steps."""
 
     def __init__(self, seconds: float, most: int) -> None:
         self.seconds, self.most = seconds, most
@@ -56,13 +56,14 @@ class ChunkBudget:
         self.row_step = 0.0  # seconds of a step in which branches write
 
     def size(self, writing: bool, abortable: bool) -> int:
-        """Tokens for the next chunk. Nobody is kept waiting when no branch writes, so then more."""
+        """Return the tokens of the next chunk: more when no branch writes, as nobody waits then."""
         if self.per_token == 0.0:
             return min(64, self.most)
         seconds = self.seconds if writing or not abortable else self.seconds * 8
         return max(8, min(self.most, int(seconds / self.per_token)))
 
-    def learn(self, seconds: float, prompt_rows: int, branch_rows: int) -> None:
+    def record(self, seconds: float, prompt_rows: int, branch_rows: int) -> None:
+        """Take a step of so many seconds and rows into account."""
         if not prompt_rows:
             self.row_step = _mean(self.row_step, seconds)
         elif prompt_rows >= 8:
@@ -71,17 +72,17 @@ class ChunkBudget:
 
 
 class Decoder:
-    """Fills the context's batch."""
+    """Fills the batch of a context, and records what was decoded."""
 
     def __init__(self, context: Context, cache: Cache, share: bool) -> None:
         self.context, self.cache = context, cache
-        self.scored_rows = max(8, SCORED // context.n_vocab)
-        self.share = share  # whether the memory takes rows of several sequences
+        self.scored_rows = max(8, SCORED_LOGITS // context.n_vocab)
+        self.share = share  # whether a row may belong to several sequences
 
     def plan(self, writing: Sequence[Demand], reading: Sequence[Demand], chunk: int) -> Plan:
-        """All of ``writing``, whose nodes are one token each, and ``chunk`` tokens of ``reading`` at most."""
+        """Fill the batch with ``writing``, one token each, and at most ``chunk`` tokens of ``reading``."""
         self.context.batch.clear()
-        rows, shared = self._rows(writing)
+        rows, shared = self._add_rows(writing)
         portions: list[Portion] = []
         if not reading:
             return Plan(rows, shared, portions)
@@ -93,42 +94,40 @@ class Decoder:
             if room <= 0 or outputs <= 0:
                 break
             most = room
-            if demand.every:
+            if demand.every_token:
                 most = min(room, outputs if not rows else min(outputs, self.scored_rows))
-            else:
-                self.cache.catch_up(demand)
             goal, tip = demand.node, tips[demand.seq]
             assert goal is not None
-            way = _way(goal, tip)
-            step = tip, way[0].key
-            if step in under_way and not demand.every:
-                continue  # another evaluates it in this very step, and it is there in the next
-            tokens, answers = self._tokens(way, most)
-            under_way.update(_steps(way, len(tokens)))
-            wanted = True if demand.every else int(answers)
+            path = _path_below(goal, tip)
+            step = tip, path[0].key
+            if step in under_way and not demand.every_token:
+                continue  # another demand evaluates this token in the same step
+            tokens, answers = self._next_tokens(path, most)
+            under_way.update(_entered_steps(path, len(tokens)))
+            wanted = True if demand.every_token else int(answers)
             row = self.context.batch.add_run(tokens, tip.end, demand.seq, wanted)
             portions.append(Portion(demand, tokens, row, answers))
             room -= len(tokens)
-            outputs -= len(tokens) if demand.every else int(answers)
+            outputs -= len(tokens) if demand.every_token else int(answers)
         return Plan(rows, shared, portions)
 
-    def _tokens(self, way: Sequence[Node], most: int) -> tuple[list[int], bool]:
-        """The next tokens of a way, to where somebody wants to know what follows; whether they get there.
+    def _next_tokens(self, path: Sequence[Node], most: int) -> tuple[list[int], bool]:
+        """Return the next tokens of a path, at most ``most``, and whether they end at a demand.
 
-        Where states are whole, also to where ways part, so that others can fork it there.
+        They stop at the first demand, and where the memory has to be forked there, at a fork.
         """
         tokens: list[int] = []
-        for node in way:
+        for node in path:
             left = most - len(tokens)
             tokens += node.tokens[:left]
             if len(node.tokens) > left:
                 return tokens, False
-            if node.demands or (not self.cache.partial and len(node.children) > 1):
+            if node.demands or self.cache.memory.ends_portion(node):
                 return tokens, bool(node.demands)
         return tokens, False
 
-    def _rows(self, writing: Sequence[Demand]) -> tuple[Sequence[Demand], dict[int, list[Demand]]]:
-        """Those with a row of their own, and those that share it."""
+    def _add_rows(self, writing: Sequence[Demand]) -> tuple[Sequence[Demand], dict[int, list[Demand]]]:
+        """Add a row for each node of ``writing``; return the demands with rows, and the others by row."""
         rows: list[Demand] = []
         tokens: list[int] = []
         positions: list[int] = []
@@ -154,39 +153,42 @@ class Decoder:
                 batch.share(row, [rows[row].seq, *(r.seq for r in others)])
         return rows, shared
 
-    def settle(self, plan: Plan) -> None:
-        """The decode went well: the tree learns of the rows."""
+    def record(self, plan: Plan) -> None:
+        """Record the rows of a successful decode in the cache."""
         advance, shared = self.cache.advance, plan.shared
+        if not shared and not plan.portions:
+            self.cache.advance_rows(plan.rows)
+            return
         for row, demand in enumerate(plan.rows):
             node = demand.node
             assert node is not None
             seqs = (demand.seq, *(r.seq for r in shared[row])) if row in shared else (demand.seq,)
             advance(seqs, node.tokens, demand.namespace)
         for demand, tokens, _, answers in plan.portions:
-            reason = "asked" if demand.every else ""
+            reason = "asked" if demand.every_token else ""
             advance((demand.seq,), tokens, demand.namespace, answered=answers, reason=reason)
 
     def roll_back(self, plan: Plan) -> None:
-        """The decode was aborted: drop whatever it left behind, as if it had not begun."""
+        """Drop from the cells what an aborted decode left behind."""
         for demand in plan.demands():
             self.context.remove(demand.seq, self.cache.tree.tip[demand.seq].end)
 
 
-def _way(goal: Node, tip: Node) -> list[Node]:
-    """Nodes from below ``tip`` to ``goal``."""
-    way = [goal]
-    while (above := way[-1].parent) is not tip:
+def _path_below(goal: Node, tip: Node) -> list[Node]:
+    """Return the nodes below ``tip`` on the path to ``goal``."""
+    path = [goal]
+    while (above := path[-1].parent) is not tip:
         assert above is not None
-        way.append(above)
-    return way[::-1]
+        path.append(above)
+    return path[::-1]
 
 
-def _steps(way: Sequence[Node], tokens: int) -> Iterator[tuple[Node | None, Key]]:
-    """From which node with which token each node begins that the first ``tokens`` of a way lead to.
+def _entered_steps(path: Sequence[Node], tokens: int) -> Iterator[tuple[Node | None, Key]]:
+    """Yield the parent and the key of each node that the next ``tokens`` of a path enter.
 
-    More than one: a prompt that is scored goes through nodes that are held, where others go on from.
+    There may be several: a prompt that is scored passes through held nodes.
     """
-    for node in way:
+    for node in path:
         if tokens <= 0:
             return
         yield node.parent, node.key

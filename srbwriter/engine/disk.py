@@ -1,10 +1,9 @@
 """States of evaluated tokens in files: a cache that outlives the program.
 
-A file holds the state of one piece of a path, with the tokens it belongs to, and is named after all tokens
-up to its end and the namespace they are in: what the model was changed by, if anything. It is bound to one
-model file, one build of llama.cpp and one kind of cache; anything that is damaged, cut short, foreign or
-older is removed and evaluated again. Files are written by a thread of their own, whole or not at all. Knows
-bytes and token ids; knows no cells and no sequences.
+A file holds one block of a path, with its tokens. Its name is a digest of all tokens up to its end and of
+their namespace. A file is bound to one model file, one build of llama.cpp and one kind of cache; files that
+are damaged, cut short or from elsewhere are removed, and their tokens are evaluated again. A thread writes
+the files, each of them whole or not at all. This module knows bytes and token ids, no cells or sequences.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from srbwriter import paths
 log = logging.getLogger(__name__)
 
 _MAGIC = b"srbwriter kv 1\n"
-_SESSION = b"session of "  # stands before it where the states are those of a whole path
+_SESSION = b"session of "  # before the magic of a file with the states of a whole path
 _DIGEST = 16  # bytes of BLAKE2b
 _LENGTH = struct.Struct("<I")
 _LONGEST_HEADER = 1 << 20
@@ -37,11 +36,11 @@ SUFFIX = ".kv"
 DISK_BYTES = 4 << 30
 _SAMPLES, _SAMPLE_BYTES = 32, 1 << 16
 _WAITING_BYTES = 256 << 20
-"""Bytes that may wait to be written; what comes then is not written at all, so that no step ever waits."""
+"""Bytes that may wait to be written; states beyond that are not written, so that no step ever waits."""
 
 
-class File:
-    """One file of the cache: tokens [start, end) of a path; ``size`` is that of the state, in bytes."""
+class StateFile:
+    """A file of the cache, with tokens [start, end) of a path; ``size`` is that of the state, in bytes."""
 
     __slots__ = ("end", "name", "size", "start")
 
@@ -49,34 +48,36 @@ class File:
         self.name, self.start, self.end, self.size = name, start, end, size
 
 
-class Part(NamedTuple):
+class SavedState(NamedTuple):
     """The state of tokens [start, end) of a path."""
 
     start: int
     end: int
-    state: NDArray[np.uint8]
+    data: NDArray[np.uint8]
 
 
-def write_session(path: Path, key: str, ids: Sequence[int], parts: Sequence[Part], wanted: int) -> int:
-    """Write what was made of ``ids`` to one file, whole or not at all; its size in bytes.
+def write_session(
+    path: Path, key: str, ids: Sequence[int], states: Sequence[SavedState], wanted: int
+) -> int:  # fmt: skip
+    """Write the states of ``ids`` to one file, whole or not at all; return its size in bytes.
 
-    The session is the first ``wanted`` of them; states may reach beyond it. Raises OSError.
+    The session is the first ``wanted`` tokens; the states may reach beyond it. Raises OSError.
     """
-    told = {
+    header = {
         "key": key,
         "wanted": wanted,
-        "parts": [(part.start, part.end, int(part.state.size)) for part in parts],
+        "parts": [(state.start, state.end, int(state.data.size)) for state in states],
     }
-    return _write_whole(path, _SESSION + _head(told, ids), [part.state for part in parts])
+    return _write_whole(path, _SESSION + _pack_header(header, ids), [state.data for state in states])
 
 
-def read_session(path: Path, key: str) -> tuple[list[int], list[Part], int]:
-    """Token ids, their states, and how many of the ids are the session, as :func:`write_session` wrote them.
+def read_session(path: Path, key: str) -> tuple[list[int], list[SavedState], int]:
+    """Return the token ids, their states, and how many of the ids are the session; see :func:`write_session`.
 
-    ``key`` has to be the same. Raises OSError, or ValueError for a file that is damaged, or another model's.
+    Raises OSError, and ValueError for a file that is damaged or was written with another ``key``.
     """
     data = path.read_bytes()
-    if not data.startswith(_SESSION + _MAGIC) or not _intact(data):
+    if not data.startswith(_SESSION + _MAGIC) or not _is_intact(data):
         raise ValueError("no saved session, or a damaged one")
     place = len(_SESSION) + len(_MAGIC)
     (length,) = _LENGTH.unpack_from(data, place)
@@ -87,24 +88,24 @@ def read_session(path: Path, key: str) -> tuple[list[int], list[Part], int]:
     place += length
     ids = np.frombuffer(data, "<i4", header["tokens"], place).tolist()
     place += 4 * len(ids)
-    parts: list[Part] = []
+    states: list[SavedState] = []
     for start, end, size in header["parts"]:
-        parts.append(Part(start, end, np.frombuffer(data, np.uint8, size, place)))
+        states.append(SavedState(start, end, np.frombuffer(data, np.uint8, size, place)))
         place += size
-    return ids, parts, header.get("wanted", len(ids))
+    return ids, states, header.get("wanted", len(ids))
 
 
 class DiskCache:
     """The files of one kind of state in ``folder``, at most ``budget`` bytes of them.
 
     Args:
-        key: names model, build and cache; files with another one are somebody else's.
+        key: names model, build and kind of cache; it names the folder of the files too.
     """
 
     def __init__(self, folder: Path, key: str, budget: int = DISK_BYTES) -> None:
         self.folder = folder / key
         self.key, self.budget = key, budget
-        self._jobs: queue.SimpleQueue[tuple[File, bytes, NDArray[np.uint8]] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[tuple[StateFile, bytes, NDArray[np.uint8]] | None] = queue.SimpleQueue()
         self._waiting = 0  # bytes
         self._lock = threading.Lock()
         self._written = threading.Condition(self._lock)
@@ -116,19 +117,20 @@ class DiskCache:
 
     @property
     def bytes(self) -> int:
-        """What the files take."""
+        """Bytes of all files."""
         with self._lock:
             return sum(self._sizes.values())
 
     # ---- reading
 
-    def entries(self, namespace: str = "", common: Sequence[int] = ()) -> Iterator[tuple[list[int], File]]:
-        """Every file of a namespace whose path is known, with all tokens up to its end.
+    def entries(
+        self, namespace: str = "", common: Sequence[int] = ()
+    ) -> Iterator[tuple[list[int], StateFile]]:
+        """Yield every file of a namespace whose path is known, with all tokens up to its end, parents first.
 
-        What one hangs on comes before it. Paths begin with nothing, or with ``common``, of which no file of
-        the namespace itself is needed.
+        Paths begin with nothing, or with the ``common`` tokens, which need no file of this namespace.
         """
-        waiting: dict[str, list[tuple[list[int], File]]] = {}
+        waiting: dict[str, list[tuple[list[int], StateFile]]] = {}
         for name in list(self._sizes):
             header = self._header(name)
             if header is not None:
@@ -139,40 +141,39 @@ class DiskCache:
             ready.append((list(common), len(common)))
         while ready:
             path, new = ready.pop()
-            hashed = _Running(path[:new], namespace)
+            digest = _digest_path(path[:new], namespace)
             for end in range(new, len(path) + 1):
-                if end > new:
-                    hashed.add(path[end - 1])
-                for tokens, file in waiting.pop(hashed.hex(), ()):
+                digest.update(_pack_ids(path[end - 1 : end] if end > new else ()))
+                for tokens, file in waiting.pop(digest.hexdigest(), ()):
                     ids = [*path[:end], *tokens]
                     yield ids, file
                     ready.append((ids, end))
 
-    def read(self, file: File) -> NDArray[np.uint8] | None:
-        """The state in a file; None, and the file is gone, when it is not exactly what was written."""
+    def read(self, file: StateFile) -> NDArray[np.uint8] | None:
+        """Return the state in a file; None, and the file is removed, if it is not what was written."""
         path = self.folder / file.name
         try:
             data = path.read_bytes()
             os.utime(path)
         except OSError:
-            return self._forget(file.name)
+            return self._remove(file.name)
         start = len(data) - _DIGEST - file.size
-        if start < len(_MAGIC) or not _intact(data):
+        if start < len(_MAGIC) or not _is_intact(data):
             log.warning("%s is damaged: its tokens are evaluated again", path)
-            return self._forget(file.name)
+            return self._remove(file.name)
         return np.frombuffer(data, np.uint8, file.size, start)
 
     # ---- writing
 
     def write(
         self, before: Sequence[int], tokens: Sequence[int], state: NDArray[np.uint8], namespace: str = ""
-    ) -> File | None:
-        """Write the state of ``tokens``, which come after ``before``; in the background.
+    ) -> StateFile | None:
+        """Write the state of ``tokens``, which come after ``before``, in the background.
 
-        None when it is not to be written: the disk is too far behind, or the state is larger than the budget.
+        None if it is not written: too much waits to be written, or the state is larger than the budget.
         """
-        name = digest([*before, *tokens], namespace) + SUFFIX
-        file = File(name, len(before), len(before) + len(tokens), int(state.size))
+        name = hash_path([*before, *tokens], namespace) + SUFFIX
+        file = StateFile(name, len(before), len(before) + len(tokens), int(state.size))
         with self._lock:
             if file.name in self._sizes:
                 return file
@@ -181,18 +182,18 @@ class DiskCache:
             self._waiting += file.size
         header = {
             "key": self.key,
-            "parent": digest(before, namespace),
+            "parent": hash_path(before, namespace),
             "start": file.start,
             "size": file.size,
         }
         if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="srbwriter-kv", daemon=True)
+            self._thread = threading.Thread(target=self._write_queued, name="srbwriter-kv", daemon=True)
             self._thread.start()
-        self._jobs.put((file, _head(header, tokens), state))
+        self._jobs.put((file, _pack_header(header, tokens), state))
         return file
 
     def flush(self) -> None:
-        """Return when everything has been written, or could not be."""
+        """Wait until everything has been written, or could not be."""
         with self._written:
             self._written.wait_for(lambda: not self._waiting)
 
@@ -207,11 +208,11 @@ class DiskCache:
         """Remove every file."""
         self.flush()
         for name in list(self._sizes):
-            self._forget(name)
+            self._remove(name)
 
     # ---- inside
 
-    def _work(self) -> None:
+    def _write_queued(self) -> None:
         while (job := self._jobs.get()) is not None:
             file, head, state = job
             try:
@@ -223,7 +224,7 @@ class DiskCache:
                     self._waiting -= file.size
                     self._written.notify_all()
 
-    def _write(self, file: File, head: bytes, state: NDArray[np.uint8]) -> None:
+    def _write(self, file: StateFile, head: bytes, state: NDArray[np.uint8]) -> None:
         paths.make_folder(self.folder)  # states can be read back into words
         size = _write_whole(self.folder / file.name, head, [state])
         with self._lock:
@@ -234,10 +235,10 @@ class DiskCache:
             if total <= self.budget:
                 return
             total -= self._sizes.get(name, 0)
-            self._forget(name)
+            self._remove(name)
 
-    def _header(self, name: str) -> tuple[str, list[int], File] | None:
-        """Digest of what comes before, tokens, and the file; None, and it is gone, for one that is none."""
+    def _header(self, name: str) -> tuple[str, list[int], StateFile] | None:
+        """Return the digest of what comes before, the tokens and the file; remove a damaged file."""
         try:
             with (self.folder / name).open("rb") as source:
                 magic = source.read(len(_MAGIC))
@@ -254,15 +255,15 @@ class DiskCache:
             if not fits or start < 0:
                 raise ValueError("cut short")
         except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error):
-            self._forget(name)
+            self._remove(name)
             return None
-        return parent, tokens, File(name, start, start + count, size)
+        return parent, tokens, StateFile(name, start, start + count, size)
 
     def _scan(self) -> Iterator[os.DirEntry[str]]:
         with os.scandir(self.folder) as entries:
             yield from (e for e in entries if e.name.endswith(SUFFIX) and e.is_file(follow_symlinks=False))
 
-    def _forget(self, name: str) -> None:
+    def _remove(self, name: str) -> None:
         with self._lock:
             self._sizes.pop(name, None)
         with contextlib.suppress(OSError):
@@ -270,7 +271,7 @@ class DiskCache:
 
 
 def _write_whole(path: Path, head: bytes, states: Sequence[NDArray[np.uint8]]) -> int:
-    """Head, states and a digest of them all, beside the file first; bytes written. Raises OSError."""
+    """Write head, states and their digest, first to a file beside ``path``; return the size in bytes."""
     whole = hashlib.blake2b(head, digest_size=_DIGEST)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -288,52 +289,43 @@ def _write_whole(path: Path, head: bytes, states: Sequence[NDArray[np.uint8]]) -
     return size
 
 
-class _Running:
-    """Digest of token ids that are added one by one."""
-
-    def __init__(self, ids: Sequence[int], namespace: str) -> None:
-        self._hash = hashlib.blake2b(namespace.encode() + _packed(ids), digest_size=_DIGEST)
-
-    def add(self, token: int) -> None:
-        self._hash.update(_packed((token,)))
-
-    def hex(self) -> str:
-        return self._hash.hexdigest()
-
-
 def state_key(model: Path, *kind: str) -> str:
-    """Names the states of one model file, as this build of llama.cpp makes them with a cache of a ``kind``.
+    """Return a name for the states of one model file, this build of llama.cpp and a ``kind`` of cache.
 
-    A file is told by its size and by samples from all over it: one of gigabytes is not read for this.
+    The model file is identified by its size and by samples from all over it; reading all of it takes long.
     """
     from importlib.metadata import version
 
-    told = hashlib.blake2b(digest_size=_DIGEST)
+    digest = hashlib.blake2b(digest_size=_DIGEST)
     with model.open("rb") as source:
         size = source.seek(0, os.SEEK_END)
-        told.update(f"{size} {version('llama-cpp-python')} {' '.join(kind)}".encode())
+        digest.update(f"{size} {version('llama-cpp-python')} {' '.join(kind)}".encode())
         for part in range(_SAMPLES):
             source.seek(size * part // _SAMPLES)
-            told.update(source.read(_SAMPLE_BYTES))
+            digest.update(source.read(_SAMPLE_BYTES))
         source.seek(max(size - _SAMPLE_BYTES, 0))
-        told.update(source.read())
-    return told.hexdigest()
+        digest.update(source.read())
+    return digest.hexdigest()
 
 
-def digest(ids: Sequence[int], namespace: str = "") -> str:
-    """Names a path by its token ids and its namespace."""
-    return _Running(ids, namespace).hex()
+def hash_path(ids: Sequence[int], namespace: str = "") -> str:
+    """Return a name for a path: the digest of its token ids and its namespace."""
+    return _digest_path(ids, namespace).hexdigest()
 
 
-def _packed(ids: Sequence[int]) -> bytes:
+def _digest_path(ids: Sequence[int], namespace: str) -> hashlib.blake2b:
+    return hashlib.blake2b(namespace.encode() + _pack_ids(ids), digest_size=_DIGEST)
+
+
+def _pack_ids(ids: Sequence[int]) -> bytes:
     return np.asarray(ids, "<i4").tobytes()
 
 
-def _head(header: Mapping[str, object], tokens: Sequence[int]) -> bytes:
+def _pack_header(header: Mapping[str, object], tokens: Sequence[int]) -> bytes:
     text = json.dumps({**header, "tokens": len(tokens)}).encode()
-    return _MAGIC + _LENGTH.pack(len(text)) + text + _packed(tokens)
+    return _MAGIC + _LENGTH.pack(len(text)) + text + _pack_ids(tokens)
 
 
-def _intact(data: bytes) -> bool:
+def _is_intact(data: bytes) -> bool:
     view = memoryview(data)
     return hashlib.blake2b(view[:-_DIGEST], digest_size=_DIGEST).digest() == bytes(view[-_DIGEST:])

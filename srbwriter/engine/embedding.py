@@ -6,11 +6,10 @@ engine waits for it. Knows the model and its tokens; knows no branches.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import Future, InvalidStateError
 from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
 
@@ -18,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import limits
-from .adapters import Adapters, control_vector, layer_range
+from .adapters import Adapters, control_vector
 from .cores import count_cores
 from .ending import close_at_exit
 from .model import Model
@@ -45,6 +44,7 @@ _LEAST_CELLS = 512
 _OUTPUT_BYTES = 64 << 20  # of the probabilities that llama.cpp computes beside the vectors of one decode
 _MOST_ROWS = 512
 _WHOLE = 2048  # tokens of a text that has to be computed in one piece
+NO_RANKS = "this model has no head for ranking texts; load a reranker, for example one of Qwen3-Reranker"
 WAITING = 64  # requests; more are refused
 
 
@@ -63,7 +63,7 @@ class Score(NamedTuple):
 
 
 class _Job:
-    """Texts of one request; ``result`` makes of a text's vectors and its length what is told."""
+    """Texts of one request; ``result`` turns (vectors, token count) of a text into the response item."""
 
     __slots__ = ("done", "found", "rank", "result", "texts")
 
@@ -72,17 +72,21 @@ class _Job:
         self.found: list[Any] = []
         self.done = Future[list[Any]]()
 
-    def tell(self, result: list[Any] | Exception) -> None:
-        """Answer whoever waits, if anybody still does."""
-        with contextlib.suppress(InvalidStateError):
+    def finish(self, result: list[Any] | Exception) -> None:
+        """Give the caller the result, or the error, unless it has cancelled."""
+        try:
             if isinstance(result, Exception):
                 self.done.set_exception(result)
             else:
                 self.done.set_result(result)
+        except InvalidStateError:
+            pass
+        except BaseException as error:  # in a callback of the future; the result is set
+            log.warning("a function that waited for vectors failed: %r", error)
 
 
 class Embedder:
-    """The lane of one engine. All methods may be called from any thread.
+    """Computes the embeddings of one engine, on a thread of its own. Any thread may call the methods.
 
     ``busy`` says whether the engine writes meanwhile: it keeps its cores then.
     """
@@ -98,7 +102,8 @@ class Embedder:
         self._under_way: set[_Job] = set()
         self._thread: threading.Thread | None = None
         self._contexts: dict[bool, EmbeddingContext] = {}  # for ranks, and for vectors
-        self._closed = False
+        self._closed = self._forked = False
+        self._why = "the engine was closed"
 
     # ---- what callers ask for
 
@@ -152,9 +157,7 @@ class Embedder:
         Raises NotSupported for a model without a head for it, InvalidRequest, ContextOverflow, EngineClosed.
         """
         if not self.ranks:
-            raise NotSupported(
-                "this model has no head for ranking texts; load a reranker, for example one of Qwen3-Reranker"
-            )
+            raise NotSupported(NO_RANKS)
         self._check_texts("documents", [query, *documents])
         if not documents:
             raise InvalidRequest("documents", "there are none")
@@ -167,6 +170,8 @@ class Embedder:
         """End what is under way, and free the context. May be called twice."""
         with self._lock:
             self._closed, thread = True, self._thread
+        if self._forked:
+            return
         if thread is None:
             self._free()
             return
@@ -175,13 +180,30 @@ class Embedder:
         if thread is not threading.current_thread():
             thread.join(timeout)
 
+    def after_fork(self, error: EngineClosed) -> None:
+        """In the child of a fork: the thread is gone, and nothing native is freed."""
+        self._lock = threading.Lock()  # which a thread of the parent may have held
+        self._closed = self._forked = True
+        self._why = str(error)
+
     # ---- looking at texts
 
     def _read(self, field: str, texts: Sequence[str | Sequence[int]]) -> list[list[int]]:
+        if not _is_list(texts) or not all(isinstance(text, str) or _is_list(text) for text in texts):
+            raise InvalidRequest(field, "expected a list of texts, or of lists of token ids")
         if not texts:
             raise InvalidRequest(field, "there is none")
         self._check_texts(field, texts)
-        ids = [self._ids(text) for text in texts]
+        ids: list[list[int]] = []
+        for text in texts:
+            if isinstance(text, str):
+                ids.append(self._model.tokenize(text, add_bos=True, parse_special=True))
+                end = self._model.eos  # some models were trained to gather everything there
+                if self._model.add_eos and end is not None and ids[-1][-1:] != [end]:
+                    ids[-1].append(end)
+            else:
+                ids.append(list(text))
+                self._model.check_ids(ids[-1])
         self._check_lengths(field, ids)
         return ids
 
@@ -197,21 +219,8 @@ class Embedder:
             if len(one) > self.longest:
                 raise ContextOverflow(len(one), self.longest)
 
-    def _ids(self, text: str | Sequence[int]) -> list[int]:
-        if isinstance(text, str):
-            return self._ended(self._model.tokenize(text, add_bos=True, parse_special=True))
-        ids = list(text)
-        self._model.check_ids(ids)
-        return ids
-
-    def _ended(self, ids: list[int]) -> list[int]:
-        """With the end that the vocabulary asks for: some models were trained to gather everything there."""
-        model = self._model
-        end = model.eos
-        return [*ids, end] if model.add_eos and end is not None and ids[-1:] != [end] else ids
-
     def _question(self, query: str, document: str) -> list[int]:
-        """A question and a text as the model was trained to read them."""
+        """Return the tokens of a question and a text in the form that the model was trained on."""
         model = self._model
         template = model.rerank_template
         if template is not None:
@@ -226,12 +235,12 @@ class Embedder:
     def _causal(self) -> bool:
         return self._model.metadata.get(f"{self._model.architecture}.attention.causal", "true") != "false"
 
-    # ---- the lane
+    # ---- the thread
 
     def _submit(self, job: _Job) -> Future[list[Any]]:
         with self._lock:
             if self._closed:
-                raise EngineClosed("the engine was closed")
+                raise EngineClosed(self._why)
             if len(self._under_way) > WAITING:
                 raise EngineError(f"{WAITING} requests wait for embeddings; try again later")
             self._under_way.add(job)
@@ -248,8 +257,15 @@ class Embedder:
         (See :func:`srbwriter.engine.native.spin.on_own_thread`.)
         """
         with self._model.in_use:  # which keeps its weights
-            while (job := self._next()) is not None:
-                if self._go_on(job):
+            while True:
+                with self._lock:
+                    if self._closed:
+                        break
+                    if not self._jobs:
+                        self._thread = None
+                        break
+                    job = self._jobs.popleft()
+                if self._compute_some(job):
                     self._jobs.append(job)  # some texts of each request in turn
                 else:
                     with self._lock:
@@ -257,44 +273,34 @@ class Embedder:
             if self._thread is threading.current_thread():
                 self._free()
 
-    def _next(self) -> _Job | None:
-        """None where nothing is left, and this thread is the lane's no more, or where the lane was closed."""
-        with self._lock:
-            if self._closed:
-                return None
-            if not self._jobs:
-                self._thread = None
-                return None
-            return self._jobs.popleft()
-
     def _free(self) -> None:
         for context in self._contexts.values():
             context.close()
         self._contexts.clear()
         for job in list(self._under_way):
-            job.tell(EngineClosed("the engine was closed"))
+            job.finish(EngineClosed("the engine was closed"))
 
-    def _go_on(self, job: _Job) -> bool:
-        """Compute what fits the context; whether anything is left to be done then."""
+    def _compute_some(self, job: _Job) -> bool:
+        """Compute as many texts of a job as fit the context; return whether some are left."""
         if job.done.cancelled():
             return False
         try:
-            context = self._ready(job)
+            context = self._context_for(job)
             group = _group(job.texts[len(job.found) :], context.cells, context.sequences)
             for ids, rows in zip(group, self._evaluate(context, group, job), strict=True):
                 if not np.isfinite(rows).all():
                     raise NotANumber()
                 job.found.append(job.result(rows, len(ids)))
-        except Exception as error:  # whoever asked gets it
-            job.tell(error)
+        except Exception as error:  # the caller gets it
+            job.finish(error)
             return False
         if len(job.found) < len(job.texts):
             return True
-        job.tell(job.found)
+        job.finish(job.found)
         return False
 
-    def _ready(self, job: _Job) -> EmbeddingContext:
-        """The context, large enough for the longest text of the job."""
+    def _context_for(self, job: _Job) -> EmbeddingContext:
+        """Return the context, which is large enough for the longest text of the job."""
         longest = max(map(len, job.texts))
         context = self._contexts.get(job.rank)
         if context is None or context.cells < longest:
@@ -304,33 +310,25 @@ class Embedder:
             cells = _LEAST_CELLS
             while cells < longest:
                 cells *= 2
+            model, options = self._model, self._options
+            rows = cells  # of one decode: a whole text, where each token sees those after it
+            if self._causal:
+                rows = max(8, min(_MOST_ROWS, cells, _OUTPUT_BYTES // (4 * model.n_vocab)))
             context = self._contexts[job.rank] = EmbeddingContext(
-                self._model.pointer, cells=cells, rows=self._rows(cells), rank=job.rank,
-                threads=self._threads, options=self._options, path=str(self._model.path),
+                model.pointer, cells=cells, rows=rows, rank=job.rank, threads=self._threads,
+                options=options, path=str(model.path),
             )  # fmt: skip
-            self._steer(context)
+            if (vector := control_vector(options, model)) is not None:
+                set_control_vector(context.pointer, *vector)
         if self._adapters:
             set_adapters(context.pointer, self._adapters.pointers(self._adapters.defaults))
         return context
 
-    def _steer(self, context: EmbeddingContext) -> None:
-        """Let the control vector act that acts on what is written."""
-        model, options = self._model, self._options
-        layers = control_vector(options.control_vectors, model.n_embd, model.n_layer)
-        if layers is not None:
-            set_control_vector(context.pointer, layers, *layer_range(options, model.n_layer))
-
-    def _rows(self, cells: int) -> int:
-        """Tokens of one decode: all of a text where each of them sees those after it."""
-        if not self._causal:
-            return cells
-        return max(8, min(_MOST_ROWS, cells, _OUTPUT_BYTES // (4 * self._model.n_vocab)))
-
     def _evaluate(self, context: EmbeddingContext, group: Sequence[list[int]], job: _Job) -> list[Vector]:
-        """Vectors of each token of some texts, which fit the context together; the head's marks of a rank."""
+        """Return the vectors of each token of some texts, which fit the context together, or their scores."""
         found: list[list[Vector]] = [[] for _ in group]
         context.clear()
-        for pieces in _pieces(group, context.rows, whole=not self._causal):
+        for pieces in _split_batches(group, context.rows, whole=not self._causal):
             if self._closed or job.done.cancelled():
                 raise EngineClosed("the engine was closed")
             context.set_threads(1 if self._busy() else self._threads)
@@ -346,13 +344,17 @@ class Embedder:
 
 
 def own_pooling(model: Model) -> str:
-    """What a model says of its vectors; ``none`` where it does not, as llama.cpp has it."""
-    told = model.metadata.get(f"{model.architecture}.pooling_type", "0")
-    return _NAMES[int(told)] if told.isdecimal() and int(told) < len(_NAMES) else "none"
+    """Return the pooling that a model names, ``none`` where it names none, as in llama.cpp."""
+    kind = model.metadata.get(f"{model.architecture}.pooling_type", "0")
+    return _NAMES[int(kind)] if kind.isdecimal() and int(kind) < len(_NAMES) else "none"
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping | Set)
 
 
 def _group(texts: Sequence[list[int]], cells: int, most: int) -> list[list[int]]:
-    """The first of ``texts``, as many as the context holds at a time; the very first fits."""
+    """Return the first of ``texts``, as many as the context holds at a time, at least one."""
     group: list[list[int]] = []
     held = 0
     for text in texts[:most]:
@@ -363,8 +365,10 @@ def _group(texts: Sequence[list[int]], cells: int, most: int) -> list[list[int]]
     return group
 
 
-def _pieces(group: Sequence[list[int]], rows: int, whole: bool) -> Iterator[list[tuple[int, int, int]]]:
-    """What goes into each decode: (sequence, start, end), ``rows`` tokens at the most."""
+def _split_batches(
+    group: Sequence[list[int]], rows: int, whole: bool
+) -> Iterator[list[tuple[int, int, int]]]:
+    """Yield the contents of each decode: (sequence, start, end), of at most ``rows`` tokens."""
     batch: list[tuple[int, int, int]] = []
     room = rows
     for seq, text in enumerate(group):

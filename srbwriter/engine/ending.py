@@ -17,6 +17,9 @@ class Closable(Protocol):
     def close(self, timeout: float = ...) -> None: ...
 
 
+FORKED = "an engine does not survive a fork: it belongs to the process that loaded it; load one here"
+"""What callers in a child process are told."""
+
 _running: weakref.WeakSet[Closable] = weakref.WeakSet()
 
 

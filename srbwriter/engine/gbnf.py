@@ -1,4 +1,8 @@
-"""GBNF, llama.cpp's grammar notation, to the Lark notation of llguidance.
+"""GBNF, llama.cpp's grammar notation, and xgrammar's EBNF, to the Lark notation of llguidance.
+
+The two are almost one notation, so one parser takes both: in EBNF a rule may go over several lines, names may
+hold ``_`` and ``.``, and there are more escapes. What cannot be said (lookahead, macros) is refused.
+https://xgrammar.mlc.ai/docs/tutorials/ebnf_guided_generation
 
 GBNF knows no lexer, llguidance's takes the longest match. The two accept the same texts when every character
 is a terminal of its own, or when the whole grammar is a single one. Knows no model and no tokens beyond the
@@ -19,12 +23,18 @@ MAX_REPEAT = 2000  # llama.cpp's MAX_REPETITION_THRESHOLD; a higher maximum is n
 
 _SPACE = re.compile(r"(?:[ \t]|#[^\r\n]*)*")
 _SPACE_AND_LINES = re.compile(r"(?:[ \t\r\n]|#[^\r\n]*)*")
-_NAME = re.compile(r"[A-Za-z0-9-]+")
-_REPEAT = re.compile(r"\{\s*(\d+)\s*(,?)\s*(\d*)\s*\}")
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_DOTTED = re.compile(r"[A-Za-z0-9_-]+(?:\.+[A-Za-z0-9_-]+)*")
+_HEAD = re.compile(rf"({_DOTTED.pattern})[ \t]*::=")
+_REPEAT = re.compile(r"\{\s*(\d+)\s*(,?)\s*(-1|\d*)\s*\}")
 _TOKEN = re.compile(r"<(?:\[(\d+)\]|([^>]*))>")
-_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([trn\\\"\[\]-]))")
-_REFERENCE = re.compile(r"\{\{([A-Za-z0-9-]+)\}\}")  # as the parser writes it, until rules are numbered
-_LETTERS = {"t": "\t", "r": "\r", "n": "\n"}
+_ESCAPE = re.compile(
+    r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([]trnabfve0\\\"'?^$.*+(){}|/\[-]))"
+)
+_REFERENCE = re.compile(r"\{\{([A-Za-z0-9_.-]+)\}\}")  # as the parser writes it, until rules are numbered
+_LETTERS = {
+    "t": "\t", "r": "\r", "n": "\n", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b", "0": "\0"
+}  # fmt: skip
 _ANY = "/(?s:.)/"
 _SURROGATES = (0xD800, 0xDFFF)
 _LAST = 0x10FFFF
@@ -44,6 +54,11 @@ def to_lark(grammar: str, token_id: Callable[[str], int | None]) -> list[str]:
     return forms
 
 
+def check_grammar(grammar: str) -> None:
+    """Raise InvalidRequest for a grammar that no model could follow."""
+    _Parser(grammar, lambda _: 0).parse()
+
+
 def _recursive(references: dict[str, set[str]]) -> bool:
     try:
         TopologicalSorter(references).prepare()
@@ -59,7 +74,7 @@ def _lark(rules: dict[str, str], letter: str) -> str:
 
 
 class _Parser:
-    """Recursive descent over ``llama-grammar.cpp``'s syntax, writing Lark as it goes."""
+    """Recursive descent over the syntax of ``llama-grammar.cpp``, writing Lark as it goes."""
 
     def __init__(self, text: str, token_id: Callable[[str], int | None]) -> None:
         self.text = text
@@ -71,6 +86,7 @@ class _Parser:
         self.references: dict[str, set[str]] = {}
         self.first_use: dict[str, int] = {}
         self.has_tokens = False
+        self.heads = set(_HEAD.findall(text))
 
     def parse(self) -> None:
         self.space(lines=True)
@@ -87,8 +103,20 @@ class _Parser:
         raise InvalidRequest("grammar", f"line {line}: {problem}")
 
     def space(self, lines: bool) -> None:
-        match = (_SPACE_AND_LINES if lines else _SPACE).match(self.text, self.at)
+        """Go past spaces and comments; with ``lines``, or within a rule, past line ends too."""
+        match = _SPACE_AND_LINES.match(self.text, self.at)
+        if not lines and match is not None:
+            end = match.end()
+            if end == len(self.text) or _HEAD.match(self.text, end):  # the rule ends with its line
+                match = _SPACE.match(self.text, self.at)
         self.at = match.end() if match else self.at
+
+    def rule_name(self) -> str:
+        """Return the name at this place, "" if there is none. A name with dots is one where a rule has it."""
+        match = _DOTTED.match(self.text, self.at)
+        if match is not None and match[0] not in self.heads:
+            match = _NAME.match(self.text, self.at)
+        return "" if match is None else match[0]
 
     def take(self, text: str) -> bool:
         if not self.text.startswith(text, self.at):
@@ -97,17 +125,18 @@ class _Parser:
         return True
 
     def rule(self) -> None:
-        name = _NAME.match(self.text, self.at)
-        if name is None:
+        self.name = self.rule_name()
+        if not self.name:
             self.fail("a rule name is expected here")
-        self.at = name.end()
+        if self.name in self.rules:
+            self.fail(f"rule {self.name!r} is defined twice")
+        self.at += len(self.name)
         self.space(lines=False)
         if not self.take("::="):
-            self.fail(f"'::=' is expected after {name[0]!r}")
+            self.fail(f"'::=' is expected after {self.name!r}")
         self.space(lines=True)
-        self.name = name[0]
-        self.references[name[0]] = set()
-        self.rules[name[0]] = self.alternatives(nested=False)
+        self.references[self.name] = set()
+        self.rules[self.name] = self.alternatives(nested=False)
         if self.at < len(self.text) and self.text[self.at] not in "\r\n":
             self.fail(f"{self.text[self.at]!r} has no meaning here")
         self.space(lines=True)
@@ -142,7 +171,7 @@ class _Parser:
         match = _REPEAT.match(self.text, self.at)
         if match is None:
             self.fail("{m}, {m,} or {m,n} is expected here")
-        low, comma, high = int(match[1]), match[2], match[3]
+        low, comma, high = int(match[1]), match[2], match[3].removeprefix("-1")
         if low > MAX_REPEAT:
             self.fail(f"at most {MAX_REPEAT} repetitions are possible")
         if comma and high and int(high) < low:
@@ -167,13 +196,15 @@ class _Parser:
             return _ANY
         if sign in "<!":
             return self.token()
-        name = _NAME.match(self.text, self.at)
-        if name is None:
+        name = self.rule_name()
+        if not name:
             return None
-        self.first_use.setdefault(name[0], self.at)
-        self.references[self.name].add(name[0])
-        self.at = name.end()
-        return f"{{{{{name[0]}}}}}"  # numbered once all rules are known
+        if name not in self.heads and self.text.startswith("(", self.at + len(name)):
+            self.fail(f"the macro {name}(…) is not possible")
+        self.first_use.setdefault(name, self.at)
+        self.references[self.name].add(name)
+        self.at += len(name)
+        return f"{{{{{name}}}}}"  # numbered once all rules are known
 
     def literal(self) -> str:
         self.at += 1
@@ -201,6 +232,8 @@ class _Parser:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             self.fail(f"more than {MAX_DEPTH} groups stand within each other")
+        if self.text.startswith("(=", self.at):
+            self.fail("lookahead '(= …)' is not possible")
         self.at += 1
         self.space(lines=True)
         body = self.alternatives(nested=True)

@@ -28,7 +28,9 @@ from .types import (
     Sampling,
     Stop,
     TokenLogprob,
+    describe_error,
 )
+from .verbs import REVIVING
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +47,11 @@ class Command(NamedTuple):
         """Its arguments; where one is a tuple, as of one for each branch, what is in it."""
         for arg in self.args:
             yield from cast("tuple[Any, ...]", arg) if isinstance(arg, tuple) else (arg,)
+
+
+def listener_error(error: BaseException) -> EngineError:
+    """Return what a request ends with when one of its listeners raises ``error``."""
+    return EngineError(f"a listener of the request raised {describe_error(error)}")
 
 
 @dataclass(slots=True)
@@ -207,24 +214,12 @@ class Branch:
         self.generation.send(Command(verb, self.generation, self.index, args))
 
 
-INTERRUPTING = frozenset({"cancel", "stop", "kill", "reroll"})
-"""Verbs that a long prompt of their request is not finished for."""
-ENDING = {"cancel": FinishReason.STOPPED, "stop": FinishReason.STOPPED, "kill": FinishReason.KILLED}
-"""Verbs that end branches and do no more, and how."""
-BRANCH_VERBS = (
-    "stop", "kill", "reroll", "extend", "pause", "resume", "rewind", "append", "set_sampling", "set_stop",
-    "change",
-)  # fmt: skip
-"""Commands about one branch; whoever carries them out has a method for each."""
+FAILING = "fail"
+"""The command that a listener's error ends the request, with that error."""
 BEYOND_THE_END = 12
 """Tokens that a branch writes at least when it is to go on from "the end"."""
 
 Listener = Callable[[], None]
-
-REVIVING = frozenset({"reroll", "extend", "rewind", "add_branch", "append"})
-"""Verbs after which a request that was done is not, until what came of them is published."""
-STARTING = REVIVING | {"submit", "resume"}
-"""Verbs after which a request may have something to do."""
 
 
 class Generation:
@@ -247,12 +242,15 @@ class Generation:
         self.error: Exception | None = None
         self.log: list[Event] = []
         self.engine_state: Any = None  # the engine's own side of the request
-        lock = threading.RLock()
-        self._changed = threading.Condition(lock)  # something was published
-        self._ended = threading.Condition(lock)  # done; who waits for that alone sleeps till then
+        self._make_locks()
         self._listeners: tuple[Listener, ...] = ()
         self._idle = False
         self._coming = 0  # verbs under way after which a request that was done is not
+
+    def _make_locks(self) -> None:
+        lock = threading.RLock()
+        self._changed = threading.Condition(lock)  # something was published
+        self._ended = threading.Condition(lock)  # done; who waits for that alone sleeps till then
 
     # ---- read, from any thread
 
@@ -337,6 +335,8 @@ class Generation:
 
         Raises InvalidRequest for a priority that is lower than its own.
         """
+        if not isinstance(priority, Priority):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidRequest("priority", f"{priority!r} is not a Priority")
         if priority > self.request.priority:
             raise InvalidRequest(
                 "priority", f"{priority.name} is no promotion from {self.request.priority.name}"
@@ -396,12 +396,24 @@ class Generation:
                 branch.state = BranchState.FAILED
         self._tell()
 
+    def after_fork(self, error: EngineError) -> None:
+        """In the child of a fork: nothing is published any more. Listeners belong to the parent."""
+        self._make_locks()  # a thread of the parent may have held them
+        self._listeners = ()
+        if not self._idle:
+            self.error, self._idle = error, True
+
     def _tell(self) -> None:
-        """Call the listeners. One that raises (its event loop is closed, say) is not called again."""
+        """Call the listeners. One that raises (its event loop is closed, say) is not called again.
+
+        What is no Exception, as SystemExit, would end the engine's thread: it ends the request instead.
+        """
         for listener in self._listeners:
             try:
                 listener()
-            except Exception as error:
+            except BaseException as error:
                 log.warning("a listener of request %d failed: %r", self.number, error)
                 with self._changed:
                     self._listeners = tuple(other for other in self._listeners if other is not listener)
+                if not isinstance(error, Exception):
+                    self.post(Command(FAILING, self, -1, (error,)))

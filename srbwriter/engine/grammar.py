@@ -10,7 +10,7 @@ token 10 µs.
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
+from functools import lru_cache
 from time import thread_time
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -88,15 +88,9 @@ class _Pace:
         self.slow = False
 
 
-_paces: OrderedDict[str, _Pace] = OrderedDict()
-
-
+@lru_cache(_PACES)
 def _pace(form: str) -> _Pace:
-    pace = _paces.pop(form, None) or _Pace()
-    _paces[form] = pace
-    while len(_paces) > _PACES:
-        _paces.popitem(last=False)
-    return pace
+    return _Pace()
 
 
 class GrammarConstraint:

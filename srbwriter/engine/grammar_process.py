@@ -19,6 +19,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -82,8 +83,10 @@ class Follower:
     """Answers questions, and remembers how far it has followed each text."""
 
     def __init__(self, model: ConstraintModel) -> None:
+        from .grammar import from_form  # loads llguidance, in the other process
+
         self._model = model
-        self._grammars: OrderedDict[str, GrammarConstraint] = OrderedDict()
+        self._grammar = lru_cache(_GRAMMARS)(partial(from_form, model=model))
         self._texts: OrderedDict[tuple[str, int], tuple[list[int], GrammarConstraint]] = OrderedDict()
 
     def answer(self, question: Question) -> Answer:
@@ -119,15 +122,6 @@ class Follower:
         while len(self._texts) > _TEXTS:
             self._texts.popitem(last=False)
         return known
-
-    def _grammar(self, form: str) -> GrammarConstraint:
-        from .grammar import from_form
-
-        grammar = self._grammars.pop(form, None) or from_form(form, self._model)
-        self._grammars[form] = grammar
-        while len(self._grammars) > _GRAMMARS:
-            self._grammars.popitem(last=False)
-        return grammar
 
 
 class GrammarProcess:

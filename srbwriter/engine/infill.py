@@ -42,7 +42,7 @@ def _last(ids: list[int], count: int) -> list[int]:
 
 def _others(engine: Backend, files: Sequence[tuple[str, str]]) -> list[int]:
     """Texts to be read before the gap, marked as the vocabulary marks them."""
-    repository, file = getattr(engine, "fim_files", (None, None))
+    repository, file = engine.fim_files
     ids: list[int] = []
     if files and repository is not None:
         ids += [repository, *engine.tokenize("myproject\n")]

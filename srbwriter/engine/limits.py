@@ -7,10 +7,12 @@ every branch, and the system ends the process. Bounds that belong to a single pa
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import operator
+import reprlib
+from collections.abc import Iterable, Mapping, Set
 from typing import Any, cast
 
-from .types import InvalidRequest
+from .types import FinishReason, InvalidRequest, Take
 
 TOKENS = 1_000_000
 """Tokens that a branch may be told to write, or a sampler to look back; no context is larger."""
@@ -92,15 +94,35 @@ def _parts(value: object) -> list[object]:
     return [item for item in inner if isinstance(item, dict | list)]
 
 
-def check_ids(name: str, ids: Iterable[int], n_vocab: int) -> None:
-    """Raises InvalidRequest for a token id of the field ``name`` that is not in the vocabulary."""
-    for token in ids:
-        try:
-            known = 0 <= token < n_vocab
-        except TypeError:
-            raise InvalidRequest(name, f"{token!r} is not a token id") from None
-        if not known:
+def check_ids(name: str, ids: Any, n_vocab: int) -> None:
+    """Raises InvalidRequest for what is no sequence of ids of the vocabulary, naming the field ``name``."""
+    if not isinstance(ids, Iterable) or isinstance(ids, Set | Mapping):
+        raise InvalidRequest(name, f"{reprlib.repr(cast('object', ids))} is not a sequence of token ids")
+    for token in cast("Iterable[Any]", ids):
+        if not 0 <= (token if type(token) is int else as_id(name, token)) < n_vocab:
             raise InvalidRequest(name, f"token id {token} is not in 0 … {n_vocab - 1}")
+
+
+def as_id(name: str, token: Any) -> int:
+    """Return a token id as Python's own whole number. Raises InvalidRequest for what is none."""
+    try:
+        return operator.index(token)
+    except TypeError:
+        raise InvalidRequest(name, f"{reprlib.repr(token)} is not a token id") from None
+
+
+def check_takes(takes: Any) -> None:
+    """Raises InvalidRequest for what is no tuple of texts that were written already."""
+    for take in cast("tuple[Any, ...]", takes) if isinstance(takes, tuple) else (takes,):
+        if not isinstance(take, Take):
+            raise InvalidRequest("takes", f"{reprlib.repr(take)} is not a Take")
+        given: Any = take.text, take.ids, take.finish_reason
+        if not isinstance(given[0], str) or not isinstance(given[1], tuple | list):
+            raise InvalidRequest("takes", f"{reprlib.repr(given[:2])} is not a text and its token ids")
+        if not isinstance(given[2], FinishReason):
+            raise InvalidRequest("takes", f"{reprlib.repr(given[2])} is not a FinishReason")
+        for token in given[1]:
+            as_id("takes", token)
 
 
 def one_or_each(name: str, given: Any, n: int) -> tuple[Any, ...]:

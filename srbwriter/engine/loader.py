@@ -11,11 +11,11 @@ import threading
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeAlias
 
 from srbwriter.gguf import Damaged, pairs
 
-from .types import Cancelled, EngineClosed, EngineOptions
+from .types import Cancelled, EngineClosed, EngineError, EngineOptions, describe_error
 
 if TYPE_CHECKING:
     from .backend import Backend
@@ -25,10 +25,11 @@ log = logging.getLogger(__name__)
 LoadState = Literal["INIT", "LOADING", "READY", "FAILED"]
 
 
-class OnProgress(Protocol):
-    """Told the share loaded, from 0 to 1; cancels the load by answering False."""
+OnProgress: TypeAlias = Callable[[float], bool]
+"""Told the share loaded, from 0 to 1; cancels the load by answering False."""
 
-    def __call__(self, fraction: float, /) -> bool: ...
+Fit: TypeAlias = Callable[["str | os.PathLike[str]", EngineOptions], tuple[EngineOptions, tuple[str, ...]]]
+"""Fits options to the memory of this machine; gives them with what to tell the writer about it."""
 
 
 class Load(Protocol):
@@ -37,14 +38,6 @@ class Load(Protocol):
     def __call__(
         self, path: str | os.PathLike[str], options: EngineOptions | None, /, *, on_progress: OnProgress
     ) -> Backend: ...
-
-
-class Fit(Protocol):
-    """Fits options to the memory of this machine; gives them with what to tell the writer about it."""
-
-    def __call__(
-        self, path: str | os.PathLike[str], options: EngineOptions, /
-    ) -> tuple[EngineOptions, tuple[str, ...]]: ...
 
 
 def _load_engine(
@@ -58,6 +51,15 @@ def _load_engine(
 class EngineLoader:
     """One load of one model on a daemon thread. Everything here may be used from any thread.
 
+    Attributes, which are for the loader to set:
+        options: how the model is to be run, before that is fitted to the memory of this machine.
+        place: where the model is, as whoever asked for it said it.
+        notes: what was made smaller for lack of memory, in sentences for the writer; known once it is loaded.
+        state: INIT before :meth:`start`, then LOADING, then READY or FAILED.
+        progress: share of the model that is loaded, from 0 to 1; never goes back.
+        engine: the engine, while the state is READY.
+        error: why there is no engine, once the state is FAILED.
+
     >>> loader = EngineLoader("model.gguf").start()
     >>> engine = loader.wait()
     """
@@ -66,39 +68,25 @@ class EngineLoader:
         self, path: str | os.PathLike[str], options: EngineOptions | None = None, load: Load = _load_engine,
         fit: Fit | None = None, notify: Callable[[str], None] | None = None,
     ) -> None:  # fmt: skip
-        self._path, self._options, self._load, self._fit = path, options, load, fit
+        self._path, self.options, self._load, self._fit = path, options, load, fit
         self._notify = notify  # told each of the notes
-        self._notes: tuple[str, ...] = ()
+        self.place = os.fspath(path)
+        self.notes: tuple[str, ...] = ()
+        self.state: LoadState = "INIT"
+        self.progress = 0.0
+        self.engine: Backend | None = None
+        self.error: Exception | None = None
         self._changed = threading.Condition()
-        self._state: LoadState = "INIT"
-        self._progress = 0.0
-        self._engine: Backend | None = None
-        self._error: Exception | None = None
         self._cancelled = False
-
-    @property
-    def options(self) -> EngineOptions | None:
-        """How the model is to be run, before that is fitted to the memory of this machine."""
-        return self._options
 
     @property
     def path(self) -> Path:
         """The file of the model."""
         return Path(self._path)
 
-    @property
-    def place(self) -> str:
-        """Where the model is, as whoever asked for it said it."""
-        return os.fspath(self._path)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What was made smaller for lack of memory, in sentences for the writer; known once it is loaded."""
-        return self._notes
-
     def again(self) -> EngineLoader:
         """A load of the same model, not begun."""
-        return EngineLoader(self._path, self._options, self._load, self._fit, self._notify)
+        return EngineLoader(self._path, self.options, self._load, self._fit, self._notify)
 
     @cached_property
     def name(self) -> str:
@@ -114,31 +102,11 @@ class EngineLoader:
             pass  # whoever loads it says so
         return self.path.stem
 
-    @property
-    def state(self) -> LoadState:
-        """INIT before :meth:`start`, then LOADING, then READY or FAILED."""
-        return self._state
-
-    @property
-    def progress(self) -> float:
-        """Share of the model that is loaded, from 0 to 1; never goes back."""
-        return self._progress
-
-    @property
-    def engine(self) -> Backend | None:
-        """The engine, while the state is READY."""
-        return self._engine
-
-    @property
-    def error(self) -> Exception | None:
-        """Why there is no engine, once the state is FAILED."""
-        return self._error
-
     def start(self) -> Self:
         """Begin to load; returns at once. A second call does nothing."""
         with self._changed:
-            if self._state == "INIT":
-                self._state = "LOADING"
+            if self.state == "INIT":
+                self.state = "LOADING"
                 threading.Thread(target=self._run, name="srbwriter-load", daemon=True).start()
         return self
 
@@ -150,18 +118,18 @@ class EngineLoader:
         """
         self.start()
         with self._changed:
-            if not self._changed.wait_for(lambda: self._state != "LOADING", timeout):
+            if not self._changed.wait_for(lambda: self.state != "LOADING", timeout):
                 raise TimeoutError(f"{self.place} is still being loaded")
-            if self._engine is None:
-                assert self._error is not None
-                raise self._error
-            return self._engine
+            if self.engine is None:
+                assert self.error is not None
+                raise self.error
+            return self.engine
 
     def cancel(self) -> None:
         """Give up a load that is under way; it fails with Cancelled. An engine that is up stays."""
         with self._changed:
             self._cancelled = True
-            if self._state == "INIT":
+            if self.state == "INIT":
                 self._settle(None, self._cancellation())
 
     def close(self, timeout: float | None = 10.0) -> None:
@@ -171,8 +139,8 @@ class EngineLoader:
         """
         self.cancel()
         with self._changed:
-            self._changed.wait_for(lambda: self._state != "LOADING", timeout)
-            engine = self._engine
+            self._changed.wait_for(lambda: self.state != "LOADING", timeout)
+            engine = self.engine
             if engine is not None:
                 self._settle(None, EngineClosed(f"{self.place} has been closed"))
         if engine is not None:
@@ -180,15 +148,17 @@ class EngineLoader:
 
     def _run(self) -> None:
         try:
-            options = self._options
+            options = self.options
             if self._fit is not None:
-                options, self._notes = self._fit(self._path, options or EngineOptions())
-            for note in self._notes:
+                options, self.notes = self._fit(self._path, options or EngineOptions())
+            for note in self.notes:
                 log.warning("%s: %s", self.place, note)
                 if self._notify is not None:
                     self._notify(note)
             engine = self._load(self._path, options, on_progress=self._on_progress)
-        except Exception as error:  # kept for whoever waits: a thread has nobody to raise to
+        except BaseException as error:  # kept for whoever waits: a thread has nobody to raise to
+            if not isinstance(error, Exception):
+                error = EngineError(f"{self.place} was not loaded: {describe_error(error)}")
             if not isinstance(error, Cancelled):
                 log.error("%s was not loaded: %s", self.place, error)
             with self._changed:
@@ -197,21 +167,21 @@ class EngineLoader:
         with self._changed:
             wanted = not self._cancelled
             if wanted:
-                self._progress = 1.0
+                self.progress = 1.0
                 self._settle(engine, None)
         if not wanted:
             engine.close()
             with self._changed:
                 self._settle(None, self._cancellation())
 
-    def _on_progress(self, fraction: float, /) -> bool:
-        self._progress = max(self._progress, min(fraction, 1.0))
+    def _on_progress(self, fraction: float) -> bool:
+        self.progress = max(self.progress, min(fraction, 1.0))
         return not self._cancelled
 
     def _cancellation(self) -> Cancelled:
         return Cancelled(f"loading {self.place} was cancelled")
 
     def _settle(self, engine: Backend | None, error: Exception | None) -> None:
-        self._engine, self._error = engine, error
-        self._state = "FAILED" if engine is None else "READY"
+        self.engine, self.error = engine, error
+        self.state = "FAILED" if engine is None else "READY"
         self._changed.notify_all()

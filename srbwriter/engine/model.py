@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+
 from .constraints import PieceIndex
 from .limits import check_ids
 from .native import weights
@@ -61,6 +63,7 @@ class Model:
         self.sep = _known(lib.llama_vocab_sep(self.vocab))
         self.eot = _known(lib.llama_vocab_eot(self.vocab))
         self.eog = frozenset(t for t in range(self.n_vocab) if lib.llama_vocab_is_eog(self.vocab, t))
+        self.eog_ids = np.array(sorted(self.eog), np.int64)
         self.suppress = tuple(weights.suppressed_tokens(self.vocab))
         pre, suf, mid = (
             int(f(self.vocab))
@@ -142,6 +145,11 @@ class Model:
         self.check_ids((token,))
         return self.special_pieces[token] if special else self.pieces.bytes[token]
 
+    def token_pieces(self, ids: Sequence[int]) -> list[bytes]:
+        """Return what each token adds to a text. Raises InvalidRequest."""
+        self.check_ids(ids)
+        return [self.pieces.bytes[token] for token in ids]
+
     def spelt(self, token: int) -> str | None:
         """What one token writes; None where that is no whole characters."""
         return self.pieces.text[token]
@@ -171,6 +179,10 @@ class Model:
         if self.pointer:
             self._lib.llama_model_free(self.pointer)
             self.pointer = 0
+
+    def after_fork(self) -> None:
+        """In the child of a fork: no thread reads the vocabulary there, whatever the lock says."""
+        self.in_use = _Use()
 
     def _all_pieces(self, special: bool) -> list[bytes]:
         buffer = C.create_string_buffer(256)

@@ -4,31 +4,48 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, SupportsIndex, cast
+from itertools import accumulate
+from typing import NamedTuple, Protocol, SupportsIndex, cast
 
 from .limits import check_prompt
 from .parameters import notation
 from .types import InvalidRequest, Prompt, Request, TokenRun
 
-if TYPE_CHECKING:
-    from .model import Model
-
 MOST_HEALED = 4
 """Tokens that token healing takes off a text, at most."""
 
 
-class Vocabulary(Protocol):
+class Tokenizer(Protocol):
+    """Makes token ids of text, and text of those."""
+
+    bos: int | None
+    """The token that begins a text, if the vocabulary has one."""
+    add_bos: bool
+    """Whether the model wants :attr:`bos` before every prompt."""
+
+    def tokenize(self, text: str, add_bos: bool = False, parse_special: bool = False) -> list[int]:
+        """Ids of ``text``; with ``parse_special``, special tokens written out become one id."""
+        ...
+
+    def tokenize_continuation(self, text: str) -> list[int]:
+        """Ids of ``text`` that follows other text: nothing is put before it."""
+        ...
+
+    def detokenize(self, ids: Sequence[int], special: bool = False) -> str:
+        """Text of ``ids``; control tokens are left out unless ``special``."""
+        ...
+
+
+class Vocabulary(Tokenizer, Protocol):
     """What tokenises prompts: a model of our own, or an engine elsewhere."""
 
-    @property
-    def fingerprint(self) -> str: ...
-    @property
-    def bos(self) -> int | None: ...
-    @property
-    def add_bos(self) -> bool: ...
-    def tokenize(self, text: str, add_bos: bool = False, parse_special: bool = False) -> list[int]: ...
-    def tokenize_continuation(self, text: str) -> list[int]: ...
+    fingerprint: str
+
     def check_ids(self, ids: Iterable[int]) -> None: ...
+    def token_pieces(self, ids: Sequence[int]) -> list[bytes]:
+        """Return what each token adds to a text. Raises InvalidRequest."""
+        ...
+
     def spelt(self, token: int) -> str | None:
         """What one token writes; None where that is no whole characters."""
         ...
@@ -103,27 +120,30 @@ def _read(model: Vocabulary, field: str, prompt: Prompt, parse_special: bool) ->
 
 
 class Typed(NamedTuple):
-    """Typed text as tokens, and how many characters of it are there after each."""
+    """Typed text as tokens, how many characters of it there are after each, and what healing takes off."""
 
     ids: Sequence[int]
     ends: Sequence[int]
+    unfinished: Unfinished = Unfinished()
 
 
-def typed(model: Model, text: str) -> Typed:
-    """Tokens of ``text`` that follows other text.
+_CONTINUATION = bytes(range(0x80, 0xC0))
+"""Bytes that begin no character of UTF-8."""
 
-    A character of which a token spells a part counts as there when the last part is.
+
+def typed(model: Vocabulary, text: str, healed: str = "") -> Typed:
+    """Return the tokens of ``text`` that follows other text, and the unfinished end of ``healed`` in it.
+
+    A character that several tokens spell counts from the first of them on.
     """
-    import numpy as np  # here, for an engine elsewhere needs none
-
     ids = model.tokenize_continuation(text)
-    pieces = [model.pieces.bytes[token] for token in ids]
+    end = unfinished(model, ids, healed)
+    pieces = model.token_pieces(ids)
     data = text.encode("utf-8", "replace")
     if b"".join(pieces) != data:  # the vocabulary writes it in another way, so nothing is known of the parts
-        return Typed(ids, [len(text)] * len(ids))
-    begins = np.frombuffer(data, np.uint8) & 0xC0 != 0x80  # bytes with which a character begins
-    ends = np.cumsum(begins)[np.cumsum([len(piece) for piece in pieces]) - 1] if data else np.array([])
-    return Typed(ids, ends.tolist())
+        return Typed(ids, [len(text)] * len(ids), end)
+    begun = accumulate(len(piece.translate(None, _CONTINUATION)) for piece in pieces)
+    return Typed(ids, list(begun), end)
 
 
 def _constrained(request: Request) -> bool:

@@ -1,8 +1,9 @@
-"""Who is running, who waits, and who gives way to whom.
+"""Which branches run, which wait, and which give way.
 
-A branch that has something to write waits until it is let in: by priority, then who has least, then who has
-waited longest. What runs is shared between clients first, then between a client's requests, then between
-their branches: nobody waits for long because another asked for much. Knows nothing of batches.
+A branch with something to write waits until it is admitted: by priority, then by how few branches of its
+client and its request run, then by how long it has waited. Running branches are shared out between clients
+first, then between a client's requests, then between their branches: nobody waits long because another asked
+for much. The queue knows nothing of batches.
 """
 
 from __future__ import annotations
@@ -13,27 +14,30 @@ from dataclasses import replace
 from itertools import chain
 from typing import TypeAlias
 
-from .active import ActiveBranch, ActiveRequest, Scoring, waiting
+from .active import ActiveBranch, ActiveRequest, ScoringDemand, is_waiting
 from .cache import Cache
 from .sampling_loop import SamplingLoop
 from .tree import Demand, Key, Node
 from .types import BranchState, EngineError, FinishReason, Priority
 
-QUANTUM = 8
-"""Tokens that a branch may write before somebody who has nothing running takes its place."""
+TURN_TOKENS = 8
+"""Tokens that a branch may write before a request with no running branch takes its place."""
 READ_PER_WRITTEN = 8
-"""Tokens of a prompt that are read in about the time in which one is written."""
-RESERVE = 16  # cells a branch should find free before it is let in
-SHORT = 64
-"""Tokens of a prompt that do not keep others waiting."""
-AHEAD_WAITS = 0.1
-"""Seconds without anything else to do before what may be wanted is written ahead: who asks for one thing
-after the other finds the engine free each time."""
-AHEAD_WAITS_MOST = 64
-"""Times as long as that, once those who ask come again and again: it is doubled by each that breaks in."""
-SECOND_THOUGHTS = 0.15
+"""Tokens of a prompt that are evaluated in about the time in which one is written."""
+RESERVED_CELLS = 16
+"""Cells that a branch should find free before it is admitted."""
+EXPECTED_TOKENS = 256
+"""Tokens that a branch is expected to write at most, where cells are reserved for all of its text."""
+SHORT_PROMPT = 64
+"""Tokens of a prompt that keeps no other request waiting."""
+PREFETCH_DELAY = 0.1
+"""Seconds without other work before prefetching begins: a client that sends one request after the other finds
+the engine free each time."""
+MOST_PREFETCH_BACKOFF = 64
+"""The factor of that delay, at most: each request that interrupts prefetching doubles it."""
+SETTLE_SECONDS = 0.15
 """Seconds that a request waits while a more important one writes. Programs that complete while somebody types
-ask and cancel ten times in that; each time they would cost the writer a step."""
+send and cancel ten requests in that time, and each would cost the writer a step."""
 
 
 Step: TypeAlias = "tuple[Node, Key]"
@@ -41,19 +45,19 @@ Step: TypeAlias = "tuple[Node, Key]"
 
 
 class Shares:
-    """How many branches each client, and each request, has running."""
+    """Running branches of each client and of each request."""
 
     def __init__(self, running: list[ActiveBranch]) -> None:
         self.of_clients: Counter[Hashable] = Counter(r.request.client for r in running)
         self.of_requests: Counter[Hashable] = Counter(r.request for r in running)
 
-    def of(self, request: ActiveRequest) -> tuple[int, int]:
-        """Lower is served first."""
+    def rank(self, request: ActiveRequest) -> tuple[int, int]:
+        """Return the rank of a request: the lowest is served first."""
         return self.of_clients[request.client], self.of_requests[request]
 
 
 class Queue:
-    """Lists of what runs, and the moves that keep them true.
+    """The lists of running demands, and the moves between them.
 
     Args:
         window: how many positions one branch may use.
@@ -65,128 +69,130 @@ class Queue:
         self.loop, self.cache, self.tree = loop, cache, cache.tree
         self.window, self.cells, self.max_branches = window, cells, max_branches
         self.requests: list[ActiveRequest] = []
-        self.writing: list[ActiveBranch] = []  # one token to evaluate each
-        self.reading: deque[Demand] = deque()  # on their way over more than one
-        self.asking: list[ActiveBranch] = []  # none before a slow grammar has been asked
-        self.steady = False  # whether the next step is like the last: all write on, and nobody waits
+        self.writing: list[ActiveBranch] = []  # one token to evaluate for each
+        self.reading: deque[Demand] = deque()  # more than one token to evaluate
+        self.asking: list[ActiveBranch] = []  # wait for a slow grammar
+        self.steady = False  # whether the next step is like the last: all continue, and nobody waits
         self.step = 0  # of the engine
-        self.second_thoughts = SECOND_THOUGHTS
-        self.ahead_waits = AHEAD_WAITS
-        self.broken_in = 1  # by what the wait is multiplied; 1 again once the writer has asked for something
-        self.worked_at = float("-inf")  # when anything else than writing ahead was last done
-        self.elsewhere: Callable[[], bool] = lambda: False  # whether the model works beside the batch
-        self.held_back_until = float("-inf")  # somebody else needs the cores till then
-        self.held_up = False  # no room was found for somebody when it was last looked for
-        self.crowded = False  # no room was found for what runs ahead; it rests until there is something new
+        self.settle_seconds = SETTLE_SECONDS
+        self.prefetch_delay = PREFETCH_DELAY
+        self.prefetch_backoff = 1  # factor of the delay; 1 again after a request of the writer
+        self.last_worked = float("-inf")  # when anything but prefetching was last done
+        self.works_elsewhere: Callable[[], bool] = lambda: False  # whether the model works outside the batch
+        self.prefetch_paused_until = float("-inf")  # somebody else needs the cores until then
+        self.lacks_room = False  # a waiting branch did not fit when that was last tried
+        self.prefetch_lacks_room = False  # prefetching did not fit; it rests until there is news
         self.prompt_tokens = 0
         self.reused_tokens = 0
+        self.takes_turns = True
+        """Whether branches that do not fit the cells take turns, because host memory holds all of them."""
 
     @property
     def busy(self) -> bool:
         return bool(self.writing or self.reading or self.asking)
 
     @property
-    def all_write(self) -> bool:
-        """Whether everyone writes and has a row in every step, and no request has just ended."""
+    def all_writing(self) -> bool:
+        """Whether all branches write and have a row in every step, and no request has just ended."""
         if self.reading or self.asking or not self.writing or not all(r.live for r in self.requests):
             return False
-        return not self.ahead_runs and not any(
-            r.asked.strict or r.asked.priority is Priority.BACKGROUND or any(map(waiting, r.branches))
+        return not self.runs_prefetch and not any(
+            r.asked.priority is Priority.BACKGROUND or any(map(is_waiting, r.branches))
             for r in self.requests
             if r.asked.priority is not Priority.AHEAD
         )
 
     @property
     def left_waiting(self) -> bool:
-        """Whether the last one that ran made room for one that waits, which nobody has let in yet."""
-        return not self.busy and any(waiting(r) for request in self._wanted for r in request.branches)
+        """Whether nothing runs and a branch waits that has not been admitted yet."""
+        return not self.busy and self._wanted_waits
 
-    def wanted(self) -> bool:
+    def has_wanted_requests(self) -> bool:
         """Whether there is a request whose text somebody wants now."""
-        return bool(self._wanted)
+        return bool(self._wanted_requests)
 
     @property
-    def _wanted(self) -> list[ActiveRequest]:
-        """Requests whose text somebody wants now."""
+    def _wanted_requests(self) -> list[ActiveRequest]:
         return [r for r in self.requests if r.asked.priority is not Priority.AHEAD]
 
     @property
-    def _ahead(self) -> list[Demand]:
-        """Demands under way that nobody waits for."""
-        return [d for d in (*self.writing, *self.reading, *self.asking) if d.urgency is Priority.AHEAD]
+    def _wanted_waits(self) -> bool:
+        """Whether a branch waits whose text somebody wants now."""
+        return any(is_waiting(r) for request in self._wanted_requests for r in request.branches)
 
     @property
-    def ahead_runs(self) -> bool:
-        """Whether what runs is written ahead; nothing else does then."""
+    def _running_demands(self) -> list[Demand]:
+        return [*self.writing, *self.reading, *self.asking]
+
+    @property
+    def runs_prefetch(self) -> bool:
+        """Whether what runs is a prefetch; nothing else runs then."""
         first = next(chain(self.writing, self.reading, self.asking), None)
         return first is not None and first.urgency is Priority.AHEAD
 
     @property
-    def pressing(self) -> bool:
-        """Whether there is anything to do that somebody wants now."""
-        if self.elsewhere() or any(
-            d.urgency is not Priority.AHEAD for d in (*self.writing, *self.reading, *self.asking)
-        ):
+    def has_wanted_work(self) -> bool:
+        """Whether there is work that somebody wants now."""
+        if self.works_elsewhere() or any(d.urgency is not Priority.AHEAD for d in self._running_demands):
             return True
-        return any(waiting(r) for request in self._wanted for r in request.branches)
+        return self._wanted_waits
 
-    def rest(self, now: float) -> float | None:
-        """Seconds until what is written ahead may begin; None where that is not a question of time.
+    def seconds_to_prefetch(self, now: float) -> float | None:
+        """Return the seconds until prefetching may begin; None where that is no question of time.
 
-        0 where it may: the time came after the last step had begun.
+        0 means that it may begin: the time came after the last step had begun.
         """
-        if (
-            self.crowded
-            or self.held_up
-            or self.busy
-            or not any(
-                waiting(r) for q in self.requests if q.asked.priority is Priority.AHEAD for r in q.branches
-            )
-        ):
+        if self.prefetch_lacks_room or self.lacks_room or self.busy:
             return None
-        if self.elsewhere():
-            self.worked_at = now
-        left = max(self.worked_at + self.ahead_waits * self.broken_in, self.held_back_until) - now
-        if left <= 0 and any(waiting(r) for request in self._wanted for r in request.branches):
-            return None  # it is for them to begin first
+        prefetches = [request for request in self.requests if request.asked.priority is Priority.AHEAD]
+        if not any(is_waiting(r) for request in prefetches for r in request.branches):
+            return None
+        if self.works_elsewhere():
+            self.last_worked = now
+        begin = self.last_worked + self.prefetch_delay * self.prefetch_backoff
+        left = max(begin, self.prefetch_paused_until) - now
+        if left <= 0 and self._wanted_waits:
+            return None  # these branches begin first
         return max(left, 0.0)
 
-    @property
-    def _may_run_ahead(self) -> bool:
-        return not self.pressing and not self.crowded and not self.rest(self.loop.now)
-
-    def stand_aside(self) -> None:
-        """What is written ahead gives way as soon as anybody wants something else."""
-        ahead = self._ahead
-        if ahead and self.pressing and all(r.asked.priority is not Priority.FOREGROUND for r in self._wanted):
-            self.broken_in = min(2 * self.broken_in, AHEAD_WAITS_MOST)
-        if ahead and (self.pressing or self.loop.now < self.held_back_until):
-            for demand in ahead:
+    def yield_slots(self) -> None:
+        """Suspend prefetches as soon as anybody wants something else."""
+        prefetches = [d for d in self._running_demands if d.urgency is Priority.AHEAD]
+        if not prefetches:
+            return
+        wanted = self.has_wanted_work
+        if wanted and all(r.asked.priority is not Priority.FOREGROUND for r in self._wanted_requests):
+            self.prefetch_backoff = min(2 * self.prefetch_backoff, MOST_PREFETCH_BACKOFF)
+        if wanted or self.loop.now < self.prefetch_paused_until:
+            for demand in prefetches:
                 self.suspend(demand)
 
     @property
     def running(self) -> list[ActiveBranch]:
-        """Branches on a sequence of their own; one that reads the prompt for all of them is none yet."""
-        reading = [d for d in self.reading if isinstance(d, ActiveBranch) and not d.prompting]
+        """Branches on a sequence of their own; one that reads the prompt for its siblings is none."""
+        # A copy of the list: statistics are read by other threads.
+        reading = [d for d in list(self.reading) if isinstance(d, ActiveBranch) and not d.prompting]
         return [*self.writing, *self.asking, *reading]
 
-    def left(self, demand: Demand) -> int:
-        """Tokens between the sequence of a demand and where it is going."""
-        return self.end(demand) - self.tree.tip[demand.seq].end
+    def tokens_left(self, demand: Demand) -> int:
+        """Return how many tokens of the path of a demand its sequence has not evaluated."""
+        return self.path_length(demand) - self.tree.tip[demand.seq].end
 
     @staticmethod
-    def end(demand: Demand) -> int:
-        """Tokens of the path of a demand."""
+    def path_length(demand: Demand) -> int:
+        """Return how many tokens the path of a demand has."""
         assert demand.node is not None
         return demand.node.end
 
-    # ---- on and off
+    # ---- starting and stopping
 
-    def write(self, active: ActiveBranch) -> None:
+    def start_writing(self, active: ActiveBranch) -> None:
+        """List a branch as writing: one token of it is evaluated in each step."""
         self.writing.append(active)
-        self.loop.set_state(active, BranchState.WRITING)
+        active.set_state(BranchState.WRITING)
 
     def unlist(self, demand: Demand) -> None:
+        """Take a demand off the list that it is on."""
         self.steady = False
         if demand in self.writing:
             self.writing = [r for r in self.writing if r is not demand]
@@ -195,49 +201,51 @@ class Queue:
         else:
             self.asking = [r for r in self.asking if r is not demand]
 
-    def park(self, active: ActiveBranch) -> None:
-        """Back to waiting; what it wrote stays, and its cells as long as there is room."""
+    def requeue(self, active: ActiveBranch) -> None:
+        """Let a running branch wait again; its text stays, and its cells as long as there is room."""
         self.unlist(active)
         self.loop.detach(active)
         active.since = self.step
-        self.loop.set_state(active, BranchState.WAITING)
+        active.set_state(BranchState.WAITING)
 
     def suspend(self, demand: Demand) -> None:
-        """Stop what is under way for a demand; what is done of it stays in the cache."""
+        """Stop a running demand; what has been evaluated stays in the cache."""
         if isinstance(demand, ActiveBranch):
-            self.park(demand)
+            self.requeue(demand)
             return
         self.unlist(demand)
         self.cache.release(demand)
-        self.tree.unwant(demand)
-        if isinstance(demand, Scoring):
+        self.tree.remove_demand(demand)
+        if isinstance(demand, ScoringDemand):
             demand.request.scoring = None
 
-    def retire(self) -> None:
-        """Take what has ended off the lists."""
-        if any(r.seq < 0 or r.pending is not None for r in self.writing):  # what has ended has no sequence
+    def drop_ended(self) -> None:
+        """Take ended branches off the lists, and move branches that wait for a grammar to theirs."""
+        if any(r.seq < 0 or r.choice is not None for r in self.writing):  # what has ended has no sequence
             self.steady = False
-            self.asking += [r for r in self.writing if r.pending is not None]
-            self.writing = [r for r in self.writing if r.seq >= 0 and r.pending is None]
+            self.asking += [r for r in self.writing if r.choice is not None]
+            self.writing = [r for r in self.writing if r.seq >= 0 and r.choice is None]
         if self.asking:
-            self.asking = [r for r in self.asking if r.pending is not None]
-        for demand in [d for d in self.reading if d.seq < 0 or _for_nobody(d)]:
-            self.suspend(demand) if demand.seq >= 0 else self.reading.remove(demand)
+            self.asking = [r for r in self.asking if r.choice is not None]
+        for demand in list(self.reading):
+            if demand.seq < 0:
+                self.reading.remove(demand)
+            elif isinstance(demand, ScoringDemand) and not demand.request.live:
+                self.suspend(demand)
 
-    def decided(self, active: ActiveBranch) -> None:
-        """The grammar was asked: the branch writes, or is taken off the list if it has ended."""
+    def resume_writing(self, active: ActiveBranch) -> None:
+        """List a branch as writing again after its grammar has answered."""
         self.asking.remove(active)
-        if not active.request.asked.strict:
-            self.writing.append(active)
+        self.writing.append(active)
 
-    def forget(self, request: ActiveRequest) -> None:
-        """Give back what a request holds besides its place in the cache."""
+    def release_request(self, request: ActiveRequest) -> None:
+        """Give back what an ended request holds besides its text in the cache."""
         if request.scoring is not None:
             self.suspend(request.scoring)
-        request.forget()
+        request.close_templates()
 
     def fail_all(self, error: EngineError) -> None:
-        """After a native failure: every request ends, the cache starts empty."""
+        """End every request after a native failure; the cache starts empty."""
         self.steady = False
         for request in self.requests:
             request.scoring = None
@@ -250,205 +258,240 @@ class Queue:
         self.loop.pending.clear()
         self.cache.clear()
 
-    # ---- letting in
+    # ---- admission
 
     def admit(self) -> None:
-        """Let in what fits, those first that have least.
+        """Start the waiting branches that fit, those with the least share first.
 
-        The first that does not fit keeps its place; only short prompts pass it.
+        The first request that does not fit keeps its place; only short prompts overtake it.
         """
-        queue = [r for r in self.requests if not r.asked.strict and any(map(waiting, r.branches))]
-        self.held_up = False
+        queue = [r for r in self.requests if any(map(is_waiting, r.branches))]
+        self.lacks_room = False
         if not queue:
             return
-        if any(r.asked.priority is Priority.AHEAD for r in queue) and not self._may_run_ahead:
+        self.takes_turns = self.cache.archive.can_hold(sum(map(_expected_tokens, self.requests)))
+        if any(r.asked.priority is Priority.AHEAD for r in queue) and (
+            self.has_wanted_work or self.prefetch_lacks_room or self.seconds_to_prefetch(self.loop.now)
+        ):
             queue = [r for r in queue if r.asked.priority is not Priority.AHEAD]
         if len(queue) > 1:
             shares = Shares(self.running)
-            queue.sort(key=lambda r: (r.order[0], *shares.of(r), _waits_since(r), r.order[1]))
+            turns = self.takes_turns  # else a request that has started is finished first
+            queue.sort(
+                key=lambda r: (
+                    r.order[0], not turns and not r.counted, *shares.rank(r), _waiting_since(r), r.order[1]
+                )
+            )  # fmt: skip
         under_way: dict[Step, Demand] = {}
         for demand in (*self.writing, *self.reading):
-            self._goes_on(demand, under_way)
+            self._note_next_step(demand, under_way)
         for request in queue:
-            if self.too_new(request) or (self.held_up and len(request.ids) > SHORT):
+            may_pass = self.takes_turns and len(request.ids) <= SHORT_PROMPT
+            if self.is_too_new(request) or (self.lacks_room and not may_pass):
                 continue
             try:
                 if not self._admit_request(request, under_way):
-                    self.held_up = True
+                    self.lacks_room = True
             except EngineError as error:
                 self.loop.fail_request(request, error)
-                self.retire()
+                self.drop_ended()
 
-    def too_new(self, request: ActiveRequest) -> bool:
-        """Whether a request may yet be thought better of, and would be in the way of a more important one."""
+    def is_too_new(self, request: ActiveRequest) -> bool:
+        """Whether a request may be cancelled in a moment, and delays a more important one meanwhile."""
         age = self.loop.now - request.generation.submitted_at
-        return age < self.second_thoughts and any(
+        return age < self.settle_seconds and any(
             r.request.asked.priority < request.asked.priority for r in self.writing
         )
 
     def _admit_request(self, request: ActiveRequest, under_way: dict[Step, Demand]) -> bool:
-        """False when something is lacking that later requests must not take first.
+        """Start the waiting branches of a request; False if it lacks room that later requests must not take.
 
-        ``under_way`` is what is evaluated next. Who waits for any of that waits.
+        ``under_way`` has what is evaluated next. A branch that needs one of these tokens waits for it.
         """
-        waits = [r for r in request.branches if waiting(r)]
+        waits = [r for r in request.branches if is_waiting(r)]
         for active in waits:
             if active.at_prompt and active.node is None and active.length <= self.window:
-                self._want(active)  # all of them before the first goes on from there
+                self._add_demand(active)  # all of them, before the first continues from there
         for active in waits:
-            if not active.branch.live or self._ended_before_it_began(active):
+            if not active.branch.live or self._end_if_complete(active):
                 continue
-            other = self._who_evaluates(active, under_way)
+            other = self._find_evaluating(active, under_way)
             if other is not None:
                 other.urgency = min(other.urgency, request.asked.priority)
-                self.loop.set_state(active, BranchState.PROMPT)
+                active.set_state(BranchState.PROMPT)
                 continue
             full = len(self.running) >= self.max_branches and not self.preempt(request)
-            if not full and self._begin(active, under_way):
+            if not full and self._start(active, under_way):
                 continue
             if full or self.busy or request.asked.priority is Priority.AHEAD:
                 return False
             self.loop.finish(active, FinishReason.CONTEXT, None)
         return True
 
-    def _ended_before_it_began(self, active: ActiveBranch) -> bool:
-        """Whether there is nothing to write: the window is full, or no token was asked for."""
+    def _end_if_complete(self, active: ActiveBranch) -> bool:
+        """End a branch that has nothing to write; False if it has.
+
+        That is so where the window is full, or no token was asked for.
+        """
         if active.length > self.window and not active.shift(self.window):
             self.loop.finish(active, FinishReason.CONTEXT, None)
             return True
         request, written = active.request, len(active.buffer.ids)
-        if request.to_foretell and active.at_prompt:
+        if request.wants_next_logprobs and active.at_prompt:
             logits = self.tree.logits_after(request.ids, request.namespace)
             if logits is not None:
-                request.foretell(logits)
-        if active.limit > written or request.to_score or (request.to_foretell and active.at_prompt):
+                request.report_next_logprobs(logits)
+        if (
+            active.limit > written
+            or request.needs_scoring
+            or (request.wants_next_logprobs and active.at_prompt)
+        ):
             return False
-        if not written and self.cache.held(request.ids, None, request.namespace) < len(request.ids):
+        if not written and self.cache.count_held(request.ids, request.namespace) < len(request.ids):
             return False
-        self._account(request, len(request.ids))
+        self._count_prompt(request, len(request.ids))
         self.loop.finish(active, FinishReason.LENGTH, None)
         return True
 
-    def _who_evaluates(self, active: ActiveBranch, under_way: dict[Step, Demand]) -> Demand | None:
-        """Who is about to evaluate the first token that is missing on the way of a branch."""
+    def _find_evaluating(self, active: ActiveBranch, under_way: dict[Step, Demand]) -> Demand | None:
+        """Return the demand that is about to evaluate the first missing token of a branch, or None."""
         request = active.request
         if request.scoring is not None:
             return request.scoring
-        goal = active.node or self._want(active)
-        if goal.logits is not None or request.to_score:
+        goal = active.node or self._add_demand(active)
+        if goal.logits is not None or request.needs_scoring:
             return None
-        begin = self.cache.standing(goal)
-        other = under_way.get((goal, -1) if begin is goal else (begin, goal.below(begin).key))
+        begin = self.tree.longest_prefix(goal)
+        other = under_way.get((goal, -1) if begin is goal else (begin, goal.ancestor_below(begin).key))
         return other if other is not None and other.seq >= 0 else None
 
-    def _want(self, active: ActiveBranch) -> Node:
-        """Put a branch that waits on the tree, beside another of its request if that stands there already."""
+    def _add_demand(self, active: ActiveBranch) -> Node:
+        """Put a waiting branch on the tree, at the node of a sibling if one waits there."""
         if active.at_prompt:
             for other in active.request.branches:
                 if other.node is not None and other.seq < 0 and other.at_prompt:
-                    return self.tree.want_at(active, other.node)
-        return self.tree.want(active, active.path)
+                    return self.tree.add_demand_at(active, other.node)
+        return self.tree.add_demand(active, active.path)
 
-    def _goes_on(self, demand: Demand, under_way: dict[Step, Demand]) -> None:
-        """``demand`` is on a sequence: what it does next is under way."""
+    def _note_next_step(self, demand: Demand, under_way: dict[Step, Demand]) -> None:
+        """Add the next token of a running demand to ``under_way``."""
         goal, tip = demand.node, self.tree.tip[demand.seq]
         assert goal is not None
-        first = goal.below(tip)
+        first = goal.ancestor_below(tip)
         under_way[tip, first.key] = demand
         if first is goal:
             under_way[goal, -1] = demand
 
-    def _begin(self, active: ActiveBranch, under_way: dict[Step, Demand]) -> bool:
-        """Put a branch on a sequence: to write, to go where its text ends, or to read the prompt for all.
+    def _start(self, active: ActiveBranch, under_way: dict[Step, Demand]) -> bool:
+        """Give a branch a sequence: to write, to read its text, or to read the prompt for its siblings.
 
         False where there is no room.
         """
         request = active.request
-        if request.to_score:
-            demand: Demand = Scoring(request)
-            self.tree.want(demand, request.ids)
+        if request.needs_scoring:
+            demand: Demand = ScoringDemand(request)
+            self.tree.add_demand(demand, request.ids)
             known, logits = request.scored, None
         else:
             assert active.node is not None
             demand, logits = active, active.node.logits
             known = active.node.end - (logits is None)
-        if not self._room_for(self.cache.lacks(demand, known), request, demand):
+        missing = self.cache.count_missing_cells(demand, known)
+        if not self._make_room(missing, request, demand, known, active):
             if demand is not active:
-                self.tree.unwant(demand)
+                self.tree.remove_demand(demand)
             return False
         own = demand is active and (logits is not None or not active.at_prompt)
         if own and not self.loop.prepare(active):
             return True
-        if not self.cache.lease(demand, known):
+        if not self.cache.allocate(demand, known):
             if demand is not active:
-                self.tree.unwant(demand)
+                self.tree.remove_demand(demand)
             return False
         goal, end = demand.node, self.tree.tip[demand.seq].end
         assert goal is not None
         demand.urgency = request.asked.priority
-        if own:  # who reads for all keeps its place among those that wait, and goes on first
-            active.since, active.begun_with = self.step, len(active.buffer.ids)
-        self._account(request, min(end, len(request.ids)))
+        if own:  # a branch that reads for its siblings keeps its place among the waiting branches
+            active.since, active.tokens_at_start = self.step, len(active.buffer.ids)
+        self._count_prompt(request, min(end, len(request.ids)))
         if own and logits is not None and end == goal.end:
-            self.write(active)
+            self.start_writing(active)
             self.loop.sample_from(active, logits, None)
-            self.retire()
+            self.drop_ended()
         elif own and not active.at_prompt and goal.end - end == 1:
-            self.write(active)
+            self.start_writing(active)
         else:
-            self._read(demand, request, for_all=not own)
+            self._start_reading(demand, request, for_all=not own)
         if demand.seq >= 0 and demand not in self.asking:
-            self._goes_on(demand, under_way)
+            self._note_next_step(demand, under_way)
         return True
 
-    def _read(self, demand: Demand, request: ActiveRequest, for_all: bool) -> None:
-        """``demand`` goes where it wants to be; ``for_all``: who waits for the same goes on from there.
+    def _start_reading(self, demand: Demand, request: ActiveRequest, for_all: bool) -> None:
+        """List a demand as reading; ``for_all``: its siblings continue from where it ends.
 
-        A branch that only has to be there again, as it is known what follows, goes on itself. If it waited
-        for its turn, what it has read might leave the cells meanwhile, and be read again, for ever.
+        A branch whose text was evaluated before, and only has to be in cells again, continues itself. If it
+        waited for its turn, what it has read might be evicted meanwhile and be read again, for ever.
         """
         self.reading.append(demand)
-        if isinstance(demand, Scoring):
+        if isinstance(demand, ScoringDemand):
             request.scoring = demand
         elif isinstance(demand, ActiveBranch):
             demand.prompting = for_all
-            self.loop.set_state(demand, BranchState.PROMPT)
+            demand.set_state(BranchState.PROMPT)
             if not demand.prompting:
                 return
         for active in request.branches:
-            if waiting(active):
-                self.loop.set_state(active, BranchState.PROMPT)
+            if is_waiting(active):
+                active.set_state(BranchState.PROMPT)
 
-    def _account(self, request: ActiveRequest, cached: int) -> None:
-        if request.account(cached):
+    def _count_prompt(self, request: ActiveRequest, cached: int) -> None:
+        if request.report_cached(cached):
             self.prompt_tokens += len(request.ids)
             self.reused_tokens += cached
 
-    def _room_for(self, cells: int, request: ActiveRequest, demand: Demand) -> bool:
-        """Whether ``cells`` more and some to write in can be had, taking from lesser requests."""
+    def _make_room(
+        self, cells: int, request: ActiveRequest, demand: Demand, known: int, active: ActiveBranch
+    ) -> bool:
+        """Make room for ``cells`` more and some to write in, by suspending lesser requests; False if not."""
         if request.asked.priority is Priority.AHEAD:
-            return self._free_room_for(cells, demand)
+            return self._make_prefetch_room(cells, demand)
+        if self.busy and not self.takes_turns:
+            cells += self.cache.count_idle_prefix(demand, known)
+            return self._make_room_to_end(cells, request, active)
         while True:
-            promised = cells + sum(map(self.left, self.reading))
-            wanted = promised + RESERVE * (1 + len(self.running)) if self.busy else cells + 1
+            promised = cells + sum(map(self.tokens_left, self.reading))
+            wanted = promised + RESERVED_CELLS * (1 + len(self.running)) if self.busy else cells + 1
             if self.cells - self.cache.used_cells >= wanted or self.cells - self.cache.live_cells >= wanted:
                 return True
             if not self.preempt(request):
                 return False
 
-    def _free_room_for(self, cells: int, demand: Demand) -> bool:
-        """Whether ``cells`` more and some to write in are free, or held by what was written ahead only."""
-        assert demand.node is not None
-        begin = self.cache.standing(demand.node)
-        wanted = cells + sum(map(self.left, self.reading)) + RESERVE * (1 + len(self.running))
-        return self.cache.make_room(wanted, frozenset(begin.seqs), unused=True)
+    def _make_room_to_end(self, cells: int, request: ActiveRequest, active: ActiveBranch) -> bool:
+        """Make room for ``cells`` more and all that running branches and ``active`` will write; False if not.
 
-    # ---- giving way
+        Where host memory cannot hold what is evicted, branches that take turns would be evaluated again and
+        again; so they wait until the running branches have ended.
+        """
+        while True:
+            promised = sum(map(self.tokens_left, self.reading)) + sum(map(_tokens_to_write, self.running))
+            if self.cells - self.cache.live_cells >= cells + promised + _tokens_to_write(active):
+                return True
+            if not self._suspend_lesser(request):
+                return False
+
+    def _make_prefetch_room(self, cells: int, demand: Demand) -> bool:
+        """Make room for ``cells`` more and some to write in; only prefetched text is dropped for it."""
+        assert demand.node is not None
+        begin = self.tree.longest_prefix(demand.node)
+        wanted = cells + sum(map(self.tokens_left, self.reading)) + RESERVED_CELLS * (1 + len(self.running))
+        return self.cache.free_cells(wanted, frozenset(begin.seqs), unused=True)
+
+    # ---- preemption
 
     def promote(self, request: ActiveRequest, priority: Priority) -> None:
-        """``request`` is served sooner from now on, and what it has written is somebody's."""
+        """Serve ``request`` sooner from now on, and count what it has prefetched as used."""
         if priority is Priority.FOREGROUND:
-            self.broken_in = 1
+            self.prefetch_backoff = 1
         asked = replace(request.asked, priority=priority)
         ahead = request.asked.priority is Priority.AHEAD
         request.asked = request.generation.request = asked
@@ -458,45 +501,50 @@ class Queue:
         for active in request.branches:
             active.urgency = priority
             if ahead:
-                self.cache.use(active, active.path)
+                self.cache.mark_wanted(active, active.path)
             if priority is Priority.FOREGROUND and active.branch.state is BranchState.DONE:
                 self.loop.expect_more(active)
 
-    def relieve(self) -> bool:
-        """Cells ran out: park the least branch, or end it where it is the last one."""
-        live = [d for d in (*self.writing, *self.reading, *self.asking) if d.seq >= 0]
+    def suspend_least(self) -> bool:
+        """Suspend the least important demand, as cells ran out; end its branches where it is the last one."""
+        live = [d for d in self._running_demands if d.seq >= 0]
         if len(live) > 1:
-            self.suspend(max(live, key=_rank))
+            self.suspend(max(live, key=_importance))
             return True
         if live and live[0].urgency is Priority.AHEAD:
-            self.crowded = True
+            self.prefetch_lacks_room = True
             self.suspend(live[0])
             return True
         if not live:
             return False
         ended = [live[0]] if isinstance(live[0], ActiveBranch) else []
-        if isinstance(live[0], Scoring):
+        if isinstance(live[0], ScoringDemand):
             self.suspend(live[0])
             ended = [r for r in live[0].request.branches if r.branch.live]
         for active in ended:
             self.loop.finish(active, FinishReason.CONTEXT, None)
-        self.retire()
+        self.drop_ended()
         return bool(ended)
 
     def preempt(self, request: ActiveRequest) -> bool:
-        """Take a sequence from what is less urgent than ``request``, or from who has more than a share."""
-        priority = request.asked.priority
-        lesser = [d for d in (*self.writing, *self.reading, *self.asking) if d.urgency > priority]
-        if lesser:
-            self.suspend(max(lesser, key=_rank))
+        """Suspend one that is less urgent than ``request`` or has more than its share; False if none is."""
+        if self._suspend_lesser(request):
             return True
         victim = self._beyond_its_share(request)
         if victim is not None:
-            self.park(victim)
+            self.requeue(victim)
         return victim is not None
 
+    def _suspend_lesser(self, request: ActiveRequest) -> bool:
+        """Suspend the least important demand that is less urgent than ``request``; False if none is."""
+        priority = request.asked.priority
+        lesser = [d for d in self._running_demands if d.urgency > priority]
+        if lesser:
+            self.suspend(max(lesser, key=_importance))
+        return bool(lesser)
+
     def _beyond_its_share(self, request: ActiveRequest) -> ActiveBranch | None:
-        """A branch that ``request`` may take the place of."""
+        """Return a branch whose place ``request`` may take, or None."""
         everyone = self.running
         running = [r for r in everyone if r.urgency == request.asked.priority and r.request is not request]
         if not running:
@@ -513,33 +561,40 @@ class Queue:
         if requests[request]:
             return None
         longest = own if clients[request.client] else running
-        # not who is still on the way back to where it was: it would begin again, and again, for nothing
-        longest = [r for r in longest if len(r.buffer.ids) - r.begun_with >= self._turn(r)]
-        return min(longest, key=lambda r: (r.since, -r.branch.index), default=None)
+        # no branch that is still evaluating its own text again: it would do so again and again, for nothing
+        done: list[ActiveBranch] = []
+        for active in longest:
+            turn = TURN_TOKENS
+            if not self.cache.is_archived(active.namespace):  # no shorter than evaluating its text again
+                turn = max(turn, active.length // READ_PER_WRITTEN)
+            if len(active.buffer.ids) - active.tokens_at_start >= turn:
+                done.append(active)
+        return min(done, key=lambda r: (r.since, -r.branch.index), default=None)
 
-    def _turn(self, active: ActiveBranch) -> int:
-        """Tokens that a branch writes before another takes its place: no less than coming back costs."""
-        if self.cache.keeps(active.namespace):
-            return QUANTUM
-        return max(QUANTUM, active.length // READ_PER_WRITTEN)
+
+def _tokens_to_write(active: ActiveBranch) -> int:
+    """Return how many tokens a branch is expected to write yet."""
+    return min(max(active.limit - len(active.buffer.ids), 0), EXPECTED_TOKENS)
 
 
-def _rank(demand: Demand) -> tuple[int, int, int]:
-    """Lower is more important: priority, then age, then the branch's place."""
+def _expected_tokens(request: ActiveRequest) -> int:
+    """Return how many tokens a request will have when its branches have ended."""
+    live = [active for active in request.branches if active.branch.live]
+    return len(request.ids) + sum(len(active.buffer.ids) + _tokens_to_write(active) for active in live)
+
+
+def _importance(demand: Demand) -> tuple[int, int, int]:
+    """Return a sort key: the lowest is the most important, by priority, age and the branch's place."""
     if isinstance(demand, ActiveBranch):
         place = -1 if demand.prompting else demand.branch.index
         return int(demand.urgency), demand.request.generation.number, place
-    number = demand.request.generation.number if isinstance(demand, Scoring) else 0
+    number = demand.request.generation.number if isinstance(demand, ScoringDemand) else 0
     return int(demand.urgency), number, -1
 
 
-def _for_nobody(demand: Demand) -> bool:
-    return isinstance(demand, Scoring) and not demand.request.live
+def _waiting_since(request: ActiveRequest) -> int:
+    """Return the step since which the first waiting branch of a request has waited.
 
-
-def _waits_since(request: ActiveRequest) -> int:
-    """The step at which the first of its branches that wait began to.
-
-    Whoever closes the engine, on another thread, may have ended them just now.
+    There may be none: the thread that closes the engine may have ended them just now.
     """
-    return min((active.since for active in request.branches if waiting(active)), default=0)
+    return min((active.since for active in request.branches if is_waiting(active)), default=0)

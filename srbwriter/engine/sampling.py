@@ -12,10 +12,9 @@ draw the same numbers again.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,24 +23,16 @@ from .native import samplers as native
 from .native.library import library
 from .native.samplers import NEGATIVE_INFINITY, Sampler
 from .parameters import DEFAULT_ORDER, sampler_order, validate
+from .seeds import derive_seed
 from .types import InvalidRequest, Sampling
 
-_MASK64 = 0xFFFFFFFFFFFFFFFF
+if TYPE_CHECKING:
+    from .model import Model
+
 _BYTES, _BYTES_A_TOKEN = 12_000, 16  # of a chain: two Mersenne twisters; buffers and counts of the history
 
 State: TypeAlias = "tuple[object, ...]"
 """Name and arguments of a sampler with chance or learning of its own; empty for one that has neither."""
-
-
-def derive_seed(seed: int, k: int) -> int:
-    """The k-th seed that follows from ``seed``, for one sampler; never 0xFFFFFFFF, llama.cpp's "random".
-
-    SplitMix64 (Steele, Lea and Flood, 2014), so that neighbouring seeds give unrelated streams.
-    """
-    z = (seed + (k + 1) * 0x9E3779B97F4A7C15) & _MASK64
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK64
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK64
-    return (z ^ (z >> 31)) & 0xFFFFFFFE
 
 
 class Chain:
@@ -54,19 +45,16 @@ class Chain:
         length: how many tokens they look back.
         learns: whether the chain has to be told of tokens that were picked.
         greedy: whether it takes the likeliest token.
-        kind: chains of one kind are made of the same samplers, that llama.cpp's graph knows; None of others.
     """
 
     __slots__ = (
         "__weakref__",
         "_accept",
         "_free",
-        "_members",
         "_memories",
         "_n_vocab",
         "_states",
         "greedy",
-        "kind",
         "length",
         "pointer",
         "rests",
@@ -74,13 +62,12 @@ class Chain:
 
     def __init__(
         self, members: Sequence[Sampler], states: Sequence[State], memories: Sequence[Sampler], n_vocab: int,
-        *, length: int, learns: bool, greedy: bool, kind: Hashable = None,
+        *, length: int, learns: bool, greedy: bool,
     ) -> None:  # fmt: skip
-        self.kind = kind
         self.pointer: Sampler = native.join(members[:-1], members[-1])
         self._free = weakref.finalize(self, native.free, self.pointer)
         self._free.atexit = False
-        self._members, self._states, self._memories = list(members), list(states), tuple(memories)
+        self._states, self._memories = list(states), tuple(memories)
         self._n_vocab = n_vocab
         self.length, self.greedy = length, greedy
         self.rests = 0  # number of its rest in :class:`Resting`; 0 while it is in use
@@ -117,19 +104,6 @@ class Chain:
             native.reset(sampler)
             native.accept_all(sampler, ids[-self.length :])
 
-    def lend(self, seat: Sampler) -> None:
-        """Let another chain of this kind be where this one is."""
-        for place, member in enumerate(self._members):
-            if self._states[place] or member in self._memories:
-                native.copy_state(self.pointer, seat, place)
-
-    def take_back(self, seat: Sampler, token: int) -> None:
-        """Be where another chain of this kind has got to, which has drawn ``token``."""
-        for place, state in enumerate(self._states):
-            if state:
-                native.copy_state(seat, self.pointer, place)
-        self.accept(token)
-
     def give(self, wanted: Iterable[State]) -> Mapping[State, Sampler]:
         """Hand over the samplers with these states; the chain can only be closed afterwards."""
         given: dict[State, Sampler] = {}
@@ -137,7 +111,7 @@ class Chain:
             if state and state in self._states and state not in given:
                 place = self._states.index(state)
                 given[state] = native.take_out(self.pointer, place)
-                del self._states[place], self._members[place]
+                del self._states[place]
         return given
 
     @property
@@ -193,12 +167,8 @@ Sorting 128k candidates costs 7 to 20 ms a token, the 4096 best 0.4 ms. The toke
 nothing in a trained model; an explicit ``samplers`` order is not touched.
 """
 _LARGE_VOCABULARY = 4 * PREFILTER
-_SORTING = frozenset({"typ_p", "top_p", "xtc", "dynatemp", "mirostat"})
-_TRUNCATING = frozenset({"top_k", "min_p", "top_p", "typ_p", "infill"})
-
-_IN_GRAPH = frozenset({"logit_bias", "penalties", "top_k", "top_p", "min_p", "temperature", "dist"})
-"""Samplers that llama.cpp's graph knows and that choose there as on the processor. Dynamic temperature and
-``min_keep`` do not; of greedy nobody could tell that logits are no numbers."""
+_SORTING = frozenset({"typical", "top_p", "xtc", "temp_ext", "mirostat"})
+_TRUNCATING = frozenset({"top_k", "min_p", "top_p", "typical", "infill"})
 
 _INFILL_CANDIDATES = 64  # infill compares all candidates pairwise
 _INFILL_PIECE = 512  # bytes; its buffer does not grow, a longer piece ends the process
@@ -206,21 +176,6 @@ _GREEDY_BELOW = 1e-6  # dividing logits by less overflows to infinity
 _TYPICAL_FLOOR = 1e-30  # a candidate of probability 0 makes typical's entropy NaN
 _MIROSTAT_M = 100  # tokens mirostat 1 estimates from; llama.cpp's constant
 _WHOLE_CONTEXT = 131072  # tokens of history at most; a ring buffer of the history's size is copied per branch
-
-
-class SamplerModel(Protocol):
-    """What samplers need to know of a model."""
-
-    @property
-    def vocab(self) -> int: ...  # llama_vocab *
-    @property
-    def n_vocab(self) -> int: ...
-    @property
-    def eog(self) -> frozenset[int]: ...
-    @property
-    def suppress(self) -> tuple[int, ...]: ...  # never sampled
-    @property
-    def special_pieces(self) -> Sequence[bytes]: ...  # text of every token, control tokens written out
 
 
 @dataclass(slots=True)
@@ -236,7 +191,7 @@ class _Stage:
     state: State = ()
 
 
-def check_for(sampling: Sampling, model: SamplerModel) -> None:
+def check_for(sampling: Sampling, model: Model) -> None:
     """Raises InvalidRequest for values outside their ranges and for what the model cannot do."""
     validate(sampling)
     if sampling.infill or "infill" in sampler_order(sampling.samplers or ()):
@@ -252,13 +207,15 @@ class SamplerTemplate:
     """
 
     def __init__(
-        self, sampling: Sampling, model: SamplerModel, n_ctx: int = _WHOLE_CONTEXT, banned: Sequence[int] = ()
+        self, sampling: Sampling, model: Model, n_ctx: int = _WHOLE_CONTEXT, banned: Sequence[int] = ()
     ) -> None:
         check_for(sampling, model)
         forbidden = tuple((token, NEGATIVE_INFINITY) for token in banned)
         self.sampling = replace(_within(sampling, n_ctx), logit_bias=sampling.logit_bias + forbidden)
         self._model = model
         self._stages: list[_Stage] = []
+        self._free = weakref.finalize(self, _free_prototypes, self._stages)
+        self._free.atexit = False
         try:
             self._stages += self._members()
             self._selector = _selector(self.sampling, model)
@@ -267,9 +224,6 @@ class SamplerTemplate:
             raise
         self.history = any(stage.prototype for stage in self._stages)
         self._remembers = self.history or self._selector.name == "adaptive_p"
-        names = {stage.name for stage in (*self._stages, self._selector)}
-        in_graph = names <= _IN_GRAPH and self._selector.name == "dist" and sampling.min_keep <= 1
-        self._kind = self.sampling if in_graph else None
 
     @property
     def history_length(self) -> int:
@@ -315,52 +269,52 @@ class SamplerTemplate:
             members, [stage.state for stage in stages],
             [member for member, stage in zip(members, stages, strict=True) if stage.prototype],
             self._model.n_vocab, length=self.history_length, learns=self._remembers,
-            greedy=self._selector.name == "greedy", kind=self._kind,
+            greedy=self._selector.name == "greedy",
         )  # fmt: skip
 
     def close(self) -> None:
         """Free the prototypes; chains made from them live on. Closing twice does nothing."""
-        for stage in self._stages:
-            if stage.prototype:
-                native.free(stage.prototype)
-        self._stages = []
+        self._free()
 
     def _members(self) -> list[_Stage]:
         """The stages before the selector; those that do nothing are left out."""
         sampling, model = self.sampling, self._model
-        names = _names(sampling)
-        stages = [_logit_bias(sampling, model), *(_BUILDERS[name](sampling, model) for name in names)]
-        members = [stage for group in stages for stage in group]
+        names = DEFAULT_ORDER
+        if sampling.samplers is not None:
+            names = sampler_order(sampling.samplers)
+        elif sampling.mirostat or sampling.temperature <= _GREEDY_BELOW:
+            names = [name for name in DEFAULT_ORDER if name in _UNTRUNCATED]
+        members = _logit_bias(sampling, model)
+        for name in names:
+            members += _stages_of(name, sampling, model)
         if sampling.samplers is None and model.n_vocab >= _LARGE_VOCABULARY:
             members = _prefiltered(members, sampling.mirostat > 0 and sampling.temperature > _GREEDY_BELOW)
         return members
 
 
-def _names(sampling: Sampling) -> Sequence[str]:
-    if sampling.samplers is not None:
-        return sampler_order(sampling.samplers)
-    if sampling.mirostat or sampling.temperature <= _GREEDY_BELOW:
-        return [name for name in DEFAULT_ORDER if name in _UNTRUNCATED]
-    return DEFAULT_ORDER
+def _free_prototypes(stages: list[_Stage]) -> None:
+    for stage in stages:
+        if stage.prototype:
+            native.free(stage.prototype)
+    stages.clear()
 
 
 def _prefiltered(members: list[_Stage], mirostat: bool) -> list[_Stage]:
     """Put a top-k before the first sampler that would sort the whole vocabulary."""
-    cheap = partial(native.make, "top_k", PREFILTER)
     for i, stage in enumerate(members):
         if stage.name in _SORTING:
-            return [*members[:i], _Stage("top_k", lambda _: cheap()), *members[i:]]
+            return [*members[:i], _stage("top_k", PREFILTER), *members[i:]]
         if stage.name in _TRUNCATING:
             return members
-    return [*members, _Stage("top_k", lambda _: cheap())] if mirostat else members
+    return [*members, _stage("top_k", PREFILTER)] if mirostat else members
 
 
-def _stage(name: str, sampler: str, *args: object) -> _Stage:
-    return _Stage(name, lambda _: native.make(sampler, *args))
+def _stage(sampler: str, *args: object) -> _Stage:
+    return _Stage(sampler, lambda _: native.make(sampler, *args))
 
 
-def _seeded(name: str, sampler: str, *args: object) -> _Stage:
-    return _Stage(name, lambda seed: native.make(sampler, *args, seed), state=(sampler, *args))
+def _seeded(sampler: str, *args: object) -> _Stage:
+    return _Stage(sampler, lambda seed: native.make(sampler, *args, seed), state=(sampler, *args))
 
 
 def _remembering(name: str, prototype: Sampler) -> _Stage:
@@ -374,7 +328,7 @@ def _within(s: Sampling, n_ctx: int) -> Sampling:
     return replace(s, repeat_last_n=penalties, dry_penalty_last_n=dry)
 
 
-def _logit_bias(s: Sampling, model: SamplerModel) -> list[_Stage]:
+def _logit_bias(s: Sampling, model: Model) -> list[_Stage]:
     biases = dict.fromkeys(model.suppress, NEGATIVE_INFINITY)
     for token, bias in s.logit_bias:
         if not 0 <= token < model.n_vocab:
@@ -388,63 +342,43 @@ def _logit_bias(s: Sampling, model: SamplerModel) -> list[_Stage]:
     return [_Stage("logit_bias", lambda _: native.make_logit_bias(model.n_vocab, pairs))]
 
 
-def _penalties(s: Sampling, model: SamplerModel) -> list[_Stage]:
-    neutral = s.repeat_penalty == 1.0 and s.frequency_penalty == 0.0 and s.presence_penalty == 0.0
-    if neutral or s.repeat_last_n == 0:
-        return []
-    strengths = (s.repeat_penalty, s.frequency_penalty, s.presence_penalty)
-    return [_remembering("penalties", native.make("penalties", model.n_vocab, s.repeat_last_n, *strengths))]
+def _stages_of(name: str, s: Sampling, model: Model) -> list[_Stage]:
+    """Return the stages of one sampler in an order; none where its settings let it do nothing."""
+    penalties = s.repeat_penalty, s.frequency_penalty, s.presence_penalty
+    match name:
+        case "penalties" if penalties != (1.0, 0.0, 0.0) and s.repeat_last_n:
+            made = native.make("penalties", model.n_vocab, s.repeat_last_n, *penalties)
+            return [_remembering("penalties", made)]
+        case "dry" if s.dry_multiplier and s.dry_penalty_last_n:
+            made = native.make_dry(
+                model.vocab, s.dry_multiplier, s.dry_base, s.dry_allowed_length, s.dry_penalty_last_n,
+                s.dry_sequence_breakers,
+            )  # fmt: skip
+            return [_remembering("dry", made)]
+        case "top_n_sigma" if s.top_n_sigma > 0:
+            return [_stage("top_n_sigma", s.top_n_sigma)]
+        case "top_k" if s.top_k > 0:
+            return [_stage("top_k", s.top_k)]
+        case "typ_p" if s.typical_p < 1.0:
+            floor = _Stage("floor", lambda _: native.make("min_p", _TYPICAL_FLOOR, 0))
+            return [floor, _stage("typical", s.typical_p, s.min_keep)]
+        case "top_p" if s.top_p < 1.0:
+            return [_stage("top_p", s.top_p, s.min_keep)]
+        case "min_p" if (share := s.min_p) > 0:
+            return [_stage(name, share, s.min_keep)]
+        case "xtc" if s.xtc_probability > 0 and s.xtc_threshold <= 0.5:
+            return [_seeded("xtc", s.xtc_probability, s.xtc_threshold, s.min_keep)]
+        case "temperature" if s.temperature > _GREEDY_BELOW:  # below, the selector is greedy
+            if s.dynatemp_range > 0:
+                return [_stage("temp_ext", s.temperature, s.dynatemp_range, s.dynatemp_exponent)]
+            return [_stage("temp", s.temperature)] if s.temperature != 1.0 else []
+        case "infill" if s.infill or s.samplers is not None:
+            return [_stage("top_k", _INFILL_CANDIDATES), _stage("infill", model.vocab)]
+        case _:  # adaptive_p, too: a selector, it stands last whatever the order says
+            return []
 
 
-def _dry(s: Sampling, model: SamplerModel) -> list[_Stage]:
-    if s.dry_multiplier == 0.0 or s.dry_penalty_last_n == 0:
-        return []
-    prototype = native.make_dry(
-        model.vocab, s.dry_multiplier, s.dry_base, s.dry_allowed_length, s.dry_penalty_last_n,
-        s.dry_sequence_breakers,
-    )  # fmt: skip
-    return [_remembering("dry", prototype)]
-
-
-def _top_n_sigma(s: Sampling, _: SamplerModel) -> list[_Stage]:
-    return [_stage("top_n_sigma", "top_n_sigma", s.top_n_sigma)] if s.top_n_sigma > 0 else []
-
-
-def _top_k(s: Sampling, _: SamplerModel) -> list[_Stage]:
-    return [_stage("top_k", "top_k", s.top_k)] if s.top_k > 0 else []
-
-
-def _typical(s: Sampling, _: SamplerModel) -> list[_Stage]:
-    if s.typical_p >= 1.0:
-        return []
-    floor = _stage("floor", "min_p", _TYPICAL_FLOOR, 0)
-    return [floor, _stage("typ_p", "typical", s.typical_p, s.min_keep)]
-
-
-def _top_p(s: Sampling, _: SamplerModel) -> list[_Stage]:
-    return [_stage("top_p", "top_p", s.top_p, s.min_keep)] if s.top_p < 1.0 else []
-
-
-def _xtc(s: Sampling, _: SamplerModel) -> list[_Stage]:
-    active = s.xtc_probability > 0 and s.xtc_threshold <= 0.5
-    return [_seeded("xtc", "xtc", s.xtc_probability, s.xtc_threshold, s.min_keep)] if active else []
-
-
-def _temperature(s: Sampling, _: SamplerModel) -> list[_Stage]:
-    if s.temperature <= _GREEDY_BELOW:
-        return []  # the selector is greedy
-    if s.dynatemp_range > 0:
-        return [_stage("dynatemp", "temp_ext", s.temperature, s.dynatemp_range, s.dynatemp_exponent)]
-    return [_stage("temperature", "temp", s.temperature)] if s.temperature != 1.0 else []
-
-
-def _infill(s: Sampling, model: SamplerModel) -> list[_Stage]:
-    if not s.infill and s.samplers is None:
-        return []
-    return [_stage("top_k", "top_k", _INFILL_CANDIDATES), _stage("infill", "infill", model.vocab)]
-
-
-def _check_infill(model: SamplerModel) -> None:
+def _check_infill(model: Model) -> None:
     lib = library()
     if lib.llama_vocab_eot(model.vocab) < 0 and lib.llama_vocab_eos(model.vocab) < 0:
         raise InvalidRequest("infill", "this model has no token that ends a text")
@@ -452,43 +386,20 @@ def _check_infill(model: SamplerModel) -> None:
         raise InvalidRequest("infill", f"this model has tokens of more than {_INFILL_PIECE} bytes")
 
 
-def _nothing(_: Sampling, __: SamplerModel) -> list[_Stage]:
-    return []
-
-
-_BUILDERS: dict[str, Callable[[Sampling, SamplerModel], list[_Stage]]] = {
-    "penalties": _penalties,
-    "dry": _dry,
-    "top_n_sigma": _top_n_sigma,
-    "top_k": _top_k,
-    "typ_p": _typical,
-    "top_p": _top_p,
-    "min_p": lambda s, _: [_stage("min_p", "min_p", s.min_p, s.min_keep)] if s.min_p > 0 else [],
-    "xtc": _xtc,
-    "temperature": _temperature,
-    "infill": _infill,
-    "adaptive_p": _nothing,  # a selector: it stands last whatever the order says
-}
-
-
-def _selector(s: Sampling, model: SamplerModel) -> _Stage:
-    if s.temperature <= _GREEDY_BELOW:
-        return _stage("greedy", "greedy")
-    if s.mirostat:
-        return _mirostat(s, model)
-    if s.adaptive_target >= 0:
-        return _seeded("adaptive_p", "adaptive_p", s.adaptive_target, s.adaptive_decay)
-    return _seeded("dist", "dist")
-
-
-def _mirostat(s: Sampling, model: SamplerModel) -> _Stage:
+def _selector(s: Sampling, model: Model) -> _Stage:
     aim = s.mirostat_tau, s.mirostat_eta
+    if s.temperature <= _GREEDY_BELOW:
+        return _stage("greedy")
     if s.mirostat == 1:
         return _Stage(
             "mirostat",
             lambda seed: native.make("mirostat", model.n_vocab, seed, *aim, _MIROSTAT_M),
             state=("mirostat", *aim),
         )
-    return _Stage(
-        "mirostat", lambda seed: native.make("mirostat_v2", seed, *aim), state=("mirostat_v2", *aim)
-    )
+    if s.mirostat:
+        return _Stage(
+            "mirostat", lambda seed: native.make("mirostat_v2", seed, *aim), state=("mirostat_v2", *aim)
+        )
+    if s.adaptive_target >= 0:
+        return _seeded("adaptive_p", s.adaptive_target, s.adaptive_decay)
+    return _seeded("dist")

@@ -171,10 +171,6 @@ def _largest(value: Any) -> int:
     return max(map(_largest, inner), default=0)
 
 
-def _of_format_map(form: str, values: Any) -> int:
-    return _of_format(form, values)
-
-
 def _of_replace(text: Any, old: Any, new: Any, *_: Any) -> int:
     whole, part, instead = (text, old, new) if isinstance(text, bytes) else (str(text), str(old), str(new))
     return len(whole) + whole.count(cast("Any", part)) * len(instead)
@@ -188,36 +184,10 @@ def _of_joined(items: Any, d: Any = "", attribute: Any = None) -> int:
     return _of_join(str(d), items)
 
 
-def _of_width(text: Any, width: int = 80, *_: Any) -> int:
-    return _printed(text) + width
-
-
-def _of_tabs(text: Any, tabsize: int = 8) -> int:
-    return len(text) * (1 + abs(tabsize))
-
-
-def _of_translate(text: Any, table: Any) -> int:
-    return len(text) * max(1, _printed(table))
-
-
-def _of_bytes(_: int, length: int = 1, *__: Any, **___: Any) -> int:
-    return length
-
-
-def _of_indent(text: Any, width: Any = 4, *_: Any, **__: Any) -> int:
-    return len(text) + (text.count("\n") + 1) * (len(width) if isinstance(width, str) else width)
-
-
-def _of_parts(items: Any, count: int, fill_with: Any = None) -> int:
-    return count + _printed(items)
-
-
-def _of_sum(items: Any, attribute: Any = None, start: Any = 0) -> int:
-    return _printed(items) + _printed(start)
-
-
-def _of_round(value: Any, precision: int = 0, method: Any = None) -> int:
-    return abs(precision) * _CHARS_PER_BIT
+def _grown(value: Any, *others: Any, **named: Any) -> int:
+    """As much as if every other argument made ``value`` longer, by its characters and by its numbers."""
+    arguments = [*others, *named.values()]
+    return (1 + _printed(value)) * (1 + sum(_printed(each) + _largest(each) for each in arguments))
 
 
 def _escaped(value: Any, *_: Any, **__: Any) -> int:
@@ -232,16 +202,15 @@ def _of_json(value: Any, ensure_ascii: Any = False, indent: Any = None, *_: Any,
 
 
 _METHODS: dict[str, Callable[..., int]] = {
-    "center": _of_width, "ljust": _of_width, "rjust": _of_width, "zfill": _of_width, "expandtabs": _of_tabs,
-    "format": _of_format, "format_map": _of_format_map, "join": _of_join, "replace": _of_replace,
-    "translate": _of_translate, "to_bytes": _of_bytes,
+    **dict.fromkeys(("center", "expandtabs", "ljust", "rjust", "to_bytes", "translate", "zfill"), _grown),
+    "format": _of_format, "format_map": _of_format, "join": _of_join, "replace": _of_replace,
 }  # fmt: skip
 """Methods of texts and numbers that make something longer, and how long it is at the most."""
 
 _FILTERS: dict[str, Callable[..., int]] = {
-    "batch": _of_parts, "center": _of_width, "e": _escaped, "escape": _escaped, "format": _of_format,
-    "indent": _of_indent, "join": _of_joined, "replace": _of_replace, "round": _of_round, "slice": _of_parts,
-    "string": _escaped, "sum": _of_sum, "tojson": _of_json, "urlencode": _escaped,
+    **dict.fromkeys(("batch", "center", "indent", "round", "slice", "sum"), _grown),
+    **dict.fromkeys(("e", "escape", "string", "urlencode"), _escaped),
+    "format": _of_format, "join": _of_joined, "replace": _of_replace, "tojson": _of_json,
 }  # fmt: skip
 """Filters that make something longer, and how long it is at the most."""
 

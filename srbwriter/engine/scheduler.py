@@ -1,48 +1,43 @@
-"""One step of the engine: commands, admission, a decode for everyone, sampling, publishing.
+"""A step of the engine: commands, admission, one decode for all running branches, sampling, publishing.
 
-Everything that changes the batch happens between decodes, on the engine thread, which never waits
-for a reader. Knows no model file, no text faces and no story.
+Everything that changes the batch happens between decodes, on the engine thread, which never waits for a
+reader. The scheduler knows nothing of model files, faces and stories.
 """
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from .active import ActiveBranch, Scoring
+from .active import ActiveBranch, ScoringDemand
 from .adapters import Turns
-from .backend_sampling import BackendSampling
 from .cache import Cache
 from .commands import Commands
-from .cores import count_cores
 from .decode import ChunkBudget, Decoder, Plan, Portion
-from .generation import ENDING, INTERRUPTING, STARTING, Branch, Command, Generation
+from .generation import Branch, Command, Generation
 from .grammar_process import GrammarProcess
 from .model import Model
 from .native.context import ABORTED, OK, Context
-from .queue import SHORT, Queue
+from .queue import SHORT_PROMPT, Queue
 from .sampling_loop import SamplingLoop
-from .sampling_threads import FEWEST, LARGE, SamplingThreads
-from .strict import Strict
-from .threads import Threads, shape
+from .threads import Threads
 from .tree import Demand
 from .types import (
+    EngineClosed,
     EngineError,
     EngineOptions,
     FinishReason,
     NativeError,
     Priority,
 )
-
-log = logging.getLogger(__name__)
+from .verbs import ENDING, INTERRUPTING, STARTING
 
 
 @dataclass(slots=True)
 class Counters:
-    """What was handed to ``llama_decode``, and how long that took (seconds)."""
+    """Counts of what ``llama_decode`` was given, and the seconds that it took."""
 
     prompt_rows: int = 0
     branch_rows: int = 0
@@ -57,10 +52,10 @@ class Scheduler:
     def __init__(
         self, model: Model, context: Context, cache: Cache, options: EngineOptions, *, window: int,
         abortable: bool, threads: Threads | None, wake: Callable[[], None],
-        open_alone: Callable[[int], Context], turns: Turns | None = None,
+        turns: Turns | None = None,
     ) -> None:  # fmt: skip
         self.context, self.cache, self.window = context, cache, window
-        self.turns = turns  # of sets of adapters: a step keeps to one
+        self.turns = turns  # of sets of adapters: a step uses one set
         self.grammars = GrammarProcess(model, wake)
         self.loop = SamplingLoop(
             model, context, cache, self.grammars, window=window, most=options.max_branches
@@ -72,182 +67,187 @@ class Scheduler:
         self.decoder = Decoder(context, cache, share=not model.recurrent)
         self._threads_now = 0
         self.budget = ChunkBudget(options.step_seconds, context.max_rows)
-        self.backend_sampling: BackendSampling | None = None
-        if options.backend_sampling:
-            self._sample_in_graph(model)
-        self.sampling_threads = self._threads_to_sample(model, options, threads)
         self.abortable = abortable
         self.threads, self._prompt_threads = threads, options.threads_batch
         self.inbox: deque[Command] = deque()
         self.counters = Counters()
         self._in_flight: frozenset[int] = frozenset()
         self._ahead_in_flight = False
-        self.overlaps = False  # a decode comes back before it is computed, and another step follows at once
-        self._stopped: Mapping[Branch, FinishReason] = {}  # by commands that came while a step was computed
-        self.strict = Strict(
-            self.queue, self.loop, cache, self.counters, window=window, open_context=open_alone
-        )
-
-    def _threads_to_sample(
-        self, model: Model, options: EngineOptions, threads: Threads | None
-    ) -> SamplingThreads | None:
-        """None where one samples at least as fast."""
-        given = options.sampling_threads
-        most = given or options.threads or count_cores()
-        if model.n_vocab < LARGE or most == 1 or self.backend_sampling is not None:
-            return None
-        now = (lambda: threads.now) if threads is not None and given is None else (lambda: most)
-        return SamplingThreads(self.context, most, now, always=given is not None)
-
-    def _sample_in_graph(self, model: Model) -> None:
-        if not self.context.cuttable or self.context.window:
-            log.warning(
-                "%s: sampling stays on the processor, as its memory is recurrent or slides", model.name
-            )
-        else:
-            self.backend_sampling = BackendSampling(self.context, self.cache)
+        self.overlaps = False  # whether decodes return before they are computed
+        self._stopped: Mapping[Branch, FinishReason] = {}  # by commands during the last decode
 
     # ---- the step
 
     def step(self) -> bool:
-        """Do one step; False when there is nothing to do until the next command."""
+        """Do one step; return False when there is nothing to do until the next command."""
         self.context.rearm()
         self.queue.step += 1
+        if self.queue.steady and not self.inbox and self._write_steadily():
+            return True
         self.loop.now = time.monotonic()
         if self.inbox or not self.queue.steady:
-            self._change()
+            self._prepare_step()
         plan = self._plan()
-        ahead = self.queue.ahead_runs
+        ahead = self.queue.runs_prefetch
         if plan.rows or plan.portions:
             self._decode(plan, ahead)
-        alone = not self.queue.steady and self.strict.step()
-        if (plan.rows or plan.portions or alone) and not ahead:
-            self.queue.worked_at = self.loop.now
+        if (plan.rows or plan.portions) and not ahead:
+            self.queue.last_worked = self.loop.now
         if not (self.overlaps and self.queue.steady):
             self.publish()  # else while the next step is computed
-        if plan.rows or plan.portions or alone or self.inbox or self.queue.left_waiting:
+        if plan.rows or plan.portions or self.inbox or self.queue.left_waiting:
             return True
-        return self._tidy()
+        if self.queue.writing or self.queue.reading:
+            return True  # the plan was emptied by demands that ended or lost their cells; others remain
+        return self._work_while_idle()
 
-    def _change(self) -> None:
-        """Between two steps: who runs may be others afterwards."""
+    def _write_steadily(self) -> bool:
+        """Do a step in which each branch writes one token and nothing else is done; False if there is more.
+
+        Most steps are of this kind. It does in one go what a plan of such rows would: calls take most of the
+        time of a small step outside of llama.cpp.
+        """
+        queue, context, window = self.queue, self.context, self.window
+        writing = queue.writing
+        if not self.cache.free_cells(len(writing)):
+            return False
+        tokens, positions, seqs = list[int](), list[int](), list[int]()
+        for active in writing:
+            node = active.node
+            assert node is not None
+            if node.end > window or len(node.demands) > 1:
+                return False
+            tokens.append(node.tokens[0])
+            positions.append(node.end - 1)
+            seqs.append(active.seq)
+        context.batch.clear()
+        context.batch.add_rows(tokens, positions, seqs)
+        code = self._run_batch(0, len(writing), False, self._work_while_computing)
+        if code != OK:
+            self._give_way(Plan(writing, {}, []), code)
+            return True
+        self.cache.advance_rows(writing)
+        self.loop.now = queue.last_worked = time.monotonic()
+        if self._stopped:
+            for row, active in enumerate(writing):
+                self._answer_demand(active, row)
+        else:
+            self.loop.next_tokens(writing)
+        queue.drop_ended()
+        if not (self.overlaps and queue.steady):
+            self.publish()  # else while the next step is computed
+        return True
+
+    def _prepare_step(self) -> None:
+        """Carry out commands and choose what runs in the next step."""
         queue, cache = self.queue, self.cache
         while self.inbox:
-            queue.crowded = False
+            queue.prefetch_lacks_room = False
             self.commands.handle(self.inbox.popleft())
         written = self.loop.generated
-        self._hear()
-        queue.stand_aside()
-        if not queue.busy and queue.pressing:
-            cache.gather()
+        for choice, answer in self.grammars.take():
+            if choice.active.choice is choice:  # no verb has changed the branch meanwhile
+                queue.resume_writing(choice.active)
+                self.loop.decide(choice, answer)
+        queue.drop_ended()
+        queue.yield_slots()
+        if not queue.busy and queue.has_wanted_work:
+            cache.evict_finished()
         queue.admit()
         if self.loop.generated > written:
             self.publish()  # first tokens, from stored logits, do not wait for the decode
-        alone = not queue.busy or queue.ahead_runs  # for what is written ahead nothing is moved
-        queue.steady = (alone or cache.make_way()) and self.turns is None and queue.all_write
-
-    def _hear(self) -> None:
-        """Branches whose slow grammar has been asked write on."""
-        for pending, answer in self.grammars.take():
-            if pending.active.pending is pending:  # nobody has steered it meanwhile
-                self.queue.decided(pending.active)
-                self.loop.decide(pending, answer)
-        self.queue.retire()
+        alone = not queue.busy or queue.runs_prefetch  # nothing is evicted for a prefetch
+        queue.steady = (alone or cache.evict_idle()) and self.turns is None and queue.all_writing
 
     def interrupt(self, generation: Generation) -> None:
-        """From any thread: do not finish a decode first that nobody wants any more."""
-        if self.abortable and generation.number in self._in_flight and self._unwanted():
+        """Abort a decode that nobody wants any more. For any thread."""
+        if self.abortable and generation.number in self._in_flight and self._is_unwanted():
             self.context.abort()
 
-    def rest(self) -> float | None:
-        """Seconds until there may be something to do all the same; None: not before the next command."""
-        return self.queue.rest(time.monotonic())
-
-    def stand_back(self) -> None:
-        """From any thread: what is written ahead rests for a moment, from now on."""
-        self.queue.held_back_until = time.monotonic() + self.queue.ahead_waits
+    def pause_prefetch(self) -> None:
+        """Let prefetching rest for a moment from now on. For any thread."""
+        self.queue.prefetch_paused_until = time.monotonic() + self.queue.prefetch_delay
         if self._ahead_in_flight:
             self.context.abort()
 
-    def make_haste(self, command: Command) -> None:
-        """From any thread: do not finish a decode first that is only ahead of what anybody wants."""
-        if self._ahead_in_flight and _begins(command):
+    def abort_prefetch(self, command: Command) -> None:
+        """Abort a decode of a prefetch if ``command`` starts work that somebody wants. For any thread."""
+        if self._ahead_in_flight and _starts_wanted_work(command):
             self.context.abort()
 
     def fail_all(self, error: EngineError) -> None:
-        """End every request; the cache starts empty."""
-        self.strict.reset()
+        """End every request with ``error``; the cache starts empty."""
         self.queue.fail_all(error)
         self.publish()
 
     # ---- planning
 
     def _plan(self) -> Plan:
-        """The next batch, for which there is room."""
+        """Fill the next batch, for which there is room in the cells."""
         queue = self.queue
-        if queue.steady:
-            writing = self._inside_window(queue.writing)
-            if self.cache.make_room(len(writing)):
-                return self.decoder.plan(writing, (), 0)
-        writing, reading = self._in_turn()
-        writing = self._inside_window(writing)
+        writing, reading = self._demands_of_turn()
+        writing = self._end_outside_window(writing)
+        for demand in reading:
+            if not demand.every_token and not self.cache.catch_up(demand):
+                queue.suspend(demand)
+        reading = [demand for demand in reading if demand.seq >= 0]
         chunk = self.budget.size(bool(writing), self.abortable)
         while True:
             plan = self.decoder.plan(writing, reading, chunk)
             needed = len(plan.rows) + plan.prompt_rows
-            if self.cache.make_room(needed, (), queue.ahead_runs):
+            if self.cache.free_cells(needed, (), queue.runs_prefetch):
                 break
             free = self.context.cells - self.cache.used_cells - len(plan.rows)
             if plan.portions and free >= 1 and chunk > 1:
                 chunk = min(chunk // 2, free)
-            elif not queue.relieve():
+            elif not queue.suspend_least():
                 return Plan([], {}, [])
             else:
                 writing = [r for r in writing if r.seq >= 0 and r.branch.live]
                 reading = [d for d in reading if d.seq >= 0]
         if len(queue.reading) > 1:
-            queue.reading.rotate(-1)  # the next chunk begins with someone else
+            queue.reading.rotate(-1)  # the next chunk begins with another demand
         return plan
 
-    def _in_turn(self) -> tuple[Sequence[ActiveBranch], Sequence[Demand]]:
-        """What this step is for: with one set of adapters; the others wait for their turn."""
-        writing, reading = self._urgent()
+    def _demands_of_turn(self) -> tuple[Sequence[ActiveBranch], Sequence[Demand]]:
+        """Return the demands of this step, which share one set of adapters."""
+        writing, reading = self._urgent_demands()
         if self.turns is None:
             return writing, reading
         chosen = self.turns.pick({demand.namespace.root for demand in (*writing, *reading)})
-        return self.turns.of_set(writing, _root, chosen), self.turns.of_set(reading, _root, chosen)
+        of_set = self.turns.demands_of_set
+        return of_set(writing, _root, chosen), of_set(reading, _root, chosen)
 
-    def _urgent(self) -> tuple[Sequence[ActiveBranch], Sequence[Demand]]:
-        """Prompts by priority; background requests stand back while anyone else has something to do.
+    def _urgent_demands(self) -> tuple[Sequence[ActiveBranch], Sequence[Demand]]:
+        """Return the writing branches and the reading demands, the most urgent first.
 
-        Short ones go before long ones, which would have them wait, and of short ones the shortest: where many
-        are read a little at a time, a turn is long in coming. Every fourth step it is just their turn.
+        Background requests pause while there is other work. Of equally urgent prompts the shortest comes
+        first, up to ``SHORT_PROMPT`` tokens: a short one would wait long behind a long one. In every fourth
+        step the order is that of arrival.
         """
         queue = self.queue
         reading: Sequence[Demand] = ()
         if queue.reading:
-            by_length = len(queue.reading) > 1 and queue.step % 4
-            reading = sorted(queue.reading, key=self._shortest if by_length else _urgency)
+            reading = sorted(queue.reading, key=lambda demand: demand.urgency)
+            if len(reading) > 1 and queue.step % 4:
+                reading.sort(key=lambda d: (d.urgency, min(queue.tokens_left(d), SHORT_PROMPT + 1)))
         if all(r.asked.priority is not Priority.BACKGROUND for r in queue.requests):
             return queue.writing, reading
         writing = [r for r in queue.writing if r.urgency is not Priority.BACKGROUND]
         urgent = [d for d in reading if d.urgency is not Priority.BACKGROUND]
         return (writing, urgent) if writing or urgent else (queue.writing, reading)
 
-    def _shortest(self, demand: Demand) -> tuple[Priority, int]:
-        return demand.urgency, min(self.queue.left(demand), SHORT + 1)
-
-    def _inside_window(self, writing: Sequence[ActiveBranch]) -> Sequence[ActiveBranch]:
-        """Branches whose next position lies inside the window; the others end or shift here."""
+    def _end_outside_window(self, writing: Sequence[ActiveBranch]) -> Sequence[ActiveBranch]:
+        """Return the branches whose next position is inside the window; shift or end the others."""
         full = [r for r in writing if r.node is not None and r.node.end > self.window]
         if not full:
             return writing
         for active in full:
             if active.shift(self.window):
-                self.queue.park(active)
+                self.queue.requeue(active)
             else:
                 self.loop.finish(active, FinishReason.CONTEXT, None)
-        self.queue.retire()
+        self.queue.drop_ended()
         return [r for r in writing if r.seq >= 0 and r.branch.live]
 
     # ---- decoding
@@ -255,45 +255,43 @@ class Scheduler:
     def _decode(self, plan: Plan, ahead: bool = False) -> None:
         if self.abortable and ahead:
             self._ahead_in_flight = True
-            if any(map(_begins, list(self.inbox))):
+            if any(map(_starts_wanted_work, list(self.inbox))):
                 self._ahead_in_flight = False
                 return
         if self.abortable and plan.portions:
             self._in_flight = frozenset(
                 demand.request.generation.number
                 for demand in plan.demands()
-                if isinstance(demand, ActiveBranch | Scoring)
+                if isinstance(demand, ActiveBranch | ScoringDemand)
             )
-            if self._unwanted():  # the command came before the mark was up, when it could not interrupt
+            if self._is_unwanted():  # the command came before _in_flight was set, and could not abort
                 self._in_flight, self._ahead_in_flight = frozenset(), False
                 return
-        rows = len(plan.rows) + plan.prompt_rows
-        threads = self._use_threads(bool(plan.portions))
-        padded = 0 if self.backend_sampling is None else self.backend_sampling.prepare(plan)
-        started = time.perf_counter()
-        code = self.context.decode(self._meanwhile)
-        seconds = time.perf_counter() - started
+        code = self._run_batch(
+            plan.prompt_rows, len(plan.rows), bool(plan.portions), self._work_while_computing
+        )
         self._in_flight, self._ahead_in_flight = frozenset(), False
-        if code == OK:
-            self.count(plan, seconds)
-            if padded:
-                self.cache.storage.traffic.count("padding", padded)
-            if self.threads is not None and threads == self.threads.now:
-                self.threads.learn(shape(rows, self.cache.used_cells), seconds)
-            self._settle(plan)
-        elif code == ABORTED:
+        if code != OK:
+            self._give_way(plan, code)
+        else:
+            self.decoder.record(plan)
+            self._apply_results(plan)
+
+    def _give_way(self, plan: Plan, code: int) -> None:
+        """Make room after a decode that failed for want of it; forget one that was aborted."""
+        if code == ABORTED:
             self.decoder.roll_back(plan)
-        elif self.queue.busy and not self.queue.relieve():  # what was not asked for can wait
+        elif self.queue.busy and not self.queue.suspend_least():
             raise NativeError("llama_decode", "no free cell, though none should be needed")
 
-    def _meanwhile(self) -> None:
-        """What nobody has to wait for with an idle accelerator; and who is not to write another token."""
+    def _work_while_computing(self) -> None:
+        """Publish events, and look for commands that end branches, while an accelerator computes the step."""
         if self.overlaps:
-            self._tell()
-        self._stopped = self._ended_meanwhile() if self.inbox else {}
+            self._publish_events()
+        self._stopped = self._find_ended() if self.inbox else {}
 
-    def _ended_meanwhile(self) -> Mapping[Branch, FinishReason]:
-        """Branches that the first commands to come end, and no other command touches before."""
+    def _find_ended(self) -> Mapping[Branch, FinishReason]:
+        """Return the branches that the first commands in the inbox end, up to the first other command."""
         ended: dict[Branch, FinishReason] = {}
         for command in list(self.inbox):
             reason = ENDING.get(command.verb)
@@ -304,12 +302,9 @@ class Scheduler:
                 ended.setdefault(branch, reason)
         return ended
 
-    def _is_stopped(self, demand: Demand) -> bool:
-        return isinstance(demand, ActiveBranch) and demand.branch in self._stopped
-
-    def _unwanted(self) -> bool:
-        """Whether every row under way belongs to what is to be ended: an abort throws all of them away."""
-        left: dict[int, set[int]] = {}  # branches of a request that nobody ends
+    def _is_unwanted(self) -> bool:
+        """Whether every row in the decode belongs to a branch that is to end: an abort discards all rows."""
+        left: dict[int, set[int]] = {}  # branches of a request that no command ends
         for command in list(self.inbox):
             if command.verb in INTERRUPTING:
                 generation = command.generation
@@ -317,119 +312,142 @@ class Scheduler:
                 live -= {command.branch} if command.branch >= 0 else live.copy()
         return all(number in left and not left[number] for number in self._in_flight)
 
-    def make_ready(self, root: int, rows: int) -> None:
-        """The next decode has so many ``rows`` below this root of the prefix tree, and none of a request."""
-        if self.backend_sampling is not None:
-            self.backend_sampling.clear()
+    def read_for_caller(self, demands: Sequence[Demand]) -> Sequence[Portion]:
+        """Decode the next tokens of ``demands``, which belong to no request, between two steps.
+
+        The demands have sequences, and are all below one root of the tree. Returns what was decoded: nothing
+        where there is no room. Raises EngineClosed where closing the engine ends the decode. After any other
+        error every request has ended and the cache is empty.
+        """
         if self.turns is not None:
-            self.turns.pick({root})
-        self._use_threads(rows > self.context.sequences)
+            self.turns.pick({demands[0].namespace.root})
+        self.context.rearm()
+        if not all(map(self.cache.catch_up, demands)):
+            return ()
+        chunk = self.context.max_rows
+        while chunk:
+            plan = self.decoder.plan((), demands, chunk)
+            if self.cache.free_cells(plan.prompt_rows):
+                try:
+                    code = self._run_batch(plan.prompt_rows, 0, plan.prompt_rows > self.context.sequences)
+                    if code == OK:
+                        self.decoder.record(plan)
+                except BaseException as error:  # the native memory may be in any state
+                    known = isinstance(error, EngineError)
+                    self.fail_all(error if known else NativeError("llama_decode", repr(error)))
+                    raise
+                if code == OK:
+                    return plan.portions
+                if code == ABORTED:
+                    self.decoder.roll_back(plan)
+                    raise EngineClosed("the engine was closed")
+            chunk = min(chunk, plan.prompt_rows) // 2
+        return ()
 
-    def count(self, plan: Plan, seconds: float) -> None:
-        """A decode went well."""
-        prompt, branches = plan.prompt_rows, len(plan.rows)
-        self.budget.learn(seconds, prompt, branches)
-        counters = self.counters
-        counters.decodes += 1
-        counters.prompt_rows += prompt
-        counters.branch_rows += branches
-        if prompt:
-            counters.prompt_seconds += seconds
-        else:
-            counters.decode_seconds += seconds
+    def _run_batch(
+        self, prompt_rows: int, branch_rows: int, prompt: bool, meanwhile: Callable[[], None] = lambda: None
+    ) -> int:
+        """Decode the batch of so many rows, count it, and return llama.cpp's code.
 
-    def _use_threads(self, prompt: bool) -> int:
-        """Set the threads of the next step, fewer while another program wants cores; return their number."""
+        ``prompt``: use the threads for prompts.
+        """
+        self._set_threads(prompt)
+        started = time.perf_counter()
+        code = self.context.decode(meanwhile)
+        seconds = time.perf_counter() - started
+        if code == OK:
+            self.budget.record(seconds, prompt_rows, branch_rows)
+            counters = self.counters
+            counters.decodes += 1
+            counters.prompt_rows += prompt_rows
+            counters.branch_rows += branch_rows
+            if prompt_rows:
+                counters.prompt_seconds += seconds
+            else:
+                counters.decode_seconds += seconds
+        return code
+
+    def _set_threads(self, prompt: bool) -> None:
+        """Set the threads of the next step, fewer while other programs use some of the cores."""
         if self.threads is None:
-            return 0
-        now = self.threads.now
+            return
+        now = self.threads.count()
         if prompt:
             now = self._prompt_threads or now
         if now != self._threads_now:
             self.context.set_threads(now, now)
             self._threads_now = now
-        return now
 
-    def _settle(self, plan: Plan) -> None:
-        self.decoder.settle(plan)
+    def _apply_results(self, plan: Plan) -> None:
         self.loop.now = time.monotonic()
         rows = [(demand, row) for row, demand in enumerate(plan.rows)]
         rows += [(demand, row) for row, others in plan.shared.items() for demand in others]
-        if self.sampling_threads is not None and len(rows) >= FEWEST:
-            self.loop.draw(self.sampling_threads, [r for r in rows if not self._is_stopped(r[0])])
-        elif self.backend_sampling is not None:
-            self.loop.drawn = self.backend_sampling.tokens(self._stopped)
-            self.loop.in_graph = self.backend_sampling.seated
         for demand, row in rows:
-            self._answer(demand, row)
-        if self.loop.drawn:
-            self.loop.drawn.clear()  # of who has ended meanwhile
+            self._answer_demand(demand, row)
         for portion in plan.portions:
             if portion.demand.seq >= 0:
-                self._went_on(portion)
-        self.queue.retire()
+                self._advance_portion(portion)
+        self.queue.drop_ended()
 
-    def _answer(self, demand: Demand, row: int) -> None:
-        """What a demand wanted is known: it stands in a row of the last decode."""
+    def _answer_demand(self, demand: Demand, row: int) -> None:
+        """Give a demand the logits that it wanted, from a row of the last decode."""
         if demand.seq < 0:
-            return  # a callback's error may have ended its whole request
+            return  # an error in a callback may have ended its whole request
         node = demand.node
         assert node is not None
         if node.logits is None and len(node.demands) > 1 and any(d.seq < 0 for d in node.demands):
-            self.cache.store_logits(demand.seq, self.context.logits(row))  # for those who wait
+            self.cache.store_logits(demand.seq, self.context.logits(row))  # for the waiting demands
         if isinstance(demand, ActiveBranch) and not demand.prompting:
-            if self._is_stopped(demand):
-                self.loop.finish(
-                    demand, self._stopped[demand.branch], row if self.context.has_logits else None
-                )
+            if demand.branch in self._stopped:
+                self.loop.finish(demand, self._stopped[demand.branch], row)
             else:
                 self.loop.next_token(demand, row)
             return
         self.cache.store_logits(demand.seq, self.context.logits(row), isinstance(demand, ActiveBranch))
         self.cache.release(demand)
-        if isinstance(demand, ActiveBranch | Scoring):
-            demand.request.foretell(self.context.logits(row))
+        if isinstance(demand, ActiveBranch | ScoringDemand):
+            demand.request.report_next_logprobs(self.context.logits(row))
         if isinstance(demand, ActiveBranch):
-            demand.prompting = False  # it waits, with the others, to be let in from there
+            demand.prompting = False  # it waits with its siblings to be admitted
         else:
             self.queue.suspend(demand)
 
-    def _went_on(self, portion: Portion) -> None:
-        """A part of the way of a demand is evaluated."""
+    def _advance_portion(self, portion: Portion) -> None:
+        """Record that a portion of the path of a demand was evaluated."""
         demand, tip = portion.demand, self.cache.tree.tip[portion.demand.seq]
-        if demand.every:
+        if demand.every_token:
             first = len(portion.tokens) - 1
             for back in range(first, -1, -1):
-                demand.hear(tip.end - back, self.context.logits(portion.row - back))
-        if isinstance(demand, ActiveBranch | Scoring):
-            demand.request.has_read(min(tip.end, len(demand.request.ids)))
+                demand.on_logits(tip.end - back, self.context.logits(portion.row - back))
+        if isinstance(demand, ActiveBranch | ScoringDemand):
+            demand.request.report_progress(min(tip.end, len(demand.request.ids)))
         if tip is demand.node:
             self.queue.reading.remove(demand)
             if isinstance(demand, ActiveBranch) and not demand.prompting:
-                self.queue.write(demand)
-            self._answer(demand, portion.row)
+                self.queue.start_writing(demand)
+            self._answer_demand(demand, portion.row)
         elif portion.answers:
             self.cache.store_logits(demand.seq, self.context.logits(portion.row))
 
-    def _tidy(self) -> bool:
-        """Nothing to do: get ready for the next pick, if nobody else has come in meanwhile.
+    def _work_while_idle(self) -> bool:
+        """Prepare for the next pick while nothing runs; return True when there may be more to do.
 
-        One thing at a time, as somebody may come. True when there may be more to do.
+        It does one thing at a time, as a request may come.
         """
         if self.queue.busy:
             return False
         if self.loop.pending:
-            self._look_ahead()
+            self._evaluate_pending()
             return True
-        if self.cache.store_next():
+        if self.cache.archive_next_node():
             return True
-        if not self.queue.requests:  # who only waits for a while goes on from its cells
-            self.cache.gather()
-        self.cache.write_down()
+        if not self.queue.requests:  # a request that waits continues from its cells
+            self.cache.evict_finished()
+        self.cache.write_visible_to_disk()
         return False
 
-    def _look_ahead(self) -> None:
-        """Evaluate what is wanted for later, the newest first, in one batch. Nothing is lost for it."""
+    def _evaluate_pending(self) -> None:
+        """Evaluate the last tokens of ended branches, the newest first, in one batch; evict nothing used."""
         pending, rows = self.loop.pending, list[Demand]()
         while pending and len(rows) < self.context.max_outputs:
             demand = pending[-1]
@@ -439,10 +457,10 @@ class Scheduler:
                 break  # in the next batch
             pending.pop()
             if (
-                self._is_open(demand)
+                self._lacks_one_token(demand)
                 and self._has_room(demand, len(rows))
-                and self.cache.lease(demand, self.queue.end(demand) - 1)
-                and self.queue.left(demand) == 1
+                and self.cache.allocate(demand, self.queue.path_length(demand) - 1)
+                and self.queue.tokens_left(demand) == 1
             ):
                 rows.append(demand)
             else:
@@ -452,60 +470,59 @@ class Scheduler:
                 self.turns.pick({rows[0].namespace.root})
             self._decode(self.decoder.plan(rows, (), 0))
             for demand in rows:
-                if demand.seq >= 0:  # there was no room after all
+                if demand.seq >= 0:  # the decode found no room
                     self.queue.suspend(demand)
 
-    def _is_open(self, demand: Demand) -> bool:
-        """Whether one token is missing, and no more."""
+    def _lacks_one_token(self, demand: Demand) -> bool:
+        """Whether the path of a demand lacks one token, and no more."""
         node = demand.node
-        return node is not None and node.logits is None and self.cache.standing(node).end >= node.end - 1
+        if node is None or node.logits is not None:
+            return False
+        return self.cache.tree.longest_prefix(node).end >= node.end - 1
 
     def _has_room(self, demand: Demand, more: int) -> bool:
-        """Whether the cells, beside ``more`` new tokens of others, take the path of a demand."""
+        """Whether the path of a demand fits the cells, beside ``more`` new tokens of others."""
         cache = self.cache
         assert demand.node is not None
         before = demand.node.end - 1
-        missing = cache.lacks(demand, before) - 1
-        if not cache.has_id_for(demand, before):
+        missing = cache.count_missing_cells(demand, before) - 1
+        if not cache.has_sequence_for(demand, before):
             return False
-        if cache.used_cells + more + missing < cache.memory.cells:
+        if cache.used_cells + more + missing < cache.native.cells:
             return True
-        return bool(cache.storage.budget) and cache.make_room(missing + more + 1)
+        # Where nothing is archived, only text that was written ahead and not used gives way.
+        return cache.free_cells(missing + more + 1, unused=not cache.archive.budget)
 
     # ---- publishing
 
     def publish(self) -> None:
-        """Give every reader what this step brought, and let finished requests go."""
+        """Publish the events of this step to all readers, and release finished requests."""
         if self.queue.steady:
-            self._tell()
+            self._publish_events()
             return
         finished = [request for request in self.queue.requests if not request.live]
         for request in finished:
             if request.generation.error is None and not request.failed:
                 request.events.append(request.completed())
-        self._tell()
+        self._publish_events()
         for request in finished:
-            self.queue.forget(request)
+            self.queue.release_request(request)
         if finished:
             self.queue.requests = [request for request in self.queue.requests if request.live]
 
-    def _tell(self) -> None:
-        """Give every reader what there is for them."""
+    def _publish_events(self) -> None:
+        """Publish the pending events of all requests."""
         for request in self.queue.requests:
             if request.events:
                 events, request.events = request.events, []
                 request.generation.publish(events)
 
 
-def _begins(command: Command) -> bool:
-    """Whether a command may give the engine something to do that somebody wants now."""
+def _starts_wanted_work(command: Command) -> bool:
+    """Whether a command may start work that somebody wants now."""
     if command.verb not in STARTING:
         return False
     return command.generation.request.priority is not Priority.AHEAD
-
-
-def _urgency(demand: Demand) -> Priority:
-    return demand.urgency
 
 
 def _root(demand: Demand) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from .adapters import control_vector, layer_range
+from .adapters import control_vector
 from .cores import count_cores
 from .devices import device_words
 from .model import Model
@@ -63,7 +63,7 @@ def open_context(model: Model, options: EngineOptions) -> tuple[Context, int]:
         sequences = max(options.max_sequences or 2 * options.max_branches, options.max_branches)
     else:
         sequences = options.max_sequences or min(options.max_branches + 2, RECURRENT_SEQUENCES)
-    vectors = _ControlVectors(model, options)
+    vector = control_vector(options, model)
     threads = _threads(options)
     batch = options.n_batch or (GPU_BATCH if uses_gpu(options) else CPU_BATCH)
     context = Context(
@@ -71,29 +71,6 @@ def open_context(model: Model, options: EngineOptions) -> tuple[Context, int]:
         threads=threads, threads_batch=options.threads_batch or threads, options=options,
         path=str(model.path),
     )  # fmt: skip
-    vectors.apply(context)
+    if vector is not None:
+        set_control_vector(context.pointer, *vector)
     return context, min(window, context.cells)
-
-
-def open_alone(model: Model, options: EngineOptions, window: int, batch: int) -> Context:
-    """A context for one sequence of ``window`` tokens, that computes alike every time. Raises ModelError."""
-    vectors = _ControlVectors(model, options)
-    threads = _threads(options)
-    context = Context(
-        model.pointer, cells=window, sequences=1, batch=batch, ubatch=batch, threads=threads,
-        threads_batch=threads, options=options, path=str(model.path),
-    )  # fmt: skip
-    vectors.apply(context)
-    return context
-
-
-class _ControlVectors:
-    """What control vectors add to which layers, read and checked. Raises ModelError or InvalidRequest."""
-
-    def __init__(self, model: Model, options: EngineOptions) -> None:
-        self._layers = control_vector(options.control_vectors, model.n_embd, model.n_layer)
-        self._range = layer_range(options, model.n_layer)
-
-    def apply(self, context: Context) -> None:
-        if self._layers is not None:
-            set_control_vector(context.pointer, self._layers, *self._range)

@@ -1,12 +1,12 @@
-"""The tree of tokens: those that some tier holds, and those that somebody wants evaluated.
+"""The tree of tokens: the tokens that some tier of the cache holds, and those that a demand wants evaluated.
 
-A node is a run of tokens. It is resident while sequences hold its cells (``node.seqs``), and stored while
-its state lies outside them (``node.piece``); it can be both. One that is neither is absent, and stays only
-while somebody wants what the model says after it, or after something below it (``node.demands``). What is
-resident hangs below what is resident, so that a sequence is a path from the root to its tip; what is only
-stored hangs below that, and what is absent below both. Two who want the same tokens want the same nodes, so
-these are evaluated once. The tree only keeps account; what it says must be done to the cache (``Merge``) is
-done by its owner. Pure Python, one thread; knows nothing of llama.cpp.
+A node is a run of tokens. A node is resident while sequences hold its cells (``node.seqs``), and stored while
+its state lies outside the cells (``node.block``); it can be both. A node that is neither is absent, and stays
+only while there is a demand at it or below it (``node.demands``). Resident nodes hang below resident nodes,
+so a sequence is a path from the root to its tip. Stored nodes hang below resident ones, absent nodes below
+both. Two demands for the same tokens share the same nodes, so a token is evaluated once. The tree only keeps
+account: its owner does to the cells what a ``Merge`` says. Pure Python, for one thread; it knows nothing of
+llama.cpp.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .types import Priority
 
 
 class Merge(NamedTuple):
-    """Cells [start, end) of ``source`` hold what was just evaluated again; share them instead."""
+    """Cells [start, end) of ``source`` hold the tokens that were just evaluated again: share these cells."""
 
     source: int
     start: int
@@ -27,9 +27,9 @@ class Merge(NamedTuple):
 
 
 class Match(NamedTuple):
-    """How far ids are kept: ``length`` of them, ending ``offset`` tokens into ``node``.
+    """The held prefix of some ids: ``length`` tokens, which end ``offset`` tokens into ``node``.
 
-    The first ``resident`` of them are in cells, the others stored.
+    The first ``resident`` of these tokens are in cells, the others are stored.
     """
 
     node: Node
@@ -38,18 +38,18 @@ class Match(NamedTuple):
     resident: int
 
 
-class Grown(NamedTuple):
-    """What the tree made of tokens that were evaluated: ``known`` of them it held already, in some tier."""
+class Advance(NamedTuple):
+    """The result of :meth:`TokenTree.advance`: some tier held ``known`` of the tokens already."""
 
     merges: list[Merge]
     known: int
 
 
-class Piece:
+class KVBlock:
     """The state of the tokens at positions [start, end) of one path, outside the cells.
 
-    ``users`` are the nodes it belongs to: a node that is cut in two leaves it to both, and either may go
-    before the other. So it knows its ``tokens`` itself.
+    ``users`` counts the nodes that the block belongs to. When a node is split, both halves keep the block and
+    either may go first; so the block keeps its own ``tokens``.
     """
 
     __slots__ = ("data", "end", "file", "salt", "size", "start", "tokens", "users")
@@ -67,67 +67,69 @@ class Piece:
 
 
 class Namespace(NamedTuple):
-    """Which part of the tree a path lies in: what is evaluated in one namespace is not found in another.
+    """The part of the tree that a path lies in. Tokens evaluated in one namespace are not found in another.
 
-    ``root`` is where the path begins: 0 for all requests that know nothing better, below 0 for those with
-    other sets of adapters, above 0 for a request that shares nothing. With a ``salt`` the tokens from
-    position ``start`` on are found under that salt alone; those before it are common to all.
+    ``root`` is where the path begins: 0 by default, below 0 for other sets of adapters, above 0 for a request
+    that shares nothing. With a ``salt``, the tokens from position ``start`` on are found under that salt
+    only; all salts share the tokens before ``start``.
     """
 
     root: int = 0
     salt: str = ""
     start: int = 0
 
-    def key(self, token: int, position: int) -> Key:
+    def child_key(self, token: int, position: int) -> Key:
         """Return the key of the child that begins with ``token`` at ``position``."""
         return (self.salt, token) if self.salt and position == self.start else token
 
     def run_end(self, position: int, end: int) -> int:
-        """Return where a run from ``position`` to ``end`` has to stop: no node reaches across ``start``."""
+        """Return where a node from ``position`` to ``end`` has to stop: no node reaches across ``start``."""
         return min(end, self.start) if self.salt and position < self.start else end
 
-    def begins_at(self, position: int) -> str:
-        """Return the salt of a node that begins at ``position``, "" unless it is the first with one."""
+    def salt_at(self, position: int) -> str:
+        """Return the salt of a node that begins at ``position``: "" unless it is the first with a salt."""
         return self.salt if position == self.start else ""
 
 
 SHARED = Namespace()
-"""The namespace of all requests that know nothing better."""
-_EMPTY_ROOTS = 64  # that nobody holds a sequence in any more
+"""The default namespace."""
+_EMPTY_ROOTS = 64
+"""Roots that may stay although no sequence uses them."""
 
 Key: TypeAlias = "int | tuple[str, int]"
-"""What a node is found by below its parent: its first token, and its salt where it is the first with one."""
+"""The key of a node among its siblings: its first token, and its salt if it is the first node with a salt."""
 
 
 class Demand:
-    """What the model says after a path of tokens is wanted.
+    """Asks for the logits after a path of tokens.
 
-    Of itself it has the answer kept at its node, where whoever comes there finds it. Kinds of it that want
-    more are told of each answer (:meth:`hear`).
+    By default the answer is kept at the node where the path ends, for the next demand there. Subclasses that
+    want more override :meth:`on_logits`.
     """
 
-    __slots__ = ("namespace", "node", "seq", "urgency")
-    every = False
-    """Whether it wants to hear what follows each token on the way, held or not."""
+    __slots__ = ("namespace", "node", "seq", "spare", "urgency")
+    every_token = False
+    """Whether the demand wants the logits after each token of the path, held or not."""
 
     def __init__(self, urgency: Priority, namespace: Namespace) -> None:
-        self.urgency = urgency  # of who waits for it
+        self.urgency = urgency
         self.namespace = namespace
         self.node: Node | None = None  # where the path ends; None while nothing is wanted
-        self.seq = -1  # the sequence that is on its way there; -1 while it waits
+        self.spare: Node | None = None  # a node that was below it, for the next token
+        self.seq = -1  # the sequence that evaluates the path; -1 while the demand waits
 
-    def hear(self, position: int, logits: Any) -> None:
-        """``logits`` follow the first ``position`` tokens of the path, and last until the next decode."""
+    def on_logits(self, position: int, logits: Any) -> None:
+        """Take the ``logits`` after the first ``position`` tokens; they are valid until the next decode."""
 
 
 class Node:
     """A run of tokens. ``end`` is the position after its last token.
 
-    ``salt`` is that of its namespace where it is the first node with it, else "".
+    ``salt`` is the salt of its namespace if this is the first node with it, else "".
     """
 
     __slots__ = (
-        "children", "demands", "end", "last_used", "logits", "parent", "piece", "salt", "seqs", "tips",
+        "block", "children", "demands", "end", "last_used", "logits", "parent", "salt", "seqs", "tips",
         "tokens",
     )  # fmt: skip
 
@@ -139,7 +141,7 @@ class Node:
         self.children: dict[Key, Node] = {}
         self.seqs: set[int] = set()  # sequences that hold these cells
         self.tips: set[int] = set()  # of these, the ones that end here
-        self.piece: Piece | None = None  # of a stored node
+        self.block: KVBlock | None = None  # of a stored node
         self.logits: Any = None  # logits after the last token, if stored
         self.demands: list[Demand] = []  # that end here
         self.last_used = 0
@@ -150,36 +152,36 @@ class Node:
 
     @property
     def key(self) -> Key:
-        """What it is found by below its parent."""
+        """The key of this node among its siblings."""
         return (self.salt, self.tokens[0]) if self.salt else self.tokens[0]
 
     @property
     def absent(self) -> bool:
-        """Whether no tier holds it."""
-        return not self.seqs and self.piece is None
+        """Whether no tier holds the node."""
+        return not self.seqs and self.block is None
 
-    def below(self, above: Node) -> Node:
-        """The node of the path to this one that follows ``above``."""
+    def ancestor_below(self, above: Node) -> Node:
+        """Return the node that follows ``above`` on the path to this node."""
         node = self
         while node.parent is not above:
             assert node.parent is not None
             node = node.parent
         return node
 
-    def upward(self) -> Iterator[Node]:
-        """This node and those above it but the root; each may be cut in two once it has been given."""
+    def path_up(self) -> Iterator[Node]:
+        """Yield this node and its ancestors but the root; a node may be split once it has been yielded."""
         node = self
         while (above := node.parent) is not None:
             yield node
             node = above
 
-    def ids(self) -> list[int]:
-        """Tokens from the root to the end of this node."""
-        return [t for node in reversed(list(self.upward())) for t in node.tokens]
+    def token_ids(self) -> list[int]:
+        """Return the tokens from the root to the end of this node."""
+        return [t for node in reversed(list(self.path_up())) for t in node.tokens]
 
 
 class Root(Node):
-    """Where all paths of a set of adapters begin, or those of one request that shares nothing."""
+    """The start of all paths of a set of adapters, or of one request that shares nothing."""
 
     __slots__ = ("number",)
 
@@ -189,25 +191,24 @@ class Root(Node):
 
 
 class TokenTree:
-    """Account of one model: a root for each set of adapters."""
+    """The tree of a memory that can be resumed and cut after any token. See also :class:`SnapshotTree`."""
 
-    def __init__(self, logits_budget: int = 64, cuttable: bool = True) -> None:
-        self._cuttable = cuttable  # a state is that of its tokens, and not of all tokens up to its end
+    def __init__(self, logits_budget: int = 64) -> None:
         self._roots = {SHARED.root: Root(SHARED.root)}
         self.cells = 0  # sum of the resident runs: what the cache holds
-        self.stored_bytes = 0  # of the pieces in host memory
+        self.stored_bytes = 0  # of the blocks in host memory
         self.tip: dict[int, Node] = {}
         self._rows: OrderedDict[Node, None] = OrderedDict()  # nodes with stored logits, oldest first
         self._rows_budget = logits_budget
         self._clock = 0
-        self.ahead: set[int] = set()
-        """Sequences that write what nobody has asked to see yet. A node that only they used counts as never
-        used (``last_used`` is 0): it is the first to go, and nothing that was used goes for it."""
+        self.prefetching: set[int] = set()
+        """Sequences that write text which nobody has asked to see yet. A node that only they used counts as
+        never used (``last_used`` is 0): it is evicted first, and no used node is evicted for it."""
 
-    # ---- looking
+    # ---- looking up
 
     def root(self, namespace: Namespace = SHARED) -> Root:
-        """Where the sequences of a namespace begin."""
+        """Return the root of a namespace."""
         number = namespace.root
         if number not in self._roots:
             if len(self._roots) > _EMPTY_ROOTS:
@@ -220,7 +221,7 @@ class TokenTree:
         return self._roots[number]
 
     def namespace_of(self, node: Node) -> Namespace:
-        """Return the namespace that ``node`` lies in; where its salt is "", its start says nothing."""
+        """Return the namespace that ``node`` lies in; where its salt is "", its start means nothing."""
         salt, start = "", 0
         while node.parent is not None:
             if node.salt:
@@ -229,93 +230,122 @@ class TokenTree:
         assert isinstance(node, Root)
         return Namespace(node.number, salt, start)
 
-    def match(self, ids: Sequence[int], limit: int | None = None, namespace: Namespace = SHARED) -> Match:
-        """Longest prefix of ``ids`` that is kept, at most ``limit`` tokens of it."""
+    def match_prefix(
+        self, ids: Sequence[int], limit: int | None = None, namespace: Namespace = SHARED
+    ) -> Match:
+        """Return the longest prefix of ``ids`` that some tier holds, at most ``limit`` tokens of it."""
         end = len(ids) if limit is None else min(limit, len(ids))
-        node, offset, position, resident = self.root(namespace), 0, 0, 0
+        node: Node = self.root(namespace)
+        position = resident = 0
+        found = Match(node, 0, 0, 0)
         while position < end:
-            child = node.children.get(namespace.key(ids[position], position))
-            if child is None or (self._cuttable and child.absent):
+            child = node.children.get(namespace.child_key(ids[position], position))
+            if child is None:
                 break
             offset = common_prefix(child.tokens, ids, position, namespace.run_end(position, end))
             node, position = child, position + offset
             if child.seqs:
                 resident = position
+            if not child.absent:
+                found = Match(child, offset, position, resident)
             if offset < len(child.tokens):
                 break
-        return Match(node, offset, position, resident)
+        return found
 
-    def anchored(self, ids: Sequence[int], limit: int | None = None, namespace: Namespace = SHARED) -> Match:
-        """Longest prefix at whose very end a sequence stops or a state was stored.
+    def match_resumable(
+        self, ids: Sequence[int], limit: int | None = None, namespace: Namespace = SHARED
+    ) -> Match:
+        """Return the longest prefix of ``ids`` from which a sequence can be resumed."""
+        return self.match_prefix(ids, limit, namespace)
 
-        That is all that a recurrent memory can resume.
+    def longest_prefix(self, node: Node, most: int | None = None) -> Node:
+        """Return the last node of the path to ``node`` from which a sequence can be resumed.
+
+        The node ends at position ``most`` at the latest; a held node may be split for that.
         """
-        found = self.match(ids, limit, namespace)
-        node: Node = found.node
-        if found.offset < len(node.tokens) and node.parent is not None:
+        if most is not None:
+            while node.parent is not None and node.start >= most:
+                node = node.parent
+            if node.end > most and node.parent is not None:
+                node = self._cut(node, most)
+        while node.parent is not None and node.block is None and not self.holders(node):
             node = node.parent
-        while node.parent is not None and not node.tips and node.piece is None:
-            node = node.parent
-        return Match(node, len(node.tokens), node.end, node.end if node.tips else 0)
+        return node
+
+    def holders(self, node: Node) -> set[int]:
+        """Return the sequences from which another can be forked at the end of ``node``."""
+        return node.seqs
+
+    def state_nodes(self, node: Node) -> Iterable[Node]:
+        """Return the nodes whose states make up the state after ``node``, the last first."""
+        return node.path_up()
 
     def logits_after(self, ids: Sequence[int], namespace: Namespace = SHARED) -> Any:
-        """Stored logits after exactly ``ids``, or None."""
-        found = self.match(ids, None, namespace)
-        if found.length != len(ids) or found.offset != len(found.node.tokens):
-            return None
-        if found.node.logits is not None:
-            self._rows.move_to_end(found.node)
-        return found.node.logits
+        """Return the stored logits after exactly ``ids``, or None."""
+        node: Node = self.root(namespace)
+        while node.end < len(ids):
+            start = node.end
+            child = node.children.get(namespace.child_key(ids[start], start))
+            if child is None or common_prefix(child.tokens, ids, start, len(ids)) < len(child.tokens):
+                return None
+            node = child
+        if node.logits is not None:
+            self._rows.move_to_end(node)
+        return node.logits
 
     def nodes(self) -> Iterator[Node]:
-        """All of them but the roots, each after those above it."""
+        """Yield all nodes but the roots, each after its ancestors."""
         for root in self._roots.values():
             yield from _below(root)
 
-    # ---- wanting
+    # ---- demands
 
-    def want(self, demand: Demand, ids: Sequence[int]) -> Node:
-        """``demand`` is for what follows ``ids``; the node where they end."""
-        return self.want_at(demand, self.reach(ids, demand.namespace))
+    def add_demand(self, demand: Demand, ids: Sequence[int]) -> Node:
+        """Let ``demand`` ask for the logits after ``ids``; return the node where they end."""
+        return self.add_demand_at(demand, self.ensure_path(ids, demand.namespace))
 
-    def want_at(self, demand: Demand, node: Node) -> Node:
-        """``demand`` is for what follows ``node``."""
-        self.unwant(demand)
+    def add_demand_at(self, demand: Demand, node: Node) -> Node:
+        """Let ``demand`` ask for the logits after ``node``."""
+        self.remove_demand(demand)
         node.demands.append(demand)
         demand.node = node
         return node
 
-    def want_next(self, demand: Demand, token: int) -> None:
-        """The path of ``demand`` is longer by ``token``."""
-        node = demand.node
+    def extend_demand(self, demand: Demand, token: int) -> None:
+        """Add ``token`` to the path of ``demand``."""
+        node, spare = demand.node, demand.spare
         assert node is not None
         node.demands.remove(demand)
-        key = demand.namespace.key(token, node.end)
+        key, salt = demand.namespace.child_key(token, node.end), demand.namespace.salt_at(node.end)
         child = node.children.get(key)
         if child is None:
-            salt = demand.namespace.begins_at(node.end)
-            child = node.children[key] = Node(node, [token], node.end + 1, salt)
+            if spare is None or spare.parent is not node or salt:
+                child = Node(node, [token], node.end + 1, salt)
+            else:
+                child, spare.tokens[0], spare.end, spare.last_used = spare, token, node.end + 1, 0
+                demand.spare = None
+            node.children[key] = child
         elif len(child.tokens) > 1:
             child = self.split(child, 1)
         child.demands.append(demand)
         demand.node = child
 
-    def unwant(self, demand: Demand) -> None:
-        """Nothing is wanted by ``demand`` any more."""
-        node, demand.node = demand.node, None
+    def remove_demand(self, demand: Demand) -> None:
+        """Take ``demand`` off the tree, with the absent nodes that only it needed."""
+        node, demand.node, demand.spare = demand.node, None, None
         if node is not None:
             node.demands.remove(demand)
             self.prune(node)
 
-    def reach(self, ids: Sequence[int], namespace: Namespace = SHARED) -> Node:
-        """The node that ends with ``ids``, which may be absent."""
+    def ensure_path(self, ids: Sequence[int], namespace: Namespace = SHARED) -> Node:
+        """Return the node that ends with ``ids``; absent nodes are made for what no tier holds."""
         node, position = self.root(namespace), 0
         while position < len(ids):
             end = namespace.run_end(position, len(ids))
-            key = namespace.key(ids[position], position)
+            key = namespace.child_key(ids[position], position)
             child = node.children.get(key)
             if child is None:
-                child = Node(node, list(ids[position:end]), end, namespace.begins_at(position))
+                child = Node(node, list(ids[position:end]), end, namespace.salt_at(position))
                 node.children[key] = child
                 node, position = child, end
                 continue
@@ -325,41 +355,73 @@ class TokenTree:
 
     # ---- growing
 
-    def fork(self, seq: int, node: Node) -> int | None:
-        """Make ``seq`` a new sequence that ends at a resident node; returns one to share cells with.
+    def add_sequence(self, seq: int, node: Node) -> int | None:
+        """Make ``seq`` a new sequence that ends at a resident node; return a sequence to share cells with.
 
         None means that the node is the root and there is nothing to share.
         """
         source = next(iter(node.tips or node.seqs), None)
-        self._place(seq, node)
+        self.tip[seq] = node
+        node.tips.add(seq)
+        above: Node | None = node
+        while above is not None:
+            above.seqs.add(seq)
+            above = above.parent
+        if seq not in self.prefetching:
+            self.mark_used(node)
         return source
 
-    def advance(self, seqs: Sequence[int], tokens: Sequence[int], namespace: Namespace = SHARED) -> Grown:
-        """``tokens`` were evaluated for ``seqs``, which all end at one tip, in a namespace.
+    def advance_single(self, demand: Demand) -> bool:
+        """Record that the one token ``demand`` wanted was evaluated; False where :meth:`advance` has to.
 
-        Where the tree already holds the same tokens the sequences move onto the older cells, and
-        the merges to be done in the cache are returned.
+        This is the usual step of a branch that has parted from its siblings: the node above grows by the
+        token, and the node of the token is kept for the next one. It costs a fraction of :meth:`advance`.
+        """
+        node = demand.node
+        assert node is not None
+        tip = node.parent
+        if (
+            tip is None or tip.parent is None or len(tip.seqs) != 1 or len(tip.children) != 1
+            or len(node.demands) != 1 or len(node.tokens) != 1 or node.children or node.salt or node.seqs
+            or tip.demands or self.prefetching or node.block is not None or tip.block is not None
+            or tip.logits is not None or node.logits is not None
+        ):  # fmt: skip
+            return False
+        tip.tokens.append(node.tokens[0])
+        tip.end += 1
+        tip.children.clear()
+        node.demands.clear()
+        tip.demands.append(demand)
+        demand.node, demand.spare = tip, node
+        self.cells += 1
+        return True
+
+    def advance(self, seqs: Sequence[int], tokens: Sequence[int], namespace: Namespace = SHARED) -> Advance:
+        """Record that ``tokens`` were evaluated for ``seqs``, which all end at one tip.
+
+        Where the tree already holds the same tokens, the sequences move onto the older cells, and the merges
+        to be done in the cache are returned.
         """
         node = self.tip[seqs[0]]
-        salt = namespace.begins_at(node.end)
-        if len(tokens) == 1 == len(node.seqs) and not salt and self._take_in(node, tokens):
-            return _JUST_GROWN  # the usual step: one branch, one token, nothing beside it
+        salt = namespace.salt_at(node.end)
+        if len(tokens) == 1 == len(node.seqs) and not salt and self._extend(node, tokens):
+            return _NOTHING_KNOWN  # the usual step: one branch, one token, no sibling
         merges: list[Merge] = []
         done = known = 0
         while done < len(tokens):
-            salt = namespace.begins_at(node.end)
+            salt = namespace.salt_at(node.end)
             until = done - node.end + namespace.run_end(node.end, node.end + len(tokens) - done)
-            child = node.children.get(namespace.key(tokens[done], node.end))
+            child = node.children.get(namespace.child_key(tokens[done], node.end))
             if child is None:
                 node = self._grow(node, seqs, tokens[done:until], salt)
                 done = until
                 continue
             length = common_prefix(child.tokens, tokens, done, until)
             source, start = next(iter(child.seqs), None), node.end
-            if source is not None or child.piece is not None:
+            if source is not None or child.block is not None:
                 known += length
             elif (
-                len(node.seqs) == len(seqs) and not salt and self._take_in(node, tokens[done : done + length])
+                len(node.seqs) == len(seqs) and not salt and self._extend(node, tokens[done : done + length])
             ):
                 done += length
                 continue
@@ -370,10 +432,10 @@ class TokenTree:
                 merges.append(Merge(source, start, child.end))
             self._move_down(seqs, node, child)
             node, done = child, done + length
-        return Grown(merges, known)
+        return Advance(merges, known)
 
-    def enter(self, seq: int, node: Node) -> None:
-        """The state of the stored ``node``, somewhere below the tip of ``seq``, is in cells again for it."""
+    def attach_sequence(self, seq: int, node: Node) -> None:
+        """Record that cells of ``seq`` hold ``node`` too, which lies below the tip of ``seq``."""
         self.tip[seq].tips.discard(seq)
         self.tip[seq] = node
         node.tips.add(seq)
@@ -385,7 +447,7 @@ class TokenTree:
             above = above.parent
 
     def split(self, node: Node, offset: int) -> Node:
-        """Cut ``node`` after ``offset`` tokens; returns the node that ends there."""
+        """Split ``node`` after ``offset`` tokens; return the node that ends there."""
         if offset >= len(node.tokens):
             return node
         if offset == 0 and node.parent is not None:
@@ -396,8 +458,7 @@ class TokenTree:
         node.salt = ""
         upper.seqs = set(node.seqs)
         upper.last_used = node.last_used
-        if self._cuttable:
-            self._attach(upper, node.piece)
+        self._share_block(node, upper)
         parent.children[upper.key] = upper
         node.tokens = node.tokens[offset:]
         node.parent = upper
@@ -407,7 +468,7 @@ class TokenTree:
     def store_logits(self, seq: int, row: Any, awaited: bool = False) -> None:
         """Keep the logits after the tip of ``seq``, so that forking there evaluates nothing.
 
-        ``awaited``: whoever has read up to there goes on from them.
+        ``awaited``: a demand is about to continue from these logits, so they are not the first to go.
         """
         node = self.tip[seq]
         if node.parent is None:
@@ -416,7 +477,7 @@ class TokenTree:
         self._rows[node] = None
         self._rows.move_to_end(node, last=node.last_used > 0)
         if len(self._rows) > self._rows_budget:
-            self._forget_logits(self._row_to_go(node, awaited))
+            self._forget_logits(self._logits_to_drop(node, awaited))
 
     @property
     def stored_rows(self) -> int:
@@ -425,30 +486,30 @@ class TokenTree:
     # ---- shrinking
 
     def truncate(self, seq: int, end: int) -> None:
-        """``seq`` now stops at position ``end``."""
+        """Let ``seq`` end at position ``end``."""
         node = self.tip[seq]
         while node.start >= end and node.parent is not None:
             parent = node.parent
-            self._leave(node, seq)
+            self._remove_from(node, seq)
             parent.tips.add(seq)
             self.tip[seq] = node = parent
         if node.end > end:
             upper = self.split(node, end - node.start)
-            self._leave(node, seq)
+            self._remove_from(node, seq)
             upper.tips.add(seq)
             self.tip[seq] = upper
 
-    def release(self, seq: int) -> None:
-        """Forget ``seq``; runs that nobody else holds are gone."""
-        self.ahead.discard(seq)
+    def remove_sequence(self, seq: int) -> None:
+        """Forget ``seq``, and the nodes that nothing else holds."""
+        self.prefetching.discard(seq)
         node: Node | None = self.tip.pop(seq)
         node.tips.discard(seq)
         while node is not None:
             parent = node.parent
-            self._leave(node, seq)
+            self._remove_from(node, seq)
             node = parent
 
-    def touch(self, node: Node | None) -> None:
+    def mark_used(self, node: Node | None) -> None:
         """Mark the path to ``node`` as just used."""
         self._clock += 1
         while node is not None:
@@ -462,81 +523,83 @@ class TokenTree:
         self._rows.clear()
         self.cells = self.stored_bytes = 0
 
-    # ---- stored
+    # ---- stored states
 
-    def store(self, node: Node, piece: Piece) -> None:
-        """``piece`` holds the state of ``node``, from now on."""
-        self._attach(node, piece)
+    def set_block(self, node: Node, block: KVBlock | None) -> None:
+        """Let ``block`` be the stored state of ``node``; None for a node that is not stored."""
+        old, node.block = node.block, block
+        if block is not None:
+            block.users += 1
+            if block.users == 1 and block.data is not None:
+                self.stored_bytes += block.size
+        if old is not None:
+            old.users -= 1
+            if old.users == 0 and old.data is not None:
+                self.stored_bytes -= old.size
 
-    def plant(self, ids: Sequence[int], piece: Piece, namespace: Namespace = SHARED) -> Node:
-        """``piece`` is a state of the end of ``ids``, of which no tier holds anything yet."""
-        last = self.reach(ids, namespace)
-        for node in last.upward() if self._cuttable else (last,):
+    def add_block(self, ids: Sequence[int], block: KVBlock, namespace: Namespace = SHARED) -> Node:
+        """Let ``block`` be the stored state of the end of ``ids``, of which no tier holds anything yet."""
+        last = self.ensure_path(ids, namespace)
+        for node in self.state_nodes(last):
             if not node.absent:
                 break
-            self._attach(node, piece)
+            self.set_block(node, block)
         return last
 
-    def unload(self, piece: Piece) -> None:
-        """``piece`` is not in host memory any more; it is still on disk."""
-        if piece.data is not None:
-            piece.data = None
-            self.stored_bytes -= piece.size
+    def unload_block(self, block: KVBlock) -> None:
+        """Take the data of ``block`` out of host memory; its file stays on disk."""
+        if block.data is not None:
+            block.data = None
+            self.stored_bytes -= block.size
 
-    def load(self, piece: Piece, data: Any) -> None:
-        """``piece`` is in host memory again."""
-        piece.data = data
-        self.stored_bytes += piece.size
+    def load_block(self, block: KVBlock, data: Any) -> None:
+        """Put the data of ``block`` into host memory again."""
+        block.data = data
+        self.stored_bytes += block.size
 
-    def unstore(self, node: Node) -> None:
-        """The state of ``node`` is not kept outside the cells any more; it goes if no sequence holds it."""
-        self._attach(node, None)
+    def drop_block(self, node: Node) -> None:
+        """Forget the stored state of ``node``; the node goes if no sequence holds it."""
+        self.set_block(node, None)
         self._remove_if_lost(node)
 
-    def stored(self) -> Iterator[Node]:
-        """Nodes with a state outside the cells, in no order."""
-        return (node for node in self.nodes() if node.piece is not None)
+    def stored_nodes(self) -> Iterator[Node]:
+        """Yield the nodes with a stored state, in no order."""
+        return (node for node in self.nodes() if node.block is not None)
 
-    # ---- parked sequences
+    # ---- idle sequences
 
-    def redundant(self, seq: int) -> bool:
-        """Another sequence holds every cell that ``seq`` holds."""
-        node = self.tip[seq]
-        return node.parent is None or len(node.seqs) > 1
-
-    def idle_cells(self, idle: Iterable[int]) -> int:
-        """Cells that only sequences of ``idle`` hold."""
-        parked = set(idle)
+    def count_idle_cells(self, idle: set[int]) -> int:
+        """Return how many cells only sequences of ``idle`` hold."""
         seen: set[Node] = set()
-        for seq in parked:
+        for seq in idle:
             node = self.tip[seq]
-            while node not in seen and node.parent is not None and node.seqs <= parked:
+            while node not in seen and node.parent is not None and node.seqs <= idle:
                 seen.add(node)
                 node = node.parent
         return sum(len(node.tokens) for node in seen)
 
-    def unused(self, seq: int) -> bool:
-        """Whether nobody has used the end of ``seq`` yet: it was written ahead."""
+    def is_unused(self, seq: int) -> bool:
+        """Whether nobody has used the end of ``seq`` yet: it was prefetched."""
         return not self.tip[seq].last_used
 
-    def oldest(self, parked: Iterable[int], spared: Iterable[Node] = ()) -> int | None:
-        """The parked sequence whose tip was used longest ago; ``spared`` nodes come last."""
-        keep = set(spared)
-        return min(parked, key=lambda s: (self.tip[s] in keep, self.tip[s].last_used), default=None)
+    def least_recent(self, seqs: Iterable[int], last: Iterable[Node] = ()) -> int | None:
+        """Return the sequence whose tip was used longest ago; those that end at ``last`` come last."""
+        keep = set(last)
+        return min(seqs, key=lambda s: (self.tip[s] in keep, self.tip[s].last_used), default=None)
 
     # ---- inside
 
     def _grow(self, node: Node, seqs: Sequence[int], tokens: Sequence[int], salt: str = "") -> Node:
-        """New tokens below ``node``, in place when nothing else depends on where it ends.
+        """Add new tokens below ``node``, or to it when nothing else depends on where it ends.
 
-        With a ``salt`` they are the first of its namespace, and have a node of their own.
+        With a ``salt`` they are the first of its namespace, and get a node of their own.
         """
-        may_take_in = not salt and not node.children and len(node.seqs) == len(seqs)
-        if may_take_in and self._take_in(node, tokens):
+        may_extend = not salt and not node.children and len(node.seqs) == len(seqs)
+        if may_extend and self._extend(node, tokens):
             return node
         self.cells += len(tokens)
         child = Node(node, list(tokens), node.end + len(tokens), salt)
-        child.last_used = 0 if self.ahead and self.ahead.issuperset(seqs) else node.last_used
+        child.last_used = 0 if self.prefetching and self.prefetching.issuperset(seqs) else node.last_used
         node.children[child.key] = child
         self._move_down(seqs, node, child)
         return child
@@ -548,17 +611,7 @@ class TokenTree:
         for seq in seqs:
             self.tip[seq] = child
 
-    def _place(self, seq: int, node: Node) -> None:
-        self.tip[seq] = node
-        node.tips.add(seq)
-        above: Node | None = node
-        while above is not None:
-            above.seqs.add(seq)
-            above = above.parent
-        if seq not in self.ahead:
-            self.touch(node)
-
-    def _leave(self, node: Node, seq: int) -> None:
+    def _remove_from(self, node: Node, seq: int) -> None:
         node.tips.discard(seq)
         if seq not in node.seqs:
             return
@@ -567,38 +620,44 @@ class TokenTree:
             self.cells -= len(node.tokens)
             self._remove_if_lost(node)
 
+    def _cut(self, node: Node, position: int) -> Node:
+        """Return the last node on the path to ``node`` that can be held up to ``position``, inside of it."""
+        assert node.parent is not None
+        return node.parent if node.absent else self.split(node, position - node.start)
+
+    def _share_block(self, node: Node, upper: Node) -> None:
+        """Let ``upper``, the first part of ``node``, have its share of the stored state."""
+        self.set_block(upper, node.block)
+
     def _remove_if_lost(self, node: Node) -> None:
         """Forget a node that no tier holds, and what is stored below it, which can no longer be reached.
 
-        What somebody wants stays, to be evaluated. Where states are those of whole paths, what is stored
-        below can be reached, and stays as well.
+        Nodes with demands stay, to be evaluated.
         """
         if node.parent is None or not node.absent:
             return
-        leaves = [node]
-        if self._cuttable:
-            lost = [node, *_below(node)]
-            for each in lost:
-                self._attach(each, None)
-                self._forget_logits(each)
-            leaves = [each for each in lost if not each.children]
-        for leaf in leaves:
-            self.prune(leaf)
+        lost = [node, *_below(node)]
+        for each in lost:
+            self.set_block(each, None)
+            self._forget_logits(each)
+        for each in lost:
+            if not each.children:
+                self.prune(each)
 
     def prune(self, node: Node) -> None:
-        """Take off what no tier holds and nobody wants, from ``node`` upwards."""
+        """Remove ``node`` and its ancestors as far as no tier holds them and no demand needs them."""
         while (parent := node.parent) is not None:
-            needed = node.seqs or node.children or node.demands or node.piece is not None
+            needed = node.seqs or node.children or node.demands or node.block is not None
             if needed or parent.children.get(node.key) is not node:  # or it was taken off before
                 return
             del parent.children[node.key]
             self._forget_logits(node)
             node = parent
 
-    def _row_to_go(self, stored: Node, awaited: bool) -> Node:
-        """Whose row makes room for the one just ``stored``: the oldest that nobody waits for.
+    def _logits_to_drop(self, stored: Node, awaited: bool) -> Node:
+        """Return the node whose logits make room for those just ``stored``: the oldest that no demand awaits.
 
-        One that somebody waits for would be evaluated for them again, and go again.
+        Logits that a demand waits for would be evaluated for it again, and be dropped again.
         """
         for node in self._rows:
             if not (awaited and node is stored) and all(demand.seq >= 0 for demand in node.demands):
@@ -610,14 +669,14 @@ class TokenTree:
             node.logits = None
             self._rows.pop(node, None)
 
-    def _take_in(self, node: Node, tokens: Sequence[int]) -> bool:
-        """Let ``node`` itself grow by ``tokens``, if nothing depends on where it ends.
+    def _extend(self, node: Node, tokens: Sequence[int]) -> bool:
+        """Add ``tokens`` to ``node`` itself; False if something depends on where it ends.
 
-        Nothing hangs below it then but the absent node of which these are the first tokens.
+        Below it there may only be the absent node that begins with these tokens.
         """
-        if node.logits is not None or node.piece is not None or node.demands or node.parent is None:
+        if node.logits is not None or node.block is not None or node.demands or node.parent is None:
             return False
-        if node.last_used and not self.ahead.isdisjoint(node.seqs):
+        if node.last_used and not self.prefetching.isdisjoint(node.seqs):
             return False  # what comes now has not been used yet
         children = node.children
         if children:
@@ -638,19 +697,43 @@ class TokenTree:
         self.cells += len(tokens)
         return True
 
-    def _attach(self, node: Node, piece: Piece | None) -> None:
-        old, node.piece = node.piece, piece
-        if piece is not None:
-            piece.users += 1
-            if piece.users == 1 and piece.data is not None:
-                self.stored_bytes += piece.size
-        if old is not None:
-            old.users -= 1
-            if old.users == 0 and old.data is not None:
-                self.stored_bytes -= old.size
+
+class SnapshotTree(TokenTree):
+    """The tree of a memory that is resumed only where a sequence ends or a state was stored.
+
+    A stored state is that of all tokens up to its end, so it can be restored without the nodes above it.
+    """
+
+    def match_resumable(
+        self, ids: Sequence[int], limit: int | None = None, namespace: Namespace = SHARED
+    ) -> Match:
+        found = self.match_prefix(ids, limit, namespace)
+        node: Node = found.node
+        if found.offset < len(node.tokens) and node.parent is not None:
+            node = node.parent
+        node = self.longest_prefix(node)
+        return Match(node, len(node.tokens), node.end, node.end if node.tips else 0)
+
+    def holders(self, node: Node) -> set[int]:
+        return node.tips
+
+    def state_nodes(self, node: Node) -> Iterable[Node]:
+        return (node,)
+
+    def _cut(self, node: Node, position: int) -> Node:
+        assert node.parent is not None
+        return node.parent
+
+    def _share_block(self, node: Node, upper: Node) -> None:
+        """The state is that of the end of ``node`` alone."""
+
+    def _remove_if_lost(self, node: Node) -> None:
+        """Forget a node that no tier holds; what is stored below it can still be reached."""
+        if node.parent is not None and node.absent:
+            self.prune(node)
 
 
-_JUST_GROWN = Grown([], 0)
+_NOTHING_KNOWN = Advance([], 0)
 
 
 def _below(node: Node) -> Iterator[Node]:
@@ -662,7 +745,7 @@ def _below(node: Node) -> Iterator[Node]:
 
 
 def common_prefix(run: Sequence[int], ids: Sequence[int], start: int, end: int) -> int:
-    """How many tokens of ``run`` equal ``ids[start:end]`` from their beginnings."""
+    """Return how many tokens of ``run`` and of ``ids[start:end]`` are equal from their beginnings on."""
     length = min(len(run), end - start)
     if list(run[:length]) == list(ids[start : start + length]):  # whole runs mostly match
         return length

@@ -6,10 +6,10 @@ backend speaks in these words.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast, overload
 
 if TYPE_CHECKING:
     import numpy as np
@@ -147,9 +147,43 @@ class TokenRun:
 Prompt: TypeAlias = "str | Sequence[int] | Sequence[TokenRun]"
 
 
+class TokensView(Sequence[int]):
+    """Token ids to read, not to change, and without a copy. A slice is a list of its own."""
+
+    __slots__ = ("_ids",)
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    def __init__(self, ids: list[int]) -> None:
+        self._ids = ids
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[int]: ...
+    def __getitem__(self, index: int | slice) -> int | list[int]:
+        return self._ids[index]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._ids)
+
+    def __contains__(self, token: object) -> bool:
+        return token in self._ids
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TokensView | list | tuple):
+            return NotImplemented
+        return self._ids == list(cast("Iterable[int]", other))
+
+    def __repr__(self) -> str:
+        return repr(self._ids)
+
+
 @dataclass(frozen=True, slots=True)
 class BranchView:
-    """What a logits callback is told about the branch it steers."""
+    """What a logits callback is told about the branch it steers. It holds during the call."""
 
     index: int
     prompt_ids: Sequence[int]
@@ -197,11 +231,10 @@ class Request:
     cache_prompt: bool = True  # False: evaluate all of it anew, whatever the cache holds
     cache_salt: str = ""  # the cache is shared among requests with the same one
     common: tuple[str, ...] = ()  # texts of which a beginning of the prompt is shared whatever the salt
-    strict: bool = False  # the text depends on nothing but the request: slower, one branch at a time
     lora: tuple[tuple[int, float], ...] | None = None  # (adapter, scale); None is the engine's, () is none
     penalty_prompt: Prompt | None = None  # what penalties and DRY look back at instead of the prompt
     logits_callback: LogitsCallback | None = None
-    siblings: Together = "independent"  # how branches are drawn until their texts part; see engine.siblings
+    siblings: Together = "independent"  # how branches draw until their texts part; see processors.siblings
     repulsion: float = 0.0  # taken off the logit of a token for each sibling that took it at the same text
     takes: tuple[Take, ...] = ()  # one a branch: nothing is written until a branch is steered
     label: str = ""
@@ -323,10 +356,6 @@ class EngineOptions:
     n_ubatch: int | None = None
     threads: int | None = None
     threads_batch: int | None = None
-    backend_sampling: bool = (
-        False  # where the logits are, for branches whose samplers llama.cpp's graph knows
-    )
-    sampling_threads: int | None = None  # in vocabularies of 100k tokens; None: as many as are faster
     gpu_layers: int | None = None  # -1 or None: all of them
     main_gpu: int = 0
     tensor_split: tuple[float, ...] = ()
@@ -347,7 +376,6 @@ class EngineOptions:
     control_vectors: tuple[tuple[str, float], ...] = ()  # files that are added up, and how much of each
     control_vector_layers: tuple[int, int] | None = None  # the first and the last they act on; None: all
     pooling: Literal["", "none", "mean", "cls", "last", "rank"] = ""  # of embeddings; "" is the model's own
-    strict: bool = False  # every request is
     nice: int = 0  # steps that the threads which compute stand back behind the caller's; Linux only
     step_seconds: float = 0.05  # time budget of one prompt chunk while branches write
 
@@ -418,6 +446,12 @@ class EngineError(Exception):
     def words(self) -> str:
         """What is wrong, for somebody whom it does not concern where an engine elsewhere is."""
         return str(self)
+
+
+def describe_error(error: BaseException) -> str:
+    """Return the type of an error and what it says, for a message about somebody else's code."""
+    said = str(error)
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 class ModelError(EngineError):

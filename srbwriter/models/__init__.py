@@ -1,9 +1,9 @@
-"""Model files: which there are on this machine, what they need, and how more of them get here.
+"""Model files: those on this machine, the memory they need, and downloads.
 
-Reads headers, never weights. It knows paths, files and the hub's HTTP interface; it must never know an
-engine, a story or a face. How large a context will be is told to it by whoever starts engines: ``launch``
-puts the two together for every face, and faces may also list, find and fetch models here themselves. What
-needs the network (``hub``, ``pull``) is imported by name, since it loads an HTTP client.
+Reads headers, never weights. It uses paths, files and the hub's HTTP interface; it never imports an engine, a
+story or a face. ``launch`` passes in the size of the context, for every face; faces may also list, find and
+fetch models directly. Modules that use the network (``hub``, ``pull``) are imported by name, since they load
+an HTTP client.
 """
 
 from __future__ import annotations

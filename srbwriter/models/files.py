@@ -39,7 +39,7 @@ class NoSuchModel(ModelsError):
 
 
 class DownloadError(ModelsError):
-    """A model did not get here. What has arrived is kept wherever going on from it is possible."""
+    """A download failed. The part that arrived is kept if the download can be resumed."""
 
 
 class Offline(DownloadError):
@@ -59,7 +59,7 @@ class GatedRepository(DownloadError):
 
 
 class MissingRepository(NoSuchModel):
-    """The hub has no such repository, or shows it to nobody without a token."""
+    """The hub has no such repository, or hides it without a token."""
 
 
 class MissingFile(NoSuchModel):
@@ -67,7 +67,7 @@ class MissingFile(NoSuchModel):
 
 
 class NoSpace(DownloadError):
-    """The disk has no room for what is to come. ``missing`` and ``free`` are bytes."""
+    """The disk has no room for the rest. ``missing`` and ``free`` are bytes."""
 
     def __init__(self, missing: int, free: int, message: str) -> None:
         self.missing, self.free = missing, free
@@ -196,7 +196,7 @@ class Header:
 
 
 def read_header(path: Path) -> Header:
-    """Read the header of the file at ``path``. Raises BadModelFile, whatever the file holds."""
+    """Read the header of the file at ``path``. Raises BadModelFile for any other content."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)
@@ -207,7 +207,7 @@ def read_header(path: Path) -> Header:
 
 
 def parse_header(file: BinaryIO, size: int, path: Path) -> Header:
-    """Read a header from the start of ``file``, of which ``size`` bytes can be had. Raises BadModelFile."""
+    """Read a header from the first ``size`` bytes of ``file``. Raises BadModelFile."""
     try:
         return _header(_values(file, size))
     except Damaged as error:

@@ -1,6 +1,6 @@
-"""What fits this machine: the memory it has, what a model takes of it, and which of several models suits.
+"""What fits this machine: its memory, the memory that a model needs, and the best of several models.
 
-Knows headers, names and sizes. How many cells the cache of keys and values gets is told to it.
+Uses headers, names and sizes. The caller passes the number of cells of the KV cache.
 """
 
 from __future__ import annotations
@@ -130,13 +130,13 @@ class Run:
 
 
 def need(header: Header | None, weights: int, run: Run) -> Need:
-    """What running a model takes; without a header, what is known of it.
+    """Return the memory that a model needs; without a header, the known part of it.
 
     The cache is exact; computing was within 5 % of what llama.cpp reserves on a CPU for models of 5 million
     to 1.1 billion parameters. A state that some models keep instead of a cache is left out.
 
     Args:
-        header: what the model says of itself.
+        header: the header of the model's file.
         weights: size of its files in bytes.
         run: how it will be run.
     """
@@ -177,7 +177,7 @@ _FINEST = 6
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What was asked for: a repository, and a quantisation or file of it, if any was named."""
+    """A request: a repository, and a quantisation or file of it, if one was named."""
 
     repo: str
     what: str = ""

@@ -1,7 +1,7 @@
 """The models of this machine: the bundled one, the models folder, and the caches of other programs.
 
-Looks into headers only when a list is wanted; finding a model by its name reads no file. A file that is added
-is copied or linked, whole or not at all.
+Headers are read only for a list; finding a model by its name reads no file. An added file is copied or
+linked, completely or not at all.
 """
 
 from __future__ import annotations
@@ -111,13 +111,13 @@ def _files(top: Path) -> Iterator[Path]:
 
 
 def local_models() -> list[LocalModel]:
-    """Every model of this machine with its header; what is only a part of a model is left out."""
+    """Return every model of this machine with its header; files that are only a part of one are left out."""
     found = [look(model) for model in local_files()]
     return [model for model in found if model.problem or (model.header and model.header.kind == "model")]
 
 
 def look_at(path: Path) -> LocalModel:
-    """What the model of a file is that somebody named, without loading it."""
+    """Describe the model in a named file, without loading it."""
     return look(LocalFile("models folder", path))
 
 

@@ -38,9 +38,9 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """How a model is to be run. None leaves a number to the rule; what was asked for is never changed.
+    """How a model is to be run. None leaves a number to the rule; a given number is never changed.
 
-    ``window`` is the context without a number asked for; ``run`` is how it runs then, and ``gpu_flash``
+    ``window`` is the context size where none was given; ``run`` are the options for it, and ``gpu_flash`` is
     whether a GPU computes with flash attention. ``split`` is the share of each GPU.
     """
 

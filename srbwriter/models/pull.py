@@ -1,8 +1,8 @@
-"""Bringing models here: from a repository of the hub, or from any address.
+"""Downloads models: from a repository of the hub, or from any address.
 
-Chooses among quantisations by what fits this machine, and finds what has been brought before without asking
-the network. A file comes whole, checked and under its name, or not at all: what has arrived is kept in a part
-file beside the target, named after what it will be, and the next attempt goes on from its end.
+Chooses the quantisation that fits this machine, and finds earlier downloads without the network. A file
+appears under its name complete and checked, or not at all: an incomplete download is kept in a part file
+beside the target, and the next attempt resumes at its end.
 """
 
 from __future__ import annotations
@@ -173,9 +173,9 @@ _SPARE = 1 << 26
 
 
 class Progress(Protocol):
-    """Told the file's name, the bytes there are, and how many there will be (0: unknown).
+    """Called with the file's name, the bytes so far, and the bytes in all (0: unknown).
 
-    What it raises ends the download, which can be gone on with later.
+    An exception from it ends the download, which can be resumed later.
     """
 
     def __call__(self, name: str, done: int, total: int, /) -> None: ...
@@ -183,7 +183,7 @@ class Progress(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a file comes from. ``size`` 0 and empty texts are unknown; ``mark`` tells versions apart."""
+    """The source of a file. ``size`` 0 and empty texts are unknown; ``mark`` identifies the version."""
 
     url: str
     size: int = 0
@@ -260,9 +260,9 @@ class Fetcher:
     cancellation: Cancellation = field(default_factory=Cancellation)
 
     def fetch(self, source: Source, target: Path) -> None:
-        """Bring ``source`` to ``target``, going on from what is there of it.
+        """Download ``source`` to ``target``, resuming an incomplete download.
 
-        Raises DownloadError or NoSuchModel, in words; ``target`` does not exist then.
+        Raises DownloadError or NoSuchModel; then ``target`` does not exist.
         """
         identity = hashlib.sha256(repr((source.sha256 or source.url, source.size, source.mark)).encode())
         part = target.with_name(f".{target.name}.{identity.hexdigest()[:16]}.part")
@@ -331,7 +331,7 @@ def _announced(answer: httpx.Response, start: int) -> int:
 
 @contextlib.contextmanager
 def _alone(part: Path) -> Generator[BufferedRandom]:
-    """The part file, open, for nobody else to write to."""
+    """Open the part file, locked against other writers."""
     with part.open("ab+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -24,7 +24,7 @@ class Transfer:
 
     @property
     def seconds_left(self) -> float | None:
-        """How long the rest takes at this speed; None if that cannot be told."""
+        """Return the seconds that the rest takes at this speed; None if unknown."""
         if not self.total or not self.speed:
             return None
         return max(0, self.total - self.done) / self.speed
@@ -43,7 +43,7 @@ class Transfer:
 
 @dataclass(slots=True)
 class TransferMeter:
-    """Measures the speed of one download over its last seconds. Reads no clock: times are told to it."""
+    """Measures the speed of one download over its last seconds. The caller passes the times."""
 
     _samples: deque[tuple[float, int]] = field(default_factory=deque[tuple[float, int]])
 

@@ -6,7 +6,7 @@ scheduling or stories. Starlette and uvicorn are imported here and nowhere else 
 
 from __future__ import annotations
 
-from srbwriter.server.serve import ServerHandle, check_settings, run, run_standard, start_in_thread
+from srbwriter.server.serve import ServerHandle, check_settings, run, start_in_thread
 from srbwriter.server.settings import AddressError, ServerError, ServerSettings, read_keys
 
 from .models import Loader, Offer
@@ -14,5 +14,5 @@ from .services import Loaded
 
 __all__ = [
     "AddressError", "Loaded", "Loader", "Offer", "ServerError", "ServerHandle", "ServerSettings",
-    "check_settings", "read_keys", "run", "run_standard", "start_in_thread",
+    "check_settings", "read_keys", "run", "start_in_thread",
 ]  # fmt: skip

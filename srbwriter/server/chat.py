@@ -11,8 +11,7 @@ from srbwriter.engine.backend import Backend
 from srbwriter.engine.chat import CHATML, render
 from srbwriter.engine.limits import MESSAGES
 from srbwriter.engine.types import EngineError, InvalidRequest
-from srbwriter.server.context import Context
-from srbwriter.server.fields import Fields
+from srbwriter.server.body import Fields
 from srbwriter.server.settings import ServerError, ServerSettings
 
 from .errors import ApiError, bad, missing
@@ -61,18 +60,19 @@ class ChatPrompt(NamedTuple):
     tools: Tools | None = None  # how the answer may call them
 
 
-async def read_chat(fields: Fields, context: Context, *, system: bool = True) -> ChatPrompt:
+TEMPLATE_SECONDS = 2 * MOST_SECONDS
+"""What :func:`read_chat` takes, for those who call it: so long that it is always called on a thread.
+
+A template is a program that came with the model's file.
+"""
+
+
+def read_chat(fields: Fields, services: Services, *, system: bool = True) -> ChatPrompt:
     """The prompt that the messages make under the template, with the server's ``system`` prompt or without.
 
     Raises ApiError (400).
-    A template is a program that came with the model's file: it always runs on a thread.
     """
-    _ = context.engine
-    return await context.read(lambda: _read(fields, context, system), more=2 * MOST_SECONDS)
-
-
-def _read(fields: Fields, context: Context, system: bool) -> ChatPrompt:
-    engine, template = context.engine, template_in_use(context.services)
+    engine, template = services.engine, template_in_use(services)
     messages = read_messages(fields.raw("messages"))
     prefill = messages[-1]["role"] == "assistant" and not messages[-1].get("tool_calls")
     if prefill and len(messages) > 1 and messages[-2]["role"] == "assistant":
@@ -99,7 +99,7 @@ def _read(fields: Fields, context: Context, system: bool) -> ChatPrompt:
         )
 
     try:
-        text = context.services.system.prompt if system else ""
+        text = services.system.prompt if system else ""
         prompt = _render_with_system(render, messages, text) if text else render(messages)
         stops = _turn_ends(engine, template) if template != engine.info.chat_template else ()
     except (EngineError, ApiError):

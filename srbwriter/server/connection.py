@@ -14,6 +14,9 @@ from typing import Any, Protocol
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+UVICORN = "0.54"
+"""The line of uvicorn that this module was written against: its protocol class is not public."""
+
 _WORDS = b"the head of the request did not come in time"
 _HEAD = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: "
 _TOO_SLOW = b"%b%d\r\n\r\n%b" % (_HEAD, len(_WORDS), _WORDS)
@@ -58,92 +61,96 @@ class _ServerSide(h11.Connection):
         return data[early:]
 
 
-def protocol(seconds: float, table: Table) -> type[asyncio.Protocol]:
-    """Return the class of a server's connections; a head may take ``seconds`` to come."""
+class _Connection(H11Protocol):
+    """A connection of a server whose heads have so many seconds to come, on the account of its table."""
 
-    class Connection(H11Protocol):
-        _deadline: asyncio.TimerHandle | None = None
-        _begun = False  # whether anything of the head has come
-        _descriptor = -1
-        _half_closed = False  # whether the client will send nothing more
-        _next_look: asyncio.TimerHandle | None = None
+    _seconds: float
+    _table: Table
+    _deadline: asyncio.TimerHandle | None = None
+    _begun = False  # whether anything of the head has come
+    _descriptor = -1
+    _half_closed = False  # whether the client will send nothing more
+    _next_look: asyncio.TimerHandle | None = None
 
-        def __init__(self, *args: Any, **more: Any) -> None:
-            super().__init__(*args, **more)
-            self.conn: _ServerSide = _ServerSide(h11.SERVER)
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.conn: _ServerSide = _ServerSide(h11.SERVER)
 
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            opened = transport.get_extra_info("socket")
-            self._descriptor = -1 if opened is None else opened.fileno()
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        opened = transport.get_extra_info("socket")
+        self._descriptor = -1 if opened is None else opened.fileno()
+        self._await_head()
+
+    def data_received(self, data: bytes) -> None:
+        self._begun = True
+        super().data_received(data)
+        became_socket = self.transport.get_protocol() is not self
+        if became_socket or (self.cycle is not None and not self.cycle.response_complete):  # pyright: ignore
+            self._head_came()
+        elif self._deadline is None:
             self._await_head()
 
-        def data_received(self, data: bytes) -> None:
-            self._begun = True
-            super().data_received(data)
-            became_socket = self.transport.get_protocol() is not self
-            if became_socket or (self.cycle is not None and not self.cycle.response_complete):  # pyright: ignore
-                self._head_came()
-            elif self._deadline is None:
-                self._await_head()
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Keep the connection while a whole request is answered. TLS has no half-closed connections."""
+        self._half_closed = self._answering() and self.scheme == "http"
+        if self._half_closed and self._next_look is None:
+            self._look()
+        return self._half_closed
 
-        def eof_received(self) -> bool:  # type: ignore[override]
-            """Keep the connection while a whole request is answered. TLS has no half-closed connections."""
-            self._half_closed = self._answering() and self.scheme == "http"
-            if self._half_closed and self._next_look is None:
-                self._look()
-            return self._half_closed
-
-        def on_response_complete(self) -> None:
-            super().on_response_complete()
-            if self.transport.is_closing():
-                return
-            if self._half_closed and not self._answering():
-                self.transport.close()
-            elif self._deadline is None:
-                table.waits(self._descriptor, True)
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._head_came()
-            if self._next_look is not None:
-                self._next_look.cancel()
-            super().connection_lost(exc)
-
-        def _answering(self) -> bool:
-            """Whether a request has come as a whole and is being answered."""
-            cycle = self.cycle
-            return cycle is not None and not cycle.more_body and not cycle.response_complete  # pyright: ignore
-
-        def _look(self, looks: int = 0) -> None:
-            """Close a half-closed connection whose client has left altogether.
-
-            Closing one side looks like closing both until something is sent: then a client that has left
-            answers with a reset. The next bytes of the answer serve for that, at growing distances.
-            """
-            if self.transport.is_closing():
-                return
-            if looks & (looks - 1) == 0 and self._answering():
-                self.transport.write(self.conn.send_early())
-            opened = self.transport.get_extra_info("socket")
-            if opened.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-                self.transport.abort()
-            else:
-                self._next_look = self.loop.call_later(_LOOK, self._look, looks + 1)
-
-        def _await_head(self) -> None:
-            self._deadline = self.loop.call_later(seconds, self._give_up)
-
-        def _head_came(self) -> None:
-            self._begun = False
-            table.waits(self._descriptor, False)
-            if self._deadline is not None:
-                self._deadline.cancel()
-                self._deadline = None
-
-        def _give_up(self) -> None:
-            self._deadline = None
-            if self._begun and not self.transport.is_closing():
-                self.transport.write(_TOO_SLOW)
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.transport.is_closing():
+            return
+        if self._half_closed and not self._answering():
             self.transport.close()
+        elif self._deadline is None:
+            self._table.waits(self._descriptor, True)
 
-    return Connection
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._head_came()
+        if self._next_look is not None:
+            self._next_look.cancel()
+        super().connection_lost(exc)
+
+    def _answering(self) -> bool:
+        """Whether a request has come as a whole and is being answered."""
+        cycle = self.cycle
+        return cycle is not None and not cycle.more_body and not cycle.response_complete  # pyright: ignore
+
+    def _look(self, looks: int = 0) -> None:
+        """Close a half-closed connection whose client has left altogether.
+
+        Closing one side looks like closing both until something is sent: then a client that has left
+        answers with a reset. The next bytes of the answer serve for that, at growing distances.
+        """
+        if self.transport.is_closing():
+            return
+        if looks & (looks - 1) == 0 and self._answering():
+            self.transport.write(self.conn.send_early())
+        opened = self.transport.get_extra_info("socket")
+        if opened.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            self.transport.abort()
+        else:
+            self._next_look = self.loop.call_later(_LOOK, self._look, looks + 1)
+
+    def _await_head(self) -> None:
+        self._deadline = self.loop.call_later(self._seconds, self._give_up)
+
+    def _head_came(self) -> None:
+        self._begun = False
+        self._table.waits(self._descriptor, False)
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _give_up(self) -> None:
+        self._deadline = None
+        if self._begun and not self.transport.is_closing():
+            self.transport.write(_TOO_SLOW)
+        self.transport.close()
+
+
+def protocol(seconds: float, table: Table) -> type[asyncio.Protocol]:
+    """Return the class of a server's connections; a head may take ``seconds`` to come."""
+    return type("Connection", (_Connection,), {"_seconds": seconds, "_table": table})

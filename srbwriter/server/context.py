@@ -1,66 +1,57 @@
 """One request of one client: its body, its connection, and its answer, whole or streamed.
 
-Knows HTTP and no dialect. Turns "the client went away" into a cancelled generation. For a stream a dialect
-gives a writer that turns one batch of events into bytes. Everything that was published since the last look
-goes out in one piece, so a busy loop sends fewer, larger pieces instead of falling behind.
+Knows HTTP and no dialect. Turns "the client went away" into a cancelled generation.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from functools import partial
-from typing import Any, Protocol, TypeVar, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, cast
 
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
 from srbwriter.engine.backend import Backend
-from srbwriter.engine.types import Event, Failed, Finished, Request, Text
-from srbwriter.server.errors import ApiError, Dialect, bad, from_engine
-from srbwriter.server.notifier import Follower
+from srbwriter.engine.generation import Branch
+from srbwriter.engine.types import Request
+from srbwriter.server.body import Fields
+from srbwriter.server.errors import ApiError, Dialect, bad
 from srbwriter.server.registry import Record
 from srbwriter.server.services import Services
-from srbwriter.server.settings import Client, ServerSettings
-from srbwriter.server.work import PER_BYTE, PER_ENTRY, encode, encode_large, off_loop, parse
+from srbwriter.server.settings import Client
+from srbwriter.server.streams import JSON, ClientGone, Connection, Reply, cancel
+from srbwriter.server.work import PER_BYTE, PER_ENTRY, encode, off_loop, read_json
 
 T = TypeVar("T")
 
-JSON = "application/json; charset=utf-8"
-EVENTS = "text/event-stream; charset=utf-8"
 _PER_BIAS = 2e-5  # seconds: one that is a text is made tokens
-
-
-class ClientGone(Exception):
-    """The client closed its connection; there is nobody to answer."""
 
 
 def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     return Response(encode(value), status, dict(headers or {}), JSON)
 
 
-class Context:
+class Context(Connection):
     """What a handler is given."""
 
     def __init__(self, request: HttpRequest, services: Services, dialect: Dialect) -> None:
-        self.request = request
-        self.services = services
-        self.dialect: Dialect = dialect
+        super().__init__(request.receive, services.settings, services.notifier, services.registry)
+        self.request, self.services = request, services
+        self.dialect = dialect
         self.id: str = request.scope["srbwriter.id"]
         self.client: Client = request.scope["srbwriter.client"]
         self.effort = 0.0  # seconds that reading the body takes, about
         self.chooses = True  # whether a body is for the model that it names, or for the current one
         self._chosen = False  # whether the query has named a model
-        self._gone: asyncio.Task[None] | None = None
         self._values: dict[str, Any] | None = None
         self._raw: bytes | None = None  # the body
 
     @property
-    def settings(self) -> ServerSettings:
-        return self.services.settings
+    def asking(self) -> float:
+        return self.services.asking
 
     @property
     def engine(self) -> Backend:
@@ -85,6 +76,9 @@ class Context:
             self._values = await self.given(await self._body())
         return self._values
 
+    async def fields(self) -> Fields:
+        return Fields(await self.json())
+
     @property
     def sent(self) -> Mapping[str, Any]:
         """The fields of the body, as far as it has been read."""
@@ -93,14 +87,14 @@ class Context:
     async def given(self, raw: bytes) -> dict[str, Any]:
         """The same of a message that came over a WebSocket; it is this context's body from then on."""
         self.effort = len(raw) * PER_BYTE
-        value: Any = await off_loop(self.effort, lambda: parse(raw)) if raw.strip() else {}
+        value: Any = await read_json(raw) if raw.strip() else {}
         if not isinstance(value, dict):
             raise ApiError(400, "the body must be a JSON object")
         self._values = cast("dict[str, Any]", value)
         biases: object = self._values.get("logit_bias")
         if isinstance(biases, dict | list):
             self.effort += _PER_BIAS * len(cast("list[Any]", biases))
-        if self.chooses and not self.services.models.alone and not self._goes_on(self._values):
+        if self.chooses and not self.services.models.alone and not self._goes_on():
             name = self._values.get("model")
             if name is not None and not isinstance(name, str):  # said before any model is loaded for it
                 raise bad("model", "Field 'model': expected text")
@@ -108,16 +102,23 @@ class Context:
                 await self.choose(name or "")
         return self._values
 
-    def _goes_on(self, values: Mapping[str, Any]) -> bool:
-        """Whether a body goes on from another request's branch, whose model it is for then."""
-        parent: Any = values.get("parent")
-        if not isinstance(parent, dict):
-            return False
-        try:
-            self.record(str(cast("dict[str, Any]", parent).get("request")))
-        except ApiError:
-            return False
-        return True
+    def parent(self) -> Branch | None:
+        """The branch that the body goes on from, named as ``{"request": id, "branch": number}``.
+
+        Its model is the one that answers. Raises ApiError (404).
+        """
+        told = Fields(self.sent).mapping("parent")
+        if told is None:
+            return None
+        parent = Fields(told)
+        record = self.record(parent.text("request"))
+        self.effort += (record.prompt_tokens + record.written) * PER_ENTRY  # to make its text a prompt
+        return record.branch(parent.integer("branch", 0))
+
+    def _goes_on(self) -> bool:
+        with contextlib.suppress(ApiError):
+            return self.parent() is not None
+        return False
 
     async def choose(self, name: str) -> None:
         """Answer with that model, or with the current one without a name; it stays until all has been sent.
@@ -170,26 +171,18 @@ class Context:
     def _held(self) -> contextlib.ExitStack:
         return self.request.scope["srbwriter.held"]
 
-    async def read(self, work: Callable[[], T], more: float = 0.0) -> T:
-        """What ``work`` makes of the body; on a thread when that is large. ``more`` seconds are added."""
-        return await off_loop(self.services.asking + self.effort + more, work)
+    async def read(self, reader: Callable[[Fields, Services], T], more: float = 0.0) -> T:
+        """What ``reader`` makes of the body for the model that was chosen.
 
-    async def answer(self, seconds: float, make: Callable[[], Any], record: Record | None = None) -> Response:
-        """``make``'s value as JSON, the answer of ``record`` if it is one.
-
-        Made and written on a thread when both take so many seconds.
+        On a thread when the body is large, or where it takes ``more`` seconds.
         """
-        headers = self.queue(record) if record is not None else None
-
-        def work() -> Response:
-            return _Whole(encode_large(make()), 200, headers, JSON)
-
-        return await off_loop(self.services.asking + seconds, work)
+        fields, services = await self.fields(), self.services
+        return await off_loop(services.asking + self.effort + more, lambda: reader(fields, services))
 
     async def value(self) -> Any:
         """The body as JSON of whatever kind; no body is null."""
         raw = await self._body()
-        return await off_loop(len(raw) * PER_BYTE, lambda: parse(raw)) if raw.strip() else None
+        return await read_json(raw) if raw.strip() else None
 
     async def _body(self) -> bytes:
         if self._raw is None:
@@ -219,69 +212,13 @@ class Context:
             raise ClientGone from None
         return b"".join(chunks)
 
-    async def until_gone(self, work: Awaitable[T]) -> T:
-        """The result of ``work``, which is cancelled when the client leaves first (ClientGone)."""
-        if self._gone is None:
-            self._gone = asyncio.create_task(_disconnect(self.request.receive))
-        task = asyncio.ensure_future(work)
-        try:
-            await asyncio.wait({task, self._gone}, return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
-                raise ClientGone
-            return task.result()
-        finally:
-            if not task.done():
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError, Exception):
-                    await task
-
-    async def whole(self, record: Record, make: Callable[[], Any], more: float = 0.0) -> Response:
-        """``make``'s value as JSON, when all is written; whatever still runs afterwards is cancelled.
-
-        It takes ``more`` seconds to make than the record tells.
-        """
-        try:
-            return await self.until_gone(self._whole(record, make, more))
-        finally:
-            self.end(record)
-
-    async def _whole(self, record: Record, make: Callable[[], Any], more: float) -> Response:
-        with Follower(self.services.notifier, record.generations) as follower:
-            await follower.finish()
-        return await self.answer(record.effort + more, make, record)
-
-    async def stream(
-        self,
-        record: Record,
-        writer: FrameWriter,
-        *,
-        after: int = 0,
-        media_type: str = EVENTS,
-        headers: Mapping[str, str] | None = None,
-        own: bool = True,
+    async def reply(
+        self, requests: Sequence[Request], reply: Reply, *, slot: int = -1, tag: str = ""
     ) -> Response:
-        """Answer with the frames of a writer, less those of the first ``after`` events.
-
-        What goes wrong before the first frame is still an error of its own. The record ends with the
-        connection, unless the client only looks on (``own`` is false).
-        """
-
-        out = frames(self, record, writer, after)
-        close = partial(self.end, record) if own else self.close
-        try:
-            first = await self.until_gone(_first(out))
-        except BaseException:
-            close()
-            raise
-        assert self._gone is not None
-        sent = {
-            "content-type": media_type,
-            "cache-control": "no-cache",
-            "x-accel-buffering": "no",
-            **self.queue(record),
-            **(headers or {}),
-        }
-        return _Stream(first, out, sent, self._gone, self.settings.timeout, close)
+        """Have requests answered, and answer with that: in frames, or whole. Raises ApiError."""
+        record = await self.submit(requests, slot=slot, tag=tag)
+        reply.begin(record)
+        return await (self.stream(record, reply) if reply.stream else self.whole(record, reply.whole))
 
     async def submit(
         self, requests: Sequence[Request], id: str | None = None, slot: int = -1, *, tag: str = ""
@@ -291,7 +228,7 @@ class Context:
         Under an ``id`` of their own they outlive the connection.
         """
         return await self.services.submit(
-            requests, self.client, self.dialect, id or self.id, slot, tag=tag, bound=id is None
+            requests, self.client, id or self.id, slot, tag=tag, bound=id is None, busy=self.dialect.busy
         )
 
     def stop_own(self, tag: str = "") -> bool:
@@ -304,181 +241,3 @@ class Context:
     def record(self, id: str) -> Record:
         """A request that this client may see. Raises ApiError (404)."""
         return self.bind(self.services.registry.get(id, self.client))
-
-    def queue(self, record: Record) -> dict[str, str]:
-        """The header that says how many requests wait before this one."""
-        return {"X-Queue": str(self.services.registry.place(record))}
-
-    def end(self, record: Record) -> None:
-        """Nobody reads ``record`` over this connection any more."""
-        cancel(record)
-        self.close()
-
-    def close(self) -> None:
-        if self._gone is not None:
-            self._gone.cancel()
-
-
-def cancel(record: Record) -> None:
-    """Stop what nobody reads any more."""
-    for generation in record.generations:
-        if not generation.done:
-            generation.cancel()
-
-
-async def _first(frames: AsyncGenerator[bytes]) -> bytes:
-    return await anext(frames, b"")
-
-
-async def _disconnect(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-async def _send_body(send: Send, body: bytes, *, more: bool) -> None:
-    """In pieces: the loop copies each, and waits for clients that read slowly between them."""
-    for start in range(0, max(len(body), 1), _PIECE):
-        end = start + _PIECE
-        rest = more or end < len(body)
-        await send({"type": "http.response.body", "body": body[start:end], "more_body": rest})
-
-
-_PIECE = 256 * 1024  # bytes
-
-
-class _Whole(Response):
-    """An answer that may be large."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        await _send_body(send, bytes(self.body), more=False)
-
-
-class _Stream(Response):
-    """Sends frames as they come, and stops at once when the client leaves or stops reading."""
-
-    def __init__(
-        self,
-        first: bytes,
-        frames: AsyncGenerator[bytes],
-        headers: Mapping[str, str],
-        gone: asyncio.Task[None],
-        timeout: float,
-        close: Callable[[], None],
-    ) -> None:
-        super().__init__(None, 200, headers)
-        del self.headers["content-length"]
-        self._first, self._frames, self._gone = first, frames, gone
-        self._timeout, self._close = timeout, close
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        writer = asyncio.create_task(self._write(send))
-        try:
-            await asyncio.wait({writer, self._gone}, return_when=asyncio.FIRST_COMPLETED)
-            if writer.done():
-                writer.result()
-        finally:
-            writer.cancel()
-            with contextlib.suppress(asyncio.CancelledError, Exception):
-                await writer
-            await self._frames.aclose()
-            self._close()
-
-    async def _write(self, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        frame = self._first
-        with contextlib.suppress(TimeoutError):  # a client that stopped reading is dropped
-            while frame:
-                async with asyncio.timeout(self._timeout):
-                    await _send_body(send, frame, more=True)
-                frame = await anext(self._frames, b"")
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-News = Sequence[tuple[int, Event]]
-
-PING = b": ping\n\n"
-
-
-class FrameWriter(Protocol):
-    """A dialect's frames. Generations are numbered by prompt."""
-
-    @property
-    def ping(self) -> bytes:
-        """What keeps a silent connection open; empty if the dialect has nothing of the kind."""
-        ...
-
-    def batch(self, news: News) -> bytes:
-        """Frames for a batch of events, possibly none."""
-        ...
-
-    def waiting(self, place: int) -> bytes:
-        """What a request is told while it waits, and ``place`` others before it."""
-        ...
-
-    def end(self) -> bytes:
-        """Frames after the last event."""
-        ...
-
-    def error(self, error: ApiError) -> bytes:
-        """The frame that ends a stream which had begun well."""
-        ...
-
-
-def waiting_comment(place: int) -> bytes:
-    """For streams whose clients know no such frame: they pass comments over."""
-    return f": waiting, {place} before this one\n\n".encode()
-
-
-def error_frame(context: Context, error: ApiError) -> bytes:
-    return b"data: " + encode(error.body(context.dialect)) + b"\n\n"
-
-
-async def frames(
-    context: Context, record: Record, writer: FrameWriter, after: int = 0
-) -> AsyncGenerator[bytes]:
-    """The frames of a record, less its first ``after`` events.
-
-    An error before the first frame is raised, a later one is a frame. A request that waits for others tells
-    its place a second later, and whenever that changes.
-    """
-    begun, quiet, told = False, 0.0, -1
-    look = min(1.0, context.settings.ping_seconds)
-    with Follower(context.services.notifier, record.generations, after) as follower:
-        async for news in follower.batches(look):
-            failure = next((event.error for _, event in news if isinstance(event, Failed)), None)
-            if failure is not None and not begun:
-                break
-            if news:
-                quiet = 0.0
-                out = await off_loop(_seconds(record, news), partial(writer.batch, news))
-            elif record.waiting and (place := context.services.registry.place(record)) != told:
-                told, out = place, writer.waiting(place)
-            else:
-                quiet += look
-                silent = quiet >= context.settings.ping_seconds
-                quiet, out = (0.0, writer.ping) if silent else (quiet, b"")
-            if out:
-                begun = True
-                yield out
-            if failure is not None:
-                break
-    error = next((g.error for g in record.generations if g.error is not None), None)
-    if error is None:
-        yield writer.end()
-    elif begun:
-        yield writer.error(from_engine(error))
-    else:
-        raise from_engine(error)
-
-
-def _seconds(record: Record, news: News) -> float:
-    """How long it takes to write the frames of some events, about."""
-    entries = 0
-    for number, event in news:
-        entries += 3
-        if isinstance(event, Text):
-            entries += sum(2 + 2 * len(known.top) for known in event.logprobs)
-        elif isinstance(event, Finished):  # some dialects end with the prompt once more
-            entries += len(record.generations[number].prompt_ids) // 4
-    return entries * PER_ENTRY

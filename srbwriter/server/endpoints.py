@@ -1,16 +1,18 @@
-"""Rows of the server's surface: where each is, who answers, in which dialect, and what the docs say.
+"""Endpoints as rows: which method and path, who answers, what the body has; and their OpenAPI description.
 
-Routing, the OpenAPI description and the list of paths open without a key are all made from these rows.
-Schemas of request bodies are made from the engine's table of parameters.
+Routing, the OpenAPI description and the list of paths open without a key are all made from these rows. A
+``Leaf`` is what a dialect, the pages or the line protocol bring to the server.
 """
 
 from __future__ import annotations
 
 import logging
 import re
+import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import Any, Literal, Protocol, cast
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -18,14 +20,13 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from srbwriter import __version__
-from srbwriter.engine.parameters import PARAMETERS, Parameter
 from srbwriter.engine.types import EngineError
-from srbwriter.server.context import ClientGone, Context, json_response
-from srbwriter.server.errors import ApiError, Dialect, from_engine
-from srbwriter.server.fields import by_its_spelling
-from srbwriter.server.params import OF_DIALECTS, PRIORITIES
-from srbwriter.server.schemas import ERROR_OF, SCHEMAS, ref
+from srbwriter.server.body import ALIASES
+from srbwriter.server.context import Context, json_response
+from srbwriter.server.errors import LLAMACPP, ApiError, Dialect, from_engine
+from srbwriter.server.schemas import Schema, ref
 from srbwriter.server.services import Services
+from srbwriter.server.streams import ClientGone
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +40,9 @@ class Endpoint:
     ``body`` is the JSON schema of the request body, ``query`` the schemas of query parameters by name.
     ``answers`` are names of schemas by status and media type; a stream is described by one of its events.
     ``public`` paths are open without a key. Rows that work on no model, or on that of another request, do not
-    choose one (``chooses``).
+    choose one (``chooses``). Several leaves may have a row of one path: the first whose ``claims`` is true of
+    a request answers it, or else the one without ``claims``. A row that ``gives_way`` is not there where a
+    folder of one's own is served.
     """
 
     method: Literal["GET", "POST", "DELETE", "PATCH"]
@@ -47,61 +50,83 @@ class Endpoint:
     handler: Handler
     dialect: Dialect
     summary: str
+    title: str
     body: Mapping[str, Any] | None = None
     query: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     answers: Mapping[int, Mapping[str, str]] = field(default_factory=dict[int, Mapping[str, str]])
     public: bool = False
-    title: str = ""
     chooses: bool = True
-    errors: tuple[str, ...] = ()  # schemas of its errors, where they are not its dialect's
+    claims: Callable[[Context], Awaitable[bool]] | None = None
+    gives_way: bool = False
 
-    @property
-    def group(self) -> str:
-        """Where the documentation lists it."""
-        return self.title or self.dialect
 
-    def routes(self, services: Services) -> list[Route]:
-        async def answer(request: Request) -> Response:
-            context = Context(request, services, self.dialect)
-            context.chooses = self.chooses
-            try:
-                if services.models.alone:
-                    return await self.handler(context)
+def routes_of(rows: Iterable[Endpoint], services: Services) -> list[Route]:
+    """One route for each method and path."""
+    return [
+        Route(path, _answering(group, services), methods=[method])
+        for (method, path), group in _by_path(rows).items()
+    ]
+
+
+def _by_path(rows: Iterable[Endpoint]) -> dict[tuple[str, str], list[Endpoint]]:
+    """The rows of each method and path, that which answers everything else last."""
+    groups: dict[tuple[str, str], list[Endpoint]] = {}
+    for row in rows:
+        for path in row.paths:
+            groups.setdefault((row.method, path), []).append(row)
+    return {where: sorted(group, key=lambda row: row.claims is None) for where, group in groups.items()}
+
+
+def _answering(group: Sequence[Endpoint], services: Services) -> Callable[[Request], Awaitable[Response]]:
+    *claiming, usual = group
+
+    async def answer(request: Request) -> Response:
+        context = Context(request, services, usual.dialect)
+        context.chooses = usual.chooses
+        try:
+            if not services.models.alone:
                 context.services = services.models.shown().services
-                if (name := context.query.get("model")) and not self.public:
+                if (name := context.query.get("model")) and not usual.public:
                     await context.choose(name)
-                return await self.handler(context)
-            except (ClientGone, ClientDisconnect):
-                return Response(status_code=499)  # nobody reads it; the log shows it
-            except Exception as error:
-                return failure(error, context.dialect, context.sent)
+            row = usual
+            for other in claiming:
+                if other.claims is not None and await other.claims(context):
+                    row = other
+                    break
+            context.dialect = row.dialect
+            return await row.handler(context)
+        except (ClientGone, ClientDisconnect):
+            return Response(status_code=499)  # nobody reads it; the log shows it
+        except Exception as error:
+            return failure(error, context.dialect, context.sent)
 
-        return [Route(path, answer, methods=[self.method]) for path in self.paths]
+    return answer
 
 
 Row = Callable[..., Endpoint]
 
 
-def rows_of(dialect: Dialect, title: str = "") -> Row:
-    """Makes rows of one dialect: ``row("GET /a /b", handler, summary, body=…)``."""
+def rows_of(dialect: Dialect, title: str) -> Row:
+    """Makes rows, ``row("GET /a /b", handler, summary, body=…)``, listed in the docs under ``title``."""
 
     def row(where: str, handler: Handler, summary: str, **more: Any) -> Endpoint:
         method, *paths = where.split()
-        return Endpoint(cast("Any", method), tuple(paths), handler, dialect, summary, title=title, **more)
+        return Endpoint(cast("Any", method), tuple(paths), handler, dialect, summary, title, **more)
 
     return row
 
 
 @dataclass(frozen=True, slots=True)
 class Socket:
-    """A path on which clients open WebSockets."""
+    """A path on which clients open WebSockets; a ``public`` one asks for a key itself."""
 
     path: str
     handler: Callable[[Context, WebSocket], Awaitable[None]]
+    public: bool = False
 
     def route(self, services: Services) -> WebSocketRoute:
         async def answer(socket: WebSocket) -> None:
-            context = Context(cast("Request", socket), services, "kobold")
+            context = Context(cast("Request", socket), services, LLAMACPP)
             try:
                 with services.open_socket(context.client) as fits:
                     if fits:
@@ -115,6 +140,30 @@ class Socket:
                 log.error("unforeseen error on a WebSocket", exc_info=error)
 
         return WebSocketRoute(self.path, answer)
+
+
+class Companion(Protocol):
+    """What a leaf runs beside the HTTP routes of one server, on its loop."""
+
+    @property
+    def sockets(self) -> Sequence[Socket]: ...
+    def open(self) -> AbstractAsyncContextManager[None]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaf:
+    """What a dialect, the pages or the line protocol bring to the server.
+
+    ``prefixes``: the dialect of whoever asks for a path that begins so, where no row answers. ``schemas`` are
+    those of the answers, by name. ``beside`` makes what runs beside the routes, from the services, the
+    listening sockets for lines and how many of their clients there may be.
+    """
+
+    rows: tuple[Endpoint, ...] = ()
+    sockets: tuple[Socket, ...] = ()
+    prefixes: Mapping[str, Dialect] = field(default_factory=dict[str, Dialect])
+    schemas: Mapping[str, Schema] = field(default_factory=dict[str, Schema])
+    beside: Callable[[Services, Sequence[socket.socket], int], Companion] | None = None
 
 
 def told(make: Callable[[Context], Any], *, ready: bool = False) -> Handler:
@@ -135,207 +184,32 @@ def as_told(error: Exception) -> ApiError:
     return from_engine(error)
 
 
+def by_its_spelling(error: ApiError, sent: Mapping[str, Any]) -> ApiError:
+    """The error about the field as the client spells it in ``sent``: an engine knows only one name of it."""
+    name = error.field
+    if name is not None and sent.get(name) is None:
+        spellings = (*ALIASES.get(name, ()), *_OTHER_NAMES.get(name, ()))
+        error.field = next((other for other in spellings if sent.get(other) is not None), name)
+        error.message = error.message.replace(f"'{name}'", f"'{error.field}'", 1)
+    return error
+
+
+_OTHER_NAMES = {
+    "next_ids": ("ids",), "prompt": ("input", "content"),
+    "grammar": ("ebnf", "structured_outputs"),
+    "json_schema": ("response_format", "structured_outputs"),
+    "regex": ("regex_pattern", "guided_choice", "structured_outputs"),
+}  # fmt: skip
+"""Other names of a field that hold for some paths only or wrap it, and so are no spellings of it."""
+
+
 def failure(error: Exception, dialect: Dialect, sent: Mapping[str, Any]) -> Response:
     """An error as an answer in ``dialect``, to a client that ``sent`` these fields."""
     told = by_its_spelling(as_told(error), sent)
-    return json_response(told.body(dialect), told.status, told.headers)
+    return json_response(dialect.body(told), told.status, told.headers)
 
-
-_TYPES: dict[str, dict[str, Any]] = {
-    "int": {"type": "integer"},
-    "float": {"type": "number"},
-    "bool": {"type": "boolean"},
-    "text": {"type": "string"},
-    "choice": {"type": "string"},
-    "texts": {"type": "array", "items": {"type": "string"}},
-    "ids": {"type": "array", "items": {"type": "integer"}},
-    "biases": {},
-}
-
-_TEXT_OR_TEXTS = {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
-PROMPT: dict[str, Any] = {
-    "description": "Text, token ids, both mixed, or several of these.",
-    "oneOf": [{"type": "string"}, {"type": "array", "items": {}, "minItems": 1}, {"type": "object"}],
-}
-
-
-def _field(parameter: Parameter) -> dict[str, Any]:
-    schema: dict[str, Any] = {**_TYPES[parameter.kind], "description": parameter.help}
-    if parameter.name == "stop":
-        schema = {**_TEXT_OR_TEXTS, "description": parameter.help}
-    if parameter.name in ("json_schema", "logit_bias"):
-        schema = {"type": "object", "description": parameter.help}
-    schema["x-record"] = parameter.record
-    if parameter.step is not None:
-        schema["x-step"] = parameter.step
-    if isinstance(parameter.default, bool | int | float | str):
-        schema["default"] = parameter.default
-    if parameter.choices:
-        schema["enum"] = list(parameter.choices)
-    for bound in ("minimum", "maximum"):
-        value = getattr(parameter, bound)
-        if value is not None and "type" in schema and schema["type"] in ("integer", "number"):
-            schema[bound] = value
-    return schema
-
-
-def object_of(
-    required: str = "", /, example: object = None, **fields: str | Mapping[str, Any]
-) -> dict[str, Any]:
-    """The schema of an object from its fields' schemas or JSON types; ``required`` are names of some."""
-    return {
-        "type": "object",
-        **({"required": required.split()} if required else {}),
-        "properties": {
-            name: {"type": field} if isinstance(field, str) else field for name, field in fields.items()
-        },
-        **({} if example is None else {"example": example}),
-    }
-
-
-_COUNT = {"type": "integer", "minimum": 0}
-_AT_LEAST_ONE = {"type": "integer", "minimum": 1}
-_TEXTS = {"type": "array", "items": {"type": "string"}}
-_OBJECTS = {"type": "array", "items": {"type": "object"}}
-
-LORA: dict[str, Any] = {
-    "type": "array",
-    "items": object_of("id", id=_COUNT, scale="number"),
-    "example": [{"id": 0, "scale": 0.5}],
-}
-
-FIELDS: dict[str, Any] = {p.name: _field(p) for p in PARAMETERS if p.name not in OF_DIALECTS} | {"lora": LORA}
-"""Every generation parameter that requests may carry."""
-
-_SWITCHES = {"stream": "boolean", "stream_options": "object"}
-
-COMPLETION = object_of(
-    "prompt", prompt=PROMPT, model="string", logprobs=_COUNT, echo="boolean", best_of=_AT_LEAST_ONE,
-    suffix="string", **_SWITCHES, **FIELDS,
-)  # fmt: skip
-
-PARENT = {
-    "type": "object",
-    "description": "A branch to continue token by token.",
-    "properties": {
-        "request": {"type": "string"},
-        "branch": _COUNT,
-        "chars": {**_COUNT, "description": "Only so much of its text."},
-    },
-}
-
-BRANCHES = object_of(
-    prompt={**PROMPT, "description": "Text or token ids; after a parent, what was typed since."},
-    parent=PARENT,
-    logprobs=_COUNT,
-    priority={"type": "string", "enum": [*PRIORITIES], "default": "normal"},
-    rich="boolean",
-    **FIELDS,
-    example={"prompt": "Once upon a time,", "n": 2, "max_tokens": 16},
-)
-
-MESSAGES = {
-    "type": "array",
-    "minItems": 1,
-    "items": object_of("role content", role="string", content="string"),
-}
-
-CHAT = object_of(
-    "messages",
-    messages=MESSAGES,
-    model="string",
-    logprobs="boolean",
-    top_logprobs=_COUNT,
-    tools={**_OBJECTS, "description": "Functions it may call."},
-    tool_choice={"description": "auto, none, required, or a function by its name."},
-    parallel_tool_calls={"type": "boolean", "description": "Whether one answer may call several."},
-    verbose={"type": "boolean", "description": "Add llama.cpp's whole account of the answer."},
-    timings_per_token="boolean",
-    return_progress="boolean",
-    **_SWITCHES,
-    **FIELDS,
-)
-
-RESPONSES = object_of(
-    "input",
-    input={"oneOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": {"type": "object"}}]},
-    instructions="string",
-    max_output_tokens=_COUNT,
-    model="string",
-    **_SWITCHES,
-    **{name: field for name, field in FIELDS.items() if name != "n"},
-)
-
-NATIVE = object_of(
-    "prompt",
-    prompt=PROMPT,
-    n_probs=_COUNT,
-    return_tokens="boolean",
-    return_progress="boolean",
-    timings_per_token="boolean",
-    id_slot={"type": "integer", "minimum": -1},
-    penalty_prompt={**PROMPT, "description": "What penalties look back at instead of the prompt."},
-    post_sampling_probs="boolean",
-    response_fields=_TEXTS,
-    **_SWITCHES,
-    **FIELDS,
-)
-
-KOBOLD = object_of(
-    "prompt",
-    prompt="string",
-    memory={"type": "string", "description": "Stands before the prompt, and stays when that is cut."},
-    genkey={"type": "string", "description": "By what name to look at this request, or to stop it."},
-    trim_stop={"type": "boolean", "default": True},
-    logprobs="boolean",
-    **FIELDS,
-)
-
-INFILL = object_of(
-    "input_prefix input_suffix", input_prefix="string", input_suffix="string", prompt="string",
-    input_extra=_OBJECTS, **_SWITCHES, **FIELDS,
-)  # fmt: skip
-
-_OF_EMBEDDINGS: dict[str, Any] = {
-    "embd_normalize": {"type": "integer", "minimum": -1, "maximum": 100},
-    "pooling": {"type": "string", "enum": ["none", "mean", "cls", "last"]},
-}
-
-EMBEDDINGS = object_of(
-    "input",
-    input=PROMPT,
-    model="string",
-    encoding_format={"type": "string", "enum": ["float", "base64"]},
-    dimensions={"type": "integer", "description": "Only what the model has."},
-    **_OF_EMBEDDINGS,
-)
-
-NATIVE_EMBEDDINGS = object_of("content", content=PROMPT, **_OF_EMBEDDINGS)
-
-RERANK = object_of(
-    "query documents",
-    query="string",
-    documents=_TEXTS,
-    texts={**_TEXTS, "description": "TEI's name, and answer."},
-    top_n=_AT_LEAST_ONE,
-    return_text="boolean",
-    return_documents="boolean",
-    model="string",
-    example={"query": "Who ran?", "documents": ["The fox ran.", "It rained."]},
-)
 
 _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
-_TITLES = {
-    "srb": "Single-request batching",
-    "openai": "OpenAI",
-    "llamacpp": "llama.cpp",
-    "kobold": "KoboldAI and KoboldCpp",
-    "ooba": "text-generation-webui",
-    "tabby": "tabbyAPI",
-    "vllm": "vLLM and aphrodite",
-    "exllama": "exllama",
-    "page": "Page and documentation",
-}
 _ERRORS = {
     "400": "a field means nothing; the answer names it",
     "401": "a key is needed",
@@ -350,35 +224,39 @@ _ERRORS = {
 }
 
 
-def description(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
-    """The OpenAPI 3.1 description of the rows."""
+def description(leaves: Iterable[Leaf]) -> dict[str, Any]:
+    """The OpenAPI 3.1 description of all rows."""
+    leaves = list(leaves)
+    rows = [row for leaf in leaves for row in leaf.rows]
     paths: dict[str, dict[str, Any]] = {}
-    for row in endpoints:
-        for path in row.paths:
-            plain = _PARAMETER.sub(r"{\1}", path)
-            paths.setdefault(plain, {})[row.method.lower()] = _operation(row, path)
+    for (method, path), group in _by_path(rows).items():
+        plain = _PARAMETER.sub(r"{\1}", path)
+        paths.setdefault(plain, {})[method.lower()] = _operation(group, path)
     return {
         "openapi": "3.1.0",
         "info": {"title": "srbwriter", "version": __version__, "summary": "Many branches of a text at once"},
-        "tags": [{"name": title} for title in _TITLES.values()],
+        "tags": [{"name": title} for title in dict.fromkeys(row.title for row in rows)],
         "paths": paths,
         "components": {
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
-            "schemas": dict(SCHEMAS),
+            "schemas": {
+                **{row.dialect.error: dict(row.dialect.schema) for row in rows},
+                **{name: schema for leaf in leaves for name, schema in leaf.schemas.items()},
+            },
         },
     }
 
 
-def _responses(row: Endpoint) -> dict[str, Any]:
-    """What a row answers, and its errors in the form of its dialect."""
-    wrong = {"application/json": {"schema": _either(row.errors or (ERROR_OF[row.dialect],))}}
-    told = {
-        str(status): {
-            "description": "the answer",
-            "content": {media: {"schema": _either(name.split())} for media, name in kinds.items()},
-        }
-        for status, kinds in row.answers.items()
-    }
+def _responses(group: Sequence[Endpoint]) -> dict[str, Any]:
+    """What the rows of a path answer, and their errors in the form of their dialects."""
+    errors = dict.fromkeys(row.dialect.error for row in reversed(group))
+    wrong = {"application/json": {"schema": _either(list(errors))}}
+    told: dict[str, Any] = {}
+    for row in reversed(group):
+        for status, kinds in row.answers.items():
+            content = {media: {"schema": _either(name.split())} for media, name in kinds.items()}
+            known = told.setdefault(str(status), {"description": "the answer", "content": {}})
+            known["content"] |= content
     return (told or {"default": {"description": "the answer"}}) | {
         status: {"description": meaning, "content": wrong} for status, meaning in _ERRORS.items()
     }
@@ -388,7 +266,8 @@ def _either(names: Sequence[str]) -> Mapping[str, Any]:
     return ref(names[0]) if len(names) == 1 else {"anyOf": [ref(name) for name in names]}
 
 
-def _operation(row: Endpoint, path: str) -> dict[str, Any]:
+def _operation(group: Sequence[Endpoint], path: str) -> dict[str, Any]:
+    row = group[-1]
     in_path: list[dict[str, Any]] = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
         for name in _PARAMETER.findall(path)
@@ -396,10 +275,10 @@ def _operation(row: Endpoint, path: str) -> dict[str, Any]:
     in_query = [{"name": name, "in": "query", "schema": dict(schema)} for name, schema in row.query.items()]
     operation: dict[str, Any] = {
         "operationId": f"{row.method.lower()}{re.sub(r'[^A-Za-z0-9]+', '_', path)}",
-        "summary": row.summary,
-        "tags": [_TITLES[row.group]],
+        "summary": "; ".join(one.summary for one in reversed(group)),
+        "tags": [row.title],
         "parameters": in_path + in_query,
-        "responses": _responses(row),
+        "responses": _responses(group),
     }
     if row.body is not None:
         content = {"application/json": {"schema": dict(row.body)}}

@@ -1,12 +1,13 @@
-"""One error type for everything a client may be told, and how each dialect words it.
+"""One error type for everything a client may be told, and the words of a dialect around it.
 
 Engine errors become these in one place, so that no face invents a status of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from srbwriter.engine.types import (
     Cancelled,
@@ -18,8 +19,7 @@ from srbwriter.engine.types import (
     NotSupported,
     RemoteError,
 )
-
-Dialect = Literal["srb", "openai", "llamacpp", "kobold"]
+from srbwriter.server.schemas import I, S, Schema, null_or, record
 
 _TYPES = {
     401: "authentication_error",
@@ -30,8 +30,6 @@ _TYPES = {
     503: "unavailable_error",
 }
 """Error types by status, where the rest are the client's or the server's: llama.cpp's names, as OpenAI's."""
-
-_KOBOLD = {401: "unauthorized", 404: "not_found", 429: "service_unavailable", 503: "service_unavailable"}
 
 
 class ApiError(Exception):
@@ -57,22 +55,50 @@ class ApiError(Exception):
         self.headers = dict(headers or {})
         self.extra = dict(extra or {})
 
-    def body(self, dialect: Dialect) -> dict[str, Any]:
-        """The JSON that ``dialect``'s clients read."""
-        if dialect == "srb":
-            return {"error": self.message, **self.extra}
-        if dialect == "kobold":
-            kind = _KOBOLD.get(self.status, "bad_input" if self.status < 500 else "server_error")
-            return {"detail": {"error": self.kind, "msg": self.message, "type": kind, **self.extra}}
-        error: dict[str, Any] = {"code": self.status, "message": self.message, "type": self.kind}
-        if dialect == "openai":
-            error = {
-                "message": self.message,
-                "type": self.kind,
-                "param": self.field,
-                "code": self.code or self.status,
-            }
-        return {"error": {**error, **self.extra}}
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How one family of clients is told of an error.
+
+    ``body`` makes the JSON that they read, ``error`` is the name of its schema and ``schema`` that schema.
+    ``busy`` is the status that tells them to come back later.
+    """
+
+    name: str
+    body: Callable[[ApiError], dict[str, Any]]
+    error: str
+    schema: Mapping[str, Any]
+    busy: int = 503
+
+
+_TOO_LONG = {"n_prompt_tokens": I, "n_ctx": I}
+
+
+def error_schema(optional: str = "", /, **fields: Schema) -> Schema:
+    """The schema of an error object; one about a prompt that is too long has its sizes too."""
+    return record(f"{optional} n_prompt_tokens n_ctx", **fields, **_TOO_LONG)
+
+
+def _llamacpp(error: ApiError) -> dict[str, Any]:
+    return {"error": {"code": error.status, "message": error.message, "type": error.kind, **error.extra}}
+
+
+def _openai(error: ApiError) -> dict[str, Any]:
+    told = {"message": error.message, "type": error.kind, "param": error.field}
+    return {"error": {**told, "code": error.code or error.status, **error.extra}}
+
+
+LLAMACPP = Dialect(
+    "llamacpp", _llamacpp, "LlamaCppError", record(error=error_schema(code=I, message=S, type=S))
+)
+"""The words of llama.cpp's server, which are everybody's who has none of their own."""
+
+OPENAI = Dialect(
+    "openai", _openai, "OpenAIError",
+    record(error=error_schema(message=S, type=S, param=null_or(S), code={"type": ["string", "integer"]})),
+    busy=429,
+)  # fmt: skip
+"""OpenAI's words, which several programs took over."""
 
 
 def bad(field: str | None, message: str) -> ApiError:

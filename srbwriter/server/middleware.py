@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from srbwriter.server.context import json_response
-from srbwriter.server.errors import ApiError, Dialect
+from srbwriter.server.errors import LLAMACPP, ApiError, Dialect
 from srbwriter.server.registry import new_id
 from srbwriter.server.settings import LOOPBACK_NAMES, Client, ServerSettings, is_loopback, server_keys
 
@@ -115,8 +115,12 @@ _TWO_LENGTHS = ApiError(
 class Middleware:
     """Wraps the application. ``is_public`` tells which paths are open without a key."""
 
-    def __init__(self, app: ASGIApp, settings: ServerSettings, is_public: Callable[[str], bool]) -> None:
+    def __init__(
+        self, app: ASGIApp, settings: ServerSettings, is_public: Callable[[str], bool],
+        dialect_of: Callable[[str], Dialect] = lambda _: LLAMACPP,
+    ) -> None:  # fmt: skip
         self._app, self._settings, self._is_public = app, settings, is_public
+        self._dialect_of = dialect_of
         self._guard = Guard(settings)
         # A client of TCP has no address any more where it reset the connection before it was looked at.
         self._nameless = "unknown" if settings.unix_socket is None else "unix"
@@ -150,7 +154,7 @@ class Middleware:
                 await send_on({"type": "http.response.start", "status": 200, "headers": PREFLIGHT})
                 await send_on({"type": "http.response.body", "body": b""})
             elif refusal is not None:
-                body = refusal.body(dialect_of(scope["path"]))
+                body = self._dialect_of(scope["path"]).body(refusal)
                 answer = json_response(body, refusal.status, refusal.headers)
                 await answer(scope, receive, send_on)
             else:
@@ -214,12 +218,3 @@ class Middleware:
         else:
             shown = path.encode("unicode_escape").decode()  # a path may hold line feeds
             access.info("%s %s %s %d %.3fs", id, method, shown, status, seconds)
-
-
-def dialect_of(path: str) -> Dialect:
-    """The dialect that whoever asks for a path expects to be answered in."""
-    if path.startswith("/srb/"):
-        return "srb"
-    if path.startswith("/api/"):
-        return "kobold"
-    return "openai" if path.startswith("/v1/") else "llamacpp"

@@ -106,17 +106,13 @@ class Models:
             Served(first if number == 0 else first.beside(offer.loader, offer.name, number), offer)
             for number, offer in enumerate(offers)
         ]
+        self.alone = len(self._all) == 1  # then it answers to any name
         first.name = offers[0].name
         for one in self._all:
             one.services.models = self
         self._current = self._all[0]
         self._door = asyncio.Lock()  # whoever waits for a place lets nobody past
         self._clock = count(1)
-
-    @property
-    def alone(self) -> bool:
-        """Whether there is one model, which then answers to any name."""
-        return len(self._all) == 1
 
     def __iter__(self) -> Iterator[Served]:
         return iter(self._all)

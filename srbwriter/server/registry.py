@@ -17,7 +17,7 @@ from srbwriter.engine.types import BranchState, Priority
 from srbwriter.server.settings import Client
 from srbwriter.server.work import PER_BYTE, PER_ENTRY
 
-from .errors import ApiError, Dialect
+from .errors import ApiError
 from .sharing import Scope
 
 
@@ -27,7 +27,6 @@ class Record:
 
     id: str
     client: str
-    dialect: Dialect
     generations: tuple[Generation, ...]
     slots: list[int] = field(default_factory=list[int])
     created: float = field(default_factory=time.time)
@@ -136,12 +135,12 @@ class Registry:
         self._past: dict[str, Share] = {}  # by client: what is no longer kept
 
     def add(
-        self, client: Client, dialect: Dialect, generations: Sequence[Generation], id: str | None = None,
+        self, client: Client, generations: Sequence[Generation], id: str | None = None,
         *, tag: str = "", bound: bool = True,
     ) -> Record:  # fmt: skip
         """Register under ``id``, or under a new one that nobody can guess."""
         record = Record(
-            id or new_id(), client.name, dialect, tuple(generations), peer=client.peer, tag=tag, bound=bound
+            id or new_id(), client.name, tuple(generations), peer=client.peer, tag=tag, bound=bound
         )
         self._records[record.id] = record
         self.sweep()

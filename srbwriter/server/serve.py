@@ -6,7 +6,6 @@ waits longest without a whole head makes room for the next.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import signal
@@ -24,10 +23,7 @@ from srbwriter.paths import expanded
 from srbwriter.server.app import build_app, check_folders
 from srbwriter.server.chat import template_of
 from srbwriter.server.connection import protocol
-from srbwriter.server.lines import House
 from srbwriter.server.models import Loader, Offer
-from srbwriter.server.notifier import Notifier
-from srbwriter.server.services import Services
 from srbwriter.server.settings import (
     AddressError,
     ServerError,
@@ -154,23 +150,6 @@ def run(
     _work(prepared)
     if needs_model and loader.error is not None:
         raise loader.error
-    return 0
-
-
-def run_standard(loader: Loader, settings: ServerSettings) -> int:
-    """Speak the line protocol on standard input and output until either ends; the exit code.
-
-    Raises ServerError for a file that cannot be read.
-    """
-    services = Services(loader, settings, Notifier())
-    house = House(services)
-
-    async def serve() -> None:
-        services.notifier.attach(asyncio.get_running_loop())
-        async with house.open():
-            await house.standard()
-
-    asyncio.run(serve())
     return 0
 
 

@@ -5,7 +5,6 @@ Loader is what the server needs of whatever brings its model up.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import math
 import re
@@ -15,24 +14,20 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Self, cast
 
 from srbwriter import __version__
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.chat import CHATML
 from srbwriter.engine.generation import Generation
-from srbwriter.engine.infill import infill_ids
 from srbwriter.engine.limits import BRANCHES, check_prompt
-from srbwriter.engine.types import ContextOverflow, EngineError, InvalidRequest, Prompt, Request, TokenRun
-from srbwriter.server.fields import read_prompts
+from srbwriter.engine.types import ContextOverflow, Request, TokenRun
 from srbwriter.server.models import Loader, Models, Offer
-from srbwriter.server.notifier import Notifier
 from srbwriter.server.settings import Client, ServerSettings
+from srbwriter.server.streams import Notifier
 
-from .errors import ApiError, Dialect, bad, from_engine, unavailable
-from .registry import Record, Registry, Slot, Slots
-from .sessions import find_session, place_session
+from .errors import ApiError, bad, from_engine, unavailable
+from .registry import Record, Registry, Slots
 from .sharing import Scope, Sharing, template_heads
 from .system_prompt import SystemPrompt, put_before, read_system_prompt
 from .work import MOST_SECONDS, PER_BYTE, off_loop
@@ -112,7 +107,8 @@ class Services:
     @property
     def asking(self) -> float:
         """Seconds that a look at words may take: an engine elsewhere has to be asked, and may not answer."""
-        return math.inf if hasattr(self.loader.engine, "trouble_now") else 0.0
+        engine = self.loader.engine
+        return math.inf if engine is not None and engine.capabilities.remote else 0.0
 
     @property
     def protected(self) -> bool:
@@ -153,26 +149,28 @@ class Services:
         return "RUNNING" if name == "READY" and self.live() else name
 
     async def submit(
-        self, requests: Sequence[Request], client: Client, dialect: Dialect, id: str, slot: int = -1,
-        *, tag: str = "", bound: bool = True, common: bool = False,
+        self, requests: Sequence[Request], client: Client, id: str, slot: int = -1,
+        *, tag: str = "", bound: bool = True, common: bool = False, busy: int = 503,
     ) -> Record:  # fmt: skip
         """Hand a client's requests to the engine as one record. All are submitted or none is.
 
         Its branches get slots, from ``slot`` on if one is wanted. What is evaluated is for this client alone
         where keys do not share the cache, unless it is ``common``, the server's own.
-        Raises ApiError: 400 for what the engine refuses, 429 or 503 with Retry-After when too much runs.
+        Raises ApiError: 400 for what the engine refuses, ``busy`` with Retry-After when too much runs.
         """
         engine = self.engine
         _check_branches(requests)
-        self._admit(len(requests), dialect)
+        self._admit(len(requests), busy)
         generations: list[Generation] = []
 
         def work() -> None:
             for request in requests:
                 _check_length(request, engine.n_ctx)
                 scope = Scope() if common else self.scope(client, request.cache_salt)
-                own = replace(request, cache_salt=scope.salt, common=scope.common)
-                generations.append(engine.submit(replace(own, client=client.name, label=id)))
+                own = replace(
+                    request, cache_salt=scope.salt, common=scope.common, client=client.name, label=id
+                )
+                generations.append(engine.submit(own))
 
         seconds = self.asking + sum(map(_seconds, requests))
         if self._heads is None and any(self.sharing.salt(client, one.cache_salt) for one in requests):
@@ -184,7 +182,7 @@ class Services:
                 generation.cancel()
             raise from_engine(error) from error
         self.tokens_max = max(self.tokens_max, *(len(g.prompt_ids) for g in generations))
-        record = self.registry.add(client, dialect, generations, id, tag=tag, bound=bound)
+        record = self.registry.add(client, generations, id, tag=tag, bound=bound)
         record.model = self.number
         record.slots = self.slots.assign(record, self.max_n, slot)
         return record
@@ -228,80 +226,7 @@ class Services:
             lambda: engine.tokenize(text, add_bos=add_bos, parse_special=parse_special),
         )
 
-    async def read_prompts(self, value: Any, seconds: float) -> list[Prompt]:
-        """Every prompt of a request, which takes so long; see :func:`.prompt.read_prompts`.
-
-        Raises ApiError (400).
-        """
-        engine = self.engine
-        return await off_loop(self.asking + seconds, lambda: read_prompts(value, engine))
-
-    async def infill(self, prefix: Prompt, suffix: str, files: Sequence[tuple[str, str]] = ()) -> list[int]:
-        """Token ids that ask for what stands between two texts, with others to know. Raises NotSupported."""
-        engine = self.engine
-        size = len(prefix) + len(suffix) + sum(len(text) for _, text in files)
-        check_prompt("prompt", size)
-        seconds = self.asking + size * PER_BYTE
-        return await off_loop(seconds, lambda: infill_ids(engine, prefix, suffix, files))
-
-    async def pin_slot(self, slot: Slot) -> None:
-        """Keep what the slot's branch left in the cache, if the engine can pin."""
-        pin = getattr(self.engine, "pin", None)
-        if pin is not None and slot.ids:
-            ids, client = slot.ids, slot.client
-            try:
-                await asyncio.to_thread(pin, f"slot-{slot.id}", ids, *slot.scope)
-            except EngineError as error:
-                raise from_engine(error) from error
-            slot.pin(ids, client)
-
-    async def keep_session(self, slot: Slot, action: str, client: Client, name: str) -> dict[str, Any]:
-        """Save what a slot left in the cache, or restore it, in llama.cpp's words. Raises ApiError.
-
-        ``name`` is the bare name of one of the client's files.
-        """
-        engine, began = self.engine, time.perf_counter()
-        verb = getattr(engine, "save_session" if action == "save" else "load_session", None)
-        if verb is None:
-            raise ApiError(501, "this engine keeps no sessions in files")
-        file: Path | None = None
-        owner = slot.client
-        try:
-            if action == "save":
-                file = place_session(self.settings, client, name)
-                tokens, size = await asyncio.to_thread(verb, file, slot.kept, *slot.scope)
-            else:
-                file, scope = find_session(self.settings, client, name), self.scope(client)
-                ids = await asyncio.to_thread(verb, file, *scope)
-                if slot.busy or slot.client != owner:  # a branch took it meanwhile, perhaps another client's
-                    raise ApiError(409, f"a branch is written in slot {slot.id}; restore into another slot")
-                slot.restore(ids, client.name, scope)
-                tokens, size = len(ids), file.stat().st_size
-                await asyncio.to_thread(cast("Any", engine).pin, f"slot-{slot.id}", ids, *scope)
-        except InvalidRequest as error:
-            field = "id_slot" if action == "save" else "filename"
-            words = error.problem.replace(str(file), name)  # where its folder is concerns nobody
-            raise bad(field, f"Field '{field}': {words}") from error
-        except EngineError as error:
-            raise from_engine(error) from error
-        except OSError as error:
-            raise bad("filename", f"{name} cannot be used ({error.strerror})") from error
-        seconds = 1000 * (time.perf_counter() - began)
-        told = {"id_slot": slot.id, "filename": name}
-        if action == "save":
-            return {**told, "n_saved": tokens, "n_written": size, "timings": {"save_ms": seconds}}
-        return {**told, "n_restored": tokens, "n_read": size, "timings": {"restore_ms": seconds}}
-
-    async def erase_slot(self, slot: Slot) -> int:
-        """Forget a slot's text; the number of its tokens."""
-        erased = len(slot.kept)
-        unpin = getattr(self.engine, "unpin", None)
-        if slot.pinned and unpin is not None:
-            await asyncio.to_thread(unpin, f"slot-{slot.id}")
-        slot.clear()
-        return erased
-
-    def _admit(self, more: int, dialect: Dialect) -> None:
+    def _admit(self, more: int, busy: int) -> None:
         most = self.settings.max_requests
         if more > most:  # it would not fit the idlest server
             raise bad(None, f"{more} prompts or sets of adapters in one request, {most} are possible")
@@ -309,7 +234,7 @@ class Services:
         if running + more <= most:
             return
         raise ApiError(
-            429 if dialect == "openai" else 503,
+            busy,
             f"{running} requests are being answered, the limit is {most}",
             headers={"Retry-After": "1"},
         )

@@ -1,117 +1,398 @@
-"""What the streams of all dialects share: a batch of events, taken apart by branch.
+"""Answers while they are written: from the engine's thread to the event loop, and on to the client.
 
-A dialect says how its frames look: before the first piece of a branch, for a piece, at a branch's end, and
-while a prompt is read. Branches are numbered through all prompts of a request.
+The engine wakes the loop at most once per step whatever the number of streams; each follower then reads its
+generations' logs by index. A reader that is slow finds more to read, and nothing is queued for it: everything
+that was published since the last look goes out in one piece.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
-from srbwriter.engine.generation import Branch, Generation
-from srbwriter.engine.types import Finished, PromptProgress, Text
-from srbwriter.server.answers import Tokens, Written, progress
-from srbwriter.server.context import PING, Context, News, error_frame, waiting_comment
-from srbwriter.server.errors import ApiError
-from srbwriter.server.params import Params
-from srbwriter.server.registry import Record
-from srbwriter.server.work import encode
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from srbwriter.engine.generation import Generation
+from srbwriter.engine.types import Event, Failed, Finished, Text
+from srbwriter.server.errors import ApiError, from_engine
+from srbwriter.server.registry import Record, Registry
+from srbwriter.server.settings import ServerSettings
+from srbwriter.server.work import PER_ENTRY, encode_large, off_loop
+
+T = TypeVar("T")
+
+JSON = "application/json; charset=utf-8"
+
+EVENTS = "text/event-stream; charset=utf-8"
+PING = b": ping\n\n"
+
+News = Sequence[tuple[int, Event]]
+"""Events, each with the number of its generation: they are numbered by prompt."""
+
+_MOST = 1000  # events; writing as many frames takes some milliseconds
 
 
-def frame(value: Mapping[str, Any]) -> str:
-    """One event of a stream that has no other fields than data."""
-    return f"data: {encode(value).decode()}\n\n"
+class Notifier:
+    """Carries "there is news" from the engine's thread to one loop."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._lock = threading.Lock()
+        self._dirty: list[asyncio.Event] = []
+
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def listener(self, event: asyncio.Event) -> Callable[[], None]:
+        """A listener that sets ``event`` on the loop; only the first of a step wakes the loop."""
+        loop = self._loop
+        assert loop is not None, "the bridge is attached when the application starts"
+
+        def listen() -> None:
+            with self._lock:
+                self._dirty.append(event)
+                first = len(self._dirty) == 1
+            if first:
+                # The loop may have closed with the server while the engine goes on for others.
+                with contextlib.suppress(RuntimeError):
+                    loop.call_soon_threadsafe(self._flush)
+
+        return listen
+
+    def _flush(self) -> None:
+        with self._lock:
+            dirty, self._dirty = self._dirty, []
+        for event in dirty:
+            event.set()
 
 
-class Piece(NamedTuple):
-    """What a branch wrote. The text may be empty while a character is incomplete."""
+class Follower:
+    """Reads several generations to their ends. Use as a context manager."""
 
-    text: str
-    tokens: Sequence[Written]  # where logprobs were asked for
-    ids: Sequence[int]
+    def __init__(self, notifier: Notifier, generations: Sequence[Generation], after: int = 0) -> None:
+        self.generations = tuple(generations)
+        self._news = asyncio.Event()
+        self._positions = [min(after, len(generation.log)) for generation in self.generations]
+        listen = notifier.listener(self._news)
+        self._removals = [generation.add_listener(listen) for generation in self.generations]
+
+    def __enter__(self) -> Follower:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for remove in self._removals:
+            remove()
+
+    def take(self) -> list[tuple[int, Event]]:
+        """Events not seen yet, each with the number of its generation; of long ones the next thousand."""
+        news: list[tuple[int, Event]] = []
+        for number, generation in enumerate(self.generations):
+            log, start = generation.log, self._positions[number]
+            end = min(len(log), start + _MOST)
+            if end > start:
+                news.extend((number, event) for event in log[start:end])
+                self._positions[number] = end
+        return news
+
+    async def batches(self, idle: float | None = None) -> AsyncIterator[list[tuple[int, Event]]]:
+        """Events as they come; an empty list when nothing has happened for ``idle`` seconds."""
+        while True:
+            self._news.clear()
+            done = all(generation.done for generation in self.generations)
+            news = self.take()
+            if news:
+                yield news
+            elif done:
+                return
+            else:
+                try:
+                    async with asyncio.timeout(idle):
+                        await self._news.wait()
+                except TimeoutError:
+                    yield []
+
+    async def finish(self) -> None:
+        """Wait until every generation has ended. Raises the first one's error."""
+        async for _ in self.batches():
+            pass
+        for generation in self.generations:
+            if generation.error is not None:
+                raise generation.error
 
 
-class BranchFrames:
-    """Frames of one request; a dialect fills in what they look like."""
+# ---- what a dialect says
 
-    ping = PING
 
-    def __init__(self, context: Context, record: Record, params: Params) -> None:
-        self._context, self._record, self._params = context, record, params
-        self._tokens: dict[int, Tokens] = {}
-        self._begun: set[int] = set()
+class Stream(Protocol):
+    """A dialect's frames for one record."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Those of the answer, its ``content-type`` among them."""
+        ...
+
+    @property
+    def ping(self) -> bytes:
+        """What keeps a silent connection open; empty if the dialect has nothing of the kind."""
+        ...
 
     def batch(self, news: News) -> bytes:
-        texts: dict[int, list[Text]] = {}
-        ends: dict[int, Finished] = {}
-        out: list[str] = []
-        for number, event in news:
-            if isinstance(event, Text):
-                texts.setdefault(self._index(number, event.branch), []).append(event)
-            elif isinstance(event, Finished):
-                ends[self._index(number, event.branch)] = event
-            elif isinstance(event, PromptProgress) and self._params.return_progress:
-                out.append(self._reading(number, self._progress(number, event)))
-        for index in dict.fromkeys((*texts, *ends)):
-            self._branch(out, index, texts.get(index, ()), ends.get(index))
-        return "".join(out).encode()
+        """Frames for a batch of events, possibly none."""
+        ...
 
     def waiting(self, place: int) -> bytes:
-        if not self._params.return_progress:
-            return waiting_comment(place)
-        told = self._progress(0, PromptProgress(0, len(self._record.generation.prompt_ids), 0))
-        told["prompt_progress"]["queue"] = place
-        return self._reading(0, told).encode()
+        """What a request is told while it waits, and ``place`` others before it."""
+        ...
 
     def end(self) -> bytes:
-        return b""
+        """Frames after the last event."""
+        ...
 
     def error(self, error: ApiError) -> bytes:
-        return error_frame(self._context, error)
+        """The frame that ends a stream which had begun well."""
+        ...
 
-    def _index(self, number: int, branch: int) -> int:
-        return number * self._params.n + branch
 
-    def _of(self, index: int) -> tuple[Generation, Branch]:
-        number, branch = divmod(index, self._params.n)
-        generation = self._record.generations[number]
-        return generation, generation.branches[branch]
+class Reply(Stream, Protocol):
+    """A dialect's answer to one record, in frames or whole."""
 
-    def _progress(self, number: int, event: PromptProgress) -> dict[str, Any]:
-        return progress(self._record.generations[number], event, time.monotonic())
+    @property
+    def stream(self) -> bool:
+        """Whether it is wanted in frames."""
+        ...
 
-    def _branch(self, out: list[str], index: int, events: Sequence[Text], last: Finished | None) -> None:
-        text = "".join([event.text for event in events])
-        ids = [id for event in events for id in event.ids]
-        tokens: Sequence[Written] = ()
-        if self._params.logprobs is not None:
-            pairs = self._tokens.get(index)
-            if pairs is None:
-                pairs = self._tokens[index] = Tokens(self._context.engine, self._of(index)[1].overlap)
-            logprobs = [entry for event in events for entry in event.logprobs]
-            tokens = pairs.feed(text, ids, logprobs, last is not None)
-        if index not in self._begun and (text or last is not None):
-            self._begun.add(index)
-            self._begin(out, index)
-        if text or tokens or ids:
-            self._piece(out, index, Piece(text, tokens, ids))
-        if last is not None:
-            self._finish(out, index, last)
+    def begin(self, record: Record) -> None:
+        """Be the answer of ``record``; called once, before anything else."""
+        ...
 
-    # ---- a dialect's own
+    def whole(self) -> Any:
+        """The value that is written as JSON when all of the record has ended."""
+        ...
 
-    def _reading(self, number: int, told: dict[str, Any]) -> str:
-        """A frame that tells how far a prompt has been read."""
-        return ""
 
-    def _begin(self, out: list[str], index: int) -> None:
-        """Frames before the first of a branch."""
+def waiting_comment(place: int) -> bytes:
+    """For streams whose clients know no such frame: they pass comments over."""
+    return f": waiting, {place} before this one\n\n".encode()
 
-    def _piece(self, out: list[str], index: int, piece: Piece) -> None:
-        """Frames for what a branch wrote."""
-        raise NotImplementedError
 
-    def _finish(self, out: list[str], index: int, last: Finished) -> None:
-        """Frames at a branch's end."""
+class ClientGone(Exception):
+    """The client closed its connection; there is nobody to answer."""
+
+
+class Connection:
+    """The way back to one client. What is done for it ends when it leaves."""
+
+    def __init__(
+        self, receive: Receive, settings: ServerSettings, notifier: Notifier, registry: Registry
+    ) -> None:
+        self.receive, self.settings, self.notifier, self.registry = receive, settings, notifier, registry
+        self._gone: asyncio.Task[None] | None = None
+
+    @property
+    def asking(self) -> float:
+        """Seconds that a look at words may take beside the work that it is."""
+        return 0.0
+
+    async def until_gone(self, work: Awaitable[T]) -> T:
+        """The result of ``work``, which is cancelled when the client leaves first (ClientGone)."""
+        if self._gone is None:
+            self._gone = asyncio.create_task(_disconnect(self.receive))
+        task = asyncio.ensure_future(work)
+        try:
+            await asyncio.wait({task, self._gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise ClientGone
+            return task.result()
+        finally:
+            if not task.done():
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await task
+
+    async def whole(self, record: Record, make: Callable[[], Any], more: float = 0.0) -> Response:
+        """``make``'s value as JSON, when all is written; whatever still runs afterwards is cancelled.
+
+        It takes ``more`` seconds to make than the record tells.
+        """
+        try:
+            with Follower(self.notifier, record.generations) as follower:
+                await self.until_gone(follower.finish())
+        finally:
+            self.end(record)
+        return await self.answer(record.effort + more, make, record)
+
+    async def stream(self, record: Record, stream: Stream, *, after: int = 0, own: bool = True) -> Response:
+        """Answer with the frames of a record, less those of its first ``after`` events.
+
+        What goes wrong before the first frame is still an error of its own. The record ends with the
+        connection, unless the client only looks on (``own`` is false).
+        """
+        out = self.frames(record, stream, after)
+        close = partial(self.end, record) if own else self.close
+        try:
+            first = await self.until_gone(_first(out))
+        except BaseException:
+            close()
+            raise
+        assert self._gone is not None
+        sent = {
+            "cache-control": "no-cache", "x-accel-buffering": "no", **self.queue(record), **stream.headers
+        }  # fmt: skip
+        return StreamResponse(first, out, sent, self._gone, self.settings.timeout, close)
+
+    async def frames(self, record: Record, stream: Stream, after: int = 0) -> AsyncGenerator[bytes]:
+        """The frames of a record, less those of its first ``after`` events.
+
+        An error before the first frame is raised, a later one is a frame. A request that waits for others
+        tells its place a second later, and whenever that changes.
+        """
+        begun, quiet, told = False, 0.0, -1
+        ping_seconds = self.settings.ping_seconds
+        look = min(1.0, ping_seconds)
+        with Follower(self.notifier, record.generations, after) as follower:
+            async for news in follower.batches(look):
+                failure = next((event.error for _, event in news if isinstance(event, Failed)), None)
+                if failure is not None and not begun:
+                    break
+                if news:
+                    quiet = 0.0
+                    out = await off_loop(_seconds(record, news), partial(stream.batch, news))
+                elif record.waiting and (now := self.registry.place(record)) != told:
+                    told, out = now, stream.waiting(now)
+                else:
+                    quiet += look
+                    silent = quiet >= ping_seconds
+                    quiet, out = (0.0, stream.ping) if silent else (quiet, b"")
+                if out:
+                    begun = True
+                    yield out
+                if failure is not None:
+                    break
+        error = next((g.error for g in record.generations if g.error is not None), None)
+        if error is None:
+            yield stream.end()
+        elif begun:
+            yield stream.error(from_engine(error))
+        else:
+            raise from_engine(error)
+
+    async def answer(self, seconds: float, make: Callable[[], Any], record: Record | None = None) -> Response:
+        """``make``'s value as JSON, the answer of ``record`` if it is one.
+
+        Made and written on a thread when both take so many seconds.
+        """
+        headers = self.queue(record) if record is not None else None
+
+        def work() -> Response:
+            return WholeResponse(encode_large(make()), 200, headers, JSON)
+
+        return await off_loop(self.asking + seconds, work)
+
+    def queue(self, record: Record) -> dict[str, str]:
+        """The header that says how many requests wait before this one."""
+        return {"X-Queue": str(self.registry.place(record))}
+
+    def end(self, record: Record) -> None:
+        """Nobody reads ``record`` over this connection any more."""
+        cancel(record)
+        self.close()
+
+    def close(self) -> None:
+        if self._gone is not None:
+            self._gone.cancel()
+
+
+def cancel(record: Record) -> None:
+    """Stop what nobody reads any more."""
+    for generation in record.generations:
+        if not generation.done:
+            generation.cancel()
+
+
+async def _first(frames: AsyncGenerator[bytes]) -> bytes:
+    return await anext(frames, b"")
+
+
+async def _disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _seconds(record: Record, news: News) -> float:
+    """How long it takes to write the frames of some events, about."""
+    entries = 0
+    for number, event in news:
+        entries += 3
+        if isinstance(event, Text):
+            entries += sum(2 + 2 * len(known.top) for known in event.logprobs)
+        elif isinstance(event, Finished):  # some dialects end with the prompt once more
+            entries += len(record.generations[number].prompt_ids) // 4
+    return entries * PER_ENTRY
+
+
+# ---- sending
+
+
+async def _send_body(send: Send, body: bytes, *, more: bool) -> None:
+    """In pieces: the loop copies each, and waits for clients that read slowly between them."""
+    for start in range(0, max(len(body), 1), _PIECE):
+        end = start + _PIECE
+        rest = more or end < len(body)
+        await send({"type": "http.response.body", "body": body[start:end], "more_body": rest})
+
+
+_PIECE = 256 * 1024  # bytes
+
+
+class WholeResponse(Response):
+    """An answer that may be large."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await _send_body(send, bytes(self.body), more=False)
+
+
+class StreamResponse(Response):
+    """Sends frames as they come, and stops at once when the client leaves or stops reading."""
+
+    def __init__(
+        self,
+        first: bytes,
+        frames: AsyncGenerator[bytes],
+        headers: Mapping[str, str],
+        gone: asyncio.Task[None],
+        timeout: float,
+        close: Callable[[], None],
+    ) -> None:
+        super().__init__(None, 200, headers)
+        del self.headers["content-length"]
+        self._first, self._frames, self._gone = first, frames, gone
+        self._timeout, self._close = timeout, close
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        writer = asyncio.create_task(self._write(send))
+        try:
+            await asyncio.wait({writer, self._gone}, return_when=asyncio.FIRST_COMPLETED)
+            if writer.done():
+                writer.result()
+        finally:
+            writer.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                await writer
+            await self._frames.aclose()
+            self._close()
+
+    async def _write(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        frame = self._first
+        with contextlib.suppress(TimeoutError):  # a client that stopped reading is dropped
+            while frame:
+                async with asyncio.timeout(self._timeout):
+                    await _send_body(send, frame, more=True)
+                frame = await anext(self._frames, b"")
+            await send({"type": "http.response.body", "body": b"", "more_body": False})

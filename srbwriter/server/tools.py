@@ -11,14 +11,14 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, cast
 
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.limits import CONSTRAINT_CHARS
-from srbwriter.engine.types import EngineError
-from srbwriter.server.fields import Fields
+from srbwriter.engine.types import EngineError, Request, Sampling
+from srbwriter.server.body import Fields
 
 from .errors import ApiError, bad
 
@@ -401,3 +401,12 @@ def refused(error: ApiError) -> ApiError:
     if error.field != "grammar":
         return error
     return bad("tools", error.message.replace("'grammar'", "'tools'"))
+
+
+def constrain(request: Request, tools: Tools) -> Request:
+    """``request`` with the grammar of the tools. Raises ApiError (400) where another constraint is given."""
+    sampling = cast("Sampling", request.sampling)
+    for name in ("grammar", "json_schema", "regex"):
+        if getattr(sampling, name):
+            raise bad("tools", f"Field 'tools': they constrain the answer, and so does {name}; only one can")
+    return replace(request, sampling=replace(sampling, grammar=tools.grammar))

@@ -46,6 +46,13 @@ async def off_loop(seconds: float, work: Callable[[], T]) -> T:
 # ---- reading
 
 
+async def read_json(raw: bytes) -> Any:
+    """The value of a body, read on a thread where that takes long. Raises ApiError (400)."""
+    if len(raw) <= LARGE:
+        return parse(raw)
+    return await off_loop(len(raw) * PER_BYTE, lambda: parse(raw))
+
+
 def parse(raw: bytes) -> Any:
     """JSON without the extensions of Python's parser, no deeper than is allowed. Raises ApiError (400)."""
     try:

@@ -1,9 +1,9 @@
-"""Writing ahead: the rounds that picks would begin, written while the writer reads, one after the other.
+"""Writing ahead: the rounds after likely picks, written one after the other while the writer reads.
 
-When a round is over, what :meth:`Session.generate` would ask for after each likely pick is asked for with the
-priority AHEAD, within a budget. A pick whose request is exactly one of these takes it over, as if it had been
-asked for then; all others are thrown away. Nothing of them is written into the story. A change of anything
-that would be asked makes them worthless, so they are thrown away then, too.
+When a round is over, the requests that :meth:`Session.generate` would submit after each likely pick are
+submitted with the priority AHEAD, within a budget. A pick takes over the generation of an equal request; all
+others are discarded. Nothing of them is written into the story. They are also discarded when anything changes
+that would change the request.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias, TypeVar, get_args
 
 from srbwriter.config import Key, keys
 from srbwriter.engine.generation import Branch, Generation
@@ -21,11 +21,11 @@ from srbwriter.engine.types import BranchState, EngineError, FinishReason, Prior
 from srbwriter.story import StoryError
 from srbwriter.story.context import ContextError
 
+from .instrument import Desk, Instrument
+from .likeness import Duplicates
 from .picks import Learner
-from .variety import Duplicates
 
 if TYPE_CHECKING:
-    from . import Session
     from .rounds import Round
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ _USUAL_TOKENS = 256  # of a branch that has no limit, for a guess how far it is
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How much is written ahead: for which panes, tokens for a round, and what is the most on a battery."""
+    """How much is written ahead: the panes, the tokens of a round, and the limit on battery power."""
 
     mode: Mode = "off"
     tokens: int = 2048
@@ -88,7 +88,7 @@ class Ahead:
         return not self.held and not self.generation.done
 
     def hold(self, held: bool) -> None:
-        """Let it rest where it is, or go on."""
+        """Pause or resume it."""
         if held is not self.held:
             self.held = held
             for branch in self.generation.branches:
@@ -96,7 +96,7 @@ class Ahead:
                     branch.pause() if held else branch.resume()
 
     def drop(self) -> None:
-        """Nobody will want it."""
+        """Discard it."""
         try:
             for branch in self.generation.branches:
                 branch.kill()
@@ -104,22 +104,15 @@ class Ahead:
             log.debug("what was written ahead cannot be dropped: %s", error)
 
 
-class LookAhead:
-    """What is written ahead of the picks of ``session``.
+class LookAhead(Instrument):
+    """Writes ahead of the picks of a session, once it has a budget."""
 
-    Args:
-        lock: the session's.
-        would_ask: the request that a round would make after a pick of a branch, or of its first characters;
-            at the current node for None. None where there is nothing to ask.
-    """
+    name: ClassVar[str] = "look_ahead"
 
-    def __init__(
-        self, session: Session, lock: threading.RLock,
-        would_ask: Callable[[int | None, int | None], Request | None],
-    ) -> None:  # fmt: skip
-        self._session, self._lock, self._would_ask = session, lock, would_ask
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(desk)
         self._budget = Budget()
-        self._learner = Learner(session.story)
+        self._learner = Learner(desk.story)
         self._rounds: tuple[Ahead, ...] = ()
         self._focus: tuple[int, int | None] = (0, None)
         self._seen: object = None  # what was asked for when the focus was told last
@@ -160,7 +153,7 @@ class LookAhead:
         """Why nothing is written ahead though the budget is there; empty if that is not so."""
         if self._budget.mode == "off":
             return ""
-        return self._session.lacks("look_ahead") or (BATTERY if self.mode == "off" else "")
+        return self._desk.capabilities.reason_for("look_ahead") or (BATTERY if self.mode == "off" else "")
 
     @property
     def spent(self) -> int:
@@ -177,7 +170,7 @@ class LookAhead:
 
         While a branch is written again, what followed its text before does not count.
         """
-        current = self._session.round
+        current = self._desk.round
         if current is None or index >= len(current.branches) or current.branches[index].live:
             return None
         found = (
@@ -186,20 +179,23 @@ class LookAhead:
         return next(found, None)
 
     def focus(self, index: int, upto: int | None = None) -> None:
-        """The writer looks at branch ``index``, and may take so many characters of it. To be told often."""
-        session = self._session
+        """Note that the writer reads branch ``index``, and may pick so many characters of it.
+
+        To be called often.
+        """
+        desk = self._desk
         self._focus = index, upto
         if self._budget.mode == "off":
             return
-        seen = index, upto, session.n, session.sampling, session.stop, session.sweep, session.variety
+        seen = index, upto, desk.n, desk.sampling, desk.stop, desk.sweep, desk.variety
         if seen != self._seen:
             self._seen = seen
             self.look()
 
-    # ---- what the session tells
+    # ---- what the session says
 
     def look(self, always: bool = False) -> None:
-        """Something is not as it was: what is to be written ahead now? Returns at once."""
+        """Update the requests after a change. Returns at once."""
         if self._budget.mode == "off" and not always:
             return
         with self._wake:
@@ -211,20 +207,23 @@ class LookAhead:
 
     def give_way(self) -> None:
         """A key was pressed: what it does goes first."""
-        engine = self._session.engine
+        engine = self._desk.engine
         if engine is not None and self.working:
             engine.stand_back()
 
-    def typed(self) -> None:
-        """A key that is not in the story yet: what was written ahead does not follow on it."""
-        if self._rounds:
+    def text_changed(self) -> None:
+        """What was written ahead may not follow; words that are not in the story yet begin nothing new."""
+        if self._budget.mode != "off" and (self._rounds or not self._desk.typing.text_waits):
             self.look()
 
-    def take(self, request: Request) -> Generation | None:
-        """The round that was written ahead for exactly ``request``; None if there is none. The others go.
+    def round_begins(self, current: Round) -> None:
+        self.look()
 
-        To be called under the session's lock.
-        """
+    def model_changed(self) -> None:
+        self.drop()
+
+    def find_written(self, request: Request) -> Generation | None:
+        """The round that was written ahead for exactly ``request``; None if there is none. The others go."""
         found = next((a for a in self._rounds if a.asked == request and a.generation.error is None), None)
         self._keep(lambda ahead: ahead is found)
         with self._holding:
@@ -247,7 +246,7 @@ class LookAhead:
         with self._wake:
             self._closing = True
             self._wake.notify()
-        with self._lock:
+        with self._desk.state_lock:
             self.drop()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout=10)
@@ -257,7 +256,7 @@ class LookAhead:
     def _run(self) -> None:
         while self._wait():
             try:
-                with self._lock:
+                with self._desk.state_lock:
                     self._write()
             except (EngineError, StoryError, ContextError) as error:
                 log.info("nothing is written ahead: %s", error)
@@ -272,17 +271,18 @@ class LookAhead:
             return not self._closing
 
     def _write(self) -> None:
-        """Throw away what is worthless, and begin what is wanted next."""
-        session, current, mode = self._session, self._session.round, self.mode
+        """Discard outdated generations, and submit the next request."""
+        desk, current, mode = self._desk, self._desk.round, self.mode
         generation = current.generation if current is not None else None
-        if mode == "off" or session.typing.text_waits or session.lacks("look_ahead") or self._closing:
+        able = desk.capabilities.has("look_ahead")
+        if mode == "off" or desk.typing.text_waits or not able or self._closing:
             self.drop()
             return
         over = generation is not None and generation.done
         if over:
-            session.keep()  # a pick would do that, too
+            desk.keep()  # a pick would do that, too
         self._keep(self._holds)
-        if current is None or generation is None or session.engine is None:
+        if current is None or generation is None or desk.engine is None:
             return
         if generation is not self._followed:
             self._followed, self._spent = generation, 0
@@ -323,7 +323,7 @@ class LookAhead:
         return likely
 
     def _begin(self, index: int, upto: int | None) -> Ahead | None:
-        engine, asked = self._session.engine, self._would_ask(index, upto)
+        engine, asked = self._desk.engine, self._desk.would_ask(index, upto)
         if asked is None or engine is None:
             return None
         generation = engine.submit(replace(asked, priority=Priority.AHEAD))
@@ -333,8 +333,8 @@ class LookAhead:
         return ahead
 
     def _renew(self, ahead: Ahead) -> bool:
-        """Write anew what came out nearly the same as another; whether there is any."""
-        if not self._session.variety.renew:
+        """Roll branches again that are nearly the same as another; return whether there were any."""
+        if not self._desk.variety.renew:
             return False
         branches = ahead.generation.branches
         ahead.duplicates.look(branches)
@@ -361,10 +361,13 @@ class LookAhead:
     # ---- inside
 
     def _holds(self, ahead: Ahead) -> bool:
-        """Whether it is still what would be asked for."""
+        """Return whether the request is still the one that a pick would submit."""
         if ahead.generation.error is not None:
             return False
-        return ahead.asked in (self._would_ask(ahead.index, ahead.upto), self._would_ask(None, None))
+        return ahead.asked in (
+            self._desk.would_ask(ahead.index, ahead.upto),
+            self._desk.would_ask(None, None),
+        )
 
     def _keep(self, holds: Callable[[Ahead], bool]) -> None:
         kept = tuple(ahead for ahead in self._rounds if holds(ahead))
@@ -388,7 +391,7 @@ def _may_be_picked(branch: Branch) -> bool:
 
 
 def on_battery() -> bool:
-    """Whether this machine runs from its battery; False where nobody can say."""
+    """Return whether this machine runs on battery power; False where that is unknown."""
     import psutil
 
     try:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
 from srbwriter.engine.parameters import validate
 
-if TYPE_CHECKING:
-    from srbwriter.session import Session
+from .instrument import Instrument
 
 CLICHES = """\
 a testament to
@@ -84,20 +83,22 @@ def as_sheet(phrases: tuple[str, ...]) -> str:
     return "\n".join(phrases) + "\n" if phrases else CLICHES
 
 
-def sheet_lines(sheet: str) -> tuple[str, ...]:
-    """What a sheet lists, each line once; one that begins with ``#`` is a remark."""
-    lines = (" ".join(line.split()) for line in sheet.splitlines())
-    return tuple(dict.fromkeys(line for line in lines if line and not line.startswith("#")))
+class Bans(Instrument):
+    """Bans phrases in new branches, and in those that are being written."""
 
+    name: ClassVar[str] = "bans"
 
-def ban(session: Session, phrases: tuple[str, ...]) -> None:
-    """New branches write none of ``phrases``, nor do those that are being written from here on.
+    def ban(self, phrases: tuple[str, ...]) -> None:
+        """New branches write none of ``phrases``, nor do those that are being written from here on.
 
-    Raises InvalidRequest for phrases that are too many or too long, and NotSupported where the engine cannot.
-    """
-    sampling = replace(session.sampling, banned_phrases=phrases)
-    validate(sampling)
-    session.sampling = sampling
-    for branch in session.round.branches if session.round is not None else ():
-        if branch.live and not session.lacks("banned_phrases"):
-            session.set_sampling(branch.index, replace(branch.sampling, banned_phrases=phrases, seed=None))
+        Raises InvalidRequest for phrases that are too many or too long, and NotSupported where the engine
+        cannot.
+        """
+        desk = self._desk
+        sampling = replace(desk.sampling, banned_phrases=phrases)
+        validate(sampling)
+        desk.sampling = sampling
+        for branch in desk.round.branches if desk.round is not None else ():
+            if branch.live and desk.capabilities.has("banned_phrases"):
+                own = replace(branch.sampling, banned_phrases=phrases, seed=None)
+                desk.steer(branch.index, "set_sampling", sampling=own)

@@ -1,30 +1,31 @@
-"""What none of the panes shows, and the ways on that are likely enough, for a session.
+"""Likely continuations that no pane shows, and the exploration of all likely ones, for a session.
 
-The fork is asked of the engine once for a round; where its first tokens were drawn, the answer stands in the
-cache. Ways are followed on a thread, level by level, and shown as a round of branches that have ended.
+The probabilities after the common beginning are requested once a round; as its first tokens were drawn there,
+the answer is in the cache. An exploration runs on a thread, level by level, and is shown as a round of ended
+branches.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from srbwriter.config import Settings, keys
 from srbwriter.engine.exploring import Exploration, Exploring, Fork, Opening, Way, ask, fork_of, question
 from srbwriter.engine.generation import Generation
-from srbwriter.engine.types import EngineError, NoModel, NotSupported, Request
+from srbwriter.engine.types import EngineError, FinishReason, NoModel, Take
 from srbwriter.story import NodeId, ReadOnlyStory
 
-from .tokens import wait_a_moment
+from .instrument import Desk, Instrument, wait_a_moment
+from .rounds import Round
 
 if TYPE_CHECKING:
     from srbwriter.engine.backend import Backend
-
-    from . import Session
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ _SECONDS = 600.0  # that one level may take; a long story has to be read first
 
 
 def exploring_of(settings: Settings) -> Exploring:
-    """Which ways are followed, as the settings say."""
+    """Return which continuations are explored, by the settings."""
     return Exploring(
         settings[keys.EXPLORE_CUTOFF], settings[keys.EXPLORE_MULTIPLIER], settings[keys.EXPLORE_DEPTH],
         settings[keys.EXPLORE_BEAMS], settings[keys.EXPLORE_ENDS],
@@ -49,35 +50,34 @@ class _Question:
     spelt: Future[object] | None = None  # done when it is known what the tokens told of write
 
 
-class Explorer:
-    """Looks beyond the panes of ``session``.
+class Explorer(Instrument):
+    """Looks beyond the panes of a session."""
 
-    Args:
-        lock: the session's.
-        would_ask: the request of a round at the current node; None where nothing can be asked.
-        show: makes a round of ways and shows it.
-        add: lets another branch begin with tokens, and returns its index.
-    """
+    name: ClassVar[str] = "exploring"
 
-    def __init__(
-        self, session: Session, lock: threading.RLock, would_ask: Callable[[], Request | None],
-        show: Callable[[Sequence[Way]], None], add: Callable[[tuple[int, ...]], int],
-    ) -> None:  # fmt: skip
-        self._session, self._lock = session, lock
-        self._would_ask, self._show, self._add = would_ask, show, add
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(desk)
         self.wanted = Exploring()
         self._asked: _Question | None = None
         self._running: Exploration | None = None
         self.problem: Exception | None = None
         """Why the last exploration came to nothing."""
 
+    def configure(self, settings: Settings) -> None:
+        self.wanted = exploring_of(settings)
+
+    def round_ends(self) -> None:
+        self.stop()
+
     # ---- the fork
 
     def fork(self) -> Fork | None:
         """How the branches in view lie among what could follow; None while, or where, that is not known."""
-        current, engine = self._session.round, self._session.engine
+        current, engine = self._desk.round, self._desk.engine
         generation = current.generation if current is not None else None
-        if current is None or generation is None or engine is None or engine.lacks("next_logprobs"):
+        if current is None or generation is None or engine is None:
+            return None
+        if not engine.capabilities.has("next_logprobs"):
             return None
         if self._asked is None or self._asked.about is not generation:
             if not current.taken_up or not any(branch.buffer.ids for branch in generation.branches):
@@ -103,20 +103,22 @@ class Explorer:
         """Whether the engine has said what the tokens write. An engine elsewhere is not waited for."""
         ids = [token for token, _ in asked.told.next_logprobs]
         if asked.spelt is None and ids:
-            asked.spelt = self._session.tokens.later(lambda: engine.pieces(ids))
+            asked.spelt = self.later(lambda: engine.pieces(ids))
             wait_a_moment(asked.spelt)
         return asked.spelt is not None and asked.spelt.done() and asked.spelt.exception() is None
 
     def open(self, opening: Opening) -> int:
-        """Let another branch begin with what is not shown, which it does not choose itself; its index.
+        """Add a branch that is forced to begin with ``opening``; return its index.
 
         Raises EngineError.
         """
-        with self._lock:
+        with self._desk.state_lock:
             after = self._asked.after if self._asked is not None else ()
-            index = self._add((*after, opening.token))
-            current = self._session.round
-            assert current is not None
+            generation, current = self._desk.take_up(), self._desk.round
+            if generation is None or current is None:
+                raise NoModel("there are no branches beside which another could begin")
+            index = len(generation.branches)  # before: an engine elsewhere adds it at once
+            generation.add_branch(1, begin=(*after, opening.token))
             current.forced.add(index)
             return index
 
@@ -135,42 +137,39 @@ class Explorer:
         return self._running is not None
 
     def begin(self) -> None:
-        """Follow the likely ways on from the current node; they become the round that is shown.
+        """Explore the likely continuations of the current node; they become the round in view.
 
-        Raises EngineError where that cannot be, and ReadOnlyStory where no branch could be kept.
+        Raises EngineError where the engine cannot, and ReadOnlyStory where no branch could be kept.
         """
-        session = self._session
-        if session.story.read_only is not None:
-            raise ReadOnlyStory(session.story.read_only)
-        if why := session.lacks("next_logprobs"):
-            raise NotSupported(why)
-        with self._lock:
-            session.stop_all()
-            session.keep()
-            session.story.end_typing()
-            first, engine = self._would_ask(), session.engine
+        desk = self._desk
+        if desk.story.read_only is not None:
+            raise ReadOnlyStory(desk.story.read_only)
+        desk.capabilities.require("next_logprobs")
+        with desk.state_lock:
+            desk.leave_round(desk.story.end_typing)
+            first, engine = desk.would_ask(None, None), desk.engine
             if first is None or engine is None:
                 raise NoModel("the model is still loading, or there is none")
             wanted = replace(self.wanted, beams=min(self.wanted.beams, engine.max_branches))
             running = self._running = Exploration(first, wanted, engine.eog)
             self.problem = None
-            given = running, engine, session.node
+            given = running, engine, desk.story.current
         threading.Thread(target=self._run, args=given, name="srbwriter-explore", daemon=True).start()
 
     def stop(self) -> None:
-        """Give up what is under way; nothing is shown of it."""
+        """Stop the exploration; nothing of it is shown."""
         self._running = None
 
     def _run(self, running: Exploration, engine: Backend, node: NodeId) -> None:
-        session = self._session
+        desk = self._desk
         try:
             while self._running is running and (asked := running.requests()):
                 generations = [ask(engine, request) for request in asked]
                 for generation in generations:
                     generation.wait(_SECONDS)
                 running.hear(generations, engine)
-            with self._lock:
-                if self._running is running and session.node == node:
+            with desk.state_lock:
+                if self._running is running and desk.story.current == node:
                     self._show([way for way in running.ways if way.text.strip()])
         except Exception as error:  # a thread's; whoever looks is told
             log.warning("the exploration is given up: %s", error)
@@ -178,6 +177,20 @@ class Explorer:
         finally:
             if self._running is running:
                 self._running = None
+
+    def _show(self, ways: Sequence[Way]) -> None:
+        """Show continuations as a round of ended branches; they become nodes as those of any round."""
+        if not ways:
+            raise NoModel("no way on is as likely as that: the cut-off is too high")
+        current = Round(self._desk.story, self._desk.story.current, len(ways))
+        current.probabilities = {index: math.exp(way.logprob) for index, way in enumerate(ways)}
+        self._desk.begin_round(
+            current,
+            tuple(
+                Take(way.text, way.ids, FinishReason.SENTENCE if way.ended else FinishReason.LENGTH)
+                for way in ways
+            ),
+        )
 
 
 def odds_words(share: float) -> str:

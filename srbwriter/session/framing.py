@@ -1,6 +1,6 @@
-"""How an instruction model is asked for a story: a request in the user's turn, and the story as its answer.
+"""The prompt of an instruction model: a request in the user's turn, and the story as its answer.
 
-The text around both comes from the model's own chat template. All of it stands before the story, so a growing
+The text around both comes from the model's own chat template. All of it comes before the story, so a growing
 story only adds tokens at the end of the prompt.
 """
 
@@ -47,7 +47,7 @@ def is_instruct(engine: Backend) -> bool:
     A chat template alone proves nothing: converters put one into many base models too. The names decide, then
     the file's tags, then the name of the model it was made from.
     """
-    if engine.lacks("chat_template"):
+    if not engine.capabilities.has("chat_template"):
         return False
     info, said = engine.info, engine.info.metadata
     names = [said.get("general.finetune", ""), info.name, said.get("general.basename", "")]
@@ -62,7 +62,7 @@ def is_instruct(engine: Backend) -> bool:
 
 
 class ChatFrame:
-    """The text that a model's chat template puts around a story, and whether the model wants it."""
+    """The text that a model's chat template puts around a story, and whether the model needs it."""
 
     def __init__(self, engine: Backend) -> None:
         self._engine = engine
@@ -74,7 +74,7 @@ class ChatFrame:
     def template(self) -> Template | None:
         """The chat template as text around the user's turn; None where there is none that can be used."""
         engine = self._engine
-        self._problem = engine.lacks("chat_template")
+        self._problem = engine.capabilities.reason_for("chat_template")
         if self._problem:
             return None
         try:
@@ -110,6 +110,6 @@ class ChatFrame:
             return "The frame is off for this story: the model continues the text alone."
         if self.apply(settings).template is not None:
             return "The model is asked for a story, and the story is the beginning of its answer."
-        if problem := self._problem or self._engine.lacks("chat_template"):
+        if problem := self._problem or self._engine.capabilities.reason_for("chat_template"):
             return f"No frame: {problem}."
         return "No frame: this model continues text and was not tuned to follow requests."

@@ -1,18 +1,19 @@
 """Judging: how well ended branches answer the questions of a writer's rubric, read from one token each.
 
-A question is put behind the text of a branch in plain words, and what the model would answer is not sampled:
-the probability of *Yes* among *Yes* and *No* is read from what could follow. So a question costs the rows of
-its own few tokens once a branch; the text stands in the cache. No template frames it: a base model has none,
-and a chat model reads the story as the middle of its answer, which a turn of somebody else would end: that
-costs rows and says no more than words in brackets do. Knows no screen and no HTTP.
+A question is appended to the text of a branch in plain words. No answer is sampled: the probability of *Yes*
+among *Yes* and *No* is read from the logits. So a question costs the rows of its own few tokens once a
+branch; the text is in the cache. No chat template is used: a base model has none, and for a chat model, which
+reads the story as the middle of its answer, another turn would cost rows and give no better answer than words
+in brackets. Imports no screen and no HTTP.
 """
 
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from srbwriter.engine.tree import common_prefix
 from srbwriter.engine.types import (
@@ -25,12 +26,14 @@ from srbwriter.engine.types import (
     TokenRun,
 )
 
-from .bans import sheet_lines
+from .instrument import Instrument, sheet_lines
+from .ordering import ORDERS
 
 if TYPE_CHECKING:
     from srbwriter.engine.backend import Backend
     from srbwriter.engine.generation import Branch, Buffer, Generation
-    from srbwriter.session.rounds import Round
+
+    from .rounds import Round
 
 RUBRIC = """\
 # One question a line, to be answered with yes or no. {note} is the author's note;
@@ -76,14 +79,16 @@ class Answers:
         return tuple(sorted(self.yes | self.no))
 
     def read(self, told: Sequence[tuple[int, float]]) -> float | None:
-        """The share of yes; None where neither is among what was told."""
+        """Return the share of yes; None where neither answer is among the probabilities."""
         odds = {token: math.exp(logprob) for token, logprob in told}
         yes, no = (sum(odds.get(token, 0.0) for token in tokens) for tokens in (self.yes, self.no))
         return yes / (yes + no) if yes + no > 0 else None
 
 
 def answers(engine: Backend, question: str) -> Answers:
-    """How ``question`` is put to the model. Raises NotSupported where no token tells yes from no.
+    """Return the prompt and answers of ``question``.
+
+    Raises NotSupported where yes and no have no tokens of their own.
 
     Both are counted where they are one token in the same spelling; where none is, by their first tokens.
     """
@@ -212,18 +217,18 @@ def judge(
     engine: Backend, current: Round, asked: tuple[str, ...],
     start: Callable[[Callable[[], None]], None] = lambda act: act(),
 ) -> Judgement:  # fmt: skip
-    """Judge the ended branches of a round; what was found before and still holds is not asked again.
+    """Judge the ended branches of a round; scores that are still valid are kept.
 
-    ``start`` lets the questions be put: an engine elsewhere has to be asked for their tokens first.
-    Raises NotSupported where it cannot be done, and ValueError where there is nothing to judge or to ask.
+    ``start`` submits the questions, after a remote engine has tokenised them. Raises NotSupported where the
+    engine cannot, and ValueError where there is nothing to judge or no question.
     """
-    why = engine.lacks("next_logprobs")
+    why = engine.capabilities.reason_for("next_logprobs")
     if why:
         raise NotSupported(f"branches cannot be judged: {why}")
     if not asked:
         raise ValueError("the rubric asks nothing")
     judgement = current.judgement
-    if judgement is None or judgement.questions != asked:
+    if not isinstance(judgement, Judgement) or judgement.questions != asked:
         judgement = current.judgement = Judgement(asked)
     ended = [branch for branch in current.branches if may_be_judged(branch)]
     if not ended:
@@ -245,7 +250,7 @@ def judge(
 
 
 def by_score(current: Round) -> list[int]:
-    """Indices of the branches, the best first; those without a score stand behind them."""
+    """Return the indices of the branches, the best first; those without a score come last."""
     judgement = current.judgement
     means: Mapping[int, float | None] = {
         b.index: found.mean
@@ -255,3 +260,40 @@ def by_score(current: Round) -> list[int]:
     known = {index: mean for index, mean in means.items() if mean is not None}
     rest = [b.index for b in current.branches if b.index not in known]
     return [*sorted(known, key=lambda index: (-known[index], index)), *rest]
+
+
+ORDERS["as judged"] = ("the best by your rubric first, once they are judged", by_score)
+
+
+class Judging(Instrument):
+    """Judges the branches of the round that is shown."""
+
+    name: ClassVar[str] = "judging"
+
+    @property
+    def rubric(self) -> str:
+        """The questions of the story as its sheet shows them, one a line."""
+        kept = self._desk.story.value(KEPT)
+        return kept if isinstance(kept, str) and kept.strip() else RUBRIC
+
+    def put_rubric(self, text: str) -> None:
+        """Ask other questions from now on; none are the ones that the program comes with."""
+        questions(text)
+        self._desk.together(lambda: self._desk.story.put_value(KEPT, text))
+
+    def judge(self) -> Judgement:
+        """Judge all branches that have ended by the rubric. Returns at once; the answers come in.
+
+        Raises EngineError where there is no model or it cannot, ValueError where there is nothing to judge.
+        """
+        desk = self._desk
+        with desk.state_lock:
+            desk.take_up()
+            if desk.round is None or desk.engine is None:
+                raise ValueError("there are no branches yet")
+            note = desk.story.settings(desk.round.parent).author_note or ""
+            return judge(desk.engine, desk.round, questions(self.rubric, note), _aside)
+
+
+def _aside(act: Callable[[], None]) -> None:
+    threading.Thread(target=act, name="srbwriter-judging", daemon=True).start()

@@ -7,6 +7,7 @@ from itertools import accumulate
 
 from srbwriter.story import ROOT, NodeId, Refused, Story
 
+from .prefix import END_CHARS, Prefix
 from .recorder import Recorder
 from .rounds import Round
 from .typing import Typing
@@ -18,10 +19,10 @@ class Picking:
     def __init__(self, story: Story, typing: Typing, recorder: Recorder) -> None:
         self._story, self._typing, self._recorder = story, typing, recorder
         self._changes = 0
-        self._known: tuple[int, Round, bool] | None = None  # what was found last, and after which change
+        self._known: tuple[tuple[int, int], Round, bool] | None = None  # found last, and after which changes
 
     def text_may_differ(self) -> None:
-        """Look again the next time: the writer has typed, or a verb was done."""
+        """Look again the next time: a verb was done."""
         self._changes += 1
 
     def is_stale(self, current: Round | None) -> bool:
@@ -31,7 +32,7 @@ class Picking:
         """
         if current is None or current.prefix is None:
             return False
-        changes, known = self._changes, self._known
+        changes, known = (self._changes, self._typing.changes), self._known
         if known is not None and known[0] == changes and known[1] is current:
             return known[2]
         waiting = self._typing.waiting_text
@@ -40,10 +41,19 @@ class Picking:
         self._known = changes, current, stale
         return stale
 
+    def keep_prefix(self, current: Round) -> None:
+        """Note the text that the branches of ``current``, which begin now, are written for."""
+        changes = self._changes, self._typing.changes
+        current.prefix = Prefix.of(self._story.text(current.parent))
+        if self._typing.waiting_text is None and self._story.current == current.parent:
+            self._known = changes, current, False  # so that nobody reads the whole text again for that
+
     def joined(self, current: Round, text: str) -> str:
         """Return ``text``, the beginning of a branch, as it would follow on the story as it is now."""
         story = self._story
-        return text if current.prefix is None else current.prefix.join(story.text(story.current), text)
+        if current.prefix is None:
+            return text
+        return current.prefix.join(story.text(story.current, END_CHARS), text)
 
     def take(self, current: Round, index: int, upto: int | None, text: str | None) -> NodeId:
         """Take branch ``index``, within a transaction; see :meth:`Session.pick`."""

@@ -32,7 +32,7 @@ class Pick:
 
 @dataclass(slots=True)
 class Habits:
-    """What the picks on the way to where the writer stands have in common."""
+    """The common traits of the picks on the path to the current node."""
 
     picks: list[Pick] = field(default_factory=list[Pick])
 

@@ -1,6 +1,6 @@
-"""The text that branches were written for: whether the story still begins with it, and what was kept of that.
+"""The text before branches when they were requested, to find out whether the story still begins with it.
 
-Only a digest and the last characters are kept, for a book may stand before each of many rounds.
+Only a digest and the last characters are kept, because a whole book may precede each of many rounds.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ KEPT = "written for"
 """The story value with the prefixes of the last rounds: a list of [first node, last node, *Prefix]."""
 
 _MOST_KEPT = 64
-_END_CHARS = 48  # more than the longest word
+END_CHARS = 48
+"""Characters of its end that are kept of a text: more than the longest word."""
 _GOES_ON = re.compile(r"[’'-]?\w")
 _OPENING = re.compile(r"[“‘«(\[{¿¡]|[\"']\w")
 _OPENED = re.compile(r"(?:[“‘«(\[{¿¡—–/-]|(?:^|\s)[\"'])$")
 
 
 class Prefix(NamedTuple):
-    """What stood before the branches of a round when they were asked for."""
+    """The text before the branches of a round when they were requested."""
 
     length: int
     digest: str
@@ -35,7 +36,7 @@ class Prefix(NamedTuple):
     @classmethod
     def of(cls, text: str) -> Prefix:
         """The prefix that is all of ``text``."""
-        return cls(len(text), _digest(text), text[-_END_CHARS:])
+        return cls(len(text), _digest(text), text[-END_CHARS:])
 
     def begins(self, text: str) -> bool:
         """Whether ``text`` begins with it."""

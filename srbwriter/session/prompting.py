@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from srbwriter.engine.types import Stop, TokenRun
 from srbwriter.story import NodeId, Story
 from srbwriter.story.context import Assembly, Layout, Tokenizer, Window, assemble
-from srbwriter.story.model import Span
+from srbwriter.story.model import Settings, Span
 
 from .framing import ChatFrame
 
@@ -68,19 +68,19 @@ class Prompter:
         if saved:
             self._layouts[saved["node"]] = Layout.from_json(saved["layout"])
 
-    def assemble(self, node: NodeId, stop: Stop, at: int | None = None) -> Assembly:
+    def assemble(self, node: NodeId, settings: Settings, stop: Stop, at: int | None = None) -> Assembly:
         """What the model is to read at ``node``, or after its first ``at`` characters.
 
-        Raises ContextError when the window is too small.
+        ``settings`` are those that hold there. Raises ContextError when the window is too small.
         """
         path = self.story.path(node)
-        settings = self.frame.apply(self.story.settings(node))
         window = Window(self.engine.n_ctx, self._reserve(stop), self._bos)
         layout = next((self._layouts[n] for n in reversed(path) if n in self._layouts), None)
-        return assemble(self._end(path, at), settings, self._tokenizer, window, layout, self._previous)
+        framed = self.frame.apply(settings)
+        return assemble(self._end(path, at), framed, self._tokenizer, window, layout, self._previous)
 
     def remember(self, node: NodeId, assembly: Assembly) -> None:
-        """The prompt was used: the next ones should stand where it stands."""
+        """Note that the prompt was used, so that the next ones keep its layout."""
         self._previous = assembly.tokens
         if self._layouts.get(node) != assembly.layout:
             self._layouts[node] = assembly.layout
@@ -97,8 +97,8 @@ class Prompter:
 
     def account(self, node: NodeId, stop: Stop) -> Context:
         """Where the window goes, for a person to look at."""
-        assembly = self.assemble(node, stop)
         settings = self.story.settings(node)
+        assembly = self.assemble(node, settings, stop)
         parts = [Part(s.source, s.text, len(s.tokens), True) for s in assembly.segments]
         parts = [Part(f.source, f.text, 0, False) for f in assembly.dropped] + parts
         return Context(

@@ -62,7 +62,7 @@ class Recorder:
         self._failed = 0
         self._closing = False
         self._thread: threading.Thread | None = None
-        words.on_key = lambda: self._note(KEY_SECONDS)
+        words.on_key.append(lambda: self._note(KEY_SECONDS))
         words.held = lock
 
     # -- news, from any thread ---------------------------------------------------------------------------
@@ -321,7 +321,7 @@ class Recorder:
             track.nodes.append((self._story.target(track.name), track.chars))
 
     def _new_take(self, current: Round, track: Track, buffer: Buffer) -> None:
-        """The branch was cut: the old take stays in the story, the new one begins with what is kept."""
+        """The branch was cut: the old take stays in the story, the new one begins with the remaining text."""
         track.buffer = buffer
         text = buffer.pieces[0] if buffer.pieces else ""
         track.pieces, track.chars = min(1, len(buffer.pieces)), len(text)

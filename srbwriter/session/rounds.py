@@ -1,12 +1,13 @@
-"""Rounds: N branches written below one node, how far each has been written down, and those of before.
+"""Rounds: N branches below one node, how far each has been saved, and earlier rounds.
 
-What the recorder keeps of a branch stands here as values; how it is written down, in
-:mod:`srbwriter.session.recorder`. Never steers the engine.
+The recorder's state of a branch is kept here as values; :mod:`srbwriter.session.recorder` saves it. Nothing
+here steers the engine.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
+from typing import NamedTuple, Protocol
 
 from srbwriter.engine.generation import Branch, Buffer, Command, Generation
 from srbwriter.engine.types import (
@@ -20,9 +21,8 @@ from srbwriter.engine.types import (
 )
 from srbwriter.story import Node, NodeId, Story
 
-from .judging import Judgement
+from .likeness import Duplicates
 from .prefix import Prefix, kept_prefixes
-from .variety import Duplicates
 
 _KEPT_ROUNDS = 24
 _KEPT_BRANCHES = 32
@@ -73,6 +73,31 @@ class Track:
         return self.nodes[0][0], char
 
 
+class Turn(NamedTuple):
+    """A fork at a token: the prompt, the forced first tokens, and the tokens barred after them."""
+
+    prompt: tuple[int, ...]
+    begin: tuple[int, ...]
+    without: tuple[int, ...]
+
+
+class Score(Protocol):
+    """How good a branch was found."""
+
+    @property
+    def answers(self) -> tuple[float | None, ...]: ...
+    @property
+    def mean(self) -> float | None: ...
+
+
+class Scores(Protocol):
+    """What was found of the branches of a round."""
+
+    def score(self, branch: Branch) -> Score | None:
+        """Of a branch that is still what was judged."""
+        ...
+
+
 class Round:
     """N branches below one node. ``generation`` is None while the model is still loading."""
 
@@ -91,7 +116,7 @@ class Round:
         self.model = self.vocab = ""
         self.tracks: list[Track] = []
         self._takes: dict[int, list[Buffer]] = {}
-        self.judgement: Judgement | None = None  # what was found of its branches
+        self.judgement: Scores | None = None  # what was found of its branches
         self.taken_up = True  # False of an earlier sitting's round that no engine knows
 
     @property
@@ -134,10 +159,10 @@ class Round:
         return self.tracks[index].nodes[-1][0]
 
     def find(self, index: int, shown: int) -> tuple[NodeId, int] | None:
-        """The node in which the first ``shown`` characters of branch ``index`` end, and where in it that is.
+        """Return the node where the first ``shown`` characters of branch ``index`` end, and the offset in it.
 
-        Where somebody has edited the node since, that is the take that was kept beside it. None when the
-        story no longer holds them so: somebody has split or deleted there.
+        Where the node was edited since, it is the unedited take beside it. None where the story no longer has
+        these characters in one node, after a split or a deletion.
         """
         track = self.tracks[index]
         node, at = track.node_at(min(shown, track.chars))
@@ -176,9 +201,9 @@ def adopted(old: Round, generation: Generation) -> Round:
 
 
 class RoundHistory:
-    """The last rounds, so that going back shows the branches that were written there.
+    """The last rounds, so that going back to a node shows its branches.
 
-    A node has one for each text that it had when branches were asked for.
+    A node has a round for each text that it had when branches were requested.
     """
 
     def __init__(self) -> None:
@@ -188,7 +213,7 @@ class RoundHistory:
         self._put(current.parent, current)
 
     def leave(self, story: Story, shown: Round | None) -> None:
-        """The writer goes elsewhere, and comes back to what is shown: branches beside words typed since."""
+        """Remember the round in view before the writer leaves the node: branches beside words typed since."""
         if shown is not None and shown.generation is not None and not shown.taken:
             self._put(story.current, shown)
 

@@ -1,27 +1,44 @@
-"""What branches are sampled with: the session's settings, a sweep over a round, and the knobs of a story.
+"""Sampling of branches: the session's settings, a sweep over a round, and the knobs of a story.
 
-The knobs as they were turned last for a story come back with it. What is a sweep here is a ladder in the
-interface. Knows no screen.
+Opening a story restores its last knobs. The interface calls a sweep a ladder. Imports no screen.
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Protocol, TypeVar, cast
 
 from srbwriter import launch
 from srbwriter.config import Settings, keys
+from srbwriter.engine.capabilities import Capabilities
 from srbwriter.engine.parameters import PARAMETERS, Parameter
-from srbwriter.engine.types import InvalidRequest, Sampling, Stop
+from srbwriter.engine.types import InvalidRequest, Sampling, Stop, Together
+from srbwriter.story import Story
 from srbwriter.story.model import JsonObject, as_object
 
-from .variety import Variety
-
-if TYPE_CHECKING:
-    from srbwriter.session import Session
-
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Variety:
+    """How the branches of new rounds are drawn; see :mod:`srbwriter.engine.processors.siblings`."""
+
+    siblings: Together = "independent"
+    repulsion: float = 0.0
+    renew: bool = True  # those that are nearly the same as another are written anew
+
+    def asked(self, samplings: Sequence[Sampling], can: Capabilities) -> Mapping[str, Any]:
+        """Fields of a request: as far as the engine can, and these ``samplings`` leave the choice to it."""
+        steered = any(s.mirostat or s.adaptive_target >= 0 for s in samplings)
+        told: dict[str, Any] = {}
+        if self.siblings != "independent" and not steered and can.has("siblings"):
+            told["siblings"] = self.siblings
+        if self.repulsion and can.has("repulsion"):
+            told["repulsion"] = self.repulsion
+        return told
+
 
 TURNED = "knobs"
 """The story value that holds them: of each record the fields that differ from the settings; the sweep."""
@@ -57,7 +74,7 @@ def swept(sampling: Sampling, own: JsonObject, sweep: Sweep | None, n: int) -> t
 
 
 def as_field(value: Any) -> Any:
-    """A JSON value as the engine's records have it: what is a list there is a tuple here."""
+    """Convert a JSON value for the engine's records: lists become tuples."""
     return tuple(as_field(each) for each in cast("list[Any]", value)) if isinstance(value, list) else value
 
 
@@ -66,10 +83,22 @@ def variety_of(settings: Settings) -> Variety:
     return Variety(settings[keys.SIBLINGS], settings[keys.REPULSION], settings[keys.RENEW_DUPLICATES])
 
 
+class Knobs(Protocol):
+    """An object with knobs for a story: a session."""
+
+    sampling: Sampling
+    stop: Stop
+    variety: Variety
+    sweep: Sweep | None
+
+    @property
+    def story(self) -> Story: ...
+
+
 class RememberedKnobs:
     """The knobs of ``session``, as far as they are not what ``settings`` say anyway."""
 
-    def __init__(self, session: Session, settings: Settings) -> None:
+    def __init__(self, session: Knobs, settings: Settings) -> None:
         self._session = session
         self._sampling, self._stop = launch.sampling(settings), launch.stop(settings)
         self._variety = variety_of(settings)
@@ -90,7 +119,7 @@ class RememberedKnobs:
             session.story.put_value(TURNED, turned)
 
     def recall(self) -> None:
-        """Turn the knobs back to where they were; what this start was told in words of its own stays."""
+        """Restore the knobs; settings that were given for this start stay."""
         session, kept = self._session, self._kept()
         session.sampling = self._turned(session.sampling, "sampling", kept)
         session.stop = self._turned(session.stop, "stop", kept)
@@ -112,7 +141,7 @@ class RememberedKnobs:
         return record
 
     def _may_turn(self, record: str, field: str, value: Any) -> bool:
-        """Whether there is such a knob, it takes ``value``, and this start was not told where it stands."""
+        """Return whether the knob exists, takes ``value``, and was not set for this start."""
         knob = next((p for p in _ROWS[record] if p.field == field), None)
         if knob is None or launch.key_name(knob) in self._said:
             return False
@@ -124,7 +153,7 @@ class RememberedKnobs:
         return True
 
     def _difference(self, name: str, record: _Record, usual: _Record) -> dict[str, Any]:
-        """The fields that were turned; what only this start was told leaves what was kept before."""
+        """Return the changed fields; fields that were set for this start keep their stored value."""
         before, turned = as_object(self._kept().get(name)), dict[str, Any]()
         for knob in _ROWS[name]:
             value = getattr(record, knob.field)

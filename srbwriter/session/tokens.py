@@ -1,9 +1,9 @@
-"""Text token by token: what could have stood in a place, what is to stand there, and how likely it was.
+"""Text token by token: the alternatives in each place, forks and bans there, and log-probabilities.
 
-A :class:`TokenText` is a branch's take, or the story as far as the model reads it, as tokens with the
-characters they write. What could have stood in a place is asked of the engine when somebody looks there. The
-log-probability of what stands is known where it was gathered while a branch was written, and else looked up
-in the background, once. Nothing here waits for the engine: who looks again finds what has come meanwhile.
+A :class:`TokenText` is a branch's take, or the part of the story that the model reads, as tokens with their
+characters. The alternatives in a place are requested when it is looked at. The log-probability of a token is
+known where it was gathered while a branch was generated, and is else looked up in the background, once.
+Nothing here waits for the engine: a later look finds the results.
 """
 
 from __future__ import annotations
@@ -11,13 +11,11 @@ from __future__ import annotations
 import codecs
 import logging
 import math
-import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
-from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from srbwriter.engine.exploring import ask
 from srbwriter.engine.generation import Branch, Generation
@@ -32,6 +30,9 @@ from srbwriter.engine.types import (
     TokenRun,
 )
 
+from .instrument import Desk, Instrument, wait_a_moment
+from .rounds import Round, Turn
+
 if TYPE_CHECKING:
     from srbwriter.engine.backend import Backend
     from srbwriter.story.context import Assembly
@@ -43,11 +44,10 @@ ALTERNATIVES = 20
 AHEAD = 2
 """Places on either side of the one that is looked at, which are asked for ahead."""
 _KEPT_PATHS = 48
-_PATIENCE = 0.02  # seconds that a face waits for what is there at once, if the model is in this process
 
 
 class Alternative(NamedTuple):
-    """A token that could stand in a place, and the natural logarithm of how likely it was."""
+    """An alternative token in a place, and the natural logarithm of its probability."""
 
     id: int
     logprob: float
@@ -79,7 +79,7 @@ def spelt(ids: Sequence[int], pieces: Sequence[bytes], at: int, begin: int = 0) 
 
 
 def shown(piece: bytes, name: str = "") -> str:
-    """A token as it stands in a list: its text, its bytes where that is no whole text, or its ``name``."""
+    """Return a token for a list: its text, its bytes where they are no whole text, or its ``name``."""
     if not piece:
         return name or "nothing"
     try:
@@ -117,16 +117,8 @@ class TokenText:
         return (*self.prompt, *self.ids)[: self.tokens[place].at]
 
 
-class Turn(NamedTuple):
-    """Where a story goes on otherwise: the prompt, what branches begin with, and what may not follow."""
-
-    prompt: tuple[int, ...]
-    begin: tuple[int, ...]
-    without: tuple[int, ...]
-
-
 class Paths:
-    """Log-probabilities of tokens by what stood before them, so that none is looked up twice."""
+    """Log-probabilities of tokens by the tokens before them, so that none is looked up twice."""
 
     def __init__(self) -> None:
         self._paths: OrderedDict[tuple[int, ...], dict[int, float]] = OrderedDict()
@@ -140,7 +132,7 @@ class Paths:
             self._paths.popitem(last=False)
 
     def of(self, ids: tuple[int, ...]) -> dict[int, float]:
-        """What is known of ``ids``, by their number."""
+        """Return the known log-probabilities of ``ids``, by their index."""
         found: dict[int, float] = {}
         for path, known in self._paths.items():
             same = common_prefix(path, ids, 0, len(ids))
@@ -148,11 +140,13 @@ class Paths:
         return found
 
 
-class Tokens:
-    """What a session knows of tokens. ``engine`` is the model in use, if there is one."""
+class Tokens(Instrument):
+    """The token views of a session, and forks and bans at a token."""
 
-    def __init__(self, engine: Callable[[], Backend | None]) -> None:
-        self._engine = engine
+    name: ClassVar[str] = "tokens"
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(desk)
         self.gather = False
         """Whether log-probabilities are wanted: only then are they gathered, and looked up."""
         self.version = 0
@@ -161,40 +155,40 @@ class Tokens:
         self._scoring: dict[tuple[int, ...], tuple[int, Generation]] = {}
         self._refused: set[tuple[int, ...]] = set()
         self._banned: dict[tuple[int, int, tuple[int, ...]], tuple[int, ...]] = {}
-        self._work: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
-        self._thread: threading.Thread | None = None
 
-    # ---- what may take a while, where the model is elsewhere
+    def model_changed(self) -> None:
+        self.forget()
 
-    def later(self, act: Callable[[], Any]) -> Future[Any]:
-        """Do ``act`` on a thread of its own."""
-        done = Future[Any]()
-        self._work.put((done, act))
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="srbwriter-tokens", daemon=True)
-            self._thread.start()
-        return done
-
-    def _run(self) -> None:
-        while True:
-            done, act = self._work.get()
-            try:
-                done.set_result(act())
-            except Exception as error:  # whoever asked gets it
-                done.set_exception(error)
+    def shape(self, request: Request) -> Request:
+        """Return ``request``, with log-probabilities if :attr:`gather` is set."""
+        engine = self._desk.engine
+        if not self.gather or engine is None or not engine.capabilities.has("logprobs"):
+            return request
+        return replace(request, logprobs=0)
 
     def _model(self) -> Backend:
-        engine = self._engine()
+        engine = self._desk.engine
         if engine is None:
             raise NoModel("the model is still loading")
         return engine
 
-    def lacks(self) -> str:
-        """Why no alternatives can be had, in words; nothing if they can."""
-        engine = self._engine()
-        return "" if engine is None else engine.lacks("next_logprobs")
-
     # ---- texts
+
+    def branch_tokens(self, index: int) -> Future[TokenText]:
+        """Branch ``index`` as it is now, as tokens. Raises EngineError where no engine knows them."""
+        branch = self._desk.steered(index)
+        return self.later(lambda: self.of_branch(branch))
+
+    def story_tokens(self) -> Future[TokenText]:
+        """The story up to here, as far as the model reads it, as tokens. Raises NoModel, StoryError."""
+        desk = self._desk
+        with desk.state_lock:
+            prompter = desk.prompter
+            desk.keep()
+            here, length = desk.story.current, len(desk.text())
+        return self.later(
+            lambda: self.of_story(prompter.assemble(here, desk.story.settings(here), desk.stop), length)
+        )
 
     def of_branch(self, branch: Branch) -> TokenText:
         """The take of a branch as it is now. Asks the engine what its tokens write. Raises EngineError."""
@@ -228,9 +222,9 @@ class Tokens:
     # ---- alternatives
 
     def look(self, text: TokenText, place: int) -> tuple[Alternative, ...] | None:
-        """What could have stood in a place, best first; None while that is not known yet.
+        """Return the alternatives in a place, best first; None while they are not known yet.
 
-        Asks for it, and for its neighbours ahead. ``text.problem`` says why it cannot be had.
+        Requests them, and those of the next places. ``text.problem`` says why they are not available.
         """
         if not 0 <= place < len(text.tokens):
             return ()
@@ -261,7 +255,7 @@ class Tokens:
         return ask(self._model(), request)
 
     def _told(self, text: TokenText, place: int) -> tuple[Alternative, ...] | None:
-        """What has come of a question. Elsewhere it may take longer to learn what its tokens write."""
+        """Return the answer of a request. A remote engine may take longer to detokenise it."""
         asked = text.asked.get(place)
         if asked is None or text.problem:
             return ()
@@ -284,7 +278,57 @@ class Tokens:
             found.append(Alternative(token, logprob, shown(piece, name)))
         text.known[place] = tuple(found)
 
-    # ---- bans
+    # ---- what is begun at a token
+
+    def fork(self, text: TokenText, place: int, token: int) -> int:
+        """Add a branch that begins like ``text`` up to ``place`` and continues with ``token``.
+
+        Return its index.
+
+        In the story, a new round begins there, and the text behind it becomes another branch; then it is -1.
+        """
+        if text.of_story:
+            self._turn_story(text, place, (token,), ())
+            return -1
+        with self._desk.state_lock:
+            branch = self._desk.steered(text.index)
+            generation = branch.generation
+            begin = (*text.path(place)[len(text.prompt) :], token)
+            sampling = replace(branch.sampling, seed=None)
+            index = len(generation.branches)
+            generation.add_branch(1, sampling, branch.stop_rule, begin=begin)
+            if self._desk.round is not None:
+                self._desk.round.duplicates.steered.add(index)  # it is meant to begin as another does
+            return index
+
+    def ban(self, text: TokenText, place: int) -> None:
+        """Rewind a branch to ``place`` and bar the token there, and those banned there before.
+
+        In the story, a new round begins there without it. Raises NotSupported where the engine cannot.
+        """
+        token = text.tokens[place].id
+        self._desk.capabilities.require("without")
+        if text.of_story:
+            self._turn_story(text, place, (), (token,))
+            return
+        branch = self._desk.steered(text.index)
+        begin = text.path(place)[len(text.prompt) :]
+        branch.reroll(begin=begin, without=self.without(text, place, token))
+
+    def _turn_story(
+        self, text: TokenText, place: int, chosen: tuple[int, ...], without: tuple[int, ...]
+    ) -> None:
+        desk = self._desk
+        desk.may_write()
+        start = place
+        while text.tokens[start].inside:  # a character belongs to one node
+            start -= 1
+        prompt = text.path(start)
+        begin = (*text.path(place)[len(prompt) :], *chosen)
+        with desk.state_lock:
+            desk.leave_round(lambda: desk.cut_at(text.tokens[start].start))
+            current = Round(desk.story, desk.story.current, desk.n)
+            desk.begin_round(current, turn=Turn(prompt, begin, without))
 
     def without(self, text: TokenText, place: int, token: int | None = None) -> tuple[int, ...]:
         """The tokens that are banned in a place of a branch; from now on ``token`` as well."""
@@ -313,7 +357,7 @@ class Tokens:
             self._look_up(ids, missing)
         return known
 
-    def of(self, branch: Branch) -> list[float | None]:
+    def branch_logprobs(self, branch: Branch) -> list[float | None]:
         """Log-probabilities of the tokens of a branch's take; None where they are not known (yet)."""
         buffer, generation = branch.buffer, branch.generation
         ids = tuple(buffer.ids)
@@ -343,7 +387,7 @@ class Tokens:
             log.info("not looked up: %s", error)
 
     def collect(self) -> None:
-        """Take in what has been looked up since the last time; :attr:`version` tells of it."""
+        """Collect the results of lookups since the last time; a change increases :attr:`version`."""
         for ids, (first, asked) in list(self._scoring.items()):
             if asked.done:
                 del self._scoring[ids]
@@ -371,13 +415,3 @@ def _evenly(tokens: Sequence[Written], begin: int, length: int) -> list[Written]
         token._replace(start=start, end=end, inside=False)
         for token, start, end in zip(tokens, places, places[1:], strict=False)
     ]
-
-
-def wait_a_moment(done: Future[Any]) -> None:
-    """As long as nobody notices: what takes longer is found at the next look."""
-    try:
-        done.result(_PATIENCE)
-    except TimeoutError:
-        pass
-    except EngineError as error:
-        log.info("%s", error)

@@ -13,7 +13,7 @@ import logging
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,7 @@ from urllib.parse import quote, unquote
 
 from srbwriter import paths
 from srbwriter.story import ROOT, NodeId, NotSaved, Story, StoryError, backup
-from srbwriter.story.diff import changed
+from srbwriter.story.diff import Edit, apply_edits, edit_between, in_one, settled
 from srbwriter.story.model import JsonValue, as_list, as_object
 
 log = logging.getLogger(__name__)
@@ -33,10 +33,14 @@ TYPING = "typing"
 """The story value that holds words typed into running branches until a node does: a list of [node, words]."""
 
 _LINE_CHARS = 40
-_MOST_STEPS = 32  # of a text that waits for a disk that refuses
+_MOST_STEPS = 256  # of a text that waits for a disk that refuses
 _BELOW = "below"  # a sheet of words for the story itself: "below:NODE:BRANCH"
 _TEXT = ""  # the field of the story's own text; no sheet is called so
 _STORY_FILE = "story"  # its file in a rescue folder; no sheet is called so either
+
+
+Step = str | tuple[Edit, ...]
+"""What was typed in one place, an edit to undo: the whole text after it, or edits of the text before it."""
 
 
 @dataclass(slots=True)
@@ -45,23 +49,45 @@ class _Field:
 
     words: str
     since: float | None = None
-    steps: list[str] = field(default_factory=list["str"])  # what it read before each leap to another place
-    place: tuple[int, int] = (0, 0)  # the characters that were typed since the last of them
     taken: str | None = None  # what the open transaction has of it
-    taken_steps: int = 0
     later: float | None = None  # the oldest key since then
 
+
+@dataclass(slots=True)
+class _StoryField(_Field):
+    """The text of the story. ``steps`` make the words of what is on the disk: ``saved`` characters."""
+
+    saved: int = 0
+    steps: list[Step] = field(default_factory=list["Step"])
+    place: tuple[int, int] | None = None  # the characters of the last step; None where nothing can join it
+    taken_steps: int = 0  # of the open transaction
+
     def put(self, words: str) -> None:
-        """It reads ``words`` now. What was typed in another place is a step of its own: an edit to undo."""
+        """It reads ``words`` now."""
         before, self.words = self.words, words
-        start, stop, end = changed(before, words)
-        first, last = self.place
-        if self.since is not None and (start > last or stop < first):
-            self.steps = [*self.steps[-_MOST_STEPS:], before]
-            self.taken_steps = min(self.taken_steps, _MOST_STEPS)
-        elif self.since is not None:
-            start, end = min(start, first), max(end, last + len(words) - len(before))
-        self.place = start, end
+        self._step(words, edit_between(before, words), before)
+
+    def edit(self, edits: Sequence[Edit]) -> None:
+        """It was changed by ``edits``, which are in order and apart."""
+        before, self.words = self.words, apply_edits(self.words, edits)
+        one = settled(edits[0], lambda start, end: before[start:end]) if len(edits) == 1 else None
+        self._step(tuple(edits) if one is None else (one,), one, before)
+
+    def _step(self, step: Step, edit: Edit | None, before: str) -> None:
+        """Add ``step``, which did ``edit`` to ``before`` (None: several), or let the last one have it."""
+        last = self.steps[-1] if len(self.steps) > self.taken_steps else None
+        place, self.place = self.place, None
+        if edit is not None:
+            start, end = edit.start, edit.start + len(edit.text)
+            if place and type(last) is type(step) and edit.start <= place[1] and edit.end >= place[0]:
+                start, end = min(start, place[0]), max(end, place[1] + len(self.words) - len(before))
+                self.steps.pop()
+                if not isinstance(last, str | None):
+                    step = (in_one(last[0], edit, before),)
+            self.place = start, end
+        self.steps.append(step)
+        if len(self.steps) > _MOST_STEPS and self.taken is None:
+            self.steps, self.place = [self.words], None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +132,10 @@ class Typing:
         self._dropping: set[str] = set()  # those of them that the open transaction takes off
         self._trouble: StoryError | None = None
         self._rescued: dict[str, str] = {}
-        self.on_key: Callable[[], object] = lambda: None
-        """Called with every key that is not on the disk yet."""
+        self.on_key = list[Callable[[], object]]()
+        """Called with every key that is not on the disk yet, by whoever typed it."""
+        self.changes = 0
+        """How often somebody typed into the text of the story."""
         self.on_unsaved: Callable[[], object] = lambda: None
         """Called with the first such key, by whoever typed it."""
         self.held: AbstractContextManager[object] = contextlib.nullcontext()
@@ -115,14 +143,30 @@ class Typing:
 
     # -- what a person does, on any thread -------------------------------------------------------------
 
+    def edit(self, *edits: Edit) -> None:
+        """The person has changed the text of the story by ``edits``, which are in order and apart.
+
+        Their places are those of the text before all of them.
+        """
+        if _TEXT not in self._fields:
+            self.shown(self._story.text(self._story.current))
+        with self._typed(_TEXT):
+            self._story_field().edit(edits)
+
     def text(self, whole: str) -> None:
         """The story reads ``whole`` now, as the person typed it."""
-        self.sheet(_TEXT, whole)
+        with self._typed(_TEXT):
+            self._story_field().put(whole)
 
     def shown(self, whole: str) -> None:
         """The person is shown ``whole``, which is the story as it is on the disk."""
         with self._lock:
-            self._fields[_TEXT] = _Field(whole)
+            self._fields[_TEXT] = _StoryField(whole, saved=len(whole))
+
+    def _story_field(self) -> _StoryField:
+        field = self._fields.setdefault(_TEXT, _StoryField(""))
+        assert isinstance(field, _StoryField)
+        return field
 
     def drop(self, name: str) -> None:
         """The sheet is closed; its words are kept elsewhere, or not wanted.
@@ -133,23 +177,34 @@ class Typing:
         with self._lock:
             if self._fields.pop(name, None) is not None or on_disk:
                 self._dropped.add(name)
-        self.on_key()
+        self._tell()
 
     def sheet(self, name: str, words: str) -> None:
         """The open sheet called ``name`` reads ``words`` now."""
+        with self._typed(name):
+            self._fields.setdefault(name, _Field("")).words = words
+
+    @contextlib.contextmanager
+    def _typed(self, name: str) -> Generator[None]:
+        """A key changes the field called ``name`` inside."""
         now = self._clock()
         with self._lock:
             was_saved = all(field.since is None for field in self._fields.values())
             self._dropped.discard(name)
-            field = self._fields.setdefault(name, _Field(""))
-            field.put(words)
+            yield
+            self.changes += name == _TEXT
+            field = self._fields[name]
             if field.since is None:
                 field.since = now
             if field.taken is not None and field.later is None:
                 field.later = now
-        self.on_key()
+        self._tell()
         if was_saved:
             self.on_unsaved()
+
+    def _tell(self) -> None:
+        for listener in self.on_key:
+            listener()
 
     # -- what writes them down does, one transaction at a time -----------------------------------------
 
@@ -176,15 +231,22 @@ class Typing:
         with self._lock:
             unsaved = {name: field for name, field in self._fields.items() if field.since is not None}
             for field in unsaved.values():
-                field.taken, field.taken_steps, field.later = field.words, len(field.steps), None
-            steps = list(unsaved[_TEXT].steps) if _TEXT in unsaved else []
+                field.taken, field.later = field.words, None
             sheets = {name: field.words for name, field in unsaved.items() if name != _TEXT}
             self._dropping = set(self._dropped)
             gone = set(self._dropped)
-        for words in steps:
-            self._set_text(words)
-        if _TEXT in unsaved:
-            self._set_text(unsaved[_TEXT].taken or "")
+            steps, saved, words = list[Step](), 0, ""
+            if _TEXT in unsaved:
+                field = self._story_field()
+                field.taken_steps = len(field.steps)
+                steps, saved, words = [*field.steps], field.saved, field.words
+        if any(isinstance(step, tuple) for step in steps) and self._story.chars() != saved:
+            steps = [words]  # the story is not the one that was edited: the text is, whatever became of that
+        for step in steps:
+            if isinstance(step, str):
+                self._set_text(step)
+            else:
+                self._story.replace(*step)
         if sheets or gone:
             kept = drafts(self._story) | sheets
             gone.update(name for name in sheets if _for_story(name) and not sheets[name].strip())
@@ -195,8 +257,10 @@ class Typing:
         with self._lock:
             for field in self._fields.values():
                 if field.taken is not None:
-                    field.since = field.later if field.words != field.taken else None
-                    del field.steps[: field.taken_steps]
+                    field.since = field.later
+                    if isinstance(field, _StoryField):
+                        del field.steps[: field.taken_steps]
+                        field.saved, field.taken_steps = len(field.taken), 0
                     field.taken = field.later = None
             self._dropped -= self._dropping
             self._dropping.clear()
@@ -210,6 +274,7 @@ class Typing:
         with self._lock:
             for field in self._fields.values():
                 field.taken = field.later = None
+            self._story_field().taken_steps = 0
             self._dropping.clear()
 
     def refused(self, error: StoryError) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from srbwriter.prose import Unit
+from srbwriter.story.diff import Edit
 from srbwriter.story.model import (
     ROOT,
     Author,
@@ -34,6 +35,7 @@ __all__ = [
     "Blocked",
     "Damage",
     "DamagedStory",
+    "Edit",
     "Hit",
     "Marks",
     "NoSuchNode",

@@ -15,10 +15,10 @@ from sqlite3 import Connection
 from srbwriter import paths
 from srbwriter.story.connection import check_file
 from srbwriter.story.lock import Note
-from srbwriter.story.migrations import SEARCHED, STEPS, SUMMED, VERSION, body_sum, migrate, row_sum
+from srbwriter.story.migrations import SEARCHED, STEPS, SUMMED, VERSION, migrate
 from srbwriter.story.model import ROOT, Damage, DamagedStory, NodeId, numbers
 from srbwriter.story.recovery import recover
-from srbwriter.story.shapes import action_fits, body_fits, entry_fits
+from srbwriter.story.shapes import action_fits, body_fits, body_sum, entry_fits, row_sum
 from srbwriter.story.store import ACTION, BODY, ENTRY, Store
 from srbwriter.story.words import count
 

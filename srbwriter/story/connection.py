@@ -21,8 +21,6 @@ from srbwriter.story.model import DamagedStory, NotAStory, NotMade, NotSaved, St
 MAGIC = b"SQLite format 3\0"
 LOGS = "-wal", "-journal"
 """What SQLite keeps beside a file until it is folded into it, or rolled back."""
-UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
-"""What goes wrong in Python with a row that does not hold what it should."""
 _PIECE = 4096  # bytes
 _NO_TEXT = "bytes that are no characters"
 _UNREAD = (sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ)

@@ -1,14 +1,14 @@
-"""Where two texts differ, in about the time it takes to read them, and which nodes that touches.
+"""Edits of a text: how they are found between two texts, where they cost least, and which nodes they touch.
 
-An edit of a long text is known by the texts before and after it alone. Knows nothing of runs, nor how a node
-is changed.
+An edit that arrives as an edit is never looked for: only the characters around it are read. Knows nothing of
+runs, nor how a node is changed.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from srbwriter.story.model import NodeId
@@ -17,6 +17,18 @@ from srbwriter.unspaced import CHARACTER
 _WORD = re.compile(r"\w+|\W+")
 _ALIKE = 6
 """Between two changes stand at least so many words, with what is between them, that are alike."""
+
+
+Read = Callable[[int, int], str]
+"""Returns the characters from one place of a text to another."""
+
+
+class Edit(NamedTuple):
+    """Characters ``start`` to ``end`` of a text give way to ``text``."""
+
+    start: int
+    end: int
+    text: str
 
 
 class Piece(NamedTuple):
@@ -60,23 +72,80 @@ def changed(old: str, new: str) -> tuple[int, int, int]:
     return start, len(old) - tail, len(new) - tail
 
 
-def hunks(old: str, new: str) -> list[tuple[int, int, str]]:
-    """(start, stop, words), in order: characters ``start`` to ``stop`` of ``old`` give way to ``words``.
+def edit_between(old: str, new: str) -> Edit:
+    """The one edit that makes ``new`` of ``old``: behind their common beginning, before their common end."""
+    start, stop, end = changed(old, new)
+    return Edit(start, stop, new[start:end])
+
+
+def apply_edits(text: str, edits: Sequence[Edit]) -> str:
+    """``text`` after ``edits``, which are in order and apart; their places are those of ``text``."""
+    parts, at = list[str](), 0
+    for start, end, words in edits:
+        parts += (text[at:start], words)
+        at = end
+    return "".join([*parts, text[at:]])
+
+
+def settled(edit: Edit, read: Read) -> Edit:
+    """``edit`` as :func:`edit_between` finds it between the texts around it; ``read`` has the first of them.
+
+    What only comes or only goes may do so in several places: of those this is the last.
+    """
+    first, last, words = edit
+    head, tail, stop = changed(read(first, last), words)
+    start, end, words = first + head, first + tail, words[head:stop]
+    moving = words or read(start, end)
+    if (end > start) == bool(words):  # a replacement has one place
+        return Edit(start, end, words)
+    moved, room = 0, 32
+    while True:
+        here = read(end + moved, end + moved + room)
+        turned = moved % len(moving)
+        again = moving[turned : turned + len(here)]
+        if len(again) < len(here):
+            again = (again + moving * (len(here) // len(moving) + 1))[: len(here)]
+        same = same_start(here, again)
+        moved, room = moved + same, 2 * room
+        if same < len(here) or not here:
+            break
+    turned = moved % len(moving)
+    return Edit(start + moved, end + moved, words[turned:] + words[:turned])
+
+
+def hunks(old: str, text: str) -> list[Edit]:
+    """The edits that make ``text`` of ``old``, in order.
 
     Where words come again soon they are found at their nearest place, so many small changes cost little more
     than one; the hunks may be more than the least that would do.
     """
-    start, stop, end = changed(old, new)
-    before, after = old[start:stop], new[start:end]
-    if not before or not after:
-        return [(start, stop, after)] if before or after else []
-    found: list[tuple[int, int, str]] = []
-    for removed, inserted in _parts(_WORD.findall(before), _WORD.findall(after)):
-        if removed != inserted:
-            first, last, end = changed(removed, inserted)
-            found.append((start + first, start + last, inserted[first:end]))
-        start += len(removed)
+    edit = edit_between(old, text)
+    return hunks_within(edit, old[edit.start : edit.end])
+
+
+def hunks_within(edit: Edit, removed: str) -> list[Edit]:
+    """``edit``, which replaces ``removed``, as edits of the words that differ."""
+    start, _, words = edit
+    if not removed or not words:
+        return [edit] if removed or words else []
+    found: list[Edit] = []
+    for before, after in _parts(_WORD.findall(removed), _WORD.findall(words)):
+        if before != after:
+            first, last, stop = changed(before, after)
+            found.append(Edit(start + first, start + last, after[first:stop]))
+        start += len(before)
     return found
+
+
+def refined(edits: Sequence[Edit], read: Read) -> list[Edit]:
+    """A single edit as edits of the words that differ, where comparing would find them.
+
+    Of several each stays what it is, but for those that change nothing.
+    """
+    if len(edits) != 1:
+        return [edit for edit in edits if read(edit.start, edit.end) != edit.text]
+    edit = settled(edits[0], read)
+    return hunks_within(edit, read(edit.start, edit.end))
 
 
 def _parts(a: Sequence[str], b: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -108,31 +177,48 @@ def _again(a: Sequence[str], b: Sequence[str], i: int, j: int) -> tuple[int, int
         reach *= 4
 
 
-def difference(old: str, text: str, pieces: Sequence[Piece]) -> list[tuple[int, int, str]]:
-    """As :func:`hunks`. A word of one hunk may have come or gone in several places.
+def sparing(edit: Edit, pieces: Sequence[Piece], read: Read) -> Edit:
+    """``edit``, which :func:`settled` gave, in that of its places which spares the model's words.
 
-    Of those the one is chosen that spares the model's words: between two nodes rather than inside one, and in
-    a person's rather than the model's.
+    That is between two nodes rather than inside one, and in a person's rather than the model's.
     """
-    found = hunks(old, text)
-    if len(found) > 1:
-        return found
-    [(start, stop, _)] = found
-    behind = len(text) - (len(old) - stop)
-    first = start - same_end(old[:stop], text[:behind], start)
+    start, end, words = edit
+    moving = words or read(start, end)
+    if (end > start) == bool(words):
+        return edit
+    length, first, room = end - start, start, 32
+    while first:
+        here = read(max(0, first - room), first)
+        moved = (start - first) % len(moving)
+        again = moving[: len(moving) - moved][-len(here) :]
+        if len(again) < len(here):
+            again = (moving * (len(here) // len(moving) + 1) + again)[-len(here) :]
+        same = same_end(here, again, len(here))
+        first, room = first - same, 2 * room
+        if same < len(here):
+            break
 
     def cost(at: int) -> tuple[int, int, int]:
-        until = at + stop - start
+        until = at + length
         there = touched(pieces, at, until)
         cuts = sum(p.begin < edge < p.end for p in there if p.model for edge in (at, until))
         return sum(p.model for p in there), cuts, -at
 
     places = {start}
     if first < start:
-        edges = {first, *(edge for p in pieces for edge in (p.end, p.begin - (stop - start)))}
+        edges = {first}
+        for piece in between(pieces, first, end):
+            edges.update((piece.end, piece.begin - length))
         places.update(edge for edge in edges if first <= edge <= start)
     moved = start - min(places, key=cost)
-    return [(start - moved, stop - moved, text[start - moved : behind - moved])]
+    turned = len(words) - moved % (len(words) or 1)
+    return Edit(start - moved, end - moved, words[turned:] + words[:turned])
+
+
+def between(pieces: Sequence[Piece], start: int, stop: int) -> Sequence[Piece]:
+    """The pieces that have characters ``start`` to ``stop``, or end or begin there."""
+    low = bisect_left(pieces, start, key=lambda piece: piece.end)
+    return pieces[low : bisect_right(pieces, stop, key=lambda piece: piece.begin)]
 
 
 def touched(pieces: Sequence[Piece], start: int, stop: int) -> list[Piece]:
@@ -141,26 +227,44 @@ def touched(pieces: Sequence[Piece], start: int, stop: int) -> list[Piece]:
     What is inserted between nodes goes into the first there that a person wrote, or into the last that is
     not being written: to that one words can only be added at its end.
     """
-    low = bisect_left(pieces, start, key=lambda piece: piece.end)
-    there = pieces[low : bisect_right(pieces, stop, key=lambda piece: piece.begin)]
+    there = between(pieces, start, stop)
     within = [p for p in there if p.begin < stop and start < p.end and p.begin < p.end]
     ended = next((p for p in reversed(there) if not p.writing), there[-1])
     return within or [next((p for p in there if not p.model), ended)]
 
 
-def new_texts(old: str, pieces: Sequence[Piece], parts: Sequence[tuple[int, int, str]]) -> dict[NodeId, str]:
-    """The new texts of the nodes that ``parts`` touch, in the order of the path.
+def node_edits(pieces: Sequence[Piece], parts: Iterable[Edit]) -> dict[NodeId, list[Edit]]:
+    """``parts`` as edits of the texts of the nodes that they touch, in the order of the path.
 
     New words go into the first of the nodes whose words they replace.
     """
-    texts: dict[NodeId, str] = {}
-    for start, stop, words in reversed(parts):
-        there = touched(pieces, start, stop)
-        for piece in reversed(there):
-            text = texts.get(piece.node, old[piece.begin : piece.end])
+    edits: dict[NodeId, list[Edit]] = {}
+    there: list[Piece] = []
+    for start, stop, words in parts:
+        if there and there[-1].begin <= start < stop <= there[-1].end:  # of many edits most are
+            there = there[-1:]
+        else:
+            there = touched(pieces, start, stop)
+        for piece in there:
             head, tail = max(start - piece.begin, 0), min(stop, piece.end) - piece.begin
-            texts[piece.node] = text[:head] + (words if piece is there[0] else "") + text[tail:]
-    return dict(reversed(texts.items()))
+            edits.setdefault(piece.node, []).append(Edit(head, tail, words))
+            words = ""
+    return edits
+
+
+def in_one(first: Edit, second: Edit, text: str) -> Edit:
+    """``first`` and then ``second`` of ``text``, which is what ``first`` made, as one edit."""
+    behind = first.start + len(first.text)
+    start, end = min(first.start, second.start), max(behind, second.end)
+    words = text[start : second.start] + second.text + text[second.end : end]
+    return Edit(start, end - len(first.text) + first.end - first.start, words)
+
+
+def joined(edits: Sequence[Edit], text: str) -> Edit:
+    """The one edit of ``text`` that does what ``edits`` do."""
+    start, end = edits[0].start, edits[-1].end
+    inside = [Edit(edit.start - start, edit.end - start, edit.text) for edit in edits]
+    return Edit(start, end, apply_edits(text[start:end], inside))
 
 
 def whole_words(old: str, start: int, stop: int, words: str, least: int) -> tuple[int, int, str]:

@@ -13,12 +13,15 @@ from __future__ import annotations
 import json
 import logging
 import time
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
+from itertools import accumulate
 from threading import RLock
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
+from srbwriter.story.diff import Piece
 from srbwriter.story.model import (
     ROOT,
     Author,
@@ -27,6 +30,7 @@ from srbwriter.story.model import (
     NoSuchNode,
     ReadOnly,
     ReadOnlyStory,
+    Refused,
     State,
     StoryError,
     TokenSizes,
@@ -235,10 +239,11 @@ class Document:
 
     def write(self, node: NodeId, spans: Spans, body: Body | None = None) -> None:
         """Make ``spans`` the text of ``node``."""
-        entry = self.tree[node]
-        text = text_of(spans)
-        body = (body or self.body(node))._replace(text=text, runs=encode(spans, entry.author))
-        self.put_body(node, body)
+        self.put_text(node, text_of(spans), encode(spans, self.tree[node].author), body)
+
+    def put_text(self, node: NodeId, text: str, runs: bytes | None, body: Body | None = None) -> None:
+        """Make ``text`` that of ``node``, with ``runs``, the encoded spans."""
+        self.put_body(node, (body or self.body(node))._replace(text=text, runs=runs))
         words = count(text)
         self.tree.set(node, chars=len(text), words=words.words, edges=words.edges)
         self.store.put_unindexed(node)
@@ -273,8 +278,12 @@ class Document:
             flags=entry.flags & (SETTINGS | VISITED) | (VISITED if always else 0),
             state=State.LIVING if alive else State.ABSORBED,
             created=entry.created,
+            chars=entry.chars,
+            words=entry.words,
+            edges=entry.edges,
         )
-        self.write(spare, self.spans(node), self.body(node)._replace(name=None))
+        self.put_body(spare, self.body(node)._replace(name=None))
+        self.store.put_unindexed(spare)
         self.move(children, spare)
         return spare
 
@@ -302,7 +311,44 @@ class Document:
         """Where the writer is."""
         return int(self.value("current"))
 
+    # -- what may be done ----------------------------------------------------------------------------
+
+    def check_kept(self, node: NodeId) -> NodeId:
+        """Return ``node``; NoSuchNode if it is in the bin itself or has become part of another."""
+        state = self.tree[node].state
+        if state == State.BINNED:
+            raise NoSuchNode(node, "is in the bin")
+        if state == State.ABSORBED:
+            raise NoSuchNode(node, "is part of another node now")
+        return node
+
+    def check_living(self, node: NodeId) -> NodeId:
+        """Return ``node``; NoSuchNode if it is not part of the readable tree."""
+        self.check_kept(node)
+        if not self.tree.living(node):
+            raise NoSuchNode(node, "is below something in the bin")
+        return node
+
+    def check_parent(self, node: NodeId, verb: str) -> NodeId:
+        """Return what a living ``node`` hangs below; Refused for the root, which cannot be ``verb``."""
+        parent = self.tree[self.check_living(node)].parent
+        if parent is None:
+            raise Refused(f"the root of the story cannot be {verb}")
+        return parent
+
+    def check_unwritten(self, node: NodeId) -> None:
+        """Refused while a model writes at the end of ``node``."""
+        if self.written_at(node) is not None:
+            raise Refused(f"node {node} is still being written — stop it first, or type into it by interject")
+
     # -- branches being written ----------------------------------------------------------------------
+
+    def written(self, branch: NodeId) -> Written:
+        """A branch by its name. Refused if it is not being written."""
+        try:
+            return self.live[branch]
+        except KeyError:
+            raise Refused(f"node {branch} is not being written") from None
 
     def written_at(self, node: NodeId) -> NodeId | None:
         """The branch whose text goes to the end of ``node`` now."""
@@ -313,3 +359,50 @@ class Document:
         name = self.written_at(old)
         if name is not None:
             self.live[name] = self.live[name]._replace(node=new)
+
+
+class PathText(Sequence[Piece]):
+    """The text from the beginning to the end of a node, as pieces; only what is asked for is read."""
+
+    def __init__(self, document: Document, end: NodeId) -> None:
+        self._document = document
+        self._nodes = document.tree.path(end)[1:]  # the root has none
+        self._ends = list(accumulate([document.tree[node].chars for node in self._nodes], initial=0))
+        self._writing = {written.node for written in document.live.values()}
+        self._held = -1, ""  # the node that was read last
+
+    @property
+    def length(self) -> int:
+        """Characters of the text."""
+        return self._ends[-1]
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    @overload
+    def __getitem__(self, index: int) -> Piece: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Piece]: ...
+    def __getitem__(self, index: int | slice) -> Piece | list[Piece]:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        at = range(len(self))[index]
+        node = self._nodes[at]
+        model = self._document.tree[node].author == "model"
+        return Piece(node, self._ends[at], self._ends[at + 1], model, node in self._writing)
+
+    def read(self, start: int, stop: int) -> str:
+        """Characters ``start`` to ``stop``; as many as there are."""
+        stop = min(stop, self.length)
+        if start >= stop:
+            return ""
+        first, last = bisect_right(self._ends, start) - 1, bisect_left(self._ends, stop)
+        if last - first > 1:
+            texts = self._document.texts(self._nodes[first:last])
+            text = "".join(texts[node] for node in self._nodes[first:last])
+        else:
+            if self._held[0] != first:
+                self._held = first, self._document.body(self._nodes[first]).text
+            text = self._held[1]
+        begin = self._ends[first]
+        return text[start - begin : stop - begin]

@@ -11,17 +11,16 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Protocol
 
-from srbwriter.story.diff import changed
+from srbwriter.story.diff import Edit, in_one, joined, refined
 from srbwriter.story.document import Document
-from srbwriter.story.migrations import row_sum
 from srbwriter.story.model import Author, JsonValue, NodeId, Refused, State
-from srbwriter.story.shapes import action_fits
-from srbwriter.story.spans import Seam, Spans, change, cut_at, decode, encode, seam, seam_of, tidy
+from srbwriter.story.shapes import action_fits, row_sum
+from srbwriter.story.spans import Seam, Spans, cut_at, decode, edited, encode, seam, seam_of, tidy
 from srbwriter.story.store import ACTION
 from srbwriter.story.tree import SETTINGS, VISITED, Entry
 
@@ -125,30 +124,44 @@ class Respell:
     retake: bool = False
 
     @classmethod
-    def of(cls, document: Document, node: NodeId, text: str) -> Respell:
-        """The change from what ``node`` says now to ``text``."""
+    def of(cls, document: Document, node: NodeId, edits: Sequence[Edit]) -> Respell:
+        """The change that ``edits`` make to what ``node`` says now."""
         body, retake = document.body(node), document.tree[node].author == "model"
         step = cls(node, 0, "", "", _pack(body.runs), None, document.tree.next_id, retake=retake)
-        step._aim(document, body.text, text)
+        step._aim(document, body.text, edits)
         return step
 
-    def before(self, document: Document) -> str:
-        """What the node said before the change, while it stands."""
+    def go_on(self, document: Document, edit: Edit) -> None:
+        """The change stands and has ``edit`` in it from now on."""
         now = document.body(self.node).text
+        document.write(self.node, self._aim(document, self._before(now), [self._with(edit, now)]))
+
+    def is_undone_by(self, document: Document, edit: Edit) -> bool:
+        """Whether ``edit`` makes the text again what it was before the change."""
+        now = document.body(self.node).text
+        start, stop, words = self._with(edit, now)
+        return self._before(now)[start:stop] == words
+
+    def _before(self, now: str) -> str:
+        """What the node said before the change; ``now`` is what it says after it."""
         return now[: self.start] + self.removed + now[self.start + len(self.inserted) :]
 
-    def go_on(self, document: Document, text: str) -> None:
-        """The change stands and is to ``text`` from now on."""
-        self._aim(document, self.before(document), text)
-        document.write(self.node, decode(_unpack(self.runs_after), text, document.tree[self.node].author))
+    def _with(self, edit: Edit, now: str) -> Edit:
+        """The change and ``edit`` after it, as one edit of the text before; ``now`` is that between them."""
+        own = Edit(self.start, self.start + len(self.removed), self.inserted)
+        return in_one(own, edit, now)
 
-    def _aim(self, document: Document, before: str, text: str) -> None:
+    def _aim(self, document: Document, before: str, edits: Sequence[Edit]) -> Spans:
+        """Make this the change that ``edits`` make to ``before``; returns the spans after it."""
         author: Author = "model" if self.retake else document.tree[self.node].author
-        old = decode(_unpack(self.runs_before), before, author)
-        spans = change(old, text, "writer", document.token_sizes)
-        self.start, stop, end = changed(before, text)
-        self.removed, self.inserted = before[self.start : stop], text[self.start : end]
+        parts = refined(edits, lambda start, stop: before[start:stop])
+        spans = edited(
+            decode(_unpack(self.runs_before), before, author), parts, "writer", document.token_sizes
+        )
+        whole = joined(parts, before) if parts else Edit(len(before), len(before), "")
+        self.start, self.removed, self.inserted = whole.start, before[whole.start : whole.end], whole.text
         self.runs_after = _pack(encode(spans, "edited" if self.retake else author))
+        return spans
 
     def do(self, document: Document) -> None:
         self.spare_before = self._leave(document, self.spare_before, self.retake)
@@ -169,7 +182,7 @@ class Respell:
         text = text[: self.start] + new + text[self.start + len(old) :]
         if self.retake:
             document.tree.set(self.node, author=author)
-        document.write(self.node, decode(_unpack(runs), text, document.tree[self.node].author))
+        document.put_text(self.node, text, _unpack(runs))
 
 
 @dataclass(slots=True)
@@ -312,7 +325,9 @@ class History:
     def save(self, action: Action) -> None:
         """Write ``action``, inside a transaction."""
         *plain, changes = (getattr(action, name) for name in ACTION.split(", "))
-        changes = json.dumps([{"kind": change.KIND, **asdict(change)} for change in changes])
+        changes = json.dumps(
+            [{"kind": c.KIND, **{each.name: getattr(c, each.name) for each in fields(c)}} for c in changes]
+        )
         self._document.store.put("action", ACTION, [(*plain, changes)])
 
     def undo(self) -> Action | None:

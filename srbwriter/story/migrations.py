@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from sqlite3 import Connection
-from zlib import crc32
 
+from srbwriter.story.shapes import body_sum, row_sum
 from srbwriter.story.words import count
 from srbwriter.unspaced import CHARACTER, MARKS, pairs
 
@@ -87,25 +87,6 @@ def _today(db: Connection) -> None:
         "INSERT INTO today SELECT id, '', 0, 0 FROM node WHERE author = 'model' AND flags & ? = 0",
         (visited,),
     )
-
-
-_as_json = json.JSONEncoder(check_circular=False).encode
-
-
-def row_sum(*fields: object) -> int:
-    """A CRC-32 of the fields of a row, as SQLite gives them back: it has one number for 1, 1.0 and True."""
-    plain = [int(f) if isinstance(f, (bool, float)) and f == f // 1 else f for f in fields]
-    return crc32(_as_json(plain).encode())
-
-
-def text_sum(node: int, text: str) -> int:
-    """A CRC-32 of the text of a node. More text at its end can go on from it."""
-    return crc32(text.encode(), crc32(b"%d\0" % node))
-
-
-def body_sum(node: int, text: str, runs: bytes | None, *rest: object) -> int:
-    """Both sums of a row of ``body``: that of the text in the lower 32 bits, of all else in the next 31."""
-    return text_sum(node, text) | (crc32(runs or b"", row_sum(node, *rest)) & 0x7FFF_FFFF) << 32
 
 
 def gaps_in(ids: Iterable[int]) -> list[tuple[int, int]]:

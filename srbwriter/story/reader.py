@@ -156,6 +156,12 @@ class Reader:
             texts = self._document.texts(path)
             return "".join(texts.get(part, "") for part in reversed(path))
 
+    def chars(self, node: NodeId | None = None) -> int:
+        """Characters of the full text up to ``node`` (the current one), counted without reading it."""
+        with self._lock:
+            tree = self._document.tree
+            return sum(tree[above].chars for above in tree.upward(self.current if node is None else node))
+
     def words(self, node: NodeId) -> int:
         """Words of the full text, counted exactly without reading it."""
         with self._lock:

@@ -18,17 +18,14 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from srbwriter.story.connection import MAGIC, NO_STORY, UNREADABLE, copy_aside
+from srbwriter.story.connection import MAGIC, NO_STORY, copy_aside
 from srbwriter.story.lock import Note
 from srbwriter.story.migrations import (
     APPLICATION_ID,
     STEPS,
     SUMMED,
-    body_sum,
     gaps_in,
     migrate,
-    row_sum,
-    text_sum,
 )
 from srbwriter.story.model import (
     AUTHORS,
@@ -41,7 +38,17 @@ from srbwriter.story.model import (
     numbers,
 )
 from srbwriter.story.search import take_in
-from srbwriter.story.shapes import body_fits, entry_fits, is_object, settings_fit, value_fits
+from srbwriter.story.shapes import (
+    UNREADABLE,
+    body_fits,
+    body_sum,
+    entry_fits,
+    is_object,
+    row_sum,
+    settings_fit,
+    text_sum,
+    value_fits,
+)
 from srbwriter.story.store import BODY, ENTRY, Body, Store
 from srbwriter.story.tree import SETTINGS, VISITED, Entry
 from srbwriter.story.words import count

@@ -1,7 +1,8 @@
-"""Whether a row holds values of the kinds that it can hold.
+"""Whether a row is as it was written, and holds values of the kinds that it can hold.
 
-Sums say that a row is as it was written, and nothing of what wrote it: another program may have. Knows rows
-as tuples in the order of their columns, and no table.
+Sums say that a row is as it was written, and nothing of what wrote it: another program may have. Steps of
+:mod:`srbwriter.story.migrations` write sums, so these stay what they are. Knows rows as tuples in the order
+of their columns, and no table.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from dataclasses import is_dataclass
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
+from zlib import crc32
 
-from srbwriter.story.connection import UNREADABLE
 from srbwriter.story.model import AUTHORS, Settings, State, settings_from
 
+UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
+"""What goes wrong in Python with a row that does not hold what it should."""
 _STATES = frozenset(map(int, State))
 
 _VALUES: dict[str, Any] = {
@@ -30,6 +33,25 @@ _VALUES: dict[str, Any] = {
 _PAIRS = "gaps", "written"
 _LATEST = 2**38
 """Unix seconds, far in the future, that every calendar still has a day for."""
+
+
+_as_json = json.JSONEncoder(check_circular=False).encode
+
+
+def row_sum(*fields: object) -> int:
+    """A CRC-32 of the fields of a row, as SQLite gives them back: it has one number for 1, 1.0 and True."""
+    plain = [int(f) if isinstance(f, (bool, float)) and f == f // 1 else f for f in fields]
+    return crc32(_as_json(plain).encode())
+
+
+def text_sum(node: int, text: str) -> int:
+    """A CRC-32 of the text of a node. More text at its end can go on from it."""
+    return crc32(text.encode(), crc32(b"%d\0" % node))
+
+
+def body_sum(node: int, text: str, runs: bytes | None, *rest: object) -> int:
+    """Both sums of a row of ``body``: that of the text in the lower 32 bits, of all else in the next 31."""
+    return text_sum(node, text) | (crc32(runs or b"", row_sum(node, *rest)) & 0x7FFF_FFFF) << 32
 
 
 def value_fits(key: str, value: object) -> bool:

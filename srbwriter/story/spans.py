@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import math
 from array import array
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, groupby
 from os.path import commonprefix
 from typing import NamedTuple, cast
 
-from srbwriter.story.diff import hunks
+from srbwriter.story.diff import Edit, hunks
 from srbwriter.story.model import AUTHORS, Author, Span, TokenSizes
 
 Spans = tuple[Span, ...]
@@ -91,9 +92,7 @@ def seam(spans: Spans, at: int, sizes: TokenSizes | None) -> Seam:
     span = spans[index]
     ends = _ends(span, sizes)
     target = len(span.lead) + inside
-    whole = max((n for n, end in enumerate(ends) if end <= target), default=0)
-    while whole and ends[whole - 1] == ends[whole]:  # bytes of an unfinished character go with the rest
-        whole -= 1
+    whole = _whole(ends, target)
     broken = target - ends[whole]
     return Seam(index, whole, broken) if broken < inside else Seam(index, 0, inside)
 
@@ -152,29 +151,99 @@ def _ends(span: Span, sizes: TokenSizes | None) -> list[int]:
 
 
 def _part(span: Span, start: int, stop: int, text: str, lead: str) -> Span:
-    return replace(span, text=text, ids=span.ids[start:stop], logprobs=span.logprobs[start:stop], lead=lead)
+    return Span(text, span.author, span.ids[start:stop], span.vocab, span.logprobs[start:stop], lead)
 
 
 def change(spans: Spans, text: str, author: Author, sizes: TokenSizes | None = None) -> Spans:
     """``spans`` with their text made ``text``; whatever did not change keeps its tokens."""
-    for start, stop, words in reversed(hunks(text_of(spans), text)):
-        before, after = cut(spans, start, sizes)[0], cut(spans, stop, sizes)[1]
-        spans = tidy([*before, *plain(words, author), *_whole_tokens(after, sizes)])
-    return spans
+    return edited(spans, hunks(text_of(spans), text), author, sizes)
 
 
-def _whole_tokens(spans: Spans, sizes: TokenSizes | None) -> Spans:
-    """``spans`` without a lead: a token that lost its beginning becomes plain text."""
-    if not spans or not spans[0].lead:
-        return spans
-    span = spans[0]
-    ends = _ends(span, sizes)
-    skip = next((n for n, end in enumerate(ends[:-1]) if end >= len(span.lead)), None)
-    if skip is None:
-        return tidy([Span(span.text, span.author), *spans[1:]])
-    size = ends[skip] - len(span.lead)
-    rest = _part(span, skip, len(span.ids), span.text[size:], "")
-    return tidy([*plain(span.text[:size], span.author), rest, *spans[1:]])
+def edited(spans: Spans, edits: Sequence[Edit], author: Author, sizes: TokenSizes | None = None) -> Spans:
+    """``spans`` after ``edits`` by ``author``, in order and apart; what they leave keeps its tokens.
+
+    One pass over both: a span with many edits in it is measured once.
+    """
+    kept = _Kept(spans, sizes)
+    parts: list[Span] = []
+    at: int | None = None  # where what the last edit left begins
+    for start, stop, words in edits:
+        parts += kept.between(at, start)
+        parts += plain(words, author)
+        at = stop
+    parts += kept.between(at, None)
+    return tidy(_gathered(parts))
+
+
+class _Kept:
+    """What edits leave of ``spans``, whose tokens have ``sizes``."""
+
+    def __init__(self, spans: Spans, sizes: TokenSizes | None) -> None:
+        self._spans, self._sizes = spans, sizes
+        self._ends = list(accumulate(len(span.text) for span in spans))
+        self._measured: tuple[int, list[int]] = -1, []  # the span of which the ends of tokens are known
+
+    def between(self, start: int | None, stop: int | None) -> Sequence[Span]:
+        """The spans of characters ``start`` to ``stop`` (None: either end); a token that was cut is plain."""
+        spans = self._spans
+        first, inside = _place(spans, self._ends, start or 0)
+        last, upto = (len(spans), 0) if stop is None else _place(spans, self._ends, stop)
+        begun = start is not None
+        if first == last:
+            return self._part(first, inside, upto, begun) if upto > inside else ()
+        found = list(self._part(first, inside, None, begun))
+        found += spans[first + 1 : last]
+        if upto:
+            found += self._part(last, 0, upto, begun=False)
+        return found
+
+    def _part(self, index: int, start: int, stop: int | None, begun: bool) -> Spans:
+        """Characters ``start`` to ``stop`` (None: all to the end) of a span; ``begun``: after an edit."""
+        span = self._spans[index]
+        begun = begun and bool(start or span.lead)
+        if stop is None and not begun:
+            return (span,)
+        end = len(span.text) if stop is None else stop
+        if not span.ids:
+            return plain(span.text[start:end], span.author)
+        if self._measured[0] != index:
+            self._measured = index, _ends(span, self._sizes)
+        ends, lead = self._measured[1], len(span.lead)
+        last = len(ends) - 1 if stop is None else _whole(ends, lead + end)
+        first = bisect_left(ends, lead + start) if begun else 0
+        if first >= last or (stop is not None and ends[last] <= lead):  # no token is left whole
+            return plain(span.text[start:end], span.author)
+        begin, behind = (ends[first] - lead if begun else 0), ends[last] - lead
+        whole = _part(span, first, last, span.text[begin:behind], "" if begun else span.lead)
+        author = span.author
+        return (*plain(span.text[start:begin], author), whole, *plain(span.text[behind:end], author))
+
+
+def _whole(ends: Sequence[int], at: int) -> int:
+    """How many tokens that end at ``ends`` are whole before character ``at``."""
+    whole = bisect_right(ends, at) - 1
+    while whole and ends[whole - 1] == ends[whole]:  # bytes of an unfinished character go with the rest
+        whole -= 1
+    return whole
+
+
+def _place(spans: Spans, ends: Sequence[int], at: int) -> tuple[int, int]:
+    """As :func:`_find`; ``ends`` are where the spans end."""
+    index = bisect_right(ends, at)
+    while index and ends[index - 1] == at and not spans[index - 1].text:  # tokens without a character yet
+        index -= 1
+    if index == len(spans):
+        return index, 0
+    return index, at - (ends[index - 1] if index else 0)
+
+
+def _gathered(spans: Iterable[Span]) -> Iterator[Span]:
+    """``spans``, where plain ones in a row by one author are one."""
+    for (plain_text, author), group in groupby(spans, lambda span: (not span.ids, span.author)):
+        if plain_text:
+            yield Span(text_of(group), author)
+        else:
+            yield from group
 
 
 def fit(ids: Sequence[int]) -> bool:
@@ -192,8 +261,16 @@ def encode(spans: Spans, author: Author) -> bytes | None:
     parts = [json.dumps(head, separators=(",", ":")).encode(), b"\0"]
     for span in spans:
         parts.append(array("i", span.ids).tobytes())
-        parts.append(array("d", [math.nan if p is None else p for p in span.logprobs]).tobytes())
+        parts.append(_as_bytes(span.logprobs))
     return b"".join(parts)
+
+
+def _as_bytes(logprobs: Sequence[float | None]) -> bytes:
+    """Logprobs as an array of doubles; NaN for those that are not known."""
+    try:
+        return array("d", logprobs).tobytes()  # type: ignore[arg-type]
+    except TypeError:
+        return array("d", [math.nan if p is None else p for p in logprobs]).tobytes()
 
 
 def decode(data: bytes | None, text: str, author: Author) -> Spans:
@@ -221,7 +298,9 @@ def _decode(data: bytes, text: str) -> Spans:
         place += 4 * count
         scores = array("d", data[place : place + 8 * count] if scored else b"")
         place += 8 * len(scores)
-        logprobs = tuple(None if math.isnan(p) else p for p in scores)
+        logprobs: tuple[float | None, ...] = tuple(scores)
+        if math.isnan(sum(scores)):
+            logprobs = tuple(None if math.isnan(p) else p for p in scores)
         spans.append(Span(text[start : start + length], author, tuple(ids), vocab, logprobs, lead))
         start += length
     return tuple(spans)

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 from srbwriter import paths
 from srbwriter.story.connection import (
-    UNREADABLE,
     close,
     connect,
     copy_aside,
@@ -29,9 +28,9 @@ from srbwriter.story.connection import (
     remove,
     version_of,
 )
-from srbwriter.story.migrations import SUMMED, VERSION, body_sum, migrate, row_sum, text_sum
+from srbwriter.story.migrations import SUMMED, VERSION, migrate
 from srbwriter.story.model import DamagedStory, JsonValue, NotAStory, NotSaved
-from srbwriter.story.shapes import body_fits, is_object, value_fits
+from srbwriter.story.shapes import UNREADABLE, body_fits, body_sum, is_object, row_sum, text_sum, value_fits
 from srbwriter.story.tree import Entry
 
 SUFFIX = ".srbw"
@@ -74,7 +73,7 @@ class Store:
         self._temp = temp
         self.version = VERSION
         self.commits, self.touched = 0, set[int]()
-        """The number of the last transaction, and the nodes written; whoever counts them may clear them."""
+        """The number of the last transaction here (0: none), and the nodes written, which may be cleared."""
         self.on_commit: Callable[[], None] | None = None
         self.on_damage: Callable[[], None] | None = None
 
@@ -168,11 +167,12 @@ class Store:
     def commit(self) -> None:
         """On the disk when it returns. Raises NotSaved or DamagedStory; then roll it back."""
         with self.in_words(*UNREADABLE):
-            if changed := self.db.total_changes != self._before:
-                self._number()
+            number = self._number() if self.db.total_changes != self._before else 0
             self.db.execute("COMMIT")
-        if changed and self.on_commit is not None:
-            self.on_commit()
+        if number:
+            self.commits = number
+            if self.on_commit is not None:
+                self.on_commit()
         self._changing = None
 
     def rollback(self) -> None:
@@ -182,11 +182,12 @@ class Store:
             if self.db.in_transaction:
                 self.db.execute("ROLLBACK")
 
-    def _number(self) -> None:
+    def _number(self) -> int:
         """Number the transaction, and say which node is the last: so it is noticed if they are lost."""
         last: int = self.db.execute("SELECT coalesce(max(id), 0) FROM node").fetchone()[0]
-        self.commits = self.numbered()[0] + 1
-        self.put_value("written", [self.commits, last])
+        number = (self.commits or self.numbered()[0]) + 1
+        self.put_value("written", [number, last])
+        return number
 
     def numbered(self) -> tuple[int, int]:
         """The numbers of the last transaction and of the last node; 0 in a story just brought up to date."""

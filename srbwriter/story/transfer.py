@@ -27,14 +27,15 @@ from typing import IO, Protocol, Self
 from uuid import uuid4
 
 from srbwriter import paths
-from srbwriter.story import formats, library
+from srbwriter.story import folders, formats, library
 from srbwriter.story.connection import in_brief, making, remove
-from srbwriter.story.formats.errors import FormatError
+from srbwriter.story.formats.base import FormatError
 from srbwriter.story.model import (
     DamagedStory,
     DraftError,
     NotAStory,
     OnProgress,
+    StoryDraft,
     StoryError,
     as_list,
     no_progress,
@@ -172,7 +173,8 @@ class Import:
     ``data`` is what to read instead of the file, whose name then is only for messages. ``title`` takes the
     place of the file's own, and ``untitled`` is for a file without one; the file's name if empty.
     ``encoding`` is that of a text which is not in UTF, ``form`` the name of the format to read the file as,
-    whatever it looks like.
+    whatever it looks like. With ``as_one`` a folder, or the file with ``more`` files, becomes one story;
+    without it only a folder that is a project of a program for writing does.
     """
 
     file: Path
@@ -183,6 +185,8 @@ class Import:
     untitled: str = ""
     encoding: str = ""
     form: str = ""
+    as_one: bool = False
+    more: tuple[Path, ...] = ()
     part: Path = field(init=False)
 
     def __post_init__(self) -> None:
@@ -191,13 +195,7 @@ class Import:
     def make(self, progress: OnProgress = no_progress) -> Made:
         if self.target is not None and self.target.exists():
             raise NotAStory(self.target, "is already there — choose another name, or open it")
-        draft = formats.read(
-            self._read(),
-            str(self.file),
-            within(progress, 0, _PARSED),
-            encoding=self.encoding,
-            format_name=self.form,
-        )
+        draft = self._draft(within(progress, 0, _PARSED))
         progress(_PARSED)
         notices = as_list(draft.meta.pop("notices", []))
         titles = (self.title, draft.title, self.untitled, self.file.stem)
@@ -206,6 +204,27 @@ class Import:
             Story.from_draft(self.part, replace(draft, title=title), within(progress, _PARSED, 1)).close()
         progress(1)
         return Made(title, tuple(map(str, notices)))
+
+    def _draft(self, progress: OnProgress) -> StoryDraft:
+        if self.more or (self.data is None and self.file.is_dir()):
+            return self._folder_draft(progress)
+        if any(form.name == self.form for form in formats.FOLDERS):
+            raise TransferError(self.file, f"is no folder, as a story in {self.form} is — name the folder")
+        return formats.read(
+            self._read(), str(self.file), progress, encoding=self.encoding, format_name=self.form
+        )
+
+    def _folder_draft(self, progress: OnProgress) -> StoryDraft:
+        try:
+            if self.more:
+                opened = folders.open_files((self.file, *self.more))
+            else:
+                opened = folders.open_folder(self.file)
+            return formats.read_folder(
+                opened, progress, as_one=self.as_one, encoding=self.encoding, format_name=self.form
+            )
+        except OSError as error:
+            raise TransferError.of(Path(error.filename or self.file), error) from error
 
     def _read(self) -> bytes:
         if self.data is not None:

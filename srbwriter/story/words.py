@@ -102,12 +102,15 @@ def well_formed(text: str) -> str:
 
 def count(text: str) -> Count:
     """The words of ``text``. A block of a long text is counted once, however often the rest changes."""
-    total, start = NOTHING, 0
+    if len(text) <= 2 * _BLOCK_CHARS:
+        return _count(text)
+    rows, start = list[tuple[int, int]](), 0
     while len(text) - start > 2 * _BLOCK_CHARS:
         end = _block_end(text, start)
-        total += _count_block(text[start:end])
+        rows.append(_count_block(text[start:end]))
         start = end
-    return total + _count(text[start:])
+    last = _count(text[start:])
+    return Count.total([*rows, (last.words, last.edges)])
 
 
 def _block_end(text: str, start: int) -> int:
@@ -120,8 +123,9 @@ def _block_end(text: str, start: int) -> int:
 
 
 @lru_cache(maxsize=_BLOCKS)
-def _count_block(text: str) -> Count:
-    return _count(text)
+def _count_block(text: str) -> tuple[int, int]:
+    found = _count(text)
+    return found.words, found.edges
 
 
 def _count(text: str) -> Count:

@@ -1,7 +1,7 @@
-"""The terminal app, a thin face on a Session. The only room that imports Textual, and only when it is run.
+"""The terminal app: a user interface on a Session, and the only package that imports Textual.
 
-It translates keys into verbs of the session and paints what branches publish. It must never touch the
-engine's insides, the store or the server.
+It translates keys into calls of the session and paints what branches publish. It never accesses the engine's
+internals, the store or the server.
 """
 
 from __future__ import annotations
@@ -17,24 +17,23 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
-# Textual paints what a key has changed at the end of a period. With sixty a second, its own number, that is
-# up to 17 ms later. While nothing changes nothing is painted, and branches have a pace of their own.
+# Textual repaints at fixed intervals; at its default of 60 per second a key shows up to 17 ms late. A higher
+# rate costs nothing while nothing changes, and branches are painted at their own rate (pump.py).
 os.environ.setdefault("TEXTUAL_FPS", "120")
 
 
 def run(settings: Settings, story: Path | None = None, beside: Beside | None = None) -> int:
-    """Open the app in this terminal until the writer leaves; returns the exit code.
+    """Open the app in this terminal until the writer quits; return the exit code.
 
     Args:
-        settings: what holds in this run.
-        story: the story to open; None is the one left last, or a new one.
-        beside: given the session, returns what is to run as long as it is open, such as a server, and a line
-            that tells the writer so.
-
+        settings: the settings of this run.
+        story: the story to open; None is the most recent one, or a new one.
+        beside: called with the session; returns a context manager that runs something beside the app, such as
+            a server, and yields a line to show to the writer.
     Raises:
         StoryError: the story cannot be opened.
     """
-    gc.disable()  # until the first screen stands: what is made before that stays
+    gc.disable()  # until the first screen is up: objects created before that live until the end
     from srbwriter.tui.start import open_app
 
     return open_app(settings, story, beside)

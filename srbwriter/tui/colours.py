@@ -1,8 +1,8 @@
-"""Themes on terminals with 256 or 16 colours.
+"""Maps themes to terminals with 256 or 16 colours.
 
-A theme names its colours as if there were all of them. Taken to the nearest of a few by itself, each would
-lose what it is next to: bars would sink into the page, muted words into bars. So colours are chosen in pairs,
-ground first: grounds of a theme stay apart, and words keep a contrast in which they can be read.
+Mapping each colour to its nearest one separately would lose contrasts: bars would merge with the page, muted
+words with bars. So colours are mapped in pairs, backgrounds first: backgrounds of a theme stay distinct, and
+words keep a readable contrast.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _DEPTHS = {"256": 256, "standard": 16, "windows": 16, "16": 16}
 READABLE = 4.5
 """Contrast (WCAG 2) that words keep if they had it."""
 
-_APART = 1.15  # contrast of two grounds that are told apart
-_GREY = 0.03  # chroma below which nobody sees a colour
-_LOSS_OF_COLOUR = 0.05  # how far from a colour a grey is, more than it measures
+_APART = 1.15  # least contrast of two distinct backgrounds
+_GREY = 0.03  # chroma below which a colour looks grey
+_LOSS_OF_COLOUR = 0.05  # extra distance between a colour and a grey
 _MOST_STYLES = 4096
 
 _SIXTEEN: tuple[Rgb, ...] = (
@@ -36,24 +36,24 @@ _SIXTEEN: tuple[Rgb, ...] = (
     (170, 170, 170), (85, 85, 85), (255, 85, 85), (85, 255, 85), (255, 255, 85), (85, 85, 255),
     (255, 85, 255), (85, 255, 255), (255, 255, 255),
 )  # fmt: skip
-"""As VGA had them; terminals vary them, so what is to be told apart must be more than a shade apart."""
+"""The VGA colours; terminals vary them, so distinct colours must differ by more than a shade."""
 
 _BLACK, _WHITE, _DARK_GREY, _BRIGHT = 0, 7, 8, 15
 
 
 def depth(setting: str, terminal: str | None) -> int | None:
-    """How many colours there are, None for all of them.
+    """Return the number of colours, or None for all.
 
     Args:
         setting: auto, 256 or 16.
-        terminal: what Rich takes the terminal for.
+        terminal: the colour system that Rich detected.
     """
     return _DEPTHS.get(setting if setting != "auto" else terminal or "")
 
 
 @cache
 def palette(depth: int) -> dict[int, Rgb]:
-    """The colours to choose from, by number: all sixteen, or of 256 those that every terminal shows alike."""
+    """Return the available colours by number: all 16, or those of 256 that all terminals show alike."""
     if depth == 16:
         return dict(enumerate(_SIXTEEN))
     steps = (0, 95, 135, 175, 215, 255)
@@ -64,7 +64,7 @@ def palette(depth: int) -> dict[int, Rgb]:
 
 @cache
 def contrast(one: Rgb, other: Rgb) -> float:
-    """Contrast ratio as WCAG 2 defines it, 1 to 21."""
+    """Return the contrast ratio as WCAG 2 defines it, 1 to 21."""
     light, dark = sorted((_luminance(one), _luminance(other)), reverse=True)
     return (light + 0.05) / (dark + 0.05)
 
@@ -81,7 +81,7 @@ def _luminance(colour: Rgb) -> float:
 
 @cache
 def _oklab(colour: Rgb) -> tuple[float, float, float]:
-    """Lightness and the two axes of hue (https://bottosson.github.io/posts/oklab/)."""
+    """Return lightness and the two hue axes in Oklab (https://bottosson.github.io/posts/oklab/)."""
     red, green, blue = _linear(colour)
     long = (0.4122214708 * red + 0.5363325363 * green + 0.0514459929 * blue) ** (1 / 3)
     medium = (0.2119034982 * red + 0.6806995451 * green + 0.1073969566 * blue) ** (1 / 3)
@@ -100,7 +100,8 @@ def _unlike_ground(one: Rgb, other: Rgb) -> float:
 
 @cache
 def _unlike_ink(one: Rgb, other: Rgb) -> float:
-    """How unlike two colours of words are: hue counts most, lightness least, since contrast sees to it."""
+    """Return the distance of two text colours: hue counts most, lightness least, as contrast is checked
+    apart."""
     (light, *hue), (other_light, *other_hue) = _oklab(one), _oklab(other)
     chroma, other_chroma = hypot(*hue), hypot(*other_hue)
     turned = max(0.0, dist(hue, other_hue) ** 2 - (chroma - other_chroma) ** 2) ** 0.5
@@ -110,7 +111,7 @@ def _unlike_ink(one: Rgb, other: Rgb) -> float:
 
 @cache
 def _hue(colour: Rgb) -> int | None:
-    """Which of the six hues that sixteen colours have is nearest, 0 to 5 from red; None for a grey."""
+    """Return the nearest of the six hues of the 16 colours, 0 to 5 from red; None for a grey."""
     _, *axes = _oklab(colour)
     if hypot(*axes) < 2 * _GREY:
         return None
@@ -119,14 +120,14 @@ def _hue(colour: Rgb) -> int | None:
 
 
 class Form(LineFilter):
-    """A theme in ``depth`` colours, which are given by their numbers."""
+    """A line filter that shows a theme in ``depth`` colours, given by number."""
 
     def __init__(self, theme: Theme, depth: int) -> None:
         super().__init__()
         self.made_for = theme, depth
         self.palette = palette(depth)
         self._styles: dict[tuple[Style, Rgb], Style] = {}
-        every = theme.to_color_system().generate()  # a theme of Textual's may leave some to that
+        every = theme.to_color_system().generate()  # fills in colours that a theme of Textual leaves out
         page, surface, panel, words = (
             Color.parse(getattr(theme, name) or every[name]).rgb
             for name in ("background", "surface", "panel", "foreground")
@@ -147,25 +148,25 @@ class Form(LineFilter):
         self._strongest = words if depth == 16 and _hue(words) is None else None
 
     def ground(self, colour: Rgb) -> int:
-        """The number of a background."""
+        """Return the number of a background colour."""
         if colour not in self._grounds:
             found = self._nearest(colour, self.palette)
             if found == self._grounds[self._page] and contrast(colour, self._page) > _APART:
-                found = self._bar  # what is chosen in a list is not to look like what is not
+                found = self._bar  # the selected line of a list must look different from the others
             self._grounds[colour] = found
         return self._grounds[colour]
 
     def pair(self, colour: Rgb, ground: Rgb) -> tuple[int, int]:
-        """The numbers of words and of what they stand on."""
+        """Return the numbers of a text colour and its background."""
         below = self.ground(ground)
-        if colour == ground:  # there are none
+        if colour == ground:  # invisible text
             return below, below
         under = self.palette[below]
         least = min(contrast(colour, ground), READABLE)
         clear = [number for number, rgb in self.palette.items() if contrast(rgb, under) >= least]
         if not clear or colour == self._strongest:
             return max(self.palette, key=lambda number: contrast(self.palette[number], under)), below
-        if len(self.palette) == 16:  # too few to look for the nearest: the hue, or else none
+        if len(self.palette) == 16:  # too few colours for a distance: use one of the same hue, or a grey
             clear = [n for n in clear if _hue(self.palette[n]) == _hue(colour)] or [
                 n for n in clear if _hue(self.palette[n]) is None
             ]
@@ -196,7 +197,7 @@ class Form(LineFilter):
         return min(among, key=lambda number: _unlike_ground(colour, self.palette[number]))
 
     def _apart(self, colour: Rgb, others: Iterable[Rgb]) -> int:
-        """The nearest number that is told apart from the grounds ``others``."""
+        """Return the nearest number that is distinct from the backgrounds ``others``."""
         taken = [self.palette[self._grounds[other]] for other in others]
         free = [n for n, rgb in self.palette.items() if all(contrast(rgb, t) >= _APART for t in taken)]
         return self._nearest(colour, free)

@@ -1,9 +1,8 @@
-"""Commands: declared where they are handled, and known here to everything that shows or runs them.
+"""Declaration and lookup of commands; every list of commands and keys is built from here.
 
-Those of the write screen are in :data:`COMMANDS`, which the modules of ``srbwriter.tui.actions`` fill with
-:func:`command`; those of another screen are methods of its own under :func:`action`. Bindings, command
-palette, key line, the feet of dialogs, help, the leader's menu and the page of keys in the documentation are
-loops over both.
+Commands of the write screen are in :data:`COMMANDS`, filled by the modules of ``srbwriter.tui.actions`` with
+:func:`command`; those of other screens are methods under :func:`action`. Bindings, command palette, key line,
+dialog feet, help, the leader's menu and the documentation of keys are loops over both.
 """
 
 from __future__ import annotations
@@ -21,22 +20,22 @@ Handler = Callable[..., Any]
 H = TypeVar("H", bound=Handler)
 
 INSTRUMENTS = "Instruments"
-"""The group of what a writer has because all branches run in one batch."""
+"""The group of features that depend on all branches running in one batch."""
 LEADER = "ctrl+g"
 DIGITS = "1,2,3,4,5,6,7,8,9"
 ANYWHERE = ".anywhere"
-"""Ends the id of the binding that works with any focus."""
+"""Suffix of the id of a binding that works with any focus."""
 _NO_KEY = "no_key_"
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command. Keys are comma-separated names as Textual spells them.
+    """One command. Keys are comma-separated names in Textual's spelling.
 
-    ``keys`` work while a pane has the focus, and behind the leader everywhere; ``anywhere`` work with any
+    ``keys`` work while a pane has the focus, and after the leader everywhere; ``anywhere`` work with any
     focus, so they are never characters. ``hint`` is the label on the key line; a command without one is not
-    shown there. ``vim`` replaces ``keys`` in the vim keymap. A ``numbered`` command has one key for each
-    digit and is told which. ``handler`` takes the write screen, and a numbered one the number as well.
+    shown there. ``vim`` replaces ``keys`` in the vim keymap. A ``numbered`` command has one key per digit and
+    gets the number. ``handler`` takes the write screen, and the number of a numbered command.
     """
 
     id: str
@@ -59,7 +58,7 @@ def command(
     group: str, title: str, keys: str = "", *, anywhere: str = "", hint: str = "", vim: str = "",
     numbered: bool = False,
 ) -> Callable[[H], H]:  # fmt: skip
-    """Declare the function below as what a command does: its name is the id, its docstring the help."""
+    """Declare the decorated function as a command: its name is the id, its docstring the help."""
 
     def declare(handler: H) -> H:
         name, words = handler.__name__.rstrip("_"), " ".join((handler.__doc__ or "").split())
@@ -70,7 +69,7 @@ def command(
 
 
 def groups() -> list[str]:
-    """The groups of commands, in order."""
+    """Return the groups of commands, in order."""
     return list(dict.fromkeys(command.group for command in COMMANDS.values()))
 
 
@@ -83,16 +82,16 @@ _DECLARED: dict[Handler, list[Binding]] = {}
 def action(
     id: str, keys: str, words: str, *arguments: object, foot: bool = True, priority: bool = True
 ) -> Callable[[H], H]:  # fmt: skip
-    """Declare the method ``action_…`` below as what ``keys`` do on its screen, which is :class:`Keyed`.
+    """Declare the decorated method ``action_…`` as the action of ``keys`` on its :class:`Keyed` screen.
 
     Args:
         id: its name in the section ``[keys]``.
-        keys: comma-separated, as Textual spells them.
-        words: what it does, in one to three. The method's docstring is the help.
-        arguments: what the method is given; one with several may be declared more than once.
+        keys: comma-separated, in Textual's spelling.
+        words: the label, one to three words. The method's docstring is the help.
+        arguments: the arguments of the method; it may be declared several times with different ones.
         foot: whether the screen's foot shows it.
-        priority: whether the key goes to the screen before it goes to what has the focus there. Never for a
-            character where words are typed.
+        priority: whether the screen handles the key before the focused widget. Never set it for a character
+            where text is typed.
     """
 
     def declare(method: H) -> H:
@@ -100,7 +99,7 @@ def action(
         help = " ".join((method.__doc__ or "").split())
         binding = Binding(keys, action, words, show=foot, priority=priority, tooltip=help, id=id)
         if method in _DECLARED:
-            _DECLARED[method].insert(0, binding)  # the last decorator is the first line
+            _DECLARED[method].insert(0, binding)  # decorators run from the bottom up
             return method
 
         @wraps(method)
@@ -114,9 +113,10 @@ def action(
 
 
 class Keyed:
-    """A screen or widget whose keys are declared with :func:`action`; ``KEYS`` is their heading in help.
+    """A screen or widget with keys declared by :func:`action`; ``KEYS`` is their heading in help.
 
-    To stand before Textual's class among the bases, which reads the bindings when the class is made.
+    It must come before Textual's class among the bases, because Textual reads the bindings when the class is
+    created.
     """
 
     KEYS: ClassVar[str] = ""
@@ -132,7 +132,7 @@ class Keyed:
 
 
 def own_bindings(screen: type[Any], inherited: bool = True) -> list[Binding]:
-    """What a class declares and inherits that the writer may give other keys; its own first."""
+    """Return the configurable bindings that a class declares and inherits; its own first."""
     return [
         binding
         for base in (screen.__mro__ if inherited else [screen])
@@ -143,18 +143,18 @@ def own_bindings(screen: type[Any], inherited: bool = True) -> list[Binding]:
 
 
 def screens(above: type[Keyed] = Keyed) -> Iterator[type[Keyed]]:
-    """Every class that is :class:`Keyed`, as far as its module has been loaded."""
+    """Yield every subclass of :class:`Keyed` whose module has been imported."""
     for below in above.__subclasses__():
         yield below
         yield from screens(below)
 
 
 def screen_commands() -> dict[str, list[Binding]]:
-    """The commands of all other screens by their heading, each once."""
+    """Return the commands of all other screens by heading, each once."""
     found: dict[str, dict[str, Binding]] = defaultdict(dict)
     for screen in screens():
         for binding in own_bindings(screen, inherited=False):
-            if binding.id and not binding.id.endswith(ANYWHERE):  # else it is the write screen's
+            if binding.id and not binding.id.endswith(ANYWHERE):  # those belong to the write screen
                 heading = binding.group.description if binding.group is not None else screen.KEYS
                 found[heading].setdefault(binding.id, binding)
     return {heading: list(bindings.values()) for heading, bindings in sorted(found.items())}
@@ -164,7 +164,7 @@ def screen_commands() -> dict[str, list[Binding]]:
 
 
 def plain_bindings() -> list[BindingType]:
-    """What works while a branch has the focus."""
+    """Return the bindings that work while a branch has the focus."""
     return [binding for command in COMMANDS.values() for binding in _plain(command)]
 
 
@@ -178,7 +178,7 @@ def _plain(command: Command) -> list[Binding]:
 
 
 def anywhere_bindings() -> list[BindingType]:
-    """What works with any focus."""
+    """Return the bindings that work with any focus."""
     return [
         _binding(command, command.anywhere, command.id + ANYWHERE, priority=True)
         for command in COMMANDS.values()
@@ -186,15 +186,16 @@ def anywhere_bindings() -> list[BindingType]:
 
 
 def _binding(command: Command, keys: str, id: str, number: str = "", priority: bool = False) -> Binding:
-    """A command without keys has a name that no key has: a keymap changes bindings and adds none."""
+    """Return a binding; one without keys gets a dummy key, because a keymap can change bindings but not add
+    any."""
     action = f"screen.run('{command.id}'{number})"
     return Binding(keys or f"{_NO_KEY}{id}", action, command.title, show=False, priority=priority, id=id)
 
 
 def keymap(kind: str, own: Mapping[str, str]) -> dict[str, str]:
-    """Keys by the id of a binding: those of the keymap ``kind``, and above them the writer's ``own``.
+    """Return keys by binding id: those of the keymap ``kind``, overridden by the writer's ``own``.
 
-    One of the writer's own that never types a character works with any focus, too.
+    Keys of the writer's own that never type a character work with any focus, too.
     """
     usual = {c.id: c.vim for c in COMMANDS.values() if c.vim} if kind == "vim" else {}
     found: dict[str, str] = {}
@@ -210,14 +211,13 @@ def keymap(kind: str, own: Mapping[str, str]) -> dict[str, str]:
 
 
 class Keys:
-    """What keys do under a keymap: the one of ``kind``, and above it the writer's ``own`` keys by command."""
+    """The meaning of keys under keymap ``kind`` with the writer's ``own`` keys by command."""
 
     def __init__(self, kind: str, own: Mapping[str, str]) -> None:
         self.keymap = keymap(kind, own)
         self._usual = keymap(kind, {})
-        self._own = own
         self.on_branch = _meanings(plain_bindings(), self.keymap)
-        """What each key does while a branch has the focus."""
+        """The binding of each key while a branch has the focus."""
         self.plain = _by_command(self.on_branch)
         """The keys of each command that work on a branch."""
         self.anywhere = _by_command(_meanings(anywhere_bindings(), self.keymap))
@@ -226,29 +226,31 @@ class Keys:
         """All keys that work with any focus."""
 
     def of(self, screen: type[Any]) -> dict[str, list[str]]:
-        """The keys of each command of another screen."""
+        """Return the keys of each command of another screen."""
         return _by_command(_meanings(own_bindings(screen), self.keymap))
 
     def conflicts(self) -> list[str]:
-        """In words: keys that two commands of one screen have, and commands that lost all of theirs."""
+        """Return messages about keys that two commands of a screen share, and commands left without a key."""
         maps = {"on a branch": plain_bindings(), "anywhere": anywhere_bindings()}
         maps |= {screen.KEYS: own_bindings(screen) for screen in screens()}
         shared: dict[str, None] = {}
         before, after = set[str](), set[str]()
         for where, bindings in maps.items():
-            for key, some in _bound(bindings, self.keymap).items():
+            bound = _bound(bindings, self.keymap)
+            for key, some in bound.items():
                 names = list(dict.fromkeys(_command_of(binding) for binding in some))
                 if len(names) > 1:
                     shared[f"{key} is given to {' and to '.join(names)} ({where}): it does the first."] = None
-            before |= _by_command(_meanings(bindings, self._usual)).keys()
-            after |= _by_command(_meanings(bindings, self.keymap)).keys()
+            if self.keymap != self._usual:
+                before |= _by_command(_meanings(bindings, self._usual)).keys()
+                after |= {_command_of(some[0]) for some in bound.values()}
         lost = sorted(before - after)
         without = [f"No key is left for {', '.join(lost)}: other commands have them."] if lost else []
         return [f"{words} See [keys] in the settings." for words in [*shared, *without]]
 
 
 def keys_of(bindings: Sequence[BindingType], keymap: Mapping[str, str]) -> list[str]:
-    """The keys that ``bindings`` have under a keymap."""
+    """Return the keys of ``bindings`` under a keymap."""
     return list(_bound(bindings, keymap))
 
 
@@ -259,7 +261,7 @@ def _bound(bindings: Sequence[BindingType], keymap: Mapping[str, str]) -> dict[s
 
 
 def _meanings(bindings: Sequence[BindingType], keymap: Mapping[str, str]) -> dict[str, Binding]:
-    """What each key does that ``bindings`` really have under a keymap."""
+    """Return the binding that each key triggers under a keymap."""
     return {key: some[0] for key, some in _bound(bindings, keymap).items()}
 
 
@@ -275,13 +277,13 @@ def _command_of(binding: Binding) -> str:
 
 
 def is_control(key: str) -> bool:
-    """True for a key that never types a character."""
+    """Return whether a key never types a character."""
     function_key = len(key) > 1 and key[0] == "f" and key[1:].isdigit()
     return key.startswith("ctrl+") or function_key or key == "escape"
 
 
 def _split(keys: str) -> list[str]:
-    """The names of keys, written out: ``question_mark`` for ``?``."""
+    """Return key names in Textual's long spelling: ``question_mark`` for ``?``."""
     names = [key.strip() for key in keys.split(",")]
     bindings = Binding.make_bindings([Binding(name, "", "") for name in names if name])
     return [binding.key for binding in bindings]

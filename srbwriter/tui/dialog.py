@@ -1,7 +1,7 @@
-"""What screens above the write screen have in common: how they look, are opened, closed and speak.
+"""Base classes of the screens above the write screen: appearance, opening, closing, messages.
 
-A dialog says what it is in a heading and what its keys do in its foot; between them stands its content. Its
-keys are declared where they are handled (:func:`srbwriter.tui.commands.action`).
+A dialog has a heading, its content, and a foot that lists its keys. Keys are declared with
+:func:`srbwriter.tui.commands.action`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from srbwriter.tui.commands import ANYWHERE, Keyed, action, own_bindings
 from srbwriter.tui.widgets.lines import FilterLine, Foot, key_name
 
 if TYPE_CHECKING:
-    from srbwriter.tui.app import App
     from srbwriter.tui.messages import Message
+    from srbwriter.tui.program import Program
 
 Result = TypeVar("Result")
 Other = TypeVar("Other")
@@ -32,13 +32,13 @@ QUIT = Binding(
     "q", "close", "goes back", show=False, tooltip="Leave a page that is only read.", id="close_page",
     group=Binding.Group("Dialogs"),
 )  # fmt: skip
-"""For pages on which nothing is typed."""
+"""For read-only pages."""
 
 
 class Page(Keyed, Screen[Result]):
-    """A screen above another that fills the window. ``close`` dismisses it.
+    """A full-window screen above another. ``close`` dismisses it.
 
-    ``OPENED_BY`` is the command whose keys close it as well.
+    ``OPENED_BY`` is the command whose keys also close it.
     """
 
     KEYS = "Dialogs"
@@ -53,40 +53,39 @@ class Page(Keyed, Screen[Result]):
     if TYPE_CHECKING:
 
         @property
-        def app(self) -> App: ...  # pyright: ignore[reportIncompatibleMethodOverride]
+        def app(self) -> Program: ...  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @property
     def on_top(self) -> bool:
-        """Whether keys go here; Textual's ``is_current`` is also true of one seen behind another."""
+        """Whether keys go to this screen; Textual's ``is_current`` is also true for a visible screen in the
+        background."""
         return self.app.screen is self
 
     def open(self, screen: Screen[Other], then: Callable[[Other | None], None] | None = None) -> None:
-        """Show ``screen`` above this one; ``then`` is told what it was dismissed with."""
+        """Show ``screen`` above this one; ``then`` is called with its result."""
         self.app.push_screen(screen, then)
 
     def close(self, result: Result | None = None) -> None:
-        """Dismiss this screen, unless it is not the one on top.
+        """Dismiss this screen if it is on top.
 
-        A key can reach a screen that has just opened another above it or has just been left. Dismissing it
-        then would take away that other screen, and fail the next time.
+        A key can reach a screen that has just opened another one, or was just dismissed. Dismissing it then
+        would dismiss the other screen, and fail the next time.
         """
         if self.on_top:
             self.dismiss(result)
 
     @action("close_dialog", "escape", "goes back", priority=False)
     def action_close(self) -> None:
-        """Leave a dialog or a page."""
+        """Close the dialog or page."""
         self.close()
 
     # ---- keys
 
     def action_help(self) -> None:
-        from srbwriter.tui.screens.help import Help  # which is a page itself
-
-        self.open(Help(page=type(self)))
+        self.app.show_help(type(self))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """A line that narrows has all keys but those that leave the page."""
+        """While the filter line has the focus, disable all keys but those that leave the page."""
         return action in ("close", "help") or not isinstance(self.focused, FilterLine)
 
     def on_key(self, event: events.Key) -> None:
@@ -98,7 +97,7 @@ class Page(Keyed, Screen[Result]):
         return [*self.app.keys(self.OPENED_BY), *self.app.anywhere(self.OPENED_BY)]
 
     def keys_line(self, *without: str) -> str:
-        """What the keys of this page do, in a line; all but those of the commands ``without``."""
+        """Return the keys of this page with their labels, except for the commands ``without``."""
         keys = self.app.known_keys.of(type(self))
         return " · ".join(
             f"{key_name(keys[binding.id][0])} {binding.description}"
@@ -107,7 +106,7 @@ class Page(Keyed, Screen[Result]):
         )
 
     def with_keys(self, words: str) -> str:
-        """``words`` with the first key of a command for its name in braces, and all keys for ``{keys}``."""
+        """Replace command names in braces by their first key, and ``{keys}`` by all keys."""
         keys = self.app.known_keys.of(type(self))
         known = {id: key_name(some[0]) for id, some in keys.items()}
         known |= {"keys": self.keys_line(), "opened_by": " or ".join(map(key_name, self._opened_by()))}
@@ -116,8 +115,8 @@ class Page(Keyed, Screen[Result]):
     # ---- messages
 
     def show_messages(self, messages: Sequence[Message]) -> None:
-        """Show what is to be read now, above what the keys do."""
-        if not self.is_mounted:  # it asks for them when it is resumed
+        """Show the current messages above the foot."""
+        if not self.is_mounted:  # ScreenResume shows them later
             return
         line = self.query_one_optional(".message", Static)
         if line is None and messages:
@@ -142,8 +141,8 @@ _PLACE = re.compile(r"\{(\w+)\}")
 class Dialog(Page[Result], ModalScreen[Result]):
     """A box above another screen.
 
-    ``HEADING`` and ``FOOT`` are what it is and what its keys do, where they are always the same; else
-    ``heading`` and ``foot`` are set before it is shown. Keys stand there as :meth:`with_keys` says.
+    ``HEADING`` and ``FOOT`` are used if they are constant; otherwise set ``heading`` and ``foot`` before the
+    dialog is shown. Keys in them are replaced by :meth:`with_keys`.
     """
 
     HEADING: ClassVar[str] = ""
@@ -168,7 +167,7 @@ class Dialog(Page[Result], ModalScreen[Result]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="box"):
             if self.heading:
-                fixed = self.heading == self.HEADING  # else it may hold words of the writer's
+                fixed = self.heading == self.HEADING  # else it may contain braces typed by the writer
                 heading = self.with_keys(self.heading) if fixed else self.heading
                 yield Static(heading, classes="heading", markup=False)
             yield from self.content()
@@ -180,12 +179,12 @@ class Dialog(Page[Result], ModalScreen[Result]):
         box.mount(line, before=".foot" if self.foot else None)
 
     def content(self) -> ComposeResult:
-        """What stands between heading and foot."""
+        """Yield the widgets between heading and foot."""
         yield from ()
 
 
 class Bar(Dialog[Result]):
-    """A dialog of a few lines at the foot of the window, which leaves the rest in view."""
+    """A dialog of a few lines at the bottom of the window; the rest stays visible."""
 
     DEFAULT_CSS = """
     Bar { align: center bottom; background: $background 0%; }

@@ -1,8 +1,12 @@
-"""The terminal's driver: Textual's, which survives being stopped and sent on in every way a system has.
+"""What srbwriter uses of Textual that is not public: driver, parser of keys, how an app ends.
 
+The text area's stand in ``widgets/long_lines.py`` and ``widgets/prose_area.py``.
+
+The driver survives being stopped and sent on in every way that a system has.
 Textual 8.2.8 starts a thread that reads the terminal whenever the process is sent on, and counts on having
 ended the one before when it was stopped. SIGSTOP gives no notice, so two threads shared what came in, and the
 first of them never ended. Here there is one, and after every SIGCONT the terminal is in the modes it was in.
+The parser keeps an escape apart from the key behind it, and tells which keys arrived in one read.
 """
 
 from __future__ import annotations
@@ -11,19 +15,32 @@ import os
 import signal
 import termios
 import tty
-from collections.abc import Callable
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from typing import Any, TypeGuard, cast
 
-from textual import constants
+from rich.text import Text
+from textual import constants, events
+from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
+from textual._xterm_parser import XTermParser
+from textual.app import App
+from textual.driver import Driver
+from textual.drivers import linux_driver
 from textual.drivers.linux_driver import (
     KITTY_DISAMBIGUATE_ESCAPE_CODES,
     KITTY_REPORT_ALL_KEYS,
     KITTY_REPORT_ASSOCIATED_TEXT,
     LinuxDriver,
 )
+from textual.message import Message
 
 TEXTUAL = "8.2.8"
-"""The version of Textual whose driver this module was written against."""
+"""The version of Textual that this module was written against."""
 
+ESC, TAB = "\x1b", "\t"
+ALT, ESCAPE_FIRST = "alt+", "escape_before_a_key"
+_TEXT = 2  # printable characters in one read that are text
 _KITTY_FLAGS = KITTY_DISAMBIGUATE_ESCAPE_CODES | KITTY_REPORT_ALL_KEYS | KITTY_REPORT_ASSOCIATED_TEXT
 
 
@@ -96,3 +113,92 @@ class TerminalDriver(LinuxDriver):
         self._enable_bracketed_paste()
         self.flush()
         self._app.refresh(layout=True)
+
+
+def own_driver(chosen: type[Driver]) -> type[Driver]:
+    """Return the class to be used where Textual chose one: ours for a terminal of Linux or macOS."""
+    return TerminalDriver if chosen is LinuxDriver else chosen
+
+
+def driver_of(app: App[Any]) -> Driver | None:
+    """Return what an app writes to its terminal with; None before it runs."""
+    return app._driver  # pyright: ignore[reportPrivateUsage]
+
+
+def report_error(app: App[Any], error: Exception) -> None:
+    """End an app with an error, as Textual does with one that a handler of a message raised."""
+    app._handle_exception(error)  # pyright: ignore[reportPrivateUsage]
+
+
+class FailingApp(App[None]):
+    """An app that ends in words where it fails."""
+
+    def failure_words(self, error: Exception) -> str:
+        """What is written to the terminal, instead of a page of code, when ``error`` ends the app."""
+        raise NotImplementedError
+
+    def apply_theme_again(self) -> None:
+        """Take over the colours of the theme in use, whose file has changed."""
+        self._watch_theme(self.theme)
+        self.refresh_css(animate=False)
+
+    def _fatal_error(self) -> None:
+        self._exit_renderables.append(Text(self.failure_words(self._exception or RuntimeError("unknown"))))
+        self._close_messages_no_wait()
+
+
+def install_parser() -> None:
+    """Have Textual's drivers read keys with the parser of this module."""
+    linux_driver.XTermParser = _Parser  # pyright: ignore[reportPrivateImportUsage]
+
+
+class Burst(events.Event):
+    """Keys and pastes of one read of the terminal that holds two or more printable characters."""
+
+    def __init__(self, keys: Sequence[events.Key | events.Paste]) -> None:
+        self.keys = keys
+        super().__init__()
+
+
+class _Parser(XTermParser):
+    """Keeps the escape of a key that comes right behind it, whatever that key is.
+
+    A terminal sends the same for alt and a key as for the two one after the other. Textual takes it for alt
+    and a letter, for shift and tab, and for what a Mac writes with option and a digit; before other keys it
+    forgets the escape. What is left to it is alt with backspace, ``f`` and ``b``, by which words are edited.
+    """
+
+    def feed(self, data: str) -> Iterable[Message]:
+        """Return the events of one read; its keys together where they are text."""
+        found = list(super().feed(data))
+        if sum(is_text(event) or _is_alt(event) for event in found) < _TEXT:
+            return found
+        parts: list[Message] = []
+        for typed, group in groupby(found, lambda event: isinstance(event, events.Key | events.Paste)):
+            some = list(group)
+            parts += [Burst(cast("list[events.Key | events.Paste]", some))] if typed else some
+        return parts
+
+    def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:
+        if sequence == ESC:  # of two keys that the next escape has ended: Textual would write ^ for it
+            yield events.Key(ESCAPE_FIRST, ESC)
+            return
+        if sequence == ESC + TAB or (
+            len(sequence) == 2 and isinstance(ANSI_SEQUENCES_KEYS.get(sequence), str)
+        ):
+            sequence, alt = sequence[1], True
+        for key in super()._sequence_to_key_events(sequence):
+            name = f"shift+{key.key.lower()}" if key.key.isupper() else key.key
+            yield events.Key(f"{ALT}{name}", key.character) if alt else key
+
+
+def is_text(event: Message) -> TypeGuard[events.Key]:
+    """Whether a key writes a character: printable, or a joiner or special space that is part of a word."""
+    if not isinstance(event, events.Key) or not event.character or "+" in event.key:
+        return False
+    return unicodedata.category(event.character[0]) not in ("Cc", "Cs")
+
+
+def _is_alt(event: Message) -> bool:
+    """Whether a key may be an escape and a character right behind it."""
+    return isinstance(event, events.Key) and event.character is not None and event.key.startswith(ALT)

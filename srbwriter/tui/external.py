@@ -1,7 +1,7 @@
-"""Other programs: the writer's own editor, for a while in place of the app, and the desktop's clipboard.
+"""External programs: the writer's own editor, and the clipboard of the desktop.
 
-The file that an editor changes lies in the state folder and outlives the editor unless what it holds was
-taken in: whatever way the editor ends, and whatever it writes, the words are somewhere.
+The file for the editor is in the state folder and is deleted only when its text has been taken into the
+story, so no text is lost, whatever the editor does.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from srbwriter.tui.write_screen import WriteScreen
 
 
-_OTHER_ENCODING = "cp1252"  # what editors that do not write UTF-8 write most
+_OTHER_ENCODING = "cp1252"  # the most common encoding of editors that do not write UTF-8
 
 
 class NoEditor(ValueError):
-    """There is no editor to run."""
+    """No editor was found."""
 
 
 def editor() -> list[str]:
-    """The command of ``$VISUAL`` or ``$EDITOR``, or the first usual one. Raises NoEditor."""
+    """Return the command in ``$VISUAL`` or ``$EDITOR``, or the first common editor. Raises NoEditor."""
     named = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if named:
         return shlex.split(named)
@@ -44,14 +44,14 @@ def editor() -> list[str]:
 
 
 def edit(screen: WriteScreen) -> None:
-    """Let the writer edit the story in their own editor, and take in what it leaves.
+    """Edit the story in the writer's own editor and take the result into the story.
 
-    Where it ended badly the writer is asked, and the file stays.
+    If the editor fails, the writer is asked, and the file stays.
 
     Raises:
         NoEditor: none is set or found.
-        OSError: the editor cannot be run, or its file not be written.
-        StoryError: the words cannot be saved; they stay in the file, and wait for the disk.
+        OSError: the editor cannot be run, or its file cannot be written.
+        StoryError: the text cannot be saved; it stays in the file and in the unsaved state.
     """
     command = editor()
     screen.session.keep()
@@ -61,7 +61,7 @@ def edit(screen: WriteScreen) -> None:
     paths.write_atomic(file, before.encode())
     try:
         with screen.app.suspend():
-            # Descriptor 2 is the log; the editor talks to the terminal.
+            # Descriptor 2 goes to the log; the editor needs the terminal.
             code = subprocess.run([*command, str(file)], stderr=sys.__stderr__, check=False).returncode
     except OSError:
         file.unlink(missing_ok=True)
@@ -90,18 +90,18 @@ def _take_in(screen: WriteScreen, name: str, code: int, file: Path, before: str)
     elif code == 0 and text.strip():
         take()
     else:
-        left = f"What it left is in {file}." if text.strip() else f"It left an empty file, {file}."
+        left = f"Its text is in {file}." if text.strip() else f"It left an empty file, {file}."
 
         def answered(key: str | None) -> None:
             if key == "t":
                 screen.guarded(take)
 
-        answers = {"t": "takes that into the story", "escape": "leaves it there"}
+        answers = {"t": "puts it into the story", "escape": "leaves it there"}
         screen.app.push_screen(Confirm(f"{ended}. {left}", answers), answered)
 
 
 def _end(code: int) -> str:
-    """How a process with this exit code ended, in words."""
+    """Return how a process with this exit code ended, in words."""
     if code >= 0:
         return f"ended with {code}"
     try:
@@ -111,7 +111,7 @@ def _end(code: int) -> str:
 
 
 def _words(file: Path, before: str) -> tuple[str, str]:
-    """What the file says, and a note for the writer about how that was read. Raises FileNotFoundError."""
+    """Return the file's text, and a note for the writer about its encoding. Raises FileNotFoundError."""
     data, note = file.read_bytes(), ""
     try:
         text = data.decode("utf-8-sig")
@@ -122,7 +122,7 @@ def _words(file: Path, before: str) -> tuple[str, str]:
 
 
 def _without_added_newline(now: str, before: str) -> str:
-    """Editors end a file with a newline; a story does not end with one unless the writer meant it."""
+    """Remove the final newline that editors add, unless the story already ended with one."""
     return now[:-1] if now.endswith("\n") and not before.endswith("\n") else now
 
 
@@ -131,11 +131,11 @@ _TOOLS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("DISPLAY", "xclip", ("-selection", "clipboard")),
     ("DISPLAY", "xsel", ("--clipboard", "--input")),
 )
-"""(variable that says the desktop is there, tool, its arguments)."""
+"""(environment variable of the desktop, tool, arguments)."""
 
 
 def native_tool() -> list[str] | None:
-    """The command that takes text for the desktop's clipboard on its standard input, if there is one."""
+    """Return the command that copies standard input to the desktop's clipboard, if there is one."""
     if sys.platform == "darwin":
         return ["pbcopy"]
     for variable, tool, arguments in _TOOLS:
@@ -145,11 +145,11 @@ def native_tool() -> list[str] | None:
 
 
 def copy(app: App[None], text: str) -> None:
-    """Put ``text`` on the clipboard in every way there is."""
+    """Copy ``text`` to the clipboard, through the terminal and through the desktop's tool."""
     app.copy_to_clipboard(text)
     tool = native_tool()
     if tool is not None:
-        # Its own session, so that the tool, which stays to serve the clipboard, outlives no keypress of ours.
+        # A session of its own: the tool keeps running to serve the clipboard, and ctrl+c must not end it.
         subprocess.Popen(
             tool,
             stdin=subprocess.PIPE,

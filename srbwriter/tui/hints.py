@@ -1,4 +1,4 @@
-"""What the writer is told once, in this run or an earlier one."""
+"""Hints that are shown to the writer once, in this run or an earlier one."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ log = logging.getLogger(__name__)
 
 
 def give_once(hint: str) -> bool:
-    """Return whether ``hint`` is given for the first time; from now on it has been given.
+    """Return True the first time ``hint`` is asked about, and record it as shown.
 
-    Where the state folder cannot be read or written, it is the first time.
+    If the state folder cannot be read or written, return True.
     """
     file = paths.state_dir() / "hints.txt"
     try:
@@ -21,5 +21,5 @@ def give_once(hint: str) -> bool:
             return False
         paths.write_atomic(file, "\n".join([*given, hint, ""]).encode())
     except (OSError, ValueError) as error:
-        log.warning("cannot tell which hints were given: %s", error)
+        log.warning("cannot read or write the list of shown hints: %s", error)
     return True

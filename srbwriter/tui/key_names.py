@@ -1,4 +1,4 @@
-"""The names of keys: those that the section ``[keys]`` takes, and how the documentation shows them."""
+"""Names of keys: validation for the section ``[keys]``, and names for the documentation."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from textual.keys import KEY_NAME_REPLACEMENTS, Keys, key_to_character
 from srbwriter.config.kinds import most_like
 
 _MODIFIERS = frozenset({"ctrl", "alt", "shift", "super", "hyper", "meta"})
-_OTHERS = ("ctrl-at", "return")  # which no terminal is heard to send
-_BETWEEN = ","  # names
+_OTHERS = ("ctrl-at", "return")  # names that Textual knows but terminals never produce
+_BETWEEN = ","  # separates names
 
 
 def check_keys(value: object) -> str:
-    """Return ``value`` if it is names of keys with commas between them, or empty. Raises ValueError."""
+    """Return ``value`` if it is empty or comma-separated key names. Raises ValueError."""
     if not isinstance(value, str) or not all(map(is_key, filter(None, _split(value)))):
         raise ValueError
     return value
 
 
 def is_key(name: str) -> bool:
-    """Whether a key is called so: a character, or a name, perhaps behind ``ctrl+`` and the like."""
+    """Return whether ``name`` is a key: a character or a name, with optional modifiers such as ``ctrl+``."""
     if len(name) == 1:
         return True
     *modifiers, base = name.split("+")
@@ -32,20 +32,20 @@ def is_key(name: str) -> bool:
 
 
 def nearest_key(value: str) -> str | None:
-    """Return the key that the first wrong name in ``value`` was probably meant to be."""
+    """Return the key that is most similar to the first invalid name in ``value``."""
     wrong = next((name for name in _split(value) if not is_key(name)), "")
     letters = (f"ctrl+{letter}" for letter in string.ascii_lowercase)
     return most_like(wrong.lower(), [*_special(), *_signs(), *letters])
 
 
 def shown_name(key: str) -> str:
-    """The character that a key types, or else its name, in the form that :func:`is_key` takes."""
+    """Return the character that a key types, or else its name, as :func:`is_key` accepts it."""
     return _signs().get(key, key)
 
 
 @cache
 def _signs() -> dict[str, str]:
-    """The characters of a keyboard that are no letters, by what Textual calls their keys."""
+    """Return the punctuation characters by Textual's names of their keys."""
     signs = string.punctuation.replace(_BETWEEN, "")
     return {
         binding.key: binding.action for binding in Binding.make_bindings([Binding(c, c, "") for c in signs])
@@ -54,7 +54,7 @@ def _signs() -> dict[str, str]:
 
 @cache
 def _special() -> frozenset[str]:
-    """Names of keys that type nothing, and those that Textual gives to some that do."""
+    """Return the names of keys that type nothing, and Textual's names of some that do."""
     keys = {key.value.rpartition("+")[2] for key in Keys if key.value[0] != "<" and key.value not in _OTHERS}
     return frozenset({name for name in keys if len(name) > 1} | set(KEY_NAME_REPLACEMENTS.values()))
 

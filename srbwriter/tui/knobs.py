@@ -1,7 +1,7 @@
-"""The knobs of the sampling panel: every parameter of the engine's own table, read, stepped and written.
+"""The knobs of the sampling panel: reading, stepping, formatting and saving of the engine's parameters.
 
-Pure functions on the engine's records; knows no screen. Sequences are written as JSON without the outer
-brackets, so that a stop text can hold a newline.
+Pure functions on the engine's records. Sequences are written as JSON without the outer brackets, so that a
+stop text can contain a newline.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from srbwriter import paths
 from srbwriter.config.kinds import SWITCH
 from srbwriter.engine.parameters import PARAMETERS, Parameter
 from srbwriter.engine.types import InvalidRequest, Sampling, Stop
-from srbwriter.session.sampling import VARIETY
-from srbwriter.session.variety import Variety
+from srbwriter.session.sampling import VARIETY, Variety
 
 KNOBS: tuple[Parameter, ...] = (
     *(p for p in PARAMETERS if p.record in ("sampling", "stop")),
@@ -27,13 +26,13 @@ KNOBS: tuple[Parameter, ...] = (
 LADDERS: tuple[Parameter, ...] = tuple(
     p for p in KNOBS if p.record == "sampling" and p.kind in ("int", "float") and p.field != "seed"
 )
-"""Knobs that can be spread across the branches."""
+"""Knobs that can vary across the branches in a sweep."""
 
 _OFF = "–"
 
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)"
 _BETWEEN = re.compile(rf"({_NUMBER})(?:\s*(?:\.{{2,3}}|…|[-–—,;]|to)\s*|\s+)({_NUMBER})")
-_BELOW_ZERO = re.compile(rf"({_NUMBER})\s+(-{_NUMBER})")  # a minus that stands at the number is its sign
+_BELOW_ZERO = re.compile(rf"({_NUMBER})\s+(-{_NUMBER})")  # a minus directly before a number is its sign
 
 
 _RECORDS = {"sampling": "sampling", "stop": "stop", "request": "variety"}
@@ -41,7 +40,7 @@ _RECORDS = {"sampling": "sampling", "stop": "stop", "request": "variety"}
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """How branches are written: the records a panel edits together."""
+    """How branches are written: the records that the panel edits together."""
 
     sampling: Sampling
     stop: Stop
@@ -51,14 +50,14 @@ class Setup:
         return getattr(getattr(self, _RECORDS[knob.record]), knob.field)
 
     def put(self, knob: Parameter, value: Any) -> Setup:
-        """This setup with one knob turned. Raises InvalidRequest."""
+        """Return this setup with one knob changed. Raises InvalidRequest."""
         knob.check(value)
         name = _RECORDS[knob.record]
         return replace(self, **{name: replace(getattr(self, name), **{knob.field: value})})
 
 
 def shown(knob: Parameter, value: Any) -> str:
-    """A value as the panel shows it and :func:`parse` reads it."""
+    """Format a value for the panel; :func:`parse` reads it back."""
     if value is None:
         return _OFF
     if isinstance(value, bool):
@@ -71,7 +70,7 @@ def shown(knob: Parameter, value: Any) -> str:
 
 
 def parse(knob: Parameter, text: str) -> Any:
-    """The value that ``text`` means. Raises InvalidRequest."""
+    """Return the value of ``text``. Raises InvalidRequest."""
     text = text.strip()
     if text in ("", _OFF):
         return () if knob.kind in ("texts", "ids", "biases") and not knob.optional else None
@@ -98,7 +97,7 @@ def _parsed(knob: Parameter, text: str) -> Any:
 
 
 def stepped(knob: Parameter, value: Any, steps: int) -> Any:
-    """The value some steps up or down, within the knob's range; choices and switches go round."""
+    """Return the value ``steps`` up or down within the knob's range; choices and switches wrap around."""
     if knob.kind == "bool":
         return not value
     if knob.choices:
@@ -111,13 +110,13 @@ def stepped(knob: Parameter, value: Any, steps: int) -> Any:
     return int(turned) if knob.kind == "int" else float(turned)
 
 
-# ---- the ladder
+# ---- sweeps ("ladder" in identifiers)
 
 
 def parse_ladder(knob: Parameter, text: str) -> tuple[float, float] | None:
-    """The first and the last value of a ladder, as in "0.4 … 1.2", "0.4 1.2" or "0.4-1.2"; None for no text.
+    """Return both ends of a sweep, as in "0.4 … 1.2", "0.4 1.2" or "0.4-1.2"; None for an empty text.
 
-    Raises InvalidRequest, which says what may be written.
+    Raises InvalidRequest, which names the accepted form.
     """
     if not (text := text.strip()):
         return None
@@ -132,7 +131,7 @@ def parse_ladder(knob: Parameter, text: str) -> tuple[float, float] | None:
 
 
 def ladder_words(knob: Parameter, low: float, high: float) -> str:
-    """A ladder as the panel shows it and :func:`parse_ladder` reads it."""
+    """Format a sweep for the panel; :func:`parse_ladder` reads it back."""
     return f"{shown(knob, low)} … {shown(knob, high)}"
 
 
@@ -140,12 +139,12 @@ def ladder_words(knob: Parameter, low: float, high: float) -> str:
 
 
 def own_presets() -> Path:
-    """Where the writer's own presets lie."""
+    """Return the folder of the writer's own presets."""
     return paths.config_dir() / "presets"
 
 
 def presets() -> dict[str, Path]:
-    """Preset files by name; one of the writer's own replaces a shipped one of the same name."""
+    """Return preset files by name; the writer's own replace bundled ones of the same name."""
     found: dict[str, Path] = {}
     for folder in (Path(__file__).parent / "presets", own_presets()):
         found.update({file.stem: file for file in sorted(folder.glob("*.toml"))})
@@ -153,10 +152,10 @@ def presets() -> dict[str, Path]:
 
 
 def read_preset(file: Path, onto: Setup) -> Setup:
-    """The setup that a preset file describes; what it does not name is the default, length stays.
+    """Return the setup in a preset file; parameters it does not name get their default, lengths stay.
 
     Raises:
-        InvalidRequest: the file is no TOML or names something that no knob takes; the message names it.
+        InvalidRequest: the file is not TOML or names an unknown parameter; the message names the file.
     """
     try:
         values = tomllib.loads(file.read_text("utf-8"))
@@ -174,23 +173,23 @@ def read_preset(file: Path, onto: Setup) -> Setup:
 
 
 def differences(setup: Setup) -> list[tuple[Parameter, str]]:
-    """The knobs that do not stand at their defaults, with what they are turned to."""
+    """Return the knobs that differ from their defaults, with their values."""
     return [(knob, shown(knob, value)) for knob in KNOBS if (value := setup.get(knob)) != knob.default]
 
 
 def preset_words(file: Path, onto: Setup) -> str:
-    """What a preset is for, and what it turns to what; or why it cannot be read."""
+    """Describe a preset and the values that it sets, or why it cannot be read."""
     try:
         setup = read_preset(file, onto)
         about = tomllib.loads(file.read_text("utf-8")).get("about", "")
     except (InvalidRequest, OSError, ValueError) as error:
         return str(error)
-    turned = [f"{knob.title} {value}" for knob, value in differences(setup) if knob.record == "sampling"]
-    return "\n".join([*([f"{about}\n"] if about else []), *(turned or ["every knob at its default"])])
+    changed = [f"{knob.title} {value}" for knob, value in differences(setup) if knob.record == "sampling"]
+    return "\n".join([*([f"{about}\n"] if about else []), *(changed or ["every knob at its default"])])
 
 
 def write_preset(name: str, setup: Setup) -> Path:
-    """Keep a setup under a name of the writer's: what differs from the defaults, without the seed."""
+    """Save a setup under a name: the differences from the defaults, without the seed."""
     import tomli_w
 
     values = {
@@ -204,12 +203,12 @@ def write_preset(name: str, setup: Setup) -> Path:
 
 
 def _as_field(value: Any) -> Any:
-    """A TOML value as the engine's records hold it."""
+    """Convert a TOML value to the type of the engine's records."""
     return tuple(cast("list[Any]", value)) if isinstance(value, list) else value
 
 
 def _plain(value: Any) -> Any:
-    """A value of the engine's records as TOML holds it."""
+    """Convert a value of the engine's records for TOML."""
     return [_plain(item) for item in cast("tuple[Any, ...]", value)] if isinstance(value, tuple) else value
 
 

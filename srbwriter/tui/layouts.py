@@ -1,6 +1,6 @@
-"""Where story and branches stand, by layout and by the room there is.
+"""The arrangement of story and branches, by layout and window size.
 
-Knows names and sizes; the rules of style are in ``write_screen.tcss``.
+Style rules are in ``write_screen.tcss``.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from srbwriter.tui.options import AUTO, LAYOUTS, SPLIT
 
 if TYPE_CHECKING:
-    from srbwriter.tui.write_screen import WriteScreen
+    from srbwriter.tui.program import Writer
 
 NARROW = 72
-"""Below this many columns there is one pane at a time, whatever the layout."""
+"""Below this many columns every layout shows one pane at a time."""
 SHORT = 18
 """Below this many rows too."""
 WIDE = 160
@@ -27,25 +27,24 @@ _MARGIN = 2
 
 
 def chosen(name: str, width: int) -> str:
-    """The layout that ``name`` stands for in a window of so many columns."""
+    """Return the layout that ``name`` means in a window of ``width`` columns."""
     return name if name != AUTO else "right" if width >= WIDE else "below"
 
 
 def after(name: str, width: int) -> str:
-    """The layout that follows ``name``."""
+    """Return the layout after ``name``."""
     return LAYOUTS[(LAYOUTS.index(chosen(name, width)) + 1) % len(LAYOUTS)]
 
 
-def apply(screen: WriteScreen, name: str) -> None:
-    """Put the classes for layout ``name`` on the write screen, and share the window out."""
+def apply(screen: Writer, name: str) -> None:
+    """Set the classes of layout ``name`` on the write screen, and divide the window."""
     width, height = screen.size
     narrow = width < NARROW or height < SHORT
     name = chosen(name, width)
-    screen.set_class(width < LEAST[0] or height < LEAST[1], "-small")
-    screen.set_class(screen.large, "-large")
-    screen.set_class(screen.quiet, "-quiet")
-    for choice in LAYOUTS:
-        screen.set_class(choice == name and not narrow, f"-{choice}")
+    small = width < LEAST[0] or height < LEAST[1]
+    classes = {"-small": small, "-large": screen.large, "-quiet": screen.quiet}
+    # In one call: each change of classes restyles the whole screen.
+    screen.update_classes(classes | {f"-{choice}": choice == name and not narrow for choice in LAYOUTS})
     screen.grid.column = name == "column" and not narrow
     screen.grid.single = narrow or screen.large
     share, beside = screen.app.preferences[SPLIT], name != "below" and not narrow
@@ -53,9 +52,9 @@ def apply(screen: WriteScreen, name: str) -> None:
         part.styles.width, part.styles.height = ("1fr", f"{percent}fr")[:: -1 if beside else 1]
 
 
-def centre(screen: WriteScreen) -> None:
-    """Keep the story's lines as short as reads well, in the middle of its room."""
-    # As the last layout left it: call this after each. A margin too wide makes it wider than the window.
+def centre(screen: Writer) -> None:
+    """Limit the story's line length and centre the story in its area."""
+    # Uses the sizes of the last layout, so call it after each one. Too wide a margin would exceed the window.
     room = min(screen.editor.outer_size.width, screen.size.width)
     spare = max(0, room - 2 * _MARGIN - screen.app.text_width) // 2
     screen.editor.styles.padding = (1 if screen.size.height > SHORT else 0, _MARGIN + spare)

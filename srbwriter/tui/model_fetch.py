@@ -1,7 +1,7 @@
-"""The model that is being fetched: begun from the list of models, watched by the pump, and then used.
+"""The download of a model: started from the list of models, watched by the pump, used when complete.
 
-The fetch runs on a thread of its own and goes on when the writer goes to another story. What has arrived when
-it ends early is kept, and the next fetch of the same model continues from there.
+The download runs on its own thread and continues when the writer opens another story. A partial download is
+kept, and the next download of the same model continues from there.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from srbwriter.tui.status import shortened
 
 if TYPE_CHECKING:
     from srbwriter.models.pull import Cancellation
-    from srbwriter.tui.write_screen import WriteScreen
+    from srbwriter.tui.program import Writer
 
 _NAME_CELLS = 24
-_END_SECONDS = 2.0  # the thread ends at once, unless the hub keeps it waiting for an answer
+_END_SECONDS = 2.0  # the thread ends at once, unless it waits for an answer of the hub
 
 
 class _Download:
-    """One fetch of one model, begun at once."""
+    """One download of one model, started by the constructor."""
 
     def __init__(self, model: RecommendedModel) -> None:
         self.model = model
@@ -40,7 +40,7 @@ class _Download:
 
     @property
     def moment(self) -> Transfer:
-        """How far it is now. For one thread only."""
+        """The current progress. Call it from one thread only."""
         return self._meter.record(*self._bytes, time.monotonic())
 
     def stop(self) -> None:
@@ -49,7 +49,7 @@ class _Download:
             self._cancellation.cancel()
 
     def _run(self) -> None:
-        from srbwriter.models import pull  # loads an HTTP client, better here than while a key waits
+        from srbwriter.models import pull  # imports an HTTP client, which would delay a key
 
         cancellation = self._cancellation = pull.Cancellation()
         if self.stopping:
@@ -64,7 +64,7 @@ class _Download:
 
 
 class ModelFetch:
-    """One fetch at a time; the model that it brings writes from then on."""
+    """At most one download at a time; the downloaded model becomes the current one."""
 
     def __init__(self) -> None:
         self._download: _Download | None = None
@@ -73,11 +73,11 @@ class ModelFetch:
 
     @property
     def model(self) -> RecommendedModel | None:
-        """The model that is being fetched."""
+        """The model that is being downloaded."""
         return self._download.model if self._download is not None else None
 
-    def begin(self, screen: WriteScreen, model: RecommendedModel) -> None:
-        """Fetch ``model``, unless another is being fetched; stop it if it is the one that is."""
+    def begin(self, screen: Writer, model: RecommendedModel) -> None:
+        """Download ``model``. Stop the download if it is already running; refuse if another one is."""
         if self._download is None:
             self._download, self._warned = _Download(model), False
             screen.flush_slowly()
@@ -85,16 +85,16 @@ class ModelFetch:
             self.cancel(screen)
         else:
             name = self._download.model.name
-            screen.notify(f"{name} is being fetched. Choose it in the list to stop that, or wait for it.")
+            screen.notify(f"{name} is being fetched. Wait for it, or choose it in the list to stop it.")
 
     def describe(self) -> str:
-        """What the status line says of the fetch; empty without one."""
+        """Return the status line's text about the download; empty without one."""
         download = self._download
         if download is None:
             return ""
         name = shortened(download.model.name, _NAME_CELLS)
         if download.result.done():
-            return f"{name} is here; it writes when these branches have ended"
+            return f"{name} is here; it is used when these branches have ended"
         if download.stopping:
             return f"stopping the download of {name}"
         moment = download.moment
@@ -104,38 +104,38 @@ class ModelFetch:
             return f"checking {name}"
         words = [
             f"fetching {name} {moment.done / moment.total:.0%}"
-        ]  # without a bar: 80 columns hold all of it
+        ]  # no progress bar, so that all of it fits into 80 columns
         if moment.seconds_left is not None:
             words.append(f"{time_words(moment.seconds_left)} left")
         if moment.speed is not None:
             words.append(f"{size_words(moment.speed)}/s")
         return ", ".join(words)
 
-    def cancel(self, screen: WriteScreen) -> bool:
-        """Stop the fetch; False if there is none to stop."""
+    def cancel(self, screen: Writer) -> bool:
+        """Stop the download; return False if there is none."""
         if self._download is None or self._download.result.done():
             return False
         self._download.stop()
         screen.flush_slowly()
         return True
 
-    def may_leave(self, screen: WriteScreen) -> bool:
-        """False, once, while a model is being fetched; the writer is told."""
+    def may_leave(self, screen: Writer) -> bool:
+        """Return False once while a model is being downloaded, and warn the writer."""
         if self._download is None or self._download.result.done() or self._warned:
             return True
         self._warned = True
         name = self._download.model.name
-        screen.notify(f"{name} is being fetched. Leaving once more stops that; what has arrived is kept.")
+        screen.notify(f"{name} is being fetched. Quit again to stop that; the downloaded part is kept.")
         return False
 
     def end(self) -> None:
-        """Stop the fetch, since the program ends."""
+        """Stop the download, because the program ends."""
         if self._download is not None:
             self._download.stop()
             wait([self._download.result], _END_SECONDS)
 
-    def watch(self, screen: WriteScreen) -> None:
-        """Use the model once it is here and no branch is being written, or say why it is not here.
+    def watch(self, screen: Writer) -> None:
+        """Use the model once it is complete and no branch is running, or report why the download failed.
 
         Called by the pump.
         """
@@ -149,14 +149,14 @@ class ModelFetch:
         if self._loading is not None:
             screen.guarded(lambda: self._keep(screen))
 
-    def _use(self, screen: WriteScreen, download: _Download) -> None:
+    def _use(self, screen: Writer, download: _Download) -> None:
         name = download.model.name
         try:
             file = download.result.result()
         except Cancelled:
             again = screen.keys_on_branch("model")
             screen.notify(
-                f"The download of {name} was stopped. What has arrived is kept; {again} continues it."
+                f"The download of {name} was stopped. The downloaded part is kept; {again} continues it."
             )
         except ModelsError as error:
             screen.notify(f"{name} could not be fetched. {error}", severity="error")
@@ -164,14 +164,14 @@ class ModelFetch:
             self._loading = name, file
             screen.session.load_model(file)
 
-    def _keep(self, screen: WriteScreen) -> None:
-        """Write with the model in later runs too, once it has been loaded."""
+    def _keep(self, screen: Writer) -> None:
+        """Make the model the default for later runs, once it has been loaded."""
         assert self._loading is not None
         (name, file), session = self._loading, screen.session
         if session.engine_state in ("INIT", "LOADING"):
             return
         self._loading = None
-        if session.model is None or Path(session.model.path) != file:  # the trouble is told elsewhere
+        if session.model is None or Path(session.model.path) != file:  # the error is shown elsewhere
             return
         preferences = screen.app.preferences
         launch.remember_model(preferences.table, file)

@@ -1,6 +1,6 @@
-"""Settings of the terminal app: rows for the program's table of keys, and how they hold while it runs.
+"""Settings of the terminal app: their keys, and their values while the app runs.
 
-A change is remembered in the overlay, never in the writer's own file. Importing it imports no Textual.
+A change is saved in the overlay file, never in the writer's own file. This module does not import Textual.
 """
 
 from __future__ import annotations
@@ -77,11 +77,12 @@ GOAL = Key("interface.goal", INTEGER, 0, "words to write in a day; 0 is no goal"
 
 
 def own_keys() -> list[Key[str]]:
-    """The section ``[keys]``: comma-separated key names by command; empty are the keymap's.
+    """Return the keys of the section ``[keys]``: comma-separated key names by command; empty means the
+    keymap's.
 
-    Commands are declared where they are handled, so this loads the app.
+    Commands are declared where they are handled, so this imports the whole app.
     """
-    import_module("srbwriter.tui.write_screen")  # which loads all screens
+    import_module("srbwriter.tui.desk")  # imports all screens
     from srbwriter.tui.commands import COMMANDS, screen_commands
     from srbwriter.tui.key_names import check_keys, nearest_key
 
@@ -107,7 +108,7 @@ log = logging.getLogger(__name__)
 
 
 class Preferences:
-    """``preferences[KEY]`` is the value that holds now."""
+    """``preferences[KEY]`` is the current value."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -123,14 +124,14 @@ class Preferences:
         return self._settings[key]
 
     def source(self, key: Key[Any]) -> Source:
-        """Where the value was said."""
+        """Return where the value comes from."""
         return "remembered" if key.name in self._changed else self._settings.source(key)
 
     def put(self, key: Key[Any], value: Any) -> str | None:
-        """Hold ``value`` from now on and remember it.
+        """Use ``value`` from now on and save it.
 
         Returns:
-            None, or in words why it will not hold the next time.
+            None, or the reason why the next run will not use it.
         """
         said = self._settings.source(key)
         self._changed[key.name] = value
@@ -138,7 +139,7 @@ class Preferences:
             remember(self.table, {key: value})
         except OSError as error:
             log.warning("cannot remember %s: %s", key.name, error)
-            return f"It holds until you leave; it cannot be kept: {error.strerror}"
+            return f"The change lasts until you quit; it cannot be saved: {error.strerror}"
         if said in ("flag", "environment", "file"):
-            return f"It holds until you leave; the next time the {said} says {self._settings[key]} again."
+            return f"The change lasts until you quit; the {said} sets {self._settings[key]} again next time."
         return None

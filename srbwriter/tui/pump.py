@@ -1,7 +1,7 @@
-"""The one reader of running branches: a timer that looks at their buffers and paints what is new.
+"""A timer that reads the buffers of running branches and paints new text.
 
-The engine never waits for it and no message is sent for a token. Where painting is dear it paints less often,
-and while nothing runs it looks rarely.
+The engine never waits for it, and no message is sent per token. Where painting is slow, it paints less often;
+while nothing runs, it polls rarely.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from typing import TYPE_CHECKING
 from textual.timer import Timer
 
 if TYPE_CHECKING:
-    from srbwriter.tui.write_screen import WriteScreen
+    from srbwriter.tui.program import Writer
 
 FPS, FPS_REMOTE = 24, 12  # a network link carries every repainted cell
-_KEY_SECONDS, _LONGEST_SECONDS = 0.05, 0.2  # how long painting waits behind a key, and at most
+_KEY_SECONDS, _LONGEST_SECONDS = 0.05, 0.2  # how long painting is delayed by a key, and at most in all
 _SHARE = 0.06  # of a core for painting: the engine needs the interpreter for every step
 _IDLE_TICKS = 6
 _SLOW_TICKS = 6  # status and marks change more slowly than text
-_REST_SECONDS = 2.0  # without a key, while nothing is written
+_REST_SECONDS = 2.0  # without a key while nothing is written, before a garbage collection
 _NEVER = 10**6
-_GARBAGE = 20  # collections of what is young, after which a rest is used for one of all
+_GARBAGE = 20  # middle-generation collections after which a pause is used for a full one
 
 
 class Pump:
     """Calls the write screen's ``flush`` and ``flush_slowly`` on one timer."""
 
-    def __init__(self, screen: WriteScreen, fps: int | None) -> None:
+    def __init__(self, screen: Writer, fps: int | None) -> None:
         self._screen = screen
         self.fps = fps or (FPS_REMOTE if "SSH_CONNECTION" in os.environ else FPS)
         self._ticks = 0
@@ -41,14 +41,14 @@ class Pump:
         self._timer = self._screen.set_interval(1 / self.fps, self.tick)
 
     def settle(self) -> None:
-        """The first screen stands, and what has been made for it stays.
+        """Freeze the objects that exist once the first screen is up, for the garbage collector.
 
-        The collector need not look through that again: with all the modules it takes a tenth of a second, in
-        which no key is answered. Nor does it look through all that came after while the writer is at work.
+        A collection that includes all modules takes a tenth of a second, during which no key is processed.
+        Full collections of later objects run only while the writer pauses.
         """
-        if self._screen.app.is_headless:  # somebody else's process
+        if self._screen.app.is_headless:  # the process belongs to a test or another program
             return
-        if gc.get_freeze_count():  # the story before this one has left its screen
+        if gc.get_freeze_count():  # free the screen of the previous story
             gc.unfreeze()
             gc.collect()
         gc.freeze()
@@ -60,11 +60,11 @@ class Pump:
             self._timer.stop()
 
     def wake(self) -> None:
-        """Something was asked for: look at every tick for a while, from now on."""
+        """Poll at every tick for a while, because something was started."""
         self._awake = 2 * self.fps
 
     def give_way(self) -> None:
-        """A key was pressed: what it does is painted before what branches write."""
+        """Delay painting of branches, because a key was pressed and its effect comes first."""
         self._key_at = time.monotonic()
 
     def tick(self) -> None:
@@ -73,7 +73,7 @@ class Pump:
         now = time.monotonic()
         if now - self._key_at < _KEY_SECONDS and now - self._painted_at < _LONGEST_SECONDS:
             return
-        spent = time.thread_time() - self._spent  # by this thread since it last painted, painting included
+        spent = time.thread_time() - self._spent  # CPU time of this thread since before the last painting
         if now - self._painted_at < min(spent / _SHARE, _LONGEST_SECONDS):
             return
         self._painted_at, self._spent = now, time.thread_time()
@@ -85,10 +85,10 @@ class Pump:
         try:
             self.flush(slowly=self._ticks % _SLOW_TICKS == 0)
         except Exception as error:
-            self._screen.admit(error, again=False)  # it may come with every look
+            self._screen.admit(error, again=False)  # it may recur at every tick
 
     def flush(self, slowly: bool = True) -> None:
-        """Paint everything that is new now."""
+        """Paint everything that is new."""
         with self._screen.app.batch_update():
             self._screen.flush()
             if slowly:

@@ -1,4 +1,4 @@
-"""What the system and a lost connection tell the app to do: end in good order, or stop for a while."""
+"""Signals and lost terminals: end cleanly, or save before the program is suspended."""
 
 from __future__ import annotations
 
@@ -12,49 +12,49 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from srbwriter.story import StoryError
-from srbwriter.tui.driver import TerminalDriver
+from srbwriter.tui.driver import TerminalDriver, driver_of
 
 if TYPE_CHECKING:
-    from srbwriter.tui.app import App
+    from srbwriter.tui.program import Program
 
-_LOOK_SECONDS = 1.0  # between two looks at a terminal that may have gone
-_KEYS_SECONDS = 0.1  # for keys on their way, which a signal overtakes
-_CLOSING_SECONDS = 2.5  # from a signal to the end, unless the commit of the words takes longer
+_LOOK_SECONDS = 1.0  # interval of checks whether the terminal is still there
+_KEYS_SECONDS = 0.1  # delay for keys that were pressed before the signal
+_CLOSING_SECONDS = 2.5  # from a signal to the exit, unless saving takes longer
 
 
-def obey_signals(app: App) -> None:
-    """Let ``app`` save its words and end on SIGTERM, SIGHUP and without a terminal; save them on SIGTSTP."""
+def obey_signals(app: Program) -> None:
+    """Make ``app`` save and end on SIGTERM, SIGHUP and a lost terminal, and save on SIGTSTP."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGHUP):
         with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
             loop.add_signal_handler(number, app.set_timer, _KEYS_SECONDS, partial(_end, app, number))
-    if isinstance(driver := app._driver, TerminalDriver):  # pyright: ignore[reportPrivateUsage]
+    if isinstance(driver := driver_of(app), TerminalDriver):
         driver.before_stop = partial(_keep_before_stop, app)
     if os.name == "posix" and os.isatty(0):
         app.set_interval(_LOOK_SECONDS, partial(_notice_hang_up, app))
 
 
-def _notice_hang_up(app: App) -> None:
-    """End as after a signal when the terminal has gone without one: its shell may have gone before."""
+def _notice_hang_up(app: Program) -> None:
+    """End as after SIGHUP if the terminal is gone; no signal comes if its shell ended first."""
     if not os.isatty(0):
         _end(app, signal.SIGHUP)
 
 
-def _keep_before_stop(app: App) -> None:
+def _keep_before_stop(app: Program) -> None:
     """Save everything: a stopped program may never be continued."""
     with contextlib.suppress(StoryError):
         app.session.keep()
 
 
-def _end(app: App, number: int) -> None:
-    """Save everything in one commit and end; on a slow disk nothing else is done that waits for it.
+def _end(app: Program, number: int) -> None:
+    """Save everything in one commit and exit; on a slow disk, do nothing else that waits for it.
 
-    What closing would do more, the next start does, as after a kill.
+    The next start does the rest of the cleanup, as after a kill.
     """
     latest = time.monotonic() + _CLOSING_SECONDS
-    with contextlib.suppress(StoryError):  # words that the disk refuses lie elsewhere by now
+    with contextlib.suppress(StoryError):  # text that cannot be saved has been rescued elsewhere by now
         app.session.keep_last(app.knobs.keep)
-    # The process that watches the terminal gives it back.
+    # The watching process restores the terminal.
     deadline = threading.Timer(max(0.0, latest - time.monotonic()), os._exit, [128 + number])
     deadline.daemon = True
     deadline.start()

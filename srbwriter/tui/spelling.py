@@ -1,7 +1,7 @@
-"""Which words of a line are in no word list. Knows text and a file of the writer's own words; no widget.
+"""Spelling: which words of a line are in no word list.
 
 The list is that of symspellpy (MIT): words of British and American English that are both in SCOWL and in
-Google Books. Beside it counts what stands in ``words.txt`` in the config folder, a word on each line.
+Google Books. Words in ``words.txt`` in the config folder, one per line, count as correct too.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _WORD = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)*")
 
 
 def own_file() -> Path:
-    """Where the writer's own words stand."""
+    """Return the file of the writer's own words."""
     return paths.config_dir() / "words.txt"
 
 
 @cache
 def word_list() -> frozenset[str]:
-    """The words of the list, in small letters; reading them takes a moment, and happens once."""
-    import symspellpy  # nobody without marks pays for it
+    """Return the words of the list in lower case; read once, because it takes a moment."""
+    import symspellpy  # imported only if spelling is on
 
     lines = files(symspellpy).joinpath(_LIST).read_text("utf-8-sig").splitlines()
     return frozenset(line.partition(" ")[0] for line in lines)
@@ -33,7 +33,7 @@ def word_list() -> frozenset[str]:
 
 @cache
 def own_words() -> frozenset[str]:
-    """The writer's own words in small letters, as they were when first asked for. Raises OSError."""
+    """Return the writer's own words in lower case, cached. Raises OSError."""
     file = own_file()
     text = file.read_text("utf-8", "replace") if file.exists() else ""
     return frozenset(word.strip().casefold() for word in text.splitlines())
@@ -56,15 +56,15 @@ def learn(word: str) -> None:
 
 
 def word_at(line: str, column: int) -> str:
-    """The word of ``line`` that character ``column`` is in or at the end of; empty if there is none."""
+    """Return the word of ``line`` that contains or ends at ``column``; empty if there is none."""
     return next((match[0] for match in _WORD.finditer(line) if match.start() <= column <= match.end()), "")
 
 
-@lru_cache(maxsize=512)  # lines are painted again with every move of the cursor
+@lru_cache(maxsize=512)  # every move of the cursor repaints lines
 def unknown(line: str) -> tuple[tuple[int, int], ...]:
-    """(first character, character after the last) of each word that is in no list.
+    """Return the spans (start, end) of the words that are in no list.
 
-    A word with a capital is taken for a name.
+    A word with a capital counts as a name.
     """
     return tuple(match.span() for match in _WORD.finditer(line) if not _known(match[0]))
 

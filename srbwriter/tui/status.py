@@ -1,7 +1,4 @@
-"""The words of the status line, from the session's state.
-
-Knows what a session says about itself; knows no widget.
-"""
+"""The texts of the status line, from the state of the session."""
 
 from __future__ import annotations
 
@@ -12,8 +9,8 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len, set_cell_size
 
 from srbwriter.engine.types import BranchState
-from srbwriter.session.ahead import BATTERY
-from srbwriter.session.exploring import odds_words, probability_words
+from srbwriter.session.ahead import BATTERY, LookAhead
+from srbwriter.session.exploring import Explorer, odds_words, probability_words
 from srbwriter.session.tokens import shown
 from srbwriter.story.model import NoSuchNode, StoryError, counted
 from srbwriter.tui.widgets.lines import bar
@@ -25,13 +22,14 @@ if TYPE_CHECKING:
 
 _COUNT_SECONDS = 1.0
 _TITLE_CELLS = 24
-_TOLD_OPENINGS, _WORTH_TELLING = 3, 0.01  # of what no branch shows
-_TELLING_SECONDS = 1.0  # before that, no estimate is worth a word
+_MOST_OPENINGS, _LEAST_PROBABILITY = 3, 0.01  # of the openings that no branch shows
+_ESTIMATE_SECONDS = 1.0  # earlier estimates are unreliable
 
 
 def time_left(spent: float, share: float) -> str:
-    """How long a work goes on that took ``spent`` seconds for ``share`` of it; empty if that says little."""
-    if spent < _TELLING_SECONDS or not 0 < share < 1:
+    """Estimate the remaining time of work that took ``spent`` seconds for ``share`` of it; empty if
+    unreliable."""
+    if spent < _ESTIMATE_SECONDS or not 0 < share < 1:
         return ""
     seconds = spent / share * (1 - share)
     if seconds < 99.5:
@@ -41,13 +39,13 @@ def time_left(spent: float, share: float) -> str:
 
 
 class Watch:
-    """Estimates the time left of a work whose beginning was not seen, from looks at how far it is."""
+    """Estimates the remaining time of work from periodic progress values."""
 
     def __init__(self) -> None:
         self._at = self._from = self._last = 0.0
 
     def left(self, share: float) -> str:
-        """The time left of a work that is at ``share`` now; another work begins when that goes back."""
+        """Return the remaining time of work that is at ``share``; a smaller share starts a new estimate."""
         now = time.monotonic()
         if not 0 < self._last <= share:
             self._at, self._from = now, share
@@ -56,32 +54,28 @@ class Watch:
 
 
 def progress(words: str, share: float, time_left: str) -> tuple[str, ...]:
-    """The parts of the line of a long work: what it is, how far, and the way out; how long it will take."""
+    """Return the status line's parts for long work: name, progress bar, how to stop; the time left."""
     line = f"{words} {bar(share)} {share:4.0%}  ·  esc stops"
     return (line, time_left) if time_left else (line,)
 
 
 def title(session: Session) -> str:
-    """What the story is called, in few cells."""
+    """Return the story's title, shortened."""
     return shortened(" ".join(session.title.split()), _TITLE_CELLS)
 
 
 def shortened(name: str, most: int) -> str:
-    """As much of a name as ``most`` cells hold."""
+    """Shorten a name to ``most`` cells."""
     return name if cell_len(name) <= most else f"{set_cell_size(name, most - 1).rstrip()}…"
 
 
 def left(
     session: Session, load: Watch, work: tuple[str, ...] = (), on_branch: bool = False
 ) -> tuple[str, ...]:
-    """Title, model, context and speed, most wanted first; while something takes long, how far that is.
-
-    ``load`` watches the load of the model; ``work`` are the parts of what the writer asked for beside it. Who
-    is ``on_branch`` is told first what no branch shows.
-    """
+    """Return title, model, context and speed, most important first; or the progress of long work."""
     if work:
         return work
-    if words := session.exploring.words:
+    if words := Explorer.of(session).words:
         return (f"{words}  ·  esc stops",)
     if session.engine_state in ("INIT", "LOADING"):
         share = session.load_progress
@@ -93,8 +87,8 @@ def left(
     if trouble := _trouble(session):
         return (trouble,)
     parts = [title(session), session.model.name if session.model is not None else "no model"]
-    told = [words for words in (unexplored(session) if on_branch else "", ahead(session)) if words]
-    parts = [*told, *parts] if on_branch else [*parts, *told]
+    extra = [words for words in (unexplored(session) if on_branch else "", ahead(session)) if words]
+    parts = [*extra, *parts] if on_branch else [*parts, *extra]
     parts[:0] = _failed(session)
     current = session.round
     generation = current.generation if current is not None else None
@@ -113,23 +107,23 @@ def left(
 
 
 def unexplored(session: Session) -> str:
-    """How much of what could follow the branches show, and what they do not; empty if unknown."""
-    fork = session.exploring.fork()
+    """Return how much probability the branches cover, and likely openings they lack; empty if unknown."""
+    fork = Explorer.of(session).fork()
     if fork is None:
         return ""
-    others = [o for o in fork.unexplored if o.probability >= _WORTH_TELLING][:_TOLD_OPENINGS]
+    others = [o for o in fork.unexplored if o.probability >= _LEAST_PROBABILITY][:_MOST_OPENINGS]
     names = ", ".join(f"{opening_words(o)} {probability_words(o.probability)}" for o in others)
     return f"shown {probability_words(fork.covered)}" + (f", not {names}" if names else "")
 
 
 def opening_words(opening: Opening) -> str:
-    """What a token writes, as it stands in a line."""
+    """Return the text of a token, as shown in a line."""
     return shown(opening.raw, "the end").strip() or "␣"
 
 
 def ahead(session: Session) -> str:
-    """What is written ahead, of how many tokens; empty where that is off."""
-    looking = session.look_ahead
+    """Return how many tokens are prefetched, out of how many; empty if prefetching is off."""
+    looking = LookAhead.of(session)
     if looking.budget.mode == "off":
         return ""
     if looking.why_not:
@@ -139,20 +133,20 @@ def ahead(session: Session) -> str:
 
 
 def right(session: Session, done_today: int, goal: int, address: str = "") -> tuple[str, ...]:
-    """Whether the words are safe, where a server listens, how many words, and how far today's goal is."""
+    """Return save state, server address, word count, today's words and goal, and the number of branches."""
     today = f"{done_today}/{goal} today" if goal else f"{done_today} today"
     parts = session.save_state, address, counted(session.words, "word"), today, f"N {session.n}"
     return tuple(part for part in parts if part)
 
 
 def _trouble(session: Session) -> str:
-    """What a branch that goes on has to wait for, such as an engine elsewhere that is away."""
+    """Return why a running branch waits, such as a remote engine that does not answer."""
     branches = session.round.branches if session.round is not None else []
     return next((str(branch.error) for branch in branches if branch.live and branch.error is not None), "")
 
 
 def _failed(session: Session) -> list[str]:
-    """Why branches failed; there is room for one reason, and the head of a branch may have none."""
+    """Return why branches failed; one reason only, since the line is short."""
     branches = session.round.branches if session.round is not None else []
     failed = [
         branch for branch in branches if branch.state is BranchState.FAILED and branch.error is not None
@@ -164,7 +158,7 @@ def _failed(session: Session) -> list[str]:
 
 
 def _reading(session: Session) -> tuple[str, ...] | None:
-    """How far the prompt is, while it is being evaluated, and how long that will take."""
+    """Return the progress of evaluating the prompt, and the remaining time."""
     current = session.round
     generation = current.generation if current is not None else None
     if generation is None or not any(b.state is BranchState.PROMPT for b in generation.branches):
@@ -179,7 +173,7 @@ def _reading(session: Session) -> tuple[str, ...] | None:
 
 
 class WordsToday:
-    """Words that became part of the story today, typed and picked ones; read from the disk now and then."""
+    """The words that became part of the story today, typed or picked; read from disk at intervals."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -189,13 +183,13 @@ class WordsToday:
         now = time.monotonic()
         if now - self._at > _COUNT_SECONDS:
             self._at = now
-            with contextlib.suppress(StoryError):  # a file that cannot be read is said elsewhere
+            with contextlib.suppress(StoryError):  # an unreadable file is reported elsewhere
                 self._words = self._session.story.today().words
         return self._words
 
 
 def node_of(session: Session, index: int) -> NodeId | None:
-    """The node of a branch of the round; None while it has none yet."""
+    """Return the node of a branch of the round; None before it has one."""
     try:
         return session.round.node_of(index) if session.round is not None else None
     except IndexError:
@@ -203,7 +197,7 @@ def node_of(session: Session, index: int) -> NodeId | None:
 
 
 def _likeness(current: Round, index: int) -> str:
-    """Which branch it is nearly the same as; or that it was written anew, as it was."""
+    """Return a mark: which branch this one nearly duplicates, or that it was rewritten for that reason."""
     found = current.duplicates
     if index in found.alike:
         return f"≈{found.alike[index] + 1}"
@@ -211,7 +205,7 @@ def _likeness(current: Round, index: int) -> str:
 
 
 def marks(session: Session, index: int, take: int | None = None) -> str:
-    """The marks of a branch of the round in signs. ``take`` characters of it are to be picked, or all."""
+    """Return the marks of a branch as signs. ``take`` is the number of characters to pick; None means all."""
     current = session.round
     if current is None:
         return ""
@@ -219,7 +213,7 @@ def marks(session: Session, index: int, take: int | None = None) -> str:
         return ""
     try:
         found = session.story.marks(node)
-    except NoSuchNode:  # the disk has just refused the transaction that made it
+    except NoSuchNode:  # the transaction that created it has just failed
         return ""
     branch = current.branches[index]
     score = current.judgement.score(branch) if current.judgement is not None else None
@@ -231,19 +225,19 @@ def marks(session: Session, index: int, take: int | None = None) -> str:
         "★" if found.bookmark else "",
         {1: "good", -1: "bad"}.get(found.rating, ""),
         _likeness(current, index),
-        _written_ahead(session.look_ahead.share(index, take)),
+        _written_ahead(LookAhead.of(session).share(index, take)),
     )
     return " ".join(sign for sign in signs if sign)
 
 
 def note(session: Session, index: int) -> str:
-    """How probable the whole text of a branch is that was found by exploring."""
+    """Return the probability of a branch that was found by exploring."""
     share = session.round.probabilities.get(index) if session.round is not None else None
     return "" if share is None else odds_words(share)
 
 
 def _written_ahead(share: float | None) -> str:
-    """How much is written of what follows a pick."""
+    """Return the mark for the share of the continuation that is prefetched."""
     if share is None:
         return ""
     return "»" if share == 1.0 else f"»{share:.0%}"

@@ -1,4 +1,4 @@
-"""The story coloured by how likely its tokens were, as far as the model reads it; and the legend."""
+"""Colours the story by probability, as far as it is known; and the legend."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from textual.content import Content
 from textual.widget import Widget
 
 from srbwriter.engine.types import EngineError
-from srbwriter.session.tokens import TokenText
+from srbwriter.session.tokens import Tokens, TokenText
 from srbwriter.story import StoryError
 from srbwriter.tui.widgets.story_editor import Provenance, StoryEditor
-from srbwriter.tui.widgets.tints import LEGENDS, STEPS, UNKNOWN, WRITER, step
+from srbwriter.tui.widgets.tints import LEGENDS, UNKNOWN, WRITER, step
 
 if TYPE_CHECKING:
     from srbwriter.session import Session
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _ROOM = 30
-"""Rows of the window from which on there is one for the legend."""
+"""The legend is shown in windows of at least this many rows."""
 
 
 class StoryColours:
-    """Colours the editor's text; what is typed stays plain until it is on the disk and looked up."""
+    """Colours the editor's text; new text is uncoloured until it is saved and scored."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._of: object = None  # the text that was made tokens
+        self._of: object = None  # (node, text) that was tokenised
         self._coming: Future[TokenText] | None = None
         self._text: TokenText | None = None
         self._shown: object = None
 
     def show(self, editor: StoryEditor, mode: str, anew: bool = False) -> None:
-        """Colour as far as it is known; what is not known is asked for, and found at a later look."""
+        """Colour the known part; request the rest, which a later call will colour."""
         if anew:
             self._shown = None
         now = self._session.node, editor.whole
         if now != self._of and self._coming is None and self._session.typing.state.saved:
             self._of = now
             try:
-                self._coming = self._session.story_tokens()
+                self._coming = Tokens.of(self._session).story_tokens()
             except (EngineError, StoryError) as error:
                 self._of = None
                 log.debug("no colours yet: %s", error)
@@ -52,16 +52,16 @@ class StoryColours:
         if self._text is None or now != self._of:
             return
         text = self._text
-        self._session.tokens.collect()
-        state = id(text), self._session.tokens.version, mode
+        Tokens.of(self._session).collect()
+        state = id(text), Tokens.of(self._session).version, mode
         if self._shown == state:
             return
         self._shown = state
-        known = self._session.tokens.scores(text.ids, text.tokens[0].at if text.tokens else 0)
+        known = Tokens.of(self._session).scores(text.ids, text.tokens[0].at if text.tokens else 0)
         parts: list[tuple[int, str]] = []
         place = 0
         ends = [*(token.start for token in text.tokens[1:]), len(editor.whole)]
-        for token, end in zip(text.tokens, ends, strict=False):  # of no token there is one end too many
+        for token, end in zip(text.tokens, ends, strict=False):  # without tokens there is still one end
             parts += [
                 (max(0, token.start - place), UNKNOWN),
                 (end - token.start, step(mode, known.get(token.at))),
@@ -71,9 +71,8 @@ class StoryColours:
 
 
 class Legend(Widget):
-    """What the colours mean, in a line; it gives way where rows are few."""
+    """The meaning of the colours, in one line; hidden in low windows."""
 
-    COMPONENT_CLASSES = {f"legend--{tint}" for tint in (*STEPS, UNKNOWN, WRITER)}
     DEFAULT_CSS = """
     Legend { height: 1; width: 1fr; background: $background; color: $text-muted; display: none; }
     """
@@ -81,7 +80,7 @@ class Legend(Widget):
     _mode = ""
 
     def show(self, mode: str, rows: int) -> None:
-        """``mode`` is what words are coloured by, in a window of so many rows."""
+        """Show the legend of ``mode`` if the window has enough rows."""
         self._mode = mode
         self.display = mode in LEGENDS and rows >= _ROOM
         self.refresh()

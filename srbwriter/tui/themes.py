@@ -1,7 +1,6 @@
-"""Colour themes from TOML files: the ones that ship with the program, and the writer's own.
+"""Colour themes from TOML files: bundled ones and the writer's own.
 
-A file that cannot be read is a complaint in words and never a reason not to start. Knows files and colours;
-knows no screen.
+A file that cannot be read causes a complaint and never prevents the start.
 """
 
 from __future__ import annotations
@@ -32,22 +31,22 @@ COLOURS = (
     "warning",
     "error",
 )
-"""The colours of a theme file. All are needed: a theme that names half of them looks half right."""
+"""The colours of a theme file. All are required."""
 
 _WORDS = ("title", "about")
 
 
 class ThemeError(ValueError):
-    """A theme file cannot be used. Names the file and the line's name."""
+    """A theme file is invalid. Names the file and the setting."""
 
 
 def own_folder() -> Path:
-    """Where the writer's own themes lie."""
+    """Return the folder of the writer's own themes."""
     return paths.config_dir() / "themes"
 
 
 def read(file: Path) -> Theme:
-    """Read one theme; its name is the file's. Raises ThemeError."""
+    """Read one theme, named after its file. Raises ThemeError."""
     try:
         document = tomllib.loads(file.read_text("utf-8"))
     except (OSError, ValueError) as error:
@@ -104,13 +103,13 @@ def _colour(file: Path, document: dict[str, Any], name: str) -> str:
 
 
 def title(file: Path) -> str:
-    """The theme's title and what it says about itself, for lists."""
+    """Return the theme's title and description, for lists."""
     document = tomllib.loads(file.read_text("utf-8"))
     return f"{document.get('title', file.stem)} — {document.get('about', '')}".rstrip(" —")
 
 
 def files() -> dict[str, Path]:
-    """Theme files by name; one of the writer's own replaces a shipped one of the same name."""
+    """Return theme files by name; the writer's own replace bundled ones of the same name."""
     found: dict[str, Path] = {}
     for folder in (paths.asset_dir("themes"), own_folder()):
         found.update({file.stem: file for file in sorted(folder.glob("*.toml"))})
@@ -118,9 +117,9 @@ def files() -> dict[str, Path]:
 
 
 def load_all(some: Iterable[Path] | None = None) -> tuple[list[Theme], list[str]]:
-    """Every theme that can be read, and a complaint for each that cannot.
+    """Return every valid theme, and a complaint for each invalid one.
 
-    The shipped theme of the same name takes the place of one of the writer's own that cannot be read.
+    The bundled theme replaces an invalid one of the writer's own with the same name.
     """
     themes: list[Theme] = []
     complaints: list[str] = []
@@ -136,10 +135,10 @@ def load_all(some: Iterable[Path] | None = None) -> tuple[list[Theme], list[str]
 
 
 def explain_missing(wanted: str, complaints: Iterable[str]) -> str:
-    """Say in a line why the theme ``wanted`` is not shown, and what to do about it.
+    """Explain in one line why the theme ``wanted`` is not shown, and what to do.
 
     Args:
-        wanted: a name that no theme has which could be read.
+        wanted: a name that is not among the valid themes.
         complaints: of :func:`load_all`.
     """
     known = files()
@@ -152,13 +151,13 @@ def explain_missing(wanted: str, complaints: Iterable[str]) -> str:
 
 
 class Watcher:
-    """Notices when one of the writer's own themes changes, so that it can be read again."""
+    """Detects changes of the writer's own themes."""
 
     def __init__(self) -> None:
         self._seen = self._stamps()
 
     def changed(self) -> list[Path]:
-        """Files that are new or changed since the last call."""
+        """Return the files that are new or changed since the last call."""
         now = self._stamps()
         fresh = [file for file, stamp in now.items() if self._seen.get(file) != stamp]
         self._seen = now

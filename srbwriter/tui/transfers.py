@@ -1,6 +1,6 @@
-"""The export or import that is under way: begun by a command, watched by the pump, stopped by escape.
+"""The running export or import: started by a command, watched by the pump, stopped by escape.
 
-The work is done in a process of its own; here is what the writer sees of it.
+The work runs in a separate process; this module shows its progress and result.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from srbwriter.tui import status
 
 if TYPE_CHECKING:
     from srbwriter.story.transfer import Landed, Transfer, TransferProcess
-    from srbwriter.tui.write_screen import WriteScreen
+    from srbwriter.tui.program import Writer
 
-_END_SECONDS = 5.0  # a killed process and its traces are gone long before
-_NAME = 14  # characters of a file's name, at least
-_BESIDE = 66  # cells of the line that are needed for the rest
+_END_SECONDS = 5.0  # killing the process and removing its files takes less
+_NAME = 14  # least number of characters shown of a file name
+_BESIDE = 66  # cells needed for the rest of the line
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,41 +30,43 @@ class _Work:
 
 
 class Transfers:
-    """One export or import at a time."""
+    """At most one export or import at a time."""
 
-    def __init__(self, screen: WriteScreen) -> None:
+    def __init__(self, screen: Writer) -> None:
         self._screen = screen
         self._work: _Work | None = None
         self._stopping = self._warned = False
 
     @property
     def busy(self) -> bool:
-        """True from the beginning until the writer has been told how it ended."""
+        """True from the start until the result has been shown."""
         return self._work is not None
 
     def begin(
         self, verb: str, name: str, transfer: Transfer, then: Callable[[Landed], object], leaves: bool = False
     ) -> None:
-        """Begin a transfer, unless another is under way.
+        """Start a transfer, unless another one is running.
 
         Args:
             verb: "export" or "import".
-            name: of the file.
-            transfer: what is to be done.
-            then: told what came of it.
-            leaves: ``then`` leaves the write screen, and waits until nothing lies on it and nobody types.
+            name: the file's name.
+            transfer: the work.
+            then: called with the result.
+            leaves: ``then`` leaves the write screen, so it waits until no dialog is open and no one types.
         """
         if self._work is not None:
-            self._screen.notify(f"{self._what()} is still under way; esc stops it.")
+            self._screen.notify(f"{self._what()} is still running; esc stops it.")
             return
-        from srbwriter.story.transfer import TransferProcess  # with all formats: not before the first screen
+        from srbwriter.story.transfer import (
+            TransferProcess,
+        )  # imports all formats, which would slow the start
 
         self._work = _Work(verb, name, TransferProcess(transfer).start(), then, leaves)
         self._stopping = self._warned = False
         self._screen.flush_slowly()
 
-    def told(self) -> tuple[str, ...]:
-        """What the status line says of it, in parts; none if there is nothing to say."""
+    def status_parts(self) -> tuple[str, ...]:
+        """Return the parts for the status line; empty if nothing is running."""
         work = self._work
         if work is None:
             return ()
@@ -76,7 +78,7 @@ class Transfers:
         return status.progress(f"{work.verb}ing {name}", share, status.time_left(work.aside.seconds, share))
 
     def cancel(self) -> bool:
-        """Give it up; False if there is nothing to give up."""
+        """Stop the transfer; return False if there is none."""
         if self._work is None or self._work.aside.over:
             return False
         self._stopping = self._work.aside.cancel()
@@ -84,21 +86,21 @@ class Transfers:
         return True
 
     def may_leave(self) -> bool:
-        """False, once, while something is under way that would be given up; the writer is told."""
+        """Return False once while a transfer is running, and warn the writer."""
         if self._work is None or self._warned:
             return True
         self._warned = True
-        self._screen.notify(f"{self._what()} is still under way. Leaving once more gives it up.")
+        self._screen.notify(f"{self._what()} is still running. Quit again to stop it.")
         return False
 
     def end(self) -> None:
-        """The program ends: give it up and wait until its traces are gone."""
+        """Stop the transfer and wait until its temporary files are removed, because the program ends."""
         if self._work is not None:
             self._work.aside.cancel()
             self._work.aside.wait(_END_SECONDS)
 
     def watch(self) -> None:
-        """Say how it ended, once it has. Called by the pump."""
+        """Report the result, once there is one. Called by the pump."""
         work = self._work
         if work is None or not work.aside.over:
             return

@@ -1,6 +1,6 @@
-"""What a writer is met with: openings for an empty story, and plain words about one that cannot be written.
+"""What a writer sees first: openings for an empty story, messages about recovered text or a read-only story.
 
-Nothing that is typed may be lost without a word, so a story for reading only takes no typing at all.
+A read-only story accepts no typing at all, so that no typed text is lost.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from srbwriter.tui.screens.ask import Confirm
 from srbwriter.tui.screens.trouble import RECOVER, DamagedNote
 
 if TYPE_CHECKING:
-    from srbwriter.tui.write_screen import WriteScreen
+    from srbwriter.tui.program import Writer
 
 
-def receive(screen: WriteScreen) -> None:
-    """Show what the writer has to know or to choose before he begins."""
+def receive(screen: Writer) -> None:
+    """Show what the writer has to know or to choose before writing."""
     why = screen.session.story.read_only
     if why is None:
         _tell_of_drafts(screen)
@@ -40,22 +40,22 @@ def receive(screen: WriteScreen) -> None:
 
 
 def _begun(story: Story) -> bool:
-    """Whether a story has words, or a request that its first words are to follow."""
+    """Return whether a story has text, or a request for its first text."""
     here = story.current
     return bool(story.text(here).strip()) or story.settings(here).request is not None
 
 
-def _tell_of_drafts(screen: WriteScreen) -> None:
-    """Say where words are that were being typed when the program died: on their sheets, or in the tree."""
+def _tell_of_drafts(screen: Writer) -> None:
+    """Say where text is that was being typed when the program died: in its dialog, or in the tree."""
     if screen.session.taken_up:
-        screen.notify("Words you were typing for a branch when the program ended are in the tree now.")
+        screen.notify("Recovered: the words you were typing into a branch are in the tree now.")
     sheets = (sheet.partition(":")[0].replace("_", " ") for sheet in sheets_left(screen.session.story))
     if kinds := ", ".join(dict.fromkeys(sheets)):
-        screen.notify(f"Words that were not kept yet are still there: {kinds}. Open that to go on.")
+        screen.notify(f"Recovered: unsaved words for {kinds}. Open that to continue.")
 
 
-def _offer_rescued(screen: WriteScreen, rescued: Rescued) -> None:
-    """Ask about words that the disk did not take when the program last ran."""
+def _offer_rescued(screen: Writer, rescued: Rescued) -> None:
+    """Ask about text that could not be saved in the last run."""
     session = screen.session
 
     def take() -> None:
@@ -67,23 +67,23 @@ def _offer_rescued(screen: WriteScreen, rescued: Rescued) -> None:
             screen.guarded(take)
 
     words = counted(sum(len(text.split()) for text in rescued.words.values()), "word")
-    question = f"The disk did not take your last words. They are in {rescued.folder} ({words})."
-    answers = {"t": "takes them into the story; undo takes that back", "escape": "leaves them there"}
+    question = f"Your last words could not be saved. They are in {rescued.folder} ({words})."
+    answers = {"t": "puts them into the story; undo reverts it", "escape": "leaves them there"}
     screen.app.push_screen(Confirm(question, answers), answered)
 
 
 def short(why: ReadOnly, file: Path) -> str:
-    """Why nothing can be written, in a line that is said whenever the writer tries to."""
+    """Return in one line why the story is read-only; shown whenever the writer tries to type."""
     if why.reason is Blocked.DAMAGED:
         return f"{file.name} is damaged and is open for reading only. ctrl+s says what can be done."
     return f"{why.message}. Nothing can be written here."
 
 
 def writes(handler: Callable[..., Any]) -> Callable[..., Any]:
-    """A handler that asks for words: refused at once where a story could not keep them."""
+    """Decorate a handler that asks for text, so that it refuses at once if the story is read-only."""
 
     @wraps(handler)
-    def checked(screen: WriteScreen, *given: Any) -> Any:
+    def checked(screen: Writer, *given: Any) -> Any:
         refuse(screen.session.story)
         return handler(screen, *given)
 
@@ -91,14 +91,14 @@ def writes(handler: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def refuse(story: Story) -> None:
-    """Raise ReadOnlyStory, in a line, if ``story`` is for reading only."""
+    """Raise ReadOnlyStory with a one-line message if ``story`` is read-only."""
     why = story.read_only
     if why is not None:
         raise ReadOnlyStory(ReadOnly(why.reason, short(why, story.file)))
 
 
-def tell_damage(screen: WriteScreen) -> None:
-    """Say that the file is damaged, what is left of it, and what can be done."""
+def tell_damage(screen: Writer) -> None:
+    """Show that the file is damaged, what is left of it, and what to do."""
     story = screen.session.story
     if story.damage is None:
         return
@@ -113,13 +113,13 @@ def tell_damage(screen: WriteScreen) -> None:
     screen.app.push_screen(DamagedNote(story.file, story.damage, left, copies, doubtful), chosen)
 
 
-def _recover(screen: WriteScreen) -> None:
-    """Go on in a story of its own that holds what could be read; the damaged file stays as it is."""
+def _recover(screen: Writer) -> None:
+    """Continue in a new story with the readable parts; the damaged file stays as it is."""
     story = screen.session.story
     title = f"{story.title or story.file.stem} (recovered)"
     try:
         made = story.recover(library.free_path(story.file.parent, title), title)
-    except StoryError:  # the folder takes no file, perhaps because its disk is failing
+    except StoryError:  # the folder cannot be written, perhaps because its disk is failing
         paths.make_folder(paths.library_dir())
         made = story.recover(library.free_path(paths.library_dir(), title), title)
-    screen.app.open_story(made, [f"This is {made}, made of what was left of {story.file.name}."])
+    screen.app.open_story(made, [f"This is {made}, made from the readable parts of {story.file.name}."])

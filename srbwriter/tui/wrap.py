@@ -1,7 +1,7 @@
 """Soft wrapping of text that grows at its end.
 
-Only the last line is wrapped again when text is appended, so the cost of a token does not depend on the
-length of the text. Widths are terminal cells, positions are characters. Knows no widget.
+Appending wraps only the last line again, so the cost of a token does not depend on the length of the text.
+Widths are terminal cells, positions are characters.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from rich.cells import cell_len
 
-# Scripts written without spaces, and emoji: a line may end before and after each character.
+# Scripts written without spaces, and emoji: a line may break before and after each character.
 _WIDE = (
     "\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6"
     "\U0001f000-\U0001faff"
@@ -20,14 +20,14 @@ _PIECE = re.compile(rf"\n|[^\S\n]+|[{_WIDE}]|[^\s{_WIDE}]+")
 
 
 class Line(NamedTuple):
-    """Characters ``start`` to ``end`` of the text stand on one screen line."""
+    """One screen line: characters ``start`` to ``end`` of the text."""
 
     start: int
     end: int
 
 
 class Wrapper:
-    """Text and its screen lines at one width."""
+    """A text and its screen lines at one width."""
 
     def __init__(self, width: int = 1) -> None:
         self._width = max(1, width)
@@ -39,7 +39,7 @@ class Wrapper:
         return self._width
 
     def resize(self, width: int) -> bool:
-        """Wrap at another width; False if it is the same as before."""
+        """Wrap at another width; return False if it is unchanged."""
         width = max(1, width)
         if width == self._width:
             return False
@@ -54,7 +54,7 @@ class Wrapper:
             self._wrap_from(0)
 
     def append(self, text: str) -> bool:
-        """Add text at the end; True if that changed more than the last line."""
+        """Append text; return True if more than the last line changed."""
         if not text:
             return False
         before = len(self.lines)
@@ -66,12 +66,12 @@ class Wrapper:
         return len(self.lines) != before
 
     def shown(self, index: int) -> str:
-        """The characters of screen line ``index``, without what ended it."""
+        """Return the characters of screen line ``index`` without the newline."""
         line = self.lines[index]
         return self.text[line.start : line.end].rstrip("\n")
 
     def line_of(self, offset: int) -> int:
-        """The screen line that holds character ``offset``; the last one for offsets behind the text."""
+        """Return the screen line that contains character ``offset``; the last one for later offsets."""
         low, high = 0, len(self.lines)
         while low < high:
             middle = (low + high) // 2
@@ -83,7 +83,7 @@ class Wrapper:
 
     def _wrap_from(self, start: int) -> None:
         used = 0
-        if start == 0:  # what joins the text to the text before it would look like an indent
+        if start == 0:  # skip leading spaces, which would look like an indent
             start = len(self.text) - len(self.text.lstrip(" \n"))
         for piece in _PIECE.finditer(self.text, start):
             at, word = piece.start(), piece.group()
@@ -92,7 +92,7 @@ class Wrapper:
                 start, used = piece.end(), 0
                 continue
             width = cell_len(word)
-            if word.isspace():  # hangs over the edge rather than opening the next line
+            if word.isspace():  # spaces may exceed the width rather than start the next line
                 used += width
                 continue
             if used and used + width > self._width:

@@ -1,29 +1,32 @@
-"""The write screen: the story beside its live branches. The screen a writer spends the day on.
+"""The write screen: the story beside its live branches.
 
-It puts the session and the widgets together: text goes from the editor to the session, branches from the
-session to the panes. What keys do stands in ``srbwriter.tui.actions``.
+It connects the session and the widgets: text goes from the editor to the session, branches from the session
+to the panes. Key handlers are in ``srbwriter.tui.actions``; ``srbwriter.tui.desk`` binds them.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Container, Vertical
 from textual.geometry import Size
-from textual.screen import Screen
 from textual.widgets import Static
 
 from srbwriter.engine.types import EngineError
-from srbwriter.session.variety import AS_DRAWN, ordered
-from srbwriter.story import Author, NodeId, StoryError
-from srbwriter.story.diff import same_end, same_start
+from srbwriter.session.ahead import LookAhead
+from srbwriter.session.exploring import Explorer
+from srbwriter.session.ordering import AS_DRAWN, ordered
+from srbwriter.session.tokens import Tokens
+from srbwriter.session.variety import Renewing
+from srbwriter.story import Author, Edit, NodeId, StoryError
+from srbwriter.story.diff import apply_edits, same_end, same_start
 from srbwriter.tui import layouts, options, status
-from srbwriter.tui.actions import COMMANDS
-from srbwriter.tui.commands import anywhere_bindings, plain_bindings
+from srbwriter.tui.commands import COMMANDS
+from srbwriter.tui.program import Program, Writer
 from srbwriter.tui.pump import Pump
 from srbwriter.tui.screens.ask import Confirm
 from srbwriter.tui.screens.find import Looked
@@ -42,77 +45,70 @@ from srbwriter.tui.widgets.story_editor import Provenance, StoryEditor
 if TYPE_CHECKING:
     from srbwriter.engine.generation import Branch
     from srbwriter.session import Round, Session
-    from srbwriter.tui.app import App
     from srbwriter.tui.messages import Message
 
 log = logging.getLogger(__name__)
 
 
-_TYPING = ("enter", "backspace", "delete")  # beside keys that have a character
+_TYPING = ("enter", "backspace", "delete")  # in addition to keys with a character
 _CHOOSING = ("left", "right", "up", "down")  # commands that choose a pane while none is chosen
 _DIGITS = "1–9"
-_ROOMY = 60  # columns from which on the key line has room for whole sentences
+_ROOMY = 60  # from so many columns on, the key line uses longer labels
 
 
 class Branches(Vertical):
-    """Everything that has the focus here is a branch, which is chosen: plain keys are commands."""
-
-    BINDINGS = plain_bindings()
+    """The container of branches. The focused branch is the chosen one: plain keys are commands."""
 
     def on_key(self, event: events.Key) -> None:
-        """Nothing is done to a branch that the window is too small to show."""
+        """Ignore keys while the window is too small to show branches."""
         if self.screen.has_class("-small"):
             event.stop()
 
 
-class WriteScreen(Screen[None]):
-    """Story, panes, status and keys."""
+class WriteScreen(Writer):
+    """Story, panes, status line and key line."""
 
-    BINDINGS = anywhere_bindings()
+    BRANCHES: ClassVar[type[Branches]] = Branches
     CSS_PATH = "write_screen.tcss"
     AUTO_FOCUS = "StoryEditor"
 
-    def __init__(self, session: Session, app: App) -> None:
+    def __init__(self, session: Session, app: Program) -> None:
         super().__init__()
         self.session = session
-        self.editor = StoryEditor(session.typing.text, id="story")
+        self.editor = StoryEditor(session.typing.edit, id="story")
         self.grid = BranchGrid(id="branches")
         self.grid.start_at = 0 if app.preferences[options.PANES] == "top" else None
         self.status_line = StatusLine()
         self.key_line = KeyLine()
         self.legend = Legend()
         self.strip = TabStrip()
-        self.right = Branches(id="right")
+        self.right = self.BRANCHES(id="right")
         self.pump = Pump(self, app.preferences[options.FPS])
         self.layout_name = app.preferences[options.LAYOUT]
-        self._told: Exception | None = None  # the model's trouble, once it has been said
-        self._notes_told: tuple[str, ...] = ()  # what was made smaller for lack of memory
-        self._disk_told: StoryError | None = None  # the disk's
+        self._shown_error: Exception | None = None  # error of the model that was shown
+        self._shown_notes: tuple[str, ...] = ()  # notes about reductions for lack of memory that were shown
+        self._shown_trouble: StoryError | None = None  # error of saving that was shown
         self._today = status.WordsToday(session)
-        self.large = False  # one branch alone
-        self.quiet = False  # the story alone
+        self.large = False  # show one branch only
+        self.quiet = False  # show the story only
         self._unchosen = False  # no pane has been chosen since the last round or pick
         self.transfers = Transfers(self)
         self._load_watch = status.Watch()
         self.looked = Looked()
         self.order = AS_DRAWN  # of the panes
-        self._ordered: tuple[object, int] = (None, 0)  # the round that stands so, and how many branches
+        self._ordered: tuple[object, int] = (None, 0)  # the round that was sorted, and its branch count
         self._colours = StoryColours(session)
-        self.defects: list[str] = []  # of ours that were told, each once
-        self._forked = -1  # the branch that is gone to as soon as it is there
+        self.defects: list[str] = []  # defects that were reported, each once
+        self._forked = -1  # the branch to focus as soon as it exists
         self._round: Round | None = None
         self._shown = -1
         self._usual = session.sampling
-        self._applied_for = Size(0, 0)  # the size of the window that the layout was chosen for
+        self._applied_for = Size(0, 0)  # the window size of the last layout
         writes = app.anywhere("generate")
         self.grid.hint = f"{key_name(writes[0])} writes branches" if writes else ""
 
-    if TYPE_CHECKING:
-
-        @property
-        def app(self) -> App: ...  # pyright: ignore[reportIncompatibleMethodOverride]
-
     def compose(self) -> ComposeResult:
+        layouts.apply(self, self.layout_name)  # before there is anything that would be styled anew
         yield Static(layouts.TOO_SMALL, id="too-small")
         with Container(id="panes"):
             yield self.editor
@@ -128,7 +124,9 @@ class WriteScreen(Screen[None]):
         self.screen_layout_refresh_signal.subscribe(  # pyright: ignore[reportUnknownMemberType]
             self, self._fit, immediate=True
         )
-        self.session.typing.on_unsaved = self._show_saved
+        self.session.typing.on_unsaved = lambda: self.call_later(
+            self._show_saved
+        )  # the key itself goes first
         self.show_story()
         self.flush()
         self.apply_layout()
@@ -155,27 +153,27 @@ class WriteScreen(Screen[None]):
 
     @property
     def unchosen(self) -> bool:
-        """Whether branches are in view and none is chosen: digits pick, all that is typed is the story's."""
+        """Whether branches are visible and none is chosen: digits pick, other typing goes to the story."""
         in_view = self.session.round is not None and not self.quiet and not self.has_class("-small")
         return self._unchosen and in_view
 
     def leave_panes(self) -> None:
-        """Choose no pane; the first one is chosen next. The story has the keys, all but those that pick."""
+        """Choose no pane; the first one is next. The story gets all keys but those that pick."""
         self._unchosen = True
         self.grid.current = 0
         self.set_focus(self.editor)
-        if self.focused is not self.editor:  # it is hidden while one branch is shown large
+        if self.focused is not self.editor:  # it is hidden while one branch fills the screen
             self.set_focus(None)
         self._show_keys()
 
     def choose_pane(self) -> None:
-        """Choose the current pane: its keys are commands from now on."""
+        """Focus the current pane, so that its keys are commands."""
         self.grid.go(self.grid.current)
 
     def use_key(self, event: events.Key | events.Paste) -> bool:
-        """Pick by a digit, or choose a pane, while none is chosen; True if the key did that."""
+        """While no pane is chosen, pick by a digit or choose a pane; return True if the key did that."""
         if not self.unchosen:
-            self._write_on(event)
+            self._note_typing(event)
             return False
         key = event.key if isinstance(event, events.Key) else ""
         binding = self.app.known_keys.on_branch.get(key)
@@ -186,17 +184,17 @@ class WriteScreen(Screen[None]):
         if command in _CHOOSING and isinstance(event, events.Key) and not event.is_printable:
             self.choose_pane()
             return True
-        self._write_on(event)
+        self._note_typing(event)
         return False
 
-    def _write_on(self, event: events.Key | events.Paste) -> None:
-        """The story has all keys from its first one on, digits too."""
+    def _note_typing(self, event: events.Key | events.Paste) -> None:
+        """From the first key for the story on, send it all keys, including digits."""
         if self._unchosen and self._is_for_story(event):
             self._unchosen = False
             self._show_keys()
 
     def _is_for_story(self, event: events.Key | events.Paste) -> bool:
-        """Whether the story takes a key that has no meaning elsewhere: typing, or a movement in it."""
+        """Return whether the story handles a key: typing, or a movement in the text."""
         if isinstance(event, events.Paste):
             return True
         if event.key in self.app.known_keys.controls:
@@ -206,7 +204,7 @@ class WriteScreen(Screen[None]):
         return event.is_printable or event.key in _TYPING or moves
 
     def wants_in_story(self, event: events.Key | events.Paste) -> bool:
-        """Whether a paste is for the story, which has not the keys; or a key, where nothing has them."""
+        """Return whether a paste, or a key without another receiver, should go to the unfocused story."""
         if self.focused is self.editor:
             return False
         return isinstance(event, events.Paste) or (self.focused is None and self._is_for_story(event))
@@ -218,7 +216,7 @@ class WriteScreen(Screen[None]):
             self._show_keys()
 
     def run_key(self, key: str) -> bool:
-        """Run what ``key`` means on a branch; False if it means nothing."""
+        """Run the command of ``key`` on a branch; return False if it has none."""
         binding = self.app.known_keys.on_branch.get(key)
         if binding is None:
             return False
@@ -230,19 +228,19 @@ class WriteScreen(Screen[None]):
         self.run(command, number)
 
     def run(self, command: str, number: int = 0) -> None:
-        """Run a command. What the engine or the story refuse is said, never raised."""
+        """Run a command. Errors of the engine or the story are shown, never raised."""
         known = COMMANDS[command]
         if self.session.round is not self._round:
-            self.flush()  # the key before has led to other branches, and nothing has been painted since
+            self.flush()  # the previous key changed the branches, and they have not been painted yet
         if known.numbered:
             self.guarded(lambda: known.handler(self, number or self.grid.current + 1))
         else:
             self.guarded(lambda: known.handler(self))
 
     def guarded(self, act: Callable[[], object]) -> bool:
-        """Do something, and say in a line what engine, story or system refuse; False if they do.
+        """Run ``act``; show expected errors in a line and return False.
 
-        No pane is chosen any more where other branches are shown now.
+        If it led to other branches, no pane is chosen afterwards.
         """
         done, before = False, self._shown_round
         try:
@@ -264,7 +262,7 @@ class WriteScreen(Screen[None]):
         return self.session.round.identity if self.session.round is not None else None
 
     def admit(self, error: Exception, again: bool = True) -> None:
-        """A defect must not end the program: it is told; one that was told before only if ``again``."""
+        """Report a defect without ending the program; a known one is reported again only with ``again``."""
         known = repr(error) in self.defects
         if again or not known:
             log.error("a defect", exc_info=error)
@@ -277,7 +275,7 @@ class WriteScreen(Screen[None]):
         self.run(event.command)
 
     def lead(self) -> None:
-        """Show what the next key can do, and do it."""
+        """Show the commands of the next key, and run the one that is pressed."""
 
         def done(key: str | None) -> None:
             if key is not None and not self.run_key(key):
@@ -286,21 +284,21 @@ class WriteScreen(Screen[None]):
         self.app.push_screen(LeaderMenu(), done)
 
     def show_messages(self, messages: list[Message]) -> None:
-        """Show what is to be read now in the line at the foot."""
+        """Show the current messages in the status line."""
         self.status_line.error = any(message.error for message in messages)
         self.status_line.message = "\n".join(message.words for message in messages)
 
     @staticmethod
     def key_names(keys: Iterable[str]) -> str:
-        """Keys that are pressed one after the other, as they are shown."""
+        """Return keys that are pressed in sequence, as they are shown."""
         return " ".join(map(key_name, keys))
 
     def keys_on_branch(self, command: str) -> str:
-        """The keys that run a command of branches wherever the focus is, as they are shown."""
+        """Return the keys that run a command of branches from any focus, as they are shown."""
         return self.key_names((*self.app.anywhere("leader")[:1], *self.app.keys(command)[:1]))
 
     def _show_mode(self) -> None:
-        """Say where keys go."""
+        """Show where keys go."""
         pane = self.focused
         if self.app.screen is not self:
             self.status_line.mode = "PROMPT"
@@ -311,7 +309,7 @@ class WriteScreen(Screen[None]):
 
     def _show_keys(self) -> None:
         self._show_mode()
-        if self.app.screen is not self:  # what takes the keys says itself what they do
+        if self.app.screen is not self:  # the screen above shows its own keys
             self.key_line.show([])
             return
         on_branch, unchosen = isinstance(self.focused, BranchPane), self.unchosen
@@ -332,14 +330,14 @@ class WriteScreen(Screen[None]):
         self.key_line.show(entries)
 
     def _unchosen_keys(self) -> list[tuple[str, str, str]]:
-        """What keys do while no pane is chosen."""
+        """Return the key line's entries while no pane is chosen."""
         choose = "choose a branch" if self.size.width >= _ROOMY else "choose"
         return [("pick_number", _DIGITS, "pick"), ("", "type", "to write"), ("right", "←→", choose)]
 
     @on(events.DescendantFocus)
     def _focus_moved(self) -> None:
         if self.focused is not self.editor:
-            self.be_quiet(False)  # nothing that is hidden takes keys
+            self.be_quiet(False)  # a hidden pane must not receive keys
         if isinstance(self.focused, BranchPane):
             self._unchosen = False
 
@@ -351,12 +349,12 @@ class WriteScreen(Screen[None]):
         self.app.show_messages()
 
     def go_to_story(self) -> None:
-        """Give the story the keys."""
+        """Focus the story."""
         self.show_the_story()
         self.editor.focus()
 
     def show_the_story(self) -> None:
-        """Have the story in view, also where one branch alone has hidden it."""
+        """Show the story, even if one branch has filled the screen."""
         if self.large:
             self.large = False
             self.apply_layout()
@@ -368,7 +366,7 @@ class WriteScreen(Screen[None]):
         self.run("redo" if event.forward else "undo")
 
     def show_story(self, where_changed: bool = False) -> None:
-        """Show the session's text with the cursor at its end, or behind what is other than it was."""
+        """Show the session's text with the cursor at its end, or after the part that changed."""
         text, before = self.session.text(), self.editor.whole
         place = None
         if where_changed and text != before:
@@ -379,7 +377,7 @@ class WriteScreen(Screen[None]):
         self.show_authors()
 
     def show_authors(self) -> None:
-        """Tint the story by who wrote what, if the writer wants that."""
+        """Tint the story by author, if the writer has chosen that."""
         mode = self.app.preferences[options.COLOUR_TOKENS]
         if mode in (tints.PROBABILITY, tints.SURPRISAL):
             self._colours.show(self.editor, mode, anew=True)
@@ -394,58 +392,67 @@ class WriteScreen(Screen[None]):
         self.editor.provenance = Provenance(parts)
 
     def colour(self) -> None:
-        """Colour words as the writer wants it. Log-probabilities are gathered only while that shows them."""
+        """Apply the colour mode. Log-probabilities are collected only in modes that show them."""
         mode = self.app.preferences[options.COLOUR_TOKENS]
         wanted = mode in (tints.PROBABILITY, tints.SURPRISAL)
         if wanted or mode != self.grid.colours[0]:
-            self.session.tokens.gather = wanted
-        self.grid.colours = mode, self.session
+            Tokens.of(self.session).gather = wanted
+        self.grid.colours = mode, Tokens.of(self.session)
         self.legend.show(mode, self.size.height)
         self.grid.colour()
         self.show_authors()
 
-    def _colour_on(self) -> None:
-        """Colour the story as far as it has become known; ask for what is not."""
+    def _update_colours(self) -> None:
+        """Colour the part of the story that is scored by now, and request the rest."""
         mode = self.app.preferences[options.COLOUR_TOKENS]
         if mode in (tints.PROBABILITY, tints.SURPRISAL):
             self._colours.show(self.editor, mode)
 
     def forked(self, index: int) -> None:
-        """A fork was asked for: go to branch ``index`` when it is there; -1 is a round of the story."""
+        """Focus branch ``index`` as soon as it exists; -1 means that the fork is a new round of the story."""
         if index < 0:
             self.show_story()
-            self.notify("What followed is another branch now; undo brings it back.")
+            self.notify("The text after this place is another branch now; undo puts it back.")
         else:
             self._forked = index
         self.flush()
 
-    def rewrite(self, text: str) -> None:
-        """Make ``text`` the story's, as one edit of the writer's. Raises StoryError if it is not saved."""
+    def rewrite(self, text: str, edits: Sequence[Edit] = ()) -> None:
+        """Replace the story's text by ``text``, as one edit by the writer. Raises StoryError if it is not
+        saved.
+
+        ``edits`` produce ``text`` from the current text; without them, the two are compared.
+        """
+        known = bool(edits) and apply_edits(self.editor.whole, edits) == text
         self.session.keep()
         self.session.story.end_typing()
         self.editor.show(text)
-        self.session.set_text(text)
+        if known:
+            self.session.typing.edit(*edits)
+            self.session.keep()
+        else:
+            self.session.set_text(text)
         self.session.story.end_typing()
 
     # ---- branches
 
     @property
     def writing(self) -> bool:
-        """True while any branch is live or waits for the model."""
+        """True while a branch is running or waits for the model."""
         current = self.session.round
-        if self.session.exploring.working:
+        if Explorer.of(self.session).working:
             return True
         if current is None:
             return False
         return not current.branches or any(branch.live for branch in current.branches)
 
     def _stops(self, on_branch: bool) -> bool:
-        """True while there is something that stepping back would stop."""
-        work = self.session.engine_state in ("INIT", "LOADING") or bool(self.transfers.told())
+        """Return whether "step back" would stop something."""
+        work = self.session.engine_state in ("INIT", "LOADING") or bool(self.transfers.status_parts())
         return work or (on_branch and (self.writing or self.app.fetch.model is not None))
 
     def write(self) -> None:
-        """Write new branches from where the story stands."""
+        """Write new branches from the end of the story so far."""
         self.be_quiet(False)
         self.session.generate()
         self.flush()
@@ -458,32 +465,34 @@ class WriteScreen(Screen[None]):
         elif not current.branches[index].text.strip():
             self.notify(f"Branch {index + 1} has no words yet.")
         else:
-            self.ask_if_stale(index, "takes it all the same", lambda: self.take(index, upto))
+            self.ask_if_stale(index, "picks it anyway", lambda: self.take(index, upto))
 
     def take(self, index: int, upto: int | None = None, text: str | None = None) -> None:
-        """Append a branch to the story, and go on if the writer wants that.
+        """Append a branch to the story, and write new branches if the writer has chosen that.
 
         Args:
-            index: which branch.
-            upto: characters of it to take; None is all.
-            text: what to take instead, when the writer has changed it.
+            index: the branch.
+            upto: number of characters to take; None means all.
+            text: the text to take instead, if the writer edited it.
         """
         pane = self.grid.panes[index]
         pane.pull()
-        if text is None and pane.thoughts.end:  # thoughts are no part of the story
+        if text is None and pane.thoughts.end:  # thoughts do not belong to the story
             text, upto = pane.text[:upto], None
-        self.session.pick(index, upto, text)
-        self.app.offer.count_pick()
-        self.show_story()
-        self.leave_panes()
-        if self.app.goes_on:
-            self.session.generate()
+        before = self.session.node
+        try:
+            self.session.pick(index, upto, text, self.app.goes_on)
+        finally:
+            if self.session.node != before:  # also if the pick worked and only the next round failed
+                self.app.offer.count_pick()
+                self.show_story()
+                self.leave_panes()
         self.flush()
 
     def ask_if_stale(self, index: int, meaning: str, act: Callable[[], object]) -> None:
-        """Do ``act`` with branch ``index``; where it was written for an earlier text, ask the writer first.
+        """Run ``act`` on branch ``index``; if the branch was written for an earlier text, ask first.
 
-        ``meaning`` says in the question what ``act`` does.
+        ``meaning`` describes ``act`` in the question.
         """
 
         def answered(key: str | None) -> None:
@@ -499,14 +508,8 @@ class WriteScreen(Screen[None]):
         answers = {"enter": "writes new branches for the text as it is", "t": meaning, "escape": "goes back"}
         self.app.push_screen(Confirm(question, answers), answered)
 
-    def on_branch(self, act: Callable[[int], object]) -> None:
-        """Do something to the current branch."""
-        here = self.branch_here()
-        if here is not None:
-            act(here[0].index)
-
     def branch_here(self) -> tuple[BranchPane, Branch] | None:
-        """The current pane and its branch; None, and the writer is told so, while there is none."""
+        """Return the current pane and its branch; if there is none, notify the writer and return None."""
         pane = self.grid.pane
         if pane is None or pane.branch is None:
             self.notify("There is no branch here yet.")
@@ -514,21 +517,21 @@ class WriteScreen(Screen[None]):
         return pane, pane.branch
 
     def revisit(self, node: NodeId, write: bool = False) -> None:
-        """Stand at another node of the tree, and write there if asked to."""
+        """Go to another node of the tree, and optionally write there."""
         self.session.revisit(node)
         self.show_story()
         if write:
             self.write()
 
     def branch_node(self) -> NodeId | None:
-        """The story's node of the current branch."""
+        """Return the story's node of the current branch; if there is none, notify the writer."""
         pane, current = self.grid.pane, self.session.round
         if pane is None or pane.branch is None or current is None:
             self.notify("There is no branch here yet.")
             return None
         node = status.node_of(self.session, pane.index)
         if node is None:
-            self.notify("This branch has not been kept yet; a moment.")
+            self.notify("This branch has not been saved yet; try again in a moment.")
         return node
 
     @on(TabStrip.Pressed)
@@ -544,13 +547,13 @@ class WriteScreen(Screen[None]):
     def flush(self) -> None:
         current = self.session.round
         if current is not None and current.generation is None and self._shown > 0:
-            return  # it waits for the model: what was written before is shown until then
+            return  # the round waits for the model: keep showing the previous one
         count = len(current.branches) if current is not None else 0
         if current is not self._round or count != self._shown:
             if current is not self._round:
-                self._usual = self.session.sampling  # knobs turned later say nothing of these branches
+                self._usual = self.session.sampling  # later changes of knobs do not apply to these branches
                 if self._shows_others(current) and isinstance(self.focused, BranchPane):
-                    self.leave_panes()  # they were explored, and no command was the last step to them
+                    self.leave_panes()  # exploring replaced the branches without a command
             self._round, self._shown = current, count
             blank: list[None] = [None] * self.session.n
             self.grid.show(current.branches if current is not None and count else blank)
@@ -562,7 +565,7 @@ class WriteScreen(Screen[None]):
         self.grid.pull()
 
     def _shows_others(self, current: Round | None) -> bool:
-        """Whether ``current`` are other branches than those in view, and there are some of each."""
+        """Return whether ``current`` has other branches than those shown."""
         before = self._round
         return current is not None and before is not None and current.identity is not before.identity
 
@@ -570,76 +573,76 @@ class WriteScreen(Screen[None]):
         self.transfers.watch()
         self.app.fetch.watch(self)
         self.app.offer.watch(self)
-        self._tell_focus()
-        work, on_branch = self.transfers.told(), isinstance(self.focused, BranchPane)
+        self._set_prefetch_focus()
+        work, on_branch = self.transfers.status_parts(), isinstance(self.focused, BranchPane)
         left = status.left(self.session, self._load_watch, work, on_branch)
         self.status_line.left = (*filter(None, [self.app.fetch.describe()]), *left)
         self._watch_exploring()
         self._show_saved()
         self._renew_alike()
         self._put_in_order()
-        self._colour_on()
+        self._update_colours()
         self._show_marks()
         self._show_keys()
         self._watch_model()
         self._watch_disk()
         self.app.show_title(self.session.title, self.writing)
 
-    def _tell_focus(self) -> None:
-        """What may be picked next; a pick without the model's thoughts is no pick of what it wrote."""
+    def _set_prefetch_focus(self) -> None:
+        """Tell the prefetcher which pick is likely; not for a branch with thoughts, whose pick omits them."""
         pane = self.grid.pane
         if pane is not None and not pane.thoughts.end:
-            self.session.look_ahead.focus(pane.index, pane.take)
+            LookAhead.of(self.session).focus(pane.index, pane.take)
 
     def _show_saved(self) -> None:
-        """Whether all words are saved, and how many there are. Shown at once when a key is not saved yet."""
+        """Update the save state and the word count; called at once when a key has not been saved yet."""
         self.status_line.set_class(self.session.typing.state.trouble is not None, "-trouble")
         self.status_line.right = status.right(
             self.session, self._today.count(), self.app.preferences[options.GOAL], self.app.address
         )
 
     def _watch_model(self) -> None:
-        """Say once what is wrong with a model that cannot be loaded, and what was made smaller to load it."""
+        """Show once why a model does not load, and what was reduced to make it fit."""
         notes = self.session.loader.notes
-        for note in notes if notes != self._notes_told else ():
+        for note in notes if notes != self._shown_notes else ():
             self.notify(note)
-        self._notes_told = notes
+        self._shown_notes = notes
         error = self.session.engine_error
-        if error is not None and error is not self._told:
+        if error is not None and error is not self._shown_error:
             words = str(error)
             if self.session.engine_state == "FAILED":
                 keys = self.keys_on_branch("model")
                 words = f"{trouble_words(error)}. {words.rstrip('.')}. {keys} chooses another or tries again."
-            self.notify(words, severity="error")  # no dialog: it would take the keys of whoever is typing
-        self._told = error
+            self.notify(words, severity="error")  # not a dialog, which would catch the writer's typing
+        self._shown_error = error
 
     def _watch_disk(self) -> None:
-        """Say once why words cannot be saved; the line at the foot goes on saying so."""
+        """Show once why text cannot be saved; the status line keeps showing it."""
         trouble = self.session.typing.state.trouble
-        if trouble is not None and type(trouble) is not type(self._disk_told):
+        if trouble is not None and type(trouble) is not type(self._shown_trouble):
             self.notify(str(trouble), severity="error")
-        if trouble is None and self._disk_told is not None:
-            self.app.messages.take_back(str(self._disk_told))
+        if trouble is None and self._shown_trouble is not None:
+            self.app.messages.take_back(str(self._shown_trouble))
             self.app.show_messages()
-        self._disk_told = trouble
+        self._shown_trouble = trouble
 
     def _watch_exploring(self) -> None:
-        """Say once why an exploration came to nothing."""
-        exploring = self.session.exploring
+        """Show once why an exploration failed."""
+        exploring = Explorer.of(self.session)
         if exploring.problem is not None:
             self.notify(str(exploring.problem), severity="error")
             exploring.problem = None
 
     def _renew_alike(self) -> None:
-        """Have branches that are nearly the same as another written anew; not those that are being read."""
+        """Rewrite branches that nearly duplicate another one, except those that are being read."""
         read = {pane.index for pane in self.grid.shown if pane.has_focus or pane.is_read}
         try:
-            self.session.renew_alike(read)
+            Renewing.of(self.session).renew_alike(read)
         except EngineError as error:
             log.warning("no branch is written anew: %s", error)
 
     def put_in_order(self, name: str) -> None:
-        """Let the panes stand in this order, now and whenever all branches of a round have ended."""
+        """Sort the panes by ``name``, now and whenever all branches of a round have ended."""
         self.order, self._ordered = name, (None, 0)
         self._put_in_order()
 
@@ -648,8 +651,8 @@ class WriteScreen(Screen[None]):
         if current is None or not current.branches or self._ordered == (current, len(current.branches)):
             return
         if self.order == AS_DRAWN or not any(branch.live for branch in current.branches):
-            indices = ordered(current, self.order, lambda branch: self.session.tokens.of(branch))
-            if indices is not None:  # else it is known in a moment
+            indices = ordered(current, self.order, Tokens.of(self.session).branch_logprobs)
+            if indices is not None:  # None until the scores are computed
                 self._ordered = current, len(current.branches)
                 self.grid.order(indices)
 
@@ -677,7 +680,7 @@ class WriteScreen(Screen[None]):
         self.app.preferences.put(options.LAYOUT, self.layout_name)
 
     def be_quiet(self, quiet: bool) -> None:
-        """Show the story alone, its cursor's line always in the middle; or everything again."""
+        """Show only the story with the cursor's line in the middle; or everything again."""
         if quiet != self.quiet:
             self.quiet = self.editor.typewriter = quiet
             if quiet:
@@ -686,17 +689,17 @@ class WriteScreen(Screen[None]):
             self.apply_layout()
 
     def apply_layout(self) -> None:
-        """Arrange story and panes for the layout and the room there is."""
+        """Arrange story and panes for the layout and the window size."""
         self._applied_for = self.size
         layouts.apply(self, self.layout_name)
         self.legend.show(self.app.preferences[options.COLOUR_TOKENS], self.size.height)
         self._fit()
 
     def _fit(self, _: object = None) -> None:
-        """Make everything fit where the last layout put it.
+        """Make the content fit the last layout.
 
-        Called after every one. Resize events are not enough: none comes for a new margin, none to a screen
-        under a dialog, none to a widget that was asked for its size between a change of style and its layout.
+        Called after every layout. Resize events are not enough: none is sent for a new margin, to a screen
+        under a dialog, or to a widget whose size was read between a style change and its layout.
         """
         if self.size != self._applied_for:
             self.apply_layout()
@@ -706,7 +709,7 @@ class WriteScreen(Screen[None]):
         self.grid.fit()
 
     def leave(self) -> None:
-        """End the program; where words cannot be saved, the writer decides."""
+        """End the program; if text cannot be saved, ask the writer."""
         try:
             self.session.keep()
         except StoryError as error:

@@ -9,10 +9,9 @@ import pytest
 from tests.fakes.llama_programs import BENCH, SERVER, write_program
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if Path(__file__).parent in item.path.parents and item.path.stem not in ("test_models", "test_peers"):
-            item.add_marker(pytest.mark.full)  # each loads models, again and again
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if item.path.stem not in ("test_models", "test_peers"):
+        item.add_marker(pytest.mark.full)  # each loads models, again and again
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import pytest
 
 from benchmarks.engine import __main__ as benchmark
 from benchmarks.engine.__main__ import main
-from benchmarks.engine.choosing import WAYS
 from benchmarks.engine.contestants import Score
 from benchmarks.engine.throughput import Result, rounds
 
@@ -25,13 +24,6 @@ def tables(text: str) -> list[list[str]]:
     for rows in found:
         assert len({row.count("|") for row in rows}) == 1
     return found
-
-
-def test_ways_of_choosing_words_stand_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
-    main([*SMALL, "--only", "choosing"])
-    (table,) = tables(capsys.readouterr().out)
-    assert len(table) == 2 + 2 * 2  # two numbers of branches, two chains
-    assert all(way in table[0] for way in WAYS)
 
 
 @pytest.mark.parametrize("part", ["python", "pick", "memory", "parked", "reopen", "screen", "admission"])

@@ -11,6 +11,7 @@ import pytest
 from benchmarks.engine import peers
 from benchmarks.engine.setting import Setting
 from benchmarks.engine.sides import ServerSide
+from benchmarks.peers.__main__ import main as compare_peers
 from srbwriter.engine import Engine
 from tests.fakes.llama_programs import write_program
 
@@ -88,3 +89,16 @@ def test_programs_are_found_in_a_build_folder(programs: Path) -> None:
     for folder in (programs.parent, None):
         with pytest.raises(SystemExit, match="llama-server"):
             peers.program(folder, "llama-server")
+
+
+@pytest.mark.full
+def test_the_same_work_through_several_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = ("--counts", "2", "--rounds", "1", "--tokens", "4", "--prompt", "32", "--cells", "512")
+    compare_peers(["--settings", "equal", "--threads", "1", *sizes])
+    rows = [line.split("|")[1:-1] for line in capsys.readouterr().out.splitlines() if line.startswith("| 2")]
+    found = {name.strip(): [float(cell) for cell in cells] for _, name, *cells in rows}
+    assert found.keys() == {"srbwriter", "srbwriter, used HOME", "llama-cpp-python"}
+    for name, (evaluated, first, speed, after, text, _) in found.items():
+        again = 0 if name.startswith("srbwriter") else 1  # the end of the prompt, for the second branch
+        assert 32 - 4 <= evaluated <= 32 + again and first > 0 and speed > 0 and text > 0
+        assert 1 <= after <= 1 + 5 * again  # the last token of what was picked

@@ -12,12 +12,13 @@ import httpx
 import pytest
 
 from srbwriter.cli import app, main
-from srbwriter.cli.exits import Exit, Failure
+from srbwriter.cli.exits import Exit
 from srbwriter.cli.serve import SessionLoader, server_beside
 from srbwriter.cli.table import every_key
 from srbwriter.config import Settings, load
 from srbwriter.demo import bundled_model
 from srbwriter.session import Session
+from tests.cli.stories import make
 from tests.tui.test_end_to_end import Terminal
 
 
@@ -88,18 +89,9 @@ def test_a_change_of_model_is_followed(session: Session) -> None:
         assert ask(url_in(line))
 
 
-def test_a_port_that_is_taken_is_said_in_words(session: Session) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        beside = server_beside(settings(server__port=port))
-        with pytest.raises(Failure, match=f"cannot listen on 127.0.0.1:{port}"), beside(session):
-            pass
-
-
-@pytest.mark.parametrize(("flags", "served"), [((), False), (("--port", "0"), True)])
-def test_a_flag_of_the_server_starts_it_beside_the_app(
-    monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], served: bool
-) -> None:
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """What the app is started with, in a terminal."""
     from srbwriter import tui
 
     asked: list[tuple[Any, ...]] = []
@@ -111,26 +103,20 @@ def test_a_flag_of_the_server_starts_it_beside_the_app(
     monkeypatch.setattr(tui, "run", run)
     monkeypatch.setattr(app.sys.stdin, "isatty", lambda: True)
     monkeypatch.setattr(app.sys.stdout, "isatty", lambda: True)
+    return asked
+
+
+@pytest.mark.parametrize(("flags", "served"), [((), False), (("--port", "0"), True)])
+def test_a_flag_of_the_server_starts_it_beside_the_app(
+    opened: list[tuple[Any, ...]], flags: tuple[str, ...], served: bool
+) -> None:
     assert main(["new.srbw", *flags]) == Exit.OK
-    (((_, story, beside),)) = asked
+    (((_, story, beside),)) = opened
     assert story == Path("new.srbw") and (beside is not None) is served
 
 
-def test_the_app_opens_a_story_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    from srbwriter import paths, tui
-    from srbwriter.story import Story
-
-    paths.library_dir().mkdir(parents=True)
-    Story.create(paths.library_dir() / "orchard.srbw", "The Orchard").close()
-    opened: list[Path] = []
-
-    def run(settings: Settings, story: Path, beside: object) -> int:
-        opened.append(story)
-        return 0
-
-    monkeypatch.setattr(tui, "run", run)
-    monkeypatch.setattr(app.sys.stdin, "isatty", lambda: True)
-    monkeypatch.setattr(app.sys.stdout, "isatty", lambda: True)
+def test_the_app_opens_a_story_by_its_name(opened: list[tuple[Any, ...]]) -> None:
+    story = make()
     for line in (["orchard"], ["The Orchard"], ["open", "orchard"], ["orchard", "--theme", "lamplight"]):
         assert main(line) == Exit.OK
-    assert opened == [paths.library_dir() / "orchard.srbw"] * 4
+    assert [path for _, path, _ in opened] == [story] * 4

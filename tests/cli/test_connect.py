@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -52,7 +53,7 @@ def test_a_key_file_is_read(server: Scripted, tmp_path: Path, capsys: pytest.Cap
     told = ["--connect", server.url, "--connect-key-file", str(file), "-n", "1", "--max-tokens", "3"]
     assert cli.main(["write", PROMPT, *told]) == 0
     assert capsys.readouterr().out == STORY[:3] + "\n"
-    settings = load(every_key(), {"model.connect": ("x",), "model.connect_key_file": tmp_path / "none"}, {})
+    settings = load(every_key(), {"model.connect": "x", "model.connect_key_file": tmp_path / "none"}, {})
     with pytest.raises(ConfigError, match="none cannot be read"):
         launch.remote_options(settings)
 
@@ -63,6 +64,8 @@ def test_what_is_wrong_there_is_the_exit_code_here(
     server.always = answers(400, {"error": {"message": "maximum context length is 7 tokens"}})
     assert cli.main(["write", PROMPT, "--connect", server.url, "-n", "1"]) == 1
     assert "maximum context length is 7 tokens" in capsys.readouterr().err
+    assert cli.main(["write", PROMPT, "--connect", server.url, "--dialect", "koboldcpp"]) == 2
+    assert "did you mean openai?" in capsys.readouterr().err
 
 
 def test_what_it_can_do_is_shown(server: Scripted, capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,13 +78,13 @@ def test_what_it_can_do_is_shown(server: Scripted, capsys: pytest.CaptureFixture
 def test_a_model_named_nearer_is_the_one_that_is_meant(tmp_path: Path) -> None:
     said = load(every_key(), {"model.path": tmp_path / "a.gguf"}, {"SRBWRITER_CONNECT": "host"})
     assert not launch.elsewhere(said)
-    assert launch.elsewhere(load(every_key(), {"model.connect": ("host",)}, {"SRBWRITER_MODEL": "a.gguf"}))
+    assert launch.elsewhere(load(every_key(), {"model.connect": "host"}, {"SRBWRITER_MODEL": "a.gguf"}))
 
 
 def test_serving_what_is_served_elsewhere(server: Scripted) -> None:
     """A proxy: its clients have handles on branches of an engine that knows none."""
     with (
-        RemoteEngine.connect(RemoteOptions((server.url,))) as engine,
+        RemoteEngine.connect(RemoteOptions(server.url)) as engine,
         served(engine) as url,
         httpx.Client(base_url=url, timeout=60) as client,
     ):
@@ -114,13 +117,34 @@ def test_what_belongs_to_a_model_here_is_refused(
 
 
 def test_the_server_beside_the_app_refuses_it_too(server: Scripted, tmp_path: Path) -> None:
-    said = {"model.connect": (server.url,), "server.slot_save_path": tmp_path}
+    said = {"model.connect": server.url, "server.slot_save_path": tmp_path}
     with pytest.raises(ConfigError, match="--slot-save-path.*--connect"):
         server_beside(load(every_key(), said, {}))
+
+
+def test_one_address_is_taken_and_several_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text('[model]\nconnect = ["http://a:1"]\n')  # as earlier versions had it
+    assert launch.remote_options(load(every_key(), {}, {}, file)).url == "http://a:1"
+    file.write_text("[model]\nconnect = []\n")
+    assert not launch.elsewhere(load(every_key(), {}, {}, file))
+    file.write_text('[model]\nconnect = ["http://a:1", "http://b:2"]\n')
+    monkeypatch.setenv("SRBWRITER_CONNECT", "http://a:1,http://b:2")
+    told = ["write", PROMPT, "--config", str(file)]
+    assert cli.main(told) == 2
+    err = capsys.readouterr().err
+    for place in (f"{file}:2: model.connect = ", "SRBWRITER_CONNECT = "):
+        assert re.search(re.escape(place) + ".*expected one address such as", err)
+    monkeypatch.delenv("SRBWRITER_CONNECT")
+    file.write_text("")
+    assert cli.main([*told, "--connect", "http://a:1", "--connect", "http://b:2"]) == 2
+    assert "--connect 'http://a:1' and 'http://b:2': expected one address" in capsys.readouterr().err
 
 
 def test_a_settings_file_may_say_it_for_other_starts(server: Scripted, tmp_path: Path) -> None:
     file = tmp_path / "settings.toml"
     file.write_text('[model]\nlora = ["a.gguf"]\n')
-    settings = load(every_key(), {"model.connect": (server.url,)}, {}, file)
-    assert launch.remote_options(settings).urls == (server.url,)
+    settings = load(every_key(), {"model.connect": server.url}, {}, file)
+    assert launch.remote_options(settings).url == server.url

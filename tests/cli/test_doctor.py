@@ -129,19 +129,6 @@ def test_the_report_for_people_has_a_line_for_each_finding(
     assert "\nthreads\n  ok    " in printed and "in use is storyteller: it runs on CPU" in printed
 
 
-def test_every_problem_has_a_command(examine: Any, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put(root / "proc/self/cgroup", "0::/")
-    put(root / "sys/fs/cgroup/cpu.max", "50000 100000")
-    put(root / "dev/kfd", "")
-    put(root / "sys/class/kfd/kfd/topology/nodes/1/properties", "simd_count 120\n")
-    put(paths.config_file(), "modell = 1\n")
-    monkeypatch.setenv("SRBWRITER_N", "x")
-    monkeypatch.setenv("SRBWRITER_MODEL", "gone")
-    report = examine()
-    assert len(report.problems) >= 4
-    assert all(finding.cure for _, finding in report.problems)
-
-
 # ---- planted faults
 
 
@@ -186,19 +173,17 @@ def test_a_cache_on_a_full_disk_is_what_may_go(
     assert examine().only_problem("space").cure == "rm -r ~/.cache/srbwriter"
 
 
-@pytest.mark.parametrize(
-    ("mode", "words", "cure"),
-    [
-        (0o500, "cannot be written by its owner", "chmod u+rwx ~/.local/share/srbwriter/library"),
-        (0o755, "everybody can look into", "chmod 700 ~/.local/share/srbwriter/library"),
-    ],
-)
-def test_wrong_permissions(examine: Any, root: Path, mode: int, words: str, cure: str) -> None:
+def test_wrong_permissions(examine: Any, root: Path) -> None:
     make()
-    paths.library_dir().chmod(mode)
-    finding = examine().only_problem("folders")
-    assert words in finding.words and finding.cure == cure
-    assert paths.library_dir().stat().st_mode & 0o777 == mode, "nothing is changed"
+    library = "~/.local/share/srbwriter/library"
+    for mode, words, cure in (
+        (0o500, "cannot be written by its owner", f"chmod u+rwx {library}"),
+        (0o755, "other users can read", f"chmod 700 {library}"),
+    ):
+        paths.library_dir().chmod(mode)
+        finding = examine().only_problem("folders")
+        assert words in finding.words and finding.cure == cure
+        assert paths.library_dir().stat().st_mode & 0o777 == mode, "nothing is changed"
 
 
 def test_a_file_where_a_folder_is_to_be(examine: Any, root: Path) -> None:
@@ -209,23 +194,21 @@ def test_a_file_where_a_folder_is_to_be(examine: Any, root: Path) -> None:
     }
 
 
-def test_a_damaged_story_is_opened_or_its_copy_restored(examine: Any, root: Path) -> None:
-    file = damaged()
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_damaged_story_is_opened_or_its_copy_restored(examine: Any, root: Path, copied: bool) -> None:
+    if copied:
+        file = make()
+        with Story.open(file) as story:
+            snapshot(file, story.backup_folder(paths.backup_dir()), "before")
+        with file.open("r+b") as data:
+            data.seek(8192)
+            data.write(b"\xff" * 4096)
+    else:
+        file = damaged()
     paths.tighten_folders()
     finding = examine().only_problem("stories")
     assert f"{findings.shown(file)} is damaged: " in finding.words
-    assert finding.cure == f"srbwriter open {findings.shown(file)}"
-
-
-def test_a_damaged_story_with_a_copy(examine: Any, root: Path) -> None:
-    file = make()
-    with Story.open(file) as story:
-        snapshot(file, story.backup_folder(paths.backup_dir()), "before")
-    paths.tighten_folders()
-    with file.open("r+b") as data:
-        data.seek(8192)
-        data.write(b"\xff" * 4096)
-    assert examine().only_problem("stories").cure == f"srbwriter backup restore {findings.shown(file)}"
+    assert finding.cure == f"srbwriter {'backup restore' if copied else 'open'} {findings.shown(file)}"
 
 
 def test_stories_that_there_is_no_time_for_are_left_to_the_other_command(
@@ -239,40 +222,29 @@ def test_stories_that_there_is_no_time_for_are_left_to_the_other_command(
     )
 
 
-def test_sound_stories_are_counted(examine: Any, root: Path) -> None:
-    make("One")
-    make("Two")
-    paths.tighten_folders()
-    report = examine()
-    assert report.code == 0 and report.checks["stories"] == [Finding("ok", "2 stories are sound")]
+def test_no_model(examine: Any, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = "/nowhere/gone.gguf"
 
+    def cure(*flags: str) -> str:
+        finding = examine(*flags).only_problem("models")
+        assert f"{gone}: no such file" in finding.words
+        return finding.cure
 
-@pytest.mark.parametrize("said", ["flag", "environment", "file", "remembered"])
-def test_no_model(examine: Any, root: Path, monkeypatch: pytest.MonkeyPatch, said: str) -> None:
-    expected = {
-        "flag": "srbwriter models", "environment": "unset SRBWRITER_MODEL",
-        "file": "${EDITOR:-nano} ~/.config/srbwriter/config.toml", "remembered": "srbwriter models forget",
-    }  # fmt: skip
-    toml = '[model]\npath = "/nowhere/gone.gguf"\n'
-    match said:
-        case "environment":
-            monkeypatch.setenv("SRBWRITER_MODEL", "/nowhere/gone.gguf")
-        case "file":
-            put(paths.config_file(), toml)
-        case "remembered":
-            put(paths.overlay_file(), toml)
-            paths.tighten_folders()
-        case _:
-            pass
-    report = examine(*(["-m", "/nowhere/gone.gguf"] if said == "flag" else []))
-    finding = report.only_problem("models")
-    assert "/nowhere/gone.gguf: no such file" in finding.words and finding.cure == expected[said]
-
-
-def test_a_damaged_model_is_removed(examine: Any, root: Path) -> None:
+    assert cure("-m", gone) == "srbwriter models"
+    with monkeypatch.context() as patch:
+        patch.setenv("SRBWRITER_MODEL", gone)
+        assert cure() == "unset SRBWRITER_MODEL"
+    for file, expected in (
+        (paths.config_file(), "${EDITOR:-nano} ~/.config/srbwriter/config.toml"),
+        (paths.overlay_file(), "srbwriter models forget"),
+    ):
+        put(file, f'[model]\npath = "{gone}"\n')
+        paths.tighten_folders()
+        assert cure() == expected
+        file.unlink()
     put(paths.models_dir() / "novelist.gguf", "no model")
-    finding = examine().only_problem("models")
-    assert finding.cure == "rm ~/.local/share/srbwriter/models/novelist.gguf"
+    paths.tighten_folders()
+    assert examine().only_problem("models").cure == "rm ~/.local/share/srbwriter/models/novelist.gguf"
 
 
 def test_a_model_that_the_free_memory_does_not_hold(
@@ -335,51 +307,41 @@ GPU1:
 END"""
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "variables"),
-    [
-        ("nvidia-smi", "NVIDIA GeForce RTX 4070", "-DGGML_CUDA=on"),
-        ("driver", "NVIDIA GeForce RTX 3060", "-DGGML_CUDA=on"),
-        ("kfd", "gfx1100", "-DGGML_HIP=on"),
-        ("vulkaninfo", "Intel(R) Arc(tm) Graphics", "-DGGML_VULKAN=on"),
-        ("apple", "the GPU of Apple's chip", "-DGGML_METAL=on"),
-    ],
-)
+@pytest.mark.parametrize("kind", ["nvidia-smi", "driver", "kfd", "vulkaninfo"])
 def test_a_gpu_that_is_not_used(
-    examine: Any,
-    root: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    kind: str,
-    name: str,
-    variables: str,
+    examine: Any, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(machine, "run_program", lambda command: "") if kind in ("kfd", "apple") else None
+    name, option = "NVIDIA GeForce RTX 4070", "CUDA"
     match kind:
         case "nvidia-smi":
             fake_program(tmp_path / "bin", kind, f"echo '{name}'", monkeypatch)
         case "driver":
             put(root / "proc/driver/nvidia/gpus/0000:01:00.0/information", f"Model: \t\t {name}\nIRQ: 1\n")
         case "kfd":
+            name, option = "gfx1100", "HIP"
+            monkeypatch.setattr(machine, "run_program", lambda command: "")
             put(root / "dev/kfd", "")
-            put(root / "sys/class/kfd/kfd/topology/nodes/0/properties", "simd_count 0\n")
-            put(root / "sys/class/kfd/kfd/topology/nodes/1/properties", "cpu_cores 0\nsimd_count 192\n")
-            put(root / "sys/class/kfd/kfd/topology/nodes/1/name", "gfx1100\n")
-        case "vulkaninfo":
-            fake_program(tmp_path / "bin", kind, VULKANINFO, monkeypatch)
+            nodes = root / "sys/class/kfd/kfd/topology/nodes"
+            put(nodes / "0/properties", "simd_count 0\n")
+            put(nodes / "1/properties", "cpu_cores 0\nsimd_count 192\n")
+            put(nodes / "1/name", f"{name}\n")
         case _:
-            monkeypatch.setattr(machine.platform, "machine", lambda: "arm64")
-            monkeypatch.setattr(machine.sys, "platform", "darwin")
-    seen = list(machine.seen_gpus(root))
-    monkeypatch.undo() if kind == "apple" else None
-    assert seen[0].name == name
-    if kind != "apple":
-        finding = examine().only_problem("GPUs")
-        assert finding.words.startswith(f"{name} is there")
-        assert finding.cure == findings.reinstall(f'CMAKE_ARGS="{variables}"')
+            name, option = "Intel(R) Arc(tm) Graphics", "VULKAN"
+            fake_program(tmp_path / "bin", kind, VULKANINFO, monkeypatch)
+    finding = examine().only_problem("GPUs")
+    assert finding.words.startswith(f"{name} is there")
     command = r"(pip|\S+ -m pip) install --force-reinstall --no-cache-dir --no-binary llama-cpp-python "
-    cure = findings.reinstall(seen[0].variables)
-    assert re.fullmatch(rf'CMAKE_ARGS="{variables}" {command}llama-cpp-python==0\.3\.36', cure)
+    cure = rf'CMAKE_ARGS="-DGGML_{option}=on" {command}llama-cpp-python==0\.3\.36'
+    assert re.fullmatch(cure, finding.cure)
+
+
+def test_a_gpu_of_apple_is_seen(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "run_program", lambda command: "")
+    with monkeypatch.context() as patch:
+        patch.setattr(machine.platform, "machine", lambda: "arm64")
+        patch.setattr(machine.sys, "platform", "darwin")
+        (seen,) = machine.seen_gpus(root)
+    assert (seen.name, seen.variables) == ("the GPU of Apple's chip", 'CMAKE_ARGS="-DGGML_METAL=on"')
 
 
 def test_the_page_has_the_commands_for_every_kind_of_gpu() -> None:
@@ -468,10 +430,22 @@ def test_a_check_that_fails_or_hangs_is_a_finding(monkeypatch: pytest.MonkeyPatc
 # ---- terminals
 
 
+QUICK = """
+import sys
+from srbwriter import cli
+from srbwriter.cli import doctor
+from srbwriter.cli.doctor import terminal
+doctor.CHECKS = terminal.CHECKS
+sys.exit(cli.main(["doctor"]))
+"""
+TERMINAL_CHECKS = [sys.executable, "-c", QUICK]
+"""The program with its checks of the terminal alone, which are not asked of llama.cpp."""
+
+
 class Terminal:
     """A pseudo-terminal that the program runs in; it answers a query with ``answer``."""
 
-    def __init__(self, answer: bytes, command: list[str] = PROGRAM, **environment: str) -> None:
+    def __init__(self, answer: bytes, command: list[str] = TERMINAL_CHECKS, **environment: str) -> None:
         parent, child = pty.openpty()
         environment = {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8", **environment}
         process = subprocess.Popen(
@@ -496,12 +470,9 @@ class Terminal:
         self.text = printed.decode("utf-8", "replace").replace("\r\n", "\n")
 
 
-def test_a_terminal_with_the_keyboard_protocol_and_all_colours() -> None:
+def test_what_a_terminal_can_do() -> None:
     found = Terminal(b"\x1b[?0u\x1b[?62;c", COLORTERM="truecolor").text
     assert "16 million colours" in found and "keyboard: the kitty protocol" in found
-
-
-def test_a_terminal_without_the_protocol() -> None:
     found = Terminal(b"\x1b[?62;c", COLORTERM="").text
     assert "keyboard: no kitty protocol" in found and "export COLORTERM=truecolor" in found
 
@@ -512,7 +483,8 @@ def test_a_terminal_that_answers_nothing_does_not_hold_doctor_up() -> None:
 
 
 def test_in_the_background_it_is_not_stopped() -> None:
-    found = Terminal(b"\x1b[?62;c", ["bash", "-c", f"set -m; {shlex.join(PROGRAM)} < /dev/tty & wait"])
+    line = f"set -m; {shlex.join(TERMINAL_CHECKS)} < /dev/tty & wait"
+    found = Terminal(b"\x1b[?62;c", ["bash", "-c", line])
     assert "this runs in the background" in found.text and "care.\n" in found.text
 
 

@@ -60,22 +60,9 @@ def test_what_is_asked_of_the_model_reaches_the_server() -> None:
     )
 
 
-def test_lines_are_taken_where_the_program_says() -> None:
-    process, line = start("--port", "0", "--tcp", "0", "--ctx-size", "512", "--n-predict", "4")
-    try:
-        address = line.rpartition(", and for lines on ")[2].strip()
-        with LineClient(address) as client:
-            told = known(client.ask("PROMPT Once upon a time,"))
-        assert told["completion_tokens"] == "4"
-    finally:
-        process.terminate()
-        code = ended(process)
-    assert code == 0
-
-
 def test_keys_from_a_file_join_the_others(tmp_path: Path) -> None:
     file = tmp_path / "keys"
-    file.write_text("b\n\nc\n")
+    file.write_text("\ufeffb\n\nc\n", "utf-8")  # as Windows saves it
     said = settings({serve.API_KEYS.name: ("a",), serve.API_KEY_FILE.name: file})
     assert serve.server_settings(said).api_keys == ("a", "b", "c")
 
@@ -117,18 +104,27 @@ def ended(process: subprocess.Popen[str]) -> int:
     return process.wait(60)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_serves_until_a_signal(number: signal.Signals) -> None:
-    process, line = start("--port", "0", "--ctx-size", "512")
+def test_it_serves_until_a_signal_where_the_program_says() -> None:
+    """Flags without effect are told before that. SIGTERM: test_several_models_on_one_port."""
+    process, line = start("--port", "0", "--tcp", "0", "--ctx-size", "512", "--threads-http", "4")
     try:
-        url = line.removeprefix("srbwriter: listening on ").strip()
+        assert line == (
+            "srbwriter: --threads-http: one event loop serves every connection; the number is not used\n"
+        )
+        assert process.stderr is not None
+        line = next(line for line in process.stderr if "listening on" in line)
+        line = line.removeprefix("srbwriter: listening on ")
+        url, _, address = line.strip().partition(", and for lines on ")
         with httpx.Client(base_url=url, timeout=60) as client:
             while client.get("/health").status_code == 503:
                 pass
             answer = client.post("/v1/completions", json={"model": "any", "prompt": "Once", "max_tokens": 4})
             assert answer.status_code == 200 and answer.json()["choices"][0]["text"]
+        with LineClient(address) as lines:
+            lines.ask("SET max_tokens=4")
+            assert known(lines.ask("PROMPT Once upon a time,"))["completion_tokens"] == "4"
     finally:
-        process.send_signal(number)
+        process.send_signal(signal.SIGINT)
         code = ended(process)
     assert code == 0
 
@@ -151,76 +147,57 @@ def files(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [
-        ("-m none.gguf", "no such file"),
-        ("-m .", "no model is in this folder"),
-        ("-m text.gguf", "not a GGUF file"),
-        ("-m cut.gguf", "cut short"),
-        ("-m a-00001-of-00002.gguf", "a-00002-of-00002.gguf is missing"),
-        ("--lora none.gguf", "this LoRA adapter cannot be read"),
-        ("--lora text.gguf:0.5", "this LoRA adapter"),
-        ("--lora SOUND", "this is no LoRA adapter"),
-        ("--control-vector none.gguf", "this control vector cannot be read"),
-        ("--control-vector cut.gguf", "this control vector"),
-        ("--control-vector SOUND", "this is no control vector"),
-        ("-m SOUND -m none.gguf", "none.gguf: no such file"),
-        ("-m weights-cut.gguf", "weights-cut.gguf: the model: its tensors are cut short"),
-        ("-m several --models-max 1 --lora none.gguf", "this LoRA adapter cannot be read"),
-    ],
-)
 def test_files_that_cannot_be_used_end_it_before_it_listens(
-    flags: str, words: str, files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(files if flags != "-m ." else files.parent)
-    told = flags.replace("SOUND", str(bundled_model())).split()
-    assert main(["--serve", "--port", "0", *told]) == Exit.MODEL
-    said = capsys.readouterr().err
-    assert words in said and "listening" not in said
+    for line, words in UNUSABLE:
+        monkeypatch.chdir(files if line != "-m ." else files.parent)
+        told = line.replace("SOUND", str(bundled_model())).split()
+        assert main(["--serve", "--port", "0", *told]) == Exit.MODEL, line
+        said = capsys.readouterr().err
+        assert words in said and "listening" not in said, line
 
 
-def test_a_load_that_fails_ends_the_server(files: Path) -> None:
-    process, line = start("--port", "0", "--model", str(files / "end-cut.gguf"))
-    assert process.stderr is not None and "listening on" in line
-    with process.stderr:
-        said = process.stderr.read()
-    assert process.wait(60) == Exit.MODEL
-    assert said.count("end-cut.gguf: ") == 1 and "Traceback" not in said
-
-
-def test_a_port_that_is_taken_is_said_in_words() -> None:
-    first, line = start("--port", "0", "--ctx-size", "512")
-    try:
-        port = line.strip().rpartition(":")[2]
-        second, complaint = start("--port", port)
-        assert complaint.startswith(f"srbwriter: cannot listen on 127.0.0.1:{port}")
-        assert ended(second) == 1
-    finally:
-        first.terminate()
-        ended(first)
-
-
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("--api-key=", "a key is empty"),
-        ("--chat-template nobodys", "no template is called 'nobodys'; there are .*vicuna"),
-        ("--chat-template {{", "the chat template cannot be used"),
-        ("--slot-save-path /none", "there is no such folder to save slots in"),
-        ("--path /none", "there is no such folder to serve"),
-        ("--system-prompt-file /none", "the system prompt cannot be read"),
-        ("--ssl-key-file /none", "HTTPS needs both"),
-        ("--ssl-key-file /none --ssl-cert-file /none", "cannot be used for HTTPS"),
-        ("--host 0.0.0.0", "give --api-key KEY, or --insecure"),
-        ("--tcp nowhere", "--tcp nowhere: expected PORT"),
-        ("--preload /none", "the preloaded prompt cannot be read"),
-        ("--api-key-file /none", "the list of keys cannot be read"),
-    ],
+UNUSABLE = (
+    ("-m none.gguf", "no such file"),
+    ("-m .", "no model is in this folder"),
+    ("-m text.gguf", "not a GGUF file"),
+    ("-m cut.gguf", "cut short"),
+    ("-m a-00001-of-00002.gguf", "a-00002-of-00002.gguf is missing"),
+    ("--lora none.gguf", "this LoRA adapter cannot be read"),
+    ("--lora text.gguf:0.5", "this LoRA adapter"),
+    ("--lora SOUND", "this is no LoRA adapter"),
+    ("--control-vector none.gguf", "this control vector cannot be read"),
+    ("--control-vector cut.gguf", "this control vector"),
+    ("--control-vector SOUND", "this is no control vector"),
+    ("-m SOUND -m none.gguf", "none.gguf: no such file"),
+    ("-m weights-cut.gguf", "weights-cut.gguf: the model: its tensors are cut short"),
+    ("-m several --models-max 1 --lora none.gguf", "this LoRA adapter cannot be read"),
 )
+
+
+def test_a_load_that_fails_ends_the_server(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--serve", "--port", "0", "--model", str(files / "end-cut.gguf")]) == Exit.MODEL
+    said = capsys.readouterr().err
+    assert "listening on" in said and said.count("end-cut.gguf: ") == 1
+
+
+@pytest.mark.parametrize("model", [(), ("--model", str(bundled_model()))])
+def test_a_port_that_is_taken_is_said_in_words(
+    model: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before that, a model that nobody chose comes with the way to a bigger one."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["--serve", "--gpu-layers", "0", "--port", str(port), *model]) == Exit.ERROR
+    said = capsys.readouterr().err
+    assert f"srbwriter: cannot listen on 127.0.0.1:{port}" in said
+    assert ("srbwriter models recommended" in said) is (not model)
+
+
 @pytest.mark.parametrize("beside", [False, True])
 def test_settings_that_cannot_be_used_are_said_before_anything_is_loaded(
-    line: str, words: str, beside: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    beside: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """By ``--serve`` as by the app with a server beside it, which has not taken the terminal yet."""
     from srbwriter.cli import app
@@ -230,9 +207,26 @@ def test_settings_that_cannot_be_used_are_said_before_anything_is_loaded(
     monkeypatch.setattr(launch, "loader", pytest.fail)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         lines = ["--tcp", str(taken.getsockname()[1])]  # would be said if it listened first
-        told = [*lines, *([] if beside else ["--serve"]), "--port", "0", *line.split()]
-        assert main(told) == Exit.USAGE
-    assert re.search(words, capsys.readouterr().err)
+        for line, words in WRONG:
+            told = [*lines, *([] if beside else ["--serve"]), "--port", "0", *line.split()]
+            assert main(told) == Exit.USAGE, line
+            assert re.search(words, capsys.readouterr().err), line
+
+
+WRONG = (
+    ("--api-key=", "a key is empty"),
+    ("--chat-template nobodys", "no template is called 'nobodys'; there are .*vicuna"),
+    ("--chat-template {{", "the chat template cannot be used"),
+    ("--slot-save-path /none", "there is no such folder to save slots in"),
+    ("--path /none", "there is no such folder to serve"),
+    ("--system-prompt-file /none", "the system prompt cannot be read"),
+    ("--ssl-key-file /none", "HTTPS needs both"),
+    ("--ssl-key-file /none --ssl-cert-file /none", "cannot be used for HTTPS"),
+    ("--host 0.0.0.0", "give --api-key KEY, or --insecure"),
+    ("--tcp nowhere", "--tcp nowhere: expected PORT"),
+    ("--preload /none", "the preloaded prompt cannot be read"),
+    ("--api-key-file /none", "the list of keys cannot be read"),
+)
 
 
 def test_all_settings_that_cannot_be_used_are_said_in_one_go(capsys: pytest.CaptureFixture[str]) -> None:
@@ -258,48 +252,16 @@ def _flags(line: str) -> dict[str, Any]:
     return flags.chosen(parser.parse_args(line.split()), every_key())
 
 
-def test_flags_without_effect_are_said_where_the_server_listens() -> None:
-    process, line = start("--port", "0", "--ctx-size", "512", "--threads-http", "4")
-    try:
-        assert line == (
-            "srbwriter: --threads-http: one event loop serves every connection; the number is not used\n"
-        )
-    finally:
-        process.terminate()
-        ended(process)
-
-
-def test_other_machines_need_a_key() -> None:
-    process, complaint = start("--host", "0.0.0.0", "--port", "0")
-    assert "--api-key" in complaint and ended(process) == 2
-
-
-@pytest.mark.parametrize("model", [(), ("--model", str(bundled_model()))])
-def test_the_bundled_model_comes_with_the_way_to_a_bigger_one(model: tuple[str, ...]) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "srbwriter", "--serve", "--host", "192.0.2.1", "--insecure", *model],
-        stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
-    _, said = process.communicate(timeout=60)
-    assert ("srbwriter models recommended" in said) is (not model)
-
-
-def listed(url: str) -> dict[str, str]:
-    return {card["id"]: card["status"]["value"] for card in httpx.get(f"{url}/v1/models").json()["data"]}
-
-
-@pytest.mark.parametrize("folder", [True, False])
-def test_several_models_on_one_port(folder: bool, tmp_path: Path) -> None:
-    files = [tmp_path / "a.gguf", tmp_path / "b.gguf"]
-    for file in files:
-        shutil.copy(bundled_model(), file)
-    named = ["-d", str(tmp_path)] if folder else ["-m", str(files[0]), "--model", str(files[1])]
-    process, line = start("--port", "0", "--ctx-size", "256", "--models-max", "1", *named)
+def test_several_models_on_one_port(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        shutil.copy(bundled_model(), tmp_path / f"{name}.gguf")
+    process, line = start("--port", "0", "--ctx-size", "256", "--models-max", "1", "-d", str(tmp_path))
     try:
         url = line.split()[-1]
         body = {"model": "b", "prompt": "Once", "n_predict": 4}
         assert httpx.post(f"{url}/completion", json=body, timeout=120).json()["model"] == "b"
-        assert listed(url) == {"a": "unloaded", "b": "loaded"}
+        cards = httpx.get(f"{url}/v1/models").json()["data"]
+        assert {card["id"]: card["status"]["value"] for card in cards} == {"a": "unloaded", "b": "loaded"}
     finally:
         process.terminate()
         code = ended(process)

@@ -8,8 +8,6 @@ import os
 import re
 import shlex
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from uuid import UUID
 
 import pytest
 
-from srbwriter import paths
+from srbwriter import cli, paths
 from srbwriter.cli.exits import Exit
 from srbwriter.cli.stories import find_story
 from srbwriter.session.open import open_story
@@ -39,7 +37,7 @@ def test_a_new_story_is_in_the_library(run: Any) -> None:
 
 
 def test_a_new_story_never_replaces_a_file(run: Any, tmp_path: Path) -> None:
-    file = tmp_path / "mine.srbw"
+    file = tmp_path / "drafts" / "mine.srbw"  # in a folder that is made
     assert run("new", "Mine", "-o", str(file)) == (Exit.OK, f"{file}\n", "")
     before = file.read_bytes()
     code, out, err = run("new", "Mine", "-o", str(file))
@@ -64,12 +62,9 @@ def test_a_new_story_where_none_can_be(run: Any, tmp_path: Path, monkeypatch: py
         assert code == Exit.ERROR and f"{file}/" in err and "choose another place" in err
 
 
-def test_a_new_story_makes_its_folder(run: Any, tmp_path: Path) -> None:
-    path = tmp_path / "drafts" / "mill.srbw"
-    assert run("new", "The Mill", "-o", str(path)) == (Exit.OK, f"{path}\n", "")
-
-
 def test_the_list_has_the_library_and_what_was_opened_elsewhere(run: Any, tmp_path: Path) -> None:
+    code, out, err = run("list")
+    assert (code, out) == (Exit.OK, "") and "srbwriter new" in err, "an empty library says how to begin"
     make(text="One two three.")
     run("new", "Elsewhere", "-o", str(tmp_path / "e.srbw"))
     _, out, _ = run("list")
@@ -79,15 +74,7 @@ def test_the_list_has_the_library_and_what_was_opened_elsewhere(run: Any, tmp_pa
     listed = {story["title"]: story for story in json.loads(run("list", "--json")[1])}
     assert listed["Elsewhere"]["path"] == str(tmp_path / "e.srbw")
     assert listed["The Orchard"]["nodes"] == 4
-
-
-def test_an_empty_library_says_how_to_begin(run: Any) -> None:
-    code, out, err = run("list")
-    assert (code, out) == (Exit.OK, "") and "srbwriter new" in err
-
-
-def test_a_title_cannot_talk_to_the_terminal(run: Any) -> None:
-    make("red\x1b[31m")
+    make("red\x1b[31m")  # a title cannot talk to the terminal
     assert "\x1b" not in run("list")[1] + run("info", "red")[1]
 
 
@@ -111,17 +98,30 @@ def test_a_story_goes_by_path_file_title_and_word(tmp_path: Path) -> None:
     assert find_story(str(outside)) == outside
 
 
-@pytest.mark.parametrize("command", ["info", "check", "rename", "export", "open", "backup make"])
-def test_a_name_that_is_none_is_said_with_the_nearest(run: Any, command: str) -> None:
-    make()
-    rest = ["New"] if command == "rename" else []
-    code, out, err = run(*command.split(), "The Orchart", *rest)
-    assert (code, out) == (Exit.USAGE, "") and "did you mean The Orchard" in err
+ON_STORIES = ("info", "check", "rename", "export", "open", "backup make")
 
 
-def test_a_mistyped_command_is_recognised(run: Any) -> None:
-    code, _, err = run("exprot")
-    assert code == Exit.USAGE and "no story or command is called exprot — did you mean export?" in err
+def given(command: str, *names: str) -> list[str]:
+    """A line of a command on a story."""
+    return [*command.split(), *names, *(["New"] if command == "rename" else [])]
+
+
+def test_a_name_that_is_none_is_said(run: Any, tmp_path: Path) -> None:
+    """With the nearest; no name is not that of the only story either, and a folder is none."""
+    path = make()
+    for command in ON_STORIES:
+        code, out, err = run(*given(command, "The Orchart"))
+        assert (code, out) == (Exit.USAGE, "") and "did you mean The Orchard" in err
+        for name in ("", " "):
+            code, out, err = run(*given(command, name))
+            assert (code, out) == (Exit.USAGE, "")
+            assert "which story? give its title, its file's name or its path" in err
+        if command in ("info", "export", "check", "rename"):
+            code, _, err = run(*given(command, str(tmp_path)))
+            assert code == Exit.USAGE and f"{tmp_path}: is a folder — name a story in it" in err
+    assert library_files() == {path.name}
+    code, _, err = run("info", str(tmp_path / "none.srbw"))
+    assert code == Exit.USAGE and "none.srbw: there is no such file — `srbwriter list` shows" in err
 
 
 def test_two_stories_of_one_title_need_a_path(run: Any) -> None:
@@ -129,30 +129,6 @@ def test_two_stories_of_one_title_need_a_path(run: Any) -> None:
     code, _, err = run("info", "The Orchard")
     assert code == Exit.USAGE and str(first) in err and str(second) in err
     assert find_story("The-Orchard-2") == second
-
-
-def test_a_missing_file_is_said(run: Any, tmp_path: Path) -> None:
-    code, _, err = run("info", str(tmp_path / "none.srbw"))
-    assert code == Exit.USAGE and "none.srbw: there is no such file — `srbwriter list` shows" in err
-
-
-@pytest.mark.parametrize("command", ["info", "export", "check", "rename", "open", "backup restore"])
-@pytest.mark.parametrize("name", ["", " "])
-def test_no_name_is_the_name_of_no_story(run: Any, command: str, name: str) -> None:
-    """Not of the only one there is either."""
-    path = make()
-    code, out, err = run(*command.split(), name, *(["New"] if command == "rename" else []))
-    assert (code, out) == (
-        Exit.USAGE,
-        "",
-    ) and "which story? give its title, its file's name or its path" in err
-    assert library_files() == {path.name}
-
-
-@pytest.mark.parametrize("command", ["info", "export", "check", "rename"])
-def test_a_folder_is_no_story(run: Any, tmp_path: Path, command: str) -> None:
-    code, _, err = run(command, str(tmp_path), *(["New"] if command == "rename" else []))
-    assert code == Exit.USAGE and f"{tmp_path}: is a folder — name a story in it" in err
 
 
 def test_a_story_of_a_newer_version_is_listed_with_the_cure(run: Any) -> None:
@@ -178,12 +154,12 @@ def test_a_story_that_another_program_holds_is_said_with_the_cure(run: Any) -> N
     assert run("info", str(path))[0] == Exit.OK
 
 
-@pytest.mark.parametrize("command", ["info", "export", "check"])
-def test_another_kind_of_file_is_no_story(run: Any, tmp_path: Path, command: str) -> None:
+def test_another_kind_of_file_is_no_story(run: Any, tmp_path: Path) -> None:
     file = tmp_path / "letter.srbw"
     file.write_text("Dear all")
-    code, _, err = run(command, str(file))
-    assert code == Exit.ERROR and str(file) in err and "defect" not in err
+    for command in ("info", "export", "check"):
+        code, _, err = run(command, str(file))
+        assert code == Exit.ERROR and str(file) in err and "defect" not in err
     assert file.read_text() == "Dear all"
 
 
@@ -209,49 +185,33 @@ def test_renaming_leaves_other_files_where_they_are(run: Any, tmp_path: Path) ->
         assert story.title == "Farm"
 
 
-def test_a_story_that_is_open_cannot_be_renamed(run: Any) -> None:
-    path = make()
-    with Story.open(path) as story:
-        code, _, err = run("rename", "orchard", "The Mill")
-        assert code == Exit.ERROR and "is open in process" in err
-        assert story.title == "The Orchard"
-    assert library_files() == {"The-Orchard.srbw"}
-
-
 # ---- check
 
 
 def test_sound_stories_are_sound(run: Any, tmp_path: Path) -> None:
-    path = make()
-    assert run("check") == (Exit.OK, f"{path}: sound, 4 nodes\n", "")
-    outside = make(path=tmp_path / "o.srbw")
-    assert run("check", str(outside), "orchard")[0] == Exit.OK
-
-
-def test_nothing_to_check_is_said(run: Any) -> None:
     code, out, err = run("check")
     assert (code, out) == (Exit.OK, "") and "holds no story" in err
+    path = make()
+    assert run("check") == (Exit.OK, f"{path}: sound, 4 nodes\n", "")
+    with Story.create(tmp_path / "a.srbw"):
+        pass
+    code, out, _ = run("check", str(tmp_path / "a.srbw"), "orchard")
+    assert code == Exit.OK and "sound, 1 node\n" in out
 
 
-def test_damage_is_reported_exactly_and_changes_nothing(run: Any) -> None:
-    path = damaged()
+def test_damage_is_reported_exactly_and_changes_nothing(run: Any, tmp_path: Path) -> None:
+    path, good = damaged(), make(path=tmp_path / "good.srbw")
     before = path.read_bytes()
-    code, out, _ = run("check")
+    code, out, _ = run("check", str(path), str(good))
     assert code == Exit.DAMAGED == 4
     assert f"{path}: damaged" in out and "nodes read" in out and "backup list" in out
-    assert path.read_bytes() == before
-
-
-def test_a_sound_story_behind_a_damaged_one_is_checked_too(run: Any, tmp_path: Path) -> None:
-    bad, good = damaged(), make(path=tmp_path / "good.srbw")
-    code, out, err = run("check", str(bad), str(good))
-    assert code == Exit.DAMAGED and f"{good}: sound" in out
-
-
-def test_a_damaged_story_is_not_exported_as_if_whole(run: Any, tmp_path: Path) -> None:
-    code, out, err = run("export", str(damaged()), "-o", str(tmp_path / "o.txt"))
+    assert f"{good}: sound" in out, "what stands behind it is checked too"
+    code, out, err = run("export", str(path), "-o", str(tmp_path / "o.txt"))  # not as if it were whole
     assert (code, out) == (Exit.DAMAGED, "") and "is damaged" in err
     assert not (tmp_path / "o.txt").exists()
+    code, _, err = run("delete", str(path))
+    assert code == Exit.DAMAGED and "is damaged, and was not deleted" in err
+    assert path.read_bytes() == before
 
 
 # ---- backup
@@ -272,11 +232,6 @@ def test_a_copy_is_made_listed_and_restored_as_another_story(run: Any) -> None:
     with Story.open(restored, readonly=True) as old, Story.open(path, readonly=True) as new:
         assert "storm" not in old.text(old.current) and "storm" in new.text(new.current)
         assert old.title.startswith("The Orchard 2"), "two stories of one title could not be told apart"
-
-
-def test_copies_can_be_made_of_a_story_that_is_open(run: Any) -> None:
-    with Story.open(make()):
-        assert run("backup", "make", "orchard")[0] == Exit.OK
 
 
 def test_copies_outlive_the_story(run: Any, tmp_path: Path) -> None:
@@ -301,13 +256,15 @@ def test_a_copy_that_is_not_there_is_said(run: Any) -> None:
 
 
 @pytest.mark.parametrize("parent", [2, 3])
-def test_a_story_whose_nodes_hang_on_one_another_is_listed_as_damaged(tmp_path: Path, parent: int) -> None:
+def test_a_story_whose_nodes_hang_on_one_another_is_listed_as_damaged(
+    run: Any, here: Path, parent: int
+) -> None:
     path = make()
     with closing(sqlite3.connect(path)) as db, db:
         db.execute("UPDATE node SET parent = ? WHERE id = 2", (parent,))
         db.execute("UPDATE value SET json = '3' WHERE key = 'current'")
-    done = program("list", cwd=tmp_path)
-    assert done.returncode == Exit.OK and f"{path} is damaged" in done.stderr
+    code, _, err = run("list")
+    assert code == Exit.OK and f"{path} is damaged" in err
 
 
 def test_a_damaged_story_is_said_in_words_by_list_and_info(run: Any) -> None:
@@ -329,23 +286,15 @@ def test_the_first_story_is_called_as_the_documentation_says(run: Any) -> None:
     )  # fmt: skip
 
 
-def test_one_of_a_thing_is_said_as_one(run: Any, tmp_path: Path) -> None:
-    with Story.create(tmp_path / "a.srbw"):
-        pass
-    assert run("check", str(tmp_path / "a.srbw"))[1].endswith("sound, 1 node\n")
-
-
 # ---- names
 
 
-@pytest.mark.parametrize("title", ["", " \t "])
-def test_a_story_needs_a_title(run: Any, title: str) -> None:
-    code, out, err = run("new", title)
-    assert (code, out) == (Exit.USAGE, "") and "a story needs a title" in err and not library_files()
+def test_a_story_needs_a_title(run: Any) -> None:
     make()
-    for command in (("rename", "orchard", title), ("info", "orchard", "--title", title)):
-        code, out, err = run(*command)
-        assert (code, out) == (Exit.USAGE, "") and "a story needs a title" in err
+    for title in ("", " \t "):
+        for command in (("new", title), ("rename", "orchard", title), ("info", "orchard", "--title", title)):
+            code, out, err = run(*command)
+            assert (code, out) == (Exit.USAGE, "") and "a story needs a title" in err
     assert library_files() == {"The-Orchard.srbw"}
 
 
@@ -371,8 +320,9 @@ def test_title_author_and_language_are_shown_and_set(run: Any) -> None:
     assert UUID(facts["id"]) and facts["file"] == str(path), "the file stays where it is"
     code, _, err = run("info", str(path), "--language", "Portuguese of Brazil")
     assert code == Exit.USAGE and "is no language that is known; did you mean pt (Portuguese)?" in err
-    run("info", str(path), "--author", "")
-    assert json.loads(run("info", str(path), "--json")[1])["author"] == ""
+    assert run("info", str(path), "--author", "", "--language", "Deutsch")[0] == Exit.OK
+    facts = json.loads(run("info", str(path), "--json")[1])
+    assert (facts["author"], facts["language"]) == ("", "de")
 
 
 def test_a_copy_that_cannot_be_written_is_said_in_words(
@@ -383,15 +333,12 @@ def test_a_copy_that_cannot_be_written_is_said_in_words(
     (tmp_path / "closed").mkdir()
     (tmp_path / "closed").chmod(0o555)
     for place in ("file", "closed") if os.geteuid() else ("file",):  # nothing is closed to root
-        monkeypatch.setattr(paths, "backup_dir", lambda place=place: tmp_path / place)
-        code, out, err = run("backup", "make", "orchard")
+        with monkeypatch.context() as patch:
+            patch.setattr(paths, "backup_dir", lambda place=place: tmp_path / place)
+            code, out, err = run("backup", "make", "orchard")
         assert (code, out) == (Exit.ERROR, "")
         assert f"no copy was made; {tmp_path / place}" in err and " — " in err
         assert "Errno" not in err and "defect" not in err and "Traceback" not in err
-
-
-def test_a_full_disk_is_no_defect(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    make()
 
     def full(self: Path, *_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self))
@@ -404,29 +351,28 @@ def test_a_full_disk_is_no_defect(run: Any, monkeypatch: pytest.MonkeyPatch) -> 
 # ---- names that are not as they should be
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("info", "~nosuchperson"), "no story is called"),
-        (("info", "~nosuchperson/a.srbw"), "there is no such file"),
-        (("new", "A", "-o", "~nosuchperson/a.srbw"), "~nosuchperson"),
-        (("check", "~nosuchperson/a.srbw"), "there is no such file"),
-        (("backup", "restore", "~nosuchperson"), "no story is called"),
-        (("write", "-m", "~nosuchperson/a.gguf", "Once"), "no such file"),
-        (("write", "--lora", "~nosuchperson/a.gguf", "Once"), "~nosuchperson"),
-        (("models", "use", "~nosuchperson"), "no model is called"),
-        (("models", "add", "~nosuchperson/a.gguf"), "no such file"),
-    ],
-)
 def test_the_home_of_nobody_is_a_path_that_is_not_there(
-    run: Any, arguments: tuple[str, ...], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    code, _, err = run(*arguments)
-    assert code != Exit.OK and words in err and "defect" not in err
+    for line, words in (
+        ("info ~nosuchperson", "no story is called"),
+        ("info ~nosuchperson/a.srbw", "there is no such file"),
+        ("new A -o ~nosuchperson/a.srbw", "~nosuchperson"),
+        ("check ~nosuchperson/a.srbw", "there is no such file"),
+        ("backup restore ~nosuchperson", "no story is called"),
+        ("write -m ~nosuchperson/a.gguf Once", "no such file"),
+        ("write --lora ~nosuchperson/a.gguf Once", "~nosuchperson"),
+        ("models use ~nosuchperson", "no model is called"),
+        ("models add ~nosuchperson/a.gguf", "no such file"),
+    ):
+        code, _, err = run(*line.split())
+        assert code != Exit.OK and words in err and "defect" not in err, line
 
 
-def test_names_that_are_no_utf8_are_taken_as_they_are(run: Any, tmp_path: Path) -> None:
+def test_names_that_are_no_utf8_are_taken_as_they_are(
+    run: Any, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
     odd = os.fsdecode(b"caf\xe9")
     code, out, err = run("new", odd)
     assert (code, err) == (Exit.OK, "") and Path(out.strip()).is_file()
@@ -435,20 +381,10 @@ def test_names_that_are_no_utf8_are_taken_as_they_are(run: Any, tmp_path: Path) 
     code, out, err = run("import", str(text))
     assert (code, err) == (Exit.OK, "") and Path(out.strip()).is_file()
     made = tmp_path / f"{odd}.srbw"
-    command = [sys.executable, "-m", "srbwriter", "new", "Elsewhere", "-o", str(made)]
-    done = subprocess.run(command, capture_output=True, check=False)
-    assert (done.returncode, done.stderr) == (Exit.OK, b"") and done.stdout == os.fsencode(made) + b"\n"
-    listed = subprocess.run([*command[:3], "list"], capture_output=True, check=True)
-    assert b"caf\xe9.srbw" in listed.stdout
-
-
-def test_a_language_is_set_by_its_name(run: Any, tmp_path: Path) -> None:
-    path = make()
-    assert run("info", str(path), "--language", "Deutsch")[0] == Exit.OK
-    assert json.loads(run("info", str(path), "--json")[1])["language"] == "de"
-    page = tmp_path / "page.html"
-    assert run("export", str(path), "-o", str(page))[0] == Exit.OK
-    assert '<html lang="de">' in page.read_text("utf-8")
+    assert cli.main(["new", "Elsewhere", "-o", str(made)]) == Exit.OK
+    assert capfdbinary.readouterr().out == os.fsencode(made) + b"\n"
+    assert cli.main(["list"]) == Exit.OK
+    assert b"caf\xe9.srbw" in capfdbinary.readouterr().out
 
 
 def test_an_imported_language_without_a_tag_bars_no_other_change(run: Any, tmp_path: Path) -> None:
@@ -500,60 +436,53 @@ def test_the_command_that_brings_a_story_back_means_no_other_of_its_title(run: A
         assert "It was autumn." in story.text(story.current)
 
 
-def test_a_story_that_is_open_or_damaged_is_not_deleted(run: Any) -> None:
+def test_a_story_that_is_open_is_neither_deleted_nor_renamed(run: Any) -> None:
     path = make()
-    with Story.open(path):
+    with Story.open(path) as story:
         code, _, err = run("delete", "orchard")
-    assert code == Exit.ERROR and "close it there, and try again" in err and path.exists()
-    path = damaged()
-    code, _, err = run("delete", str(path))
-    assert code == Exit.DAMAGED and "is damaged, and was not deleted" in err and path.exists()
+        assert code == Exit.ERROR and "close it there, and try again" in err and path.exists()
+        code, _, err = run("rename", "orchard", "The Mill")
+        assert code == Exit.ERROR and "is open in process" in err
+        assert story.title == "The Orchard"
+        assert run("backup", "make", "orchard")[0] == Exit.OK, "a copy can be made of it"
+    assert library_files() == {"The-Orchard.srbw"}
 
 
-@pytest.mark.parametrize("command", ["info orchard", "export orchard -o -", "backup make orchard", "check"])
-def test_who_only_reads_leaves_nothing_beside_a_story(run: Any, command: str) -> None:
+def test_who_only_reads_leaves_nothing_beside_a_story(run: Any) -> None:
     path = make()
     before = path.stat().st_mtime_ns
-    assert run(*command.split())[0] == Exit.OK
-    assert os.listdir(path.parent) == [path.name] and path.stat().st_mtime_ns == before
+    for command in ("info orchard", "export orchard -o -", "backup make orchard", "check"):
+        assert run(*command.split())[0] == Exit.OK
+        assert os.listdir(path.parent) == [path.name] and path.stat().st_mtime_ns == before
 
 
 # ---- what is no story
 
 
-def program(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run the program in a process of its own, without a terminal."""
-    line = [sys.executable, "-m", "srbwriter", *arguments]
-    return subprocess.run(line, cwd=cwd, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder that the command is run in."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
-@pytest.mark.parametrize("command", [(), ("open",), ("info",), ("new", "Orchard", "-o")])
-def test_a_model_is_no_story_and_no_folder_is_made(command: tuple[str, ...], tmp_path: Path) -> None:
-    model = tmp_path / "typo" / "novelist.gguf"
-    done = program(*command, str(model), cwd=tmp_path)
-    assert done.returncode == Exit.USAGE
-    assert f"srbwriter -m {model}" in done.stderr
-    assert not list(tmp_path.iterdir()) and not library_files()
+def test_a_model_is_no_story_and_no_folder_is_made(run: Any, here: Path) -> None:
+    model = here / "typo" / "novelist.gguf"
+    for command in ((), ("open",), ("info",), ("new", "Orchard", "-o")):
+        code, _, err = run(*command, str(model))
+        assert code == Exit.USAGE and f"srbwriter -m {model}" in err
+    assert not list(here.iterdir()) and not library_files()
+    (here / "blob").write_bytes(b"GGUF\x03\0\0\0")  # known by its first bytes
+    code, _, err = run("blob")
+    assert code == Exit.USAGE and "srbwriter -m blob" in err
 
 
-def test_a_model_without_its_ending_is_known_by_its_first_bytes(tmp_path: Path) -> None:
-    (tmp_path / "blob").write_bytes(b"GGUF\x03\0\0\0")
-    done = program("blob", cwd=tmp_path)
-    assert done.returncode == Exit.USAGE and "srbwriter -m blob" in done.stderr
-
-
-def test_a_story_in_a_folder_that_is_missing_is_refused(tmp_path: Path) -> None:
-    done = program("drafst/novel.srbw", cwd=tmp_path)
-    assert done.returncode == Exit.USAGE and "there is no folder drafst" in done.stderr
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_missing_manuscript_is_no_new_story(tmp_path: Path) -> None:
-    done = program("./novel.docx", cwd=tmp_path)
-    assert done.returncode == Exit.USAGE and "a story ends in .srbw" in done.stderr
-
-
-def test_a_path_that_is_free_is_a_new_story(tmp_path: Path) -> None:
-    """So it gets as far as asking for a terminal."""
-    done = program("./novel.srbw", cwd=tmp_path)
-    assert done.returncode == Exit.ERROR and "needs a terminal" in done.stderr
+def test_only_a_free_path_of_a_story_is_a_new_story(run: Any, here: Path) -> None:
+    for name, wanted, words in (
+        ("drafst/novel.srbw", Exit.USAGE, "there is no folder drafst"),
+        ("./novel.docx", Exit.USAGE, "a story ends in .srbw"),
+        ("./novel.srbw", Exit.ERROR, "needs a terminal"),  # so far it gets
+    ):
+        code, _, err = run(name)
+        assert code == wanted and words in err
+    assert not list(here.iterdir())

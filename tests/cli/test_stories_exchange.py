@@ -6,7 +6,6 @@ import io
 import json
 import os
 import re
-import shutil
 import sys
 import zipfile
 from pathlib import Path
@@ -15,7 +14,8 @@ from typing import Any
 import pytest
 
 from srbwriter.cli.exits import Exit
-from srbwriter.story import ROOT, Properties, Story, formats
+from srbwriter.story import Properties, Story, formats
+from tests.sizes import some_of
 from tests.story.format_files import shape
 
 from .stories import library_files, make
@@ -26,32 +26,25 @@ FIXTURES = Path(__file__).parent.parent / "story" / "fixtures"
 # ---- export
 
 
-@pytest.mark.parametrize("extension", ["json", "md", "txt", "html", "epub", "docx"])
-def test_the_extension_is_the_format(run: Any, tmp_path: Path, extension: str) -> None:
+def test_the_extension_is_the_format(run: Any, tmp_path: Path) -> None:
+    """A program before it is the format too, and another word before it says nothing."""
     make()
-    file = tmp_path / f"orchard.{extension}"
-    assert run("export", "orchard", "-o", str(file)) == (Exit.OK, "", "")
-    data = file.read_bytes()
-    if extension in ("epub", "docx"):
-        with zipfile.ZipFile(io.BytesIO(data)) as book:
-            assert book.namelist()[0] == ("mimetype" if extension == "epub" else "[Content_Types].xml")
-            data = b"".join(book.read(name) for name in book.namelist())
-    assert b"It was spring." in data
-
-
-@pytest.mark.parametrize("name", ["loom", "loomsidian", "mikupad", "srbwriter"])
-def test_a_program_before_the_extension_is_the_format(run: Any, tmp_path: Path, name: str) -> None:
-    make()
-    file = tmp_path / f"orchard.{name}.JSON"
-    assert run("export", "orchard", "-o", str(file)) == (Exit.OK, "", "")
-    assert formats.detect(file.read_bytes()).name == name
-
-
-def test_another_word_before_the_extension_says_nothing(run: Any, tmp_path: Path) -> None:
-    make()
-    for name in ("orchard.draft.json", "orchard.epub.json", ".json.json"):
-        assert run("export", "orchard", "-o", str(tmp_path / name))[0] == Exit.OK
-        assert formats.detect((tmp_path / name).read_bytes()).name == "srbwriter"
+    for extension in ("json", "md", "txt", "html", "epub", "docx"):
+        file = tmp_path / f"orchard.{extension}"
+        assert run("export", "orchard", "-o", str(file)) == (Exit.OK, "", "")
+        data = file.read_bytes()
+        if extension in ("epub", "docx"):
+            with zipfile.ZipFile(io.BytesIO(data)) as book:
+                assert book.namelist()[0] == ("mimetype" if extension == "epub" else "[Content_Types].xml")
+                data = b"".join(book.read(name) for name in book.namelist())
+        assert b"It was spring." in data
+    for name, form in (
+        ("orchard.loom.JSON", "loom"), ("orchard.loomsidian.json", "loomsidian"),
+        ("orchard.mikupad.json", "mikupad"), ("orchard.srbwriter.json", "srbwriter"),
+        ("orchard.draft.json", "srbwriter"), ("orchard.epub.json", "srbwriter"), (".json.json", "srbwriter"),
+    ):  # fmt: skip
+        assert run("export", "orchard", "-o", str(tmp_path / name)) == (Exit.OK, "", "")
+        assert formats.detect((tmp_path / name).read_bytes()).name == form
 
 
 def test_a_format_can_be_named_and_written_to_standard_output(run: Any, tmp_path: Path) -> None:
@@ -61,17 +54,6 @@ def test_a_format_can_be_named_and_written_to_standard_output(run: Any, tmp_path
     file = tmp_path / "tree.json"
     assert run("export", "orchard", "-o", str(file), "--format", "loom")[0] == Exit.OK
     assert {"root"} <= json.loads(file.read_text()).keys()
-
-
-def test_an_exported_story_comes_back(run: Any, tmp_path: Path) -> None:
-    file = tmp_path / "o.json"
-    run("export", str(make()), "-o", str(file))
-    back = Path(run("import", str(file))[1].strip())
-    with Story.open(back, readonly=True) as story:
-        assert story.title == "The Orchard"
-        assert sorted(story.node(node).text for node in story.reading_order(ROOT)) == [
-            "", " One.", " Two.", "It was spring."
-        ]  # fmt: skip
 
 
 def test_a_file_that_is_there_is_replaced_only_by_force(run: Any, tmp_path: Path) -> None:
@@ -106,31 +88,29 @@ def test_a_story_gets_no_name_of_another_format(run: Any, tmp_path: Path, comman
     assert "tale.docx: a story ends in .srbw; `srbwriter export` makes a .docx of one" in err
 
 
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [
-        (("-o", "o.pdf"), ".json .html .docx .md .txt .epub"),
-        (("-o", "o"), "(none)"),
-        (("--format", "novelai"), "no format to export to is called novelai; there are srbwriter"),
-        (("-o", "none/o.txt"), "none: there is no such folder"),
-    ],
-)
 def test_what_cannot_be_written_is_said_first(
-    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], words: str
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make()
     monkeypatch.chdir(tmp_path)
-    code, out, err = run("export", "orchard", *flags)
-    assert code in (Exit.USAGE, Exit.ERROR) and not out and words in err
+    for flags, words in (
+        (("-o", "o.pdf"), ".json .html .docx .epub .md .txt"),
+        (("-o", "o"), "(none)"),
+        (("--format", "novelai"), "no format to export to is called novelai; there are srbwriter"),
+        (("-o", "none/o.txt"), "none: there is no such folder"),
+        (("--format", "text", "-o", "/dev/full"), "/dev/full: is a device — name a file, or - for standard"),
+    ):
+        code, out, err = run("export", "orchard", *flags)
+        assert code in (Exit.USAGE, Exit.ERROR) and not out and words in err
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("form", ["epub", "docx"])
-def test_a_book_is_not_for_a_terminal(run: Any, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+def test_a_book_is_not_for_a_terminal(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     make()
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    code, out, err = run("export", "orchard", "--format", form)
-    assert (code, out) == (Exit.USAGE, "") and "name a file with -o" in err
+    for form in ("epub", "docx"):
+        code, out, err = run("export", "orchard", "--format", form)
+        assert (code, out) == (Exit.USAGE, "") and "name a file with -o" in err
 
 
 @pytest.mark.parametrize("arguments", [("export", "any"), ("export",), ("import",)])
@@ -138,7 +118,7 @@ def test_the_formats_are_listed_without_a_story(run: Any, arguments: tuple[str, 
     code, out, err = run(*arguments, "--format", "list")
     names = {line.split()[0] for line in out.splitlines()}
     assert (code, err) == (Exit.OK, "") and {"srbwriter", "mikupad", "docx", "html"} <= names
-    assert ("epub" in names) == (arguments[0] == "export")
+    assert ("exoloom" in names) == (arguments[0] == "import")
     assert ("novelai" in names) == (arguments[0] == "import")
 
 
@@ -169,7 +149,10 @@ def test_what_a_book_says_of_itself_comes_from_the_story(run: Any, tmp_path: Pat
 # ---- import
 
 
-@pytest.mark.parametrize("file", sorted(path.name for path in FIXTURES.iterdir()))
+@pytest.mark.parametrize(
+    "file",
+    some_of(sorted(path.name for path in FIXTURES.iterdir()), ("loom.json", "novelai.story", "book.epub")),
+)
 def test_files_of_other_programs_become_stories(
     run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
 ) -> None:
@@ -183,11 +166,6 @@ def test_files_of_other_programs_become_stories(
         assert code == Exit.OK and len(err.splitlines()) == len(whole.meta.get("notices", []))
         with Story.open(out.strip(), readonly=True) as story:
             assert shape(story.to_draft()) == shape(whole)
-
-
-def test_several_files_become_a_story_each(run: Any) -> None:
-    code, out, _ = run("import", str(FIXTURES / "loom.json"), str(FIXTURES / "weave.tapestry"))
-    assert code == Exit.OK and len(out.splitlines()) == 2
 
 
 def test_a_file_that_is_broken_costs_no_other_its_import(run: Any, tmp_path: Path) -> None:
@@ -207,27 +185,14 @@ def test_what_is_broken_in_a_file_is_said_and_the_rest_is_imported(run: Any, tmp
         assert [node.text for node in story.to_draft().nodes] == ["a", "b"]
 
 
-def test_a_name_says_nothing_about_a_file(run: Any, tmp_path: Path) -> None:
-    shutil.copy(FIXTURES / "loom.json", tmp_path / "notes.txt")
-    path = run("import", str(tmp_path / "notes.txt"), "--title", "Trees")[1].strip()
-    with Story.open(path, readonly=True) as story:
-        assert story.title == "Trees" and len(story) > 2
-
-
 def test_text_comes_from_standard_input(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    code, _, err = run("import", "-")
+    assert code == Exit.ERROR and "standard input is empty" in err and not library_files()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"Es war einmal.\n")))
     path = run("import", "-", "--title", "Märchen")[1].strip()
     with Story.open(path, readonly=True) as story:
-        assert story.text(story.current) == "Es war einmal.\n"
-
-
-def test_a_file_that_is_broken_makes_no_story(run: Any, tmp_path: Path) -> None:
-    file = tmp_path / "broken.json"
-    file.write_text('{"text": "a", "children": [{"text": "b", "chi')
-    code, out, err = run("import", str(file))
-    assert (code, out) == (Exit.ERROR, "")
-    assert "broken.json: at line 1, column" in err and "expected JSON" in err and "defect" not in err
-    assert not library_files()
+        assert (story.title, story.text(story.current)) == ("Märchen", "Es war einmal.\n")
 
 
 def test_importing_never_overwrites(run: Any, tmp_path: Path) -> None:
@@ -239,69 +204,84 @@ def test_importing_never_overwrites(run: Any, tmp_path: Path) -> None:
     assert code == Exit.USAGE and "one story" in err
 
 
-def test_a_missing_import_is_said(run: Any) -> None:
-    code, _, err = run("import", "/nowhere/x.json")
-    assert code == Exit.USAGE and "/nowhere/x.json: there is no such file" in err and "defect" not in err
+UNREADABLE = (
+    ("empty.txt", b"", "is empty — there is nothing to import"),
+    ("blank.txt", b"\n \n", "holds nothing but white space"),
+    ("tale.srbw", b"It was late.", "has the name of a story and is none"),
+    ("tale.pdf", b"%PDF-1.7", "is a PDF, which has places of letters and no text"),
+    ("tale.txt", "É tarde.".encode("cp1252"), "`srbwriter import --encoding cp1252` reads it"),
+    ("tale.json", b'{"Hello," she said.', "if it is a text, `srbwriter import --format text`"),
+    ("notes.json", b'[{"b": 1, "a": 2}]', "is a JSON list of 1 item with the keys a, b, and"),
+    ("numbers.json", b"[1, 2]\n", "is a JSON list of 2 items such as 1, and of no story format"),
+    ("nothing.json", b"[null]", "is a JSON list of 1 item such as null, and of no story format"),
+    ("list.json", b'["a", "b"]', 'is a JSON list of 2 items such as "a", and of no story format'),
+    ("style.module", b'{"data": "AAAA", "model": "6B", "name": "Style", "description": "x", "mode": 0}',
+     "is a NovelAI module (.module)"),
+    ("tale.tw", b":: Start\n[[Go]]\n", "`srbwriter import --format text` takes it as it stands"),
+)  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("name", "data", "words"),
-    [
-        ("empty.txt", b"", "is empty — there is nothing to import"),
-        ("blank.txt", b"\n \n", "holds nothing but white space"),
-        ("tale.srbw", b"It was late.", "has the name of a story and is none"),
-        ("tale.rtf", rb"{\rtf1 It was late.}", "is RTF — save it as .docx"),
-        ("tale.txt", "É tarde.".encode("cp1252"), "`srbwriter import --encoding cp1252` reads it"),
-        (
-            "tale.json",
-            b'{"Hello," she said.',
-            "if it is a text, `srbwriter import --format text`",
-        ),
-        ("notes.json", b'[{"b": 1, "a": 2}]', "is a JSON list of 1 item with the keys a, b, and"),
-        ("numbers.json", b"[1, 2]\n", "is a JSON list of 2 items such as 1, and of no story format"),
-        ("nothing.json", b"[null]", "is a JSON list of 1 item such as null, and of no story format"),
-        ("list.json", b'["a", "b"]', 'is a JSON list of 2 items such as "a", and of no story format'),
-        (
-            "style.module",
-            b'{"data": "AAAA", "model": "6B", "name": "Style", "description": "x", "mode": 0}',
-            "is a NovelAI module (.module)",
-        ),
-        ("tale.tw", b":: Start\n[[Go]]\n", "`srbwriter import --format text` takes it as it stands"),
-    ],
-)
-def test_what_cannot_be_imported_is_said_with_the_cure(
-    run: Any, tmp_path: Path, name: str, data: bytes, words: str
-) -> None:
-    file = tmp_path / name
-    file.write_bytes(data)
-    code, out, err = run("import", str(file))
-    assert (code, out) == (Exit.ERROR, "") and str(file) in err and words in err
-    assert not library_files() and "defect" not in err
+def test_what_cannot_be_imported_is_said_with_the_cure(run: Any, tmp_path: Path) -> None:
+    for name, data, words in UNREADABLE:
+        file = tmp_path / name
+        file.write_bytes(data)
+        code, out, err = run("import", str(file))
+        assert (code, out) == (Exit.ERROR, "") and str(file) in err and words in err, name
+        assert not library_files() and "defect" not in err
+    for flags, wanted, words in (
+        (("--encoding", "klingon"), Exit.ERROR, "klingon is no encoding of text"),
+        (("--format", "pages"), Exit.USAGE, "no format to import is called pages; there are srbwriter"),
+    ):
+        code, _, err = run("import", *flags, str(tmp_path / "tale.txt"))
+        assert code == wanted and words in err and not library_files()
 
 
-def test_a_pipe_is_not_waited_for(run: Any, tmp_path: Path) -> None:
+def test_a_pipe_is_not_waited_for_and_a_device_is_no_file(run: Any, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     code, _, err = run("import", str(pipe))
     assert code == Exit.ERROR and f"{pipe}: is a pipe — cat {pipe} | srbwriter import -" in err
-    assert not library_files()
-
-
-def test_a_device_is_no_place_for_an_export(run: Any) -> None:
-    make()
-    code, _, err = run("export", "orchard", "--format", "text", "-o", "/dev/full")
-    assert code == Exit.ERROR and "/dev/full: is a device — name a file, or - for standard output" in err
-
-
-def test_a_device_is_no_file(run: Any) -> None:
     code, _, err = run("import", "/dev/null")
     assert code == Exit.ERROR and "/dev/null: is a device" in err and not library_files()
 
 
-def test_nothing_on_standard_input_makes_no_story(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
-    code, _, err = run("import", "-")
-    assert code == Exit.ERROR and "standard input is empty" in err and not library_files()
+def test_a_folder_and_several_files_become_one_story(run: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "Orchard"
+    folder.mkdir()
+    for name, words in (("10.txt", "Ten."), ("2.md", "# Two\n\nTwo."), ("1 - One.txt", "One.")):
+        (folder / name).write_text(words)
+    code, out, err = run("import", str(folder))
+    assert (code, out) == (Exit.ERROR, "") and "name a file in it; `srbwriter import --as-one`" in err
+    code, out, err = run("import", str(folder), "--as-one")
+    assert (code, err) == (Exit.OK, "")
+    with Story.open(out.strip(), readonly=True) as story:
+        assert story.title == "Orchard"
+        assert story.text(story.current) == "# One\n\nOne.\n\n# Two\n\nTwo.\n\n# 10\n\nTen."
+    files = (str(folder / "10.txt"), str(folder / "2.md"))
+    target = tmp_path / "both.srbw"
+    code, out, err = run("import", *files, "--as-one", "--title", "Both", "-o", str(target))
+    assert (code, out, err) == (Exit.OK, f"{target}\n", "")
+    with Story.open(target, readonly=True) as story:
+        assert (story.title, story.text(story.current)) == ("Both", "# 10\n\nTen.\n\n# Two\n\nTwo.")
+
+
+def test_a_project_is_imported_without_a_flag_and_its_format_is_for_folders(run: Any, tmp_path: Path) -> None:
+    vault = tmp_path / "Vault"
+    (vault / ".obsidian").mkdir(parents=True)
+    (vault / "Rain.md").write_text("It [[rain|rained]].")
+    code, out, err = run("import", str(vault))
+    assert (code, err) == (Exit.OK, "")
+    with Story.open(out.strip(), readonly=True) as story:
+        assert story.text(story.current) == "# Rain\n\nIt rained."
+    code, _, err = run("import", "--format", "scrivener", str(vault / "Rain.md"))
+    assert code == Exit.ERROR and "is no folder, as a story in scrivener is — name the folder" in err
+    code, _, err = run("import", "--as-one", str(vault / "Rain.md"), str(vault / "Snow.md"))
+    assert code == Exit.ERROR and f"{vault / 'Snow.md'}: there is no such file" in err
+    (tmp_path / "map.jpg").write_bytes(b"\xff\xd8\xff\xe0")
+    code, _, err = run("import", "--as-one", str(vault / "Rain.md"), str(tmp_path / "map.jpg"))
+    assert code == Exit.ERROR and "map.jpg is a picture (JPEG)" in err
+    code, _, err = run("import", "--as-one", "-", str(vault / "Rain.md"))
+    assert code == Exit.USAGE and "--as-one takes files and folders, and - is neither" in err
 
 
 def test_the_cures_work(run: Any, tmp_path: Path) -> None:
@@ -316,21 +296,6 @@ def test_the_cures_work(run: Any, tmp_path: Path) -> None:
         assert code == Exit.OK
         with Story.open(out.strip(), readonly=True) as story:
             assert story.text(story.current) == text
-
-
-@pytest.mark.parametrize(
-    ("flags", "code", "words"),
-    [
-        (("--encoding", "klingon"), Exit.ERROR, "klingon is no encoding of text"),
-        (("--format", "epub"), Exit.USAGE, "no format to import is called epub; there are srbwriter"),
-    ],
-)
-def test_names_that_mean_nothing_are_refused(
-    run: Any, tmp_path: Path, flags: tuple[str, str], code: Exit, words: str
-) -> None:
-    (tmp_path / "a.txt").write_text("Text.")
-    found, _, err = run("import", *flags, str(tmp_path / "a.txt"))
-    assert found == code and words in err and not library_files()
 
 
 def test_a_document_becomes_a_story_with_its_author(run: Any, tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,7 +29,7 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "srbwriter", "write", *arguments, *QUICK]
 
 
-def test_json_holds_every_branch(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_and_plain_output_hold_every_branch(capsys: pytest.CaptureFixture[str]) -> None:
     document = json.loads(write(capsys, "Once upon a time,", "-n", "4", "--json"))
     assert document["prompt"] == "Once upon a time," and document["model"]
     branches = document["branches"]
@@ -40,46 +39,16 @@ def test_json_holds_every_branch(capsys: pytest.CaptureFixture[str]) -> None:
     for branch in branches:
         assert set(branch) == {"index", "text", "finish_reason", "tokens", "seed"}
         assert branch["finish_reason"] in ("length", "eog") and 1 <= branch["tokens"] <= 12
+    parts = [f"--- {b['index'] + 1} of 4 ---\n{b['text']}\n" for b in branches]
+    assert write(capsys, "Once upon a time,", "-n", "4") == "\n".join(parts)
 
 
-def test_the_same_seed_writes_the_same(capsys: pytest.CaptureFixture[str]) -> None:
-    first, second = (write(capsys, "Once upon a time,", "-n", "2") for _ in range(2))
-    assert first == second
-
-
-def test_a_strict_branch_is_the_same_whatever_its_number_of_neighbours(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    texts = [
-        json.loads(write(capsys, "Once upon a time,", "--strict", "-n", n, "--json"))["branches"][0]["text"]
-        for n in ("1", "4")
-    ]
-    assert texts[0] == texts[1]
-
-
-def test_plain_output_is_the_text_under_a_line_for_each_branch(capsys: pytest.CaptureFixture[str]) -> None:
-    document = json.loads(write(capsys, "Once upon a time,", "-n", "3", "--json"))
-    plain = write(capsys, "Once upon a time,", "-n", "3")
-    parts = [f"--- {b['index'] + 1} of 3 ---\n{b['text']}\n" for b in document["branches"]]
-    assert plain == "\n".join(parts)
-
-
-def test_one_branch_is_its_text_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    document = json.loads(write(capsys, "Once", "-n", "1", "--json"))
-    assert write(capsys, "Once", "-n", "1") == document["branches"][0]["text"] + "\n"
-
-
-@pytest.mark.parametrize("argument", [[], ["-"]])
-@pytest.mark.parametrize(("piped", "prompt"), [("Once\n", "Once"), ("A\n\n", "A\n"), ("B ", "B ")])
 def test_a_piped_prompt_loses_one_newline(
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    argument: list[str],
-    piped: str,
-    prompt: str,
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO(piped))
-    assert json.loads(write(capsys, *argument, "-n", "1", "--json"))["prompt"] == prompt
+    for argument, piped, prompt in ((["-"], "Once\n", "Once"), ([], "A\n\n", "A\n"), ([], "B ", "B ")):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(piped))
+        assert json.loads(write(capsys, *argument, "-n", "1", "--json"))["prompt"] == prompt
 
 
 @pytest.mark.parametrize("argument", ["-", "a\udcff"])
@@ -97,13 +66,6 @@ def test_without_a_prompt_a_terminal_is_not_waited_for(
     monkeypatch.setattr(sys, "stdin", Terminal())
     assert cli.main(["write", *QUICK]) == 2
     assert "there is no prompt" in capsys.readouterr().err
-
-
-def test_stop_rules_hold(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ("Once upon a time,", "-n", "4", "--json", "--stop", " ", "--stop", ".")
-    branches = json.loads(write(capsys, *arguments))["branches"]
-    assert not any(" " in branch["text"] or "." in branch["text"] for branch in branches)
-    assert "stop" in {branch["finish_reason"] for branch in branches}
 
 
 def test_a_prompt_that_does_not_fit_says_how_much_fits(capsys: pytest.CaptureFixture[str]) -> None:
@@ -158,9 +120,3 @@ def test_a_terminal_is_shown_no_escape_sequences(engine: Engine, out: type[io.St
     _Printer(generation, sink).follow()
     assert ("\x1b" in sink.getvalue()) is kept
     assert "b\tc\n" in sink.getvalue()
-
-
-def test_a_config_file_speaks_for_missing_flags(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    file = tmp_path / "short.toml"
-    file.write_text("[generation]\nn = 2\n", "utf-8")
-    assert len(json.loads(write(capsys, "Once", "--json", "--config", str(file)))["branches"]) == 2

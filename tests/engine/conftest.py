@@ -1,7 +1,6 @@
 """Fixtures that several modules of the engine's tests share.
 
-There is no ``engine`` here: the run's shared one is in the folder above, and a module that needs
-another says in a fixture of its own which.
+A module that needs an engine other than the shared one says in a fixture of its own which.
 """
 
 from __future__ import annotations
@@ -11,8 +10,17 @@ from collections.abc import Iterator
 import pytest
 
 from srbwriter.engine.engine import Engine
+from srbwriter.engine.types import EngineOptions
+from tests.fakes.shared_model import load_engine
 
-from .support import finish, small_engine, started
+from .support import finish, short_model, small_engine, started
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[Engine]:
+    """An engine in its thread, shared by all modules that need no other."""
+    with load_engine(short_model(), EngineOptions(n_ctx=2048, gpu_layers=0, seed=1)) as loaded:
+        yield loaded
 
 
 @pytest.fixture

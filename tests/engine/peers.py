@@ -30,7 +30,7 @@ from srbwriter.server.settings import ServerSettings
 LLAMA_SERVER = os.environ.get("PEERS_LLAMA_SERVER") or shutil.which("llama-server")
 VLLM = os.environ.get("PEERS_VLLM")
 KINDS = (
-    "local", "srb", "openai", "koboldcpp",
+    "local", "srb", "openai",
     *(pytest.param(peer, marks=pytest.mark.full) for peer in ("llamacpp", "vllm")),
 )  # fmt: skip
 OPTIONS = EngineOptions(n_ctx=512, gpu_layers=0, seed=1, max_branches=4)
@@ -43,7 +43,7 @@ def backend_of(kind: str) -> Generator[Backend]:
         case "local":
             with Engine.load(bundled_model(), OPTIONS) as engine:
                 yield engine
-        case "srb" | "openai" | "koboldcpp":  # another srbwriter, by three of its faces
+        case "srb" | "openai":  # another srbwriter, by two of its faces
             with (
                 Engine.load(bundled_model(), OPTIONS) as engine,
                 served(engine) as url,
@@ -74,7 +74,7 @@ def served(engine: Backend) -> Generator[str]:
 
 @contextlib.contextmanager
 def connected(url: str, dialect: DialectName = "auto") -> Generator[RemoteEngine]:
-    with RemoteEngine.connect(RemoteOptions((url,), dialect=dialect, n_ctx=512, max_branches=4)) as engine:
+    with RemoteEngine.connect(RemoteOptions(url, dialect=dialect, n_ctx=512, max_branches=4)) as engine:
         yield engine
 
 

@@ -1,8 +1,8 @@
 """A server without a model: it goes on with one known text, and breaks off, stalls or lies when it is told
 to.
 
-Speaks as much of vLLM, plain OpenAI and KoboldCpp as is asked for. A token is a character, its id the code
-point.
+Speaks as much of vLLM and plain OpenAI as is asked for; as "koboldcpp" the latter, one branch a request. A
+token is a character, its id the code point.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import select
 import socket
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 PROMPT = "Once upon a time"
-STORY = " ".join(f"the {number}. naïve fox 🦊 met a hare;" for number in range(60))
+STORY = " ".join(f"the {number}. naïve fox 🦊 met a hare;" for number in range(12))
 
 Fault = Callable[["Handler"], bool]
 """Called for a request for text; True: it has dealt with it."""
@@ -38,11 +39,7 @@ class Handler(BaseHTTPRequestHandler):
                 "data": [{"id": "scripted", "owned_by": self.server.owner, "max_model_len": 1 << 15}],
             },
             "/version": {"version": "0"},
-            "/api/extra/version": {"result": "KoboldCpp", "version": "1.102"},
-            "/api/v1/model": {"result": "koboldcpp/scripted"},
-            "/api/extra/true_max_context_length": {"value": 1 << 15},
         }
-        kobold = self.server.owner == "koboldcpp"
         if self.path == "/health":
             self.server.looks.release()
             if self.server.mute:
@@ -52,13 +49,13 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(503 if unwell else 200, told, Connection="close")  # which closing does not end
         elif self.server.wanted_key and self.headers["Authorization"] != f"Bearer {self.server.wanted_key}":
             self.answer(401, {"error": {"message": "no such key"}})
-        elif self.path not in answers or (kobold and self.path == "/v1/models"):
+        elif self.path not in answers:
             self.answer(404, {"detail": "Not Found"})
         else:
             self.answer(200, answers[self.path])
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        body = self.body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.heard.append((self.path, dict(self.headers), body))
         if self.path == "/tokenize":
             self.server.reading.release()
@@ -97,29 +94,27 @@ class Handler(BaseHTTPRequestHandler):
 
     def write(self, body: dict[str, Any], most: int | None = None) -> bool:
         """Go on with the story from where the prompt stops; False when nobody listens any more."""
-        kobold = "max_length" in body
         prompt = body["prompt"]
         text = prompt if isinstance(prompt, str) else "".join(map(chr, prompt))
         assert (PROMPT + STORY).startswith(text), "the text has a gap"
         rest = (PROMPT + STORY)[len(text) :]
         held = body.get("structured_outputs", body).get("regex", "")  # to the prompt's last letter, maybe
         assert held == rest[0] + r"[\s\S]*" if len(text) < len(PROMPT) else not held
-        limit = body["max_length"] if kobold else body["max_tokens"]
+        limit = body["max_tokens"]
         tokens = rest if limit is None else rest[:limit]
-        n = body.get("n", 1)
+        n = 1 if self.server.owner == "koboldcpp" else body.get("n", 1)
         self.begin()
         try:
             for token in tokens[:most]:
                 for index in range(n):
-                    self.frame(self.event(kobold, index, token, None))
+                    self.frame(self.event(index, token, None))
                 self.server.pace(self.connection)
             if most is not None:
                 return True
             reason = "stop" if len(tokens) == len(rest) else "length"
             for index in range(n):
-                self.frame(self.event(kobold, index, "", reason))
-            if not kobold:
-                self.frame(b"data: [DONE]\n\n")
+                self.frame(self.event(index, "", reason))
+            self.frame(b"data: [DONE]\n\n")
             self.wfile.write(b"0\r\n\r\n")
         except OSError:
             self.server.left.set()
@@ -127,12 +122,7 @@ class Handler(BaseHTTPRequestHandler):
             return False
         return True
 
-    def event(self, kobold: bool, index: int, token: str, reason: str | None) -> bytes:
-        if kobold:
-            return (
-                b"event: message\ndata: %b\n\n"
-                % json.dumps({"token": token, "finish_reason": reason}).encode()
-            )
+    def event(self, index: int, token: str, reason: str | None) -> bytes:
         choice: dict[str, Any] = {"index": index, "text": token, "finish_reason": reason}
         if self.server.owner == "vllm":
             choice["token_ids"] = [ord(token)] if token else []
@@ -162,6 +152,8 @@ class Scripted(ThreadingHTTPServer):
         self.unwell = False  # /health says so
         self.mute, self.mute_until = False, threading.Event()  # /health says nothing
         self.looks = threading.Semaphore(0)  # at /health
+        self.gaps: list[AssertionError] = []  # requests whose text is not a beginning of the story
+        self.begun, self.over = 0, threading.Semaphore(0)  # connections, and those that have ended
         self.steps: threading.Semaphore | None = None  # one is taken before each token but the first
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
@@ -169,8 +161,18 @@ class Scripted(ThreadingHTTPServer):
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}"
 
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self.begun += 1
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        super().shutdown_request(request)
+        self.over.release()
+
     def handle_error(self, request: Any, client_address: Any) -> None:
-        pass  # connections that a client closed
+        error = sys.exception()  # else a connection that a client closed
+        if isinstance(error, AssertionError):
+            self.gaps.append(error)
 
     def pace(self, connection: socket.socket) -> None:
         """Wait until the next token may come. Raises OSError when nobody waits for it any more."""
@@ -217,7 +219,7 @@ def answers(status: int, value: Any, **headers: str) -> Fault:
 
 def drops_after(tokens: int) -> Fault:
     def fault(handler: Handler) -> bool:
-        handler.write(handler.server.heard[-1][2], tokens)
+        handler.write(handler.body, tokens)
         handler.drop()
         return True
 
@@ -228,7 +230,7 @@ def lies_after(tokens: int, lie: bytes) -> Fault:
     """Something else than an event comes, then all goes on as if nothing had been."""
 
     def fault(handler: Handler) -> bool:
-        body = handler.server.heard[-1][2]
+        body = handler.body
         handler.write(body, tokens)
         handler.frame(lie)
         handler.drop()
@@ -241,13 +243,13 @@ def misnumbers_after(tokens: int, choices: list[dict[str, Any]]) -> Fault:
     """An event with ``choices`` comes, then all goes on as if nothing had been."""
 
     def fault(handler: Handler) -> bool:
-        body = handler.server.heard[-1][2]
+        body = handler.body
         handler.write(body, tokens)
         for choice in choices:
             choice |= {"token_ids": [ord(choice["text"])], "finish_reason": None}
         handler.frame(b"data: %b\n\n" % json.dumps({"choices": choices}).encode())
         for index in range(body.get("n", 1)):
-            handler.frame(handler.event(False, index, STORY[tokens], None))
+            handler.frame(handler.event(index, STORY[tokens], None))
         handler.drop()
         return True
 
@@ -256,7 +258,7 @@ def misnumbers_after(tokens: int, choices: list[dict[str, Any]]) -> Fault:
 
 def stalls_after(tokens: int, until: threading.Event) -> Fault:
     def fault(handler: Handler) -> bool:
-        handler.write(handler.server.heard[-1][2], tokens)
+        handler.write(handler.body, tokens)
         until.wait(120)
         handler.drop()
         return True

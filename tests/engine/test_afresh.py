@@ -19,6 +19,7 @@ from srbwriter.engine.types import (
     Stop,
     TokenRun,
 )
+from tests.fakes.shared_model import load_engine
 
 from .support import PROMPT, SHORT, decoded_rows, drive, finish, seeded, small_engine, toy_model
 from .toy_models import make_jamba, make_mamba
@@ -84,7 +85,7 @@ def test_a_prompt_that_is_being_read_is_not_waited_for(engine: Engine) -> None:
 @pytest.mark.parametrize("make", [make_mamba, make_jamba])
 def test_memories_that_cannot_be_cut(make: Any) -> None:
     options = EngineOptions(n_ctx=256, gpu_layers=0, threads=1, seed=1)
-    with Engine.load(toy_model(make), options, thread=False) as engine:
+    with load_engine(toy_model(make), options, thread=False) as engine:
         for reuse, cached in ((True, False), (True, True), (False, False)):
             generation = engine.submit(Request("a fox and a bird in rain", cache_prompt=reuse, stop=SHORT))
             finish(engine, generation)

@@ -21,7 +21,7 @@ from .test_tiers import panes, small, whole, words
 @pytest.fixture
 def engine() -> Iterator[Engine]:
     with small() as engine:
-        engine._scheduler.queue.ahead_waits = 0.0
+        engine._scheduler.queue.prefetch_delay = 0.0
         yield engine
 
 
@@ -45,13 +45,13 @@ def begun(generation: Generation, tokens: int = 3) -> bool:
 def test_nobody_sleeps_beyond_the_time_at_which_it_may_begin(engine: Engine) -> None:
     """The wait may run out while a step is under way, which goes by the time at its beginning."""
     queue = engine._scheduler.queue
-    queue.ahead_waits = 3600.0
+    queue.prefetch_delay = 3600.0
     finish(engine, ask(engine, "The king said", tokens=1))
     early = ahead(engine, "The king said", n=1)
     rest(engine)
-    assert (engine._scheduler.rest() or 0) > 3000
-    queue.worked_at -= 3600.0
-    assert engine._scheduler.rest() == 0.0
+    assert (engine._scheduler.queue.seconds_to_prefetch(time.monotonic()) or 0) > 3000
+    queue.last_worked -= 3600.0
+    assert engine._scheduler.queue.seconds_to_prefetch(time.monotonic()) == 0.0
     finish(engine, early)
 
 
@@ -60,19 +60,19 @@ def test_nobody_sleeps_beyond_the_time_at_which_it_may_begin(engine: Engine) -> 
 
 @pytest.mark.parametrize("priority", [p for p in Priority if p is not Priority.AHEAD])
 def test_any_other_request_goes_first_from_the_next_step_on(engine: Engine, priority: Priority) -> None:
-    early = ahead(engine, "The king said", tokens=200)
+    early = ahead(engine, "The king said", tokens=40)
     drive(engine, lambda: begun(early))
     written = lengths(early)
     other = ask(engine, "A fox in the", n=2, tokens=20, priority=priority)
     drive(engine, lambda: other.done)
     assert lengths(early) == written
     finish(engine, early)
-    assert lengths(early) == [200] * 4
+    assert lengths(early) == [40] * 4
 
 
 def test_a_step_under_way_is_broken_off_for_a_request() -> None:
     with small_engine() as engine:
-        engine._scheduler.queue.ahead_waits = 0.0
+        engine._scheduler.queue.prefetch_delay = 0.0
         early = ahead(engine, "The king said", tokens=100)
         drive(engine, lambda: begun(early))
         context: Any = engine._context
@@ -94,15 +94,15 @@ def test_a_step_under_way_is_broken_off_for_a_request() -> None:
 
 def test_it_waits_a_moment_for_who_asks_for_one_thing_after_the_other() -> None:
     with small() as engine:
-        engine._scheduler.queue.ahead_waits = 3600.0
+        engine._scheduler.queue.prefetch_delay = 3600.0
         early = ahead(engine, "The king said")
         for k in range(3):
             other = ask(engine, f"Tale {k}", tokens=5)
             finish(engine, other)
             rest(engine)
         assert lengths(early) == [0] * 4
-        assert 3000 < (engine._scheduler.rest() or 0) <= 3600
-        engine._scheduler.queue.worked_at -= 3600
+        assert 3000 < (engine._scheduler.queue.seconds_to_prefetch(time.monotonic()) or 0) <= 3600
+        engine._scheduler.queue.last_worked -= 3600
         finish(engine, early)
 
 
@@ -111,13 +111,13 @@ def test_who_breaks_in_again_and_again_is_waited_for_longer_until_the_writer_ask
         queue = engine._scheduler.queue
         early = ahead(engine, "The king said", tokens=400)
         for k in range(1, 4):
-            queue.worked_at -= 3600  # the moment has passed
+            queue.last_worked -= 3600  # the moment has passed
             had = lengths(early)
             drive(engine, lambda had=had: lengths(early) > had)
             finish(engine, ask(engine, f"Tale {k}", tokens=3))
-            assert queue.broken_in == 2**k
+            assert queue.prefetch_backoff == 2**k
         finish(engine, ask(engine, "A fox", tokens=3, priority=Priority.FOREGROUND))
-        assert queue.broken_in == 1
+        assert queue.prefetch_backoff == 1
 
 
 def test_it_begins_by_itself_when_the_moment_has_passed() -> None:
@@ -132,7 +132,7 @@ def test_a_text_to_embed_goes_first(engine: Engine) -> None:
     early = ahead(engine, "The king said", tokens=60)
     drive(engine, lambda: begun(early))
     working = True
-    engine._scheduler.queue.elsewhere = lambda: working
+    engine._scheduler.queue.works_elsewhere = lambda: working
     written = lengths(early)
     rest(engine)
     assert lengths(early) == written
@@ -144,13 +144,13 @@ def test_it_rests_for_a_moment_when_somebody_needs_the_cores(engine: Engine) -> 
     early = ahead(engine, "The king said", tokens=60)
     drive(engine, lambda: begun(early))
     queue = engine._scheduler.queue
-    queue.ahead_waits = 3600.0
+    queue.prefetch_delay = 3600.0
     engine.stand_back()
     written = lengths(early)
     rest(engine)
     assert lengths(early) == written
-    assert 3000 < (engine._scheduler.rest() or 0) <= 3600
-    queue.held_back_until = queue.ahead_waits = 0.0  # the clock may have begun less than an hour ago
+    assert 3000 < (engine._scheduler.queue.seconds_to_prefetch(time.monotonic()) or 0) <= 3600
+    queue.prefetch_paused_until = queue.prefetch_delay = 0.0  # the clock may have begun less than an hour ago
     finish(engine, early)
     assert lengths(early) == [60] * 4
 
@@ -161,7 +161,7 @@ def test_it_rests_for_a_moment_when_somebody_needs_the_cores(engine: Engine) -> 
 def test_promoted_midway_it_goes_on_where_it_is() -> None:
     def written(promoted: bool) -> tuple[list[tuple[int, ...]], int]:
         with small() as engine:
-            engine._scheduler.queue.ahead_waits = 0.0
+            engine._scheduler.queue.prefetch_delay = 0.0
             first = panes(engine, words(engine, 60), 2, 8)
             rest(engine)
             priority = Priority.AHEAD if promoted else Priority.FOREGROUND
@@ -225,9 +225,11 @@ def all_whole(engine: Engine, *rounds: Generation) -> bool:
 @pytest.mark.parametrize("kind", ["attention", SLIDING])
 def test_nothing_that_was_used_leaves_full_cells(kind: str) -> None:
     """Without host memory, what leaves the cells is lost."""
-    made = load(kind, host_bytes=0, max_sequences=64) if kind == SLIDING else small(host_bytes=0, n_ctx=512)
+    # Text written ahead fills every cell.
+    sliding = kind == SLIDING
+    made = load(kind, host_bytes=0, max_sequences=64) if sliding else small(host_bytes=0, n_ctx=512)
     with made as engine:
-        engine._scheduler.queue.ahead_waits = 0.0
+        engine._scheduler.queue.prefetch_delay = 0.0
         older = panes(engine, words(engine, 60), 4, 20)
         rest(engine)
         first = panes(engine, words(engine, 100, 1), 6, 20)
@@ -248,7 +250,7 @@ def test_nothing_that_was_used_leaves_full_cells(kind: str) -> None:
 def test_what_can_be_brought_back_leaves_full_cells() -> None:
     """A session of an afternoon whose every pick was written ahead: the cells are full of its rounds."""
     with small(n_ctx=512) as engine:
-        engine._scheduler.queue.ahead_waits = 0.0
+        engine._scheduler.queue.prefetch_delay = 0.0
         rounds = [panes(engine, words(engine, 60), 4, 12)]
         rest(engine)
         for number in range(16):
@@ -267,7 +269,7 @@ def test_what_can_be_brought_back_leaves_full_cells() -> None:
 
 def test_a_memory_that_cannot_be_cut_loses_nothing_either() -> None:
     with load(HYBRID, host_bytes=0) as engine:
-        engine._scheduler.queue.ahead_waits = 0.0
+        engine._scheduler.queue.prefetch_delay = 0.0
         first = write(engine, n=4, priority=Priority.FOREGROUND, stop=Stop(max_tokens=8, ignore_eog=True))
         held = [engine.resident(path_of(branch)) for branch in first.branches]
         early = [ahead(engine, first.prompt_ids, tokens=20, add_bos=False, label=str(k)) for k in range(40)]
@@ -279,10 +281,10 @@ def test_a_memory_that_cannot_be_cut_loses_nothing_either() -> None:
 def test_nothing_that_was_used_leaves_full_memory() -> None:
     def filled(**options: Any) -> tuple[Engine, Generation]:
         engine = small(**options)
-        engine._scheduler.queue.ahead_waits = 0.0
+        engine._scheduler.queue.prefetch_delay = 0.0
         first = panes(engine, words(engine, 100), 4, 20)
         rest(engine)
-        while engine.call(engine._cache.evict):
+        while engine.call(engine._cache.evict_run):
             pass
         return engine, first
 
@@ -294,7 +296,7 @@ def test_nothing_that_was_used_leaves_full_memory() -> None:
         early = [children(engine, first, k, tokens=60) for k in range(4)]
         rest(engine)
         assert any(begun(generation, 60) for generation in early)
-        while engine.call(engine._cache.evict):
+        while engine.call(engine._cache.evict_run):
             pass
         assert engine.stats().host_bytes <= needed
         assert all_whole(engine, first)
@@ -321,12 +323,12 @@ def test_logits_that_are_kept_stay(engine: Engine) -> None:
 
 def test_without_room_it_rests_and_takes_it_when_it_comes(engine: Engine) -> None:
     with small(n_ctx=256, host_bytes=0) as engine:
-        engine._scheduler.queue.ahead_waits = 0.0
+        engine._scheduler.queue.prefetch_delay = 0.0
         first = panes(engine, words(engine, 240), 1, 8)
         rest(engine)
         early = children(engine, first, 0, tokens=30, n=2)
         rest(engine)  # comes back: nothing spins
-        assert engine._scheduler.rest() is None
+        assert engine._scheduler.queue.seconds_to_prefetch(time.monotonic()) is None
         assert not early.done
         assert whole(engine, first.branches[0])
         early.promote()
@@ -391,7 +393,7 @@ def test_closing_ends_what_is_written_ahead() -> None:
 @pytest.mark.parametrize("n", [1, 2])
 def test_rows_of_logits_that_are_all_in_use_do_not_keep_it_from_writing(n: int) -> None:
     with small(logits_rows=4) as engine:
-        engine._scheduler.queue.ahead_waits = 0.0
+        engine._scheduler.queue.prefetch_delay = 0.0
         for k in range(6):
             finish(engine, ask(engine, f"Tom saw {k} cats and", tokens=3))
         rest(engine)

@@ -24,6 +24,7 @@ from srbwriter.engine.types import (
     Sampling,
     Stop,
 )
+from tests.fakes.shared_model import load_engine
 
 from .support import PROMPT, SMALL, drive, finish, small_engine, toy_model
 from .toy_models import make_with_a_token_without_number, make_without_numbers
@@ -51,7 +52,7 @@ def engine() -> Iterator[Engine]:
 def test_a_model_that_computes_no_numbers_ends_in_words(
     make: Callable[[Path], Path], fields: dict[str, Any], logprobs: int | None
 ) -> None:
-    with Engine.load(toy_model(make), SMALL, thread=False) as engine:
+    with load_engine(toy_model(make), SMALL, thread=False) as engine:
         generation = engine.submit(
             Request("a fox", n=2, sampling=Sampling(seed=1, **fields), stop=TWENTY, logprobs=logprobs)
         )

@@ -11,14 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from srbwriter.demo import bundled_model
 from srbwriter.engine import constraints
-from srbwriter.engine.active import score
 from srbwriter.engine.engine import Engine
+from srbwriter.engine.logprobs import score
 from srbwriter.engine.model import Model
 from srbwriter.engine.prompt import typed
 from srbwriter.engine.types import InvalidRequest, Request, Stop
 
-from .support import PROMPT, WAIT, ask, drive, lengths, long_prompt, seeded, small_engine, stepped
+from .support import PROMPT, SMALL, WAIT, ask, drive, lengths, long_prompt, seeded, stepped
 
 TYPED = "The rain fell on the roof, and nobody came. " * 20
 RULE = Stop(max_tokens=6, ignore_eog=True)
@@ -75,7 +76,7 @@ def test_going_back_into_typed_text_keeps_its_tokens(threaded: Engine) -> None:
 
 @given(st.text(st.characters(codec="utf-8"), max_size=60))
 def test_every_token_of_typed_text_knows_where_it_ends(engine: Engine, text: str) -> None:
-    ids, ends = typed(engine.model, text)
+    ids, ends, _ = typed(engine.model, text)
     assert len(ids) == len(ends)
     assert list(ends) == sorted(ends)
     assert not ends or ends[-1] == len(text)
@@ -95,7 +96,7 @@ def test_the_index_of_pieces_is_made_by_who_wants_a_word_completed(monkeypatch: 
         init(self, pieces)
 
     monkeypatch.setattr(constraints.PieceIndex, "__init__", recorded)
-    with small_engine(thread=True) as engine:
+    with Engine.load(bundled_model(), SMALL) as engine:
         assert not made
         generation = engine.submit(Request(PROMPT, n=2, stop=RULE, heal=True))
         generation.wait(WAIT).branches[0].append(" The rai", go_on=True)

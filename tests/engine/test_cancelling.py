@@ -129,8 +129,8 @@ def test_two_that_are_cancelled_in_one_step_end_it(engine: Engine, monkeypatch: 
     drive(engine, lambda: all(reader.prompt_done > 0 for reader in readers))
     for demand in engine._scheduler.queue.reading:  # so little is left that both fit a chunk
         tree = engine._cache.tree
-        ids = demand.node.ids()
-        tree.want(demand, ids[: tree.tip[demand.seq].end + CHUNK])
+        ids = demand.node.token_ids()
+        tree.add_demand(demand, ids[: tree.tip[demand.seq].end + CHUNK])
     player.codes.clear()
 
     def cancel_both() -> None:

@@ -6,14 +6,14 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from srbwriter.engine.cache import Cells
+from srbwriter.engine.memory import SharedCells
 from tests.sizes import examples
 
 
 class CellsMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.account = Cells()
+        self.account = SharedCells()
         self.cells: dict[int, list[object]] = {}
 
     @rule(data=st.data(), fresh=st.booleans())
@@ -48,7 +48,7 @@ class CellsMachine(RuleBasedStateMachine):
         parked = data.draw(st.sets(st.sampled_from(sorted(self.cells))))
         others = {cell for seq, held in self.cells.items() if seq not in parked for cell in held}
         alone = {cell for seq in parked for cell in self.cells[seq]} - others
-        assert self.account.idle_cells(parked) == len(alone)
+        assert self.account.count_idle_cells(parked) == len(alone)
 
     @invariant()
     def every_cell_is_counted_once(self) -> None:
@@ -56,4 +56,4 @@ class CellsMachine(RuleBasedStateMachine):
 
 
 TestCells = CellsMachine.TestCase
-TestCells.settings = settings(max_examples=examples(60), stateful_step_count=30, deadline=None)
+TestCells.settings = settings(max_examples=examples(60, few=10), stateful_step_count=30, deadline=None)

@@ -323,7 +323,7 @@ def test_a_normalised_vector_points_the_same_way(values: list[float], how: int) 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=12), st.integers(1, 40), st.booleans())
 def test_every_token_is_evaluated_once_and_in_order(lengths: list[int], rows: int, whole: bool) -> None:
     rows = max(rows, max(lengths)) if whole else rows
-    batches = list(embedding._pieces([[0] * n for n in lengths], rows, whole))
+    batches = list(embedding._split_batches([[0] * n for n in lengths], rows, whole))
     done = [0] * len(lengths)
     for batch in batches:
         assert 0 < sum(end - start for _, start, end in batch) <= rows

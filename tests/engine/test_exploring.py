@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srbwriter.demo import bundled_model
-from srbwriter.engine.engine import Engine
 from srbwriter.engine.exploring import Exploration, Exploring, Way, _ends
 from srbwriter.engine.types import Request
+from tests.fakes.shared_model import load_engine
 
 from .support import PROMPT, SMALL, decoded_rows, finish
 
@@ -95,7 +95,7 @@ def test_a_cut_off_of_one_follows_the_likeliest_token(chances: list[list[float]]
 
 def test_all_ways_of_a_level_share_a_batch() -> None:
     roomy = replace(SMALL, max_branches=32)  # so that nothing leaves, and comes back or not as the clock says
-    with Engine.load(bundled_model(), roomy, thread=False) as engine:
+    with load_engine(bundled_model(), roomy, thread=False) as engine:
         exploration = Exploration(Request(PROMPT), Exploring(0.05, 1.0, 8, 6, "never"), engine.eog)
         levels: list[tuple[int, list[int]]] = []
         while asked := exploration.requests():

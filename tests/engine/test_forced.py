@@ -13,6 +13,7 @@ from srbwriter.demo import bundled_model
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.native.context import OK, Context
 from srbwriter.engine.types import EngineOptions, Request, Stop
+from tests.fakes.shared_model import load_engine
 from tests.sizes import some_of
 
 from .support import PROMPT, WAIT, Reference, assert_same_logits, exact_model, forcing
@@ -35,7 +36,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
         # In a 16-bit cache, which kernel llama.cpp takes for eight rows decides what is rounded to 16 bits
         # (it differs between processors): 0.012 in a logit on one of them.
         options = replace(options, cache_type_k="f32", cache_type_v="f32")
-    with Engine.load(exact_model() if weights == EXACT else bundled_model(), options) as loaded:
+    with load_engine(exact_model() if weights == EXACT else bundled_model(), options) as loaded:
         yield loaded
 
 
@@ -114,7 +115,7 @@ def test_logits_match_a_fresh_single_sequence(engine: Engine, n: int) -> None:
         reference.close()
 
 
-@pytest.mark.parametrize("n", [1, 2, 8, 16])
+@pytest.mark.parametrize("n", some_of([1, 2, 8, 16], [8]))
 @pytest.mark.parametrize("engine", [(BUNDLED, "off")], indirect=True, ids="-".join)
 def test_logits_match_a_bare_loop_over_the_same_rows(engine: Engine, n: int) -> None:
     written = scripts(engine, n, pairs=False)

@@ -39,18 +39,6 @@ def whole(engine: Engine, generation: Generation, index: int = 0) -> str:
     return engine.detokenize(ids).lstrip()
 
 
-def test_a_word_cut_in_half_is_completed_with_the_token_the_model_knows(engine: Engine) -> None:
-    generation = write(engine, CUT, n=4)
-    assert generation.healed
-    assert CUT.endswith(generation.healed)
-    for branch in generation.branches:
-        spelt = engine.token_bytes(branch.ids[0]).decode("utf-8", "replace")
-        assert spelt.startswith(generation.healed) or generation.healed.startswith(spelt)
-        assert branch.overlap == len(generation.healed)
-        assert whole(engine, generation, branch.index) == CUT + branch.text
-        assert not branch.text.startswith(generation.healed)  # what was typed is not shown twice
-
-
 @pytest.mark.parametrize(
     ("prompt", "rest"), [("Once upon a tim", "e"), ("Once upon a ti", "me"), ("There was a little gir", "l")]
 )
@@ -274,3 +262,13 @@ def test_going_on_while_the_prompts_end_is_half_spelt_spells_the_rest(engine: En
         finish(engine, generation)
     assert len(branch.ids) == 9 and branch.text
     assert whole(engine, generation) == prompt + branch.text
+
+
+def test_a_rewind_into_the_token_that_completes_the_prompt_keeps_the_text_before_it(engine: Engine) -> None:
+    begin = engine.token(" f"), engine.token("ound")  # the first token spells a part of the healed " fo" only
+    generation = write(engine, CUT, sampling=GREEDY, begin=begin)
+    [branch] = generation.branches
+    assert generation.healed == " fo" and branch.text.startswith("und") and branch.buffer.ends[0] < 0
+    branch.rewind(chars=len(branch.text) - 1)
+    finish(engine, generation)
+    assert branch.text.startswith("u") and whole(engine, generation) == CUT + branch.text

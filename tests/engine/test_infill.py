@@ -12,6 +12,7 @@ from srbwriter.demo import bundled_model
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.infill import infill_ids
 from srbwriter.engine.types import EngineOptions, NotSupported, Request, Stop, TokenRun
+from tests.fakes.shared_model import load_engine
 
 from .support import GREEDY, finish, toy_model
 from .toy_models import FIRST_MARK, make_gemma, make_qwen
@@ -22,7 +23,7 @@ PRE, SUF, MID, REP, SEP = range(FIRST_MARK, FIRST_MARK + 5)
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
-    with Engine.load(toy_model(make_qwen), SMALL, thread=False) as loaded:
+    with load_engine(toy_model(make_qwen), SMALL, thread=False) as loaded:
         yield loaded
 
 
@@ -46,7 +47,7 @@ def test_other_files_come_first_with_the_marks_of_the_vocabulary(engine: Engine)
 
 
 def test_without_such_marks_they_are_snippets() -> None:
-    with Engine.load(bundled_model(), SMALL, thread=False) as loaded:
+    with load_engine(bundled_model(), SMALL, thread=False) as loaded:
         found = infill_ids(loaded, "a", "b", [("one.txt", "the fox")])
         assert "--- snippet ---" in loaded.detokenize(found) and "one.txt" not in loaded.detokenize(found)
 
@@ -71,7 +72,7 @@ def test_what_does_not_fit_is_cut_far_from_the_gap(
 
 def test_a_model_without_the_marks_refuses_with_the_cure() -> None:
     with (
-        Engine.load(toy_model(make_gemma), SMALL, thread=False) as loaded,
+        load_engine(toy_model(make_gemma), SMALL, thread=False) as loaded,
         pytest.raises(NotSupported, match="load one that was trained for it"),
     ):
         infill_ids(loaded, "a", "b")

@@ -17,6 +17,8 @@ from srbwriter.config import load
 from srbwriter.demo import bundled_model
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.types import EngineOptions, EngineSetup
+from tests.fakes.shared_model import load_engine
+from tests.fakes.short_model import short_model
 
 KILLED_WHILE_LOADING = """
 import os, signal, sys
@@ -60,8 +62,8 @@ def test_options_of_one_run_are_gone_in_the_next(monkeypatch: pytest.MonkeyPatch
     with monkeypatch.context() as elsewhere:
         elsewhere.setenv("HOME", str(tmp_path))
         clean = default_setup()
-    for odd in (("--threads", "1", "--flash-attn", "on"), ("--ubatch-size", "1", "--batch-size", "8")):
-        assert run_program(*WRITE, *odd).returncode == 0
+    odd = ("--threads", "1", "--flash-attn", "on", "--ubatch-size", "1", "--batch-size", "8")
+    assert run_program(*WRITE, *odd).returncode == 0
     shown = run_program("models", "info", "--threads", "1", "--flash-attn", "on")
     assert shown.returncode == 0, shown.stderr
     assert default_setup() == clean
@@ -81,5 +83,5 @@ def test_options_of_one_run_are_gone_in_the_next(monkeypatch: pytest.MonkeyPatch
 )
 def test_flash_attention_follows_from_the_options(options: dict[str, Any], flash: str) -> None:
     given = EngineOptions(n_ctx=64, gpu_layers=0, threads=1, n_batch=256, n_ubatch=32, **options)
-    with Engine.load(bundled_model(), given, thread=False) as engine:
+    with load_engine(short_model(), given, thread=False) as engine:
         assert engine.setup == EngineSetup(1, 1, flash, n_batch=256, n_ubatch=32)  # type: ignore[arg-type]

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from srbwriter.demo import bundled_model
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import (
@@ -25,8 +24,21 @@ from srbwriter.engine.types import (
     Sampling,
     Stop,
 )
+from tests.fakes.shared_model import load_engine
 
-from .support import PROMPT, SHORT, SMALL, WAIT, decoded_rows, drive, finish, seeded, small_engine, works
+from .support import (
+    PROMPT,
+    SHORT,
+    SMALL,
+    WAIT,
+    decoded_rows,
+    drive,
+    finish,
+    seeded,
+    short_model,
+    small_engine,
+    works,
+)
 
 
 @pytest.fixture
@@ -128,7 +140,7 @@ def test_reset_forgets_everything(engine: Engine) -> None:
 
 def test_pinned_prefixes_stay_longest() -> None:
     options = replace(SMALL, host_bytes=0)  # nothing leaves the cells but for want of room
-    with Engine.load(bundled_model(), options, thread=False) as engine:
+    with load_engine(short_model(), options, thread=False) as engine:
         kept, other = "A pinned tale of a king. " * 8, "Another tale of a fox. " * 8
         for text in (kept, other):
             finish(engine, engine.submit(Request(text, stop=Stop(max_tokens=0))))
@@ -136,16 +148,16 @@ def test_pinned_prefixes_stay_longest() -> None:
         engine.pin("story", ids[0])
         shared = 2  # tokens with which both begin
         cache = engine._cache
-        while cache.tree.match(ids[1]).resident > shared:
-            assert cache.tree.match(ids[0]).resident == len(ids[0])
-            assert engine.call(cache.evict)
+        while cache.tree.match_prefix(ids[1]).resident > shared:
+            assert cache.tree.match_prefix(ids[0]).resident == len(ids[0])
+            assert engine.call(cache.evict_run)
         engine.unpin("story")
         finish(engine, engine.submit(Request(other, stop=Stop(max_tokens=1, ignore_eog=True))))
-        while cache.tree.match(ids[0]).resident > shared:
-            assert cache.tree.match(ids[1]).resident == len(
+        while cache.tree.match_prefix(ids[0]).resident > shared:
+            assert cache.tree.match_prefix(ids[1]).resident == len(
                 ids[1]
             )  # without the pin the older one goes first
-            assert engine.call(cache.evict)
+            assert engine.call(cache.evict_run)
         with pytest.raises(InvalidRequest):
             engine.pin("story", [10**9])
 
@@ -221,8 +233,8 @@ def test_statistics_of_one_request(engine: Engine) -> None:
 
 
 def test_cells_and_ids_return_to_where_they_were(engine: Engine) -> None:
-    """Nothing leaks: once parked prefixes are evicted, an engine that served 200 requests is as new."""
-    for k in range(200):
+    """Nothing leaks: once parked prefixes are evicted, an engine that served many requests is as new."""
+    for k in range(80):
         stop = Stop(max_tokens=3, strings=("the",), boundary="sentence" if k % 2 else None)
         generation = engine.submit(
             Request(
@@ -242,13 +254,13 @@ def test_cells_and_ids_return_to_where_they_were(engine: Engine) -> None:
     cache = engine._cache
     assert cache.tree.cells <= engine.stats().total_cells
     assert engine._scheduler.queue.requests == []
-    assert set(cache.tree.tip) == cache.parked
-    while engine.call(cache.evict):
+    assert set(cache.tree.tip) == cache.idle
+    while engine.call(cache.evict_run):
         pass
     stats = engine.stats()
     assert (stats.used_cells, stats.used_sequences) == (0, 0)
-    for node in list(cache.tree.stored()):
-        cache.tree.unstore(node)
+    for node in list(cache.tree.stored_nodes()):
+        cache.tree.drop_block(node)
     assert engine.stats().logits_rows == engine.stats().host_bytes == 0
     assert list(cache.tree.nodes()) == []
     assert all(engine._context.last_position(seq) == -1 for seq in range(stats.total_sequences))

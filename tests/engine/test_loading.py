@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -10,21 +11,22 @@ from typing import Any
 
 import pytest
 
-from srbwriter.demo import bundled_model
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.model import count_words
 from srbwriter.engine.types import (
     BranchView,
     Cancelled,
     EngineClosed,
+    EngineOptions,
     InvalidRequest,
     ModelError,
     Request,
     Stop,
     Text,
 )
+from srbwriter.engine.validate import check_options
 
-from .support import PROMPT, SHORT, SMALL, WAIT, finish, seeded, small_engine
+from .support import PROMPT, SHORT, SMALL, WAIT, finish, seeded, short_model, small_engine
 from .toy_models import make_bert, make_t5, make_without_vocabulary
 
 
@@ -39,7 +41,7 @@ def engine() -> Iterator[Engine]:
 
 def broken(kind: str, folder: Path) -> Path:
     path = folder / "model.gguf"
-    good = bundled_model().read_bytes()
+    good = short_model().read_bytes()
     match kind:
         case "folder":
             path.mkdir()
@@ -99,7 +101,7 @@ def test_a_load_can_be_cancelled() -> None:
         return fraction < 0.5
 
     with pytest.raises(Cancelled):
-        Engine.load(bundled_model(), SMALL, on_progress=stop)
+        Engine.load(short_model(), SMALL, on_progress=stop)
     assert seen == sorted(seen)
     assert seen[-1] >= 0.5
 
@@ -109,12 +111,12 @@ def test_an_error_in_the_progress_callback_is_the_callers() -> None:
         raise ZeroDivisionError("mine")
 
     with pytest.raises(ZeroDivisionError, match="mine"):
-        Engine.load(bundled_model(), SMALL, on_progress=fail)
+        Engine.load(short_model(), SMALL, on_progress=fail)
 
 
 def test_progress_goes_from_nothing_to_all() -> None:
     seen: list[float] = []
-    Engine.load(bundled_model(), SMALL, on_progress=seen.append, thread=False).close()
+    Engine.load(short_model(), SMALL, on_progress=seen.append, thread=False).close()
     assert seen == sorted(seen)
     assert (seen[0], seen[-1]) == (0.0, 1.0)
 
@@ -127,13 +129,27 @@ def test_progress_goes_from_nothing_to_all() -> None:
         {"n_ubatch": -1}, {"gpu_layers": -2}, {"max_branches": 0}, {"max_branches": 300},
         {"max_sequences": 257}, {"cache_type_k": "f17"}, {"cache_type_v": ""}, {"flash_attn": "maybe"},
         {"numa": "all"}, {"tensor_split": (1.0,) * 129}, {"step_seconds": 0.0},
-        {"main_gpu": -1}, {"logits_rows": 0},
+        {"main_gpu": -1}, {"logits_rows": 0}, {"threads_batch": 10**30},
+        {"n_ctx": "2048"}, {"n_ctx": 2048.0}, {"threads": True}, {"seed": 1.5},
+        {"step_seconds": "1"}, {"step_seconds": float("nan")}, {"tensor_split": 0.5},
+        {"tensor_split": ("1",)}, {"tensor_split": (1.0, float("nan"))},
+        {"lora": 5}, {"lora": ("a.gguf",)}, {"lora": (("a.gguf", "1"),)}, {"lora": ((5, 1.0),)},
+        {"control_vectors": 5}, {"control_vector_layers": 5}, {"control_vector_layers": (1, 2, 3)},
+        {"disk_dir": 5}, {"disk_bytes": -1}, {"host_bytes": -1}, {"host_bytes": 1.5}, {"flash_attn": ["on"]},
     ],
 )  # fmt: skip
 def test_options_that_mean_nothing_are_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        Engine.load(bundled_model(), replace(SMALL, **fields))
+        Engine.load(short_model(), replace(SMALL, **fields))
     assert caught.value.field == next(iter(fields))
+
+
+def test_as_many_threads_as_a_machine_may_sensibly_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    for processors, most in ((1, 16), (None, 16), (8, 32), (64, 256), (256, 512)):
+        monkeypatch.setattr(os, "cpu_count", lambda processors=processors: processors)
+        check_options(EngineOptions(threads=most, threads_batch=most))
+        with pytest.raises(InvalidRequest, match=f"{most}, as this machine has .* leave out --threads "):
+            check_options(EngineOptions(threads=most + 1))
 
 
 @pytest.mark.parametrize(
@@ -145,7 +161,7 @@ def test_options_that_mean_nothing_are_refused(fields: dict[str, Any]) -> None:
     ],
 )  # fmt: skip
 def test_options_at_their_ends_work(fields: dict[str, Any]) -> None:
-    with Engine.load(bundled_model(), replace(SMALL, **fields), thread=False) as engine:
+    with Engine.load(short_model(), replace(SMALL, **fields), thread=False) as engine:
         n = min(engine.max_branches, 2)
         generation = engine.submit(Request("The", n=n, stop=SHORT, sampling=seeded(1)))
         finish(engine, generation)
@@ -166,7 +182,8 @@ def test_closing_ends_what_runs_and_can_be_repeated(threaded: Engine) -> None:
     assert not threaded.alive
 
 
-def test_nothing_can_be_asked_of_a_closed_engine(engine: Engine) -> None:
+def test_nothing_can_be_asked_of_a_closed_engine() -> None:
+    engine = Engine.load(short_model(), SMALL, thread=False)
     generation = engine.submit(Request(PROMPT, stop=SHORT))
     finish(engine, generation)
     engine.close()
@@ -222,7 +239,7 @@ def test_closing_wakes_those_who_wait(threaded: Engine) -> None:
 
 @pytest.mark.parametrize("where", ["listener", "callback"])
 def test_an_engine_may_be_closed_from_its_own_callbacks(where: str) -> None:
-    engine = Engine.load(bundled_model(), SMALL)
+    engine = Engine.load(short_model(), SMALL)
 
     def callback(logits: Any, view: BranchView) -> None:
         if where == "callback" and len(view.ids) == 2:
@@ -241,7 +258,7 @@ def test_an_engine_may_be_closed_from_its_own_callbacks(where: str) -> None:
 
 def test_text_can_be_tokenised_while_the_engine_closes() -> None:
     for _ in range(3):
-        engine = Engine.load(bundled_model(), SMALL, thread=False)
+        engine = Engine.load(short_model(), SMALL, thread=False)
         started = threading.Barrier(3)
 
         def tokenise(engine: Engine = engine, started: threading.Barrier = started) -> None:

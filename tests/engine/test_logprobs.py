@@ -244,7 +244,7 @@ def test_scoring_goes_on_after_an_interruption(engine: Engine, reference: Refere
     engine.call(
         lambda: engine._scheduler.queue.suspend(generation.engine_state.scoring)
     )  # as pre-emption does
-    engine.call(lambda: engine._cache.evict())
+    engine.call(lambda: engine._cache.evict_run())
     finish(engine, generation)
     assert_prompt_scored(generation, reference, 0)
 
@@ -253,8 +253,8 @@ def test_a_reroll_scores_nothing_again(engine: Engine) -> None:
     generation = submit(engine, prompt_logprobs=0)
     finish(engine, generation)
     before = list(generation.prompt_logprobs)
-    engine.call(engine._cache.evict)
-    engine.call(engine._cache.evict)
+    engine.call(engine._cache.evict_run)
+    engine.call(engine._cache.evict_run)
     generation.branches[0].reroll()
     finish(engine, generation)
     assert generation.prompt_logprobs == before

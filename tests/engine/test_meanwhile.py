@@ -59,23 +59,20 @@ def writing(engine: Engine, n: int = 3, tokens: int = 4, **more: Any) -> Generat
     return generation
 
 
-def test_on_an_accelerator_a_step_is_published_while_the_next_is_computed(engine: Engine, seam: Seam) -> None:
-    engine._scheduler.overlaps = True
+@pytest.mark.parametrize(
+    ("overlaps", "step"),
+    [(True, [DECODE, TOLD, WAIT]), (None, [DECODE, WAIT, TOLD])],
+    ids=["an accelerator: while the next is computed", "a processor: before it is"],
+)
+def test_when_a_step_is_published(engine: Engine, seam: Seam, overlaps: bool | None, step: list[str]) -> None:
+    if overlaps is not None:  # else as the engine has it on a processor
+        engine._scheduler.overlaps = overlaps
     generation = writing(engine)
     seam.listen(generation)
     seam.calls.clear()
     for _ in range(4):
         engine.process()
-    assert seam.calls == [DECODE, TOLD, WAIT] * 4
-
-
-def test_on_a_processor_a_step_is_published_before_the_next_is_computed(engine: Engine, seam: Seam) -> None:
-    generation = writing(engine)
-    seam.listen(generation)
-    seam.calls.clear()
-    for _ in range(4):
-        engine.process()
-    assert seam.calls == [DECODE, WAIT, TOLD] * 4
+    assert seam.calls == step * 4
 
 
 def test_what_is_published_in_between_is_the_same_text(engine: Engine) -> None:

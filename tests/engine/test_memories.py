@@ -1,7 +1,8 @@
 """Memories with rules of their own: layers that see a sliding window, and layers that keep one state.
 
 A sliding model (Gemma 3) can be cut anywhere, and must not lose what is outside the window. A hybrid
-one (Jamba) is resumed at its anchors only. Both are random, and compute in 32 bits throughout.
+one (Jamba) and a recurrent one (Mamba) are resumed at their anchors only. All are random, and compute in
+32 bits throughout.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.native.context import ABORTED, OK
 from srbwriter.engine.types import MAX_SEQUENCES, EngineOptions, FinishReason, Request, Stop, TokenRun
+from tests.fakes.shared_model import load_engine
 
 from .support import (
     Reference,
@@ -30,15 +32,17 @@ from .support import (
     seeded,
     toy_model,
 )
-from .toy_models import SLIDING_WINDOW, make_gemma, make_jamba
+from .toy_models import SLIDING_WINDOW, make_gemma, make_jamba, make_mamba
 
 PROMPT = "Once upon a time there was a fox. He was old. "
 LENGTH = 2 * SLIDING_WINDOW
 RULE = Stop(max_tokens=LENGTH, ignore_eog=True)
 ONE = Stop(max_tokens=1, ignore_eog=True)
 CHUNK = 8
-SLIDING, HYBRID = "sliding", "hybrid"
-MAKERS: dict[str, Callable[[Path], Path]] = {SLIDING: make_gemma, HYBRID: make_jamba}
+SLIDING, HYBRID, RECURRENT = "sliding", "hybrid", "recurrent"
+MAKERS: dict[str, Callable[[Path], Path]] = {
+    SLIDING: make_gemma, HYBRID: make_jamba, RECURRENT: make_mamba
+}  # fmt: skip
 
 
 def load(kind: str, **more: Any) -> Engine:
@@ -46,7 +50,7 @@ def load(kind: str, **more: Any) -> Engine:
         "n_ctx": 512, "gpu_layers": 0, "seed": 1, "threads": 1, "max_branches": 8, "flash_attn": "off",
         "cache_type_k": "f32", "cache_type_v": "f32",
     }  # fmt: skip
-    engine = Engine.load(toy_model(MAKERS[kind]), EngineOptions(**(options | more)), thread=False)
+    engine = load_engine(toy_model(MAKERS[kind]), EngineOptions(**(options | more)), thread=False)
     engine._scheduler.budget.size = lambda writing, abortable: CHUNK  # type: ignore[method-assign]
     return engine
 
@@ -98,7 +102,7 @@ def assert_right(engine: Engine, reference: Reference, *paths: list[int]) -> Non
 
 
 def evict_all(engine: Engine) -> None:
-    while engine.call(engine._cache.evict):
+    while engine.call(engine._cache.evict_run):
         pass
     stats = engine.stats()
     assert stats.used_cells == stats.used_sequences == 0
@@ -107,9 +111,9 @@ def evict_all(engine: Engine) -> None:
 
 
 def test_the_models_have_the_memories_they_are_made_for(engine: Engine) -> None:
-    hybrid = engine.model.architecture == "jamba"
-    assert engine.model.hybrid is hybrid
-    assert engine.model.partial_removal is engine._scheduler.abortable is not hybrid
+    model, architecture = engine.model, engine.model.architecture
+    assert (model.hybrid, model.recurrent) == (architecture == "jamba", architecture == "mamba")
+    assert model.partial_removal is engine._scheduler.abortable is (architecture == "gemma3")
 
 
 @pytest.mark.parametrize("n", [1, 2, 6])
@@ -219,7 +223,7 @@ def test_a_prompt_that_was_cancelled_is_read_on(engine: Engine, reference: Refer
 def test_an_abort_leaves_no_wrong_memory(
     engine: Engine, reference: Reference, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A hybrid memory cannot drop half a step, and takes no heed; the other one drops all of it."""
+    """A memory of states cannot drop half a step, and takes no heed; the other one drops all of it."""
     neighbour = engine.submit(Request("The king", n=2, stop=RULE, sampling=seeded(2)))
     drive(engine, lambda: all(len(b.ids) >= 4 for b in neighbour.branches))
     generation = engine.submit(Request(PROMPT, n=2, stop=RULE, sampling=seeded(1)))
@@ -235,7 +239,7 @@ def test_an_abort_leaves_no_wrong_memory(
     monkeypatch.setattr(context, "decode", interrupted)
     engine.process()
     monkeypatch.undo()
-    assert codes == [OK if engine.model.hybrid else ABORTED]
+    assert codes == [ABORTED if engine.model.partial_removal else OK]
     finish(engine, generation, neighbour)
     for asked in (generation, neighbour):
         assert_right(engine, reference, list(asked.prompt_ids), *(path_of(b) for b in asked.branches))
@@ -299,7 +303,7 @@ def test_going_back_past_the_window_finds_all_cells(sliding: Engine) -> None:
     ids = np.random.default_rng(6).integers(1, sliding.info.n_vocab, 400).tolist()
     write(sliding, at(ids[300:]), n=1, stop=ONE)  # the first cells, given back below
     write(sliding, at(ids[:100]), n=1, stop=ONE)
-    sliding.call(lambda: sliding._cache.forget(ids[300:], 0))
+    sliding.call(lambda: sliding._cache.forget_tail(ids[300:], 0))
     write(sliding, at(ids[:250]), n=1, stop=ONE)  # goes into those, and then on over the story's own
     reference = Reference(sliding, cells=512)
     try:

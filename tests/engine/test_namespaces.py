@@ -17,7 +17,7 @@ from srbwriter.server import Loaded, ServerSettings, start_in_thread
 
 from . import scripted
 from .scripted import Scripted
-from .support import GREEDY, decoded_rows, finish, small_engine
+from .support import GREEDY, finish, small_engine
 from .test_memories import HYBRID, SLIDING, evict_all, load
 from .test_tiers import rest, small
 
@@ -130,7 +130,7 @@ def test_a_pin_is_for_its_salt() -> None:
         engine.pin("mine", kept, "a", (COMMON,))
         ask(engine, "b")
         while engine.resident(kept, "b", (COMMON,)) > begins(engine):
-            engine.call(engine._cache.evict)
+            engine.call(engine._cache.evict_run)
         assert engine.resident(kept, "a", (COMMON,)) >= len(kept) - 1
 
 
@@ -144,16 +144,6 @@ def test_what_slides_into_the_place_of_a_common_beginning_is_private() -> None:
         assert engine.resident(path) <= 3
 
 
-def test_a_strict_request_begins_anew_under_another_salt() -> None:
-    with small() as engine:
-        rows: list[int] = []
-        for salt in ("a", "a", "b"):
-            with decoded_rows(engine) as decoded:
-                ask(engine, salt, strict=True)
-            rows.append(sum(decoded))
-        assert rows[1] < rows[0] == rows[2]
-
-
 def test_many_salts_leave_nothing_behind() -> None:
     with small() as engine:
         for number in range(40):
@@ -164,7 +154,7 @@ def test_many_salts_leave_nothing_behind() -> None:
 
 def test_vllm_elsewhere_is_told_of_the_salt() -> None:
     with closing(Scripted("vllm")) as server:
-        options = RemoteOptions((server.url,))
+        options = RemoteOptions(server.url)
         with closing(RemoteEngine.connect(options)) as engine:
             for salt in ("a", ""):
                 engine.submit(Request(scripted.PROMPT, cache_salt=salt, stop=RULE)).wait(60)
@@ -176,7 +166,7 @@ def test_another_srbwriter_is_told_of_the_salt() -> None:
     settings = ServerSettings(port=0, access_log=False)
     with small_engine(thread=True) as engine:
         handle = start_in_thread(Loaded(engine), settings)
-        with closing(RemoteEngine.connect(RemoteOptions((handle.url,)))) as remote:
+        with closing(RemoteEngine.connect(RemoteOptions(handle.url))) as remote:
             found = [
                 remote.submit(Request(PROMPT, cache_salt=salt, stop=RULE)).wait(60).cached_tokens
                 for salt in ("a", "b", "a")

@@ -21,6 +21,7 @@ from srbwriter.engine.types import (
     TokenRun,
 )
 from srbwriter.engine.window import fit
+from tests.fakes.shared_model import load_engine
 from tests.sizes import some_of
 
 from .support import GREEDY, drive, exact_engine, finish, forcing, long_prompt, seeded, stepped
@@ -128,7 +129,7 @@ def test_shifting_writes_on_for_ever(engine: Engine, keep: int) -> None:
         engine.process()
         for runner in run.branches:
             if runner.seq >= 0:
-                path = engine._cache.tree.tip[runner.seq].ids()
+                path = engine._cache.tree.tip[runner.seq].token_ids()
                 longest = max(longest, len(path))
                 head = 40 if keep < 0 else keep
                 assert path[:head] == run.ids[: min(head, len(path))]  # n_keep is never dropped
@@ -205,7 +206,7 @@ def test_a_prompt_that_is_none_is_refused(engine: Engine, prompt: object) -> Non
 def test_ids_may_be_numpys() -> None:
     import numpy as np
 
-    with Engine.load(bundled_model(), EngineOptions(n_ctx=WINDOW, gpu_layers=0), thread=False) as engine:
+    with load_engine(bundled_model(), EngineOptions(n_ctx=WINDOW, gpu_layers=0), thread=False) as engine:
         ids = np.array(engine.tokenize("Once upon a time"), np.int32)
         generation = engine.submit(replace(REQUEST, prompt=ids))
         finish(engine, generation)

@@ -202,9 +202,9 @@ def test_a_request_that_is_abandoned_while_others_are_let_in_costs_them_no_step(
     requests = [ask(engine, f"Tale {k}", tokens=4) for k in range(2)]
 
     class Shares(queue.Shares):
-        def of(self, request: ActiveRequest) -> tuple[int, int]:
+        def rank(self, request: ActiveRequest) -> tuple[int, int]:
             requests[0].abandon()
-            return super().of(request)
+            return super().rank(request)
 
     monkeypatch.setattr(queue, "Shares", Shares)
     finish(engine, requests[1])

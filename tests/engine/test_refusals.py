@@ -20,7 +20,7 @@ from srbwriter.engine.types import (
     Take,
 )
 
-from .support import PROMPT, exact_engine, finish, started
+from .support import LENGTH, PROMPT, exact_engine, finish, started
 
 
 @pytest.fixture(scope="module")
@@ -29,39 +29,41 @@ def engine() -> Iterator[Engine]:
         yield loaded
 
 
-@pytest.mark.parametrize(
-    "ask",
-    [
-        lambda g: g.branches[0].set_sampling(Sampling(top_p=7.0)),
-        lambda g: g.branches[0].set_sampling(Sampling(grammar="root ::= (")),
-        lambda g: g.branches[0].set_sampling(Sampling(logit_bias=((10**6, 1.0),))),
-        lambda g: g.branches[0].set_sampling("greedy"),
-        lambda g: g.branches[0].set_stop(Stop(strings="the")),  # type: ignore[arg-type]
-        lambda g: g.branches[0].set_stop(Stop(max_tokens=-1)),
-        lambda g: g.branches[0].set_sampling(Sampling(regex="\ud800")),
-        lambda g: g.branches[0].set_stop(Stop(strings=("\ud800",))),
-        lambda g: g.branches[0].reroll(seed=-3),
-        lambda g: g.branches[0].reroll(seed=1 << 64),
-        lambda g: g.branches[0].reroll(begin=("a",)),  # type: ignore[arg-type]
-        lambda g: g.branches[0].rewind(tokens=1, seed=1 << 64),
-        lambda g: g.branches[0].extend(-2),
-        lambda g: g.branches[0].rewind(tokens=-2),
-        lambda g: g.branches[0].rewind(),
-        lambda g: g.branches[0].rewind(tokens=1, chars=1),
-        lambda g: g.add_branch(0),
-        lambda g: g.add_branch(1, Sampling(regex="(")),
-    ],
-)
-def test_a_verb_that_means_nothing_is_refused_and_changes_nothing(
-    engine: Engine, undisturbed: list[tuple[int, ...]], ask: Callable[[Generation], None]
+MEANINGLESS: list[Callable[[Generation], None]] = [
+    lambda g: g.branches[0].set_sampling(Sampling(top_p=7.0)),
+    lambda g: g.branches[0].set_sampling(Sampling(grammar="root ::= (")),
+    lambda g: g.branches[0].set_sampling(Sampling(logit_bias=((10**6, 1.0),))),
+    lambda g: g.branches[0].set_sampling("greedy"),
+    lambda g: g.branches[0].set_stop(Stop(strings="the")),  # type: ignore[arg-type]
+    lambda g: g.branches[0].set_stop(Stop(max_tokens=-1)),
+    lambda g: g.branches[0].set_sampling(Sampling(regex="\ud800")),
+    lambda g: g.branches[0].set_stop(Stop(strings=("\ud800",))),
+    lambda g: g.branches[0].reroll(seed=-3),
+    lambda g: g.branches[0].reroll(seed=1 << 64),
+    lambda g: g.branches[0].reroll(begin=("a",)),  # type: ignore[arg-type]
+    lambda g: g.branches[0].rewind(tokens=1, seed=1 << 64),
+    lambda g: g.branches[0].extend(-2),
+    lambda g: g.branches[0].rewind(tokens=-2),
+    lambda g: g.branches[0].rewind(),
+    lambda g: g.branches[0].rewind(tokens=1, chars=1),
+    lambda g: g.add_branch(0),
+    lambda g: g.add_branch(1, Sampling(regex="(")),
+]
+
+
+def test_verbs_that_mean_nothing_are_refused_and_change_nothing(
+    engine: Engine, undisturbed: list[tuple[int, ...]]
 ) -> None:
     generation = started(engine)
-    with pytest.raises(InvalidRequest):
-        ask(generation)
+    for number, ask in enumerate(MEANINGLESS):
+        with pytest.raises(InvalidRequest):
+            ask(generation)
+            pytest.fail(f"number {number} was not refused")
     finish(engine, generation)
     assert [b.ids for b in generation.branches] == undisturbed
-    with pytest.raises(InvalidRequest):
-        ask(generation)
+    for ask in MEANINGLESS:
+        with pytest.raises(InvalidRequest):
+            ask(generation)
     assert generation.done
 
 
@@ -114,23 +116,30 @@ def test_more_branches_than_can_live_are_refused(engine: Engine) -> None:
     finish(engine, generation)
 
 
-def test_cancel_keeps_all_texts(engine: Engine) -> None:
-    generation = started(engine)
-    texts = [b.text for b in generation.branches]
-    generation.cancel()
-    engine.process()
-    assert generation.done
-    assert [b.text for b in generation.branches] == texts
-    assert {b.finish_reason for b in generation.branches} == {FinishReason.STOPPED}
-    assert engine.stats().live_branches == 0
-
-
 def test_killing_gives_the_cells_back_at_once(engine: Engine) -> None:
     generation = started(engine, n=1)
     before = engine.stats().used_cells
     generation.branches[0].kill()
     engine.process()
     assert engine.stats().used_cells == len(generation.prompt_ids) < before
+
+
+def test_killing_an_ended_branch_leaves_its_text_and_the_cells_of_the_others(engine: Engine) -> None:
+    generation = started(engine, n=3)
+    finish(engine, generation)
+    first, second, third = generation.branches
+    text, before = first.text, engine.stats()
+    first.kill()
+    engine.process()
+    assert (first.finish_reason, first.text) == (FinishReason.KILLED, text)
+    assert engine.stats().used_cells < before.used_cells
+    second.extend(4)
+    third.extend(4)
+    finish(engine, generation)
+    assert engine.stats().branch_rows - before.branch_rows <= 2 * 5, "what the others held is still there"
+    first.extend(4)
+    finish(engine, generation)
+    assert first.text.startswith(text) and len(first.ids) == LENGTH + 4
 
 
 @pytest.mark.parametrize("n", [1, 2])

@@ -14,15 +14,18 @@ from hypothesis import strategies as st
 
 from srbwriter.demo import bundled_model
 from srbwriter.engine.engine import Engine
-from srbwriter.engine.remote import letters
-from srbwriter.engine.remote.dialects.base import Ask, probe_fingerprint
-from srbwriter.engine.remote.dialects.koboldcpp import KoboldCpp
-from srbwriter.engine.remote.dialects.llamacpp import LlamaCpp, Slots
+from srbwriter.engine.generation import Branch, Generation
+from srbwriter.engine.remote import pseudo_tokenizer
+from srbwriter.engine.remote.branch import RemoteRequest
+from srbwriter.engine.remote.dialects.base import Completion, Rewound, Tokens, probe_fingerprint
+from srbwriter.engine.remote.dialects.llamacpp import LlamaCpp
 from srbwriter.engine.remote.dialects.openai import VLLM
 from srbwriter.engine.remote.dialects.srb import Srb
 from srbwriter.engine.remote.options import RemoteOptions
 from srbwriter.engine.remote.problems import from_answer, own_words
 from srbwriter.engine.remote.transport import EventReader, Transport
+from srbwriter.engine.remote.upstream import UpstreamRequest
+from srbwriter.engine.text import KnownPieces
 from srbwriter.engine.types import Cut, Request, Sampling, Stop
 
 from .peers import OPTIONS, connected, served
@@ -69,22 +72,22 @@ def test_data_without_a_space_and_an_event_without_data() -> None:
 
 @given(st.text(st.characters(blacklist_categories=("Cs",))))
 def test_letters_are_read_and_written_without_loss(text: str) -> None:
-    ids = letters.encode(text)
-    assert letters.decode(ids) == text
-    assert all(0 <= token < letters.SIZE < 2**31 for token in ids)
-    assert letters.encode(text) == ids
+    ids = pseudo_tokenizer.encode(text)
+    assert pseudo_tokenizer.decode(ids) == text
+    assert all(0 <= token < pseudo_tokenizer.SIZE < 2**31 for token in ids)
+    assert pseudo_tokenizer.encode(text) == ids
 
 
 def test_letters_of_prose_are_about_as_many_as_tokens() -> None:
     prose = "Once upon a time there was a little fox who lived in the wood with her mother and nine brothers."
-    assert 3 <= len(prose) / len(letters.encode(prose)) <= 4.5
+    assert 3 <= len(prose) / len(pseudo_tokenizer.encode(prose)) <= 4.5
 
 
 def test_an_id_that_is_no_letter_is_refused() -> None:
     for token in (2**31 - 1, 0xD800, 0x110000 + 54):
         with pytest.raises(ValueError, match="stands for no text"):
-            letters.piece(token)
-    assert letters.decode(letters.encode("a\ud800b")) == "a?b"
+            pseudo_tokenizer.piece(token)
+    assert pseudo_tokenizer.decode(pseudo_tokenizer.encode("a\ud800b")) == "a?b"
 
 
 @pytest.mark.parametrize(
@@ -133,7 +136,7 @@ class Answering:
 def test_llama_server_tells_what_could_follow_and_certain_tokens_among_its_likeliest() -> None:
     tops = [{"id": 5, "logprob": -0.5}, {"id": 6, "logprob": -1.5}, {"id": 7, "logprob": None}]
     transport = Answering({"completion_probabilities": [{"id": 5, "logprob": -0.5, "top_logprobs": tops}]})
-    dialect = LlamaCpp(cast("Transport", transport), RemoteOptions(("http://there",)))
+    dialect = LlamaCpp(cast("Transport", transport), RemoteOptions("http://there"))
     assert asyncio.run(dialect.next((1, 2), Request("", next_logprobs=1, next_ids=(7, 99)))) == [
         (5, -0.5),
         (7, -9999.0),
@@ -149,7 +152,7 @@ WANTED = Request("", next_logprobs=2, next_ids=(5, 9))
 def test_vllm_tells_certain_tokens_that_are_named() -> None:
     named = {"choices": [{"logprobs": {"top_logprobs": [{"token_id:5": -0.5, "token_id:9": -7.0}]}}]}
     transport = Answering(FIRST, named)
-    dialect = VLLM(cast("Transport", transport), RemoteOptions(("http://there",)))
+    dialect = VLLM(cast("Transport", transport), RemoteOptions("http://there"))
     assert asyncio.run(dialect.next((1, 2), WANTED)) == [(5, -0.5), (6, -1.5), (9, -7.0)]
     assert transport.asked[1]["prompt"] == [1, 2] and transport.asked[1]["logprob_token_ids"] == [9]
 
@@ -157,68 +160,21 @@ def test_vllm_tells_certain_tokens_that_are_named() -> None:
 def test_an_older_vllm_scores_them_as_the_end_of_a_prompt() -> None:
     scored = {"choices": [{"prompt_logprobs": [None, {"2": {"logprob": -3.0}}, {"9": {"logprob": -7.0}}]}]}
     transport = Answering(FIRST, FIRST, scored)
-    dialect = VLLM(cast("Transport", transport), RemoteOptions(("http://there",)))
+    dialect = VLLM(cast("Transport", transport), RemoteOptions("http://there"))
     assert asyncio.run(dialect.next((1, 2), WANTED)) == [(5, -0.5), (6, -1.5), (9, -7.0)]
     assert transport.asked[2]["prompt"] == [1, 2, 9]
 
 
 def test_banned_phrases_are_passed_on_to_those_that_know_them() -> None:
     sampling = Sampling(banned_phrases=("all at once", "suddenly"))
-    ask = Ask((97, 98), sampling, (1, 2), 8, 0, False, Request("ab"), False)
-    options = RemoteOptions(("http://there",))
+    asked = Completion((97, 98), sampling, (1, 2), 8, 0, False, Request("ab"))
+    options = RemoteOptions("http://there")
     transport = cast("Transport", Answering())
-    assert Srb(transport, options).request(ask)[1]["banned_phrases"] == [["all at once", "suddenly"]] * 2
-    assert KoboldCpp(transport, options).request(ask)[1]["banned_strings"] == ["all at once", "suddenly"]
-    plain = dataclasses.replace(ask, sampling=Sampling())
-    assert "banned_phrases" not in Srb(transport, options).request(plain)[1]
+    assert Srb(transport, options).encode(asked)[1]["banned_phrases"] == [["all at once", "suddenly"]] * 2
+    plain = dataclasses.replace(asked, sampling=Sampling())
+    assert "banned_phrases" not in Srb(transport, options).encode(plain)[1]
     told = b'{"event": "banned", "index": 0, "phrase": "suddenly", "tokens": 1}'
-    assert Srb(transport, options).read(told) == ()
-
-
-def told(*lengths: int, busy: tuple[int, ...] = (), task: int = 1) -> list[dict[str, object]]:
-    """What a llama-server says of its slots."""
-    return [
-        {"id": k, "is_processing": k in busy, "n_prompt_tokens": length, "id_task": task}
-        for k, length in enumerate(lengths)
-    ]
-
-
-def written(slots: Slots, slot: int, ids: range, lengths: list[int]) -> None:
-    """A request of ours ran there."""
-    slots.begun(slot)
-    slots.over(slot, slot, ids)
-    assert slots.choose(told(*lengths), ids, 1) == slot
-
-
-STORY_A, STORY_B = range(1000), range(5000, 6000)
-
-
-def test_other_branches_do_not_take_the_slot_of_another_story() -> None:
-    slots = Slots()
-    written(slots, 3, STORY_A, [0, 0, 0, 1000])
-    assert slots.choose(told(0, 0, 0, 1000), STORY_B, 4) == 3  # there it is kept in memory first
-    assert slots.choose(told(0, 0, 0, 1000), STORY_B, 1) == -1  # an empty slot does
-
-
-def test_a_prefix_goes_where_most_of_it_stands() -> None:
-    slots = Slots()
-    written(slots, 3, STORY_A, [0, 0, 0, 1000])
-    written(slots, 2, STORY_B, [0, 0, 1000, 1000])
-    assert slots.choose(told(0, 0, 1000, 1000), STORY_A, 2) == 3
-    assert slots.choose(told(0, 0, 1000, 1000), STORY_B[:600], 2) == 2
-
-
-def test_slots_of_others_are_left_to_the_server() -> None:
-    slots = Slots()
-    assert slots.choose(told(0, 900, 0, 1000), STORY_A, 1) == -1
-    written(slots, 3, STORY_A, [0, 0, 0, 1000])
-    assert slots.choose(told(0, 0, 0, 1000, busy=(3,)), STORY_A, 1) == -1
-    assert slots.choose(told(0, 0, 800, 1000, task=9), STORY_A, 1) == -1  # somebody else was there
-    written(slots, 3, STORY_A, [0, 0, 0, 1000])
-    assert slots.choose(told(0, 0, 0, 0), STORY_A, 1) == -1  # emptied
-    written(slots, 3, STORY_A, [0, 0, 0, 1000])
-    slots.begun(3)
-    assert slots.choose(told(0, 0, 0, 1000), STORY_A, 1) == -1  # it is going to be busy
+    assert Srb(transport, options).parse(told) == ()
 
 
 @pytest.mark.full
@@ -247,3 +203,53 @@ def test_branches_are_drawn_together_over_there() -> None:
             return len({branch.ids[0] for branch in here.submit(request).wait(WAIT).branches})
 
         assert begun(asked) == 4 > begun(alone)
+
+
+def written(generation: Generation, *events: Tokens | Rewound) -> str:
+    """The text of a branch to which these events of another srbwriter come."""
+    request = RemoteRequest(generation, False, KnownPieces())
+    stop = Stop(max_tokens=None, strings=("hare!",))
+    branch = Branch(generation, 0, Sampling(), stop, 1)
+    writer = request.add_writer(branch, request.pieces)
+    writer.prepare()
+    writer.begin_answer(cast("UpstreamRequest", None))
+    for event in events:
+        if isinstance(event, Rewound):
+            writer.rewound(event.chars)
+        else:
+            writer.write(event)
+    assert len(branch.ids) == len(branch.buffer.ends)
+    return branch.text
+
+
+def test_words_that_are_held_back_here_and_taken_back_there_are_not_shown() -> None:
+    generation = Generation(1, Request("Once"), lambda command: None)
+    held = Tokens(0, "a har", (5,))
+    assert written(generation, Tokens(0, "It is ", (4,)), held) == "It is a "
+    fox = Tokens(0, "fox", (6,))
+    assert written(generation, Tokens(0, "It is ", (4,)), held, Rewound(0, 8), fox) == "It is a fox"
+    assert written(generation, Tokens(0, "It is ", (4,)), held, Rewound(0, 6), fox) == "It is fox"
+
+
+def test_a_word_that_is_taken_back_there_before_its_beginning_is_not_spelt_twice() -> None:
+    generation = Generation(1, Request("Once upo", heal=True), lambda command: None)
+    generation.healed = " upo"
+    assert written(generation, Tokens(0, " upon", (4,)), Tokens(0, " a", (5,))) == "n a"
+    assert written(generation, Tokens(0, " upon", (4,)), Tokens(0, " a", (5,)), Rewound(0, 0)) == ""
+
+
+def test_a_branch_goes_on_from_words_that_came_after_their_tokens() -> None:
+    """Another srbwriter sends the words that a ban held back at the end of a branch, behind their tokens."""
+    sampling = Sampling(temperature=0.0, banned_phrases=("there was a little girl named Zzz",))
+    asked = Request("Once upon a time,", sampling=sampling, stop=Stop(max_tokens=4))
+    with Engine.load(bundled_model(), OPTIONS) as engine, served(engine) as url, connected(url) as here:
+        generation = here.submit(asked).wait(WAIT)
+        [branch] = generation.branches
+        assert branch.text == " there was a little" and len(branch.ids) == 4
+        branch.extend(4)
+        generation.wait(WAIT)
+        assert len(branch.ids) == 8 and branch.text.startswith(" there was a little girl")
+        spelt(here, generation)
+        branch.rewind(chars=len(branch.text) - len(" there wa"))
+        generation.wait(WAIT)
+        spelt(here, generation)

@@ -1,4 +1,4 @@
-"""An engine behind TLS: whose certificate is taken, and many branches over one connection of HTTP/2."""
+"""An engine behind TLS: whose certificate is taken, and many branches beside each other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import httpcore
 import pytest
 import trustme
 from hypercorn.asyncio import serve
@@ -34,7 +33,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 class Behind:
     """A scripted vLLM behind TLS, on a thread of its own until :meth:`close`."""
 
-    def __init__(self, authority: trustme.CA, folder: Path, protocols: list[str]) -> None:
+    def __init__(self, authority: trustme.CA, folder: Path) -> None:
         certificate = authority.issue_cert("127.0.0.1")
         key, chain = folder / "key.pem", folder / "chain.pem"
         certificate.private_key_pem.write_to_path(key)
@@ -44,9 +43,8 @@ class Behind:
         self.config = Config()
         self.config.bind = [f"fd://{listening.detach()}"]
         self.config.certfile, self.config.keyfile = str(chain), str(key)
-        self.config.alpn_protocols = protocols
+        self.config.alpn_protocols = ["h2", "http/1.1"]
         self.config.accesslog = self.config.errorlog = None
-        self.connections: set[Any] = set()
         self.versions: set[str] = set()
         self.writing = self.left = 0
         self.go_on = threading.Event()  # while it is not set, only ten tokens come
@@ -81,7 +79,6 @@ class Behind:
     async def app(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             return
-        self.connections.add(scope["client"])
         self.versions.add(scope["http_version"])
         data, more = b"", True
         while more:
@@ -136,9 +133,9 @@ def authority() -> trustme.CA:
     return trustme.CA()
 
 
-@pytest.fixture(params=["h2", "http/1.1"])
-def behind(authority: trustme.CA, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Behind]:
-    with closing(Behind(authority, tmp_path, [request.param])) as it:
+@pytest.fixture
+def behind(authority: trustme.CA, tmp_path: Path) -> Iterator[Behind]:
+    with closing(Behind(authority, tmp_path)) as it:
         yield it
 
 
@@ -159,19 +156,19 @@ def begun(engine: RemoteEngine, n: int) -> Generation:
 
 def test_a_certificate_of_nobody_known_is_refused_with_the_cure(behind: Behind) -> None:
     with pytest.raises(RemoteError, match="certificate is not trusted.*SSL_CERT_FILE.*--no-connect-verify"):
-        RemoteEngine.connect(RemoteOptions((behind.url,)))
+        RemoteEngine.connect(RemoteOptions(behind.url))
 
 
 def test_any_certificate_is_taken_if_that_is_said(behind: Behind) -> None:
     behind.go_on.set()
-    with RemoteEngine.connect(RemoteOptions((behind.url,), verify=False)) as engine:
+    with RemoteEngine.connect(RemoteOptions(behind.url, verify=False)) as engine:
         assert engine.submit(Request(PROMPT, stop=NO_END)).result(WAIT) == [STORY]
 
 
 @pytest.mark.usefixtures("trusted")
 @pytest.mark.full
 def test_many_branches_and_one_that_is_left(behind: Behind) -> None:
-    with RemoteEngine.connect(RemoteOptions((behind.url,))) as engine:
+    with RemoteEngine.connect(RemoteOptions(behind.url)) as engine:
         generation = begun(engine, 16)
         behind.until(writing=16, left=0)
         generation.branches[5].kill()
@@ -183,32 +180,12 @@ def test_many_branches_and_one_that_is_left(behind: Behind) -> None:
         for branch in generation.branches:
             assert branch.text == (STORY[:10] if branch.index == 5 else STORY)
         assert generation.branches[5].finish_reason is FinishReason.KILLED
-    assert behind.versions == ({"2"} if behind.config.alpn_protocols == ["h2"] else {"1.1"})
-    if behind.versions == {"2"}:
-        assert len(behind.connections) == 1
+    assert behind.versions == {"1.1"}
 
 
 @pytest.mark.usefixtures("trusted")
-def test_with_another_httpcore_http_1_1_is_spoken(
-    authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.delattr(httpcore.AsyncHTTP2Connection, "_receive_events")
-    with closing(Behind(authority, tmp_path, ["h2", "http/1.1"])) as behind:
-        with RemoteEngine.connect(RemoteOptions((behind.url,))) as engine:
-            generation = begun(engine, 4)
-            generation.branches[1].kill()
-            behind.until(writing=3, left=1)
-            behind.go_on.set()
-            assert generation.wait(WAIT).branches[0].text == STORY
-        assert behind.versions == {"1.1"}
-    [told] = [record.getMessage() for record in caplog.records if "HTTP/1.1" in record.getMessage()]
-    assert "_receive_events" in told and httpcore.__version__ in told
-
-
-@pytest.mark.usefixtures("trusted")
-@pytest.mark.parametrize("behind", ["h2"], indirect=True)
 def test_who_is_left_before_it_answered_hears_of_it(behind: Behind) -> None:
-    with RemoteEngine.connect(RemoteOptions((behind.url,))) as engine:
+    with RemoteEngine.connect(RemoteOptions(behind.url)) as engine:
         behind.go_on.set()
         for _ in range(100):
             together = [engine.submit(Request(PROMPT, stop=NO_END)) for _ in range(4)]
@@ -217,6 +194,5 @@ def test_who_is_left_before_it_answered_hears_of_it(behind: Behind) -> None:
             for generation in together:
                 generation.wait(WAIT)
         assert engine.submit(Request(PROMPT, stop=NO_END)).result(WAIT) == [STORY]
-        assert len(behind.connections) == 1  # nobody spoilt it for the others
     with behind.changed:
         assert behind.changed.wait_for(lambda: behind.writing == 0, WAIT)

@@ -20,6 +20,7 @@ from srbwriter.engine.types import (
     Request,
     Sampling,
     Stop,
+    Take,
 )
 
 from .support import GREEDY, PROMPT, SHORT, drive, finish, small_engine, works
@@ -174,3 +175,110 @@ def test_settings_that_cannot_be_sampled_by_are_refused_at_once(
     with pytest.raises(InvalidRequest):
         engine.submit(Request(PROMPT, sampling=Sampling(**fields)))
     finish(engine, other)
+
+
+def _append(ids: Any) -> None:
+    ids.append(5)
+
+
+def _replace(ids: Any) -> None:
+    ids[0] = 5
+
+
+def _remove(ids: Any) -> None:
+    del ids[:]
+
+
+def _add(ids: Any) -> None:
+    ids += [5]
+
+
+@pytest.mark.parametrize("damage", [_append, _replace, _remove, _add, list.clear])
+@pytest.mark.parametrize("field", ["ids", "prompt_ids"])
+def test_a_callback_cannot_damage_what_it_is_shown(
+    engine: Engine, damage: Callable[[Any], None], field: str
+) -> None:
+    def harm(logits: Any, view: BranchView) -> None:
+        if len(view.ids) == 2:
+            damage(getattr(view, field))
+
+    alone = engine.submit(Request(PROMPT, stop=SHORT, sampling=GREEDY))
+    finish(engine, alone)
+    prompt = alone.prompt_ids
+    harmful = engine.submit(Request(PROMPT, stop=SHORT, sampling=GREEDY, logits_callback=harm))
+    drive(engine, lambda: harmful.done)
+    with pytest.raises(InvalidRequest, match=r"logits_callback.*(AttributeError|TypeError)"):
+        harmful.wait(0)
+    assert harmful.branches[0].ids == alone.branches[0].ids[:2]
+    assert harmful.prompt_ids == prompt
+    again = engine.submit(Request(PROMPT, stop=SHORT, sampling=GREEDY))
+    finish(engine, again)
+    assert again.branches[0].ids == alone.branches[0].ids
+
+
+def test_a_callback_reads_tokens_as_it_would_a_list(engine: Engine) -> None:
+    seen: list[BranchView] = []
+
+    def look(logits: Any, view: BranchView) -> None:
+        ids, prompt = view.ids, view.prompt_ids
+        logits[list(ids)] -= 100.0  # no token comes twice
+        logits[ids[-3:]] = -np.inf
+        if len(ids) == 3:
+            seen.append(view)
+            assert (ids[-1], ids[0:2], *ids) == (list(ids)[2], list(ids)[:2], *tuple(ids))
+            assert ids == list(ids) and ids == tuple(ids) and ids != [*ids, 1] and ids != 3
+            assert ids[1] in ids and ids.index(ids[1]) == 1 and ids.count(ids[1]) == 1
+            assert list(reversed(ids)) == list(ids)[::-1] and np.asarray(ids).tolist() == list(ids)
+            assert tuple(prompt) == generation.prompt_ids and str(list(ids)) in repr(ids)
+            with pytest.raises(IndexError):
+                _ = ids[3]
+
+    generation = engine.submit(
+        Request(PROMPT, stop=Stop(max_tokens=5, ignore_eog=True), logits_callback=look)
+    )
+    finish(engine, generation)
+    assert len(seen) == 1
+    assert len(set(generation.branches[0].ids)) == 5
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("lora", 5), ("lora", 1.5), ("lora", "x"), ("lora", ((0.5, 1.0),)), ("takes", 5), ("takes", None),
+        ("takes", ("a",)), ("takes", (Take("a", (1.5,)),)), ("takes", (Take("a", ("x",)),)),
+        ("takes", (Take("a", 5),)), ("takes", (Take(5),)), ("takes", (Take("a", finish_reason="x"),)),
+        ("begin", (1.5,)), ("without", 5), ("next_ids", ({},)),
+    ],
+)  # fmt: skip
+def test_what_is_of_the_wrong_type_is_named(engine: Engine, field: str, value: Any) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        engine.submit(replace(Request(PROMPT, stop=SHORT), **{field: value}))
+    assert caught.value.field == field
+    assert works(engine)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [Engine.detokenize, Engine.pieces, Engine.resident, lambda engine, ids: engine.pin("a", ids),
+     lambda engine, ids: engine.save_session("a", ids), lambda engine, ids: engine.embed([ids])],
+)  # fmt: skip
+def test_ids_that_are_none_are_refused_in_words(engine: Engine, use: Callable[[Engine, Any], Any]) -> None:
+    for ids in ([1.5], ["x"], [None], 5, None, {1}, {"a": 1}, [-1], [10**30]):
+        with pytest.raises(InvalidRequest):
+            use(engine, ids)
+            pytest.fail(f"{ids} was not refused")
+
+
+def test_ids_may_be_numbers_of_numpy(engine: Engine) -> None:
+    ids = engine.tokenize(PROMPT)
+    assert engine.detokenize(np.array(ids)) == PROMPT  # type: ignore[arg-type]
+    assert engine.pieces(np.array(ids)) == engine.pieces(ids)  # type: ignore[arg-type]
+    assert engine.embed([np.array(ids)])[0].tokens == len(ids)  # type: ignore[list-item]
+
+
+def test_what_is_no_priority_is_refused(engine: Engine) -> None:
+    generation = engine.submit(Request(PROMPT, stop=SHORT))
+    for priority in ("soon", 5, None, 1.5):
+        with pytest.raises(InvalidRequest, match="Priority"):
+            generation.promote(priority)  # type: ignore[arg-type]
+    finish(engine, generation)

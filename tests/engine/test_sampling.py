@@ -16,7 +16,8 @@ from srbwriter.engine.engine import Engine
 from srbwriter.engine.model import Model
 from srbwriter.engine.native import samplers as native
 from srbwriter.engine.native.library import library
-from srbwriter.engine.sampling import PREFILTER, Chain, SamplerTemplate, derive_seed
+from srbwriter.engine.sampling import PREFILTER, Chain, SamplerTemplate
+from srbwriter.engine.seeds import derive_seed
 from srbwriter.engine.types import InvalidRequest, NativeError, Sampling
 from tests.sizes import examples
 

@@ -90,15 +90,15 @@ def test_chunks_are_as_large_as_time_allows() -> None:
     budget = ChunkBudget(seconds=0.05, most=512)
     assert budget.size(writing=True, abortable=True) == 64  # nothing is known yet
     for _ in range(50):
-        budget.learn(seconds=0.1, prompt_rows=100, branch_rows=0)  # a millisecond a token
+        budget.record(seconds=0.1, prompt_rows=100, branch_rows=0)  # a millisecond a token
     assert budget.size(writing=True, abortable=True) == pytest.approx(50, abs=2)
     assert budget.size(writing=False, abortable=True) == pytest.approx(400, abs=8)  # can be aborted
     assert budget.size(writing=False, abortable=False) == pytest.approx(50, abs=2)  # cannot
     for _ in range(50):
-        budget.learn(seconds=100.0, prompt_rows=100, branch_rows=0)
+        budget.record(seconds=100.0, prompt_rows=100, branch_rows=0)
     assert budget.size(writing=True, abortable=True) == 8
     for _ in range(90):
-        budget.learn(seconds=1e-6, prompt_rows=100, branch_rows=0)
+        budget.record(seconds=1e-6, prompt_rows=100, branch_rows=0)
     assert budget.size(writing=True, abortable=True) == 512
 
 
@@ -123,11 +123,15 @@ def test_a_flood_of_other_commands_does_not_stop_a_prompt(engine: Engine) -> Non
 def test_cancel_between_steps_costs_no_further_decode(engine: Engine) -> None:
     generation = ask(engine, n=3, tokens=None)
     drive(engine, lambda: min(lengths(generation)) >= 5)
+    texts = [b.text for b in generation.branches]
     generation.cancel()
     with decoded_rows(engine) as rows:
         engine.process()
     assert rows == []
     assert generation.done
+    assert [(b.text, b.finish_reason) for b in generation.branches] == [
+        (text, FinishReason.STOPPED) for text in texts
+    ]
 
 
 def test_cancel_of_a_prompt_stops_it_after_the_chunk_under_way(engine: Engine) -> None:
@@ -223,6 +227,18 @@ def test_other_requests_commands_do_not_abort(engine: Engine) -> None:
 
 
 # ---- priorities
+
+
+def test_background_work_goes_on_when_the_window_ends_what_was_in_its_way() -> None:
+    """The last urgent branch ends while the step is planned, which then has nothing to decode."""
+    with stepped(n_ctx=256) as engine:
+        engine._scheduler.queue.settle_seconds = 0.0
+        urgent = ask(engine, tokens=None)
+        drive(engine, lambda: min(lengths(urgent)) >= 2)
+        background = ask(engine, long_prompt(engine, 20, "Behind. "), tokens=2, priority=Priority.BACKGROUND)
+        drive(engine, lambda: background.done)
+        assert urgent.branches[0].finish_reason is FinishReason.CONTEXT
+        assert lengths(background) == [2]
 
 
 def test_background_waits_until_nothing_else_is_active(engine: Engine) -> None:

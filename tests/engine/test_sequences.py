@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -23,6 +26,7 @@ from srbwriter.engine.types import (
     EngineOptions,
     FinishReason,
     InvalidRequest,
+    NativeError,
     NoRoom,
     NotANumber,
     NotSupported,
@@ -30,6 +34,7 @@ from srbwriter.engine.types import (
     Sampling,
     Stop,
 )
+from tests.fakes.shared_model import load_engine
 from tests.sizes import examples
 
 from .support import (
@@ -239,6 +244,52 @@ def test_an_engine_that_was_reset_evaluates_anew(engine: Engine) -> None:
     assert low.tokens(seq) == (5, 6, 7, 9)
 
 
+def test_after_a_native_failure_sequences_are_evaluated_anew(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    low = engine.sequences
+    seq, other = low.new_seq(), low.new_seq()
+    low.eval(seq, [5, 6, 7])
+    generation = engine.submit(Request(PROMPT, stop=Stop(max_tokens=50)))
+    engine.process()
+
+    def fail(*_: object) -> int:
+        raise NativeError("llama_decode", -3)
+
+    with monkeypatch.context() as patch, pytest.raises(NativeError, match="llama_decode"):
+        patch.setattr(engine._context, "decode", fail)
+        low.eval_many({seq: [8], other: [5, 6]})
+    assert low.tokens(other) == () and generation.done
+    with pytest.raises(NativeError):
+        generation.wait(0)
+    reference = Reference(engine)
+    held = low.tokens(seq)
+    assert_same_logits(low.eval(seq, [9]), reference.logits([*held, 9])[0])
+    assert_same_logits(low.eval(low.fork(seq), [10]), reference.logits([*held, 9, 10])[0])
+    reference.close()
+    finish(engine, engine.submit(Request(PROMPT, stop=Stop(max_tokens=2))))
+
+
+def test_numbers_of_numpy_are_whole_numbers(engine: Engine) -> None:
+    low = engine.sequences
+    seq = low.new_seq(Sampling(temperature=1.0), seed=np.uint32(7))
+    row = low.eval(seq, np.array([5, 6, 7]))
+    low.accept(seq, row.argmax())
+    low.truncate(seq, np.int64(2))
+    assert low.tokens(seq) == (5, 6)
+
+
+def test_the_example_runs_as_a_script() -> None:
+    script = Path(__file__).parents[2] / "examples" / "sequences.py"
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    said = [line.partition(": ")[0] for line in done.stdout.splitlines()]
+    assert said[:3] == ["likeliest", "second", "second again"] and said.count("asked") == 2
+    assert re.search(r"evaluated 1 of \d+ tokens", done.stdout)
+    first, later = (re.search(rf"^{of}: '(.*)'$", done.stdout, re.M) for of in ("first", "later"))
+    assert first is not None and later is not None and later[1].startswith(first[1])
+
+
 def test_an_engine_with_a_thread_has_no_low_level_face(threaded: Engine) -> None:
     with pytest.raises(NotSupported, match="thread=False"):
         _ = threaded.sequences
@@ -280,7 +331,7 @@ OPTIONS: dict[str, Any] = {
 def shared(make: Callable[[Path], Path] | None) -> tuple[Engine, Reference]:
     exact = {"flash_attn": "on"} if make is None else {"cache_type_k": "f32", "cache_type_v": "f32"}
     path = exact_model() if make is None else toy_model(make)
-    engine = Engine.load(path, EngineOptions(**OPTIONS, **exact), thread=False)
+    engine = load_engine(path, EngineOptions(**OPTIONS, **exact), thread=False)
     return engine, Reference(engine, cells=256)
 
 
@@ -423,7 +474,7 @@ class SequencesMachine(RuleBasedStateMachine):
 
     @rule()
     def evict(self) -> None:
-        self.engine.call(self.engine._cache.evict)
+        self.engine.call(self.engine._cache.evict_run)
 
     @rule(data=st.data())
     def reset(self, data: st.DataObject) -> None:
@@ -465,7 +516,10 @@ TestSliding = SlidingMachine.TestCase
 TestHybrid = HybridMachine.TestCase
 TestRecurrent = RecurrentMachine.TestCase
 TestAttention.settings = TestSliding.settings = TestHybrid.settings = TestRecurrent.settings = settings(
-    max_examples=examples(30), stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(30, few=4),
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
 )
 
 

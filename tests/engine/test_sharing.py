@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from srbwriter.demo import bundled_model
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import EngineOptions, Priority, Request, Stop
+from tests.fakes.shared_model import load_engine
 
-from .support import drive, finish, seeded
+from .support import drive, finish, seeded, short_model
 
 FIRST_TOKEN = 10  # steps
 
@@ -19,7 +19,7 @@ FIRST_TOKEN = 10  # steps
 @pytest.fixture
 def engine() -> Iterator[Engine]:
     options = EngineOptions(n_ctx=4096, gpu_layers=0, seed=1, threads=1, max_branches=16)
-    with Engine.load(bundled_model(), options, thread=False) as loaded:
+    with load_engine(short_model(), options, thread=False) as loaded:
         yield loaded
 
 
@@ -43,40 +43,26 @@ def steps_to_first_token(engine: Engine, generation: Generation) -> int:
     return drive(engine, lambda: written(generation))
 
 
-def test_one_request_that_takes_every_place(engine: Engine) -> None:
-    heavy = ask(engine, "the crow", 16, 1500)
-    drive(engine, lambda: running(engine, heavy) == [16])
-    small = ask(engine, "the fox", 1, 8)
+@pytest.mark.parametrize(
+    ("heavy", "client"),
+    [
+        ([("the crow", 16)], "the fox"),
+        ([(f"client {k}", 4) for k in range(16)], "the fox"),
+        ([(f"client {k}", 1) for k in range(16)], "the fox"),
+        ([("the crow", 16)], "the crow"),
+    ],
+    ids=["one request", "many clients", "as many clients as places", "the client's own request"],
+)
+def test_who_comes_while_others_take_every_place_has_a_token_soon(
+    engine: Engine, heavy: list[tuple[str, int]], client: str
+) -> None:
+    others = [ask(engine, other, n, 1500) for other, n in heavy]
+    drive(engine, lambda: sum(running(engine, *others)) == 16)
+    drive(engine, lambda: all(written(g) for g in others))
+    small = ask(engine, client, 1, 8, "Another tale.")
     assert steps_to_first_token(engine, small) <= FIRST_TOKEN
     finish(engine, small)
-    drive(engine, lambda: running(engine, heavy) == [16])  # and what gave way goes on
-
-
-def test_many_clients_that_take_every_place(engine: Engine) -> None:
-    heavy = [ask(engine, f"client {k}", 4, 1500) for k in range(16)]
-    for _ in range(60):
-        engine.process()
-    assert sum(running(engine, *heavy)) == 16
-    assert all(written(g) for g in heavy)
-    small = ask(engine, "the fox", 1, 8)
-    assert steps_to_first_token(engine, small) <= FIRST_TOKEN
-    finish(engine, small)
-
-
-def test_as_many_clients_as_places_take_turns(engine: Engine) -> None:
-    heavy = [ask(engine, f"client {k}", 1, 1500) for k in range(16)]
-    drive(engine, lambda: sum(running(engine, *heavy)) == 16)
-    small = ask(engine, "the fox", 1, 8)
-    assert steps_to_first_token(engine, small) <= FIRST_TOKEN
-    finish(engine, small)
-
-
-def test_a_clients_own_requests_share_its_places(engine: Engine) -> None:
-    heavy = ask(engine, "the crow", 16, 1500)
-    drive(engine, lambda: running(engine, heavy) == [16])
-    small = ask(engine, "the crow", 2, 8, "Another tale.")
-    assert steps_to_first_token(engine, small) <= FIRST_TOKEN
-    finish(engine, small)
+    drive(engine, lambda: sum(running(engine, *others)) == 16)  # and what gave way goes on
 
 
 def test_places_are_shared_evenly(engine: Engine) -> None:
@@ -102,24 +88,11 @@ def test_a_short_prompt_among_many_that_are_read_a_little_at_a_time(engine: Engi
     assert steps_to_first_token(engine, small) <= FIRST_TOKEN
 
 
-@pytest.mark.slow
-@pytest.mark.full
-def test_short_prompts_do_not_wait_for_long_ones(engine: Engine) -> None:
-    engine._scheduler.budget.size = lambda writing, abortable: 32  # type: ignore[method-assign]
-    long = [ask(engine, f"client {k}", 1, 4, f"{k} " + "a long tale of a king. " * 40) for k in range(8)]
-    for _ in range(4):
-        engine.process()
-    small = ask(engine, "the fox", 1, 8, "A fox.")
-    assert steps_to_first_token(engine, small) <= FIRST_TOKEN
-    assert not any(g.done for g in long)
-    finish(engine, small, *long)
-
-
 def test_the_writer_goes_first(engine: Engine) -> None:
     heavy = [ask(engine, f"client {k}", 4, 1500) for k in range(8)]
-    for _ in range(30):
+    for _ in range(10):
         engine.process()
-    mine = ask(engine, "", 16, 40, "My own story.", priority=Priority.FOREGROUND)
+    mine = ask(engine, "", 16, 16, "My own story.", priority=Priority.FOREGROUND)
     drive(engine, lambda: running(engine, mine) == [16], most=20)
     assert sum(running(engine, *heavy)) == 0
     finish(engine, mine)

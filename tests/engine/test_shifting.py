@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from srbwriter.demo import bundled_model
 from srbwriter.engine import engine as module
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.types import EngineOptions, Request, Stop
+from tests.fakes.shared_model import load_engine
 from tests.sizes import some_of
 
-from .support import finish, seeded, toy_model
+from .support import finish, seeded, short_model, toy_model
 from .toy_models import make_gemma, make_jamba, make_mamba
 
 WINDOW, PROMPT_TOKENS = 256, 200
@@ -30,9 +30,9 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     make = MODELS[request.param]
     opened = module.open_context
     monkeypatch.setattr(module, "open_context", lambda *given: (opened(*given)[0], WINDOW))
-    path = bundled_model() if make is None else toy_model(make)
+    path = short_model() if make is None else toy_model(make)
     options = EngineOptions(n_ctx=2048, gpu_layers=0, seed=1, threads=1, max_branches=16, max_sequences=48)
-    with Engine.load(path, options, thread=False) as loaded:
+    with load_engine(path, options, thread=False) as loaded:
         yield loaded
 
 
@@ -55,9 +55,9 @@ def test_after_a_shift_every_shared_token_is_evaluated_once(engine: Engine, n: i
     head = PROMPT_TOKENS if keep < 0 else keep
     assert all(len(r.base) < WINDOW and r.base[:head] == prompt[:head] for r in runners)
     wanted = prefixes(*(r.base for r in runners))
-    if engine._cache.partial:
+    if engine._cache.memory.can_rewind:
         wanted -= prefixes(*before)
     else:  # such a memory goes on from whole states only: where a prompt or a branch ended
         wanted -= prefixes(prompt) if keep < 0 else set()
-    late = 0 if engine._cache.partial or n < 16 else 4  # let in when the others were past where it turns off
+    late = 0 if engine._cache.memory.can_rewind or n < 16 else 4  # let in late
     assert 0 <= engine.stats().prompt_rows - PROMPT_TOKENS - len(wanted) <= late

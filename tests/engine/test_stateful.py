@@ -23,6 +23,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.types import EngineOptions, FinishReason, Priority, Request, Stop, TokenRun
+from tests.fakes.shared_model import load_engine
 from tests.sizes import examples
 
 from .support import Reference, assert_same_logits, exact_model, seeded, toy_model
@@ -47,9 +48,9 @@ def shared(model: Path, toy: bool) -> tuple[Engine, Reference]:
         gpu_layers=0, seed=3, threads=1, max_branches=6, max_sequences=10, logits_rows=5,
         **(TOY if toy else SMALL),
     )  # fmt: skip
-    engine = Engine.load(model, options, thread=False)
+    engine = load_engine(model, options, thread=False)
     engine._scheduler.budget.size = lambda writing, abortable: 24  # type: ignore[method-assign]
-    engine._scheduler.queue.second_thoughts = 0.0  # so that nothing depends on the clock
+    engine._scheduler.queue.settle_seconds = 0.0  # so that nothing depends on the clock
     return engine, Reference(engine, cells=engine.n_ctx)
 
 
@@ -150,18 +151,18 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule()
     def evict(self) -> None:
-        self.engine.call(self.engine._cache.evict)
+        self.engine.call(self.engine._cache.evict_run)
 
     @precondition(lambda self: self.generations)
     @rule(data=st.data())
     def resident_paths_hold_what_a_fresh_evaluation_gives(self, data: st.DataObject) -> None:
         cache = self.engine._cache
         place = data.draw(st.integers(0, 63))  # how many are parked depends on times
-        parked = sorted(s for s in cache.parked if cache.tree.tip[s].end < self.engine.n_ctx - 6)
+        parked = sorted(s for s in cache.idle if cache.tree.tip[s].end < self.engine.n_ctx - 6)
         if not parked:
             return
         seq = parked[place % len(parked)]
-        path = cache.tree.tip[seq].ids()
+        path = cache.tree.tip[seq].token_ids()
         found: list[np.ndarray] = []
 
         def keep(logits: np.ndarray, _: object) -> None:
@@ -209,8 +210,8 @@ class EngineMachine(RuleBasedStateMachine):
             assert context.last_position(seq) + 1 == (0 if node is None else node.end)
         live = [t.seq for t in (*self.engine._scheduler.queue.writing, *self.engine._scheduler.queue.reading)]
         assert len(live) == len(set(live))
-        assert not set(live) & cache.parked
-        assert set(tree.tip) == set(live) | cache.parked
+        assert not set(live) & cache.idle
+        assert set(tree.tip) == set(live) | cache.idle
         assert cache.used_sequences == len(tree.tip)
 
     @invariant()
@@ -236,7 +237,7 @@ class SpillingMachine(EngineMachine):
 
     def steps(self, count: int) -> None:
         for _ in range(count):
-            while self.engine._cache.evict():
+            while self.engine._cache.evict_run():
                 pass
             self.engine.process()
 
@@ -280,8 +281,8 @@ TestEngine.settings = settings(
     phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.target),
 )
 TestSpilling.settings = TestSpillingSliding.settings = TestSpillingHybrid.settings = settings(
-    TestEngine.settings, max_examples=examples(16)
+    TestEngine.settings, max_examples=examples(16, few=3)
 )
 TestSliding.settings = TestHybrid.settings = TestRecurrent.settings = settings(
-    TestEngine.settings, max_examples=examples(24)
+    TestEngine.settings, max_examples=examples(24, few=4)
 )

@@ -7,8 +7,9 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srbwriter.engine.text import BranchText, Pieces, Reader, StopStrings
+from srbwriter.engine.text import BranchText, Pieces
 from srbwriter.engine.types import Stop
+from srbwriter.engine.watchers.stop_text import Reader, StopStrings
 
 pieces = st.lists(st.text("ab[^]-", max_size=5), max_size=12)
 strings = st.sets(st.text("ab[^]-", min_size=1, max_size=5), min_size=1, max_size=6)

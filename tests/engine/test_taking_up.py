@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from srbwriter.engine.cache import SPARE_CELLS
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
+from srbwriter.engine.memory import REUSED_CELLS
 from srbwriter.engine.types import BranchView
 
 from .support import (
@@ -25,7 +25,7 @@ from .support import (
     stepped,
 )
 
-LONG = SPARE_CELLS + 200
+LONG = REUSED_CELLS + 200
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_what_goes_on_from_a_sequence_taken_up_has_right_logits(engine: Engine) 
 
 def test_what_only_a_parked_sequence_holds_is_not_taken_from_it(engine: Engine) -> None:
     text = long_prompt(engine, LONG)
-    engine._cache.storage.budget = 0  # nothing can be kept outside the cells
+    engine._cache.archive.budget = 0  # nothing can be kept outside the cells
     first = write(engine, text, 4)
     second = write(engine, text, 6)
     for generation in (first, second):
@@ -131,5 +131,5 @@ def test_short_prompts_keep_no_sequences_that_nobody_needs(engine: Engine) -> No
     write(engine, long_prompt(engine, 100))
     write(engine, long_prompt(engine, 100))
     cache = engine._cache
-    ends = [cache.tree.tip[seq] for seq in cache.parked]
+    ends = [cache.tree.tip[seq] for seq in cache.idle]
     assert len(ends) == len(set(ends))

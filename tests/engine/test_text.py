@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srbwriter.engine.text import BranchText, Hit, Pieces
+from srbwriter.engine.text import BranchText, Pieces
 from srbwriter.engine.types import FinishReason, Stop
+from srbwriter.engine.watchers import Finish
 
 FRAGMENTS = (
     *"aAbIé界😀 \t\u3000\n.!?…。！,\"'”)」",
@@ -84,28 +85,28 @@ def sentence_ends(text: str) -> tuple[set[int], int]:
 BOUNDARIES = {"line": line_ends, "sentence": sentence_ends, "paragraph": paragraph_ends}
 
 
-def reference(tokens: list[bytes], stop: Stop) -> tuple[list[str], Hit | None]:
+def reference(tokens: list[bytes], stop: Stop) -> tuple[list[str], Finish | None]:
     """What is published after every token, up to the hit, if any."""
     published: list[str] = []
     known: set[int] = set()
     before = ""
     for count in range(1, len(tokens) + 1):
         text = decode(tokens[:count])
-        hits: list[Hit] = []
+        hits: list[Finish] = []
         match = first_match(text, stop.strings)
         if match is not None:
             keep = match[0] + len(match[1]) * stop.include_string
-            hits.append(Hit(FinishReason.STOP, keep, match[1]))
+            hits.append(Finish(FinishReason.STOP, keep, match[1]))
         hold = string_hold(text, stop.strings)
         if stop.boundary:
             ends, boundary_hold = BOUNDARIES[stop.boundary](text)
             hold = max(hold, boundary_hold)
             if ends - known and count >= stop.min_tokens:
-                hits.append(Hit(FinishReason(stop.boundary), min(ends - known), None))
+                hits.append(Finish(FinishReason(stop.boundary), min(ends - known), None))
             known = ends
         new = text[len(before) :]
         if count > stop.after_min_tokens and count >= stop.min_tokens and not hits:
-            hits += [Hit(FinishReason.STOP, len(text), s) for s in stop.after_any if s in new]
+            hits += [Finish(FinishReason.STOP, len(text), s) for s in stop.after_any if s in new]
         if hits:
             hit = min(hits, key=lambda h: h.keep)
             return [*published, text[: hit.keep]], hit
@@ -197,8 +198,8 @@ def test_nothing_is_taken_back_whatever_happens(acts: list[int | str | Stop], st
         elif act == "finish":
             out += branch.finish()
         elif isinstance(act, str):
-            out += branch.typed(act)
-            assert out.endswith(act)
+            out += branch.finish() + act
+            branch.restart(out, branch.tokens)
         else:
             piece, hit = branch.feed(act)
             out += piece
@@ -239,7 +240,7 @@ def test_no_rule_cuts_into_what_a_restart_kept(tokens: list[bytes], text: str, s
 @given(split(), st.integers(1, 6), stops)
 def test_what_stands_in_the_prompt_is_not_cut(tokens: list[bytes], ahead: int, stop: Stop) -> None:
     branch = BranchText(Pieces(tokens), stop)
-    branch.restart("", ahead=ahead)
+    branch.restart("", pending=ahead)
     out = ""
     for token in range(len(tokens)):
         piece, hit = branch.feed(token)
@@ -255,7 +256,7 @@ def test_what_stands_in_the_prompt_is_not_cut(tokens: list[bytes], ahead: int, s
 # ---- examples
 
 
-def run(stop: Stop, *pieces: str | bytes) -> tuple[list[str], Hit | None]:
+def run(stop: Stop, *pieces: str | bytes) -> tuple[list[str], Finish | None]:
     tokens = [p.encode() if isinstance(p, str) else p for p in pieces]
     branch = BranchText(Pieces(tokens), stop)
     out: list[str] = []
@@ -276,12 +277,12 @@ def test_a_character_across_tokens() -> None:
 def test_a_stop_string_is_held_back_until_decided() -> None:
     stop = Stop(strings=("\nUser:", "<|im_end|>"))
     assert run(stop, "Hi<", "|im", "age", "\nUs", "er: yes")[0] == ["Hi", "", "<|image", "", ""]
-    assert run(stop, "Hi\nUs", "er: yes")[1] == Hit(FinishReason.STOP, 2, "\nUser:")
+    assert run(stop, "Hi\nUs", "er: yes")[1] == Finish(FinishReason.STOP, 2, "\nUser:")
 
 
 def test_an_included_stop_string_stays() -> None:
     out, hit = run(Stop(strings=("END",), include_string=True), "the E", "NDing")
-    assert (out, hit) == (["the ", "END"], Hit(FinishReason.STOP, 7, "END"))
+    assert (out, hit) == (["the ", "END"], Finish(FinishReason.STOP, 7, "END"))
 
 
 def test_an_empty_stop_string_means_nothing() -> None:
@@ -305,19 +306,19 @@ def test_an_empty_stop_string_means_nothing() -> None:
 def test_boundaries(boundary: Literal["line", "sentence", "paragraph"], pieces: list[str], kept: str) -> None:
     out, hit = run(Stop(boundary=boundary), *pieces)
     assert "".join(out) == kept
-    assert hit == Hit(FinishReason(boundary), len(kept), None)
+    assert hit == Finish(FinishReason(boundary), len(kept), None)
 
 
 def test_min_tokens_passes_over_a_boundary_but_not_a_stop_string() -> None:
     pieces = ("One.", " Two.", " Three.", " Four")
-    assert run(Stop(boundary="sentence", min_tokens=3), *pieces)[1] == Hit(FinishReason.SENTENCE, 9, None)
-    assert run(Stop(strings=(" Two",), min_tokens=9), *pieces)[1] == Hit(FinishReason.STOP, 4, " Two")
+    assert run(Stop(boundary="sentence", min_tokens=3), *pieces)[1] == Finish(FinishReason.SENTENCE, 9, None)
+    assert run(Stop(strings=(" Two",), min_tokens=9), *pieces)[1] == Finish(FinishReason.STOP, 4, " Two")
 
 
 def test_after_any_keeps_the_token() -> None:
     pieces = ("One.", " Two. A", " Three")
-    assert run(Stop(after_any=(".",)), *pieces) == (["One."], Hit(FinishReason.STOP, 4, "."))
-    assert run(Stop(after_any=(".",), after_min_tokens=1), *pieces)[1] == Hit(FinishReason.STOP, 11, ".")
+    assert run(Stop(after_any=(".",)), *pieces) == (["One."], Finish(FinishReason.STOP, 4, "."))
+    assert run(Stop(after_any=(".",), after_min_tokens=1), *pieces)[1] == Finish(FinishReason.STOP, 11, ".")
 
 
 @pytest.mark.parametrize("boundary", ["line", "sentence", "paragraph"])
@@ -327,7 +328,7 @@ def test_going_on_after_an_end_ends_with_the_next(boundary: Literal["line", "sen
     branch.restart("One.")
     hits = [branch.feed(token)[1] for token in range(1, len(pieces))]
     found = [hit for hit in hits if hit is not None]
-    assert found == [Hit(FinishReason(boundary), len("One.\n\nTwo."), None)]
+    assert found == [Finish(FinishReason(boundary), len("One.\n\nTwo."), None)]
 
 
 def test_going_on_after_the_last_token() -> None:
@@ -337,36 +338,37 @@ def test_going_on_after_the_last_token() -> None:
     assert branch.finish() == " "
     out = [branch.feed(token) for token in (2, 3, 4, 5)]
     assert "".join(text for text, _ in out) == " He."
-    assert [hit for _, hit in out] == [None, None, None, Hit(FinishReason.SENTENCE, 10, None)]
+    assert [hit for _, hit in out] == [None, None, None, Finish(FinishReason.SENTENCE, 10, None)]
 
 
 def test_an_extended_sentence_does_not_end_at_once() -> None:
     branch = BranchText(Pieces([b"He left.", b" She", b" stayed.", b" Then"]), Stop(boundary="sentence"))
     assert branch.feed(0) == ("He left.", None)
-    assert branch.feed(1) == ("", Hit(FinishReason.SENTENCE, 8, None))
+    assert branch.feed(1) == ("", Finish(FinishReason.SENTENCE, 8, None))
     branch.restart("He left.", 1)
     assert [branch.feed(token) for token in (1, 2)] == [(" She", None), (" stayed.", None)]
-    assert branch.feed(3) == ("", Hit(FinishReason.SENTENCE, 20, None))
+    assert branch.feed(3) == ("", Finish(FinishReason.SENTENCE, 20, None))
 
 
-def test_typed_text_triggers_no_rule_and_releases_what_was_held() -> None:
+def test_text_before_a_restart_triggers_no_rule() -> None:
     stop = Stop(strings=("User:", "No."), boundary="sentence")
     branch = BranchText(Pieces([b"Us", b"\xc3", b" No."]), stop)
     assert branch.feed(0) == ("", None)
-    assert branch.typed("er: No. Go. ") == "User: No. Go. "
+    branch.restart("User: No. Go. ")
     assert branch.feed(1) == ("", None)
-    assert branch.typed("Then.") == "\ufffdThen."
-    assert branch.feed(2) == (" ", Hit(FinishReason.STOP, 21, "No."))
+    assert branch.finish() == "\ufffd"
+    branch.restart("User: No. Go. \ufffdThen.")
+    assert branch.feed(2) == (" ", Finish(FinishReason.STOP, 21, "No."))
 
 
 def test_a_healed_full_stop_ends_no_sentence() -> None:
     branch = BranchText(
         Pieces([b". S", b"he left", b".", b" Then"]), Stop(boundary="sentence", strings=(".",))
     )
-    branch.restart("", ahead=1)
+    branch.restart("", pending=1)
     assert branch.feed(0) == (". S", None)
     assert branch.feed(1) == ("he left", None)
-    assert branch.feed(2) == ("", Hit(FinishReason.STOP, 10, "."))
+    assert branch.feed(2) == ("", Finish(FinishReason.STOP, 10, "."))
 
 
 def test_new_rules_release_what_only_the_old_ones_held() -> None:
@@ -374,7 +376,7 @@ def test_new_rules_release_what_only_the_old_ones_held() -> None:
     assert branch.feed(0) == ("", None)
     branch.set_stop(Stop(boundary="line"))
     assert branch.feed(1) == ("Use", None)
-    assert branch.feed(2) == ("", Hit(FinishReason.LINE, 3, None))
+    assert branch.feed(2) == ("", Finish(FinishReason.LINE, 3, None))
 
 
 def test_no_rules_release_all() -> None:
@@ -386,14 +388,15 @@ def test_no_rules_release_all() -> None:
 
 def test_new_rules_count_what_follows_the_healed_prompt() -> None:
     branch = BranchText(Pieces([b". So", b"\n"]), Stop())
-    branch.restart("", ahead=1)
+    branch.restart("", pending=1)
     assert branch.feed(0) == (". So", None)
     branch.set_stop(Stop(boundary="line"))
-    assert branch.feed(1) == ("", Hit(FinishReason.LINE, 4, None))
+    assert branch.feed(1) == ("", Finish(FinishReason.LINE, 4, None))
 
 
 def test_of_several_rules_the_one_that_keeps_least_ends_the_branch() -> None:
     text = "Go. Then\n"
-    assert run(Stop(strings=("Then",), boundary="sentence"), text)[1] == Hit(FinishReason.SENTENCE, 3, None)
-    assert run(Stop(strings=("o",), boundary="sentence"), text)[1] == Hit(FinishReason.STOP, 1, "o")
-    assert run(Stop(strings=("\n",), boundary="line"), text)[1] == Hit(FinishReason.STOP, 8, "\n")
+    sentence = Finish(FinishReason.SENTENCE, 3, None)
+    assert run(Stop(strings=("Then",), boundary="sentence"), text)[1] == sentence
+    assert run(Stop(strings=("o",), boundary="sentence"), text)[1] == Finish(FinishReason.STOP, 1, "o")
+    assert run(Stop(strings=("\n",), boundary="line"), text)[1] == Finish(FinishReason.STOP, 8, "\n")

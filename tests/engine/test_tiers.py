@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from srbwriter.demo import bundled_model
-from srbwriter.engine.cache import IDLE_CELLS, Cache
+from srbwriter.engine.cache import Cache
 from srbwriter.engine.disk import DiskCache
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Branch, Generation
+from srbwriter.engine.memory import IDLE_CELLS
 from srbwriter.engine.tree import SHARED, Demand
 from srbwriter.engine.types import EngineOptions, InvalidRequest, Priority, Request, Stop
+from tests.fakes.shared_model import load_engine
 from tests.sizes import few_or_all, some_of
 
 from .support import (
@@ -30,6 +31,7 @@ from .support import (
     finish,
     forcing,
     seeded,
+    short_model,
 )
 from .test_memories import HYBRID, SLIDING, assert_right, evict_all, load, path_of, seen_after, write
 
@@ -38,7 +40,7 @@ ONE = Stop(max_tokens=1, ignore_eog=True)
 
 def small(model: Path | None = None, **options: Any) -> Engine:
     chosen = {"n_ctx": 1024, "gpu_layers": 0, "seed": 1, "threads": 1, **options}
-    engine = Engine.load(model or bundled_model(), EngineOptions(**chosen), thread=False)
+    engine = load_engine(model or short_model(), EngineOptions(**chosen), thread=False)
     return engine
 
 
@@ -91,9 +93,9 @@ def test_every_pane_stays_whole_and_a_pick_evaluates_one_row(n: int, tokens: int
 
 def test_rounds_that_lie_back_are_whole() -> None:
     with small(n_ctx=768) as engine:
-        rounds = [panes(engine, words(engine, 60), 8, 48)]
+        rounds = [panes(engine, words(engine, 60), 8, 32)]
         for _ in range(5):
-            rounds.append(panes(engine, path_of(rounds[-1].branches[3]), 8, 48))
+            rounds.append(panes(engine, path_of(rounds[-1].branches[3]), 8, 32))
             rest(engine)
         assert all(whole(engine, branch) for generation in rounds for branch in generation.branches)
         for generation in (rounds[0], rounds[1], rounds[5]):
@@ -249,7 +251,7 @@ def test_memory_keeps_to_its_budget_and_what_is_on_the_screen_longest() -> None:
             )
             rest(engine)
             assert engine.stats().host_bytes <= 4 * of_100
-        while engine.call(engine._cache.evict):
+        while engine.call(engine._cache.evict_run):
             pass
         assert engine.resident(shown.prompt_ids) == 100
         assert engine.resident(words(engine, 100, 19)) == 100
@@ -259,7 +261,7 @@ def test_memory_keeps_to_its_budget_and_what_is_on_the_screen_longest() -> None:
 def test_without_memory_what_gives_way_is_read_again() -> None:
     with small(host_bytes=0) as engine:
         first = panes(engine, words(engine, 100), 2, 4)
-        while engine.call(engine._cache.evict):
+        while engine.call(engine._cache.evict_run):
             pass
         assert engine.resident(path_of(first.branches[0])) == 0
         panes(engine, path_of(first.branches[0]), 2, 4)
@@ -270,7 +272,7 @@ def test_a_killed_branch_leaves_every_tier() -> None:
         callback = forcing([[10], [11], [12]], {})  # nothing in common
         generation = panes(engine, words(engine, 50), 3, 40, logits_callback=callback)
         rest(engine)
-        while engine.call(engine._cache.evict):
+        while engine.call(engine._cache.evict_run):
             pass
         killed, *others = generation.branches
         killed.kill()
@@ -283,7 +285,7 @@ def test_a_state_whose_end_was_thrown_away_is_written_down_all_the_same(tmp_path
     """A branch that left the cells in one piece, was gone on from amid that, and was killed."""
     with small(disk_dir=tmp_path / "states") as engine:
         first = panes(engine, words(engine, 20), 1, 40)
-        while engine.call(engine._cache.evict):
+        while engine.call(engine._cache.evict_run):
             pass
         killed = first.branches[0]
         runs = [*first.prompt_ids, *killed.ids[:20], *words(engine, 3, seed=1)]
@@ -351,7 +353,7 @@ def written(
         panes(engine, prompt, 2, 30)
         rest(engine)
         expected = told(engine, prompt)
-        disk = engine._cache.storage.disk
+        disk = engine._cache.archive.disk
         assert disk is not None
         disk.flush()
         assert len(list(disk.folder.iterdir())) >= 3
@@ -369,7 +371,7 @@ def test_a_damaged_file_is_read_again_by_the_model(
         shutil.copytree(pristine, folder)
         damage_file(folder, seed)
         cache: Cache = engine._cache
-        cache.storage.disk = DiskCache(folder.parent, pristine.name)
+        cache.archive.disk = DiskCache(folder.parent, pristine.name)
         engine.call(cache.clear)
         assert told(engine, prompt) == expected, seed
 
@@ -394,7 +396,7 @@ def test_files_of_another_model_or_build_are_not_looked_at(
     engine, pristine, prompt, expected = written
     shutil.copytree(pristine, tmp_path / "another")
     cache: Cache = engine._cache
-    cache.storage.disk = DiskCache(tmp_path, "another")
+    cache.archive.disk = DiskCache(tmp_path, "another")
     engine.call(cache.clear)
     assert engine.resident(prompt) == 0
     assert told(engine, prompt) == expected
@@ -405,7 +407,7 @@ def test_the_folder_keeps_to_its_budget(folder: Path) -> None:
         for k in range(6):
             panes(engine, words(engine, 100, k), 1, 1)
             rest(engine)
-            disk = engine._cache.storage.disk
+            disk = engine._cache.archive.disk
             assert disk is not None
             disk.flush()
             files = list(folder.rglob("*.kv"))
@@ -414,13 +416,35 @@ def test_the_folder_keeps_to_its_budget(folder: Path) -> None:
         assert engine.stats().disk_bytes > 0
 
 
+def test_a_folder_of_no_bytes_is_neither_written_nor_read(folder: Path) -> None:
+    with small(disk_dir=str(folder), disk_bytes=0) as engine:
+        paths = [path_of(branch) for branch in panes(engine, words(engine, 300), 2, 10).branches]
+        rest(engine)
+    assert not folder.exists()
+    with small(disk_dir=str(folder)) as engine:
+        panes(engine, paths[0], 1, 1)
+        rest(engine)
+    there = {file: (file.stat().st_mtime_ns, file.stat().st_size) for file in folder.rglob("*.kv")}
+    assert there
+    with small(disk_dir=str(folder), disk_bytes=0) as engine:
+        assert engine.resident(paths[0]) == 0
+        assert engine.stats().disk_bytes == 0
+        with decoded_rows(engine) as rows:
+            panes(engine, paths[0], 1, 1)
+        assert sum(rows) >= len(paths[0])
+        rest(engine)
+        engine.reset()
+        engine.process()
+    assert {file: (file.stat().st_mtime_ns, file.stat().st_size) for file in folder.rglob("*.kv")} == there
+
+
 def test_a_folder_that_cannot_be_written_costs_nothing_but_the_cache(tmp_path: Path) -> None:
     (tmp_path / "states").write_text("not a folder")
     with small(disk_dir=str(tmp_path / "states")) as engine:
         panes(engine, words(engine, 100), 2, 4)
         rest(engine)
-        assert engine._cache.storage.disk is not None
-        engine._cache.storage.disk.flush()
+        assert engine._cache.archive.disk is not None
+        engine._cache.archive.disk.flush()
         assert engine.stats().disk_bytes == 0
         assert told(engine, words(engine, 50, 3))
 
@@ -468,15 +492,31 @@ def test_who_began_before_others_evaluated_its_way_brings_it_back_when_they_have
     with closing(small()) as engine:
         cache, path = engine._cache, words(engine, 60)
         waits = Demand(Priority.NORMAL, SHARED)
-        cache.tree.want(waits, path)
-        assert cache.lease(waits, len(path) - 1)
+        cache.tree.add_demand(waits, path)
+        assert cache.allocate(waits, len(path) - 1)
         other = engine.submit(Request(path, add_bos=False, stop=ONE, sampling=GREEDY))
         finish(engine, other)
         rest(engine)
-        while cache.evict():
+        while cache.evict_run():
             pass
         assert engine.resident(path) == len(path) > cache.tree.tip[waits.seq].end
         cache.catch_up(waits)
         assert cache.tree.tip[waits.seq].end == len(path) - 1
-        cache.tree.unwant(waits)
+        cache.tree.remove_demand(waits)
         cache.release(waits)
+
+
+def test_who_lacks_the_room_to_bring_it_back_waits_for_it() -> None:
+    """What others have evaluated of its prompt is in host memory, and the cells are taken."""
+    with closing(small()) as engine:
+        cache, path = engine._cache, words(engine, 60)
+        waits = Demand(Priority.NORMAL, SHARED)
+        cache.tree.add_demand(waits, path)
+        assert cache.allocate(waits, len(path) - 1)
+        finish(engine, engine.submit(Request(path, add_bos=False, stop=ONE, sampling=GREEDY)))
+        rest(engine)
+        while cache.evict_run():
+            pass
+        cache.allocate = lambda demand, known: False  # type: ignore[method-assign]
+        assert not cache.catch_up(waits) and waits.seq == -1
+        cache.tree.remove_demand(waits)

@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from srbwriter.engine.tree import SHARED, Demand, Namespace, Node, Piece, TokenTree
+from srbwriter.engine.tree import SHARED, Demand, KVBlock, Namespace, Node, SnapshotTree, TokenTree
 from srbwriter.engine.types import Priority
 from tests.sizes import examples
 
@@ -44,7 +44,7 @@ class TokenTreeMachine(RuleBasedStateMachine):
         self.wanted: dict[Demand, Labelled] = {}
 
     def path_to(self, node: Node) -> Labelled:
-        return labelled(node.ids(), self.tree.namespace_of(node))
+        return labelled(node.token_ids(), self.tree.namespace_of(node))
 
     def pick(self, data: st.DataObject) -> int:
         return data.draw(st.sampled_from(sorted(self.paths)))
@@ -52,11 +52,11 @@ class TokenTreeMachine(RuleBasedStateMachine):
     @rule(ids=st.lists(st.integers(0, 2), max_size=12), namespace=st.sampled_from(NAMESPACES))
     def fork(self, ids: list[int], namespace: Namespace) -> None:
         seq = next(s for s in range(100) if s not in self.paths)
-        found, path = self.tree.match(ids, None, namespace), labelled(ids, namespace)
+        found, path = self.tree.match_prefix(ids, None, namespace), labelled(ids, namespace)
         prefixes = {p[:n] for p in self.paths.values() for n in range(len(p) + 1)} | {()}
         longest = max(n for n in range(len(ids) + 1) if path[:n] in prefixes)
         assert found.length == longest
-        source = self.tree.fork(seq, self.tree.split(found.node, found.offset))
+        source = self.tree.add_sequence(seq, self.tree.split(found.node, found.offset))
         self.paths[seq], self.namespaces[seq] = path[:longest], namespace
         self.cells[seq] = {} if source is None else {p: self.cells[source][p] for p in range(longest)}
         assert (source is None) == (longest == 0 and source is None)
@@ -99,7 +99,7 @@ class TokenTreeMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def release(self, data: st.DataObject) -> None:
         seq = self.pick(data)
-        self.tree.release(seq)
+        self.tree.remove_sequence(seq)
         del self.paths[seq], self.cells[seq], self.namespaces[seq]
 
     @precondition(lambda self: self.paths)
@@ -114,21 +114,21 @@ class TokenTreeMachine(RuleBasedStateMachine):
     @rule(ids=st.lists(st.integers(0, 2), min_size=1, max_size=9), namespace=st.sampled_from(NAMESPACES))
     def want(self, ids: list[int], namespace: Namespace) -> None:
         demand = Demand(Priority.NORMAL, namespace)
-        self.tree.want(demand, ids)
+        self.tree.add_demand(demand, ids)
         self.wanted[demand] = labelled(ids, namespace)
 
     @precondition(lambda self: self.wanted)
     @rule(data=st.data(), token=st.integers(0, 2))
     def want_next(self, data: st.DataObject, token: int) -> None:
         demand = data.draw(st.sampled_from(list(self.wanted)))
-        self.tree.want_next(demand, token)
+        self.tree.extend_demand(demand, token)
         self.wanted[demand] = labelled([*plain(self.wanted[demand]), token], demand.namespace)
 
     @precondition(lambda self: self.wanted)
     @rule(data=st.data())
     def unwant(self, data: st.DataObject) -> None:
         demand = data.draw(st.sampled_from(list(self.wanted)))
-        self.tree.unwant(demand)
+        self.tree.remove_demand(demand)
         del self.wanted[demand]
 
     @invariant()
@@ -176,43 +176,43 @@ class TokenTreeMachine(RuleBasedStateMachine):
 
 
 TestTokenTree = TokenTreeMachine.TestCase
-TestTokenTree.settings = settings(max_examples=examples(150), stateful_step_count=30, deadline=None)
+TestTokenTree.settings = settings(max_examples=examples(150, few=20), stateful_step_count=30, deadline=None)
 
 
 def test_only_anchors_are_found_for_memories_that_cannot_be_cut() -> None:
-    tree = TokenTree()
-    tree.fork(0, tree.root())
+    tree = SnapshotTree()
+    tree.add_sequence(0, tree.root())
     tree.advance([0], [1, 2, 3])
-    assert tree.anchored([1, 2]).length == 0
-    assert tree.anchored([1, 2, 3, 4]).length == 3
-    tree.fork(1, tree.tip[0])
+    assert tree.match_resumable([1, 2]).length == 0
+    assert tree.match_resumable([1, 2, 3, 4]).length == 3
+    tree.add_sequence(1, tree.tip[0])
     tree.advance([1], [4, 5])
-    assert tree.anchored([1, 2, 3, 4, 6]).length == 3
-    assert tree.anchored([1, 2, 3, 4, 5]).length == 5
+    assert tree.match_resumable([1, 2, 3, 4, 6]).length == 3
+    assert tree.match_resumable([1, 2, 3, 4, 5]).length == 5
 
 
 def test_what_is_stored_below_something_lost_goes_and_what_is_wanted_there_stays() -> None:
     tree = TokenTree()
-    upper = tree.plant([1, 2], Piece(0, [1, 2], object(), 8))
-    tree.plant([1, 2, 3, 4], Piece(2, [3, 4], object(), 8))
+    upper = tree.add_block([1, 2], KVBlock(0, [1, 2], object(), 8))
+    tree.add_block([1, 2, 3, 4], KVBlock(2, [3, 4], object(), 8))
     demand = Demand(Priority.NORMAL, SHARED)
-    tree.want(demand, [1, 2, 3, 5])
-    assert tree.match([1, 2, 3, 5]).length == 3
-    tree.unstore(upper)
-    assert tree.match([1, 2, 3, 4]).length == 0 == tree.stored_bytes
-    assert demand.node is not None and demand.node.ids() == [1, 2, 3, 5]
+    tree.add_demand(demand, [1, 2, 3, 5])
+    assert tree.match_prefix([1, 2, 3, 5]).length == 3
+    tree.drop_block(upper)
+    assert tree.match_prefix([1, 2, 3, 4]).length == 0 == tree.stored_bytes
+    assert demand.node is not None and demand.node.token_ids() == [1, 2, 3, 5]
     assert sum(len(node.tokens) for node in tree.nodes()) == 4
-    tree.unwant(demand)
+    tree.remove_demand(demand)
     assert list(tree.nodes()) == []
 
 
 def test_the_oldest_parked_sequence_goes_first_and_spared_nodes_last() -> None:
     tree = TokenTree()
     for seq in range(3):
-        tree.fork(seq, tree.root())
+        tree.add_sequence(seq, tree.root())
         tree.advance([seq], [seq, 7])
-        tree.touch(tree.tip[seq])
-    assert tree.oldest([0, 1, 2]) == 0
+        tree.mark_used(tree.tip[seq])
+    assert tree.least_recent([0, 1, 2]) == 0
     spared: list[Node] = [tree.tip[0]]
-    assert tree.oldest([0, 1, 2], spared) == 1
-    assert tree.oldest([]) is None
+    assert tree.least_recent([0, 1, 2], spared) == 1
+    assert tree.least_recent([]) is None

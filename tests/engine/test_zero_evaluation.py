@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from srbwriter.demo import bundled_model
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import EngineOptions, FinishReason, Priority, Request, Stop, TokenRun
+from tests.fakes.shared_model import load_engine
 
 from .support import (
     GREEDY,
@@ -21,6 +21,7 @@ from .support import (
     finish,
     runs_of,
     seeded,
+    short_model,
     small_engine,
 )
 
@@ -30,7 +31,7 @@ TWENTY = Stop(max_tokens=20, ignore_eog=True)
 @pytest.fixture
 def engine() -> Iterator[Engine]:
     """A cold engine for every test: what is counted must not depend on other tests."""
-    with Engine.load(bundled_model(), EngineOptions(n_ctx=2048, gpu_layers=0, seed=1)) as loaded:
+    with load_engine(short_model(), EngineOptions(n_ctx=2048, gpu_layers=0, seed=1)) as loaded:
         yield loaded
 
 
@@ -70,8 +71,8 @@ def test_picking_a_branch_that_ended_at_a_sentence_evaluates_nothing(engine: Eng
 
 def still_engine(**options: int) -> Engine:
     """An engine that steps only when told to."""
-    return Engine.load(
-        bundled_model(), EngineOptions(n_ctx=1024, gpu_layers=0, seed=1, **options), thread=False
+    return load_engine(
+        short_model(), EngineOptions(n_ctx=1024, gpu_layers=0, seed=1, **options), thread=False
     )
 
 

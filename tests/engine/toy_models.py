@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -92,22 +93,25 @@ def make_with_a_token_without_number(path: Path, seed: int = 1) -> Path:
     return _gemma(path, seed, {"output.weight": -1})
 
 
-def make_qwen(path: Path, seed: int = 1, deltas: Tensors | None = None) -> Path:
-    """Plain attention, and a head that says of two texts how well they fit together: yes or no."""
+def make_qwen(path: Path, seed: int = 1, deltas: Tensors | None = None, size: int = HEAD) -> Path:
+    """Plain attention, and a head that says of two texts how well they fit together: yes or no.
+
+    ``size`` is that of each head of its attention.
+    """
     metadata = _common("qwen3", layers=2)
     metadata += [
         ("qwen3.feed_forward_length", _U32, FEED),
         ("qwen3.attention.head_count", _U32, HEADS),
         ("qwen3.attention.head_count_kv", _U32, KV_HEADS),
-        ("qwen3.attention.key_length", _U32, HEAD),
-        ("qwen3.attention.value_length", _U32, HEAD),
+        ("qwen3.attention.key_length", _U32, size),
+        ("qwen3.attention.value_length", _U32, size),
         ("qwen3.pooling_type", _U32, 4),
         ("qwen3.classifier.output_labels", _ARRAY, (_STRING, ["yes", "no"])),
     ]
     for offset, mark in enumerate(("pre", "suf", "mid", "rep", "sep")):
         metadata.append((f"tokenizer.ggml.fim_{mark}_token_id", _U32, FIRST_MARK + offset))
     head = {"cls.output.weight": _random(np.random.default_rng(seed), 2, WIDTH)}
-    return _make(path, metadata, [_qwen_layer] * 2, seed, more=head, deltas=deltas)
+    return _make(path, metadata, [partial(_qwen_layer, size=size)] * 2, seed, more=head, deltas=deltas)
 
 
 FIRST_MARK = 1  # control characters stand for the marks around a gap
@@ -291,18 +295,18 @@ def _gemma_layer(block: str, rng: np.random.Generator) -> Tensors:
     return _attention(block, rng) | ones | _feed_forward(block, rng)
 
 
-def _qwen_layer(block: str, rng: np.random.Generator) -> Tensors:
-    ones = {f"{block}{name}.weight": np.ones(HEAD, np.float32) for name in ("attn_q_norm", "attn_k_norm")}
-    return _attention(block, rng) | ones | _feed_forward(block, rng)
+def _qwen_layer(block: str, rng: np.random.Generator, size: int = HEAD) -> Tensors:
+    ones = {f"{block}{name}.weight": np.ones(size, np.float32) for name in ("attn_q_norm", "attn_k_norm")}
+    return _attention(block, rng, size) | ones | _feed_forward(block, rng)
 
 
-def _attention(block: str, rng: np.random.Generator) -> Tensors:
+def _attention(block: str, rng: np.random.Generator, size: int = HEAD) -> Tensors:
     return {
         f"{block}attn_norm.weight": np.ones(WIDTH, np.float32),
-        f"{block}attn_q.weight": _random(rng, HEADS * HEAD, WIDTH) * 2,  # so that it is no mere average
-        f"{block}attn_k.weight": _random(rng, KV_HEADS * HEAD, WIDTH) * 2,
-        f"{block}attn_v.weight": _random(rng, KV_HEADS * HEAD, WIDTH),
-        f"{block}attn_output.weight": _random(rng, WIDTH, HEADS * HEAD),
+        f"{block}attn_q.weight": _random(rng, HEADS * size, WIDTH) * 2,  # so that it is no mere average
+        f"{block}attn_k.weight": _random(rng, KV_HEADS * size, WIDTH) * 2,
+        f"{block}attn_v.weight": _random(rng, KV_HEADS * size, WIDTH),
+        f"{block}attn_output.weight": _random(rng, WIDTH, HEADS * size),
     }
 
 

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from srbwriter.engine.adapters import NO_ADAPTERS
+from srbwriter.engine.backend import WITHOUT_CACHE, WithoutCache
+from srbwriter.engine.capabilities import Capabilities
 from srbwriter.engine.chat import render
 from srbwriter.engine.generation import Branch, Command, Generation
+from srbwriter.engine.infill import NO_MARKS
 from srbwriter.engine.text import BranchText, Pieces
 from srbwriter.engine.types import (
     BranchState,
@@ -50,8 +54,10 @@ STORY = " there was a cat. The cat sat on a mat.\n The dog and a naïve 🐈 sle
 Script = Callable[[str, int], str]
 
 
-class FakeEngine:
+class FakeEngine(WithoutCache):
     """Writes ``script(prompt, branch)`` into each branch, one token a step, then ends it."""
+
+    missing: Mapping[str, str] = {**WITHOUT_CACHE, "lora": NO_ADAPTERS}
 
     def __init__(
         self,
@@ -84,7 +90,6 @@ class FakeEngine:
             chat_template=chat_template,
             metadata={"tokenizer.ggml.model": "fake"},
         )
-        self.adapters = None  # it was given none
         self.piece_table = Pieces(PIECES)
         self.submitted: list[Request] = []
         self.generations: list[Generation] = []
@@ -154,7 +159,11 @@ class FakeEngine:
     def pieces(self, ids: Sequence[int]) -> list[bytes]:
         return [PIECES[token] for token in ids]
 
-    def lacks(self, name: str) -> str:
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(self.missing if self.fim else {**self.missing, "gap_filling": NO_MARKS})
+
+    def trouble_now(self) -> str:
         return ""
 
     def token_bytes(self, token: int) -> bytes:
@@ -193,6 +202,11 @@ class FakeEngine:
         self._thread.join(5)
 
     # ---- for tests
+
+    def hold_again(self, tokens: int) -> None:
+        """Stop branches after so many tokens, as before :meth:`release`."""
+        self._released.clear()
+        self.hold = tokens
 
     def release(self) -> None:
         """Let held branches go on."""
@@ -363,9 +377,9 @@ class FakeEngine:
                 if not branch.live:
                     self._begin(branch)
                 return []
-            case "pause":
+            case "pause" if branch.live:
                 branch.state = BranchState.PAUSED
-            case "resume":
+            case "resume" if branch.state is BranchState.PAUSED:
                 branch.state = BranchState.WRITING
             case "set_sampling":
                 branch.sampling = command.args[0]

@@ -9,12 +9,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+from srbwriter.engine.capabilities import Capabilities
 from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.types import Cancelled, ModelInfo, Request, Sampling, Stop
+from srbwriter.engine.verbs import BranchVerb
 from srbwriter.session.ahead import LookAhead
+from srbwriter.session.instrument import Instrument
+from srbwriter.session.likeness import Duplicates
 from srbwriter.session.recorder import Recorder
+from srbwriter.session.sampling import Variety
 from srbwriter.session.typing import Draft, Typing
-from srbwriter.session.variety import Duplicates, Variety
 from srbwriter.story import ROOT, NodeId, Story
 from tests.fakes.word_engine import WordEngine
 
@@ -101,6 +105,7 @@ class FakeSession:
         self.engine_error: Exception | None = None
         self.loader = SimpleNamespace(notes=())
         self.model: ModelInfo | None = MODEL if ready else None
+        self.capabilities = Capabilities()
         self.n = n
         self.sampling = Sampling()
         self.stop = Stop(max_tokens=64)
@@ -120,7 +125,15 @@ class FakeSession:
         self.closed = False
         self.typing = Typing(self.story, self.story.set_text, folder / "rescued")
         self.recorder = Recorder(self.story, self.typing, threading.RLock())
-        self.look_ahead = LookAhead(cast(Any, self), threading.RLock(), lambda index, upto: None)
+        self.state_lock = threading.RLock()
+        self.look_ahead = LookAhead(cast(Any, self))
+        self.tokens, self.renewing = SimpleNamespace(gather=False, branch_logprobs=None), self
+
+    def instrument(self, kind: type[Instrument]) -> Any:
+        return getattr(self, kind.name)
+
+    def would_ask(self, index: int | None, upto: int | None) -> None:
+        """Nothing is asked for by itself."""
 
     # ---- the story
 
@@ -188,10 +201,6 @@ class FakeSession:
             self.round = None
         return True
 
-    def lacks(self, name: str) -> str:
-        """The stand-in can do everything."""
-        return ""
-
     def finish_loading(self, path: Path | str = MODEL.path) -> None:
         self.engine_state, self.load_progress, self.model = "READY", 1.0, replace(MODEL, path=str(path))
         if self.round is not None and self.round.generation is None:
@@ -248,35 +257,13 @@ class FakeSession:
         assert self.round is not None
         return self.round.branches[i]
 
-    def stop_branch(self, i: int) -> None:
-        self._b(i).stop()
-
-    def kill(self, i: int) -> None:
-        self._b(i).kill()
-
-    def reroll(self, i: int) -> None:
+    def steer(self, i: int, verb: BranchVerb, **arguments: Any) -> None:
         self.sync()
-        self._b(i).reroll()
-
-    def extend(self, i: int) -> None:
-        self._b(i).extend()
-
-    def pause(self, i: int) -> None:
-        self._b(i).pause()
-
-    def resume(self, i: int) -> None:
-        self._b(i).resume()
-
-    def rewind(self, i: int, sentences: int = 1) -> None:
-        self.sync()
-        self._b(i).rewind(sentences=sentences)
+        getattr(self._b(i), verb)(**arguments)
 
     def append(self, i: int, text: str) -> None:
         self._b(i).append(text)
         self._b(i).extend()
-
-    def set_sampling(self, i: int, sampling: Sampling) -> None:
-        self._b(i).set_sampling(sampling)
 
     def renew_alike(self, read: Collection[int] = ()) -> list[int]:
         """Branches of the stand-in are all alike, and stay."""
@@ -299,13 +286,13 @@ class FakeSession:
         assert self.round is not None
         for branch in self.round.branches:
             if branch.index not in self.round.locked:
-                self.reroll(branch.index)
+                self.steer(branch.index, "reroll")
 
     def add_branches(self, k: int) -> None:
         assert self.round is not None and self.round.generation is not None
         self.round.generation.add_branch(k)
 
-    def pick(self, i: int, upto: int | None = None, text: str | None = None) -> NodeId:
+    def pick(self, i: int, upto: int | None = None, text: str | None = None, go_on: bool = False) -> NodeId:
         assert self.round is not None
         self.keep()
         self.stop_all()
@@ -318,6 +305,8 @@ class FakeSession:
         if text is not None:
             node = self.story.edit(node, text)
             self.story.visit(node)
+        if go_on:
+            self.generate()
         return node
 
     def close(self, keep_model: bool = False) -> None:

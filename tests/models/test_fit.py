@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from srbwriter.demo import bundled_model
 from srbwriter.models import Header, Run, need, read_header, size_words
 from srbwriter.models.fit import Need, free_memory, memory, suggest
@@ -28,25 +26,16 @@ def test_flash_attention_keeps_no_scores() -> None:
     assert saved >= 32 * 8192 * 512 * 4
 
 
-def test_without_a_header_there_are_the_weights() -> None:
-    assert need(None, 5, Run(100)).total == 5
-
-
 def test_verdicts() -> None:
     assert [Need(n, 0, 0).verdict(memory=10, budget=7) for n in (7, 8, 10, 11)] == [
         "fits", "tight", "tight", "too large"
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("memory", "expected"), [(100, "Q6_K"), (60, "Q6_K"), (59, "Q4_K_M"), (30, "Q2_K"), (5, "Q2_K")]
-)
-def test_the_finest_that_fits_is_suggested_up_to_six_bits(memory: int, expected: str) -> None:
+def test_the_finest_that_fits_is_suggested_up_to_six_bits() -> None:
     sizes = [("F16", 160), ("Q8_0", 85), ("Q6_K", 60), ("Q4_K_M", 45), ("Q2_K", 30)]
-    assert sizes[suggest(sizes, lambda size: size <= memory)][0] == expected
-
-
-def test_what_there_is_is_suggested() -> None:
+    for size, expected in ((100, "Q6_K"), (60, "Q6_K"), (59, "Q4_K_M"), (30, "Q2_K"), (5, "Q2_K")):
+        assert sizes[suggest(sizes, lambda each, most=size: each <= most)][0] == expected
     assert suggest([("F16", 160)], lambda size: False) == 0
     assert suggest([("Q8_0", 80), ("F16", 160)], lambda size: True) == 0
 

@@ -37,11 +37,6 @@ def snapshot(home: Path, repo: str, name: str, revision: str = "abc") -> Path:
     return link
 
 
-def test_the_bundled_model_is_always_there() -> None:
-    (only,) = local_models()
-    assert (only.path, only.place, only.problem) == (bundled_model(), "bundled", "")
-
-
 def test_whoever_has_a_folder_for_data_needs_no_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def nobody(uid: int) -> None:
         raise KeyError(uid)

@@ -2,45 +2,37 @@
 
 from __future__ import annotations
 
-import pytest
-
 from srbwriter.models.files import Parts, file_quantisation, is_model, part_names, parts_of, quantisation
 
 
-@pytest.mark.parametrize(
-    ("name", "found"),
-    [
-        ("Meta-Llama-3-8B.Q4_K_M.gguf", "Q4_K_M"),
-        ("qwen2.5-iq4_xs.gguf", "IQ4_XS"),
-        ("gemma-3-1b-it-UD-Q2_K_XL.gguf", "UD-Q2_K_XL"),
-        ("big-Q8_0-00001-of-00002.gguf", "Q8_0"),
-        ("gpt-oss-20b-mxfp4.gguf", "MXFP4"),
-        ("model-BF16.gguf", "BF16"),
-        ("a/Q4_0/b.gguf", ""),
-        ("storyteller.gguf", ""),
-        ("iraq4ever.gguf", ""),
-    ],
-)
-def test_quantisations(name: str, found: str) -> None:
-    assert quantisation(name) == found
+def test_quantisations() -> None:
+    for name, found in {
+        "Meta-Llama-3-8B.Q4_K_M.gguf": "Q4_K_M",
+        "qwen2.5-iq4_xs.gguf": "IQ4_XS",
+        "gemma-3-1b-it-UD-Q2_K_XL.gguf": "UD-Q2_K_XL",
+        "big-Q8_0-00001-of-00002.gguf": "Q8_0",
+        "gpt-oss-20b-mxfp4.gguf": "MXFP4",
+        "model-BF16.gguf": "BF16",
+        "a/Q4_0/b.gguf": "",
+        "storyteller.gguf": "",
+        "iraq4ever.gguf": "",
+    }.items():
+        assert quantisation(name) == found, name
 
 
-@pytest.mark.parametrize(
-    ("description", "found"),
-    [
-        ("llama ?B Q8_0", "Q8_0"),
-        ("llama 8B Q4_K - Medium", "Q4_K_M"),
-        ("qwen3 0.6B Q3_K - Small (guessed)", "Q3_K_S"),
-        ("gemma3 1B IQ2_XXS - 2.0625 bpw", "IQ2_XXS"),
-        ("llama4 17B.16E (Scout) Q6_K", "Q6_K"),
-        ("gpt-oss 20B MXFP4 MoE", "MXFP4"),
-        ("llama 1B all F32", "F32"),
-        ("phi3 3B BF16", "BF16"),
-        ("llama 8B unknown, may not work", ""),
-    ],
-)
-def test_quantisations_in_the_words_of_llama_cpp(description: str, found: str) -> None:
-    assert file_quantisation(description) == found
+def test_quantisations_in_the_words_of_llama_cpp() -> None:
+    for description, found in {
+        "llama ?B Q8_0": "Q8_0",
+        "llama 8B Q4_K - Medium": "Q4_K_M",
+        "qwen3 0.6B Q3_K - Small (guessed)": "Q3_K_S",
+        "gemma3 1B IQ2_XXS - 2.0625 bpw": "IQ2_XXS",
+        "llama4 17B.16E (Scout) Q6_K": "Q6_K",
+        "gpt-oss 20B MXFP4 MoE": "MXFP4",
+        "llama 1B all F32": "F32",
+        "phi3 3B BF16": "BF16",
+        "llama 8B unknown, may not work": "",
+    }.items():
+        assert file_quantisation(description) == found, description
 
 
 def test_parts() -> None:

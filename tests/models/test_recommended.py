@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from srbwriter.cli.table import every_key
 from srbwriter.config import load
 from srbwriter.models import RecommendedModel, Wanted, models_that_fit, quantisation, read_recommended
 from srbwriter.models.files import hub_folder, is_model
-from tools import recommended_page
+from tools import pages
 
 FOUND = read_recommended()
 CONFIRMED = ("repository", "file", "size", "licence", "context", "shape")
@@ -28,28 +28,24 @@ def test_the_list_has_a_date_and_six_to_eight_models() -> None:
     assert 6 <= len(FOUND.models) <= 8
     assert {model.machine for model in FOUND.models} == set(MACHINES)
     assert {model.kind for model in FOUND.models} == {"base", "instruct"}
-
-
-def test_no_model_is_listed_twice() -> None:
-    assert len({model.name for model in FOUND.models}) == len(FOUND.models)
-    assert len({model.pull_name for model in FOUND.models}) == len(FOUND.models)
+    for names in ({model.name for model in FOUND.models}, {model.pull_name for model in FOUND.models}):
+        assert len(names) == len(FOUND.models), "no model is listed twice"
+    assert len(set(FOUND.models)) == len(FOUND.models), "a model can be a key"
 
 
 @each_model
-def test_every_fact_has_a_page(model: RecommendedModel) -> None:
+def test_every_fact_has_a_page_and_figures_are_plausible(model: RecommendedModel) -> None:
     given = {fact for fact in CONFIRMED if getattr(model, fact)}
     assert set(model.pages) == given
     assert all(re.fullmatch(r"https://[\w.-]+/\S+", page) for page in model.pages.values())
-
-
-@each_model
-def test_figures_are_plausible(model: RecommendedModel) -> None:
     assert Wanted.parse(model.pull_name) == Wanted(model.repository, quantisation(model.file))
     assert is_model(model.file) and quantisation(model.file)
     assert model.licence in FREE_LICENCES
     assert model.size is None or 100 * 10**6 < model.size < 50 * 10**9
     assert model.context is None or 2048 <= model.context <= 1 << 20
     assert model.note == "" or model.note.endswith(".")
+    names = {"layers", "width", "hidden", "heads", "kv_heads", "head_length", "vocabulary"}
+    assert set(model.shape) in (names, set())
 
 
 @each_model
@@ -60,12 +56,6 @@ def test_memory_is_what_the_program_computes(model: RecommendedModel) -> None:
     need = launch.model_need(load(every_key(), {}, {}), model.header, model.size).total
     assert abs(need - model.memory) <= 5_000_000, f"memory = {round(need, -7):_}"
     assert need <= MACHINES[model.machine] * 0.75
-
-
-@each_model
-def test_the_shape_has_all_its_figures(model: RecommendedModel) -> None:
-    names = {"layers", "width", "hidden", "heads", "kv_heads", "head_length", "vocabulary"}
-    assert set(model.shape) in (names, set())
 
 
 def test_the_largest_that_fits_comes_first() -> None:
@@ -100,13 +90,8 @@ def test_a_model_in_the_cache_of_hugging_face_is_here(
     assert model.is_here and model.path == file
 
 
-def test_a_model_can_be_a_key() -> None:
-    assert len({model: model.name for model in FOUND.models}) == len(FOUND.models)
-    assert {field.name for field in fields(RecommendedModel)} >= set(CONFIRMED)
-
-
-@pytest.mark.parametrize("page", recommended_page.PAGES, ids=lambda page: page.name)
-def test_pages_show_the_list(page: Path) -> None:
-    text = page.read_text("utf-8")
-    assert recommended_page.renewed(page, text) == text, "run: python -m tools.recommended_page"
+@pytest.mark.parametrize("page", ["README.md", "docs/models.md"])
+def test_pages_show_the_list(page: str) -> None:
+    text = (pages.ROOT / page).read_text("utf-8")
+    assert pages.renewed(text) == text, "run: python -m tools.pages"
     assert all(model.pull_name in text for model in FOUND.models)

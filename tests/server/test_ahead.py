@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from srbwriter.demo import bundled_model
 from srbwriter.engine import Engine
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import EngineOptions, Priority
+from tests.fakes.shared_model import load_engine
+from tests.fakes.short_model import short_model
 
 from .conftest import serving as serving_engine
 from .test_handles import follow, start
@@ -21,7 +22,7 @@ WAIT = 60.0
 
 @pytest.fixture(scope="module")
 def model() -> Engine:
-    return Engine.load(bundled_model(), EngineOptions(n_ctx=2048))
+    return load_engine(short_model(), EngineOptions(n_ctx=2048))
 
 
 @pytest.fixture(scope="module")
@@ -33,10 +34,10 @@ def http(model: Engine) -> Iterator[httpx.Client]:
 def patient(model: Engine) -> Iterator[None]:
     """Nothing is written ahead by itself."""
     queue = model._scheduler.queue
-    usual, queue.ahead_waits = queue.ahead_waits, 3600.0
-    queue.worked_at = queue.loop.now
+    usual, queue.prefetch_delay = queue.prefetch_delay, 3600.0
+    queue.last_worked = queue.loop.now
     yield
-    queue.ahead_waits = usual
+    queue.prefetch_delay = usual
 
 
 def generation_of(model: Engine, priority: Priority) -> Generation:
@@ -48,7 +49,7 @@ def test_beside_a_client_nothing_is_written_ahead(http: httpx.Client, model: Eng
     early = start(http, n=4, max_tokens=1500, ignore_eos=True, priority="ahead")
     ahead = generation_of(model, Priority.AHEAD)
     wait_until(lambda: all(len(branch.ids) > 2 for branch in ahead.branches))
-    client = start(http, n=2, max_tokens=300, ignore_eos=True)
+    client = start(http, n=2, max_tokens=60, ignore_eos=True)
     wanted = generation_of(model, Priority.NORMAL)
     seen = set[int]()
     wanted.add_listener(lambda: seen.add(sum(len(branch.buffer.ids) for branch in ahead.branches)))
@@ -80,19 +81,7 @@ def test_what_is_promoted_does_not_wait(http: httpx.Client) -> None:
     follow(http, early)
     assert [branch["tokens"] for branch in http.get(early).json()["branches"]] == [20] * 3
     assert http.post(f"{early}/promote").status_code == 202, "once more does no harm"
-
-
-@pytest.mark.usefixtures("patient")
-def test_nobody_counts_as_waiting_behind_it(http: httpx.Client) -> None:
-    early = start(http, n=3, max_tokens=20, priority="ahead")
-    other = start(http, n=64, max_tokens=200, ignore_eos=True)
-    assert http.get(other).json()["queue"] == 0
-    for path in (early, other):
-        http.delete(path)
-
-
-def test_a_client_cannot_push_ahead(http: httpx.Client) -> None:
-    for name in ("foreground", "urgent"):
+    for name in ("foreground", "urgent"):  # nobody pushes to the front
         answer = http.post("/srb/v1/requests", json={"prompt": "Once", "priority": name})
         assert answer.status_code == 400
         assert "normal, background, ahead" in answer.text

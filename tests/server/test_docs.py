@@ -17,18 +17,18 @@ import pytest
 
 from srbwriter.config.keys import MAX_N
 from srbwriter.demo import bundled_model
-from srbwriter.engine import Engine, limits
+from srbwriter.engine import limits
 from srbwriter.engine.compat import GONE
-from srbwriter.engine.queue import SECOND_THOUGHTS
-from srbwriter.server import Loaded, ServerSettings, app, start_in_thread
-from srbwriter.server.dialects import ENDPOINTS
+from srbwriter.engine.queue import SETTLE_SECONDS
+from srbwriter.server import Loaded, ServerSettings, start_in_thread
 from srbwriter.server.dialects.openai import params as openai
 from srbwriter.server.dialects.srb import instruments, tokens
 from srbwriter.server.dialects.srb.completions import DEFAULT_STOP
 from srbwriter.server.endpoints import Endpoint
-from srbwriter.server.schemas import ERROR_OF
 from srbwriter.server.tools import MOST_TOOLS
 from srbwriter.server.work import MOST_SECONDS
+from tests.fakes.shared_model import load_engine
+from tests.server.rows import ENDPOINTS, PAGES
 
 DOCUMENT, DIALECTS = (Path(__file__).parents[2] / "docs" / name for name in ("http-api.md", "dialects.md"))
 HOME = "http://localhost:9090"
@@ -37,7 +37,7 @@ METHODS = {"GET": r"curl (?!.*-X)(?!.* -d )", "POST": r"curl (?=.*( -d |-X POST)
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    with Engine.load(bundled_model()) as model:
+    with load_engine(bundled_model()) as model:
         handle = start_in_thread(Loaded(model), ServerSettings(port=0, metrics=True, access_log=False))
         yield handle.url
         handle.stop(20)
@@ -79,7 +79,7 @@ CURL = """
 set -uo pipefail
 echo 0 > count
 curl() {
-  local n=$(($(cat count) + 1)); echo $n > count
+  local n; read -r n < count; n=$((n + 1)); echo $n > count
   command curl -sS -m 60 -D $n.head "$@" | tee $n.body
 }
 """
@@ -111,16 +111,17 @@ def test_every_line_is_answered_as_it_says(ran: list[Answer]) -> None:
         assert re.fullmatch(wanted, str(answer.status)), answer
 
 
-def row_of(line: str) -> Endpoint | None:
-    """The endpoint that a line asks; None for pages."""
+def rows_of(line: str) -> list[Endpoint]:
+    """The endpoints that a line may ask, several where dialects share a path; none for pages."""
     named = re.search(r"curl .*-X (\w+)", line)
     method = named[1] if named else "POST" if " -d " in line else "GET"
     (path,) = re.findall(rf"{HOME}(/[^'\" ?|)]*)", line)
+    found: list[Endpoint] = []
     for row in ENDPOINTS:
         shapes = (re.sub(r"\\\{[^}]*\\\}", "[^/]+", re.escape(shape)) for shape in row.paths)
         if row.method == method and any(re.fullmatch(shape, path) for shape in shapes):
-            return row
-    return None
+            found.append(row)
+    return found
 
 
 def name_of(row: Endpoint) -> str:
@@ -139,17 +140,19 @@ def test_answers_are_as_described(url: str, ran: list[Answer]) -> None:
 
     seen: set[tuple[str, str]] = set()
     for answer in ran:
-        row = row_of(answer.line)
-        if row is None or not (row.answers or answer.status >= 400):
-            continue
+        rows = rows_of(answer.line)
         if answer.status >= 400:
-            names = row.errors or (ERROR_OF[row.dialect],)
+            names = [row.dialect.error for row in rows]
         else:
-            names = tuple(row.answers[answer.status][answer.media].split())
+            kinds = [row.answers.get(answer.status, {}) for row in rows if row.answers]
+            names = [name for one in kinds for name in one.get(answer.media, "").split()]
+            assert names or not kinds, answer
+        if not names:
+            continue
         for value in answer.values:
             valid = [name for name in names if value == "[DONE]" or validator(name).is_valid(value)]
             assert valid, (answer.line, value, list(validator(names[0]).iter_errors(value)))
-            seen |= {(name_of(row), name) for name in valid}
+            seen |= {(name_of(rows[0]), name) for name in valid}
     told = {
         (name_of(row), name)
         for row in ENDPOINTS
@@ -205,8 +208,7 @@ def test_documented_answers_are_the_servers(ran: list[Answer]) -> None:
     answers = {answer.line: answer for answer in ran}
     shown: set[str] = set()
     for line, language, text in documented():
-        row = row_of(line)
-        shown.add(name_of(row) if row else "")
+        shown |= {name_of(row) for row in rows_of(line)}
         told = [json.loads(text)] if language == "json" else events(text)
         assert told, line
         for value in told:
@@ -225,7 +227,7 @@ def test_the_client_of_a_websocket_runs(url: str, tmp_path: Path) -> None:
 
 def test_every_endpoint_has_a_line() -> None:
     text = "\n".join(commands())
-    for row in (*ENDPOINTS, *app.PAGES, app.PAGE):
+    for row in (*ENDPOINTS, *PAGES):
         method = METHODS.get(row.method, f"curl -X {row.method} ")
         shapes = [re.sub(r"\\\{[^}]*\\\}", r"[^/'\" ?]+", re.escape(path)) for path in row.paths]
         assert any(re.search(rf"{method}.*{HOME}{shape}(?=['\" ?]|$)", text, re.M) for shape in shapes), (
@@ -259,13 +261,13 @@ FIGURES = (
     f"{spaced(limits.CONTAINERS)} lists and objects and {spaced(limits.NUMBERS)} numbers, "
     f"and {limits.BRANCHES} branches",
     f"after {DEFAULT_STOP.max_tokens} tokens, and there are `--n` branches",
-    f"likeliest next tokens ({tokens.USUAL}, if it is not said)",
+    f"likeliest next tokens ({tokens.USUAL} by default)",
     f"At most {instruments.MOST} questions, of all branches together; they are put {instruments.AT_ONCE} at",
     f"or up to {limits.TEXTS} of either",
     f"addressable for {SETTINGS.keep_seconds / 60:.0f} minutes, within {SETTINGS.keep_requests} requests and",
     f"Work of more than {MOST_SECONDS * 1000:.0f} ms of processor time",
     f"At most {SETTINGS.max_requests} requests are answered at once",
-    f"a request begins a moment later ({SECOND_THOUGHTS} s)",
+    f"a request begins a moment later ({SETTLE_SECONDS} s)",
 )
 
 

@@ -13,10 +13,11 @@ import pytest
 from srbwriter import launch
 from srbwriter.cli.table import every_key
 from srbwriter.config import load
-from srbwriter.demo import bundled_model
 from srbwriter.engine import Engine, ModelError
 from srbwriter.engine.types import EngineOptions, Sampling
 from tests.fakes.engine import FakeEngine
+from tests.fakes.shared_model import load_engine
+from tests.fakes.short_model import short_model
 
 from .conftest import serving
 
@@ -24,15 +25,11 @@ BODY: dict[str, Any] = {"message": "Once upon a time,", "max_new_tokens": 6}
 TEXT = " there was a cat. The"
 
 
-def test_plain_text_without_frames(client: httpx.Client) -> None:
-    answer = client.post("/generate", json=BODY)
-    assert answer.text == TEXT
-    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
-
-
 def test_it_comes_as_it_is_written(client: httpx.Client, engine: FakeEngine) -> None:
+    """As plain text without frames."""
     engine.hold = 2
     with client.stream("POST", "/generate", json=BODY) as answer:
+        assert answer.headers["content-type"] == "text/plain; charset=utf-8"
         pieces = answer.iter_text()
         begun = next(pieces)
         assert TEXT.startswith(begun) and begun != TEXT
@@ -46,15 +43,15 @@ def test_characters_come_whole(client: httpx.Client) -> None:
     assert "naïve 🐈" in "".join(pieces)
 
 
-def test_a_list_of_texts(client: httpx.Client) -> None:
+def test_a_list_of_texts(client: httpx.Client, engine: FakeEngine) -> None:
     assert client.post("/generate", json={**BODY, "stream": False}).json() == [TEXT]
     assert client.post("/generate", json={**BODY, "stream": False, "n": 3}).json() == [TEXT] * 3
     assert client.post("/generate", json={**BODY, "n": 3}).status_code == 400
-
-
-def test_the_message_stands_in_the_prompt(client: httpx.Client, engine: FakeEngine) -> None:
     client.post("/generate", json={**BODY, "prompt": "User: {user_input}\nThey:"})
     assert engine.submitted[-1].prompt == "User: Once upon a time,\nThey:"
+    for wrong in ({}, {"message": 5}, {"message": None}, {**BODY, "prompt": 5}):
+        answer = client.post("/generate", json=wrong)
+        assert answer.status_code == 400 and answer.json()["error"]["message"]
 
 
 def test_its_spellings_and_what_is_usual(client: httpx.Client, engine: FakeEngine) -> None:
@@ -68,19 +65,6 @@ def test_its_spellings_and_what_is_usual(client: httpx.Client, engine: FakeEngin
     assert (usual.temperature, usual.top_k, usual.top_p, usual.min_p) == (0.7, 20, 0.65, 0.06)
     assert (usual.repeat_penalty, usual.repeat_last_n) == (1.15, 256)
     assert (told.repeat_penalty, told.repeat_last_n) == (1.4, 99)
-
-
-@pytest.mark.parametrize("body", [{}, {"message": 5}, {"message": None}, {**BODY, "prompt": 5}])
-def test_a_refusal(client: httpx.Client, body: dict[str, Any]) -> None:
-    answer = client.post("/generate", json=body)
-    assert answer.status_code == 400 and answer.json()["error"]["message"]
-
-
-def test_leaving_ends_it(client: httpx.Client, engine: FakeEngine) -> None:
-    engine.hold = 2
-    with client.stream("POST", "/generate", json=BODY) as answer:
-        next(answer.iter_raw())
-    assert engine.cancel_seen.wait(60)
 
 
 def test_check_names_the_model(client: httpx.Client) -> None:
@@ -97,18 +81,13 @@ def path_of(folder: Path) -> Path:
 
 
 def test_a_folder_stands_for_the_model_in_it(tmp_path: Path) -> None:
-    (tmp_path / "tale-Q4_K_M-00002-of-00002.gguf").touch()
-    (tmp_path / "tale-Q4_K_M-00001-of-00002.gguf").touch()
-    (tmp_path / "README.md").touch()
-    assert path_of(tmp_path).name == "tale-Q4_K_M-00001-of-00002.gguf"
-
-
-def test_a_folder_of_none_or_several_is_told(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="no model"):
         path_of(tmp_path)
-    for name in ("a.gguf", "b.gguf"):
+    for name in ("tale-Q4_K_M-00002-of-00002.gguf", "tale-Q4_K_M-00001-of-00002.gguf", "README.md"):
         (tmp_path / name).touch()
-    with pytest.raises(ModelError, match="a.gguf, b.gguf"):
+    assert path_of(tmp_path).name == "tale-Q4_K_M-00001-of-00002.gguf"
+    (tmp_path / "b.gguf").touch()
+    with pytest.raises(ModelError, match="b.gguf"):
         path_of(tmp_path)
 
 
@@ -117,7 +96,7 @@ def test_a_folder_of_none_or_several_is_told(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def model() -> Engine:
-    return Engine.load(bundled_model(), EngineOptions(n_ctx=2048))
+    return load_engine(short_model(), EngineOptions(n_ctx=2048))
 
 
 @pytest.fixture(scope="module")

@@ -8,14 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from srbwriter.engine.generation import Generation
-from srbwriter.engine.types import Done, Request, Text
-from srbwriter.server.registry import Registry
-from srbwriter.server.settings import Client
 from tests.fakes.engine import STORY, FakeEngine
 
 from .conftest import Serve
-from .wire import frames
 
 
 def start(http: httpx.Client, **body: Any) -> str:
@@ -58,24 +53,24 @@ def test_a_request_runs_on_its_own_and_is_followed(client: httpx.Client) -> None
     assert (value["state"], value["count"], value["completion_tokens"]) == ("done", 2, 10)
     assert [branch["text"] for branch in value["branches"]] == [" there was a cat."] * 2
     assert any(one["id"] == value["id"] for one in client.get("/srb/v1/requests").json()["data"])
+    alone = follow(client, path + "/branches/1")
+    assert {event["index"] for event in alone if "index" in event} == {1}
+    assert text_of(alone, 1) == " there was a cat."
 
 
-def test_following_goes_on_after_the_last_event_seen(client: httpx.Client) -> None:
+def test_following_goes_on_after_the_last_event_seen(client: httpx.Client, engine: FakeEngine) -> None:
+    engine.hold = 1
     path = start(client)
+    with client.stream("GET", path + "/events") as answer:
+        next(answer.iter_bytes())
+    engine.release()
     whole = client.get(path + "/events").text
+    assert engine.cancelled == [], "who looks on and leaves ends nothing"
     ids = [int(line.removeprefix("id: ")) for line in whole.splitlines() if line.startswith("id: ")]
     assert ids == sorted(ids)
     middle = ids[len(ids) // 2]
     rest = client.get(path + "/events", headers={"Last-Event-ID": str(middle)}).text
     assert rest.split("\n\n")[1:] == whole.split("\n\n")[1:][ids.index(middle) :]
-
-
-def test_one_branch_can_be_followed_alone(client: httpx.Client) -> None:
-    path = start(client)
-    answer = client.get(path + "/branches/1/events")
-    events = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: ")]
-    assert {event["index"] for event in events if "index" in event} == {1}
-    assert text_of(events, 1) == " there was a cat."
 
 
 def test_a_stream_of_any_dialect_can_be_addressed(client: httpx.Client) -> None:
@@ -129,15 +124,6 @@ def test_extend_append_and_rewind(client: httpx.Client, engine: FakeEngine) -> N
     assert engine.generations[-1].branches[0].stop_rule.boundary == "line"
 
 
-def test_pause_and_resume(client: httpx.Client, engine: FakeEngine) -> None:
-    engine.hold = 1
-    path = start(client)
-    client.post(path + "/branches/0/pause")
-    client.post(path + "/branches/0/resume")
-    engine.release()
-    assert text_of(follow(client, path), 0) == " there was a cat."
-
-
 def test_patching_changes_what_is_named_and_nothing_else(client: httpx.Client, engine: FakeEngine) -> None:
     engine.hold = 1
     path = start(client, n=1, top_k=9, seed=3)
@@ -160,14 +146,6 @@ def test_a_refused_patch_changes_nothing(client: httpx.Client, engine: FakeEngin
     engine.release()
     follow(client, path)
     assert (before.sampling, before.stop_rule) == old
-
-
-def test_a_refused_pick_ends_nobody(client: httpx.Client, engine: FakeEngine) -> None:
-    engine.hold = 1
-    path = start(client)
-    assert client.post(path + "/branches/0/pick", json={"chars": "many"}).status_code == 400
-    engine.release()
-    assert [e["reason"] for e in follow(client, path) if e["event"] == "stop"] == ["length"] * 2
 
 
 def test_branches_join_a_running_request(client: httpx.Client, engine: FakeEngine) -> None:
@@ -249,27 +227,41 @@ def test_cancel_and_forget(client: httpx.Client, engine: FakeEngine) -> None:
     assert client.get(path).status_code == 404
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body", "status"),
-    [
+def test_a_verb_that_does_nothing_says_why(client: httpx.Client, engine: FakeEngine) -> None:
+    engine.hold = 1
+    path = start(client)
+    for verb, words in (("extend", "is still writing"), ("resume", "is still writing")):
+        note = client.post(f"{path}/branches/0/{verb}", json={}).json()["note"]
+        assert note == f"{verb} does nothing: branch 0 {words}"
+    assert "note" not in client.post(path + "/branches/0/extend", json={"max_tokens": 3}).json()
+    engine.release()
+    follow(client, path)
+    for verb in ("stop", "pause", "resume"):
+        answer = client.post(f"{path}/branches/0/{verb}", json={})
+        assert answer.json()["note"] == f"{verb} does nothing: branch 0 has ended already"
+        assert answer.status_code == 202
+
+
+def test_what_cannot_be_is_said_in_words(client: httpx.Client) -> None:
+    path = start(client)
+    refused: tuple[tuple[str, str, Any, int], ...] = (
         ("GET", "/srb/v1/requests/nobody", None, 404),
-        ("GET", "{}/branches/2", None, 404),
-        ("GET", "{}/branches/x", None, 404),
-        ("POST", "{}/branches/0/dance", {}, 404),
-        ("POST", "{}/branches/0/rewind", {}, 400),
-        ("POST", "{}/branches/0/rewind", {"tokens": 1, "chars": 1}, 400),
-        ("POST", "{}/branches/0/rewind", {"tokens": -1}, 400),
-        ("POST", "{}/branches/0/append", {"text": ""}, 400),
-        ("POST", "{}/branches/0/reroll", {"temperature": "hot"}, 400),
-        ("GET", "{}/events?after=soon", None, 400),
-    ],
-)
-def test_what_cannot_be_is_said_in_words(
-    client: httpx.Client, method: str, path: str, body: Any, status: int
-) -> None:
-    answer = client.request(method, path.format(start(client)), json=body)
-    assert answer.status_code == status
-    assert isinstance(answer.json()["error"], str)
+        ("GET", f"{path}/branches/2", None, 404),
+        ("GET", f"{path}/branches/x", None, 404),
+        ("POST", f"{path}/branches/0/dance", {}, 404),
+        ("POST", f"{path}/branches/0/pick", {"chars": "many"}, 400),
+        ("POST", f"{path}/branches/0/rewind", {}, 400),
+        ("POST", f"{path}/branches/0/rewind", {"tokens": 1, "chars": 1}, 400),
+        ("POST", f"{path}/branches/0/rewind", {"tokens": -1}, 400),
+        ("POST", f"{path}/branches/0/append", {"text": ""}, 400),
+        ("POST", f"{path}/branches/0/reroll", {"temperature": "hot"}, 400),
+        ("GET", f"{path}/events?after=soon", None, 400),
+    )
+    for method, where, body, status in refused:
+        answer = client.request(method, where, json=body)
+        assert answer.status_code == status, where
+        assert isinstance(answer.json()["error"], str)
+    assert client.get(path).json().get("picked") is None, "a refused pick picks nothing"
 
 
 def test_finished_requests_are_forgotten_after_a_while(serve: Serve, engine: FakeEngine) -> None:
@@ -280,39 +272,3 @@ def test_finished_requests_are_forgotten_after_a_while(serve: Serve, engine: Fak
             follow(http, paths[-1])
         assert [http.get(path).status_code for path in paths][-3:] == [200] * 3
         assert http.get(paths[0]).status_code == 404
-
-
-def test_looking_on_ends_nothing(client: httpx.Client, engine: FakeEngine) -> None:
-    engine.hold = 1
-    path = start(client)
-    with client.stream("GET", path + "/events") as answer:
-        next(answer.iter_bytes())
-    engine.release()
-    assert text_of(follow(client, path), 0) == STORY[:17]
-    assert engine.cancelled == []
-    assert frames(client.post("/srb/v1/completions?sse=1", json={"prompt": "a", "n": 1}).content)
-
-
-def test_a_pick_returns_all_that_the_branch_keeps(client: httpx.Client, engine: FakeEngine) -> None:
-    engine.script = lambda prompt, branch: " there was" * 400
-    for _ in range(10):
-        path = start(client, n=2, max_tokens=800)
-        picked = client.post(path + "/branches/0/pick", json={}).json()
-        kept = client.get(path + "/branches/0").json()
-        assert (picked["state"], picked["text"]) == ("done", kept["text"])
-        assert picked["tokens"] == len(kept["ids"])
-        follow(client, path)
-
-
-@pytest.mark.parametrize(("logprobs", "most", "kept"), [(None, 80_000, 20), (100, 400_000, 3), (100, 100, 0)])
-def test_what_has_ended_is_kept_within_a_budget_of_bytes(logprobs: int | None, most: int, kept: int) -> None:
-    registry = Registry(keep=100, seconds=1e9, most=most)
-
-    def ended() -> Generation:
-        generation = Generation(1, Request("", logprobs=logprobs), lambda command: None)
-        generation.publish([*[Text(0, "x")] * 9, Done(1, 0, 9)])
-        return generation
-
-    ids = [registry.add(Client("someone", admin=False), "srb", [ended()]).id for _ in range(30)]
-    registry.sweep()
-    assert [record.id for record in registry] == ids[len(ids) - kept :]

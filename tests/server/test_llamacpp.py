@@ -8,11 +8,11 @@ import re
 import httpx
 import pytest
 
-from srbwriter.demo import bundled_model
-from srbwriter.engine import Engine
-from srbwriter.engine.types import EngineOptions, TokenRun
+from srbwriter.engine.types import EngineOptions
 from srbwriter.server.services import Loaded
 from tests.fakes.engine import EOS, FIM_MID, FIM_PRE, FIM_SUF, FakeEngine
+from tests.fakes.shared_model import load_engine
+from tests.fakes.short_model import short_model
 
 from .conftest import Serve
 from .wire import frames
@@ -31,17 +31,9 @@ def test_a_completion(client: httpx.Client) -> None:
     settings = value["generation_settings"]
     assert (settings["n_predict"], settings["temperature"], settings["top_k"]) == (3, 0.8, 40)
     assert all(math.isfinite(v) for v in value["timings"].values())
-    assert set(value["timings"]) == {
-        "cache_n",
-        "prompt_n",
-        "prompt_ms",
-        "prompt_per_token_ms",
-        "prompt_per_second",
-        "predicted_n",
-        "predicted_ms",
-        "predicted_per_token_ms",
-        "predicted_per_second",
-    }
+    counted = ("prompt_n", "prompt_ms", "prompt_per_token_ms", "prompt_per_second")
+    written = (name.replace("prompt", "predicted") for name in counted)
+    assert set(value["timings"]) == {"cache_n", *counted, *written}
 
 
 def test_several_branches_are_a_list_at_the_top(client: httpx.Client, engine: FakeEngine) -> None:
@@ -69,20 +61,6 @@ def test_frames_of_a_stream(client: httpx.Client) -> None:
     assert [t for c in chunks if c["index"] == 0 for t in c["tokens"]] != []
 
 
-def test_a_stop_word_is_neither_sent_nor_half_sent(client: httpx.Client) -> None:
-    values = frames(
-        client.post("/completion", json={"prompt": "a", "stop": [" cat"], "stream": True}).content
-    )
-    assert "".join(v["content"] for v in values) == " there was a"
-    assert (values[-1]["stop_type"], values[-1]["stopping_word"]) == ("word", " cat")
-
-
-def test_the_end_of_the_models_text(client: httpx.Client) -> None:
-    value = client.post("/completion", json={"prompt": "a"}).json()
-    assert (value["stop_type"], value["stopped_eos"]) == ("eos", True)
-    assert value["has_new_line"] is True
-
-
 @pytest.mark.parametrize("stream", [False, True])
 def test_probabilities_in_both_shapes(client: httpx.Client, stream: bool) -> None:
     answer = client.post("/completion", json={**BODY, "n_probs": 2, "stream": stream})
@@ -94,13 +72,9 @@ def test_probabilities_in_both_shapes(client: httpx.Client, stream: bool) -> Non
     assert [set(top) for top in first["top_logprobs"]] == [{"id", "token", "bytes", "logprob"}] * 2
     assert first["content"] == " there"
     assert first["probs"][0] == {"tok_str": " there", "prob": math.exp(-0.5)}
-
-
-def test_probabilities_after_sampling_are_none_of_nought(client: httpx.Client) -> None:
-    body = {**BODY, "n_probs": 2, "post_sampling_probs": True}
-    entry = client.post("/completion", json=body).json()["completion_probabilities"][0]
-    assert entry["prob"] == math.exp(-0.5)
-    assert all(top["prob"] > 0 for top in entry["top_probs"])
+    answer = client.post("/completion", json={**BODY, "n_probs": 2, "post_sampling_probs": True})
+    entry = answer.json()["completion_probabilities"][0]
+    assert entry["prob"] == math.exp(-0.5) and all(top["prob"] > 0 for top in entry["top_probs"])
 
 
 def test_fields_can_be_chosen(client: httpx.Client) -> None:
@@ -108,99 +82,45 @@ def test_fields_can_be_chosen(client: httpx.Client) -> None:
     assert client.post("/completion", json=body).json() == {"content": " there was a", "n_predict": 3}
 
 
-def test_nothing_to_write_only_fills_the_cache(client: httpx.Client) -> None:
-    value = client.post("/completion", json={"prompt": "Once", "n_predict": 0}).json()
-    assert (value["content"], value["tokens_predicted"], value["tokens_evaluated"]) == ("", 0, 2)
-
-
 def test_progress_of_the_prompt(client: httpx.Client) -> None:
-    first, *_ = frames(
-        client.post("/completion", json={**BODY, "stream": True, "return_progress": True}).content
-    )
-    assert first["content"] == ""
-    assert {k: v for k, v in first["prompt_progress"].items() if k != "time_ms"} == {
-        "total": 2,
-        "cache": 0,
-        "processed": 2,
-    }
+    body = {**BODY, "stream": True, "return_progress": True}
+    first, *_ = frames(client.post("/completion", json=body).content)
+    assert first["content"] == "" and first["prompt_progress"].pop("time_ms") >= 0
+    assert first["prompt_progress"] == {"total": 2, "cache": 0, "processed": 2}
 
 
-@pytest.mark.parametrize(
-    ("prompt", "count"),
-    [
-        ("Once", 1),
-        ([EOS, 257], 1),
-        (["Once", " a"], 2),
-        ([257, " a cat"], 1),
-        ([[257], "a"], 2),
-        ({"prompt_string": "Once"}, 1),
-        ([{"prompt_string": "a"}, "b"], 2),
-    ],
-)
-def test_prompts_of_every_shape(client: httpx.Client, prompt: object, count: int) -> None:
-    value = client.post("/completion", json={"prompt": prompt, "n_predict": 1}).json()
-    assert len(value if isinstance(value, list) else [value]) == count
+def test_prompts_of_every_shape(client: httpx.Client) -> None:
+    for prompt, count in (
+        ("Once", 1), ([EOS, 257], 1), (["Once", " a"], 2), ([257, " a cat"], 1), ([[257], "a"], 2),
+        ({"prompt_string": "Once"}, 1), ([{"prompt_string": "a"}, "b"], 2),
+    ):  # fmt: skip
+        value = client.post("/completion", json={"prompt": prompt, "n_predict": 1}).json()
+        assert len(value if isinstance(value, list) else [value]) == count, prompt
 
 
-@pytest.mark.parametrize(
-    "prompt", [None, "", [], [[]], 5, True, [None], [1.5], [99999], [-1], {"text": "a"}, [["a", []]]]
-)
-def test_prompts_that_mean_nothing(client: httpx.Client, prompt: object) -> None:
-    answer = client.post("/completion", json={"prompt": prompt})
-    assert answer.status_code == 400
-    error = answer.json()["error"]
-    assert (error["code"], error["type"]) == (400, "invalid_request_error")
-
-
-def test_a_bad_number_of_branches_in_the_servers_words(client: httpx.Client) -> None:
-    error = client.post("/completion", json={**BODY, "n": 99}).json()["error"]
-    assert error["message"] == "Field 'n': Value must be between 1 <= value <= 64, but got 99"
+def test_prompts_that_mean_nothing(client: httpx.Client) -> None:
+    for prompt in (None, "", [], [[]], 5, True, [None], [1.5], [99999], [-1], {"text": "a"}, [["a", []]]):
+        answer = client.post("/completion", json={"prompt": prompt})
+        assert answer.status_code == 400, prompt
+        error = answer.json()["error"]
+        assert (error["code"], error["type"]) == (400, "invalid_request_error")
 
 
 def test_settings_objects_of_clients_are_taken_as_they_are(client: httpx.Client, engine: FakeEngine) -> None:
     """Unknown keys, nulls, values out of range, lists written as text, unknown sampler names."""
     body = {
-        **BODY,
-        "api_server": "http://x",
-        "api_type": "llamacpp",
-        "temperature": 9999,
-        "top_p": 7,
-        "min_p": -3,
-        "top_k": -1,
-        "typical_p": None,
-        "repeat_last_n": -1,
-        "dry_penalty_last_n": -1,
-        "grammar": "",
-        "seed": -1,
-        "dry_sequence_breakers": '["\\n", ":"]',
-        "samplers": ["top_k", "adaptive_p", "quadratic", "typ_p"],
-        "tfs_z": 1.0,
-        "mirostat": 5,
-        "logit_bias": [],
-        "n_probs": 10,
-        "image_data": [],
-        "lora": [],
-        "rep_pen": "1.2",
-        "ignore_eos": False,
-    }
+        **BODY, "api_server": "http://x", "api_type": "llamacpp", "temperature": 9999, "top_p": 7,
+        "min_p": -3, "top_k": -1, "typical_p": None, "repeat_last_n": -1, "dry_penalty_last_n": -1,
+        "grammar": "", "seed": -1, "dry_sequence_breakers": '["\\n", ":"]',
+        "samplers": ["top_k", "adaptive_p", "quadratic", "typ_p"], "tfs_z": 1.0, "mirostat": 5,
+        "logit_bias": [], "n_probs": 10, "image_data": [], "lora": [], "rep_pen": "1.2", "ignore_eos": False,
+    }  # fmt: skip
     assert client.post("/completion", json=body).status_code == 200
     sampling = engine.submitted[-1].sampling[0]
     assert (sampling.temperature, sampling.top_p, sampling.min_p, sampling.top_k) == (100, 1, 0, 0)
     assert (sampling.repeat_penalty, sampling.repeat_last_n, sampling.mirostat) == (1.2, -1, 2)
     assert sampling.dry_sequence_breakers == ("\n", ":")
     assert sampling.samplers == ("top_k", "adaptive_p", "typ_p")
-
-
-def test_biases_by_pair_and_by_text(client: httpx.Client, engine: FakeEngine) -> None:
-    client.post("/completion", json={**BODY, "logit_bias": [[257, 1.5], [" cat", False]]})
-    (cat,) = engine.tokenize(" cat")
-    assert dict(engine.submitted[-1].sampling[0].logit_bias) == {257: 1.5, cat: -math.inf}
-
-
-def test_media_and_adapters_are_refused_in_words(client: httpx.Client) -> None:
-    for change in ({"image_data": [{"data": "x", "id": 1}]}, {"lora": [{"id": 0, "scale": 0.5}]}):
-        answer = client.post("/completion", json={**BODY, **change})
-        assert (answer.status_code, answer.json()["error"]["type"]) == (501, "not_supported_error")
 
 
 def test_infill(serve: Serve, engine: FakeEngine) -> None:
@@ -221,16 +141,6 @@ def test_infill(serve: Serve, engine: FakeEngine) -> None:
         assert list(engine.submitted[-1].prompt) == [FIM_PRE, once, FIM_SUF, end, FIM_MID]
 
 
-def test_a_system_prompt_stands_before_every_prompt_from_then_on(serve: Serve, engine: FakeEngine) -> None:
-    with httpx.Client(base_url=serve().url) as http:
-        system = {"prompt": "Be brief.", "anti_prompt": "User:", "assistant_name": "Bot:"}
-        http.post("/completion", json={**BODY, "system_prompt": system})
-        http.post("/completion", json=BODY)
-        assert engine.submitted[-1].prompt == (TokenRun("Be brief."), TokenRun("Once"))
-        props = http.get("/props").json()
-        assert (props["assistant_name"], props["user_name"]) == ("Bot:", "User:")
-
-
 def test_tokenize_answers_two_kinds_of_clients(client: httpx.Client, engine: FakeEngine) -> None:
     once, upon = engine.tokenize("Once upon")
     plain = client.post("/tokenize", json={"content": "Once upon"}).json()
@@ -238,31 +148,18 @@ def test_tokenize_answers_two_kinds_of_clients(client: httpx.Client, engine: Fak
     vllm = client.post("/tokenize", json={"model": "m", "prompt": "Once upon"}).json()
     assert (vllm["count"], vllm["tokens"][1:]) == (3, [once, upon])
     pieces = client.post("/tokenize", json={"content": "Once\u00e9", "with_pieces": True}).json()["tokens"]
-    assert pieces == [
-        {"id": once, "piece": "Once"},
-        {"id": 0xC3, "piece": [0xC3]},
-        {"id": 0xA9, "piece": [0xA9]},
-    ]
-
-
-def test_texts_and_ids_are_tokenised_mixed(client: httpx.Client, engine: FakeEngine) -> None:
-    once, upon = engine.tokenize("Once upon")
-    asked = {"content": [once, " upon", once], "with_pieces": True}
-    tokens = client.post("/tokenize", json=asked).json()["tokens"]
-    assert [token["id"] for token in tokens] == [once, upon, once]
-    assert tokens[0]["piece"] == "Once"
+    assert [(one["id"], one["piece"]) for one in pieces] == [(once, "Once"), (0xC3, [0xC3]), (0xA9, [0xA9])]
+    mixed = client.post("/tokenize", json={"content": [once, " upon", once]}).json()["tokens"]
+    assert mixed == [once, upon, once]
     for wrong in ([1.5], [10**9], [[once]], {"a": 1}):
         answer = client.post("/tokenize", json={"content": wrong})
         assert answer.status_code == 400 and "content" in answer.text
 
 
 def test_detokenize_and_templates(client: httpx.Client, engine: FakeEngine) -> None:
-    assert client.post("/detokenize", json={"tokens": engine.tokenize("Once upon")}).json() == {
-        "content": "Once upon",
-        "prompt": "Once upon",
-    }
-    assert client.post("/detokenize", json={"tokens": []}).json() == {"content": "", "prompt": ""}
-    assert client.post("/detokenize", json={"tokens": [10**6]}).status_code == 400
+    for text in ("Once upon", ""):
+        told = client.post("/detokenize", json={"tokens": engine.tokenize(text)}).json()
+        assert told == {"content": text, "prompt": text}
     body = {"messages": [{"role": "user", "content": "a"}]}
     assert client.post("/apply-template", json=body).json()["prompt"].endswith("<|im_start|>assistant\n")
 
@@ -288,36 +185,21 @@ def test_health_while_loading_ready_and_failed(serve: Serve) -> None:
 
 def test_slots_show_numbers_and_no_text(serve: Serve, engine: FakeEngine) -> None:
     engine.hold = 1
+    body = {**BODY, "n": 2, "prompt": "secret cat", "stream": True}
     with (
-        httpx.Client(base_url=serve().url) as client,  # nobody else's requests are on it
-        client.stream("POST", "/completion", json={**BODY, "prompt": "secret cat", "stream": True}) as answer,
+        httpx.Client(base_url=serve(max_n=3).url) as client,  # nobody else's requests are on it
+        client.stream("POST", "/completion", json=body) as answer,
     ):
         incoming = answer.iter_bytes()
         next(incoming)
         health = client.get("/health", params={"include_slots": "1"}).json()
-        assert (health["status"], health["slots_idle"], health["slots_processing"]) == ("ok", 63, 1)
-        (busy,) = [slot for slot in health["slots"] if slot["is_processing"]]
-        assert busy["next_token"][0] == {
-            "has_next_token": True,
-            "has_new_line": False,
-            "n_remain": 2,
-            "n_decoded": 1,
-        }
+        assert (health["status"], health["slots_idle"], health["slots_processing"]) == ("ok", 1, 2)
+        busy, _ = [slot for slot in health["slots"] if slot["is_processing"]]
+        told = {"has_next_token": True, "has_new_line": False, "n_remain": 2, "n_decoded": 1}
+        assert busy["next_token"][0] == told
         assert "secret" not in client.get("/slots").text
-        assert len(client.get("/slots").json()) == 64
-
-
-def test_no_slot_left(serve: Serve, engine: FakeEngine) -> None:
-    engine.hold = 1
-    with (
-        httpx.Client(base_url=serve(max_n=2).url) as http,
-        http.stream("POST", "/completion", json={**BODY, "n": 2, "stream": True}) as answer,
-    ):
-        incoming = answer.iter_bytes()
-        next(incoming)
-        assert http.get("/health").status_code == 200
-        assert http.get("/health?fail_on_no_slot").status_code == 503
-        assert http.get("/slots?fail_on_no_slot=1").status_code == 503
+        assert len(client.get("/slots").json()) == 3
+        assert client.get("/health?fail_on_no_slot").status_code == 200
 
 
 def test_a_chosen_slot_is_kept_and_erased(client: httpx.Client) -> None:
@@ -327,31 +209,31 @@ def test_a_chosen_slot_is_kept_and_erased(client: httpx.Client) -> None:
     assert client.post("/slots/5?action=erase").json()["n_erased"] == 0
 
 
-@pytest.mark.parametrize(
-    ("path", "name", "status"),
-    [
-        ("/slots/0?action=save", "a.bin", 501),  # by an engine that cannot
-        ("/slots/0?action=save", "../a", 400),
-        ("/slots/0?action=save", "", 400),
-        ("/slots/0?action=restore", "/etc/passwd", 400),
-        ("/slots/0?action=save", ".hidden", 400),
-        ("/slots/64?action=erase", "", 400),
-        ("/slots/x?action=erase", "", 400),
-        ("/slots/0?action=dance", "", 400),
-        ("/slots/0", "", 400),
-    ],
+SLOT_ACTIONS = (
+    ("/slots/0?action=save", "a.bin", 501),  # by an engine that cannot
+    ("/slots/0?action=save", "../a", 400),
+    ("/slots/0?action=save", "", 400),
+    ("/slots/0?action=restore", "/etc/passwd", 400),
+    ("/slots/0?action=save", ".hidden", 400),
+    ("/slots/64?action=erase", "", 400),
+    ("/slots/x?action=erase", "", 400),
+    ("/slots/0?action=dance", "", 400),
+    ("/slots/0", "", 400),
 )
-def test_slot_actions_name_no_paths(serve: Serve, tmp_path, path: str, name: str, status: int) -> None:
+
+
+def test_slot_actions_name_no_paths(serve: Serve, tmp_path) -> None:
     with httpx.Client(base_url=serve(slot_save_path=tmp_path).url) as http:
-        assert http.post(path, json={"filename": name}).status_code == status
-    assert list(tmp_path.iterdir()) == []
+        for path, name, status in SLOT_ACTIONS:
+            assert http.post(path, json={"filename": name}).status_code == status, (path, name)
+            assert list(tmp_path.iterdir()) == []
 
 
 def test_a_slot_is_saved_and_restored(serve: Serve, tmp_path) -> None:
     text = "Once upon a time there was a fox who told tales. " * 8
     options = EngineOptions(n_ctx=1024, gpu_layers=0, threads=1)
     with (
-        Engine.load(bundled_model(), options) as engine,
+        load_engine(short_model(), options) as engine,
         httpx.Client(base_url=serve(Loaded(engine), slot_save_path=tmp_path).url, timeout=60) as http,
     ):
         empty = http.post("/slots/3?action=save", json={"filename": "tale.bin"})
@@ -391,46 +273,23 @@ def test_switched_off_endpoints_say_so(serve: Serve) -> None:
         assert http.post("/lora-adapters", json=[{"id": 0, "scale": 1}]).status_code in (400, 501)
 
 
-def test_props(client: httpx.Client) -> None:
-    value = client.get("/props").json()
-    assert isinstance(value["chat_template"], str)
-    assert (value["total_slots"], value["bos_token"], value["eos_token"]) == (64, "<s>", "</s>")
-    assert value["default_generation_settings"]["n_ctx"] == 512
-    assert value["default_generation_settings"]["params"]["temperature"] == 0.8
-
-
 def test_metrics_are_valid_exposition(client: httpx.Client) -> None:
     client.post("/completion", json=BODY)
     answer = client.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     assert answer.headers["process-start-time-unix"].isdecimal()
-    figures = {}
     own = [line for line in answer.text.splitlines() if "srbwriter:" in line]
     text = "".join(f"{line}\n" for line in answer.text.splitlines() if line not in own)
     block = r"# HELP (\S+) [^\n]+\n# TYPE (\S+) (counter|gauge)\n(\S+) (\S+)\n"
     blocks = re.findall(block, text)
     assert re.sub(block, "", text) == ""
     assert 'srbwriter:client_requests_total{client="127.0.0.1"}' in "".join(own)
-    for help_name, type_name, kind, name, value in blocks:
+    for help_name, type_name, kind, name, _ in blocks:
         assert help_name == type_name == name and name.startswith("llamacpp:")
         assert kind == "gauge" or name.endswith(("_total", "_max"))
-        figures[name.removeprefix("llamacpp:")] = float(value)
+    figures = {name.removeprefix("llamacpp:"): float(value) for *_, name, value in blocks}
     assert figures["tokens_predicted_total"] == 3
-    assert {
-        "kv_cache_usage_ratio",
-        "kv_cache_tokens",
-        "prompt_tokens_cached_total",
-        "n_busy_slots_per_decode",
-        "requests_processing",
-        "requests_deferred",
-        "spec_decode_num_drafts_total",
-    } <= set(figures)
-
-
-def test_unknown_paths(client: httpx.Client) -> None:
-    answer = client.get("/nothing/here")
-    assert (answer.status_code, answer.json()) == (
-        404,
-        {"error": {"code": 404, "message": "File Not Found", "type": "not_found_error"}},
-    )
-    assert client.get("/completion").status_code == 405
+    assert figures.keys() >= {
+        "kv_cache_usage_ratio", "kv_cache_tokens", "prompt_tokens_cached_total", "n_busy_slots_per_decode",
+        "requests_processing", "requests_deferred", "spec_decode_num_drafts_total",
+    }  # fmt: skip

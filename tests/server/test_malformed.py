@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import socket
+from typing import Any
 
 import httpx
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -16,52 +16,29 @@ from tests.sizes import examples
 from .conftest import Serve
 
 POSTS = (
-    "/completion",
-    "/v1/completions",
-    "/v1/chat/completions",
-    "/srb/v1/completions",
-    "/srb/v1/requests",
-    "/tokenize",
-    "/detokenize",
-    "/apply-template",
-    "/infill",
-    "/v1/embeddings",
-    "/embedding",
-    "/rerank",
-    "/slots/0?action=save",
-    "/lora-adapters",
-    "/props",
-)
+    "/completion", "/v1/completions", "/v1/chat/completions", "/srb/v1/completions", "/srb/v1/requests",
+    "/tokenize", "/detokenize", "/apply-template", "/infill", "/v1/embeddings", "/embedding", "/rerank",
+    "/slots/0?action=save", "/lora-adapters", "/props",
+)  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        b"{",
-        b"[]",
-        b'"text"',
-        b"5",
-        b"\xff\xfe",
-        b'{"prompt": NaN}',
-        b'{"prompt": 1e999}',
-        b"[" * 100_000,
-        b'{"prompt":' + b"9" * 5000 + b"}",
-        b'{"messages":{},"content":5}',
-        b'{"prompt": {"a": []}, "n": "x"}',
-        b"null",
-        b"\x00",
-    ],
-    ids=range(13),
-)
-def test_every_malformed_body_gets_its_dialects_error(client: httpx.Client, raw: bytes) -> None:
-    for path in POSTS:
-        answer = client.post(path, content=raw)
-        assert answer.status_code in (400, 501), (path, answer.text)
-        error = answer.json()["error"]
-        # A body without any of OpenAI's fields is one of the other dialect on the path they share.
-        srb = path.startswith("/srb/") or (path == "/v1/completions" and isinstance(error, str))
-        message = error if srb else error["message"]
-        assert isinstance(message, str) and message
+MALFORMED = (
+    b"{", b"[]", b'"text"', b"5", b"\xff\xfe", b'{"prompt": NaN}', b'{"prompt": 1e999}', b"[" * 100_000,
+    b'{"prompt":' + b"9" * 5000 + b"}", b'{"messages":{},"content":5}', b'{"prompt": {"a": []}, "n": "x"}',
+    b"null", b"\x00",
+)  # fmt: skip
+
+
+def test_every_malformed_body_gets_its_dialects_error(client: httpx.Client) -> None:
+    for raw in MALFORMED:
+        for path in POSTS:
+            answer = client.post(path, content=raw)
+            assert answer.status_code in (400, 501), (path, answer.text)
+            error = answer.json()["error"]
+            # A body without any of OpenAI's fields is one of the other dialect on the path they share.
+            srb = path.startswith("/srb/") or (path == "/v1/completions" and isinstance(error, str))
+            message = error if srb else error["message"]
+            assert isinstance(message, str) and message
 
 
 ANYTHING = st.recursive(
@@ -75,41 +52,11 @@ ANYTHING = st.recursive(
 )
 FIELDS = st.sampled_from(
     (
-        "prompt",
-        "n",
-        "max_tokens",
-        "stop",
-        "temperature",
-        "seed",
-        "logit_bias",
-        "logprobs",
-        "n_probs",
-        "samplers",
-        "dry_sequence_breakers",
-        "stream",
-        "stream_options",
-        "response_format",
-        "messages",
-        "parent",
-        "id_slot",
-        "top_k",
-        "suffix",
-        "echo",
-        "best_of",
-        "response_fields",
-        "system_prompt",
-        "lora",
-        "json_schema",
-        "grammar",
-        "tools",
-        "chat_template_kwargs",
-        "stop_token_ids",
-        "boundary",
-        "content",
-        "tokens",
-        "input_extra",
-        "t_max_predict_ms",
-    )
+        "prompt n max_tokens stop temperature seed logit_bias logprobs n_probs samplers "
+        "dry_sequence_breakers stream stream_options response_format messages parent id_slot top_k suffix "
+        "echo best_of response_fields system_prompt lora json_schema grammar tools chat_template_kwargs "
+        "stop_token_ids boundary content tokens input_extra t_max_predict_ms"
+    ).split()
 )
 
 
@@ -145,13 +92,18 @@ def until_closed(plug: socket.socket) -> bytes:
     return b"".join(parts)
 
 
-@pytest.mark.parametrize("said", [b"", b"GET /health HTTP/1.1\r\nHost: local"])
-def test_a_head_that_never_comes_is_given_up(serve: Serve, said: bytes) -> None:
+def test_a_head_that_never_comes_is_given_up(serve: Serve) -> None:
     handle = serve(head_seconds=0.2)
-    with socket.create_connection(("127.0.0.1", handle.port)) as plug:
-        plug.sendall(said)
-        answer = until_closed(plug)
-    assert answer.startswith(b"HTTP/1.1 408 ") if said else answer == b""
+    for said in (b"", b"GET /health HTTP/1.1\r\nHost: local"):
+        with socket.create_connection(("127.0.0.1", handle.port)) as plug:
+            plug.sendall(said)
+            answer = until_closed(plug)
+        assert answer.startswith(b"HTTP/1.1 408 ") if said else answer == b""
+    with socket.create_connection(("127.0.0.1", handle.port)) as plug:  # nor is a body that nobody reads
+        plug.sendall(b"POST /nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000\r\n\r\n")
+        assert plug.recv(10_000).startswith(b"HTTP/1.1 404")
+        plug.sendall(b"x")
+        until_closed(plug)
 
 
 def test_a_head_byte_by_byte_is_given_up_too_also_after_an_answer(serve: Serve) -> None:
@@ -192,43 +144,21 @@ def test_requests_that_come_are_no_matter_of_the_heads_deadline(serve: Serve, en
         assert http.get("/health").status_code == 200
 
 
-def test_a_body_of_a_path_that_is_not_there_holds_no_connection(serve: Serve) -> None:
-    handle = serve(head_seconds=0.2)
-    with socket.create_connection(("127.0.0.1", handle.port)) as plug:
-        plug.sendall(b"POST /nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000\r\n\r\n")
-        assert plug.recv(10_000).startswith(b"HTTP/1.1 404")
-        plug.sendall(b"x")
-        until_closed(plug)
+MEANINGLESS: tuple[tuple[str, Any], ...] = (
+    ("lora", 5), ("lora", "x"), ("stop", 5), ("stop", [5]), ("stop", ["x"] * 300), ("temperature", "hot"),
+    ("temperature", True), ("top_k", [[]]), ("n_predict", -2), ("logit_bias", 5), ("logit_bias", [[1, "x"]]),
+    ("logit_bias", [[1.5, 1]]), ("logit_bias", [[1, 10**400]]), ("temperature", 10**400),
+    ("dynatemp_low", 10**400), ("stop_token_ids", ["x"]), ("grammar", 5), ("json_schema", 5),
+    ("stream", "perhaps"), ("response_fields", {"a": 1}), ("system_prompt", 5), ("id_slot", 64),
+)  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("lora", 5),
-        ("lora", "x"),
-        ("stop", 5),
-        ("stop", [5]),
-        ("stop", ["x"] * 300),
-        ("temperature", "hot"),
-        ("temperature", True),
-        ("top_k", [[]]),
-        ("n_predict", -2),
-        ("logit_bias", 5),
-        ("logit_bias", [[1, "x"]]),
-        ("logit_bias", [[1.5, 1]]),
-        ("logit_bias", [[1, 10**400]]),
-        ("temperature", 10**400),
-        ("dynatemp_low", 10**400),
-        ("stop_token_ids", ["x"]),
-        ("grammar", 5),
-        ("json_schema", 5),
-        ("stream", "perhaps"),
-        ("response_fields", {"a": 1}),
-        ("system_prompt", 5),
-        ("id_slot", 64),
-    ],
-)
-def test_a_field_that_means_nothing_is_named(client: httpx.Client, field: str, value: object) -> None:
-    answer = client.post("/completion", json={"prompt": "a", "n_predict": 1, field: value})
-    assert answer.status_code == 400, answer.text
-    assert field in answer.json()["error"]["message"]
+def test_a_field_that_means_nothing_is_named(client: httpx.Client) -> None:
+    for field, value in MEANINGLESS:
+        answer = client.post("/completion", json={"prompt": "a", "n_predict": 1, field: value})
+        assert answer.status_code == 400, (field, value)
+        assert field in answer.json()["error"]["message"]
+    for tokens in ("x", [10**9], ["a"], [1.5], [None]):
+        answer = client.post("/detokenize", json={"tokens": tokens})
+        assert answer.status_code == 400 and "'tokens'" in answer.json()["error"]["message"]
+        assert "prompt" not in answer.json()["error"]["message"]

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-from selenium import webdriver
-from selenium.webdriver.common.by import By
 
-from srbwriter.demo import bundled_model
-from srbwriter.engine import Engine
 from srbwriter.engine.types import EngineOptions
 from srbwriter.server import Loaded, ServerHandle, ServerSettings, start_in_thread
+from tests.fakes.shared_model import load_engine
+from tests.fakes.short_model import short_model
 
 from .test_page import Page, chromium
+
+if TYPE_CHECKING:
+    from selenium import webdriver
 
 __all__ = ["chromium"]
 pytestmark = [pytest.mark.full, pytest.mark.needs("chromium", "chromedriver")]
@@ -22,7 +24,7 @@ pytestmark = [pytest.mark.full, pytest.mark.needs("chromium", "chromedriver")]
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ServerHandle]:
-    with Engine.load(bundled_model(), EngineOptions(n_ctx=2048, threads=1)) as engine:
+    with load_engine(short_model(), EngineOptions(n_ctx=2048, threads=1)) as engine:
         handle = start_in_thread(Loaded(engine), ServerSettings(port=0, access_log=False))
         yield handle
         handle.stop(20)
@@ -62,7 +64,7 @@ def write(page: Page, text: str = "Once upon a time there was a little fox") -> 
 
 
 def marks(page: Page, name: str) -> list[str]:
-    return [mark.text for mark in page.driver.find_elements(By.CSS_SELECTOR, f".pane .marks .{name}")]
+    return [mark.text for mark in page.all(f".pane .marks .{name}")]
 
 
 def requests(server: ServerHandle) -> set[str]:
@@ -115,8 +117,8 @@ def test_another_token_is_written_on_with(page: Page) -> None:
     write(page)
     base, text = page.story, page.panes[0]
     page.find(".pane .look").click()
-    page.until(lambda: len(page.driver.find_elements(By.CSS_SELECTOR, ".pane .tokens > button")) > 4)
-    written = page.driver.find_elements(By.CSS_SELECTOR, ".pane .tokens > button")
+    page.until(lambda: len(page.all(".pane .tokens > button")) > 4)
+    written = page.all(".pane .tokens > button")
     before = "".join(token.get_property("textContent") for token in written[:3])
     assert "".join(token.get_property("textContent") for token in written) == text
     written[3].click()
@@ -134,10 +136,7 @@ def test_branches_are_judged_and_put_in_order(page: Page) -> None:
     page.find("#judge").click()
     page.until(lambda: len(marks(page, "score")) == 4)
     scores = [int(score.removeprefix("✓")) for score in marks(page, "score")]
-    places = [
-        int(pane.value_of_css_property("order"))
-        for pane in page.driver.find_elements(By.CSS_SELECTOR, ".pane")
-    ]
+    places = [int(pane.value_of_css_property("order")) for pane in page.all(".pane")]
     assert [score for _, score in sorted(zip(places, scores, strict=True))] == sorted(scores, reverse=True)
 
 

@@ -13,20 +13,17 @@ from tests.fakes.engine import FakeEngine
 SHORT = {"max_tokens": 2}
 
 
-@pytest.mark.parametrize(
-    ("prompt", "begun"),
-    [("Once", True), ([256, 257], False), (["Once", 257], False), ({"prompt_string": "Once"}, True)],
-    ids=str,
-)
-@pytest.mark.parametrize("path", ["/completion", "/v1/completions", "/srb/v1/completions"])
-def test_a_prompt_of_ids_is_taken_as_it_is(
-    client: httpx.Client, engine: FakeEngine, path: str, prompt: Any, begun: bool
-) -> None:
-    assert client.post(path, json={"prompt": prompt, **SHORT}).status_code == 200
-    (request,) = engine.submitted
-    assert request.add_bos is begun
-    if isinstance(prompt, list):  # a text in front of ids begins as texts do
-        assert (request.prompt[0] == engine.bos) is isinstance(prompt[0], str)
+def test_a_prompt_of_ids_is_taken_as_it_is(client: httpx.Client, engine: FakeEngine) -> None:
+    cases: tuple[tuple[Any, bool], ...] = (
+        ("Once", True), ([256, 257], False), (["Once", 257], False), ({"prompt_string": "Once"}, True),
+    )  # fmt: skip
+    for path in ("/completion", "/v1/completions", "/srb/v1/completions"):
+        for prompt, begun in cases:
+            assert client.post(path, json={"prompt": prompt, **SHORT}).status_code == 200
+            request = engine.submitted[-1]
+            assert request.add_bos is begun, (path, prompt)
+            if isinstance(prompt, list):  # a text in front of ids begins as texts do
+                assert (request.prompt[0] == engine.bos) is isinstance(prompt[0], str)
 
 
 def test_openai_clients_may_switch_the_beginning_off(client: httpx.Client, engine: FakeEngine) -> None:
@@ -51,34 +48,30 @@ def test_the_gap_of_a_text_begins_as_texts_do(client: httpx.Client, engine: Fake
     assert [request.add_bos for request in engine.submitted] == [True, True]
 
 
-@pytest.mark.parametrize("many", [True, False])
-def test_media_within_a_prompt_are_refused(client: httpx.Client, many: bool) -> None:
+def test_media_are_refused(client: httpx.Client) -> None:
     prompt = {"prompt_string": "What is this <__media__>", "multimodal_data": ["aGVsbG8="]}
-    answer = client.post("/completion", json={"prompt": [prompt, "x"] if many else prompt, **SHORT})
-    assert answer.status_code == 501
-    assert "text only" in answer.json()["error"]["message"]
+    beside = {"prompt": "Once", "image_data": [{"data": "x", "id": 1}]}
+    for body in ({"prompt": prompt}, {"prompt": [prompt, "x"]}, beside):
+        answer = client.post("/completion", json={**body, **SHORT})
+        assert answer.status_code == 501
+        assert answer.json()["error"]["type"] == "not_supported_error"
+        assert "text only" in answer.json()["error"]["message"]
     idle = {"prompt_string": "Once", "multimodal_data": []}
     assert client.post("/completion", json={"prompt": idle, **SHORT}).status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("bans", "banned"),
-    [([], []), ("", []), (None, []), ([5, 6], [5, 6]), ("5, 6,x", [5, 6]), ([10**9, -1], [])],
-)
-def test_bans_as_clients_send_them(
-    client: httpx.Client, engine: FakeEngine, bans: Any, banned: list[int]
-) -> None:
-    answer = client.post("/completion", json={"prompt": "a", "custom_token_bans": bans, **SHORT})
-    assert answer.status_code == 200
-    sampling = engine.submitted[-1].sampling
-    assert isinstance(sampling, tuple)
-    assert sampling[0].logit_bias == tuple((token, -math.inf) for token in banned)
-
-
-@pytest.mark.parametrize("bans", [5, ["5"], {"5": 1}, "5," * 400_000])
-def test_bans_that_mean_nothing_are_refused(client: httpx.Client, bans: Any) -> None:
-    answer = client.post("/completion", json={"prompt": "a", "custom_token_bans": bans, **SHORT})
-    assert answer.status_code == 400 and "custom_token_bans" in answer.json()["error"]["message"]
+def test_bans_as_clients_send_them(client: httpx.Client, engine: FakeEngine) -> None:
+    for bans, banned in (
+        ([], []), ("", []), (None, []), ([5, 6], [5, 6]), ("5, 6,x", [5, 6]), ([10**9, -1], [])
+    ):  # fmt: skip
+        answer = client.post("/completion", json={"prompt": "a", "custom_token_bans": bans, **SHORT})
+        assert answer.status_code == 200
+        sampling = engine.submitted[-1].sampling
+        assert isinstance(sampling, tuple)
+        assert sampling[0].logit_bias == tuple((token, -math.inf) for token in banned)
+    for wrong in (5, ["5"], {"5": 1}, "5," * 400_000):
+        answer = client.post("/completion", json={"prompt": "a", "custom_token_bans": wrong, **SHORT})
+        assert answer.status_code == 400 and "custom_token_bans" in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(

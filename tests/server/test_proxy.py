@@ -12,8 +12,6 @@ from typing import Any
 import httpx
 import pytest
 
-from srbwriter.demo import bundled_model
-from srbwriter.engine import Engine
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.remote.engine import RemoteEngine
 from srbwriter.engine.remote.options import RemoteOptions
@@ -21,6 +19,8 @@ from srbwriter.engine.types import EngineOptions, NotSupported, Request, Samplin
 from srbwriter.server import Loaded, Offer, ServerHandle, ServerSettings, start_in_thread
 from tests.engine.scripted import PROMPT, STORY, Scripted
 from tests.engine.toy_models import make_qwen
+from tests.fakes.shared_model import load_engine
+from tests.fakes.short_model import short_model
 
 from .test_handles import follow
 from .wire import frames
@@ -33,9 +33,9 @@ def started(engine: Any) -> ServerHandle:
 @pytest.fixture(scope="module")
 def servers() -> Iterator[tuple[httpx.Client, httpx.Client]]:
     """Clients of a server with a model, and of one that is connected to it."""
-    with Engine.load(bundled_model(), EngineOptions(n_ctx=512, gpu_layers=0)) as model:
+    with load_engine(short_model(), EngineOptions(n_ctx=512, gpu_layers=0)) as model:
         there = started(model)
-        with RemoteEngine.connect(RemoteOptions((there.url,), first_wait=0.01)) as engine:
+        with RemoteEngine.connect(RemoteOptions(there.url, first_wait=0.01)) as engine:
             here = started(engine)
             with (
                 httpx.Client(base_url=there.url, timeout=60) as plain,
@@ -57,19 +57,19 @@ MISTAKES: list[tuple[str, dict[str, Any]]] = [
 PATHS = ("/completion", "/v1/completions", "/srb/v1/completions", "/api/v1/generate")
 
 
-@pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize(("field", "wrong"), MISTAKES)
 def test_a_clients_mistake_is_told_as_one(
-    servers: tuple[httpx.Client, httpx.Client], path: str, field: str, wrong: dict[str, Any]
+    servers: tuple[httpx.Client, httpx.Client], field: str, wrong: dict[str, Any]
 ) -> None:
     plain, proxy = servers
     body = {"prompt": "x", "model": "m", "max_tokens": 1, **wrong}
-    own, passed = (server.post(path, json=body) for server in (plain, proxy))
-    assert (own.status_code, passed.status_code) == (400, 400)
-    assert f"Field '{field}'" in passed.text and "127.0.0.1" not in passed.text
-    if path == "/v1/completions":
-        assert passed.json()["error"]["param"] == field
-        assert passed.json()["error"]["type"] == "invalid_request_error"
+    for path in PATHS:
+        own, passed = (server.post(path, json=body) for server in (plain, proxy))
+        assert (own.status_code, passed.status_code) == (400, 400), path
+        assert f"Field '{field}'" in passed.text and "127.0.0.1" not in passed.text
+        if path == "/v1/completions":
+            assert passed.json()["error"]["param"] == field
+            assert passed.json()["error"]["type"] == "invalid_request_error"
 
 
 def test_a_branch_that_is_refused_over_there_fails_beside_the_others(
@@ -124,9 +124,9 @@ def test_tokens_of_a_prompt_are_told_beside_what_could_follow(
 
 
 def test_a_proxy_whose_engine_does_not_tell_its_vocabulary_is_written_with() -> None:
-    with closing(Scripted("vllm")) as there, RemoteEngine.connect(RemoteOptions((there.url,))) as engine:
+    with closing(Scripted("vllm")) as there, RemoteEngine.connect(RemoteOptions(there.url)) as engine:
         here = started(engine)
-        with RemoteEngine.connect(RemoteOptions((here.url,))) as beyond:
+        with RemoteEngine.connect(RemoteOptions(here.url)) as beyond:
             assert beyond.profile.dialect == "srb"
             rule = Stop(max_tokens=30)
             generation = beyond.submit(Request(PROMPT, n=2, heal=True, stop=rule)).wait(60)
@@ -134,24 +134,16 @@ def test_a_proxy_whose_engine_does_not_tell_its_vocabulary_is_written_with() -> 
             assert [branch.text for branch in generation.branches] == [STORY[:29]] * 2
             assert [beyond.detokenize(branch.ids) for branch in generation.branches] == ["e" + STORY[:29]] * 2
             assert beyond.token_bytes(ord("x")) == b"x"
-            for name in (
-                "banned_phrases",
-                "siblings",
-                "repulsion",
-                "strict",
-                "look_ahead",
-                "lora",
-                "temperature",
-            ):
-                assert beyond.lacks(name) == engine.lacks(name)
-            assert beyond.max_logprobs == 20 and not beyond.lacks("without")
+            can = beyond.capabilities
+            assert engine.capabilities.missing.items() <= can.missing.items()
+            assert can.max_logprobs == 20 and can.has("without") and not can.has("banned_phrases")
             with pytest.raises(NotSupported, match="vLLM 0 does not know banned_phrases"):
                 beyond.submit(Request(PROMPT, sampling=Sampling(banned_phrases=("x",))))
         here.stop(20)
 
 
 def test_others_are_answered_while_somebody_waits_for_an_engine_elsewhere() -> None:
-    with closing(Scripted("vllm")) as there, RemoteEngine.connect(RemoteOptions((there.url,))) as engine:
+    with closing(Scripted("vllm")) as there, RemoteEngine.connect(RemoteOptions(there.url)) as engine:
         here = started(engine)
         there.reads.clear()
         while there.reading.acquire(blocking=False):
@@ -173,7 +165,7 @@ def test_health_tells_whether_somebody_is_there(servers: tuple[httpx.Client, htt
     assert servers[1].get("/health").status_code == 200
     with closing(Scripted("vllm")) as there:
         port = there.server_address[1]
-        with RemoteEngine.connect(RemoteOptions((there.url,), first_wait=0.01)) as engine:
+        with RemoteEngine.connect(RemoteOptions(there.url, first_wait=0.01)) as engine:
             here = started(engine)
             with httpx.Client(base_url=here.url, timeout=60) as proxy:
                 assert proxy.get("/health").json()["status"] == "ok"
@@ -191,7 +183,7 @@ def test_health_tells_whether_somebody_is_there(servers: tuple[httpx.Client, htt
 @pytest.mark.full
 def test_health_of_several_models_tells_which_one_nobody_answers_for(tmp_path: Path) -> None:
     toy = EngineLoader(make_qwen(tmp_path / "toy.gguf"), EngineOptions(n_ctx=256, gpu_layers=0))
-    with closing(Scripted("vllm")) as there, RemoteEngine.connect(RemoteOptions((there.url,))) as engine:
+    with closing(Scripted("vllm")) as there, RemoteEngine.connect(RemoteOptions(there.url)) as engine:
         offers = [Offer(Loaded(engine), kept=True), Offer(toy, "toy")]
         here = start_in_thread(offers[0].loader, ServerSettings(port=0, access_log=False, max_n=8), offers)
         with httpx.Client(base_url=here.url, timeout=60) as proxy:

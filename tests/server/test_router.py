@@ -62,7 +62,9 @@ def urls(start: Start, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 @pytest.fixture(scope="module")
 def front(start: Start, urls: list[str]) -> str:
-    told = [f"{name}={url}" for name, url in zip(("small", "toy"), urls, strict=True)]
+    """One address for both, by their names and by a name that both have, and for a server that is gone."""
+    small, large = urls
+    told = (f"small={small}", f"toy={large}", f"both={small}", f"both={large}", "gone=http://127.0.0.1:9")
     return start(EXAMPLES / "router.py", "--port", "0", *told)
 
 
@@ -78,6 +80,8 @@ def test_the_model_chooses_the_server(front: str) -> None:
     assert ask(front, "Once")["model"] == "small"
     refused = httpx.post(f"{front}/completion", json={"model": "other", "prompt": "Once"})
     assert refused.status_code == 404 and "small, toy" in refused.text
+    refused = httpx.get(f"{front}/props", params={"model": "gone"})
+    assert refused.status_code == 502 and "gone" in refused.text
 
 
 def test_streams_and_refusals_are_passed_on(front: str) -> None:
@@ -89,36 +93,29 @@ def test_streams_and_refusals_are_passed_on(front: str) -> None:
     assert refused.status_code == 400 and "prompt" in refused.text
 
 
-def test_a_server_that_is_gone_is_said_in_words(start: Start) -> None:
-    alone = start(EXAMPLES / "router.py", "--port", "0", "gone=http://127.0.0.1:9")
-    refused = httpx.get(f"{alone}/health")
-    assert refused.status_code == 502 and "gone" in refused.text
-
-
-def test_a_text_stays_with_the_server_that_read_its_beginning(start: Start, urls: list[str]) -> None:
-    both = start(EXAMPLES / "router.py", "--port", "0", *(f"both={url}" for url in urls))
+def test_a_text_stays_with_the_server_that_read_its_beginning(front: str) -> None:
     texts = [
         "The fox went out on a winter's night, and prayed for the moon to give him light. ",
         "A long time ago there was a king who had three sons, and none of them would be king. ",
     ]
-    first = [ask(both, text)["model"] for text in texts]
+    first = [ask(front, text, model="both")["model"] for text in texts]
     assert sorted(first) == ["small", "toy"], "texts that begin differently are spread"
     for turn in range(3):
         texts = [f"{text}And then it was day {turn}. " for text in texts]
-        answers = [ask(both, text) for text in reversed(texts)][::-1]
+        answers = [ask(front, text, model="both") for text in reversed(texts)][::-1]
         assert [answer["model"] for answer in answers] == first
         assert all(answer["timings"]["cache_n"] > 0 for answer in answers)
 
 
-def test_a_conversation_stays_as_well(start: Start, urls: list[str]) -> None:
-    both = start(EXAMPLES / "router.py", "--port", "0", *(f"both={url}" for url in urls))
+def test_a_conversation_stays_as_well(front: str) -> None:
     asked = "Tell me a long story of a fox, a hen and the winter's moon, please."
     messages = [{"role": "user", "content": asked}]
     answered: list[str] = []
     for turn in range(3):
-        body = {"messages": messages, "max_tokens": 2}
-        answer = httpx.post(f"{both}/v1/chat/completions", json=body, timeout=120).json()
+        body = {"model": "both", "messages": messages, "max_tokens": 2}
+        answer = httpx.post(f"{front}/v1/chat/completions", json=body, timeout=120).json()
         answered.append(answer["model"])
-        ask(both, f"{turn} is the number of a text that begins like no other, and goes where least is.")
+        other = f"{turn} is the number of a text that begins like no other, and goes where least is."
+        ask(front, other, model="both")
         messages += [answer["choices"][0]["message"], {"role": "user", "content": "Go on."}]
     assert len(set(answered)) == 1

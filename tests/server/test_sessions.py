@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from copy import copy
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import httpx
 import pytest
 
-from srbwriter.engine.types import InvalidRequest, Request
-from srbwriter.server.registry import Slot
-from srbwriter.server.sharing import Scope
+from srbwriter.engine.types import InvalidRequest
 from tests.fakes.engine import FakeEngine
 
 from .conftest import Serve
@@ -23,6 +20,8 @@ KEYS = ("s1 anna", "s2 ben", "s3 chief admin")
 
 class KeepingEngine(FakeEngine):
     """Keeps sessions as lists of token ids."""
+
+    missing: Mapping[str, str] = {}
 
     def save_session(self, path: Path, ids: Sequence[int], *scope: object) -> tuple[int, int]:
         path.write_text(json.dumps([*ids]))
@@ -87,21 +86,16 @@ def test_keys_have_files_of_their_own_under_the_same_name(serve: Serve, tmp_path
 
 
 def test_names_that_a_file_system_takes_for_one_are_two(serve: Serve, tmp_path: Path) -> None:
-    url = serve(api_keys=("s1 an/na", "s2 an_na", "s3 ../anna"), slot_save_path=tmp_path).url
+    """And keys of one name share their files."""
+    keys = ("s1 an/na", "s2 an_na", "s3 ../anna", "new an_na")
+    url = serve(api_keys=keys, slot_save_path=tmp_path).url
     for slot, key in enumerate(("s1", "s2", "s3")):
         writer = Writer(url, key)
-        writer.write(slot, "Once")
+        tokens = writer.write(slot, "Once")
         assert writer.act(slot, "save", "tale").status_code == 200
     assert len(session_files(tmp_path)) == 3
     assert {path.parent.parent for path in session_files(tmp_path)} == {tmp_path}
-
-
-def test_keys_of_one_name_share_their_files(serve: Serve, tmp_path: Path) -> None:
-    url = serve(api_keys=("old anna", "new anna", "s2 ben"), slot_save_path=tmp_path).url
-    old, new = Writer(url, "old"), Writer(url, "new")
-    tokens = old.write(0, "Once")
-    old.act(0, "save", "tale")
-    assert new.act(1, "restore", "tale").json()["n_restored"] == tokens
+    assert Writer(url, "new").act(5, "restore", "tale").json()["n_restored"] == tokens
 
 
 @pytest.mark.parametrize("keys", [(), ("only",)])
@@ -164,16 +158,6 @@ def test_links_are_refused(serve: Serve, tmp_path: Path) -> None:
         for word in ("SAVE", "LOAD"):
             assert client.ask(f"{word} tale")[0].startswith("ERROR 400 tale cannot be used (it is a link")
     assert outside.read_text() == "[1, 2, 3]"
-
-
-def test_what_one_key_had_in_a_slot_is_not_the_next_ones(engine: FakeEngine) -> None:
-    slot = Slot(0)
-    slot.restore((1, 2, 3), "anna", Scope())
-    assert slot.kept == (1, 2, 3)
-    slot.give(copy(engine.submit(Request("Once")).branches[0]), "ben")  # a branch that nobody keeps
-    assert slot.kept == ()
-    slot.pin((4,), "ben")
-    assert slot.kept == (4,)
 
 
 def test_a_slot_in_use_is_not_restored_into(serve: Serve, engine: FakeEngine, tmp_path: Path) -> None:

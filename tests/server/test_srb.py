@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
+
 import httpx
-import pytest
 
 from srbwriter.engine.types import TokenRun
 from tests.fakes.engine import FakeEngine
@@ -35,10 +36,15 @@ def test_the_original_curl_gets_the_original_bytes(client: httpx.Client, engine:
 
 
 def test_a_bare_prompt_gets_the_servers_number_of_branches(client: httpx.Client) -> None:
-    events = lines(client.post("/v1/completions", json=PROMPT).text)
-    assert events[0] == {"event": "start", "count": 8}
-    assert events[-1] == {"event": "done", "count": 8}
-    assert {event["index"] for event in events if event["event"] == "stream"} == set(range(8))
+    for body, count in ((PROMPT, 8), ({**PROMPT, "n": 12}, 12)):
+        events = lines(client.post("/v1/completions", json=body).text)
+        assert events[0] == {"event": "start", "count": count}
+        assert events[-1] == {"event": "done", "count": count}
+        assert {event["index"] for event in events if event["event"] == "stream"} == set(range(count))
+    for n in (65, 0, -3):
+        answer = client.post("/v1/completions", json={**PROMPT, "n": n})
+        assert answer.status_code == 400
+        assert answer.json() == {"error": f"Field 'n': Value must be between 1 <= value <= 64, but got {n}"}
 
 
 def test_stops_do_not_count_in_the_first_three_tokens(client: httpx.Client, engine: FakeEngine) -> None:
@@ -77,29 +83,11 @@ def test_a_stop_of_ones_own_replaces_the_sentence_stop(client: httpx.Client, eng
     assert events[-2]["stop"] == 1
 
 
-@pytest.mark.parametrize("n", [65, 0, -3])
-def test_too_many_branches_are_refused_and_the_limit_named(client: httpx.Client, n: int) -> None:
-    answer = client.post("/v1/completions", json={**PROMPT, "n": n})
-    assert answer.status_code == 400
-    assert answer.json() == {"error": f"Field 'n': Value must be between 1 <= value <= 64, but got {n}"}
-
-
-def test_n_above_nine_keeps_its_indices(client: httpx.Client) -> None:
-    events = lines(client.post("/v1/completions", json={**PROMPT, "n": 12}).text)
-    assert {event["index"] for event in events if event["event"] == "stop"} == set(range(12))
-
-
-@pytest.mark.parametrize("prompt", ["a || b", "||", "😀", "\x00", "Once\ud800", "", " " * 300])
-def test_odd_prompts_hurt_nobody(client: httpx.Client, prompt: str) -> None:
-    answer = client.post("/v1/completions", content='{"prompt": ' + _quoted(prompt) + ', "n": 2}')
-    assert answer.status_code == 200
-    assert lines(answer.text)[-1] == {"event": "done", "count": 2}
-
-
-def _quoted(text: str) -> str:
-    import json
-
-    return json.dumps(text)
+def test_odd_prompts_hurt_nobody(client: httpx.Client) -> None:
+    for prompt in ("a || b", "||", "😀", "\x00", "Once\ud800", "", " " * 300):
+        answer = client.post("/v1/completions", content=json.dumps({"prompt": prompt, "n": 2}))
+        assert answer.status_code == 200
+        assert lines(answer.text)[-1] == {"event": "done", "count": 2}
 
 
 def test_a_prompt_that_does_not_fit_is_an_error_with_the_counts(client: httpx.Client) -> None:
@@ -109,21 +97,12 @@ def test_a_prompt_that_does_not_fit_is_an_error_with_the_counts(client: httpx.Cl
     assert answer.json()["n_ctx"] == 512
 
 
-def test_multi_byte_characters_stay_whole(client: httpx.Client, engine: FakeEngine) -> None:
-    engine.script = lambda prompt, branch: " ünï 🦊 cat."
-    events = lines(client.post("/v1/completions", json={**PROMPT, "n": 1}).text)
-    texts = [event["text"] for event in events if event["event"] == "stream"]
-    assert "".join(texts) == " ünï 🦊 cat."
-    assert "" not in texts
-
-
-@pytest.mark.parametrize(
-    "field", ["model", "stream", "echo", "logprobs", "best_of", "suffix", "stream_options"]
-)
-def test_a_body_of_the_other_dialect_is_answered_in_it(client: httpx.Client, field: str) -> None:
-    value = {"model": "x", "stream": False, "echo": True, "best_of": 1, "stream_options": {}}.get(field)
-    answer = client.post("/v1/completions", json={**PROMPT, field: value, "max_tokens": 3})
-    assert answer.json()["object"] == "text_completion"
+def test_a_body_of_the_other_dialect_is_answered_in_it(client: httpx.Client) -> None:
+    fields = ("model", "stream", "echo", "logprobs", "best_of", "suffix", "stream_options")
+    for field in fields:
+        value = {"model": "x", "stream": False, "echo": True, "best_of": 1, "stream_options": {}}.get(field)
+        answer = client.post("/v1/completions", json={**PROMPT, field: value, "max_tokens": 3})
+        assert answer.json()["object"] == "text_completion", field
 
 
 def test_the_own_path_always_speaks_it(client: httpx.Client) -> None:
@@ -184,12 +163,6 @@ def test_a_parent_that_has_written_nothing_keeps_the_word_it_was_to_complete(
     client.post("/srb/v1/completions", json={"parent": {"request": id, "branch": 0}, "n": 1, "max_tokens": 1})
     before, healed = engine.submitted[-1].prompt
     assert (before.ids, healed) == (generation.prompt_ids, TokenRun(" upo"))
-
-
-def test_an_unknown_parent_is_not_found(client: httpx.Client) -> None:
-    answer = client.post("/srb/v1/completions", json={"parent": {"request": "nobody"}})
-    assert answer.status_code == 404
-    assert "nobody" in answer.json()["error"]
 
 
 def test_errors_after_submission_are_errors_too(client: httpx.Client, engine: FakeEngine) -> None:

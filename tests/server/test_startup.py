@@ -11,7 +11,6 @@ import pytest
 
 from srbwriter.engine.types import TokenRun
 from srbwriter.server import ServerError
-from srbwriter.server.chat import CHATML_STOPS
 from tests.fakes.engine import BOS, WORDS, FakeEngine
 
 from .conftest import Serve
@@ -45,58 +44,54 @@ def test_a_system_prompt_from_a_file(
         assert (props["assistant_name"], props["user_name"]) == names
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "words"),
-    [
-        ("s", '{"prompt": 1}', "prompt: expected text"),
-        ("s", '{"system_prompt": {"prompt": ["Be brief."]}}', "prompt: expected text"),
-        ("s", '{"text": "Be brief."}', "there is no field 'text'"),
-        ("s", '{"system_prompt": {"prompt": "Be brief.", "stop": "User:"}}', "there is no field 'stop'"),
-        (
-            "s",
-            '{"system_prompt": {"prompt": "Be brief."}, "prompt": "x"}',
-            "'prompt' stands beside 'system_prompt'",
-        ),
-        ("s", '{"system_prompt": 5}', "system_prompt: expected text or an object"),
-        ("s", '{"system_prompt": {"prompt": "Be brief."},}', "this is no JSON"),
-        ("s", "{}", "empty"),
-        ("s", '["Be brief."]', "this is a JSON list"),
-        ("s.json", '{"prompt": "Be brief."', "this is no JSON"),
-    ],
+NO_PROMPTS = (
+    ("s", '{"prompt": 1}', "prompt: expected text"),
+    ("s", '{"system_prompt": {"prompt": ["Be brief."]}}', "prompt: expected text"),
+    ("s", '{"text": "Be brief."}', "there is no field 'text'"),
+    ("s", '{"system_prompt": {"prompt": "Be brief.", "stop": "User:"}}', "there is no field 'stop'"),
+    ("s", '{"system_prompt": {"prompt": "Be brief."}, "prompt": "x"}', "stands beside 'system_prompt'"),
+    ("s", '{"system_prompt": 5}', "system_prompt: expected text or an object"),
+    ("s", '{"system_prompt": {"prompt": "Be brief."},}', "this is no JSON"),
+    ("s", "{}", "empty"),
+    ("s", '["Be brief."]', "this is a JSON list"),
+    ("s.json", '{"prompt": "Be brief."', "this is no JSON"),
 )
-def test_other_json_is_refused_at_start(
-    serve: Serve, tmp_path: Path, name: str, content: str, words: str
-) -> None:
-    file = tmp_path / name
-    file.write_text(content)
-    with pytest.raises(ServerError, match=words) as refused:
-        serve(system_prompt_file=file)
-    assert str(file) in str(refused.value) and '"anti_prompt"' in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        ("/completion", {"prompt": "Once"}),
-        ("/completion", {"prompt": [BOS, ONCE]}),
-        ("/v1/completions", {"prompt": "Once"}),  # without a model it is SRB's dialect
-        ("/v1/completions", {"prompt": "Once", "model": "m"}),
-        ("/v1/completions", {"prompt": [ONCE], "model": "m"}),
-        ("/srb/v1/completions", {"prompt": "Once"}),
-        ("/srb/v1/requests", {"prompt": "Once"}),
-        ("/srb/v1/next", {"prompt": "Once"}),
-        ("/api/v1/generate", {"prompt": "Once"}),
-    ],
+def test_other_json_is_refused_at_start(serve: Serve, tmp_path: Path) -> None:
+    for name, content, words in NO_PROMPTS:
+        file = tmp_path / name
+        file.write_text(content)
+        with pytest.raises(ServerError, match=words) as refused:
+            serve(system_prompt_file=file)
+        assert str(file) in str(refused.value) and '"anti_prompt"' in str(refused.value)
+
+
+PROMPTS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("/completion", {"prompt": "Once"}),
+    ("/completion", {"prompt": [BOS, ONCE]}),
+    ("/v1/completions", {"prompt": "Once"}),  # without a model it is SRB's dialect
+    ("/v1/completions", {"prompt": "Once", "model": "m"}),
+    ("/v1/completions", {"prompt": [ONCE], "model": "m"}),
+    ("/srb/v1/completions", {"prompt": "Once"}),
+    ("/srb/v1/requests", {"prompt": "Once"}),
+    ("/srb/v1/next", {"prompt": "Once"}),
+    ("/api/v1/generate", {"prompt": "Once"}),
 )
+
+
 def test_the_system_prompt_stands_before_every_prompt(
-    serve: Serve, engine: FakeEngine, tmp_path: Path, path: str, body: dict[str, Any]
+    serve: Serve, engine: FakeEngine, tmp_path: Path
 ) -> None:
     file = tmp_path / "system"
     file.write_text("The cat.")
     with httpx.Client(base_url=serve(system_prompt_file=file).url) as http:
-        assert http.post(path, json=body).status_code in (200, 202)
-    asked = engine.generations[-1]
-    assert engine.detokenize(asked.prompt_ids) == "The cat.Once" and asked.request.add_bos
+        for path, body in PROMPTS:
+            before = len(engine.generations)
+            assert http.post(path, json=body).status_code in (200, 202), (path, body)
+            (asked,) = engine.generations[before:]
+            assert engine.detokenize(asked.prompt_ids) == "The cat.Once", (path, body)
+            assert asked.request.add_bos, (path, body)
 
 
 def test_the_system_prompt_is_the_first_message(serve: Serve, engine: FakeEngine, tmp_path: Path) -> None:
@@ -143,28 +138,18 @@ def test_the_system_prompt_is_neither_cut_nor_doubled(
         assert engine.submitted[-1].prompt == "Once" and http.get("/props").json()["user_name"] == "You:"
 
 
-def test_a_template_by_name_and_by_text(serve: Serve, engine: FakeEngine) -> None:
-    messages = [{"role": "user", "content": "Once"}]
-    for told, prompt, stops in (
-        ("chatml", "<|im_start|>user\nOnce<|im_end|>\n<|im_start|>assistant\n", CHATML_STOPS),
-        ("{{ messages[0]['content'] }}!", "Once!", ()),
-    ):
-        with httpx.Client(base_url=serve(chat_template=told).url) as http:
-            assert http.post("/apply-template", json={"messages": messages}).json() == {"prompt": prompt}
-            http.post("/v1/chat/completions", json={"messages": messages, "max_tokens": 1})
-            assert engine.submitted[-1].stop.strings == stops
-            assert "{{" in http.get("/props").json()["chat_template"]
-
-
 def test_a_socket_file_is_taken_over_only_when_nobody_listens(serve: Serve, tmp_path: Path) -> None:
     file = tmp_path / "socket"
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as left:
         left.bind(str(file))
-    serve(unix_socket=file)
+    handle = serve(unix_socket=file)
+    assert handle.url == f"unix:{file}" and file.stat().st_mode & 0o077 == 0
     with pytest.raises(ServerError, match="another server does"):
         serve(unix_socket=file)
-    with httpx.Client(transport=httpx.HTTPTransport(uds=str(file)), base_url="http://localhost") as http:
-        assert http.get("/health").status_code == 200
+    with httpx.Client(transport=httpx.HTTPTransport(uds=str(file)), base_url="http://anything") as http:
+        assert http.get("/health").json()["status"] == "ok"
+    handle.stop(10)
+    assert not file.exists()
 
 
 def test_no_answer_waits_for_a_fuller_packet(serve: Serve) -> None:

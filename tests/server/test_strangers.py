@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import subprocess
 import sys
-import textwrap
 import threading
 import time
 from collections.abc import Iterator
@@ -15,11 +15,11 @@ from typing import Any
 import httpx
 import pytest
 
-from srbwriter.demo import bundled_model
-from srbwriter.engine import Engine
-from srbwriter.engine.types import Request, Stop
-from srbwriter.server import Loaded, ServerError, ServerSettings, start_in_thread
+from srbwriter.engine.types import Request
+from srbwriter.server import Loaded, ServerSettings, start_in_thread
 from tests.fakes.engine import EOS, FakeEngine
+from tests.fakes.shared_model import load_engine
+from tests.fakes.short_model import short_model
 
 from .conftest import Serve
 from .wire import frames, lines
@@ -31,23 +31,24 @@ SHORT = {"prompt": "Once", "n": 2, "max_tokens": 3}
 # ---- all work is seen
 
 
-@pytest.mark.parametrize(
-    "path",
-    ["/completion", "/v1/completions", "/v1/chat/completions", "/srb/v1/completions", "/srb/v1/requests"],
-)
-def test_slots_see_the_work_of_every_dialect(serve: Serve, engine: FakeEngine, path: str) -> None:
-    engine.hold = 1
-    http = httpx.Client(base_url=serve(max_n=4).url, timeout=30)
+def test_slots_see_the_work_of_every_dialect(serve: Serve, engine: FakeEngine) -> None:
     body = {**SHORT, **CHAT, "n": 4, "stream": True}
-    with http, http.stream("POST", path, json=body) as answer:
-        pieces = answer.iter_bytes()
-        next(pieces)
-        assert http.get("/health").json()["slots_processing"] == 4
-        assert http.get("/health?fail_on_no_slot=1").status_code == 503
-        assert http.get("/slots?fail_on_no_slot=1").status_code == 503
-        assert [slot["is_processing"] for slot in http.get("/slots").json()] == [True] * 4
-        engine.release()
-        list(pieces)
+    with httpx.Client(base_url=serve(max_n=4).url, timeout=30) as http:
+        for path in (
+            "/completion", "/v1/completions", "/v1/chat/completions", "/srb/v1/completions",
+            "/srb/v1/requests",
+        ):  # fmt: skip
+            engine.hold_again(1)
+            with http.stream("POST", path, json=body) as answer:
+                pieces = answer.iter_bytes()
+                next(pieces)
+                assert http.get("/health").json()["slots_processing"] == 4, path
+                assert http.get("/health?fail_on_no_slot=1").status_code == 503
+                assert http.get("/slots?fail_on_no_slot=1").status_code == 503
+                assert [slot["is_processing"] for slot in http.get("/slots").json()] == [True] * 4
+                engine.release()
+                list(pieces)
+            engine.generations[-1].wait(30)
 
 
 def test_slots_see_what_the_terminal_writes(serve: Serve, engine: FakeEngine) -> None:
@@ -119,85 +120,50 @@ def test_every_branch_may_have_values_of_its_own(client: httpx.Client, engine: F
         ]  # fmt: skip
 
 
-def test_branches_that_are_added_or_forked_may_too(client: httpx.Client, engine: FakeEngine) -> None:
-    path = client.post("/srb/v1/requests", json=SHORT).headers["location"]
-    assert client.post(f"{path}/branches", json={"temperature": [0.2, 0.4]}).status_code == 202
-    client.get(f"{path}/events")
-    assert [b.sampling.temperature for b in engine.generations[-1].branches][2:] == [0.2, 0.4]
-    made = client.post(f"{path}/branches/0/fork", json={"n": 2, "seed": [5, 1], "max_tokens": 2})
-    assert made.status_code == 202
-    assert [s.seed for s in engine.submitted[-1].sampling] == [5, 1]
-
-
-@pytest.mark.parametrize(
-    ("fields", "named"),
-    [
+def test_lists_that_fit_no_branches_are_named(client: httpx.Client) -> None:
+    for fields, named in (
         ({"n": 3, "temperature": [0.1, 1.5]}, "2 values for 3"),
         ({"temperature": [0.1, 1.5], "seed": [1, 2, 3]}, "equally long"),
         ({"temperature": ["hot", 1.5]}, "temperature"),
         ({"seed": [1] * 65}, "'n'"),
-    ],
-)
-def test_lists_that_fit_no_branches_are_named(client: httpx.Client, fields: Any, named: str) -> None:
-    answer = client.post("/srb/v1/completions", json={"prompt": "Once", **fields})
-    assert answer.status_code == 400 and named in answer.json()["error"]
+    ):
+        answer = client.post("/srb/v1/completions", json={"prompt": "Once", **fields})
+        assert answer.status_code == 400 and named in answer.json()["error"]
 
 
 # ---- what is not done is said
 
 
-@pytest.mark.parametrize(
-    "path", ["/completion", "/v1/completions", "/api/v1/generate", "/srb/v1/completions"]
-)
-@pytest.mark.parametrize(
-    ("sent", "phrases"),
-    [
+def test_phrases_are_banned_in_every_spelling(client: httpx.Client, engine: FakeEngine) -> None:
+    sent: list[tuple[dict[str, Any], tuple[str, ...]]] = [
         ({"banned_strings": ["all at once", ""]}, ("all at once",)),
         ({"banned_tokens": ["all at once"], "banned_strings": ["suddenly"]}, ("suddenly", "all at once")),
         ({"banned_strings": '["a", "b c"]'}, ("a", "b c")),
         ({"banned_strings": "all at once"}, ("all at once",)),
         ({"banned_phrases": ["all at once"]}, ("all at once",)),
         *(({name: empty}, ()) for name in ("banned_strings", "banned_tokens") for empty in ([], "", 0, None)),
-    ],
-    ids=str,
-)  # fmt: skip
-def test_phrases_are_banned_in_every_spelling(
-    client: httpx.Client, engine: FakeEngine, path: str, sent: Any, phrases: tuple[str, ...]
-) -> None:
-    limits = {"max_length": 3} if path.startswith("/api") else {"max_tokens": 3}
-    answer = client.post(path, json={"model": "m", "prompt": "Once", **limits, **sent})
-    assert answer.status_code == 200, answer.text
-    assert engine.submitted[-1].sampling[0].banned_phrases == phrases
+    ]
+    for path in ("/completion", "/v1/completions", "/api/v1/generate", "/srb/v1/completions"):
+        limits = {"max_length": 3} if path.startswith("/api") else {"max_tokens": 3}
+        for fields, phrases in sent:
+            answer = client.post(path, json={"model": "m", "prompt": "Once", **limits, **fields})
+            assert answer.status_code == 200, answer.text
+            assert engine.submitted[-1].sampling[0].banned_phrases == phrases, (path, fields)
+    for ids in ([5, 6], "5, 6"):
+        assert client.post("/completion", json={**SHORT, "banned_tokens": ids}).status_code == 200
+        sampling = engine.submitted[-1].sampling[0]
+        assert not sampling.banned_phrases and [token for token, _ in sampling.logit_bias] == [5, 6]
+    for wrong in (["a"] * 2049, ["a" * 201], [["a"], 5], {"a": 1}):
+        answer = client.post("/completion", json={**SHORT, "banned_strings": wrong})
+        assert answer.status_code == 400 and "banned_" in answer.json()["error"]["message"]
 
 
-@pytest.mark.parametrize("ids", [[5, 6], "5, 6"])
-def test_banned_tokens_may_be_ids(client: httpx.Client, engine: FakeEngine, ids: Any) -> None:
-    assert client.post("/completion", json={**SHORT, "banned_tokens": ids}).status_code == 200
-    sampling = engine.submitted[-1].sampling[0]
-    assert not sampling.banned_phrases and [token for token, _ in sampling.logit_bias] == [5, 6]
-
-
-@pytest.mark.parametrize("wrong", [["a"] * 2049, ["a" * 201], [["a"], 5], {"a": 1}])
-def test_phrases_that_mean_nothing_are_refused(client: httpx.Client, wrong: Any) -> None:
-    answer = client.post("/completion", json={**SHORT, "banned_strings": wrong})
-    assert answer.status_code == 400 and "banned_" in answer.json()["error"]["message"]
-
-
-@pytest.mark.parametrize("name", ["truncation_length", "num_ctx", "max_context_length", "context"])
-def test_a_context_of_ones_own_is_read(client: httpx.Client, engine: FakeEngine, name: str) -> None:
-    assert client.post("/v1/completions", json={"model": "m", **SHORT, name: 64}).status_code == 200
-    assert engine.submitted[-1].context == 64
-    assert client.post("/v1/completions", json={"model": "m", **SHORT, name: 10**7}).status_code == 400
-
-
-def test_a_page_from_disk_is_told_what_to_do(serve: Serve, client: httpx.Client) -> None:
-    answer = client.post("/completion", json=SHORT, headers={"Origin": "null"})
-    assert answer.status_code == 403 and "--cors-origins null" in answer.json()["error"]["message"]
-    with httpx.Client(base_url=serve(cors_origins=("null",)).url) as http:
-        for origin in ("null", "http://localhost:5000"):
-            answer = http.post("/completion", json=SHORT, headers={"Origin": origin})
-            assert answer.status_code == 200
-            assert answer.headers["access-control-allow-origin"] == origin
+def test_a_context_of_ones_own_is_read(client: httpx.Client, engine: FakeEngine) -> None:
+    for name in ("truncation_length", "num_ctx", "max_context_length", "context"):
+        body = {"model": "m", **SHORT}
+        assert client.post("/v1/completions", json={**body, name: 64}).status_code == 200
+        assert engine.submitted[-1].context == 64
+        assert client.post("/v1/completions", json={**body, name: 10**7}).status_code == 400
 
 
 # ---- answers say what happened
@@ -214,28 +180,13 @@ def test_a_word_is_named_only_where_there_is_one(client: httpx.Client, engine: F
         assert (value["stop_type"], value["stopping_word"]) == (kind, word), fields
 
 
-def test_errors_about_tokens_name_tokens(client: httpx.Client) -> None:
-    for tokens in ("x", [10**9], ["a"], [1.5], [None]):
-        answer = client.post("/detokenize", json={"tokens": tokens})
-        assert answer.status_code == 400
-        assert "'tokens'" in answer.json()["error"]["message"]
-        assert "prompt" not in answer.json()["error"]["message"]
-
-
-def test_parts_of_a_message_are_joined_alike_everywhere(client: httpx.Client) -> None:
+def test_details_of_answers(client: httpx.Client) -> None:
+    """Parts of a message are joined, ends that are ignored are biases, and there is a fingerprint."""
     parts = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
     prompt = client.post("/apply-template", json={"messages": [{"role": "user", "content": parts}]}).json()
     assert "one\ntwo" in prompt["prompt"]
-
-
-def test_ignored_ends_stand_among_the_biases(client: httpx.Client) -> None:
     value = client.post("/completion", json={**SHORT, "n": 1, "ignore_eos": True}).json()
     assert {"bias": None, "token": EOS} in value["generation_settings"]["logit_bias"]
-
-
-def test_the_form_of_a_fingerprint(client: httpx.Client) -> None:
-    import re
-
     for path, body in (("/v1/completions", {"model": "m", **SHORT}), ("/v1/chat/completions", CHAT)):
         assert re.fullmatch(r"b\d+-[0-9a-f]+", client.post(path, json=body).json()["system_fingerprint"])
     assert re.fullmatch(r"b\d+-[0-9a-f]+", client.get("/props").json()["build_info"])
@@ -270,24 +221,14 @@ def test_names_and_tags_of_the_model(serve: Serve) -> None:
         assert http.get("/v1/models/tail").status_code == 200
 
 
-def test_several_addresses(serve: Serve) -> None:
-    handle = serve(host=("127.0.0.1", "127.0.0.2"))
-    for url in handle.url.split(" and "):
-        assert httpx.get(f"{url}/health").status_code == 200
-    assert len(handle.url.split(" and ")) == 2
-    with pytest.raises(ServerError, match="0.0.0.0"):
-        serve(host=("127.0.0.1", "0.0.0.0"))
+TURN = "<|START_OF_TURN_TOKEN|><|USER_TOKEN|>Once<|END_OF_TURN_TOKEN|>"
 
 
 @pytest.mark.parametrize(
     ("name", "prompt", "end"),
     [
         ("llama3", "<|start_header_id|>user<|end_header_id|>\n\nOnce<|eot_id|>", "<|eot_id|>"),
-        (
-            "command-r",
-            "<|START_OF_TURN_TOKEN|><|USER_TOKEN|>Once<|END_OF_TURN_TOKEN|>",
-            "<|END_OF_TURN_TOKEN|>",
-        ),
+        ("command-r", TURN, "<|END_OF_TURN_TOKEN|>"),
         ("vicuna", "USER: Once", "</s>"),
         ("gemma", "<start_of_turn>user\nOnce<end_of_turn>", "<end_of_turn>"),
     ],
@@ -299,16 +240,6 @@ def test_templates_by_name(serve: Serve, engine: FakeEngine, name: str, prompt: 
         assert end in engine.submitted[-1].stop.strings
         begun = [*CHAT["messages"], {"role": "assistant", "content": "Then"}]
         assert http.post("/apply-template", json={"messages": begun}).json()["prompt"].endswith("Then")
-    with pytest.raises(ServerError, match="llama3"):
-        serve(chat_template="nothing-of-the-kind")
-
-
-def test_the_models_name_is_known_while_it_is_loaded(serve: Serve) -> None:
-    from srbwriter.engine import EngineLoader
-
-    loader = EngineLoader(bundled_model())
-    with Engine.load(bundled_model()) as engine, httpx.Client(base_url=serve(loader).url) as http:
-        assert http.get("/v1/models").json()["data"][0]["id"] == engine.info.name != "model"
 
 
 # ---- connections
@@ -355,29 +286,29 @@ run(Loaded(FakeEngine()), ServerSettings(port=0, access_log=False), ready=lambda
 
 def test_half_open_heads_do_not_use_up_the_files_of_the_process() -> None:
     server = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(_FEW_FILES)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-c", _FEW_FILES], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     plugs: list[socket.socket] = []
     try:
         assert server.stdout is not None
         url = server.stdout.readline().strip()
-        port = int(url.rpartition(":")[2])
         waits: list[float] = []
         over = threading.Event()
 
         def ask() -> None:
             while not over.is_set() or not waits:
                 begun = time.perf_counter()
-                assert httpx.get(f"{url}/health", timeout=30).status_code == 200
+                try:
+                    assert httpx.get(f"{url}/health", timeout=30).status_code == 200
+                except httpx.RemoteProtocolError:
+                    continue  # its head was still on the way: the oldest of those are closed for new ones
                 waits.append(time.perf_counter() - begun)
+                over.wait(0.05)
 
         asking = threading.Thread(target=ask)
         asking.start()
         for _ in range(300):
-            plugs.append(socket.create_connection(("127.0.0.1", port), timeout=30))
+            plugs.append(socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=30))
             plugs[-1].sendall(b"POST /completion HTTP/1.1\r\nHost: ")
         until_closed(plugs[0])
         over.set()
@@ -406,7 +337,7 @@ def _processor_seconds(pid: int) -> float:
 
 @pytest.fixture(scope="module")
 def real() -> Iterator[httpx.Client]:
-    with Engine.load(bundled_model()) as engine:
+    with load_engine(short_model()) as engine:
         settings = ServerSettings(port=0, access_log=False)
         handle = start_in_thread(Loaded(engine), settings)
         with httpx.Client(base_url=handle.url, timeout=60) as http:
@@ -426,11 +357,6 @@ def test_defaults_sent_back_write_the_same(real: httpx.Client) -> None:
     assert again["content"] == one["content"]
 
 
-def test_a_grammar_that_is_fulfilled_is_an_end_of_its_own(real: httpx.Client) -> None:
-    value = real.post("/completion", json={"prompt": "Once", "grammar": 'root ::= " a cat"'}).json()
-    assert (value["content"], value["stop_type"], value["stopping_word"]) == (" a cat", "eos", "")
-
-
 def test_a_prompt_is_cut_to_the_context_that_is_asked_for(real: httpx.Client) -> None:
     text = "Once upon a time there was a cat. " * 40
     whole = real.post("/completion", json={"prompt": text, "n_predict": 8}).json()["tokens_evaluated"]
@@ -439,17 +365,6 @@ def test_a_prompt_is_cut_to_the_context_that_is_asked_for(real: httpx.Client) ->
         cut = real.post("/completion", json=body).json()
         assert cut["tokens_evaluated"] == 56 < whole and cut["truncated"]
         assert cut["prompt"].endswith("there was a cat. ")
-
-
-def test_json_is_not_padded_with_empty_lines(real: httpx.Client) -> None:
-    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
-    line_feed = real.post("/tokenize", json={"content": "\n"}).json()["tokens"][-1]
-    body = {
-        "prompt": "Once", "json_schema": schema, "n_predict": 60, "n": 4, "seed": 1,
-        "logit_bias": [[line_feed, 30]],
-    }  # fmt: skip
-    for one in real.post("/completion", json=body).json():
-        assert "\n\n\n" not in one["content"]
 
 
 def test_progress_comes_before_the_prompt_is_read(real: httpx.Client) -> None:
@@ -467,15 +382,3 @@ def test_progress_comes_before_the_prompt_is_read(real: httpx.Client) -> None:
         progress, times = chunk["prompt_progress"], chunk["timings"]
         assert times["prompt_n"] == progress["processed"] - progress["cache"]
         assert (times["cache_n"], times["predicted_n"]) == (progress["cache"], 0) and times["prompt_ms"] >= 0
-
-
-def test_the_servers_seed_is_that_of_requests(serve: Serve, engine: FakeEngine) -> None:
-    from srbwriter.cli import serve as command
-    from srbwriter.cli.table import every_key
-    from srbwriter.config import keys, load
-
-    options = command.server_settings(load(every_key(), {keys.SEED.name: 11}, {}))
-    with httpx.Client(base_url=serve(sampling=options.sampling).url) as http:
-        assert http.get("/props").json()["default_generation_settings"]["params"]["seed"] == 11
-        http.post("/completion", json={**SHORT, "stop": Stop().strings})
-        assert [s.seed for s in engine.submitted[-1].sampling] == [11, 12]

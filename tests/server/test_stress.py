@@ -31,29 +31,24 @@ def raw_post(port: int, path: str, body: dict[str, Any]) -> socket.socket:
     return plug
 
 
-@pytest.mark.parametrize("path", ["/v1/completions", "/completion", "/v1/chat/completions"])
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("hold", [0, 2])
 def test_a_client_that_leaves_ends_its_generation(
-    serve: Serve, engine: FakeEngine, path: str, stream: bool, hold: int
+    serve: Serve, engine: FakeEngine, stream: bool, hold: int
 ) -> None:
     engine.hold = hold
     handle = serve()
     body = {**BODY, "messages": [{"role": "user", "content": "a"}], "stream": stream}
-    with raw_post(handle.port, path, body) as plug:
-        if stream and hold:
-            assert plug.recv(100).startswith(b"HTTP/1.1 200")
-        else:
-            wait_until(lambda: len(engine.generations) == 1)
-    assert engine.cancel_seen.wait(10)
-    wait_until(lambda: engine.generations[0].done)
-
-
-def test_a_client_of_the_first_dialect_that_leaves(serve: Serve, engine: FakeEngine) -> None:
-    engine.hold = 1
-    with raw_post(serve().port, "/v1/completions", {"prompt": "a"}) as plug:
-        assert plug.recv(100).startswith(b"HTTP/1.1 200")
-    assert engine.cancel_seen.wait(10)
+    paths = ("/v1/completions", "/completion", "/v1/chat/completions", "/srb/v1/completions")
+    for number, path in enumerate(paths):
+        with raw_post(handle.port, path, body) as plug:
+            if hold and (stream or path.startswith("/srb")):
+                assert plug.recv(100).startswith(b"HTTP/1.1 200"), path
+            else:
+                wait_until(lambda count=number + 1: len(engine.generations) == count)
+        assert engine.cancel_seen.wait(10), path
+        wait_until(lambda asked=engine.generations[number]: asked.done)
+        engine.cancel_seen.clear()
 
 
 def wait_until(condition: Any, seconds: float = 20.0) -> None:
@@ -79,7 +74,13 @@ def test_a_client_that_stops_reading_holds_up_nobody_and_is_dropped(serve: Serve
 
 
 @pytest.mark.parametrize(
-    ("path", "status"), [("/v1/chat/completions", 429), ("/completion", 503), ("/srb/v1/completions", 503)]
+    ("path", "status"),
+    [
+        ("/v1/chat/completions", 429),
+        ("/completion", 503),
+        ("/srb/v1/completions", 503),
+        ("/api/v1/generate", 503),
+    ],
 )
 def test_too_many_are_told_to_come_back(serve: Serve, engine: FakeEngine, path: str, status: int) -> None:
     engine.hold = 1
@@ -158,8 +159,8 @@ def test_a_thread_of_its_own_touches_no_signals(serve: Serve) -> None:
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_the_foreground_server_quietly(number: signal.Signals) -> None:
+def test_a_signal_ends_the_foreground_server_quietly() -> None:
+    """SIGINT: cli/test_serve.py, the whole program."""
     program = (
         "import sys\n"
         "from tests.fakes.engine import FakeEngine\n"
@@ -173,6 +174,6 @@ def test_a_signal_ends_the_foreground_server_quietly(number: signal.Signals) -> 
     url = child.stdout.readline().strip()
     with httpx.Client(base_url=url, timeout=20) as http:
         wait_until(lambda: http.get("/health").status_code == 200)
-    child.send_signal(number)
+    child.send_signal(signal.SIGTERM)
     _, errors = child.communicate(timeout=20)
     assert (child.returncode, errors) == (0, "")

@@ -2,48 +2,48 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from typing import Any
+
+import httpx
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from srbwriter.engine.text import BranchText
-from srbwriter.engine.types import Stop
-from srbwriter.server.answers import Tokens, prompt_tokens
-from tests.fakes.engine import BOS, FakeEngine
+from tests.fakes.engine import FakeEngine
+from tests.sizes import examples
 
-ENGINE = FakeEngine()
+from .wire import frames
+
 TEXT = st.text(st.sampled_from("aé🐈 catdogs.\n"), max_size=30)
 
 
-@given(text=TEXT, stop=st.none() | st.text("cat. 🐈", min_size=1, max_size=4), group=st.integers(1, 5))
-def test_tokens_join_to_the_published_text(text: str, stop: str | None, group: int) -> None:
+def joined(known: dict[str, Any]) -> str:
+    return "".join(known["tokens"])
+
+
+@settings(max_examples=examples(100), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=TEXT, stop=st.none() | st.text("cat. 🐈", min_size=1, max_size=4))
+def test_tokens_join_to_the_published_text(
+    client: httpx.Client, engine: FakeEngine, text: str, stop: str | None
+) -> None:
     """However tokens are grouped into events, and whatever a stop string holds back or cuts off."""
-    branch = BranchText(ENGINE.piece_table, Stop(strings=(stop,) if stop else ()))
-    tokens, written, published = Tokens(ENGINE), [], ""
-    ids = ENGINE.tokenize(text)
-    pending: tuple[str, list[int]] = ("", [])
-    ended = False
-    for number, token in enumerate(ids):
-        piece, hit = branch.feed(token)
-        pending = (pending[0] + piece, [*pending[1], token])
-        ended = hit is not None
-        if ended or number % group == 0:
-            written += tokens.feed(*pending, (), last=ended)
-            published += pending[0]
-            pending = ("", [])
-        if ended:
-            break
-    if not ended:
-        rest = pending[0] + branch.finish()
-        written += tokens.feed(rest, pending[1], (), last=True)
-        published += rest
-    assert published == (text.split(stop)[0] if stop else text)
-    assert "".join(entry.text for entry in written) == published
-    starts = [entry.start for entry in written]
-    assert starts == sorted(starts)
+    engine.script = lambda prompt, branch: text
+    body = {"model": "m", "prompt": "Once", "max_tokens": 200, "logprobs": 1, "stop": stop}
+    (choice,) = client.post("/v1/completions", json=body).json()["choices"]
+    assert choice["text"] == (text.split(stop)[0] if stop else text)
+    assert joined(choice["logprobs"]) == choice["text"]
+    assert choice["logprobs"]["text_offset"] == sorted(choice["logprobs"]["text_offset"])
+    chunks = frames(client.post("/v1/completions", json={**body, "stream": True}).content)[:-1]
+    parts = [chunk["choices"][0] for chunk in chunks]
+    assert "".join(part["text"] for part in parts) == choice["text"]
+    assert "".join(joined(part["logprobs"]) for part in parts if part["logprobs"]) == choice["text"]
 
 
-@given(text=TEXT)
-def test_tokens_of_a_prompt_join_to_it_and_the_beginning_token_has_no_text(text: str) -> None:
-    written = prompt_tokens(ENGINE, [BOS, *ENGINE.tokenize(text)], ())
-    assert "".join(entry.text for entry in written) == text
-    assert (written[0].id, written[0].text) == (BOS, "")
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=st.text(st.sampled_from("aé🐈 catdogs.\n"), min_size=1, max_size=30))
+def test_tokens_of_a_prompt_join_to_it_and_the_beginning_token_has_no_text(
+    client: httpx.Client, text: str
+) -> None:
+    body = {"model": "m", "prompt": text, "echo": True, "logprobs": 0, "max_tokens": 0}
+    (choice,) = client.post("/v1/completions", json=body).json()["choices"]
+    assert joined(choice["logprobs"]) == choice["text"] == text
+    assert choice["logprobs"]["tokens"][0] == ""

@@ -190,12 +190,6 @@ def test_large_json_is_written_as_json_is(value: Any, many: int) -> None:
         assert work.encode_large({"a": iter(())}) == b'{"a":[]}'
 
 
-def test_slices_meet_in_the_middle_of_anything() -> None:
-    value = {"text": 'naïve 🐈\n"\\' * 9000, "ids": list(range(9000)), "floats": [-1.5e-3] * 9000}
-    for plain in (True, False):
-        assert work.parse(json.dumps(value, ensure_ascii=plain).encode()) == value
-
-
 @pytest.mark.parametrize("opening", ["[", '{"a":'])
 def test_large_json_may_not_be_deep_either(opening: str) -> None:
     with pytest.raises(ApiError, match="deeply"):

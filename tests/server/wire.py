@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+"""What browsers send, and programs do not."""
+
 
 def lines(text: str) -> list[dict[str, Any]]:
     """Event lines, one a line."""

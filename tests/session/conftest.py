@@ -1,4 +1,4 @@
-"""A session on a story of its own, with the real engine and the bundled model."""
+"""A session on a story of its own, with the real engine."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from srbwriter.demo import bundled_model
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.types import EngineOptions, Stop
 from srbwriter.session import Session
 from srbwriter.story import Story
+from tests.fakes.shared_model import load_engine
+from tests.fakes.short_model import short_model
 
 WAIT = 240.0
 OPTIONS = EngineOptions(n_ctx=2048, gpu_layers=0, seed=5, flash_attn="on")
@@ -43,13 +44,15 @@ def file(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def open_session(file: Path, text: str = "", **more: Any) -> Generator[Session]:
-    """A session on a new story of ``text``, with the bundled model."""
+def open_session(file: Path, text: str = "", model: Path | None = None, **more: Any) -> Generator[Session]:
+    """A session on a new story of ``text``; where words matter, with the bundled model."""
     story = Story.create(file)
     if text:
         story.append(text)
     asked = {"n": 4, "stop": Stop(max_tokens=24, ignore_eog=True), **more}
-    opened = Session(story, EngineLoader(bundled_model(), OPTIONS), options=OPTIONS, **asked)
+    opened = Session(
+        story, EngineLoader(model or short_model(), OPTIONS, load_engine), options=OPTIONS, **asked
+    )
     ready(opened)
     yield opened
     opened.close()

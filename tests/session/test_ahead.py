@@ -9,17 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from srbwriter.demo import bundled_model
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.types import BranchState, Priority, Stop
 from srbwriter.prose import sentence_ends
-from srbwriter.session import Budget, Round, Session
+from srbwriter.session import Round, Session
 from srbwriter.session import ahead as looking
-from srbwriter.session.variety import Variety
+from srbwriter.session.ahead import Budget
+from srbwriter.session.sampling import Variety
 from srbwriter.story import ROOT, Story
+from tests.fakes.shared_model import load_engine
+from tests.fakes.short_model import short_model
 
-from .conftest import OPTIONS, WAIT
+from .conftest import OPTIONS, WAIT, open_session
 from .test_session import OPENING, begun, until, written
 
 FOCUSED, ALL = Budget("focused", 4096), Budget("all", 4096)
@@ -31,10 +33,11 @@ def on_mains(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def reading(session: Session) -> Iterator[Session]:
+def reading(file: Path) -> Iterator[Session]:
     """A writer who reads the panes of a round that is over."""
-    begun(session)
-    yield session
+    with open_session(file, model=short_model()) as session:
+        begun(session)
+        yield session
 
 
 def ready(session: Session, *panes: int) -> list[Generation]:
@@ -194,6 +197,8 @@ def test_typed_words_make_it_worthless(reading: Session) -> None:
     early = ready(session, *range(4))
     session.typing.text(session.text() + " And so")
     until(session, lambda: not session.look_ahead._rounds)
+    for generation in early:  # the engine ends them in its next step
+        assert generation.wait(60)
     assert all(not branch.live for generation in early for branch in generation.branches)
     session.keep()
     worthless(session, early)
@@ -204,7 +209,7 @@ def test_a_pane_that_is_written_again_is_written_ahead_for_again(reading: Sessio
     session.look_ahead.budget = FOCUSED
     ready(session, 0)
     [first] = session.look_ahead._rounds
-    session.reroll(0)
+    session.steer(0, "reroll")
     assert session.round is not None
     written(session, session.round)
     until(session, lambda: first not in session.look_ahead._rounds)
@@ -221,8 +226,8 @@ def test_what_follows_a_pane_is_not_ready_while_that_is_written_again(reading: S
     session = reading
     session.look_ahead.budget = FOCUSED
     ready(session, 0)
-    session.reroll(0)
-    session.pause(0)
+    session.steer(0, "reroll")
+    session.steer(0, "pause")
     assert session.round is not None
     branch = session.round.branches[0]
     until(session, lambda: branch.state is BranchState.PAUSED)
@@ -298,7 +303,7 @@ def test_the_budget_is_kept_and_a_pick_goes_on_beyond_it(reading: Session) -> No
 def test_branches_of_an_earlier_sitting_are_written_ahead_of(reading: Session, file: Path) -> None:
     shown = reading.round.branches[1].text if reading.round else ""
     reading.close()
-    loader = EngineLoader(bundled_model(), OPTIONS)
+    loader = EngineLoader(short_model(), OPTIONS, load_engine)
     stop = Stop(max_tokens=24, ignore_eog=True)
     with closing(Session(Story.open(file), loader, n=4, stop=stop, options=OPTIONS)) as session:
         session.look_ahead.budget = FOCUSED
@@ -339,8 +344,8 @@ def test_a_round_written_ahead_is_steered_as_any_other(reading: Session) -> None
     session.pick(0)
     current = session.generate()
     old = [branch.text for branch in current.branches]
-    session.reroll(1)
-    session.extend(2, 6)
+    session.steer(1, "reroll")
+    session.steer(2, "extend", stop=6)
     session.append(3, " Then it rained.")
     session.add_branches(1)
     written(session, current)

@@ -8,20 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from srbwriter.demo import bundled_model
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.exploring import Exploring
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.remote.loader import RemoteLoader
 from srbwriter.engine.remote.options import RemoteOptions
 from srbwriter.engine.types import Stop
-from srbwriter.session import Budget, Session
+from srbwriter.session import Session
+from srbwriter.session.ahead import Budget
 from srbwriter.session.framing import REQUEST
-from srbwriter.session.variety import Variety
+from srbwriter.session.sampling import Variety
 from srbwriter.story import Story
 from tests.engine.instruct_model import make_instruct
 from tests.engine.peers import served
 from tests.engine.scripted import PROMPT, STORY, Scripted, answers
+from tests.fakes.shared_model import load_engine
+from tests.fakes.short_model import short_model
 
 from .conftest import OPTIONS, WAIT, ready
 from .test_session import until
@@ -29,23 +31,28 @@ from .test_session import until
 STOP = Stop(max_tokens=24, ignore_eog=True)
 
 
-@pytest.fixture
-def url(engine: Engine) -> Iterator[str]:
-    with served(engine) as address:
+@pytest.fixture(scope="module")
+def over_there() -> Iterator[Engine]:
+    with load_engine(short_model(), OPTIONS) as loaded:
+        yield loaded
+
+
+@pytest.fixture(scope="module")
+def url(over_there: Engine) -> Iterator[str]:
+    with served(over_there) as address:
         yield address
 
 
 def elsewhere(file: Path, url: str, **options: object) -> Session:
     story = Story.open(file) if file.exists() else Story.create(file)
-    session = Session(story, RemoteLoader(RemoteOptions((url,), **options)), n=4, stop=STOP)  # type: ignore[arg-type]
+    session = Session(story, RemoteLoader(RemoteOptions(url, **options)), n=4, stop=STOP)  # type: ignore[arg-type]
     ready(session)
     return session
 
 
 def here(file: Path) -> Session:
-    session = Session(
-        Story.open(file), EngineLoader(bundled_model(), OPTIONS), n=4, stop=STOP, options=OPTIONS
-    )
+    loader = EngineLoader(short_model(), OPTIONS, load_engine)
+    session = Session(Story.open(file), loader, n=4, stop=STOP, options=OPTIONS)
     ready(session)
     return session
 
@@ -85,7 +92,7 @@ def test_what_was_written_elsewhere_keeps_its_tokens_here(file: Path, url: str) 
 @pytest.fixture(scope="module")
 def instruct_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     model = make_instruct(tmp_path_factory.mktemp("instruct") / "toy.gguf")
-    with Engine.load(model, OPTIONS) as engine, served(engine) as address:
+    with load_engine(model, OPTIONS) as engine, served(engine) as address:
         yield address
 
 
@@ -98,13 +105,12 @@ def test_a_story_is_framed_by_the_template_that_a_server_tells(file: Path, instr
         assert f"user\n{REQUEST}<|im_end|>\n<|im_start|>assistant\nOnce upon a" in prompt
 
 
-@pytest.mark.parametrize("dialect", ["koboldcpp", "openai"])
-def test_a_server_that_tells_no_template_frames_nothing(file: Path, instruct_url: str, dialect: str) -> None:
-    with closing(elsewhere(file, instruct_url, dialect=dialect)) as session:
+def test_a_server_that_tells_no_template_frames_nothing(file: Path, instruct_url: str) -> None:
+    with closing(elsewhere(file, instruct_url, dialect="openai")) as session:
         session.set_text("Once upon a time")
         context = session.context()
         assert not context.framed
-        assert "does not tell its chat template" in context.frame
+        assert "does not report its chat template" in context.frame
 
 
 def test_another_vocabulary_reads_the_text_anew(file: Path, url: str) -> None:
@@ -129,7 +135,7 @@ def test_branches_of_an_earlier_sitting_go_on_elsewhere(file: Path, url: str) ->
     begun = [branch.text for branch in current.generation.wait(WAIT).branches]
     session.close()
     session = elsewhere(file, url)
-    session.extend(0, 8)
+    session.steer(0, "extend", stop=8)
     assert session.round is not None and session.round.generation is not None
     session.round.generation.wait(WAIT)
     texts = [branch.text for branch in session.round.branches]
@@ -171,9 +177,9 @@ def test_what_follows_a_pick_is_written_ahead_elsewhere(file: Path, url: str) ->
     session.close()
 
 
-def test_what_is_asked_ahead_elsewhere_is_promoted_there(file: Path, engine: Engine, url: str) -> None:
-    queue = engine._scheduler.queue
-    usual, queue.ahead_waits = queue.ahead_waits, 3600.0
+def test_what_is_asked_ahead_elsewhere_is_promoted_there(file: Path, over_there: Engine, url: str) -> None:
+    queue = over_there._scheduler.queue
+    usual, queue.prefetch_delay = queue.prefetch_delay, 3600.0
     session = elsewhere(file, url)
     session.set_text(PROMPT)
     current = session.generate()
@@ -186,7 +192,7 @@ def test_what_is_asked_ahead_elsewhere_is_promoted_there(file: Path, engine: Eng
     assert again.generation is not None
     again.generation.wait(WAIT)  # over there it would wait for an hour
     assert all(len(branch.ids) == 24 for branch in again.branches)
-    queue.ahead_waits = usual
+    queue.prefetch_delay = usual
     session.close()
 
 

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from srbwriter.demo import bundled_model
 from srbwriter.engine.exploring import Exploring, Fork
 from srbwriter.engine.types import Request, Sampling, Stop
 from srbwriter.session import Session
 from srbwriter.session.exploring import odds_words, probability_words
-from srbwriter.session.variety import Variety
-from tests.engine.support import decoded_rows
+from srbwriter.session.sampling import Variety
+from tests.engine.support import decoded_rows, evaluate_last_tokens
 
 from .conftest import WAIT, open_session, written
 
@@ -25,7 +26,7 @@ STORY = "Once upon a time, there was a little fox who lived in the wood."
 def session(file: Path) -> Iterator[Session]:
     stop = Stop(max_tokens=12, ignore_eog=True)
     with open_session(
-        file, STORY, sampling=Sampling(seed=3), stop=stop, variety=Variety("distinct")
+        file, STORY, bundled_model(), sampling=Sampling(seed=3), stop=stop, variety=Variety("distinct")
     ) as opened:
         yield opened
 
@@ -93,7 +94,7 @@ def test_the_fork_costs_a_row_for_each_token_that_is_no_choice(session: Session,
     session.generate()
     written(session)
     engine = session.loader.engine
-    engine.flush()  # type: ignore[union-attr]
+    evaluate_last_tokens(engine)  # type: ignore[arg-type]
     with decoded_rows(engine) as rows:  # type: ignore[arg-type]
         found = fork(session)
     assert sum(rows) <= len(found.after)
@@ -145,7 +146,7 @@ def test_exploring_costs_a_row_for_each_token_that_is_followed(session: Session)
     session.generate()
     written(session)
     engine = session.loader.engine
-    engine.flush()  # type: ignore[union-attr]
+    evaluate_last_tokens(engine)  # type: ignore[arg-type]
     session.exploring.wanted = Exploring(cutoff=0.05, depth=8, beams=6, ends="never")
     with decoded_rows(engine) as rows:  # type: ignore[arg-type]
         explored(session)
@@ -181,7 +182,7 @@ def test_ways_end_at_a_sentence(session: Session) -> None:
 def test_a_way_can_be_written_on(session: Session) -> None:
     session.exploring.wanted = Exploring(cutoff=0.1, depth=4, beams=3, ends="never")
     before = explored(session)
-    session.extend(0)
+    session.steer(0, "extend")
     after = written(session)
     assert after[0].startswith(before[0]) and len(after[0]) > len(before[0])
 

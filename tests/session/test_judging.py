@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from srbwriter.engine.capabilities import Capabilities
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.types import NotSupported, Priority, Request, Sampling, Stop
 from srbwriter.session.judging import RUBRIC, Answers, Judgement, answers, by_score, judge, path, questions
@@ -133,8 +134,9 @@ def test_another_rubric_is_another_judgement(engine: Engine) -> None:
 
 def test_an_engine_that_tells_no_odds_says_so(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     current = written(engine)
-    monkeypatch.setattr(engine, "lacks", lambda name: "it tells no odds" if name == "next_logprobs" else "")
-    with pytest.raises(NotSupported, match="cannot be judged: it tells no odds"):
+    missing = Capabilities({"next_logprobs": "it reports no odds"})
+    monkeypatch.setattr(Engine, "capabilities", missing)
+    with pytest.raises(NotSupported, match="cannot be judged: it reports no odds"):
         judge(engine, current, ASKED)
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from srbwriter.demo import bundled_model
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.loader import EngineLoader, OnProgress
 from srbwriter.engine.types import Cancelled, EngineOptions, Stop
 from srbwriter.session import Session
 from srbwriter.story import Story
+from tests.fakes.short_model import short_model
 
 from .conftest import ready
 
@@ -32,7 +32,7 @@ class SlowLoad:
         self.gate.wait(WAIT)
         if not on_progress(0.5):
             raise Cancelled("given up")
-        return Engine.load(bundled_model(), options, on_progress=on_progress)
+        return Engine.load(short_model(), options, on_progress=on_progress)
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def load() -> Iterator[SlowLoad]:
 
 
 def test_a_load_is_given_up_at_once_though_the_library_is_busy(tmp_path: Path, load: SlowLoad) -> None:
-    loader = EngineLoader(bundled_model(), OPTIONS, load)
+    loader = EngineLoader(short_model(), OPTIONS, load)
     session = Session(Story.create(tmp_path / "a.srbw"), loader, n=2, options=OPTIONS)
     try:
         load.begun.wait(WAIT)
@@ -65,7 +65,7 @@ def test_a_load_is_given_up_at_once_though_the_library_is_busy(tmp_path: Path, l
 
 
 def test_a_model_that_is_loaded_stays(tmp_path: Path) -> None:
-    session = Session(Story.create(tmp_path / "a.srbw"), EngineLoader(bundled_model(), OPTIONS))
+    session = Session(Story.create(tmp_path / "a.srbw"), EngineLoader(short_model(), OPTIONS))
     try:
         engine = session.loader.wait(WAIT)
         assert not session.cancel_load()
@@ -76,7 +76,7 @@ def test_a_model_that_is_loaded_stays(tmp_path: Path) -> None:
 
 def test_the_next_story_takes_the_model_over(tmp_path: Path) -> None:
     first, second = tmp_path / "a.srbw", tmp_path / "b.srbw"
-    loader = EngineLoader(bundled_model(), OPTIONS)
+    loader = EngineLoader(short_model(), OPTIONS)
     session = Session(Story.create(first), loader, n=2, stop=Stop(max_tokens=400, ignore_eog=True))
     try:
         engine = loader.wait(WAIT)
@@ -97,7 +97,7 @@ def test_the_next_story_takes_the_model_over(tmp_path: Path) -> None:
 
 
 def test_a_load_under_way_is_taken_over_too(tmp_path: Path, load: SlowLoad) -> None:
-    loader = EngineLoader(bundled_model(), OPTIONS, load)
+    loader = EngineLoader(short_model(), OPTIONS, load)
     session = Session(Story.create(tmp_path / "a.srbw"), loader)
     try:
         load.begun.wait(WAIT)

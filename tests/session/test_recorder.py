@@ -98,7 +98,7 @@ def test_a_defect_in_one_round_is_no_reason_to_lose_what_is_typed(
         raise AssertionError("a defect")
 
     monkeypatch.setattr(session._recorder, "keep", fails)
-    session.reroll(0)
+    session.steer(0, "reroll")
     until(session, lambda: current.generation is not None and current.generation.done)
     session.typing.text(OPENING + " More.")
     session.keep()
@@ -120,7 +120,7 @@ def test_a_round_that_is_shown_again_is_written_down_though_another_was_begun_af
         session.generate()
         session.revisit(node)
     written(session, first)
-    session.reroll(1)
+    session.steer(1, "reroll")
     written(session, first)
     assert session.story.text(first.node_of(1)) == OPENING + first.branches[1].text
 
@@ -152,7 +152,7 @@ def test_a_branch_that_is_edited_when_it_is_picked_is_one_thing_to_undo(
     if typed:
         session.append(0, TYPED)
     else:
-        session.extend(0, 6)
+        session.steer(0, "extend", stop=6)
     written(session, current)
     shown = current.branches[0].text
     assert len(session.story.path(current.node_of(0))) > 3
@@ -198,7 +198,7 @@ def test_takes_that_follow_each_other_quickly_are_all_kept(
     current, generation = unrecorded_round(session, monkeypatch)
     texts = [current.branches[0].text]
     for _ in range(2):
-        session.reroll(0)
+        session.steer(0, "reroll")
         generation.wait(WAIT)
         texts.append(current.branches[0].text)
     session.keep()
@@ -211,7 +211,7 @@ def test_a_take_that_two_threads_noticed_at_once_is_written_down_once(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     current, generation = unrecorded_round(session, monkeypatch)
-    session.reroll(0)
+    session.steer(0, "reroll")
     generation.wait(WAIT)
     takes = current.takes(current.branches[0])
     takes.append(takes[-1])  # as the engine's thread and the recorder's may, each for itself

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,9 +21,11 @@ from srbwriter.engine.types import Sampling, Stop
 from srbwriter.session.sampling import TURNED, RememberedKnobs, variety_of
 from srbwriter.story import Story
 
+keys = cache(every_key)
+
 
 def settings(**said: Any) -> Settings:
-    return Settings(every_key(), {name.replace("__", "."): Setting(v, "flag") for name, v in said.items()})
+    return Settings(keys(), {name.replace("__", "."): Setting(v, "flag") for name, v in said.items()})
 
 
 def opened(story: Any, found: Settings | None = None) -> tuple[Any, RememberedKnobs]:

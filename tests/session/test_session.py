@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from srbwriter.demo import bundled_model
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.loader import EngineLoader
@@ -16,6 +15,7 @@ from srbwriter.engine.types import BranchState, EngineOptions, FinishReason, Sam
 from srbwriter.session import Round, Session
 from srbwriter.session.typing import TYPING
 from srbwriter.story import Story
+from tests.fakes.short_model import short_model
 
 from .conftest import OPTIONS, WAIT, ready
 
@@ -92,7 +92,7 @@ def test_the_next_round_goes_on_from_the_cached_prefix(session: Session) -> None
 def test_a_reroll_keeps_the_old_take_in_the_tree(session: Session) -> None:
     current = begun(session)
     old = current.branches[1].text
-    session.reroll(1)
+    session.steer(1, "reroll")
     written(session, current)
     texts = [session.story.node(n).text for n in session.story.children(current.parent)]
     assert old in texts
@@ -106,7 +106,7 @@ def test_a_rewound_branch_is_picked_as_it_reads(session: Session) -> None:
     session.stop = Stop(max_tokens=60, ignore_eog=True)
     current = session.generate()
     written(session, current)
-    session.rewind(0, sentences=1)
+    session.steer(0, "rewind", sentences=1)
     written(session, current)
     shown = current.branches[0].text
     session.pick(0)
@@ -116,7 +116,7 @@ def test_a_rewound_branch_is_picked_as_it_reads(session: Session) -> None:
 def test_typed_words_in_a_branch_are_the_writers(session: Session) -> None:
     current = begun(session)
     session.append(0, " And so it was.")
-    session.extend(0, 6)
+    session.steer(0, "extend", stop=6)
     written(session, current)
     shown = current.branches[0].text
     assert " And so it was." in shown
@@ -150,7 +150,7 @@ def test_typed_words_survive_a_crash_before_the_branch_took_them(file: Path, ses
     session.story.put_value(TYPING, [[node, " Rescued."]])
     text = session.story.text(node)
     session.close()
-    reopened = Session(Story.open(file), EngineLoader(bundled_model(), OPTIONS), options=OPTIONS)
+    reopened = Session(Story.open(file), EngineLoader(short_model(), OPTIONS), options=OPTIONS)
     try:
         below = [reopened.story.text(n) for n in reopened.story.children(node)]
         assert text + " Rescued." in below
@@ -193,7 +193,7 @@ def test_a_round_asked_for_early_starts_when_the_model_is_there(file: Path) -> N
         gate.wait(WAIT)
         return Engine.load(path, options)  # type: ignore[arg-type]
 
-    loader = EngineLoader(bundled_model(), OPTIONS, slow)  # type: ignore[arg-type]
+    loader = EngineLoader(short_model(), OPTIONS, slow)  # type: ignore[arg-type]
     session = Session(Story.create(file), loader, n=2, stop=Stop(max_tokens=5))
     try:
         session.set_text(OPENING)
@@ -216,7 +216,7 @@ def test_a_round_asked_for_early_that_cannot_be_written_is_refused_in_words(file
         gate.wait(WAIT)
         return Engine.load(path, options)  # type: ignore[arg-type]
 
-    loader = EngineLoader(bundled_model(), OPTIONS, slow)  # type: ignore[arg-type]
+    loader = EngineLoader(short_model(), OPTIONS, slow)  # type: ignore[arg-type]
     session = Session(Story.create(file), loader, n=2, stop=Stop(max_tokens=5))
     try:
         session.set_text(OPENING)
@@ -239,7 +239,7 @@ def test_a_missing_model_is_an_error_in_words_and_the_story_stays_open(file: Pat
         assert str(missing) in str(session.engine_error)
         session.set_text("Words without a model.")
         assert session.text() == "Words without a model."
-        session.load_model(bundled_model())
+        session.load_model(short_model())
         ready(session)
         assert session.engine_error is None
         current = session.generate()

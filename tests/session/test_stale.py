@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from srbwriter.demo import bundled_model
 from srbwriter.engine.types import Stop
-from srbwriter.session import Budget, Round, Session, ahead
+from srbwriter.session import Round, Session, ahead
+from srbwriter.session.ahead import Budget
 from srbwriter.session.prefix import Prefix
 from srbwriter.story import Story
 
@@ -23,7 +25,7 @@ SHORT = Stop(max_tokens=6, ignore_eog=True)
 
 @pytest.fixture
 def session(file: Path) -> Iterator[Session]:
-    with open_session(file, OPENING, n=8, stop=SHORT) as opened:
+    with open_session(file, OPENING, bundled_model(), n=8, stop=SHORT) as opened:
         opened.story.end_typing()
         written_round(opened)
         yield opened

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from srbwriter.engine.capabilities import Capabilities
 from srbwriter.session.tokens import Alternative, Paths, Tokens, TokenText, shown, spelt
 from tests.tui.stepped_session import SteppedSession
 
@@ -70,7 +72,7 @@ def test_a_token_is_shown_sensibly(piece: bytes, words: str) -> None:
 def test_a_branch_is_read_as_its_tokens(session: SteppedSession) -> None:
     written(session)
     branch = session.round.branches[1]
-    text = session.branch_tokens(1).result(WAIT)
+    text = session.tokens.branch_tokens(1).result(WAIT)
     assert tuple(token.id for token in text.tokens) == branch.ids
     assert "".join(branch.text[token.start : token.end] for token in text.tokens) == branch.text
     found = alternatives(session, text, 5)
@@ -80,7 +82,7 @@ def test_a_branch_is_read_as_its_tokens(session: SteppedSession) -> None:
 
 def test_neighbours_are_asked_ahead(session: SteppedSession) -> None:
     written(session)
-    text = session.branch_tokens(0).result(WAIT)
+    text = session.tokens.branch_tokens(0).result(WAIT)
     alternatives(session, text, 5)
     until(session, lambda: all(text.asked[place].done for place in (3, 4, 6, 7)))
     rows = session.engine.stats().branch_rows + session.engine.stats().prompt_rows
@@ -90,13 +92,13 @@ def test_neighbours_are_asked_ahead(session: SteppedSession) -> None:
 
 def test_a_fork_begins_exactly_so_and_takes_a_row_for_its_token(session: SteppedSession) -> None:
     written(session)
-    text = session.branch_tokens(0).result(WAIT)
+    text = session.tokens.branch_tokens(0).result(WAIT)
     other = next(one for one in alternatives(session, text, 4) if one.id != text.tokens[4].id)
     until(session, lambda: all(one.done for one in text.asked.values()))
     while session.engine.process():
         pass
     before = session.engine.stats()
-    index = session.fork(text, 4, other.id)
+    index = session.tokens.fork(text, 4, other.id)
     until(session, lambda: len(session.round.branches) > index and len(session.round.branches[index].ids) > 5)
     fork, after = session.round.branches[index], session.engine.stats()
     assert fork.ids[:5] == (*session.round.branches[0].ids[:4], other.id)
@@ -112,12 +114,12 @@ def test_a_fork_begins_exactly_so_and_takes_a_row_for_its_token(session: Stepped
 
 def test_a_ban_keeps_what_stands_before_and_holds_until_another_take(session: SteppedSession) -> None:
     written(session)
-    text = session.branch_tokens(0).result(WAIT)
+    text = session.tokens.branch_tokens(0).result(WAIT)
     old = session.round.branches[0].ids
     for _ in range(2):
-        text = session.branch_tokens(0).result(WAIT)
+        text = session.tokens.branch_tokens(0).result(WAIT)
         banned = text.tokens[3].id
-        session.ban(text, 3)
+        session.tokens.ban(text, 3)
         session.settle()
         session.step(6)
         branch = session.round.branches[0]
@@ -127,12 +129,12 @@ def test_a_ban_keeps_what_stands_before_and_holds_until_another_take(session: St
 
 
 def test_the_story_is_forked_inside_of_a_character(session: SteppedSession) -> None:
-    text = session.story_tokens().result(WAIT)
+    text = session.tokens.story_tokens().result(WAIT)
     assert "".join(TEXT[a.start : b.start] for a, b in zip(text.tokens, text.tokens[1:], strict=False))
     place = next(k for k, token in enumerate(text.tokens) if token.inside and TEXT[token.start] == "🐈")
     own = text.tokens[place].id
     assert alternatives(session, text, place)
-    session.fork(text, place, own)
+    session.tokens.fork(text, place, own)
     session.step(3)
     assert session.text() == TEXT[: TEXT.index("🐈")]
     first = next(k for k in range(place, -1, -1) if not text.tokens[k].inside)
@@ -143,11 +145,11 @@ def test_the_story_is_forked_inside_of_a_character(session: SteppedSession) -> N
 
 
 def test_words_of_the_writers_are_forked_between_tokens(session: SteppedSession) -> None:
-    text = session.story_tokens().result(WAIT)
+    text = session.tokens.story_tokens().result(WAIT)
     place = text.place_of(TEXT.index(" cat") + 2)
     assert TEXT[text.tokens[place].start : text.tokens[place].end] == " cat"
     other = next(one for one in alternatives(session, text, place) if one.id != text.tokens[place].id)
-    session.fork(text, place, other.id)
+    session.tokens.fork(text, place, other.id)
     session.step(2)
     assert session.text() == "It rained all day. The naïve"
     assert all(branch.ids[0] == other.id for branch in session.round.branches)
@@ -156,9 +158,9 @@ def test_words_of_the_writers_are_forked_between_tokens(session: SteppedSession)
 
 
 def test_a_ban_in_the_story_is_a_round_without_the_word(session: SteppedSession) -> None:
-    text = session.story_tokens().result(WAIT)
+    text = session.tokens.story_tokens().result(WAIT)
     place = text.place_of(TEXT.index(" cat") + 2)
-    session.ban(text, place)
+    session.tokens.ban(text, place)
     session.step(2)
     assert session.text() == "It rained all day. The naïve"
     assert all(branch.ids[0] != text.tokens[place].id for branch in session.round.branches)
@@ -171,24 +173,24 @@ def test_log_probabilities_are_gathered_only_while_somebody_wants_them(session: 
     path = (*session.round.generation.prompt_ids, *branch.ids)
     assert session.tokens.scores(path, 1) == {} and not session.tokens._scoring
     session.tokens.gather = True
-    assert None in session.tokens.of(branch)
-    until(session, lambda: None not in session.tokens.of(branch))
+    assert None in session.tokens.branch_logprobs(branch)
+    until(session, lambda: None not in session.tokens.branch_logprobs(branch))
     rows = session.engine.stats().prompt_rows
-    assert session.tokens.of(branch) == session.tokens.of(branch)
+    assert session.tokens.branch_logprobs(branch) == session.tokens.branch_logprobs(branch)
     while session.engine.process():
         pass
     assert session.engine.stats().prompt_rows == rows, "looked up once"
     session.generate()
     session.step(4)
     fresh = session.round.branches[0]
-    assert [value is not None for value in session.tokens.of(fresh)] == [True] * len(fresh.ids)
+    assert [value is not None for value in session.tokens.branch_logprobs(fresh)] == [True] * len(fresh.ids)
 
 
 def test_an_engine_that_tells_none_writes_all_the_same(
     session: SteppedSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session.tokens.gather = True
-    monkeypatch.setattr(session.engine, "lacks", lambda name: "it tells none" if name == "logprobs" else "")
+    monkeypatch.setattr(type(session.engine), "capabilities", Capabilities({"logprobs": "it reports none"}))
     written(session)
     assert session.round.generation.request.logprobs is None and session.round.branches[0].text
 
@@ -218,7 +220,7 @@ def test_of_what_completes_a_word_only_that_is_shown() -> None:
         def token_bytes(self, token: int) -> bytes:
             return b"</s>"
 
-    tokens = Tokens(lambda: Elsewhere())  # type: ignore[arg-type,return-value]
+    tokens = Tokens(SimpleNamespace(engine=Elsewhere()))  # type: ignore[arg-type]
     text = TokenText((1,), (0,), [], healed="id")
     tokens._spell(text, 0, [(0, -1.0), (1, -2.0), (2, -3.0), (3, -4.0)])
     assert [one.shown for one in text.known[0]] == ["ide", "i"]

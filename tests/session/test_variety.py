@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from srbwriter.engine.capabilities import Capabilities
 from srbwriter.engine.types import Sampling, Stop
-from srbwriter.session import Session, variety
-from srbwriter.session.variety import Variety, likeness, runs
+from srbwriter.session import Session, ordering, variety
+from srbwriter.session.likeness import ALIKE, likeness, runs
+from srbwriter.session.sampling import Variety
 
 from .conftest import open_session, written
 
@@ -40,11 +42,11 @@ def twins(session: Session) -> list[str]:
 
 def test_a_branch_that_is_like_another_is_written_anew(session: Session) -> None:
     before = twins(session)
-    assert session.renew_alike() == [1, 2]
+    assert session.renewing.renew_alike() == [1, 2]
     after = written(session)
     assert after[0] == before[0]
     assert len(set(after)) == 3
-    assert session.renew_alike() == []
+    assert session.renewing.renew_alike() == []
     assert not session.round.duplicates.alike  # type: ignore[union-attr]
     kept = [session.story.text(child) for child in session.story.children(session.story.current)]
     assert before[0] in {text.removeprefix(STORY) for text in kept}  # nothing is lost
@@ -56,35 +58,35 @@ def test_a_branch_that_is_like_another_is_written_anew(session: Session) -> None
         (lambda session: session.lock(1), {1}),
         (lambda session: session.story.mark(session.round.node_of(1), rating=1), {1}),
         (lambda session: session.story.mark(session.round.node_of(1), bookmark=True), {1}),
-        (lambda session: session.stop_branch(1), set()),
+        (lambda session: session.steer(1, "stop"), set()),
     ],
 )
 def test_what_is_marked_stays(session: Session, mark: Callable[[Session], object], spared: set[int]) -> None:
     twins(session)
     mark(session)
-    renewed = session.renew_alike()
+    renewed = session.renewing.renew_alike()
     assert spared.isdisjoint(renewed)
     assert 2 in renewed
 
 
 def test_what_is_read_or_steered_stays(session: Session) -> None:
     twins(session)
-    session.set_sampling(2, Sampling(temperature=1.0))
-    assert session.renew_alike({1}) == [0]  # the first goes instead of either
+    session.steer(2, "set_sampling", sampling=Sampling(temperature=1.0))
+    assert session.renewing.renew_alike({1}) == [0]  # the first goes instead of either
 
 
 def test_typed_words_stay(session: Session) -> None:
     twins(session)
     session.append(1, " And then")
     written(session)
-    session.renew_alike()
+    session.renewing.renew_alike()
     assert " And then" in session.round.branches[1].text  # type: ignore[union-attr]
 
 
 def test_one_that_ended_a_while_ago_stays(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     twins(session)
     monkeypatch.setattr(variety, "_FRESH", 0.0)
-    assert session.renew_alike() == []
+    assert session.renewing.renew_alike() == []
     assert session.round.duplicates.alike == {1: 0, 2: 0}  # type: ignore[union-attr]
 
 
@@ -92,16 +94,16 @@ def test_each_is_written_anew_twice_at_most(session: Session, monkeypatch: pytes
     session.generate()
     written(session)
     for times in (1, 2):
-        assert session.renew_alike() == [1, 2]  # without chance they come out the same again
+        assert session.renewing.renew_alike() == [1, 2]  # without chance they come out the same again
         written(session)
         assert session.round.duplicates.renewed[1] == times  # type: ignore[union-attr]
-    assert session.renew_alike({0}) == []
+    assert session.renewing.renew_alike({0}) == []
 
 
 def test_it_can_be_left_alone(session: Session) -> None:
     session.variety = replace(session.variety, renew=False)
     twins(session)
-    assert session.renew_alike() == []
+    assert session.renewing.renew_alike() == []
     assert session.round.duplicates.alike == {1: 0, 2: 0}  # type: ignore[union-attr]
 
 
@@ -119,9 +121,9 @@ def test_a_round_is_drawn_as_the_writer_wants(session: Session) -> None:
 
 
 def test_what_an_engine_lacks_is_not_asked_for() -> None:
-    wanted = Variety("distinct", 1.5)
-    assert wanted.asked((Sampling(),), lambda name: "") == {"siblings": "distinct", "repulsion": 1.5}
-    assert wanted.asked((Sampling(),), lambda name: "no logits") == {}
+    wanted, none = Variety("distinct", 1.5), Capabilities({"siblings": "no logits", "repulsion": "no logits"})
+    assert wanted.asked((Sampling(),), Capabilities()) == {"siblings": "distinct", "repulsion": 1.5}
+    assert wanted.asked((Sampling(),), none) == {}
 
 
 # ---- likeness
@@ -145,7 +147,7 @@ def test_likeness_tells_copies_from_other_texts() -> None:
         "The fox went down to the river and drank, and it was cold, so it went away and slept until night."
     )
     other = "Nobody had seen the old mill since the flood; its wheel hung over the stream like a broken hand."
-    assert likeness(runs(fox), runs(copied)) > variety.ALIKE
+    assert likeness(runs(fox), runs(copied)) > ALIKE
     assert likeness(runs(fox), runs(other)) < 0.2
 
 
@@ -153,12 +155,12 @@ def test_orders_name_each_branch_once(session: Session) -> None:
     session.sampling = Sampling(temperature=1.2)
     session.generate(6)
     texts = written(session)
-    for name, (_, order) in variety.ORDERS.items():
+    for name, (_, order) in ordering.ORDERS.items():
         assert sorted(order(session.round)) == list(range(6)), name  # type: ignore[arg-type]
-    assert variety.ordered(session.round, "by probability", lambda branch: [None]) is None  # type: ignore[arg-type]
-    likeliest = variety.ordered(
+    assert ordering.ordered(session.round, "by probability", lambda branch: [None]) is None  # type: ignore[arg-type]
+    likeliest = ordering.ordered(
         session.round, "by probability", lambda branch: [-1.0, -float(branch.index % 3)]  # type: ignore[arg-type]
     )  # fmt: skip
     assert likeliest == [0, 3, 1, 4, 2, 5]
-    longest = variety.ORDERS["by length"][1](session.round)  # type: ignore[arg-type]
+    longest = ordering.ORDERS["by length"][1](session.round)  # type: ignore[arg-type]
     assert [len(texts[i]) for i in longest] == sorted(map(len, texts), reverse=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,9 +24,10 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "a story.srbw"
 
 
-@pytest.fixture
-def written(path: Path) -> Path:
-    """A closed story of sixty nodes in a line, each with its number in it."""
+@pytest.fixture(scope="session")
+def sixty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The story of which ``written`` gives each test a copy."""
+    path = tmp_path_factory.mktemp("sixty") / "a story.srbw"
     with Story.create(path, "Sixty") as story:
         node = ROOT
         for number in range(60):
@@ -33,3 +35,9 @@ def written(path: Path) -> Path:
         story.visit(node)
         story.search("night")
     return path
+
+
+@pytest.fixture
+def written(path: Path, sixty: Path) -> Path:
+    """A closed story of sixty nodes in a line, each with its number in it."""
+    return Path(shutil.copy(sixty, path))

@@ -86,20 +86,28 @@ def lost_leaves(form: str, data: bytes, *, excused: dict[str, str] | None = None
     ``excused`` are patterns of places with the reason; those of :data:`EXCUSED` if it is not given.
     """
     patterns = EXCUSED.get(form, {}) if excused is None else excused
-    opened = open_file(form, data)
-    before = _said(data)
-    return [
-        place
-        for place, variants in _variants(opened.value)
-        if not any(_fits(place, pattern) for pattern in patterns)
-        and not any(_tells(opened, variant, before) for variant in variants)
-    ]
+    return list(_lost(form, data, lambda place: not any(_fits(place, pattern) for pattern in patterns)))
 
 
 def unused_excuses(form: str, files: list[bytes]) -> set[str]:
     """The excuses of a format that excuse no leaf of any of the files."""
-    lost = {place for data in files for place in lost_leaves(form, data, excused={})}
-    return {pattern for pattern in EXCUSED.get(form, {}) if not any(_fits(place, pattern) for place in lost)}
+    return {
+        pattern
+        for pattern in EXCUSED.get(form, {})
+        if not any(
+            next(_lost(form, data, lambda place, pattern=pattern: _fits(place, pattern)), None)
+            for data in files
+        )
+    }
+
+
+def _lost(form: str, data: bytes, looked_at: Callable[[str], bool]) -> Iterator[str]:
+    """The places of the leaves, of those that are ``looked_at``, that the import loses."""
+    opened = open_file(form, data)
+    before = _said(data)
+    for place, variants in _variants(opened.value):
+        if looked_at(place) and not any(_tells(opened, variant, before) for variant in variants):
+            yield place
 
 
 def _fits(place: str, pattern: str) -> bool:
@@ -193,19 +201,20 @@ def _other_dates(leaf: str | float | bool) -> list[str]:
 
 
 def _changed(value: Any, path: Path, new: Any) -> Any:
-    copied = copy.deepcopy(value)
-    at(copied, path[:-1])[path[-1]] = new
+    """The value with ``new`` at ``path``; what is beside the path is shared by both."""
+    if not path:
+        return new
+    copied = copy.copy(value)
+    copied[path[0]] = _changed(value[path[0]], path[1:], new)
     return copied
 
 
 def _renamed(value: Any, path: Path, key: str) -> Any:
     """A copy in which one member of the object at ``path`` has another name, at the same place."""
-    copied = copy.deepcopy(value)
-    members = at(copied, path)
-    pairs = [(f"{name}\u2021" if name == key else name, inner) for name, inner in members.items()]
-    members.clear()
-    members.update(pairs)
-    return copied
+    members = at(value, path)
+    return _changed(
+        value, path, {f"{name}\u2021" if name == key else name: members[name] for name in members}
+    )
 
 
 def open_file(form: str, data: bytes) -> Opened:
@@ -359,7 +368,51 @@ def _open_word(data: bytes) -> Opened:
     return Opened([found, {match[2]: match[3] for match in _PROPERTY.finditer(core)}], close)
 
 
+_SAID_IN_XML = re.compile(r"(?<=>)[^<>]*[^<>\s][^<>]*(?=<)")
+
+
+def _open_parts(data: bytes, *wanted: str) -> Opened:
+    """What stands between the tags of some parts of an archive, in a page below its head."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        parts = {info: archive.read(info) for info in archive.infolist()}
+    texts = {info.filename: part.decode() for info, part in parts.items() if info.filename.endswith(wanted)}
+    heads = {name: text.find("</head>") + 1 for name, text in texts.items()}
+
+    def close(value: Any) -> bytes:
+        said = {name: iter(words) for name, words in zip(texts, value, strict=True)}
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w") as archive:
+            for info, part in parts.items():
+                if (text := texts.get(info.filename)) is not None:
+                    head, words = heads[info.filename], said[info.filename]
+                    changed = _SAID_IN_XML.sub(lambda _, words=words: next(words), text[head:])
+                    part = (text[:head] + changed).encode()
+                archive.writestr(info.filename, part)
+        return buffer.getvalue()
+
+    return Opened([_SAID_IN_XML.findall(text[heads[name] :]) for name, text in texts.items()], close)
+
+
+_SAID_IN_RTF = re.compile(r"(?<=[ }])[A-Za-z .,;]{3,}(?=[\\{}])")
+
+
+def _open_rtf(data: bytes) -> Opened:
+    """The words of the text, which follows the first ``\\pard``."""
+    text = data.decode("ascii")
+    start = text.index("\\pard")
+
+    def close(value: Any) -> bytes:
+        words = iter(value)
+        made = _SAID_IN_RTF.sub(lambda _: next(words), text[start:])
+        return (text[:start] + made).replace("\u2021", "\\u8225?").encode("ascii")
+
+    return Opened(_SAID_IN_RTF.findall(text[start:]), close)
+
+
 _OPENERS: dict[str, Callable[[bytes], Opened]] = {
+    "epub": lambda data: _open_parts(data, ".xhtml", ".opf"),
+    "odt": lambda data: _open_parts(data, "content.xml"),
+    "rtf": _open_rtf,
     "fountain": _open_lines,
     "html": _open_html,
     "docx": _open_word,

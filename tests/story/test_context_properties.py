@@ -184,14 +184,14 @@ def prose(rng: random.Random, tokens: int) -> str:
     ids=["memory", "note and lore"],
 )
 def test_most_picks_keep_the_whole_prefix(what: Settings, stored: bool) -> None:
-    """300 picks of about 60 tokens in a window of 4096: at least nine in ten only continue the prompt."""
+    """150 picks of about 60 tokens in a window of 4096: at least nine in ten only continue the prompt."""
     rng = random.Random(4)
     tokenizer = toy_tokenizer()
     window = Window(n_ctx=4096, reserve=256)
     nodes: list[Path] = []
     before = assemble(nodes, what, tokenizer, window)
     kept = picks = again = 0
-    for index in range(300):
+    for index in range(150):
         text = prose(rng, rng.randint(30, 90))
         ids = tuple(tokenizer.tokenize(text)) if stored else ()
         nodes.append(a_node(f"n{index}", text, ids, VOCABULARY))

@@ -490,7 +490,10 @@ def spells(text: str, parts: list[str]) -> bool:
 
 TestEditing: Any = pytest.mark.slow(Editing.TestCase)
 TestEditing.settings = settings(
-    max_examples=examples(100), stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(100, few=12),
+    stateful_step_count=20,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
 )
 
 

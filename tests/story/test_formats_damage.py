@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import pytest
@@ -102,74 +103,76 @@ def notices(draft: StoryDraft) -> list[str]:
     return draft.meta.get("notices", [])
 
 
+def told(draft: StoryDraft, words: str) -> bool:
+    return any(notice.startswith(words) for notice in notices(draft))
+
+
 CASES = [(file, path) for file in LAYOUTS for path in entries(file)]
-NAMES = [f"{file}:{place(file, path)}" for file, path in CASES]
+OF = {file: [path for name, path in CASES if name == file] for file in LAYOUTS}
+"""The ways to the entries of each example file."""
 
-
-def test_every_layout_finds_entries() -> None:
-    assert {file for file, _ in CASES} == set(LAYOUTS)
-
-
-@pytest.mark.parametrize(("file", "path"), CASES, ids=NAMES)
-@pytest.mark.parametrize("wrong", [None, 7, "x", []], ids=repr)
-def test_an_entry_that_is_none(file: str, path: Path, wrong: Any) -> None:
-    value = source(file)
-    draft = read(file, changed(value, wrong, *path))
-    assert any(words.startswith(f"{place(file, path)}: left out") for words in notices(draft)), notices(draft)
-    assert has(draft, texts_outside(file, value, path))
-
-
-@pytest.mark.parametrize(("file", "path"), CASES, ids=NAMES)
-@pytest.mark.parametrize("wrong", [7, ["x"], {"x": 1}], ids=repr)
-def test_an_entry_whose_text_is_none(file: str, path: Path, wrong: Any) -> None:
-    value, key = source(file), LAYOUTS[file].text
-    draft = read(file, changed(value, wrong, *path, key))
-    assert any(words.startswith(f"{place(file, path)}.{key}: ") for words in notices(draft)), notices(draft)
-    assert has(draft, texts_outside(file, value, (*path, key)))
-
-
-WITH_IDS = [(file, path) for file, path in CASES if LAYOUTS[file].id]
-
-
-@pytest.mark.parametrize(("file", "path"), [case for case in WITH_IDS if case[1] != entries(case[0])[0]])
-def test_an_entry_with_the_id_of_another(file: str, path: Path) -> None:
-    value, key = source(file), LAYOUTS[file].id
-    draft = read(file, changed(value, at(value, entries(file)[0])[key], *path, key))
-    assert any("occurs twice" in words for words in notices(draft)), notices(draft)
-    assert has(draft, _all_texts(file, value))
+each_file = pytest.mark.parametrize("file", LAYOUTS)
+with_ids = pytest.mark.parametrize("file", [file for file in LAYOUTS if LAYOUTS[file].id])
+with_parents = pytest.mark.parametrize("file", [file for file in LAYOUTS if LAYOUTS[file].parent])
 
 
 def _all_texts(file: str, value: Any) -> Iterator[str]:
     return texts_outside(file, value, ("no such place",))
 
 
-@pytest.mark.parametrize(("file", "path"), WITH_IDS)
-def test_an_entry_without_an_id(file: str, path: Path) -> None:
+@each_file
+def test_an_entry_that_is_none_is_left_out(file: str) -> None:
     value = source(file)
-    draft = read(file, without(value, *path, LAYOUTS[file].id))
-    if LAYOUTS[file].parent:  # nesting does without
-        assert f"{place(file, path)}.{LAYOUTS[file].id}: expected an id; it is given one" in notices(draft)
-    assert has(draft, _all_texts(file, value))
+    assert OF[file]
+    for path, wrong in product(OF[file], [None, 7, "x", []]):
+        draft = read(file, changed(value, wrong, *path))
+        assert told(draft, f"{place(file, path)}: left out"), (path, wrong, notices(draft))
+        assert has(draft, texts_outside(file, value, path)), (path, wrong)
 
 
-WITH_PARENTS = [(file, path) for file, path in CASES if LAYOUTS[file].parent]
+@each_file
+def test_an_entry_whose_text_is_none_is_told(file: str) -> None:
+    value, key = source(file), LAYOUTS[file].text
+    for path, wrong in product(OF[file], [7, ["x"], {"x": 1}]):
+        draft = read(file, changed(value, wrong, *path, key))
+        assert told(draft, f"{place(file, path)}.{key}: "), (path, wrong, notices(draft))
+        assert has(draft, texts_outside(file, value, (*path, key))), (path, wrong)
 
 
-@pytest.mark.parametrize(("file", "path"), WITH_PARENTS)
-def test_an_entry_whose_parent_is_missing(file: str, path: Path) -> None:
+@with_ids
+def test_an_entry_with_the_id_of_another(file: str) -> None:
+    value, key = source(file), LAYOUTS[file].id
+    for path in OF[file][1:]:
+        draft = read(file, changed(value, at(value, OF[file][0])[key], *path, key))
+        assert any("occurs twice" in words for words in notices(draft)), (path, notices(draft))
+        assert has(draft, _all_texts(file, value)), path
+
+
+@with_ids
+def test_an_entry_without_an_id(file: str) -> None:
     value = source(file)
-    draft = read(file, changed(value, "gone", *path, LAYOUTS[file].parent))
-    assert any(words.startswith(place(file, path)) for words in notices(draft)), notices(draft)
-    assert has(draft, _all_texts(file, value))
+    for path in OF[file]:
+        draft = read(file, without(value, *path, LAYOUTS[file].id))
+        if LAYOUTS[file].parent:  # nesting does without
+            assert told(draft, f"{place(file, path)}.{LAYOUTS[file].id}: expected an id; it is given one")
+        assert has(draft, _all_texts(file, value)), path
 
 
-@pytest.mark.parametrize("file", sorted({file for file, _ in WITH_PARENTS}))
+@with_parents
+def test_an_entry_whose_parent_is_missing(file: str) -> None:
+    value = source(file)
+    for path in OF[file]:
+        draft = read(file, changed(value, "gone", *path, LAYOUTS[file].parent))
+        assert told(draft, place(file, path)), (path, notices(draft))
+        assert has(draft, _all_texts(file, value)), path
+
+
+@with_parents
 def test_entries_that_are_their_own_ancestors(file: str) -> None:
     """Every top-level node below the last one of the file."""
     value, layout = source(file), LAYOUTS[file]
-    ways = entries(file)
-    last = at(value, ways[-1]).get(layout.id, ways[-1][-1])
-    for way in ways:
+    last = at(value, OF[file][-1]).get(layout.id, OF[file][-1][-1])
+    for way in OF[file]:
         if at(value, way).get(layout.parent) is None:
             value = changed(value, last, *way, layout.parent)
     draft = read(file, value)
@@ -194,7 +197,7 @@ def test_anything_wrong_in_an_entry_costs_no_more_than_it(data: st.DataObject) -
         formats.write(draft, name)
 
 
-@pytest.mark.parametrize("file", sorted(LAYOUTS))
+@each_file
 def test_what_was_left_out_is_kept(file: str) -> None:
     """The value stands among the foreign fields, and is in the story's own JSON."""
     value = changed(source(file), "a lost thing", *entries(file)[0])

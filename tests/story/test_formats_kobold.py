@@ -117,9 +117,6 @@ def test_what_is_broken_in_a_united_save_is_told_and_the_rest_is_read() -> None:
     draft = tells(changed(value, None, *step, "Selected Text"), "actions.actions.0.Selected Text", "a text")
     assert path_text(draft) == "You wake. You stand."
     assert {" It is dark.", " It is cold."} <= {node.text for node in draft.nodes}, "the options are there"
-    draft = tells(changed(value, 5, *step, "Options", 1), "actions.actions.0.Options[1]", "an object")
-    assert [child[0] for child in shape(draft)[1][0][1]] == [" It is dark.", " It rains."]
-    tells(without(value, *step, "Options", 1, "text"), "actions.actions.0.Options[1].text", "a text")
     draft = tells(
         changed(value, {"Selected Text": "?"}, "actions", "actions", "x"), "actions.actions.x", "a number"
     )

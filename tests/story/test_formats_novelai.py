@@ -60,22 +60,6 @@ def test_what_a_story_says_around_its_text() -> None:
     assert (root.marks.note, root.marks.tags) == ("A late ferry.", ("river",))
 
 
-def test_how_everything_is_inserted_is_kept() -> None:
-    draft = load("novelai.story")
-    kept = foreign(draft.meta, "novelai")
-    assert kept["settings"]["parameters"]["temperature"] == 0.63
-    assert [part["contextConfig"]["budgetPriority"] for part in kept["context"]] == [800, -400]
-    assert kept["lorebook"] == {
-        "lorebookVersion": 3,
-        "settings": {"orderByKeyLocations": False},
-        "categories": [],
-    }
-    assert len(kept["story"]["datablocks"]) == 8
-    (entry,) = draft.root.settings.lore
-    assert foreign(entry.meta, "novelai")["contextConfig"]["trimDirection"] == "trimBottom"
-    assert foreign(draft.meta, "novelai-metadata")["favorite"] is True
-
-
 def test_the_context_is_taken_as_it_is_inserted() -> None:
     value = fixture_json("novelai.story")
     value["content"]["context"][0]["contextConfig"] |= {"prefix": "[ ", "suffix": " ]\n"}

@@ -58,11 +58,6 @@ def test_markdown_starts_a_node_at_every_heading() -> None:
     assert foreign(draft.meta, "markdown") == {"model": "base-8b"}
 
 
-def test_three_dashes_that_are_no_front_matter_are_text() -> None:
-    for text in ("---\nA scene.\n---\n# One\n", "---\n\n# One\n"):
-        assert path_text(formats.read(text.encode(), "a")) == text
-
-
 @settings(max_examples=examples(100), deadline=None)
 @given(title=STORIES, byline=STORIES, text=STORIES)
 def test_markdown_gives_title_and_exact_text_back(title: str, byline: str, text: str) -> None:

@@ -136,7 +136,7 @@ def trees(draw: st.DrawFn) -> StoryDraft:
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200, few=25), deadline=None)
 @given(draft=drafts())
 def test_our_own_format_loses_nothing(draft: StoryDraft) -> None:
     check_draft(draft)

@@ -50,19 +50,6 @@ def test_a_chat_reads_as_prose_with_swipes_beside_what_was_shown() -> None:
     assert (draft.root.settings.author_note, draft.root.settings.author_note_depth) == ("tense", 4)
 
 
-def test_what_a_chat_says_besides_is_kept() -> None:
-    draft = load("sillytavern.jsonl")
-    kept = foreign(by_text(draft, "Hello there.").meta, "sillytavern")
-    assert kept["name"] == "Mira" and kept["extra"]["token_count"] == 4
-    assert [info.get("gen_started") for info in kept["swipe_info"]] == [
-        "2024-03-04T05:05:00.000Z",
-        None,
-        None,
-    ]
-    about = foreign(draft.meta, "sillytavern")["chat_metadata"]
-    assert about["integrity"] == "a1" and "note_prompt" not in about
-
-
 def test_a_swipe_has_its_own_date_and_model() -> None:
     draft = load("sillytavern.jsonl")
     hi, yes = by_text(draft, "Hi."), by_text(draft, "Yes?")
@@ -256,14 +243,8 @@ def test_card_greetings_memory_note_and_book() -> None:
     assert (draft.title, draft.byline) == ("Mira", "Ada")
 
 
-def test_what_a_card_says_besides_is_kept_and_what_is_not_used_is_told() -> None:
+def test_what_is_not_used_of_a_card_is_told() -> None:
     draft = load("card.json")
-    kept = foreign(draft.meta, "card")
-    assert kept["spec_version"] == "2.0" and kept["chat"] == "Mira - 2024-3-4@05h06m07s"
-    data = kept["data"]
-    assert (data["character_version"], data["system_prompt"]) == ("1.2", "Write as {{char}}.")
-    book = data["character_book"]
-    assert (book["name"], book["description"], book["scan_depth"]) == ("Mira's book", "Of the coast.", 4)
     assert told(draft, "example messages", "system prompt", "instructions after the history")
 
 

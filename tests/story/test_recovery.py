@@ -136,15 +136,17 @@ def test_damage_in_a_large_story_is_met_and_remembered(
             assert all(f"<{number}>" in story.text(story.current) for number in range(60))
 
 
-def test_nodes_that_lost_their_place_are_shown_below_the_root(written: Path) -> None:
+@pytest.mark.parametrize("parent", [999, 40], ids=["nowhere", "below itself"])
+def test_nodes_that_lost_their_place_are_shown_below_the_root(written: Path, parent: int) -> None:
     db = sqlite3.connect(written)
-    db.execute("UPDATE node SET parent = 999 WHERE id = 30")
+    db.execute("UPDATE node SET parent = ? WHERE id = 30", (parent,))
     db.commit()
     db.close()
     with Story.open(written) as story:
         assert story.damage is not None
         assert story.damage.displaced == (30,)
         assert story.text(story.current).startswith("<28>")
+        assert len(list(story.reading_order())) == 61
 
 
 def test_check_names_what_is_wrong(written: Path) -> None:
@@ -372,17 +374,6 @@ def test_nodes_at_the_end_are_missed_though_nothing_is_left_of_them(written: Pat
         assert story.damage is not None
         assert story.damage.missing_nodes == tuple(range(51, 62))
         assert story.text(50).count("<") == 49
-
-
-def test_nodes_that_hang_on_one_another_are_shown(written: Path) -> None:
-    db = sqlite3.connect(written)
-    db.execute("UPDATE node SET parent = 40 WHERE id = 30")
-    db.commit()
-    db.close()
-    with Story.open(written) as story:
-        assert story.damage is not None
-        assert story.damage.displaced == (30,)
-        assert len(list(story.reading_order())) == 61
 
 
 def without_first_page(path: Path) -> Path:

@@ -162,7 +162,7 @@ def test_last_words_in_the_log_of_another_name_are_not_written_over(written: Pat
 
 
 def test_a_folder_of_the_program_that_cannot_be_written_keeps_nobody_from_writing(written: Path) -> None:
-    shutil.rmtree(paths.state_dir())
+    paths.state_dir().parent.mkdir(parents=True)
     paths.state_dir().write_text("in the way")
     with Story.open(written) as story, Story.open(written) as second:
         assert story.read_only is None

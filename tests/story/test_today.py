@@ -221,4 +221,4 @@ class Days(RuleBasedStateMachine):
 
 
 TestDays = pytest.mark.slow(Days.TestCase)
-TestDays.settings = settings(max_examples=examples(60), stateful_step_count=25, deadline=None)
+TestDays.settings = settings(max_examples=examples(60, few=8), stateful_step_count=25, deadline=None)

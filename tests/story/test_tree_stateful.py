@@ -381,7 +381,10 @@ class Editing(Writing):
 TestWriting = pytest.mark.slow(Writing.TestCase)
 TestEditing = pytest.mark.slow(Editing.TestCase)
 TestWriting.settings = TestEditing.settings = settings(
-    max_examples=examples(60), stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(60, few=8),
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
 )
 
 

@@ -13,13 +13,10 @@ from tests.terminal.terminal import Terminal
 NewTerminal = Callable[[str], Terminal]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    posix = os.name == "posix"
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.slow)  # each starts the program
-            if not posix:
-                item.add_marker(pytest.mark.skip(reason="pseudo-terminals are a thing of POSIX systems"))
+def pytest_itemcollected(item: pytest.Item) -> None:
+    item.add_marker(pytest.mark.slow)  # each starts the program
+    if os.name != "posix":
+        item.add_marker(pytest.mark.skip(reason="pseudo-terminals are a thing of POSIX systems"))
 
 
 @pytest.fixture

@@ -21,9 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyte
+import pyte.modes
+from pyte.screens import Char
+from wcwidth import wcwidth
 
 import srbwriter
-from srbwriter.demo import bundled_model
+from tests.fakes.short_model import short_model
 
 PATIENCE = 40.0  # seconds for one thing to happen on a busy machine
 LOOK = 0.1  # seconds between two looks at what does not tell when it changes
@@ -38,6 +41,7 @@ F5, F6, F7, F10, F11 = b"\x1b[15~", b"\x1b[17~", b"\x1b[18~", b"\x1b[21~", b"\x1
 LEFT, RIGHT = b"\x1b[D", b"\x1b[C"
 
 # A model that is named needs no hint at how to use another, which would lie over the screen for seconds.
+# Short branches, and none ahead of a pick: a test that is about more of them says so.
 _CONFIG = """
 [model]
 path = '{model}'
@@ -45,6 +49,10 @@ threads = 1
 
 [generation]
 n = 2
+max_tokens = {max_tokens}
+
+[instruments]
+look_ahead = "{look_ahead}"
 """
 
 # Makes the terminal on descriptor 0 the one whose signals the program gets, and becomes the program.
@@ -85,6 +93,25 @@ sys.exit(os.waitstatus_to_exitcode(status) % 256)
 _UNKNOWN = re.compile(r"\x1b\[[<>=][0-9;]*[a-zA-Z]|\x1b\[\??[0-9;]*\$[a-z]|\x1b\[[0-9;]*t")
 _UNFINISHED = re.compile(r"\x1b(\[[<>=?0-9;$]*)?$")
 _NOT_ASCII = re.compile(r"[\u0080-\U0010ffff]")
+# Most of what Textual sends besides words: colours and places of the cursor.
+_FREQUENT = re.compile(r"\x1b\[([0-9;]*)([mH])")
+
+
+class Screen(pyte.Screen):
+    """A screen for much text: words of characters that take a column each are drawn in one go."""
+
+    def draw(self, data: str) -> None:
+        start = self.cursor.x
+        end = start + len(data)
+        narrow = data.isascii() or all(wcwidth(char) == 1 for char in data)
+        if end > self.columns or pyte.modes.IRM in self.mode or not narrow:
+            super().draw(data)
+            return
+        _, *colours = self.cursor.attrs
+        line = self.buffer[self.cursor.y]
+        cells = {char: Char(char, *colours) for char in set(data)}
+        line.update(enumerate(map(cells.__getitem__, data), start))
+        self.cursor.x = end
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +145,18 @@ class Terminal:
         self._tty = ""
         self.columns, self.lines = COLUMNS, LINES
         self._clear()
-        config = folder / "config" / "srbwriter" / "config.toml"
-        config.parent.mkdir(parents=True)
-        config.write_text(_CONFIG.format(model=bundled_model()), "utf-8")
+        self.config = folder / "config" / "srbwriter" / "config.toml"
+        self.config.parent.mkdir(parents=True)
+        self.configure()
+
+    def configure(self, look_ahead: str = "off", max_tokens: int = 32, more: str = "") -> None:
+        """Write the settings anew; ``more`` are lines behind them."""
+        text = _CONFIG.format(model=short_model(), look_ahead=look_ahead, max_tokens=max_tokens)
+        self.config.write_text(text + more, "utf-8")
 
     def _clear(self) -> None:
-        self._screen = pyte.Screen(self.columns, self.lines)
+        self._screen = Screen(self.columns, self.lines)
+        self._shown = ""
         self._stream = pyte.Stream(self._screen)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._held = ""
@@ -270,19 +303,29 @@ class Terminal:
     def screen(self) -> str:
         """What the screen shows now, line by line."""
         with self._drawing:
-            self._draw()
-            rows = self._screen.buffer
-            lines = ("".join(rows[y][x].data for x in range(self.columns)) for y in range(self.lines))
-            return "\n".join(line.rstrip() for line in lines)
+            if self._draw() or not self._shown:
+                rows = self._screen.buffer
+                lines = ("".join(rows[y][x].data for x in range(self.columns)) for y in range(self.lines))
+                self._shown = "\n".join(line.rstrip() for line in lines)
+            return self._shown
 
-    def _draw(self) -> None:
+    def _draw(self) -> bool:
+        """Draw what has come since; returns whether there was any."""
         with self._news:
             data, self._output = bytes(self._output), bytearray()
         text = _UNKNOWN.sub("", self._held + self._decoder.decode(data))
         unfinished = _UNFINISHED.search(text)
         cut = unfinished.start() if unfinished else len(text)
         self._held = text[cut:]
-        self._stream.feed(_NOT_ASCII.sub(_drawable, text[:cut]))
+        plain, *others = _FREQUENT.split(_NOT_ASCII.sub(_drawable, text[:cut]))
+        self._stream.feed(plain)
+        for parameters, command, plain in zip(others[::3], others[1::3], others[2::3], strict=True):
+            numbers = [int(number or 0) for number in parameters.split(";")]
+            (self._screen.select_graphic_rendition if command == "m" else self._screen.cursor_position)(
+                *numbers
+            )
+            self._stream.feed(plain)
+        return bool(data)
 
     def wait(self, ready: Callable[[str], object], what: str, within: float = PATIENCE) -> str:
         """Look until the screen shows something; fails with the screen otherwise.

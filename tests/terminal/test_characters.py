@@ -15,7 +15,7 @@ from tests.terminal.support import (
     with_branches,
     words_from,
 )
-from tests.terminal.terminal import CTRL_Q, CTRL_Z, ENTER, Terminal
+from tests.terminal.terminal import CTRL_Q, CTRL_Z, ENTER, TAB, Terminal
 
 CHARACTERS = {
     "no-break space": "10\u00a0km",
@@ -34,49 +34,6 @@ CHARACTERS = {
 }
 
 
-def missing(text: str) -> list[str]:
-    return [name for name, characters in CHARACTERS.items() if f"[{characters}]" not in text]
-
-
-@pytest.mark.parametrize("way", ["typed", "pasted"])
-def test_awkward_characters_are_kept(terminal: Terminal, way: str) -> None:
-    file = make_story(terminal.folder)
-    terminal.start(file)
-    terminal.wait_for(OPENING.strip())
-    text = "".join(f"[{characters}]" for characters in CHARACTERS.values())
-    if way == "typed":
-        terminal.type(text)
-    else:
-        terminal.paste(text)
-    terminal.type("|")
-    terminal.wait_for("|", within=5)
-    terminal.press(CTRL_Q)
-    assert terminal.ended() == 0
-    kept = text_of(file)
-    lost = missing(kept)
-    print(f"\n{way}, not kept: {', '.join(lost) or 'none'}")
-    assert not lost
-    assert kept == f"{OPENING}{text}|"
-
-
-def test_a_long_paste_is_kept(terminal: Terminal) -> None:
-    """Some 100 kB at once, with paragraphs in them."""
-    file = make_story(terminal.folder)
-    terminal.start(file)
-    terminal.wait_for(OPENING.strip())
-    chance = random.Random("paste")
-    text = "\n\n".join(words_from(chance, 1000) for _ in range(100)) + "\u00e9\u00a0\u2026 Finis."
-    assert len(text) > 100_000
-    terminal.paste(text)
-    terminal.wait_for("Finis.")
-    terminal.wait(says_saved, "saying that it is saved")
-    terminal.press(CTRL_Q)
-    assert terminal.ended() == 0
-    kept = text_of(file)
-    assert len(kept) == len(OPENING) + len(text)
-    assert kept == OPENING + text
-
-
 OTHERS = {
     "line separator": "a\u2028b",
     "paragraph separator": "a\u2029b",
@@ -93,27 +50,35 @@ OTHERS = {
 """Of these some are keys and some end a line for Python; a paste can hold them all."""
 
 
-def test_what_only_a_paste_can_hold_is_kept(terminal: Terminal) -> None:
-    file = make_story(terminal.folder)
-    terminal.start(file)
-    terminal.wait_for(OPENING.strip())
-    text = "".join(f"[{characters}]" for characters in OTHERS.values())
-    terminal.paste(text)
-    terminal.type("|")
-    terminal.wait(lambda _: text_of(file).endswith("|"), "the words on the disk")
-    assert text_of(file) == f"{OPENING}{text}|"
-
-
-def test_a_line_for_an_answer_keeps_them_too(terminal: Terminal) -> None:
-    """Words for a branch, typed, and pasted with line ends in them."""
+def test_awkward_characters_are_kept_typed_and_pasted(terminal: Terminal) -> None:
+    """In words for a branch, and in the story, with a paste of some 100 kB and paragraphs in it."""
     file = with_branches(terminal)
-    typed = "".join(f"[{characters}]" for characters in CHARACTERS.values())
+    typed, pasted = (
+        "".join(f"[{name}: {characters}]" for name, characters in table.items())
+        for table in (CHARACTERS, CHARACTERS | OTHERS)
+    )
     terminal.press(b"i")
     terminal.type(typed)
     terminal.paste("one\u2028line\r\nand another")
     terminal.press(ENTER)
     wanted = f"{typed}one\u2028line and another"
     terminal.wait(lambda _: any(wanted in words for words in node_texts(file)), "words in the tree")
+
+    terminal.press(TAB)
+    terminal.wait_for("STORY")
+    terminal.type(f"{typed}|")
+    terminal.wait_for("|")
+    chance = random.Random("paste")
+    pasted += "\n\n".join(words_from(chance, 1000) for _ in range(100)) + "\u00e9\u00a0\u2026 Finis."
+    assert len(pasted) > 100_000
+    terminal.paste(pasted)
+    terminal.wait_for("Finis.")
+    terminal.type("~")
+    terminal.wait(lambda _: text_of(file).endswith("~"), "the words on the disk")
+    terminal.wait(says_saved, "saying that it is saved")
+    terminal.press(CTRL_Q)
+    assert terminal.ended() == 0
+    assert text_of(file) == f"{OPENING}{typed}|{pasted}~"
 
 
 MOVES = {

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from tests.terminal.support import make_story, node_texts, says_saved
-from tests.terminal.terminal import CTRL_N, CTRL_Q, ESC, TAB, Terminal
+from tests.terminal.terminal import CTRL_N, CTRL_Q, TAB, Terminal
 
 STORY = "Once upon a time, there was a little fox who lived in the wood.\n\n"
 ENTER, DOWN = b"\r", b"\x1b[B"
-
-PROBABILITY = r" · (?:[\d.]+ %|1:\d+[kMG]?)"  # in the head of a branch
 
 
 def begun(terminal: Terminal) -> None:
@@ -34,34 +30,3 @@ def test_what_no_branch_shows_is_told_and_opens_as_a_branch(terminal: Terminal) 
     terminal.press(CTRL_Q)
     assert terminal.ended() == 0
     assert len(node_texts(terminal.folder / "tale.srbw")) >= 6
-
-
-@pytest.mark.full
-def test_likely_ways_are_shown_with_their_probability(terminal: Terminal) -> None:
-    begun(terminal)
-    terminal.press(b"^")
-    terminal.wait(
-        lambda screen: len(re.findall(PROBABILITY, screen)) >= 2,
-        "branches with a probability",
-    )
-    terminal.press(b"1")
-    terminal.wait(lambda screen: not re.search(PROBABILITY, screen), "those that follow are drawn")
-    terminal.press(ESC, CTRL_Q)
-    assert terminal.ended() == 0
-
-
-@pytest.mark.full
-def test_how_branches_differ_and_stand_is_chosen_from_lists(terminal: Terminal) -> None:
-    begun(terminal)
-    terminal.press(b"~")
-    terminal.wait_for("How new branches differ")
-    terminal.type("strat")
-    terminal.press(ENTER)
-    terminal.wait_for("spread evenly over what is likely")
-    terminal.press(b":")
-    terminal.wait_for("by difference")
-    terminal.type("diff")
-    terminal.press(ENTER)
-    terminal.wait_without("Order of the branches")
-    terminal.press(CTRL_Q)
-    assert terminal.ended() == 0

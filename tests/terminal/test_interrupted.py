@@ -7,11 +7,9 @@ import shlex
 import signal
 import sys
 from functools import partial
-from importlib import metadata
 
 import pytest
 
-from srbwriter.tui import driver
 from tests.sizes import few_or_all, some_of
 from tests.terminal.conftest import NewTerminal
 from tests.terminal.support import (
@@ -65,9 +63,11 @@ STOPPED = "[the job has stopped]"
 PASTE_MODE = b"\x1b[?2004h"
 
 
-def test_typing_goes_on_where_the_shell_stopped_it(terminal: Terminal) -> None:
+def test_the_shell_stops_the_program_and_typing_goes_on(terminal: Terminal) -> None:
+    """By a signal, by the command for it, and while an editor has the terminal."""
     file = make_story(terminal.folder)
-    terminal.start(file, job=True)
+    editor = shlex.join([sys.executable, "-ISc", "print('The editor is open.'); input()"])
+    terminal.start(file, job=True, env={"EDITOR": editor})
     terminal.wait_for(OPENING.strip())
     terminal.type("before |")
     terminal.wait_for("before |")
@@ -77,10 +77,27 @@ def test_typing_goes_on_where_the_shell_stopped_it(terminal: Terminal) -> None:
     terminal.go_on()
     terminal.wait_without(STOPPED)
     terminal.type("after")
-    terminal.wait_for("before |after")
+    terminal.press(CTRL_P)
+    terminal.wait_for("a command")
+    terminal.press(b"suspend")
+    terminal.wait_for("Return to the shell")
+    terminal.press(ENTER)
+    terminal.wait_for(STOPPED)
+    assert text_of(file) == f"{OPENING}before |after"
+    terminal.go_on()
+    terminal.wait_without(STOPPED)
+    terminal.press(F4)
+    terminal.wait_for("The editor is open.")
+    terminal.press(CTRL_Z)
+    terminal.wait_for(STOPPED)
+    terminal.go_on()
+    modes = len(terminal.log)
+    terminal.press(ENTER)
+    terminal.wait(lambda _: PASTE_MODE in terminal.log[modes:], "the program has the terminal again")
+    terminal.type("!")
     terminal.press(CTRL_Q)
     assert terminal.ended() == 0
-    assert text_of(file) == f"{OPENING}before |after"
+    assert text_of(file) == f"{OPENING}before |after!"
 
 
 PASTED = "\n".join(f"Line {number}: the lamp went out, and nobody came." for number in range(2900))
@@ -112,63 +129,21 @@ def test_a_paste_is_whole_however_often_the_program_was_stopped(
     assert terminal.ended(within=10) == 128 + signal.SIGTERM
 
 
-def test_a_paste_goes_on_where_it_was_when_the_program_was_stopped(terminal: Terminal) -> None:
+def test_a_paste_goes_on_where_it_was_and_a_command_acts_on_all_that_was_typed_before_it(
+    terminal: Terminal,
+) -> None:
     file = make_story(terminal.folder)
-    terminal.start(file)
-    terminal.wait_for(OPENING.strip())
+    start(terminal, file)
     begun, rest = PASTED[: len(PASTED) // 2], PASTED[len(PASTED) // 2 :]
     terminal.press(b"\x1b[200~" + begun.replace("\n", "\r").encode())
     terminal.kill(signal.SIGSTOP)
     terminal.kill(signal.SIGCONT)
     terminal.press(rest.replace("\n", "\r").encode() + b"\x1b[201~")
     terminal.wait(lambda _: text_of(file) == f"{OPENING}{PASTED}", "all of the paste is in the story")
-
-
-def test_the_shell_can_stop_the_program_while_an_editor_has_the_terminal(terminal: Terminal) -> None:
-    file = make_story(terminal.folder)
-    editor = shlex.join([sys.executable, "-ISc", "print('The editor is open.'); input()"])
-    terminal.start(file, job=True, env={"EDITOR": editor})
-    terminal.wait_for(OPENING.strip())
-    terminal.press(F4)
-    terminal.wait_for("The editor is open.")
-    terminal.press(CTRL_Z)
-    terminal.wait_for(STOPPED)
-    terminal.go_on()
-    modes = len(terminal.log)
-    terminal.press(ENTER)
-    terminal.wait(lambda _: PASTE_MODE in terminal.log[modes:], "the program has the terminal again")
-    terminal.press(CTRL_Q)
+    # As keys come over a network: all at once.
+    terminal.press(b"one" + CTRL_Z + CTRL_Y + b" two" + CTRL_S + b" three" + CTRL_Q)
     assert terminal.ended() == 0
-
-
-def test_the_driver_is_looked_at_again_with_another_textual() -> None:
-    """It overrides methods of Textual that are not public: compare both before changing the number."""
-    assert metadata.version("textual") == driver.TEXTUAL
-
-
-def test_the_words_are_on_the_disk_while_the_program_is_suspended(terminal: Terminal) -> None:
-    file = make_story(terminal.folder)
-    terminal.start(file, job=True)
-    terminal.wait_for(OPENING.strip())
-    terminal.type("before")
-    terminal.press(CTRL_P)
-    terminal.wait_for("a command")
-    terminal.press(b"suspend")
-    terminal.wait_for("Back to the shell")
-    terminal.press(ENTER)
-    terminal.wait_for(STOPPED)
-    terminal.kill()
-    assert text_of(file) == f"{OPENING}before"
-
-
-def test_a_command_acts_on_all_that_was_typed_before_it(terminal: Terminal) -> None:
-    """As keys come over a network: all at once."""
-    file = make_story(terminal.folder)
-    start(terminal, file)
-    burst = b"one" + CTRL_Z + CTRL_Y + b" two" + CTRL_S + b" three" + CTRL_Q
-    terminal.press(burst)
-    assert terminal.ended() == 0
-    assert text_of(file) == f"{OPENING}one two three"
+    assert text_of(file) == f"{OPENING}{PASTED}one two three"
 
 
 def test_the_program_ends_when_its_terminal_goes_without_a_signal(terminal: Terminal) -> None:

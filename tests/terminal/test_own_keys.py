@@ -10,7 +10,6 @@ import pytest
 from srbwriter.story import Story
 from tests.terminal.support import make_story, node_texts, says_saved, text_of, with_branches
 from tests.terminal.terminal import (
-    BACKSPACE,
     CTRL_F,
     ENTER,
     ESC,
@@ -21,16 +20,14 @@ from tests.terminal.terminal import (
     F10,
     F11,
     RIGHT,
-    TAB,
     Terminal,
 )
 
 
 def own_keys(terminal: Terminal, keys: Mapping[str, str]) -> None:
     """Write ``keys`` into the section ``[keys]`` of the settings."""
-    config = terminal.folder / "config" / "srbwriter" / "config.toml"
     lines = [f'{command} = "{key}"' for command, key in keys.items()]
-    config.write_text("\n".join([config.read_text("utf-8"), "[keys]", *lines]), "utf-8")
+    terminal.configure(more="\n".join(["[keys]", *lines]))
 
 
 def bookmarked(file: Path) -> int:
@@ -50,7 +47,7 @@ def test_the_tree_obeys_keys_of_the_writers_own(terminal: Terminal) -> None:
     terminal.press(b"k", b"w", b"w", b"k")
     terminal.wait(lambda screen: "★ It rained." in screen and bookmarked(file) == 1, "another's bookmark")
     terminal.press(b"s")
-    terminal.wait_for("x cuts at the cursor")
+    terminal.wait_for("x splits at the cursor")
     before = len(node_texts(file))
     terminal.press(RIGHT, RIGHT, b"x")
     terminal.wait(lambda _: len(node_texts(file)) == before + 1, "a node more")
@@ -112,10 +109,18 @@ def test_knobs_lorebook_settings_help_and_reading_obey_keys_of_the_writers_own(t
     terminal.wait_for("1–9")
 
 
-def test_a_text_and_its_search_obey_keys_of_the_writers_own(terminal: Terminal) -> None:
-    own_keys(terminal, {"text_start": "f11", "find_case": "f6"})
+def test_a_text_and_its_search_obey_keys_of_the_writers_own_and_contradictions_are_said(
+    terminal: Terminal,
+) -> None:
+    contradictions = {"tree_bin": "b", "tree_note": "y", "tree_title": "y", "pick": "k"}
+    own_keys(terminal, {"text_start": "f11", "find_case": "f6", **contradictions})
     file = make_story(terminal.folder, "It rained.")
     terminal.start(file)
+    told = (
+        "y is given to tree_note and to tree_title (In the tree): it does the first.",
+        "No key is left for kill, tree_bookmark",
+    )
+    terminal.wait(lambda screen: all(words in " ".join(screen.split()) for words in told), "what is wrong")
     terminal.wait(says_saved, "the first screen")
     terminal.press(F11)
     terminal.type("So. ")
@@ -135,18 +140,7 @@ def test_help_of_a_screen_begins_with_its_own_keys(terminal: Terminal) -> None:
     terminal.press(F3)
     terminal.wait_for("y hoist")
     terminal.press(F5)
-    terminal.wait(lambda screen: "In the tree" in screen and "Stand on this node" in screen, "its commands")
+    terminal.wait(lambda screen: "In the tree" in screen and "Go to this node" in screen, "its commands")
     terminal.press(F5)
     terminal.wait_without("In the tree")
     terminal.wait_for("y hoist")
-
-
-def test_keys_that_contradict_each_other_are_said_in_words(terminal: Terminal) -> None:
-    own_keys(terminal, {"tree_bin": "b", "tree_note": "y", "tree_title": "y", "pick": "k"})
-    terminal.start(make_story(terminal.folder))
-    told = (
-        "y is given to tree_note and to tree_title (In the tree): it does the first.",
-        "No key is left for kill, tree_bookmark",
-    )
-    terminal.wait(lambda screen: all(words in " ".join(screen.split()) for words in told), "what is wrong")
-    terminal.press(TAB, BACKSPACE)

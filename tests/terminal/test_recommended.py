@@ -49,7 +49,7 @@ def open_list(terminal: Terminal, model: RecommendedModel, words: str) -> None:
 
 
 def name_no_model(terminal: Terminal) -> None:
-    (terminal.folder / "config" / "srbwriter" / "config.toml").write_text(CONFIG, "utf-8")
+    terminal.config.write_text(CONFIG, "utf-8")
 
 
 def pick_ten_times(terminal: Terminal, file: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_larger_model_is_offered_fetched_in_three_parts_and_writes_the_same_st
         mirror = {"HF_ENDPOINT": our_hub.url}
 
         terminal.start(env=mirror)
-        terminal.wait_for("How shall it begin?")
+        terminal.wait_for("Choose an opening")
         terminal.press(ENTER)
         pick_ten_times(terminal, file)
         terminal.wait_for(OFFER)
@@ -86,7 +86,7 @@ def test_a_larger_model_is_offered_fetched_in_three_parts_and_writes_the_same_st
         )
         open_list(terminal, model, "being fetched now; enter stops that")
         terminal.press(ENTER)
-        terminal.wait_for("What has arrived is kept")
+        terminal.wait_for("The downloaded part is kept")
         terminal.wait_without("fetching")
 
         our_hub.hold_after = 2 * MEGABYTE
@@ -129,14 +129,14 @@ def test_the_offer_waits_behind_the_first_question_of_the_second_story(terminal:
     fitting()
     name_no_model(terminal)
     terminal.start()
-    terminal.wait_for("How shall it begin?")
+    terminal.wait_for("Choose an opening")
     terminal.press(ESC)
     terminal.wait_for("storyteller")
     terminal.press(CTRL_G, b"*")
     terminal.wait_for("Title of the new story")
     terminal.type("Second")
     terminal.press(ENTER)
-    terminal.wait(lambda screen: "How shall it begin?" in screen and "Second" in screen, "the second story")
+    terminal.wait(lambda screen: "Choose an opening" in screen and "Second" in screen, "the second story")
     assert OFFER not in terminal.log.decode("utf-8", "replace")
     terminal.press(ESC)
     terminal.wait_for(OFFER)
@@ -144,7 +144,7 @@ def test_the_offer_waits_behind_the_first_question_of_the_second_story(terminal:
     assert terminal.ended() == 0
     offered = len(terminal.log)
     terminal.start()
-    terminal.wait_for("How shall it begin?")
+    terminal.wait_for("Choose an opening")
     terminal.press(ESC)
     terminal.wait_for("storyteller")
     terminal.press(CTRL_Q)

@@ -114,7 +114,7 @@ def into_branch(terminal: Terminal) -> None:
     terminal.wait(lambda screen: "▸" in screen or "writing" in screen, "branches")
     to_branches(terminal)
     terminal.press(b"i")
-    terminal.wait_for("Words for branch")
+    terminal.wait_for("Type into branch")
 
 
 def kept_for_branch(terminal: Terminal, file: Path) -> str:

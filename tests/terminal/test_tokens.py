@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
-from srbwriter.story import Story
-from tests.terminal.support import make_story, node_texts, text_of, with_branches
-from tests.terminal.terminal import CTRL_Z, ENTER, ESC, Terminal
+from tests.fakes.short_model import short_model
+from tests.terminal.support import make_story, node_texts, text_of, to_branches
+from tests.terminal.terminal import CTRL_N, CTRL_Z, ENTER, ESC, TAB, Terminal
 
 LEFT, RIGHT, DOWN, F6 = b"\x1b[D", b"\x1b[C", b"\x1b[B", b"\x1b[17~"
 _HERE = re.compile(r"(\d+) of (\d+)  “(.*)”")
@@ -28,8 +26,39 @@ def here(terminal: Terminal, place: int) -> tuple[str, str]:
     return token[3], chosen[1]
 
 
-def test_a_branch_is_forked_at_a_token_and_a_word_banned(terminal: Terminal) -> None:
-    file = with_branches(terminal)
+def test_the_story_and_a_branch_are_forked_at_a_token_and_a_word_is_banned(terminal: Terminal) -> None:
+    words = "It rained. The cat sat by the river."
+    file = make_story(terminal.folder, words)
+    terminal.start("-m", short_model(), file)
+    terminal.wait_for("river.")
+    terminal.press(F6)
+    terminal.wait(lambda screen: _HERE.search(screen) is not None, "the last token of the story")
+    found = _HERE.search(terminal.screen)
+    assert found
+    count = int(found[2])
+    assert int(found[1]) == count
+    terminal.press(LEFT)
+    own, chosen = here(terminal, count - 1)
+    assert own.strip() == "river" and chosen.strip() != "river"
+    terminal.press(ENTER)
+    terminal.wait(lambda _: text_of(file) == words.removesuffix(" river."), "the story ends before the word")
+    terminal.wait(lambda screen: chosen.strip() in screen, "branches begin with what was chosen")
+    assert " river." in node_texts(file)
+    terminal.press(ESC, ESC, CTRL_Z)
+    terminal.wait(lambda _: text_of(file) == words, "undo brings it back")
+
+    terminal.press(TAB)
+    terminal.wait_for("STORY")
+    terminal.type(" ")
+    terminal.wait(lambda _: text_of(file) == f"{words} ", "the words on the disk")
+    nodes = len(list(filter(None, node_texts(file))))
+    terminal.press(CTRL_N)
+
+    def ended(screen: str) -> bool:
+        return screen.count("■") >= 2 and len(list(filter(None, node_texts(file)))) == nodes + 2
+
+    terminal.wait(ended, "branches have ended and their words are in the file")
+    to_branches(terminal)
     terminal.press(b".")
     here(terminal, 1)
     terminal.press(RIGHT, RIGHT, RIGHT)
@@ -60,44 +89,3 @@ def test_a_branch_is_forked_at_a_token_and_a_word_banned(terminal: Terminal) -> 
     terminal.press(ESC)
     terminal.wait_without("banned")
     terminal.wait_for("1–9")
-
-
-def test_the_story_is_forked_at_a_token_and_what_followed_stays(terminal: Terminal) -> None:
-    words = "It rained. The cat sat by the river."
-    file = make_story(terminal.folder, words)
-    terminal.start(file)
-    terminal.wait_for("river.")
-    terminal.press(F6)
-    terminal.wait(lambda screen: _HERE.search(screen) is not None, "the last token of the story")
-    found = _HERE.search(terminal.screen)
-    assert found
-    count = int(found[2])
-    assert int(found[1]) == count
-    terminal.press(LEFT)
-    own, chosen = here(terminal, count - 1)
-    assert own.strip() == "river" and chosen.strip() != "river"
-    terminal.press(ENTER)
-    terminal.wait(lambda _: text_of(file) == words.removesuffix(" river."), "the story ends before the word")
-    terminal.wait(lambda screen: chosen.strip() in screen, "branches begin with what was chosen")
-    assert " river." in node_texts(file)
-    terminal.press(ESC, ESC, CTRL_Z)
-    terminal.wait(lambda _: text_of(file) == words, "undo brings it back")
-
-
-@pytest.mark.full
-def test_words_are_coloured_and_plain_again(terminal: Terminal) -> None:
-    with_branches(terminal)
-
-    def colours() -> set[str]:
-        rows = [terminal._screen.buffer[row] for row in range(10, 22)]
-        return {row[column].fg for row in rows for column in range(2, 76) if row[column].data.isalpha()}
-
-    plain = colours()
-    terminal.press(b"#")
-    terminal.wait_for("Coloured by how likely")
-    terminal.wait(lambda _: len(colours() - plain) >= 2, "tokens are told apart")
-    terminal.press(b"#", b"#", b"#")
-    terminal.wait_for("one colour again")
-    terminal.wait(lambda _: not colours() - plain, "plain again")
-    with Story.open(next(terminal.folder.glob("*.srbw")), readonly=True) as story:
-        assert story.current

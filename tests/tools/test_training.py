@@ -30,9 +30,9 @@ from tools.demo_model import (  # noqa: E402
     repeats,
     train,
 )
-from tools.demo_model.model import Block, Config, Llama, chunked_attention  # noqa: E402
+from tools.demo_model.model import Config, Llama, chunked_attention  # noqa: E402
 from tools.demo_model.runtime import open_model  # noqa: E402
-from tools.demo_model.tokenizer import END, FIM, from_vocabulary, sample_texts, train_tokenizer  # noqa: E402
+from tools.demo_model.tokenizer import FIM, sample_texts, train_tokenizer  # noqa: E402
 
 SMALL = Config(vocab=300, width=32, layers=2, heads=2, hidden=64, context=64, tied=False)
 PROSE = [
@@ -75,14 +75,6 @@ def test_any_text_survives_the_vocabulary(tokenizer: Tokenizer, text: str) -> No
     assert tokenizer.decode(tokenizer.encode(text).ids) == text
 
 
-def test_special_tokens_are_added_to_a_vocabulary_that_lacks_them(tokenizer: Tokenizer) -> None:
-    vocabulary = tokenizer.get_vocab()
-    plain = [t for t in sorted(vocabulary, key=vocabulary.__getitem__) if t not in FIM]
-    taken = from_vocabulary(plain, gguf_io.merges_of(tokenizer))
-    assert [taken.token_to_id(t) for t in (END, *FIM)] == [0, 297, 298, 299]
-    assert taken.encode(PROSE[0]).tokens == tokenizer.encode(PROSE[0]).tokens
-
-
 def test_packing_loses_nothing_and_fills_every_bin_within_bounds() -> None:
     lengths = [int(n) for n in np.random.default_rng(0).integers(1, 13, 500)]
     bins = data.best_fit(lengths, 32)
@@ -110,15 +102,6 @@ def test_a_hole_takes_nothing_away(tokenizer: Tokenizer) -> None:
     prefix, suffix, middle = (holed.index(m) for m in marks)
     assert prefix == 0 < suffix < middle
     assert holed[1:suffix] + holed[middle + 1 :] + holed[suffix + 1 : middle] == list(ids)
-
-
-def test_a_request_names_the_title_or_the_telling_words() -> None:
-    spread = data.document_counts(["the frog sang there", "they went there"])
-    assert (
-        data.request_for("The Red Frog\n\nIt sang.", 0, spread, 2)
-        == "Tell me a story about The Red Frog.\n\n"
-    )
-    assert data.request_for("frog there sang", 1, spread, 2) == "Write a story about frog, sang, there.\n\n"
 
 
 def test_batches_depend_on_seed_and_step_and_resume_where_they_stopped(
@@ -150,14 +133,6 @@ def test_growth_computes_the_same() -> None:
     assert growth.origins(2, 5) == [(0, False), (0, True), (1, False), (1, True), (1, True)]
 
 
-def test_copies_of_a_unit_learn_different_things() -> None:
-    grown = growth.grow(trained(), replace(SMALL, width=64, head_size=SMALL.head_dim))
-    grown.loss(tokens(2, 20), tokens(2, 20)).backward()
-    gradient = grown.embed.weight.grad
-    assert gradient is not None
-    assert not torch.allclose(gradient[:, :32], gradient[:, 32:], rtol=0.01)
-
-
 @pytest.mark.parametrize(
     ("shape", "complaint"),
     [
@@ -171,31 +146,6 @@ def test_copies_of_a_unit_learn_different_things() -> None:
 def test_growth_refuses_a_shape_it_cannot_reach(shape: dict[str, int], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         growth.grow(trained(), replace(SMALL, **shape))
-
-
-def test_a_model_whose_heads_are_narrower_than_it_comes_back_from_its_file(
-    tmp_path: Path, tokenizer: Tokenizer
-) -> None:
-    model, file = growth.grow(trained(), replace(SMALL, width=64, head_size=16)), tmp_path / "wide.gguf"
-    gguf_io.write_model(file, model, tokenizer, export.GENERAL)
-    assert gguf_io.read_model(file).config.head_dim == 16
-    runtime = open_model(file, n_ctx=64, logits_all=True)
-    runtime.eval([int(i) for i in tokens(1, 20)[0]])
-    expected = model(tokens(1, 20))[0].detach().numpy()
-    np.testing.assert_allclose(runtime.scores[:20], expected, atol=0.05)
-    runtime.close()
-
-
-def test_muon_moves_every_direction_alike() -> None:
-    gradient = torch.randn(3, 24, 16, generator=torch.Generator().manual_seed(0))
-    values = torch.linalg.svdvals(optim.orthogonalise(gradient))
-    assert values.min() > 0.5
-    assert values.max() < 1.3
-
-
-def test_the_schedule_rises_rests_and_falls_to_nothing() -> None:
-    schedule = optim.Schedule(total=100, warmup=10, decay_from=50)
-    assert [schedule.factor(step) for step in (0, 9, 30, 75, 100)] == [0.1, 1.0, 1.0, 0.5, 0.0]
 
 
 @pytest.mark.parametrize("step", [20, 60, 90])
@@ -254,15 +204,6 @@ def test_a_model_comes_back_from_its_file_as_it_was(tmp_path: Path, tokenizer: T
     assert gguf_io.read_vocabulary(file)[1] == gguf_io.merges_of(tokenizer)
 
 
-def test_dropout_rests_outside_training() -> None:
-    block = Block(SMALL, dropout=0.5)
-    torch.nn.init.normal_(block.o.weight)
-    x, cos, sin = torch.randn(1, 4, 32), torch.ones(4, 8), torch.zeros(4, 8)
-    assert not torch.equal(block(x, cos, sin), block(x, cos, sin))
-    block.eval()
-    assert torch.equal(block(x, cos, sin), block(x, cos, sin))
-
-
 def test_kept_weights_and_a_file_become_their_mean(work: Path, tmp_path: Path, tokenizer: Tokenizer) -> None:
     (tmp_path / "text").symlink_to(work / "text")
     tokenizer.save(str(tmp_path / "tokenizer.json"))
@@ -278,37 +219,11 @@ def test_kept_weights_and_a_file_become_their_mean(work: Path, tmp_path: Path, t
         torch.testing.assert_close(mean[name], (first[name] + 3 * last) / 4, atol=1e-3, rtol=1e-3)
 
 
-def test_a_calibrated_model_says_the_same_less_surely() -> None:
-    model, ids = trained(), tokens(1, 20)
-    before = model(ids).detach()
-    average.calibrate(model, 1.25)
-    torch.testing.assert_close(model(ids), before / 1.25)
-
-
-def test_models_of_different_shape_have_no_mean(tmp_path: Path, tokenizer: Tokenizer) -> None:
-    files = [tmp_path / "one.gguf", tmp_path / "two.gguf"]
-    for file, shape in zip(files, (SMALL, replace(SMALL, layers=1)), strict=True):
-        gguf_io.write_model(file, Llama(shape), tokenizer, export.GENERAL)
-    with pytest.raises(ValueError, match=r"two\.gguf has another shape"):
-        average.mean_model(files, [1, 1])
-    with pytest.raises(ValueError, match="as many shares"):
-        average.mean_model(files, [1])
-
-
 def test_what_goes_on_a_run_that_stood_before_is_marked() -> None:
     ids = [1, 2, 3, 4, 1, 2, 3, 4, 5, 2, 3, 4, 5]
     assert [i for i, mark in enumerate(repeats.repeated(ids, 0, run=3)) if mark] == [6, 7, 11, 12]
     assert [i for i, mark in enumerate(repeats.repeated(ids, 7, run=3)) if mark] == [7, 11, 12]
     assert not any(repeats.repeated(ids[:6], 0, run=3))
-
-
-def test_openings_are_beginnings_of_documents(work: Path) -> None:
-    prompts = repeats.openings(work / "text", 40, seed=1)
-    known = [t for name in ("simple", "tales") for t in prepare.documents(work / "text" / f"{name}.txt")]
-    assert len(prompts) == 40
-    assert all(any(document.startswith(prompt) for document in known) for prompt in prompts)
-    assert prompts == repeats.openings(work / "text", 40, seed=1)
-    assert prompts != repeats.openings(work / "text", 40, seed=2)
 
 
 def test_samples_are_written_on_by_the_bundled_model() -> None:
@@ -345,8 +260,3 @@ def test_a_model_unlearns_to_repeat_itself_and_still_learns(circling: Path, toke
     assert unlearned < without / 2
     before, after = (runner.evaluate()["simple-dev"] for runner in runs)
     assert after < before + 0.2
-
-
-def test_nothing_to_unlearn_costs_nothing() -> None:
-    model, ids = trained(), tokens(1, 20)
-    assert model.unlikelihood(ids, torch.full_like(ids, data.IGNORED)).item() == 0

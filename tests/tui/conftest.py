@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+import textual.app
+from textual.css.model import RuleSet
+from textual.css.stylesheet import Stylesheet
 from textual.pilot import Pilot
+from textual.screen import Screen
 
 from srbwriter.cli.table import every_key
 from srbwriter.config import Settings
@@ -54,7 +59,7 @@ class Bench:
     def engine_until(self, true: Callable[[], bool]) -> None:
         """Let the engine work until something holds."""
         engine = self.session.engine
-        engine._scheduler.queue.ahead_waits = 0.0
+        engine._scheduler.queue.prefetch_delay = 0.0
         while not true():
             assert engine.process() or true(), "the engine fell asleep before its time"
 
@@ -66,6 +71,82 @@ class Bench:
     def texts(self) -> list[str]:
         assert self.session.round is not None
         return [branch.text for branch in self.session.round.branches]
+
+
+async def wait_until_idle(*_: object) -> None:
+    """Return when every task waits for a timer, a thread or a socket."""
+    loop = asyncio.get_running_loop()
+    while True:
+        await asyncio.sleep(0)
+        if not loop._ready:  # type: ignore[attr-defined]
+            return
+
+
+async def wait_for_screen(pilot: Pilot[None], timeout: float = 30.0) -> bool:
+    """Return when all widgets have processed what was in their queues: none has a message left.
+
+    Textual's own sends each widget a message for that, which costs more than most keys.
+    """
+    await wait_until_idle()
+    return True
+
+
+async def pause(pilot: Pilot[None], delay: float | None = None) -> None:
+    """Return when the app has nothing to do and all is painted, at the soonest after ``delay`` seconds.
+
+    Textual's own pause measures the processor's time: at least 20 ms, and more on a busy machine.
+    """
+    await asyncio.sleep(delay or 0)
+    await wait_until_idle()
+    while pilot.app._resize_event is not None:  # the screens hear of it a moment later
+        await asyncio.sleep(1 / 120)
+        await wait_until_idle()
+    while True:
+        screen = pilot.app.screen
+        screen._on_timer_update()
+        await wait_until_idle()
+        if screen is not pilot.app.screen or screen._update_timer._active.is_set():
+            continue
+        _paint(screen)
+        await wait_until_idle()
+        if screen is pilot.app.screen and not screen._update_timer._active.is_set():
+            return
+
+
+_paint = Screen._compositor_refresh
+
+
+def paint_later(screen: Screen) -> None:
+    """Remember what is to be painted: the next pause paints it, once."""
+    if screen is screen.app.screen:
+        screen._dirty_widgets.clear()
+    else:
+        _paint(screen)  # which tells the screen above
+
+
+_parse_rules = Stylesheet._parse_rules
+_parsed: dict[Any, list[RuleSet]] = {}
+
+
+def parse_rules_once(sheet: Stylesheet, *source: Any, **more: Any) -> list[RuleSet]:
+    """Return the rules of a source, which are parsed once for all apps of the same colours."""
+    key = (source, *more.items(), frozenset(sheet._variables.items()))
+    if key not in _parsed:
+        _parsed[key] = _parse_rules(sheet, *source, **more)
+    return _parsed[key]
+
+
+@pytest.fixture(autouse=True)
+def quick_apps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key and a pause of the pilot take no longer than what they lead to; styles are parsed once.
+
+    What a pause leaves is painted, and nothing that is painted over before anyone could look.
+    """
+    monkeypatch.setattr(Screen, "_compositor_refresh", paint_later)
+    monkeypatch.setattr(Stylesheet, "_parse_rules", parse_rules_once)
+    monkeypatch.setattr(Pilot, "pause", pause)
+    monkeypatch.setattr(Pilot, "_wait_for_screen", wait_for_screen)
+    monkeypatch.setattr(textual.app, "wait_for_idle", wait_until_idle)
 
 
 OpenBench = Callable[..., AbstractAsyncContextManager[Bench]]

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from srbwriter.demo import bundled_model
-from srbwriter.engine.engine import Engine
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.types import BranchState, EngineOptions, Stop
 from srbwriter.session import Session
 from srbwriter.story import Story, StoryError
+from tests.fakes.shared_model import load_engine
 
 OPTIONS = EngineOptions(n_ctx=2048, gpu_layers=0, threads=1, seed=1, max_branches=48)
 WAIT = 30.0
 
 
-def _load(path: Any, options: EngineOptions | None, /, *, on_progress: Any) -> Engine:
-    return Engine.load(path, options, on_progress=on_progress, thread=False)
+_load = partial(load_engine, thread=False)
 
 
 class SteppedSession(Session):

@@ -29,6 +29,10 @@ def memory(bench: Bench) -> str | None:
 async def test_escape_asks_before_it_drops_what_was_typed(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         bench.screen.run("memory")
+        await opened(bench, Sheet)
+        await bench.press("escape")
+        assert bench.app.screen is bench.screen and not memory(bench), "it was only read"
+        bench.screen.run("memory")
         sheet = await opened(bench, Sheet)
         assert "esc goes back, and asks first" in visible(bench)
         await bench.press(*"A harbour.", "escape")
@@ -39,23 +43,10 @@ async def test_escape_asks_before_it_drops_what_was_typed(open_bench: OpenBench)
         await bench.press("escape", "s")
         assert bench.app.screen is bench.screen
         assert memory(bench) == "A harbour."
-
-
-async def test_what_was_typed_is_dropped_only_on_purpose(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
         bench.screen.run("author_note")
         await bench.press(*"Slowly.", "escape", "d")
         assert bench.app.screen is bench.screen
-        assert not bench.session.story.settings(ROOT).author_note
-
-
-async def test_escape_leaves_a_sheet_that_was_only_read(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        bench.screen.run("memory")
-        await opened(bench, Sheet)
-        await bench.press("escape")
-        assert bench.app.screen is bench.screen
-        assert not memory(bench)
+        assert not bench.session.story.settings(ROOT).author_note, "it is dropped on purpose"
 
 
 @pytest.mark.parametrize(("answer", "picked"), [("s", True), ("d", False)])

@@ -37,7 +37,9 @@ def interrupted(bench: Bench, sheet: str, words: str) -> None:
     bench.session.story.put_value(DRAFTS, {**(bench.session.story.value(DRAFTS) or {}), sheet: words})
 
 
-async def test_a_sheet_is_safe_while_it_is_open(open_bench: OpenBench) -> None:
+async def test_a_sheet_is_safe_while_it_is_open_and_its_words_come_again(
+    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with open_bench() as bench:
         bench.screen.run("memory")
         await opened(bench, Sheet)
@@ -48,16 +50,40 @@ async def test_a_sheet_is_safe_while_it_is_open(open_bench: OpenBench) -> None:
         assert bench.session.story.settings(ROOT).memory == "A harbour."
         assert left(bench) == []
 
-
-async def test_what_is_dropped_on_purpose_does_not_come_back(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
         bench.screen.run("author_note")
         await opened(bench, Sheet)
         await bench.press(*"Slowly.")
         await kept(bench)
         await bench.press("escape", "d")
         assert bench.app.screen is bench.screen
+        assert left(bench) == [], "what is dropped on purpose does not come back"
+
+        interrupted(bench, "memory", "A harbour, and")
+        bench.screen.run("memory")
+        sheet = await opened(bench, Sheet)
+        assert sheet.query_one(TextArea).text == "A harbour, and"
+        assert "before the program ended" in visible(bench)
+        await bench.press(*" a quay.", "escape", "s")
+        assert bench.session.story.settings(ROOT).memory == "A harbour, and a quay."
         assert left(bench) == []
+
+        bench.screen.run("memory")
+        await opened(bench, Sheet)
+        for key in (*"Slow", "ctrl+s"):  # as they come over a network: all at once
+            bench.app.post_message(events.Key(key, key if len(key) == 1 else None))
+        while bench.app.screen is not bench.screen:
+            await bench.pilot.pause()
+        assert bench.session.story.settings(ROOT).memory == "A harbour, and a quay.Slow"
+        assert left(bench) == []
+
+        said: list[str] = []
+        monkeypatch.setattr(bench.app, "notify", lambda words, **_: said.append(words))
+        receive(bench.screen)
+        assert said == []
+        interrupted(bench, "author_note", "Slowly.")
+        interrupted(bench, "lorebook:1", "Red.")
+        receive(bench.screen)
+        assert len(said) == 1 and "author note, lorebook" in said[0], "the writer is told where words wait"
 
 
 async def test_words_typed_a_moment_before_the_end_are_kept_too(open_bench: OpenBench) -> None:
@@ -68,32 +94,6 @@ async def test_words_typed_a_moment_before_the_end_are_kept_too(open_bench: Open
         await bench.press("A")
     with Story.open(story.file, readonly=True) as again:
         assert again.value(DRAFTS) == {"memory": "A"}
-
-
-async def test_the_words_are_on_the_sheet_again(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        interrupted(bench, "memory", "A harbour, and")
-        bench.screen.run("memory")
-        sheet = await opened(bench, Sheet)
-        assert sheet.query_one(TextArea).text == "A harbour, and"
-        assert "when the program last ended" in visible(bench)
-        await bench.press(*" a quay.", "escape", "s")
-        assert bench.session.story.settings(ROOT).memory == "A harbour, and a quay."
-        assert left(bench) == []
-
-
-async def test_the_writer_is_told_where_words_are_waiting(
-    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with open_bench() as bench:
-        said: list[str] = []
-        monkeypatch.setattr(bench.app, "notify", lambda words, **_: said.append(words))
-        receive(bench.screen)
-        assert said == []
-        interrupted(bench, "author_note", "Slowly.")
-        interrupted(bench, "lorebook:1", "Red.")
-        receive(bench.screen)
-        assert len(said) == 1 and "author note, lorebook" in said[0]
 
 
 @pytest.mark.parametrize("key", ["t", "escape"])
@@ -205,18 +205,6 @@ async def test_an_edited_branch_that_cannot_be_picked_stays_on_its_sheet(
         assert not bench.session.story.value(DRAFTS)
 
 
-async def test_the_key_that_keeps_waits_behind_what_was_typed(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        bench.screen.run("memory")
-        await opened(bench, Sheet)
-        for key in (*"Slow", "ctrl+s"):  # as they come over a network: all at once
-            bench.app.post_message(events.Key(key, key if len(key) == 1 else None))
-        while bench.app.screen is not bench.screen:
-            await bench.pilot.pause()
-        assert bench.session.story.settings(ROOT).memory == "Slow"
-        assert left(bench) == []
-
-
 @pytest.mark.full
 async def test_words_taken_back_do_not_come_again(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
@@ -267,7 +255,7 @@ async def test_a_note_goes_on_where_the_program_ended(open_bench: OpenBench) -> 
         await bench.press("n")
         asked = await opened(bench, AskWords)
         assert asked.query_one(Input).value == "A quay"
-        assert "when the program last ended" in visible(bench)
+        assert "before the program ended" in visible(bench)
         await bench.press("escape")
         assert bench.app.screen is tree
         assert story.marks(node).note == "old"
@@ -310,7 +298,7 @@ async def test_a_form_is_safe_while_it_is_open(open_bench: OpenBench) -> None:
         interrupted(bench, "title and author", "The Rain\nAda\nde")
         bench.screen.run("properties")
         await opened(bench, PropertiesForm)
-        assert "when the program last ended" in visible(bench)
+        assert "before the program ended" in visible(bench)
         await bench.press("enter")
         assert bench.session.story.properties == Properties("The Rain", "Ada", "de")
         assert left(bench) == []

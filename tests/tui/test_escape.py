@@ -6,7 +6,7 @@ import pytest
 from textual.events import Key, Paste
 
 from srbwriter.tui.widgets.branch_pane import BranchPane
-from tests.sizes import some_of
+from tests.sizes import few_or_all, some_of
 from tests.tui.conftest import Bench, OpenBench
 
 DIALOGS = (
@@ -35,6 +35,10 @@ async def test_among_the_branches_it_stops_what_runs_and_then_does_nothing(open_
 
 async def test_in_the_story_it_leads_to_the_branches_and_stops_none(open_bench: OpenBench) -> None:
     async with open_bench("The rain.") as bench:
+        await bench.press("escape", "escape", "x", "j")  # before any branch is written
+        assert among_branches(bench)
+        bench.session.keep()
+        assert bench.session.text() == "The rain."
         await bench.write(5)
         assert bench.screen.editor.has_focus
         await bench.press("escape")
@@ -42,37 +46,34 @@ async def test_in_the_story_it_leads_to_the_branches_and_stops_none(open_bench: 
         assert all(branch.live for branch in bench.session.round.branches)
 
 
-async def test_it_leads_to_the_branches_before_any_is_written(open_bench: OpenBench) -> None:
-    async with open_bench("The rain.") as bench:
-        await bench.press("escape", "escape", "x", "j")
-        assert among_branches(bench)
-        bench.session.keep()
-        assert bench.session.text() == "The rain."
-
-
-@pytest.mark.parametrize("command", some_of(DIALOGS, DIALOGS[::20]))
+@few_or_all
 async def test_it_closes_a_dialog_and_the_branches_have_the_keys_again(
-    command: str, open_bench: OpenBench
+    full: bool, open_bench: OpenBench
 ) -> None:
     async with open_bench("The rain.") as bench:
         await bench.write(40)
         await bench.on_panes()
         await bench.press("escape")
-        bench.screen.run(command)
-        await bench.pilot.pause()
-        for _ in range(3):
-            if bench.app.screen is bench.screen:
-                break
+        for command in DIALOGS if full else DIALOGS[::7]:
+            bench.screen.run(command)
+            await bench.pilot.pause()
+            for _ in range(3):
+                if bench.app.screen is bench.screen:
+                    break
+                await bench.press("escape")
+            assert among_branches(bench), (command, bench.screen.focused)
             await bench.press("escape")
-        assert among_branches(bench), bench.screen.focused
-        await bench.press("escape")
-        assert among_branches(bench)
+            assert among_branches(bench), command
         bench.session.keep()
         assert bench.session.text() == "The rain."
 
 
-async def test_tab_a_key_and_a_click_lead_into_the_story(open_bench: OpenBench) -> None:
+async def test_tab_a_key_and_a_click_lead_into_the_story_and_the_badge_says_where_keys_go(
+    open_bench: OpenBench,
+) -> None:
     async with open_bench("The rain.", size=(160, 40)) as bench:
+        line = bench.screen.status_line
+        assert line.line.startswith(" STORY ")
         await bench.write(5)
         for way in ("tab", "a"):
             await bench.press("escape")
@@ -83,6 +84,10 @@ async def test_tab_a_key_and_a_click_lead_into_the_story(open_bench: OpenBench) 
             bench.screen.flush_slowly()
             assert ("switch", "tab", "branches") in bench.screen.key_line.entries
         await bench.press("escape")
+        assert line.line.startswith(" BRANCH 1 ")
+        for key, badge in (("right", "BRANCH 2"), ("K", "PROMPT"), ("escape", "BRANCH 2")):
+            await bench.press(key)
+            assert line.line.startswith(f" {badge} ")
         await bench.pilot.click("#story")
         assert bench.screen.editor.has_focus
 
@@ -104,21 +109,6 @@ async def test_a_story_that_was_hidden_is_shown_before_it_has_the_keys(
         await bench.press(way)
         assert editor.size.height > 1
         assert editor.has_focus or way == "ctrl+f"
-
-
-async def test_the_badge_says_where_keys_go(open_bench: OpenBench) -> None:
-    async with open_bench("The rain.") as bench:
-        line = bench.screen.status_line
-        assert line.line.startswith(" STORY ")
-        await bench.write(5)
-        await bench.press("escape")
-        assert line.line.startswith(" BRANCH 1 ")
-        await bench.press("right")
-        assert line.line.startswith(" BRANCH 2 ")
-        await bench.press("K")
-        assert line.line.startswith(" PROMPT ")
-        await bench.press("escape")
-        assert line.line.startswith(" BRANCH 2 ")
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.widgets import Static
 
+from srbwriter.engine.capabilities import Capabilities
 from srbwriter.engine.parameters import validate
 from srbwriter.engine.types import InvalidRequest, Sampling, Stop
 from srbwriter.tui import knobs
@@ -112,7 +113,7 @@ async def test_a_knob_that_the_engine_lacks_stays_where_it_is(
 ) -> None:
     async with open_bench() as bench:
         why = "vLLM does not know temperature"
-        monkeypatch.setattr(bench.session, "lacks", lambda name: why if name == "temperature" else "")
+        monkeypatch.setattr(type(bench.session), "capabilities", Capabilities({"temperature": why}))
         bench.screen.run("knobs")
         sheet = await opened(bench, KnobsScreen)
         assert str(sheet.query_one(".about", Static).content) == why

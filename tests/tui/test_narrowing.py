@@ -61,7 +61,7 @@ async def test_help_is_narrowed_by_what_a_key_does(open_bench: OpenBench) -> Non
         screen = await opened(bench, Help)
         await bench.press("slash", *"lorebook")
         shown = visible(bench)
-        assert "Entries the model is told" in shown and "Pick a branch by number" not in shown
+        assert "Edit the entries that the model reads" in shown and "Pick a branch by number" not in shown
         await bench.press("escape")
         assert all(section.display for section in screen.query(".commands")) and bench.app.screen is screen
         await bench.press("q")

@@ -58,18 +58,9 @@ def test_marks_stay_at_any_width(
         assert all(mark in line or signs.get(mark, mark) in line for mark in marks)
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"), [(5 / 7, "temp 0.71"), (1.2, "temp 1.2"), (2.0, "temp 2"), (0.0012, "temp 0.001")]
-)
-async def test_values_are_rounded(value: float, expected: str, open_bench: OpenBench) -> None:
-    async with open_bench(n=1) as bench:
-        await bench.write(2)
-        branch = bench.session.round.branches[0]
-        branch.sampling = Sampling(temperature=value)
-        assert sampling_words(branch, Sampling()) == expected
-
-
-async def test_every_mark_of_a_branch_is_seen_where_eight_share_the_window(open_bench: OpenBench) -> None:
+async def test_marks_are_seen_where_eight_share_the_window_and_values_rounded(
+    open_bench: OpenBench,
+) -> None:
     async with open_bench("It rained.", 8) as bench:
         await bench.write(40)
         await bench.on_panes()
@@ -77,3 +68,7 @@ async def test_every_mark_of_a_branch_is_seen_where_eight_share_the_window(open_
         bench.screen.pump.flush()
         head = bench.screen.grid.panes[0].head
         assert "lock" in head and "★" in head and "+" in head
+        branch = bench.session.round.branches[0]
+        for value, shown in ((5 / 7, "0.71"), (1.2, "1.2"), (2.0, "2"), (0.0012, "0.001")):
+            branch.sampling = Sampling(temperature=value)
+            assert sampling_words(branch, Sampling()) == f"temp {shown}"

@@ -66,34 +66,22 @@ async def test_an_own_theme_is_read_again_when_it_changes(open_bench: OpenBench)
         assert bench.app.theme_variables["background"].lower() == "#ffffff"
 
 
-async def test_an_unknown_theme_is_no_reason_not_to_start(open_bench: OpenBench) -> None:
-    async with open_bench(settings={"interface.theme": "no such theme"}) as bench:
-        assert bench.app.theme in bench.app.available_themes
-
-
-async def test_what_the_engine_refuses_is_said_and_nothing_else_happens(
+async def test_what_the_engine_refuses_is_said_and_a_defect_is_shown_with_its_report(
     open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
         raise InvalidRequest("n", "too many")
 
-    said: list[str] = []
-    async with open_bench() as bench:
-        monkeypatch.setattr(bench.session, "generate", refuse)
-        monkeypatch.setattr(bench.app, "notify", lambda words, **_: said.append(words))
-        await bench.press("ctrl+n")
-        assert said == ["n: too many"]
-        assert bench.app.screen is bench.screen
-
-
-async def test_a_defect_is_shown_with_its_report_and_the_desk_stays(
-    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
     def fail(_: object) -> None:
         raise RuntimeError("a defect")
 
-    monkeypatch.setitem(COMMANDS, "generate", replace(COMMANDS["generate"], handler=fail))
     async with open_bench() as bench:
+        with monkeypatch.context() as refusing:
+            refusing.setattr(bench.session, "generate", refuse)
+            await bench.press("ctrl+n")
+        assert [message.words for message in bench.app.messages.all] == ["n: too many"]
+        assert bench.app.screen is bench.screen
+        monkeypatch.setitem(COMMANDS, "generate", replace(COMMANDS["generate"], handler=fail))
         await bench.press("ctrl+n")
         assert bench.app.screen is bench.screen, "no dialog takes the keys of a text"
         assert "RuntimeError: a defect" in bench.app.messages.current[-1].words
@@ -144,10 +132,12 @@ async def test_a_fatal_defect_leaves_the_story_and_words_instead_of_code(open_be
 
 async def test_a_model_that_cannot_be_loaded_is_explained_once(open_bench: OpenBench) -> None:
     async with open_bench(ready=False) as bench:
+        await bench.press(*"hell")
         bench.session.fail_loading(ModelError("/nowhere/x.gguf", "is missing", "check the path"))
-        bench.screen.pump.flush()
-        await bench.pilot.pause()
+        await bench.press(*"o reader")
         assert bench.app.screen is bench.screen, "no dialog takes the keys of a text"
+        assert bench.screen.editor.text == "It rained.hello reader"
+        assert "is missing" in bench.screen.status_line.line
         [told] = [message.words for message in bench.app.messages.all]
         assert (
             told.startswith("The model cannot be loaded.") and "check the path. ^g m chooses another" in told
@@ -162,15 +152,6 @@ async def test_a_model_that_cannot_be_loaded_is_explained_once(open_bench: OpenB
         assert isinstance(bench.app.screen, Picker)
         await bench.press("escape")
         assert bench.app.screen is bench.screen
-
-
-async def test_trouble_with_the_model_takes_no_key_meant_for_the_story(open_bench: OpenBench) -> None:
-    async with open_bench(ready=False) as bench:
-        await bench.press(*"hell")
-        bench.session.fail_loading(ModelError("/nowhere/x.gguf", "is missing", "check the path"))
-        await bench.press(*"o reader")
-        assert bench.app.screen is bench.screen and bench.screen.editor.text == "It rained.hello reader"
-        assert "is missing" in bench.screen.status_line.line
 
 
 async def test_escape_gives_up_a_load_and_says_what_can_be_done(open_bench: OpenBench) -> None:

@@ -13,18 +13,23 @@ from tests.tui.scenarios.common import started, visible
 STORY = "\n".join(f"Line {number} of the story." for number in range(200))
 
 
-@pytest.mark.parametrize(("columns", "beside"), [(80, False), (159, False), (160, True), (200, True)])
-async def test_the_layout_is_chosen_by_the_size_of_the_window(
-    columns: int, beside: bool, open_bench: OpenBench
-) -> None:
-    async with open_bench(fake=True, size=(columns, 40)) as bench:
-        assert (bench.screen.grid.region.x > bench.screen.editor.region.x) is beside
-        await bench.pilot.resize_terminal(239 - columns, 40)
-        await bench.pilot.pause()
-        assert (bench.screen.grid.region.x > bench.screen.editor.region.x) is (239 - columns >= 160)
-        await bench.press("ctrl+l")  # a layout that was chosen stays
-        chosen = bench.app.preferences[options.LAYOUT]
-        assert chosen in options.LAYOUTS and (chosen == "right") is (239 - columns < 160)
+async def test_the_layout_is_chosen_by_the_size_of_the_window(open_bench: OpenBench) -> None:
+    async with open_bench(fake=True, size=(80, 40)) as bench:
+
+        def beside() -> bool:
+            return bench.screen.grid.region.x > bench.screen.editor.region.x
+
+        assert not beside()
+        for columns, expected in ((160, True), (159, False), (200, True), (80, False)):
+            await bench.pilot.resize_terminal(columns, 40)
+            await bench.pilot.pause()
+            assert beside() is expected, columns
+        await bench.press("ctrl+l")
+        assert bench.app.preferences[options.LAYOUT] == "right"
+        for columns in (200, 80):
+            await bench.pilot.resize_terminal(columns, 40)
+            await bench.pilot.pause()
+            assert beside(), "a layout that was chosen stays"
 
 
 @pytest.mark.parametrize(("layout", "axis"), [("below", "height"), ("right", "width"), ("column", "width")])
@@ -75,13 +80,13 @@ async def test_in_quiet_the_line_of_the_cursor_stays_in_the_middle(open_bench: O
         assert "saved" in visible(bench) and bench.screen.editor.has_focus
 
 
-@pytest.mark.parametrize("key", ["tab", "ctrl+n"])
-async def test_whoever_goes_to_branches_sees_them(key: str, open_bench: OpenBench) -> None:
+async def test_whoever_goes_to_branches_sees_them(open_bench: OpenBench) -> None:
     async with open_bench(fake=True) as bench:
         await started(bench)
-        bench.screen.editor.focus()
-        await bench.press("ctrl+t", key)
-        assert not bench.screen.quiet and bench.screen.grid.size.height > 5
+        for key in ("tab", "ctrl+n"):
+            bench.screen.editor.focus()
+            await bench.press("ctrl+t", key)
+            assert not bench.screen.quiet and bench.screen.grid.size.height > 5, key
 
 
 async def test_in_quiet_the_writer_still_sees_that_words_are_not_saved(
@@ -102,31 +107,33 @@ async def test_in_quiet_the_writer_still_sees_that_words_are_not_saved(
         assert bench.screen.status_line.size.height == 1
 
 
-@pytest.mark.parametrize("on_branch", [True, False])
-async def test_title_and_keys_fit_80_columns(on_branch: bool, open_bench: OpenBench) -> None:
+async def test_title_and_keys_fit_80_columns(open_bench: OpenBench) -> None:
     async with open_bench(fake=True, size=(80, 24)) as bench:
         bench.session.story.rename("The extraordinarily long rain over the harbour of Brannoch")
         await started(bench)
-        if not on_branch:
-            bench.screen.editor.focus()
-        bench.screen.flush_slowly()
-        await bench.pilot.pause()
-        status, keys = visible(bench).splitlines()[-2:]
-        assert "The extraordinarily lon…" in status and "saved" in status and "words" in status
-        for wanted in (" help", "^q quit", " write"):
-            assert wanted in keys
-        assert cell_len(keys.rstrip()) <= 80
+        for place in (bench.screen.grid.panes[0], bench.screen.editor):
+            place.focus()
+            await bench.pilot.pause()
+            bench.screen.flush_slowly()
+            await bench.pilot.pause()
+            status, keys = visible(bench).splitlines()[-2:]
+            assert "The extraordinarily lon…" in status and "saved" in status and "words" in status
+            for wanted in (" help", "^q quit", " write"):
+                assert wanted in keys
+            assert cell_len(keys.rstrip()) <= 80
 
 
-@pytest.mark.parametrize("command", ["tree", "knobs", "lore", "find"])
-async def test_a_key_and_what_it_does_stand_on_one_line(command: str, open_bench: OpenBench) -> None:
+async def test_a_key_and_what_it_does_stand_on_one_line(open_bench: OpenBench) -> None:
     async with open_bench(fake=True, size=(80, 24)) as bench:
         await started(bench)
-        bench.screen.run(command)
-        await bench.pilot.pause()
-        page = bench.app.screen
-        assert isinstance(page, Page)
-        shown = visible(bench)
-        parts = page.keys_line().split(" · ")
-        assert len(parts) > 4
-        assert [part for part in parts if part in shown] == parts
+        for command in ("tree", "knobs", "lore", "find"):
+            bench.screen.run(command)
+            await bench.pilot.pause()
+            page = bench.app.screen
+            assert isinstance(page, Page)
+            shown = visible(bench)
+            parts = page.keys_line().split(" · ")
+            assert len(parts) > 4
+            assert [part for part in parts if part in shown] == parts
+            await bench.press("escape")
+            assert bench.app.screen is bench.screen

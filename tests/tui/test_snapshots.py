@@ -41,8 +41,8 @@ async def frozen(bench: Bench, tokens: int = 40) -> None:
     bench.screen.editor.cursor_blink = False
     bench.session.generate()
     bench.session.engine.step(tokens)
-    bench.session.kill(1)
-    bench.session.stop_branch(2)
+    bench.session.steer(1, "kill")
+    bench.session.steer(2, "stop")
     for branch in bench.session.round.branches:
         branch.started_at, branch.changed_at = 1.0, 1.0 + len(branch.buffer.ids) / 25
     bench.session.sync()
@@ -103,14 +103,15 @@ async def test_a_window_too_small_says_so(open_bench: OpenBench) -> None:
         compare(bench, "too-small")
 
 
-@pytest.mark.parametrize(
-    ("name", "command"),
-    [("tree", "tree"), ("knobs", "knobs"), ("help", "help"), ("openings", "openings"), ("reading", "read"),
-     ("context", "context"), ("leader", "leader")],
-)  # fmt: skip
-async def test_the_screens(name: str, command: str, open_bench: OpenBench) -> None:
+async def test_the_screens(open_bench: OpenBench) -> None:
     async with open_bench(TEXT, 4, settings={"interface.reduced_motion": True}, fake=True) as bench:
         await frozen(bench)
-        bench.screen.run(command)
-        await bench.pilot.pause()
-        compare(bench, name)
+        for name, command in (
+            ("tree", "tree"), ("knobs", "knobs"), ("help", "help"), ("openings", "openings"),
+            ("reading", "read"), ("context", "context"), ("leader", "leader"),
+        ):  # fmt: skip
+            bench.screen.run(command)
+            await bench.pilot.pause()
+            compare(bench, name)
+            await bench.press("escape")
+            assert bench.app.screen is bench.screen

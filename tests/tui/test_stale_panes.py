@@ -37,7 +37,7 @@ async def test_the_panes_say_that_they_were_written_for_an_earlier_text(open_ben
         assert not any(pane.has_class("-stale") for pane in bench.screen.grid.shown)
 
 
-@pytest.mark.parametrize("keys", [("2",), ("right", "enter"), ("right", "w", "w", "enter")])
+@pytest.mark.parametrize("keys", [("2",), ("right", "w", "w", "enter")])
 async def test_a_pick_asks_and_takes_it_all_the_same(open_bench: OpenBench, keys: tuple[str, ...]) -> None:
     async with open_bench() as bench:
         await change_text(bench)

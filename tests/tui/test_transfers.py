@@ -17,7 +17,7 @@ import pytest
 
 from srbwriter import paths
 from srbwriter.engine.types import BranchState
-from srbwriter.story import transfer
+from srbwriter.story import Story, transfer
 from srbwriter.tui import status
 from srbwriter.tui.screens.ask import Ask
 from srbwriter.tui.screens.help import Help
@@ -79,7 +79,7 @@ async def endless(bench: Bench, folder: Path) -> None:
 # ---- how far it is
 
 
-async def test_the_line_says_what_is_done_and_how_to_stop_it(
+async def test_the_line_says_what_is_done_and_escape_stops_it_at_once(
     open_bench: OpenBench, folder: Path, gate: Path
 ) -> None:
     async with open_bench() as bench:
@@ -89,9 +89,21 @@ async def test_the_line_says_what_is_done_and_how_to_stop_it(
         await bench.press(*" Hard")
         assert bench.screen.editor.text == "It rained. Hard"
         assert "importing" in bench.screen.status_line.line
+        await asked(bench, "export", "rain.md")
+        assert "The import of endless.json is still running; esc stops it" in said(bench)
+        assert "importing" in bench.screen.status_line.left[0]
+        begun = time.monotonic()
+        bench.screen.run("stop_all")
+        assert time.monotonic() - begun < 0.05
+        left = bench.screen.status_line.left  # which a message hides
+        assert "stopping the import" in " ".join(left) or not bench.screen.transfers.busy
+        await ended(bench)
+        assert "The import of endless.json was stopped" in said(bench)
+        assert not library() and bench.app.next_story is None
+        assert "importing" not in " ".join(bench.screen.status_line.left)
 
 
-async def test_a_long_name_leaves_room_for_the_bar(open_bench: OpenBench, folder: Path) -> None:
+async def test_a_long_name_leaves_room_for_the_bar(open_bench: OpenBench, folder: Path, gate: Path) -> None:
     async with open_bench(size=(80, 24)) as bench:
         await asked(bench, "export", f"{'long' * 40}.epub")
         line = bench.screen.status_line.line
@@ -101,6 +113,7 @@ async def test_a_long_name_leaves_room_for_the_bar(open_bench: OpenBench, folder
             and line.endswith("saved ")
             and len(line) <= 80
         )
+        gate.write_text("go on\n")
         await ended(bench)
         assert [file.name for file in folder.iterdir()] == [f"{'long' * 40}.epub"]
 
@@ -122,7 +135,7 @@ def test_the_time_left_in_words(spent: float, share: float, words: str) -> None:
 def test_a_load_is_watched_from_when_it_was_first_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
     monkeypatch.setattr(status.time, "monotonic", lambda: clock[0])
-    session = SimpleNamespace(engine_state="LOADING", load_progress=0.0, exploring=IDLE)
+    session = SimpleNamespace(engine_state="LOADING", load_progress=0.0, instrument=lambda kind: IDLE)
     watch = status.Watch()
 
     def line(at: float, share: float) -> str:
@@ -144,7 +157,7 @@ def test_a_prompt_is_estimated_by_what_is_read_anew(monkeypatch: pytest.MonkeyPa
         branches=[branch], prompt_ids=[0] * 1000, prompt_done=600, cached_tokens=500, submitted_at=100.0
     )
     session = SimpleNamespace(
-        engine_state="READY", round=SimpleNamespace(generation=generation), exploring=IDLE
+        engine_state="READY", round=SimpleNamespace(generation=generation), instrument=lambda kind: IDLE
     )
     told = status.left(session, status.Watch())  # type: ignore[arg-type]
     assert told == ("reading the story ██████████░░░░░░  60%  ·  esc stops", "8 s left")
@@ -153,19 +166,6 @@ def test_a_prompt_is_estimated_by_what_is_read_anew(monkeypatch: pytest.MonkeyPa
 
 
 # ---- stopping
-
-
-async def test_escape_stops_an_import_at_once(open_bench: OpenBench, folder: Path, gate: Path) -> None:
-    async with open_bench() as bench:
-        await endless(bench, folder)
-        begun = time.monotonic()
-        bench.screen.run("stop_all")
-        assert time.monotonic() - begun < 0.05
-        assert "stopping the import" in bench.screen.status_line.line or not bench.screen.transfers.busy
-        await ended(bench)
-        assert "The import of endless.json was stopped" in said(bench)
-        assert not library() and bench.app.next_story is None
-        assert "importing" not in bench.screen.status_line.line
 
 
 async def test_escape_stops_an_export_and_leaves_branches_alone(
@@ -191,23 +191,17 @@ async def test_leaving_gives_it_up_only_when_the_writer_says_so_twice(
     async with open_bench() as bench:
         await endless(bench, folder)
         await bench.press("ctrl+q")
-        assert "still under way" in said(bench) and not bench.session.closed
+        assert "still running" in said(bench) and not bench.session.closed
         await bench.press("ctrl+q")
     assert bench.session.closed and not library()
-
-
-async def test_there_is_one_at_a_time(open_bench: OpenBench, folder: Path, gate: Path) -> None:
-    async with open_bench() as bench:
-        await endless(bench, folder)
-        await asked(bench, "export", "rain.md")
-        assert "The import of endless.json is still under way; esc stops it" in said(bench)
-        assert "importing" in bench.screen.status_line.left[0]
 
 
 # ---- files that are there, and names that cannot be
 
 
-async def test_the_question_names_the_formats(open_bench: OpenBench) -> None:
+async def test_the_question_names_the_formats_and_no_name_is_no_export(
+    open_bench: OpenBench, folder: Path
+) -> None:
     async with open_bench() as bench:
         bench.screen.run("export")
         screen = await opened(bench, Ask)
@@ -215,29 +209,34 @@ async def test_the_question_names_the_formats(open_bench: OpenBench) -> None:
             assert words in screen.heading
         assert str(Path.cwd()) in screen.heading
         assert screen._answer == "Rain.md"
+        await bench.press("escape")
+        for command in ("export", "import"):
+            await asked(bench, command, " ")
+            assert bench.app.screen is bench.screen and not bench.screen.transfers.busy
+    assert not list(folder.iterdir())
 
 
-@pytest.mark.parametrize(("word", "kept"), [("yes", False), ("", True), ("no", True), (None, True)])
-async def test_a_file_is_replaced_only_if_the_writer_says_yes(
-    word: str | None, kept: bool, open_bench: OpenBench, folder: Path
-) -> None:
-    (folder / "rain.txt").write_text("mine")
+async def test_a_file_is_replaced_only_if_the_writer_says_yes(open_bench: OpenBench, folder: Path) -> None:
+    file = folder / "rain.txt"
+    file.write_text("mine")
     async with open_bench() as bench:
-        await asked(bench, "export", "rain.txt")
-        assert "rain.txt is there already" in (await opened(bench, Ask)).heading
-        if word is None:
-            await bench.press("escape")
-        else:
-            await answer(bench, word)
-        await ended(bench)
-        assert ("rain.txt stays as it is" in said(bench)) is kept
-    assert (folder / "rain.txt").read_text() == ("mine" if kept else "It rained.")
+        for word in (None, "", "no", "yes"):
+            bench.app.messages.all.clear()
+            await asked(bench, "export", "rain.txt")
+            assert "rain.txt is there already" in (await opened(bench, Ask)).heading
+            if word is None:
+                await bench.press("escape")
+            else:
+                await answer(bench, word)
+            await ended(bench)
+            assert ("rain.txt stays as it is" in said(bench)) is (word != "yes")
+            assert file.read_text() == ("It rained." if word == "yes" else "mine"), word
 
 
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("rain.pdf", "no format has the extension .pdf; use one of .json .html .docx .md .txt .epub"),
+        ("rain.pdf", "no format has the extension .pdf; use one of .json .html .docx .epub .md .txt"),
         ("none/rain.md", "here/none: there is no such folder — make it"),
         ("folder.md", "folder.md: is a folder — name a file in it"),
     ],
@@ -256,32 +255,25 @@ async def test_a_name_that_cannot_be_is_asked_for_again(
         assert f"Exported to {folder / 'rain.md'}" in said(bench)
 
 
-async def test_no_name_is_no_export(open_bench: OpenBench, folder: Path) -> None:
-    async with open_bench() as bench:
-        for command in ("export", "import"):
-            await asked(bench, command, " ")
-            assert bench.app.screen is bench.screen and not bench.screen.transfers.busy
-    assert not list(folder.iterdir())
+UNREADABLE = {
+    "absent.json": (None, "absent.json: there is no such file — check the name"),
+    "cut.json": (b'{"text": "a", "children": [{"text": ', "cut.json: at "),
+    "binary.json": (b"\0\1\2", "expected a text in UTF-8, JSON, or a PNG card"),
+}
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (None, "x.json: there is no such file — check the name"),
-        ('{"text": "a", "children": [{"text": ', "x.json: at "),
-        (b"\0\1\2", "expected a text in UTF-8, JSON, or a PNG card"),
-    ],
-)
 async def test_a_file_that_cannot_be_read_is_said_and_the_desk_stays(
-    content: str | bytes | None, words: str, open_bench: OpenBench, folder: Path
+    open_bench: OpenBench, folder: Path
 ) -> None:
-    if content is not None:
-        (folder / "x.json").write_bytes(content if isinstance(content, bytes) else content.encode())
     async with open_bench() as bench:
-        await asked(bench, "import", "x.json")
-        await ended(bench)
-        assert words in said(bench) and str(folder) in said(bench)
-        assert bench.app.screen is bench.screen and not library()
+        for name, (content, words) in UNREADABLE.items():
+            if content is not None:
+                (folder / name).write_bytes(content)
+            bench.app.messages.all.clear()
+            await asked(bench, "import", name)
+            await ended(bench)
+            assert words in said(bench) and str(folder) in said(bench)
+            assert bench.app.screen is bench.screen and not library()
         await bench.press(*" On")
         assert bench.screen.editor.text == "It rained. On"
 
@@ -306,3 +298,15 @@ async def test_an_imported_story_waits_until_the_writer_is_at_the_desk(
         await ended(bench)
         assert bench.app.next_story == paths.library_dir() / "tale.srbw"
         assert bench.app.next_notes == [f"{folder / 'tale.txt'} became {bench.app.next_story}."]
+
+
+async def test_a_folder_becomes_one_story(open_bench: OpenBench, folder: Path) -> None:
+    (folder / "Orchard").mkdir()
+    for name, words in (("10.txt", "Ten."), ("2 - Rain.txt", "It rained.")):
+        (folder / "Orchard" / name).write_text(words)
+    async with open_bench() as bench:
+        await asked(bench, "import", "Orchard")
+        await ended(bench)
+        assert bench.app.next_story == paths.library_dir() / "Orchard.srbw"
+        with Story.open(bench.app.next_story, readonly=True) as story:
+            assert story.text(story.current) == "# Rain\n\nIt rained.\n\n# 10\n\nTen."

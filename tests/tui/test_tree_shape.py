@@ -25,19 +25,13 @@ async def test_a_node_is_split_where_the_cursor_stands_and_joined_again(open_ben
         assert tree.view.row.node == rest
         await bench.press("M")
         assert story.node(node).text == "It rained." and not story.children(node)
-
-
-async def test_nothing_is_split_at_the_beginning_of_a_node_nor_is_the_root(open_bench: OpenBench) -> None:
-    async with open_bench("It rained.") as bench:
-        bench.screen.run("tree")
-        tree = await opened(bench, TreeScreen)
         await bench.press("s")
         asked = await opened(bench, SplitAt)
         await bench.press("enter")
-        assert bench.app.screen is asked
+        assert bench.app.screen is asked, "nothing is split at the beginning of a node"
         await bench.press("escape", "home", "s", "M", "left_square_bracket")
-        assert bench.app.screen is tree and len(list(bench.session.story.reading_order())) == 2
-        assert bench.app.messages.all[-1].words == "This is the beginning of the story, which has no words."
+        assert bench.app.screen is tree and len(list(story.reading_order())) == 2
+        assert bench.app.messages.all[-1].words == "This is the root of the story; it has no text to change."
 
 
 MARKS = "b", "greater_than_sign", "n", "t", "number_sign", "u", "m", "d", "x"
@@ -60,7 +54,7 @@ async def test_the_beginning_and_folded_branches_say_why_nothing_is_done(open_be
         for key in MARKS:
             bench.app.messages.all.clear()
             await bench.press(key)
-            assert "has no words" in bench.app.messages.all[-1].words, key
+            assert "no text to change" in bench.app.messages.all[-1].words, key
 
 
 async def test_a_node_moves_among_its_siblings_and_undo_takes_that_back(open_bench: OpenBench) -> None:
@@ -78,3 +72,35 @@ async def test_a_node_moves_among_its_siblings_and_undo_takes_that_back(open_ben
         await bench.press("escape")
         bench.session.undo()
         assert story.children(ROOT) == [first, second, third]
+
+
+async def test_a_node_is_cut_and_moved_below_another_with_all_that_follows_it(open_bench: OpenBench) -> None:
+    async with open_bench("It rained.") as bench:
+        story = bench.session.story
+        first = story.current
+        [scene] = story.add(first, [" She ran."])
+        [after] = story.add(scene, [" Home."])
+        [other] = story.add(ROOT, ["It snowed."])
+        bench.screen.revisit(after)
+        bench.screen.run("tree")
+        tree = await opened(bench, TreeScreen)
+        await bench.press("up", "v")
+        assert "Press c on the node to move first." in bench.app.messages.all[-1].words
+        assert tree.view.row.node == scene
+        await bench.press("c", "c")
+        assert tree.view.cut is None, "a second cut leaves the node where it is"
+        await bench.press("c", "v")
+        assert "cannot be moved below itself" in bench.app.messages.all[-1].words
+        while tree.view.row.node != other:
+            await bench.press("up" if tree.view.cursor else "down")
+            if tree.view.row.folded:
+                await bench.press("space")
+                tree.view.go(next(n for n, row in enumerate(tree.view.rows) if row.node == other))
+        await bench.press("v")
+        assert story.children(other) == [scene] and story.text(after) == "It snowed. She ran. Home."
+        assert tree.view.row.node == scene and tree.view.cut is None
+        await bench.press("escape")
+        assert bench.screen.editor.text == "It snowed. She ran. Home."
+        await bench.press("ctrl+z")
+        assert bench.screen.editor.text == "It rained. She ran. Home."
+        assert bench.app.messages.all[-1].words == "Undid: move."

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from textual.events import Key, Paste
 
 from srbwriter.tui.keyboard import Burst
 from srbwriter.tui.widgets.branch_pane import BranchPane
-from tests.sizes import some_of
 from tests.tui.conftest import Bench, OpenBench
 
 TEXT = "It rained."
@@ -24,64 +22,60 @@ async def burst(bench: Bench, text: str) -> None:
     await bench.settle()
 
 
-@pytest.mark.parametrize(
-    ("keys", "typed"),
-    [
-        (("E", "v", "e", "r", "y"), "Every"),
-        (("K", "i", "n", "d"), "Kind"),
-        (("quotation_mark", "N", "o"), '"No'),
-        (("exclamation_mark", "at"), "!@"),
-        (("space", "3"), " 3"),
-        (("0",), "0"),
-        (("é",), "é"),
-        (("enter", "l"), "\nl"),
-    ],
-)
-async def test_letters_behind_a_pick_are_the_storys(
-    keys: tuple[str, ...], typed: str, open_bench: OpenBench
-) -> None:
+BEHIND_A_PICK = [
+    (("E", "v", "e", "r", "y"), 0, "Every"),
+    (("K", "i", "n", "d"), 0, "Kind"),
+    (("quotation_mark", "N", "o"), 0, '"No'),
+    (("exclamation_mark", "at"), 0, "!@"),
+    (("space", "3"), 0, " 3"),
+    (("0",), 0, "0"),
+    (("é",), 0, "é"),
+    (("enter", "l"), 0, "\nl"),
+    (("backspace", "x"), 1, "x"),
+]
+"""Keys, how many letters of the picked branch they erase, and what they write."""
+
+
+async def test_letters_behind_a_pick_are_the_storys(open_bench: OpenBench) -> None:
     async with open_bench(TEXT, settings={"interface.keymap": "vim"}) as bench:
-        await bench.write()
-        await bench.on_panes()
-        picked = bench.texts()[2]
-        await bench.press("3", *keys)
-        assert bench.screen.editor.whole == TEXT + picked + typed
-        assert not chosen(bench) and bench.app.screen is bench.screen
-        await bench.press("2")
-        assert bench.screen.editor.whole == TEXT + picked + typed + "2", "what is begun is typed on"
+        for keys, erased, typed in BEHIND_A_PICK:
+            text = bench.screen.editor.whole
+            await bench.write()
+            await bench.on_panes()
+            picked = bench.texts()[2]
+            await bench.press("3", *keys)
+            text += picked[: len(picked) - erased] + typed
+            assert bench.screen.editor.whole == text
+            assert not chosen(bench) and bench.app.screen is bench.screen
+            await bench.press("2")
+            assert bench.screen.editor.whole == f"{text}2", "what is begun is typed on"
 
 
-async def test_backspace_behind_a_pick_erases_its_last_letter(open_bench: OpenBench) -> None:
+async def test_without_branches_digits_are_typed_and_a_new_round_leaves_the_cursor_where_it_was(
+    open_bench: OpenBench,
+) -> None:
     async with open_bench(TEXT) as bench:
-        await bench.write()
-        picked = bench.texts()[0]
-        await bench.press("1", "backspace", "x")
-        assert bench.screen.editor.whole == TEXT + picked[:-1] + "x"
-
-
-async def test_a_new_round_leaves_the_cursor_where_it_was(open_bench: OpenBench) -> None:
-    async with open_bench(TEXT) as bench:
+        await bench.press("1", "9")
+        assert bench.screen.editor.whole == TEXT + "19"
         await bench.press("home", "ctrl+n")
         await bench.press("S", "o")
-        assert bench.screen.editor.whole == "So" + TEXT
+        assert bench.screen.editor.whole == "So" + TEXT + "19"
 
 
-@pytest.mark.parametrize(
-    "key", some_of(["left", "right", "up", "down", "tab", "escape"], ["right", "escape"])
-)
-async def test_arrows_tab_and_escape_choose_the_first_pane(key: str, open_bench: OpenBench) -> None:
+async def test_arrows_tab_and_escape_choose_the_first_pane(open_bench: OpenBench) -> None:
     async with open_bench(TEXT) as bench:
-        await bench.write()
-        await bench.press("2")
-        await bench.tokens(5)
-        await bench.press(key)
-        assert bench.screen.focused is bench.screen.grid.panes[0]
-        assert bench.screen.status_line.mode == "BRANCH 1"
-        sides = [bench.screen.grid.panes[0].render_line(1).text[at] for at in (0, -1)]
-        assert sides == ["▌", "▐"], "the frame of the chosen pane"
-        assert bench.screen.grid.panes[1].render_line(1).text[0] == " "
-        await bench.press("l")
-        assert bench.session.round.locked == {0} and bench.screen.editor.whole == bench.session.text()
+        for key in ("left", "right", "up", "down", "tab", "escape"):
+            await bench.write()
+            await bench.press("2")
+            await bench.tokens(5)
+            await bench.press(key)
+            assert bench.screen.focused is bench.screen.grid.panes[0], key
+            assert bench.screen.status_line.mode == "BRANCH 1"
+            sides = [bench.screen.grid.panes[0].render_line(1).text[at] for at in (0, -1)]
+            assert sides == ["▌", "▐"], "the frame of the chosen pane"
+            assert bench.screen.grid.panes[1].render_line(1).text[0] == " "
+            await bench.press("l")
+            assert bench.session.round.locked == {0} and bench.screen.editor.whole == bench.session.text()
 
 
 async def test_a_click_chooses_a_pane_and_one_in_the_story_gives_it_all_keys(open_bench: OpenBench) -> None:
@@ -108,13 +102,11 @@ async def test_the_line_of_keys_says_what_they_do(open_bench: OpenBench) -> None
         await bench.press("escape")
         assert ("pick_number", "1–9", "pick") in bench.screen.key_line.entries
         assert ("", "type", "to write") not in bench.screen.key_line.entries
-
-
-async def test_the_narrowest_window_has_room_for_what_keys_do(open_bench: OpenBench) -> None:
-    async with open_bench(TEXT, size=(40, 12)) as bench:
-        await bench.write()
+        await bench.press("ctrl+n")
+        await bench.pilot.resize_terminal(40, 12)
+        await bench.settle()
         line = bench.screen.key_line.render().plain
-        assert "1–9 pick" in line and "type to write" in line and "←→ choose" in line
+        assert "1–9 pick" in line and "type to write" in line and "←→ choose" in line, "the narrowest window"
 
 
 async def test_undo_and_redo_that_bring_a_round_back_choose_none_of_it(open_bench: OpenBench) -> None:
@@ -127,21 +119,11 @@ async def test_undo_and_redo_that_bring_a_round_back_choose_none_of_it(open_benc
             assert bench.screen.unchosen and not chosen(bench), keys
         await bench.press("ctrl+z", "1")
         assert bench.session.text() == TEXT + picked
-
-
-async def test_steering_a_branch_leaves_it_chosen(open_bench: OpenBench) -> None:
-    async with open_bench(TEXT) as bench:
-        await bench.write()
+        await bench.tokens(12)
         await bench.on_panes()
         for key in ("r", "l", "space", "w", "plus"):
             await bench.press(key)
-            assert chosen(bench), key
-
-
-async def test_without_branches_digits_are_typed(open_bench: OpenBench) -> None:
-    async with open_bench(TEXT) as bench:
-        await bench.press("1", "9")
-        assert bench.screen.editor.whole == TEXT + "19"
+            assert chosen(bench), f"{key} steers a branch and leaves it chosen"
 
 
 async def test_a_pick_that_no_round_follows_chooses_no_pane_either(open_bench: OpenBench) -> None:
@@ -165,7 +147,9 @@ async def test_with_one_branch_large_a_letter_shows_the_story_and_is_typed(open_
         assert bench.screen.editor.whole == text + "Kay" and bench.screen.editor.has_focus
 
 
-async def test_what_arrives_at_once_is_text_also_on_a_chosen_pane(open_bench: OpenBench) -> None:
+async def test_what_arrives_at_once_is_text_and_in_a_dialog_an_answer_or_nothing(
+    open_bench: OpenBench,
+) -> None:
     async with open_bench(TEXT) as bench:
         await bench.write()
         await bench.on_panes()
@@ -180,11 +164,6 @@ async def test_what_arrives_at_once_is_text_also_on_a_chosen_pane(open_bench: Op
         await bench.tokens(3)
         await burst(bench, "12")
         assert bench.screen.editor.whole == TEXT + "kg2 312"
-
-
-async def test_what_arrives_at_once_is_an_answer_or_nothing_in_a_dialog(open_bench: OpenBench) -> None:
-    async with open_bench(TEXT) as bench:
-        await bench.write()
         await bench.press("ctrl+f")
         await burst(bench, "rain")
         assert bench.app.screen.query("Input").first().value == "rain"  # type: ignore[attr-defined]

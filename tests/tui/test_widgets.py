@@ -89,6 +89,14 @@ async def test_a_long_story_is_edited_through_a_window(open_bench: OpenBench) ->
         assert bench.session.text() == text[:1000] + "X" + text[1000:]
         await bench.press("ctrl+z")
         assert bench.session.text() == text == editor.whole
+        editor.go(len(text))
+        await bench.settle()
+        before = editor.hidden[0]
+        assert before > 0
+        editor.move_cursor((0, 0))
+        await bench.press("up")
+        assert editor.hidden[0] < before, "the window moves with the cursor"
+        assert editor.whole == text
 
 
 @pytest.mark.parametrize(
@@ -129,7 +137,9 @@ async def test_a_word_that_nothing_parts_is_deleted_alone(open_bench: OpenBench)
         assert bench.screen.editor.text == "他的门"
 
 
-async def test_a_paste_of_a_book_is_edited_through_a_window(open_bench: OpenBench) -> None:
+async def test_a_paste_of_a_book_is_edited_through_a_window_and_replaces_what_is_selected(
+    open_bench: OpenBench,
+) -> None:
     """Else every key, and every change of the terminal's size, would cost as much as all of it."""
     book = PARAGRAPH * 3000
     async with open_bench("It rained. It stopped.") as bench:
@@ -142,17 +152,11 @@ async def test_a_paste_of_a_book_is_edited_through_a_window(open_bench: OpenBenc
         assert editor.whole == f"It rained. {book}XIt stopped."
         await bench.press("ctrl+z", "ctrl+z")
         assert editor.whole == bench.session.text() == "It rained. It stopped."
-
-
-async def test_a_selected_book_is_replaced_by_a_paste(open_bench: OpenBench) -> None:
-    book = PARAGRAPH * 3000
-    async with open_bench(book) as bench:
-        editor = bench.screen.editor
-        await bench.press("ctrl+shift+home")
+        await bench.press("ctrl+y", "ctrl+end", "ctrl+shift+home")
         bench.app.post_message(events.Paste(book.upper()))
         await bench.settle()
         await bench.press("X")
-        assert len(editor.text) < len(book) / 2 and editor.whole == f"{book.upper()}X"
+        assert len(editor.text) < len(book) / 2 and editor.whole == f"{book.upper()}X", "it was selected"
 
 
 @pytest.mark.full
@@ -171,17 +175,6 @@ async def test_the_wheel_goes_on_beyond_the_window(open_bench: OpenBench) -> Non
             await bench.pilot.pause()
         assert editor.hidden[0] < before and editor.whole == text
         assert editor.scroll_offset.y > 0 and top in [editor.render_line(y).text for y in range(12)]
-
-
-async def test_the_window_moves_with_the_cursor(open_bench: OpenBench) -> None:
-    async with open_bench(PARAGRAPH * 3000) as bench:
-        editor = bench.screen.editor
-        before = editor.hidden[0]
-        assert before > 0
-        editor.move_cursor((0, 0))
-        await bench.press("up")
-        assert editor.hidden[0] < before
-        assert editor.whole == PARAGRAPH * 3000
 
 
 async def test_a_click_focuses_a_branch_and_a_double_click_picks_it(open_bench: OpenBench) -> None:

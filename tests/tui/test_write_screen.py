@@ -11,32 +11,19 @@ from srbwriter.story import NotSaved
 from tests.tui.conftest import OpenBench
 
 
-async def test_one_key_starts_n_branches_and_their_text_is_shown(open_bench: OpenBench) -> None:
+async def test_one_key_starts_n_branches_and_a_digit_picks_and_new_ones_go_on(open_bench: OpenBench) -> None:
     async with open_bench(n=4) as bench:
         await bench.write(12)
         panes = bench.screen.grid.shown
         assert len(panes) == 4
         assert [pane.text for pane in panes] == bench.texts()
         assert all("writing" in pane.head for pane in panes)
-
-
-async def test_a_digit_picks_and_new_branches_go_on(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        await bench.write()
         await bench.on_panes()
         picked, first_round = bench.texts()[2], bench.session.round
         await bench.press("3")
-        assert bench.session.text() == "It rained." + picked
-        assert bench.screen.editor.text == "It rained." + picked
+        assert bench.session.text() == bench.screen.editor.text == "It rained." + picked
         assert bench.session.round is not first_round
         assert all(branch.live for branch in bench.session.round.branches)
-
-
-async def test_in_a_sentence_digits_are_typed(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        await bench.write()
-        await bench.press("space", "3")
-        assert bench.screen.editor.text == "It rained. 3"
 
 
 async def test_the_leader_reaches_the_same_commands_from_the_editor(open_bench: OpenBench) -> None:
@@ -91,12 +78,6 @@ async def test_markup_in_a_branch_is_plain_text(open_bench: OpenBench) -> None:
         await bench.tokens(1)
         pane = bench.screen.grid.shown[0]
         assert "[/bold] [red]danger[" in "".join(pane.render_line(y).text for y in range(pane.size.height))
-
-
-async def test_quitting_closes_the_session(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        await bench.press("ctrl+q")
-    assert bench.session.closed
 
 
 async def test_painting_goes_on_whatever_the_disk_does(

@@ -1,4 +1,5 @@
-"""``srbwriter doctor``: what is wrong with this machine, these files and this terminal, and what mends it."""
+"""``srbwriter doctor``: finds problems of the machine, the files and the terminal, and the commands to fix
+them."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ CHECKS: Sequence[tuple[str, Check]] = (*machine.CHECKS, *files.CHECKS, *terminal
 """Every check, in the order of the report."""
 
 LIMIT_SECONDS = 120.0
-"""How long one check may take: a driver, or a disk of the network, may never answer."""
+"""Time limit of one check: a driver or a network disk may never answer."""
 
 _MARKS = {"ok": "ok  ", "note": "note", "care": "CARE"}
 
@@ -39,7 +40,7 @@ def configure(parser: argparse.ArgumentParser, table: Table) -> None:
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     if (reconfigure := getattr(sys.stdout, "reconfigure", None)) is not None:
-        reconfigure(errors="backslashreplace")  # the character set may be what is wrong
+        reconfigure(errors="backslashreplace")  # the character set may be one of the problems
     examination = Examination(settings)
     report: list[tuple[str, list[Finding]]] = []
     for name, check in CHECKS:
@@ -57,7 +58,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def examine(check: Check, examination: Examination) -> list[Finding]:
-    """Run one check. One that fails, or does not end in time, is a finding itself."""
+    """Run one check. If it fails or exceeds the time limit, that is a finding too."""
     found: list[Finding] = []
 
     def work() -> None:
@@ -65,10 +66,10 @@ def examine(check: Check, examination: Examination) -> list[Finding]:
             found.extend(check(examination))
         except NoNative as error:
             found.append(Finding("care", str(error), error.cure))
-        except Exception as error:  # whatever it is, the other checks go on
+        except Exception as error:  # a failed check must not stop the others
             found.append(Finding("care", f"this check failed: {type(error).__name__}: {error}"))
 
-    # Not waited for at the end: the program leaves a check that hangs.
+    # A daemon thread, so that a check that hangs does not keep the program alive.
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     thread.join(LIMIT_SECONDS)

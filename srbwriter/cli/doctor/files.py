@@ -1,4 +1,4 @@
-"""Checks of what lies on the disk: settings, free space, folders, models, stories. They write nothing."""
+"""Checks of files: settings, free space, folders, models, stories. They write nothing."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from srbwriter.story.check import Report
 
 STORIES_SECONDS = 60
-"""After which no further story is begun."""
+"""Time after which no further story is checked."""
 
 LEAST_SPACE = 100_000_000
-"""Bytes that stories, copies and settings need to be saved without worry."""
+"""Free bytes needed to save stories, copies and settings safely."""
 
 
 def check_settings(examination: Examination) -> Iterator[Finding]:
-    """What is wrong with settings and variables. The other checks use the defaults then."""
+    """Report invalid settings and variables; the other checks then use the defaults."""
     for words in examination.settings.warnings:
         yield Finding("care", words, _settings_cure(words))
     if not examination.settings.warnings:
@@ -55,7 +55,7 @@ def _settings_cure(words: str) -> str:
 
 
 def _folders() -> dict[str, Path]:
-    """The folders that the program writes, by what lies in them."""
+    """Return the folders that the program writes to, by their content."""
     return {
         "stories": paths.library_dir(), "models": paths.models_dir(),
         "copies, logs and locks": paths.state_dir(), "cached model states": paths.cache_dir(),
@@ -63,7 +63,7 @@ def _folders() -> dict[str, Path]:
 
 
 def check_space(_: Examination) -> Iterator[Finding]:
-    """Free space on each disk that the program writes on."""
+    """Report the free space on each disk that the program writes to."""
     disks = dict[int, tuple[Path, list[str]]]()
     for what, folder in _folders().items():
         nearest = nearest_folder(folder)
@@ -83,7 +83,7 @@ def check_space(_: Examination) -> Iterator[Finding]:
 
 
 def _space_cure(folder: Path) -> str:
-    """Return what frees space at once, the cache, which is made again; or what shows the largest folders."""
+    """Return a command that frees space: delete the cache, or list the largest folders."""
     cache = paths.cache_dir()
     if cache.is_dir() and cache.stat().st_dev == folder.stat().st_dev and any(cache.iterdir()):
         return f"rm -r {shown(cache)}"
@@ -91,7 +91,7 @@ def _space_cure(folder: Path) -> str:
 
 
 def check_folders(_: Examination) -> Iterator[Finding]:
-    """Whether the program can write its folders, and nobody else can read them."""
+    """Check that the program can write to its folders and that no other user can read them."""
     wrong = 0
     for what, folder in (*_folders().items(), ("settings", paths.config_dir())):
         for finding in _folder(what, folder, writes=what != "settings"):
@@ -105,7 +105,7 @@ def check_folders(_: Examination) -> Iterator[Finding]:
 def _folder(what: str, folder: Path, *, writes: bool) -> Iterator[Finding]:
     place = nearest_folder(folder)
     if not place.is_dir():
-        words = f"{shown(place)} is a file, and the folder for {what} is to be there"
+        words = f"{shown(place)} is a file, but the folder for {what} belongs there"
         yield Finding("care", words, f"mv {shown(place)} {shown(place.with_name(place.name + '.old'))}")
         return
     if not writes and place != folder:
@@ -119,15 +119,13 @@ def _folder(what: str, folder: Path, *, writes: bool) -> Iterator[Finding]:
         yield Finding("care", words, f"chmod u+{'rwx' if writes else 'rx'} {shown(place)}")
     elif not os.access(place, access):
         if os.statvfs(place).f_flag & os.ST_RDONLY:
-            words = f"{shown(place)} lies on a disk that is read-only ({what})"
+            words = f"{shown(place)} is on a read-only disk ({what})"
             yield Finding("care", words, f"sudo mount -o remount,rw {shown(_mount_of(place))}")
         else:
-            words = f"{shown(place)} belongs to somebody else, and cannot be written ({what})"
+            words = f"{shown(place)} belongs to another user and cannot be written ({what})"
             yield Finding("care", words, f'sudo chown -R "$(id -un)" {shown(place)}')
     if writes and place == folder and what != "models" and status.st_mode & 0o007 and not folder.is_symlink():
-        yield Finding(
-            "care", f"everybody can look into {shown(folder)} ({what})", f"chmod 700 {shown(folder)}"
-        )
+        yield Finding("care", f"other users can read {shown(folder)} ({what})", f"chmod 700 {shown(folder)}")
 
 
 def _mount_of(folder: Path) -> Path:
@@ -138,7 +136,7 @@ def _mount_of(folder: Path) -> Path:
 
 
 def check_models(examination: Examination) -> Iterator[Finding]:
-    """The model in use, where it runs and whether it fits; and the others of this machine."""
+    """Report the model in use, where it runs and whether it fits; then the other local models."""
     found = local_models()
     in_use = yield from _in_use(examination, found)
     there, budget = memory(), memory_budget()
@@ -166,10 +164,10 @@ def _damaged(model: LocalModel) -> str:
 def _in_use(
     examination: Examination, found: list[LocalModel]
 ) -> Generator[Finding, None, Path | None]:  # fmt: skip
-    """Yield what is said of the model in use; give its file, if there is one."""
+    """Yield the findings about the model in use; return its file, if there is one."""
     settings = examination.settings
     if launch.elsewhere(settings):
-        yield Finding("ok", f"the model runs elsewhere: {', '.join(settings[keys.CONNECT])}")
+        yield Finding("ok", f"the model runs elsewhere: {settings[keys.CONNECT]}")
         return None
     try:
         if (error := launch.missing_model(settings)) is not None:
@@ -183,7 +181,7 @@ def _in_use(
         return path
     try:
         devices = examination.native.devices
-    except NoNative:  # which another check says
+    except NoNative:  # reported by another check
         devices = []
     options = launch.engine_options(settings)
     placement = launch.placement_of(path, options, devices)
@@ -208,7 +206,7 @@ def _in_use(
 
 
 def _largest_that_fits(examination: Examination, found: list[LocalModel]) -> str:
-    """Return the name of the largest model here that the free memory holds; the bundled one if none does."""
+    """Return the name of the largest local model that fits into free memory; else the bundled one."""
     free = free_memory()
     fitting = [
         model
@@ -220,7 +218,7 @@ def _largest_that_fits(examination: Examination, found: list[LocalModel]) -> str
 
 
 def _other_model(examination: Examination, error: Exception) -> str:
-    """Return the command that makes the program find a model again, where the one named is not here."""
+    """Return a command that makes the program find a model again, if the configured one is missing."""
     settings = examination.settings
     key = launch.model_key(settings) if isinstance(error, ModelError) else keys.MODEL
     if key in launch.REMOTE_KEYS:
@@ -244,7 +242,7 @@ def _other_model(examination: Examination, error: Exception) -> str:
 
 
 def check_stories(_: Examination) -> Iterator[Finding]:
-    """The story files of the library, and those opened lately: every page and every sum."""
+    """Check every page and checksum of the stories in the library and of recently opened ones."""
     from srbwriter.cli.stories import recents
     from srbwriter.story import StoryError
     from srbwriter.story.check import check
@@ -279,7 +277,7 @@ def _damage(report: Report) -> str:
 
 
 def _story_cure(path: Path) -> str:
-    """Return what gives the writer the story back: its newest copy, or what is left of it."""
+    """Return a command that restores the newest copy, or opens the readable rest."""
     from srbwriter.story import Story, StoryError
     from srbwriter.story.backup import backups
 

@@ -1,4 +1,4 @@
-"""What a check finds, what it may look at, and how to install llama.cpp again."""
+"""Types and helpers of the checks: findings, shared data, and commands for reinstalling llama.cpp."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from srbwriter.config import Settings
 
 ROOT = Path("/")
-"""Folder that ``proc``, ``sys`` and ``dev`` lie in."""
+"""The folder that contains ``proc``, ``sys`` and ``dev``."""
 
 PROBE_SECONDS, PROGRAM_SECONDS = 60, 15
 
@@ -30,7 +30,7 @@ LLAMA = "llama-cpp-python"
 
 
 class Finding(NamedTuple):
-    """One sentence: all is well (ok), it is worth knowing (note), or ``cure`` is a command to run (care)."""
+    """One sentence with a state: ok, note (worth knowing), or care (run the command in ``cure``)."""
 
     state: Literal["ok", "note", "care"]
     words: str
@@ -38,7 +38,7 @@ class Finding(NamedTuple):
 
 
 class Native(NamedTuple):
-    """What llama.cpp says of itself, asked in a process of its own."""
+    """What llama.cpp reports about itself, queried in a separate process."""
 
     build: Build
     devices: list[Device]
@@ -46,7 +46,7 @@ class Native(NamedTuple):
 
 
 class NoNative(Exception):
-    """llama.cpp does not answer; ``cure`` is the command that mends it."""
+    """llama.cpp does not respond; ``cure`` is a command that fixes it."""
 
     def __init__(self, problem: str, cure: str) -> None:
         self.cure = cure
@@ -55,7 +55,7 @@ class NoNative(Exception):
 
 @dataclass
 class Examination:
-    """What the checks look at. What several of them need is asked once."""
+    """Data for the checks. Data that several checks need is collected once."""
 
     settings: Settings
 
@@ -65,7 +65,7 @@ class Examination:
 
     @property
     def native(self) -> Native:
-        """What llama.cpp says of itself. Raises NoNative."""
+        """What llama.cpp reports about itself. Raises NoNative."""
         if isinstance(self._native, NoNative):
             raise self._native
         return self._native
@@ -75,7 +75,7 @@ Check = Callable[[Examination], Iterable[Finding]]
 
 
 def run_program(command: Sequence[str], seconds: float = PROGRAM_SECONDS) -> str | None:
-    """Return what a program prints; None where it is missing, fails, or takes longer than ``seconds``."""
+    """Return the output of a program; None if it is missing, fails, or takes longer than ``seconds``."""
     if shutil.which(command[0]) is None:
         return None
     try:
@@ -93,7 +93,7 @@ def run_program(command: Sequence[str], seconds: float = PROGRAM_SECONDS) -> str
 
 
 def pip() -> str:
-    """Return how pip is called for the Python that runs this program."""
+    """Return the command for pip of the running Python."""
     found = shutil.which("pip")
     if found and Path(found).parent == Path(sys.executable).parent:
         return "pip"
@@ -101,13 +101,13 @@ def pip() -> str:
 
 
 def reinstall(variables: str = "") -> str:
-    """Return the command that builds llama.cpp anew on this machine, with ``variables`` set for it."""
+    """Return the command that rebuilds llama.cpp on this machine, with ``variables`` in its environment."""
     command = f"{pip()} install --force-reinstall --no-cache-dir --no-binary {LLAMA} {LLAMA}=={pinned()}"
     return f"{variables} {command}".strip()
 
 
 def requirements() -> list[str]:
-    """Return what this program needs, such as ``textual==8.2.8``; nothing if that is unknown."""
+    """Return the requirements of this program, such as ``textual==8.2.8``; empty if unknown."""
     try:
         return [line for line in requires("srbwriter") or [] if "extra ==" not in line]
     except PackageNotFoundError:
@@ -115,13 +115,13 @@ def requirements() -> list[str]:
 
 
 def pinned() -> str:
-    """Return the version of llama-cpp-python that this program is written against."""
+    """Return the version of llama-cpp-python that this program requires."""
     named = [line.partition("==")[2] for line in requirements() if line.startswith(f"{LLAMA}==")]
     return named[0].strip() if named else version(LLAMA)
 
 
 def shown(path: Path) -> str:
-    """Return a path as it is typed in a shell, with ~ for the home folder."""
+    """Return a path as typed in a shell, with ~ for the home folder."""
     home = paths.expanded("~")
     if path != home and path.is_relative_to(home):
         return f"~/{shlex.quote(str(path.relative_to(home)))}"
@@ -129,7 +129,7 @@ def shown(path: Path) -> str:
 
 
 def nearest_folder(path: Path) -> Path:
-    """Return the folder, or the nearest one above it that exists."""
+    """Return the folder, or its nearest existing parent."""
     return next((folder for folder in (path, *path.parents) if folder.exists()), Path("/"))
 
 
@@ -146,15 +146,15 @@ def _ask_llama() -> Native | NoNative:
     if done.returncode == -signal.SIGILL:
         return NoNative("llama.cpp was built for another processor than this one", reinstall())
     try:
-        told = json.loads(done.stdout)
+        report = json.loads(done.stdout)
     except ValueError:
         last = (done.stderr.strip().splitlines() or [f"it ended with code {done.returncode}"])[-1]
         return NoNative(f"llama.cpp cannot be loaded: {last}", reinstall())
-    if "error" in told:
-        return NoNative(told["error"], reinstall())
-    return _parsed(told)
+    if "error" in report:
+        return NoNative(report["error"], reinstall())
+    return _parsed(report)
 
 
-def _parsed(told: dict[str, Any]) -> Native:
-    build = Build(**told["build"] | {"backends": tuple(told["build"]["backends"])})
-    return Native(build, [Device(**row) for row in told["devices"]], told["amx_broken"])
+def _parsed(report: dict[str, Any]) -> Native:
+    build = Build(**report["build"] | {"backends": tuple(report["build"]["backends"])})
+    return Native(build, [Device(**row) for row in report["devices"]], report["amx_broken"])

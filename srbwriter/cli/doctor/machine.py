@@ -28,7 +28,7 @@ _NAME = re.compile(r"[\w.-]+")
 
 
 def check_versions(_: Examination) -> Iterator[Finding]:
-    """srbwriter, Python, the system, and every package that has to be there."""
+    """Report the versions of srbwriter, Python, the system and every required package."""
     yield Finding("ok", f"srbwriter {__version__}, Python {platform.python_version()}, {platform.platform()}")
     for line in requirements():
         found = _NAME.match(line)
@@ -46,7 +46,7 @@ def check_versions(_: Examination) -> Iterator[Finding]:
 
 
 def check_llama(examination: Examination) -> Iterator[Finding]:
-    """The llama.cpp that is installed, and the backends it was built with."""
+    """Report the installed llama.cpp and its backends."""
     native = examination.native
     build = native.build
     backends = ", ".join(build.backends) or "none"
@@ -61,7 +61,7 @@ def check_llama(examination: Examination) -> Iterator[Finding]:
 
 
 _NEEDED = {"avx": "AVX", "avx2": "AVX2", "fma": "FMA", "f16c": "F16C", "asimddp": "DOTPROD"}
-"""Features of a processor without which llama.cpp takes several times as long, by their names in both."""
+"""Processor features without which llama.cpp is several times slower: name in Linux, name in llama.cpp."""
 
 _USEFUL = {
     "avx512f": "AVX512", "avx512_vnni": "AVX512_VNNI", "avx512_bf16": "AVX512_BF16", "avx_vnni": "AVX_VNNI",
@@ -70,7 +70,7 @@ _USEFUL = {
 
 
 def check_processor(examination: Examination) -> Iterator[Finding]:
-    """What the processor can do that llama.cpp was built without."""
+    """Report processor features that llama.cpp was built without."""
     name, flags = _processor()
     used = set(re.findall(r"(\w+) = 1", examination.native.build.features))
     yield Finding("ok", f"{name}; llama.cpp uses {', '.join(sorted(used)) or 'no special features'}")
@@ -85,7 +85,7 @@ def check_processor(examination: Examination) -> Iterator[Finding]:
 
 
 def _processor() -> tuple[str, set[str]]:
-    """Return the name of the processor and its features as Linux names them; elsewhere no features."""
+    """Return the name of the processor and its features as Linux names them; no features on other systems."""
     rows = dict[str, str]()
     for line in _read(findings.ROOT / "proc/cpuinfo").splitlines():
         name, colon, value = line.partition(":")
@@ -99,7 +99,7 @@ def _processor() -> tuple[str, set[str]]:
 
 
 class Seen(NamedTuple):
-    """A GPU that the system sees, and what llama.cpp has to be built with for it."""
+    """A GPU that the system detects, and how llama.cpp must be built for it."""
 
     name: str
     backend: str
@@ -107,7 +107,7 @@ class Seen(NamedTuple):
 
 
 def check_gpus(examination: Examination) -> Iterator[Finding]:
-    """Whether llama.cpp uses the GPUs that the system sees."""
+    """Check that llama.cpp uses the GPUs that the system detects."""
     used = gpus(examination.native.devices)
     for device in used:
         words = f"{device.product}: {size_words(device.free)} of {size_words(device.total)} free"
@@ -118,7 +118,7 @@ def check_gpus(examination: Examination) -> Iterator[Finding]:
     if any(device.kind == "gpu" for device in used):
         return
     seen = list(seen_gpus(findings.ROOT))
-    if used:  # the one in the processor; makers' drivers are there for better ones
+    if used:  # an integrated GPU is in use; look for a discrete one
         seen = [gpu for gpu in seen if gpu.backend in ("CUDA", "ROCm")]
     for gpu in seen:
         words = f"{gpu.name} is there, and llama.cpp was built without {gpu.backend}: it is not used"
@@ -128,7 +128,7 @@ def check_gpus(examination: Examination) -> Iterator[Finding]:
 
 
 def seen_gpus(root: Path) -> Iterator[Seen]:
-    """Yield the GPUs that the system sees; those of Vulkan only where nothing else sees any."""
+    """Yield the GPUs that the system detects; Vulkan GPUs only if no other way finds one."""
     found = [
         *(Seen(name, "CUDA", 'CMAKE_ARGS="-DGGML_CUDA=on"') for name in _nvidia(root)),
         *(Seen(name, "ROCm", 'CMAKE_ARGS="-DGGML_HIP=on"') for name in _amd(root)),
@@ -141,8 +141,8 @@ def seen_gpus(root: Path) -> Iterator[Seen]:
 
 
 def _nvidia(root: Path) -> list[str]:
-    told = run_program(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]) or ""
-    if names := [line.strip() for line in told.splitlines() if line.strip()]:
+    report = run_program(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]) or ""
+    if names := [line.strip() for line in report.splitlines() if line.strip()]:
         return names
     files = sorted((root / "proc/driver/nvidia/gpus").glob("*/information"))
     models = [re.search(r"^Model:\s*(.+)$", _read(file), re.MULTILINE) for file in files]
@@ -168,7 +168,7 @@ def _vulkan() -> list[str]:
 
 
 def check_memory(_: Examination) -> Iterator[Finding]:
-    """How much memory there is, and how much of it is free."""
+    """Report total and free memory."""
     free = free_memory()
     words = f"{size_words(free)} of {size_words(memory())} free"
     if free < LEAST_MEMORY:
@@ -180,13 +180,15 @@ def check_memory(_: Examination) -> Iterator[Finding]:
 
 
 def check_threads(_: Examination) -> Iterator[Finding]:
-    """How many cores may be used, by affinity and by the quota of the control groups."""
+    """Report how many cores may be used, by affinity and by the quota of the control groups."""
     allowed, there = affinity(), os.cpu_count() or 1
     cores = count_cores(root=findings.ROOT)
     quota, group = tightest_quota(findings.ROOT)
-    told = f"the affinity mask has {len(allowed)} of {there} processors" if allowed else f"{there} processors"
+    report = (
+        f"the affinity mask has {len(allowed)} of {there} processors" if allowed else f"{there} processors"
+    )
     limit = "no quota" if quota is None else f"a quota of {quota:g} cores"
-    yield Finding("ok", f"{_counted(cores, 'thread')} for writing: {told}, {limit}")
+    yield Finding("ok", f"{_counted(cores, 'thread')} for writing: {report}, {limit}")
     if quota is not None and quota < 1:
         words = (
             f"a quota of {quota:g} of a core makes every step wait for its next share of time, and the text "
@@ -199,7 +201,7 @@ def check_threads(_: Examination) -> Iterator[Finding]:
 
 
 def _more_quota(group: Path) -> str:
-    """Return the command that grants two cores: of systemd for its units, else of the container."""
+    """Return the command that grants two cores, for a systemd unit or for the container."""
     if group.suffix in (".service", ".scope", ".slice"):
         return f"sudo systemctl set-property --runtime {shlex.quote(group.name)} CPUQuota=200%"
     program = "podman" if (findings.ROOT / "run/.containerenv").exists() else "docker"

@@ -1,4 +1,4 @@
-"""Checks of the terminal: what it is, its colours, its keyboard protocol, its character set."""
+"""Checks of the terminal: type, size, colours, keyboard protocol, character set."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from collections.abc import Generator, Iterator, Sequence
 from srbwriter.cli.doctor.findings import Check, Examination, Finding
 
 ANSWER_SECONDS = 1.0
-"""How long a terminal may take to answer; one that is far away takes a few tenths."""
+"""Time limit for the terminal's answer; a distant terminal takes a few tenths of a second."""
 
 _LEAST_COLUMNS, _LEAST_LINES = 60, 16
 
 _QUERY = b"\x1b[?u\x1b[c"
-"""What flags of the kitty keyboard protocol hold, and what the terminal is, which every one answers."""
+"""Queries the flags of the kitty keyboard protocol, then the device attributes, which every terminal has."""
 
 _PROTOCOL, _ATTRIBUTES = re.compile(rb"\x1b\[\?\d+u"), re.compile(rb"\x1b\[\?[\d;]*c")
 
 
 def check_terminal(_: Examination) -> Iterator[Finding]:
-    """Whether the app can be shown here, and how well."""
+    """Check whether the app can run in this terminal, and how well."""
     yield from _character_set()
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         yield Finding(
-            "note", "input or output is no terminal, so its size, colours and keyboard are not asked"
+            "note", "input or output is not a terminal, so size, colours and keyboard are not checked"
         )
         return
     name = os.environ.get("TERM", "")
@@ -71,13 +71,13 @@ def _colours(name: str) -> Iterator[Finding]:
         yield Finding("ok", "16 million colours")
     else:
         count = "256" if "256" in name else "16"
-        words = f"{count} colours; if this terminal has 16 million, say so"
+        words = f"{count} colours; if this terminal has 16 million, set COLORTERM"
         yield Finding("note", words, "export COLORTERM=truecolor")
 
 
 def _keyboard() -> Iterator[Finding]:
     if _in_background():
-        yield Finding("note", "this runs in the background, so the keyboard protocol is not asked")
+        yield Finding("note", "this runs in the background, so the keyboard protocol is not checked")
         return
     answer = _ask(_QUERY, _ATTRIBUTES, ANSWER_SECONDS)
     if _PROTOCOL.search(answer):
@@ -93,7 +93,7 @@ def _keyboard() -> Iterator[Finding]:
 
 
 def _ask(query: bytes, end: re.Pattern[bytes], seconds: float) -> bytes:
-    """Send ``query`` to the terminal; return what comes until ``end``, or what has come within the time."""
+    """Send ``query`` to the terminal; return the answer up to ``end``, or the part that arrived in time."""
     answer, deadline = b"", time.monotonic() + seconds
     try:
         with _raw(sys.stdin.fileno()) as descriptor:
@@ -105,22 +105,22 @@ def _ask(query: bytes, end: re.Pattern[bytes], seconds: float) -> bytes:
                 if not (data := os.read(descriptor, 1024)):
                     break
                 answer += data
-    except OSError:  # it hung up
+    except OSError:  # the terminal hung up
         pass
     return answer
 
 
 def _in_background() -> bool:
-    """Whether a shell runs this beside itself: whoever changes the terminal's modes there is stopped."""
+    """Return whether this is a background job, which the shell stops if it changes the terminal's modes."""
     try:
         return os.tcgetpgrp(sys.stdin.fileno()) != os.getpgrp()
-    except OSError:  # it is not the terminal of this session, so nobody is stopped
+    except OSError:  # not the controlling terminal, so no job control applies
         return False
 
 
 @contextlib.contextmanager
 def _raw(descriptor: int) -> Generator[int]:
-    """Let the terminal give each byte at once and show none, and put it back as it was."""
+    """Put the terminal into cbreak mode without echo, and restore it afterwards."""
     import termios
     import tty
 

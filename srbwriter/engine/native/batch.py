@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes as C
+from array import array
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,6 +30,8 @@ class Batch:
         self._n_seq = np.ones(capacity, np.int32)
         self._seq = np.zeros((capacity, width), np.int32)
         self._output = np.zeros(capacity, np.int8)
+        self._tokens, self._positions = self._token.data, self._pos.data
+        self._seqs: Sequence[int] = ()  # of the rows from 0 on, as they stand in the arrays
         rows = self._seq.ctypes.data + np.arange(capacity, dtype=np.uint64) * np.uint64(width * 4)
         self._rows = np.ascontiguousarray(rows, np.uint64)
         self.native = L.llama_batch(
@@ -45,12 +48,14 @@ class Batch:
         self.size = 0
 
     def add_rows(self, tokens: Sequence[int], positions: Sequence[int], seqs: Sequence[int]) -> None:
-        """One row a branch, each with logits wanted."""
+        """Add one row a branch, each with logits wanted."""
         start, end = self.size, self.size + len(tokens)
-        self._token[start:end] = tokens
-        self._pos[start:end] = positions
-        self._belong(start, end, seqs)
-        self._output[start:end] = 1
+        self._tokens[start:end] = array("i", tokens)  # at a fraction of the cost of an assignment of numpy's
+        self._positions[start:end] = array("i", positions)
+        if start or seqs != self._seqs:  # mostly the same branches write as in the step before
+            self._belong(start, end, seqs)
+            self._output[start:end] = 1
+            self._seqs = () if start else seqs
         self.size = end
 
     def share(self, row: int, seqs: Sequence[int]) -> None:
@@ -61,6 +66,7 @@ class Batch:
         if not seqs:
             raise ValueError("a row belongs to at least one sequence")
         ids = [seq + offset for offset in self._offsets for seq in seqs]
+        self._seqs = ()
         self._seq[row, : len(ids)] = ids
         self._n_seq[row] = len(ids)
 
@@ -73,21 +79,13 @@ class Batch:
         self._token[start:end] = tokens
         self._pos[start:end] = np.arange(position, position + len(tokens), dtype=np.int32)
         self._belong(start, end, seq)
+        if start < len(self._seqs):
+            self._seqs = ()
         self._output[start:end] = outputs is True
         if outputs is not True and outputs > 0:
             self._output[end - outputs : end] = 1
         self.size = end
         return end - 1
-
-    def pad(self, count: int, seq: int) -> None:
-        """Rows that nobody asked for, of a sequence ``seq`` by that one id, at its beginning."""
-        start, end = self.size, self.size + count
-        self._token[start:end] = 0
-        self._pos[start:end] = np.arange(count, dtype=np.int32)
-        self._seq[start:end, 0] = seq
-        self._n_seq[start:end] = 1
-        self._output[start:end] = 1  # or the last layer would be computed for fewer
-        self.size = end
 
     def _belong(self, start: int, end: int, seqs: Sequence[int] | int) -> None:
         """Rows [start, end) are those of one sequence each."""
@@ -95,15 +93,6 @@ class Batch:
             self._seq[start:end, column] = seqs
             self._seq[start:end, column] += offset
         self._n_seq[start:end] = len(self._offsets)
-
-    @property
-    def outputs(self) -> int:
-        """Rows with logits wanted."""
-        return int(self._output[: self.size].sum())
-
-    def output(self, row: int) -> int:
-        """The place of a row among those with logits wanted."""
-        return int(self._output[:row].sum())
 
     def take(self) -> Any:
         """The native struct, sized for the rows added."""

@@ -15,11 +15,14 @@ from numpy.typing import NDArray
 from ..types import MAX_SEQUENCES, EngineOptions, ModelError, NativeError
 from .batch import Batch
 from .library import L, hush, library
-from .samplers import Sampler
 
 # enum ggml_type, for the kinds a KV cache may have
 CACHE_TYPES = {
     "f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "iq4_nl": 20, "bf16": 30
+}  # fmt: skip
+_BITS = {
+    "f32": 32, "f16": 16, "q4_0": 4.5, "q4_1": 5, "q5_0": 5.5, "q5_1": 6, "q8_0": 8.5, "iq4_nl": 4.5,
+    "bf16": 16,
 }  # fmt: skip
 _FLASH = {"auto": -1, "on": 1, "off": 0}  # enum llama_flash_attn_type
 
@@ -68,14 +71,14 @@ class Context:
         self._lib = lib
         ids = 2 if slides(model) else 1  # of each sequence
         self.cuttable = not any(recurrent(model))
-        spare = 1 if self.cuttable else 0  # an id through which states of parts of a path come and go
-        self.sequences = min(sequences, MAX_SEQUENCES // ids - spare)
+        scratch = 1 if self.cuttable else 0  # an id through which states of ranges are saved and restored
+        self.sequences = min(sequences, MAX_SEQUENCES // ids - scratch)
         self._offsets = tuple(range(0, ids * self.sequences, self.sequences))
         self._scratch = ids * self.sequences
-        batch = max(batch, ids * self.sequences + spare, 1)
+        batch = max(batch, ids * self.sequences + scratch, 1)
         params = context_params(options)
         params.n_ctx = -(-cells // _PADDING) * _PADDING
-        params.n_seq_max = ids * self.sequences + spare
+        params.n_seq_max = ids * self.sequences + scratch
         params.n_batch = batch
         params.n_ubatch = min(max(ubatch, 1), batch)
         params.n_outputs_max = params.n_seq_max
@@ -99,10 +102,8 @@ class Context:
         self.n_vocab = int(lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(model)))
         self.batch = Batch(self.max_rows, self._offsets, self.sequences)
         self.rows_at_once = int(params.n_ubatch)
-        self.has_logits = True  # False where samplers of the graph took the place of all of them
-        self._attached: set[int] = set()  # sequences whose rows are sampled in the graph
-        self._padded = False
         self._abort_flag = C.create_string_buffer(b"\0\0", 2)
+        self.bytes_per_token = _bytes_per_token(model, options)
         self.window = int(lib.llama_model_n_swa(model)) if ids > 1 else 0  # that sliding layers see
 
     # ---- decoding
@@ -114,9 +115,6 @@ class Context:
         touch the batch, sequences or logits.
         """
         code = self._lib.llama_decode(self.pointer, self.batch.take())
-        if self._padded:
-            self._padded = False
-            self._lib.llama_memory_seq_rm(self.memory, self._scratch, -1, -1)
         if code == OK:
             meanwhile()
             self._lib.llama_synchronize(self.pointer)
@@ -124,41 +122,12 @@ class Context:
             raise NativeError("llama_decode", code)
         return int(code)
 
-    def pad(self, rows: int) -> None:
-        """Fill the batch up with as many rows of nothing, where llama.cpp is faster with more of them."""
-        self.batch.pad(rows, self._scratch)
-        self._padded = True
-
     def logits(self, row: int) -> NDArray[np.float32]:
         """Logits of a batch row, valid until the next decode. Copy what must last."""
-        if not self.has_logits:
-            raise NativeError("llama_get_logits_ith", "sampled in the graph")
-        if self._attached:  # the other function gives what samplers of the graph left of a row
-            every = self._lib.llama_get_logits(self.pointer)
-            whole = np.ctypeslib.as_array(every, (self.batch.outputs, self.n_vocab))
-            return whole[self.batch.output(row)]
         pointer = self._lib.llama_get_logits_ith(self.pointer, row)
         if not pointer:
             raise NativeError("llama_get_logits_ith", row)
         return np.ctypeslib.as_array(pointer, (self.n_vocab,))
-
-    def attach(self, seq: int, chain: Sampler | None) -> bool:
-        """Let ``chain``, which was never attached before, sample the one row of ``seq`` in the graph.
-
-        None ends that; only then may the one before be freed. False where the graph cannot.
-        """
-        self._check(seq)
-        taken = bool(self._lib.llama_set_sampler(self.pointer, seq, chain))
-        self._attached.discard(seq)
-        if taken and chain is not None:
-            self._attached.add(seq)
-        return taken
-
-    def sampled(self, chain: Sampler, row: int) -> tuple[int, float]:
-        """The token that ``chain`` drew for a row in the graph, and has accepted; the first probability."""
-        token = int(self._lib.llama_sampler_sample(chain, self.pointer, row))
-        found = self._lib.llama_get_sampled_probs_ith(self.pointer, row)
-        return token, found[0] if found else 0.0
 
     def set_threads(self, branches: int, prompt: int) -> None:
         """Threads of the decodes from now on: of those with one row, and of those with more."""
@@ -195,38 +164,54 @@ class Context:
 
     # ---- states
 
-    def save(self, seq: int, start: int, end: int) -> NDArray[np.uint8]:
-        """A copy of what ``seq`` holds of positions [start, end); of all where the memory cannot be cut.
+    def save_sequence(self, seq: int) -> NDArray[np.uint8]:
+        """Return a copy of the state of ``seq``. Raises NativeError."""
+        self._check(seq)
+        return self._state_of(seq)
 
-        Of a sliding layer llama.cpp saves what the last of them sees: a part that keeps between two multiples
-        of ``window`` is saved whole. Raises NativeError.
+    def save_range(self, seq: int, start: int, end: int) -> NDArray[np.uint8]:
+        """Return a copy of what ``seq`` holds of positions [start, end), in a memory that can be cut.
+
+        Of a sliding layer llama.cpp saves what the last of these positions sees: a range that keeps between
+        two multiples of ``window`` is saved whole. Raises NativeError.
         """
         self._check(seq)
-        if not self.cuttable:
-            return self._state_of(seq)
         self._lib.llama_memory_seq_cp(self.memory, seq, self._scratch, start, end)
         try:
             return self._state_of(self._scratch)
         finally:
             self._lib.llama_memory_seq_rm(self.memory, self._scratch, -1, -1)
 
-    def restore(self, data: NDArray[np.uint8], start: int, end: int, seq: int, first: int, last: int) -> bool:
-        """Bring a saved state of [start, end) back, for ``seq`` to hold positions [first, last) of it.
+    def restore_sequence(self, data: NDArray[np.uint8], end: int, seq: int) -> bool:
+        """Restore the saved state of a sequence of ``end`` tokens, for ``seq``.
 
-        A memory that cannot be cut takes all of it. False when there is no room, or for other data.
+        False when there is no room, or for other data.
         """
         self._check(seq)
-        target = self._scratch if self.cuttable else seq
-        lib, memory = self._lib, self.memory
-        taken = lib.llama_state_seq_set_data(self.pointer, _bytes_of(data), data.size, target)
-        whole = taken == data.size and lib.llama_memory_seq_pos_max(memory, target) == end - 1
-        if self.cuttable:
-            whole = whole and lib.llama_memory_seq_pos_min(memory, target) == start
-            for offset in self._offsets if whole else ():
-                lib.llama_memory_seq_cp(memory, target, seq + offset, first, last)
-        if self.cuttable or not whole:
-            lib.llama_memory_seq_rm(memory, target, -1, -1)
-        return bool(whole)
+        restored = self._set_state(data, end, seq)
+        if not restored:
+            self._lib.llama_memory_seq_rm(self.memory, seq, -1, -1)
+        return restored
+
+    def restore_range(
+        self, data: NDArray[np.uint8], start: int, end: int, seq: int, first: int, last: int
+    ) -> bool:
+        """Restore a saved state of [start, end), for ``seq`` to hold positions [first, last) of it.
+
+        False when there is no room, or for other data.
+        """
+        self._check(seq)
+        lib, memory, scratch = self._lib, self.memory, self._scratch
+        restored = self._set_state(data, end, scratch)
+        restored = restored and lib.llama_memory_seq_pos_min(memory, scratch) == start
+        for offset in self._offsets if restored else ():
+            lib.llama_memory_seq_cp(memory, scratch, seq + offset, first, last)
+        lib.llama_memory_seq_rm(memory, scratch, -1, -1)
+        return restored
+
+    def _set_state(self, data: NDArray[np.uint8], end: int, seq: int) -> bool:
+        taken = self._lib.llama_state_seq_set_data(self.pointer, _bytes_of(data), data.size, seq)
+        return taken == data.size and self._lib.llama_memory_seq_pos_max(self.memory, seq) == end - 1
 
     def compact(self) -> None:
         """Move every cell in use to the beginning of the memory. Raises NativeError; then all is lost."""
@@ -287,6 +272,15 @@ def context_params(options: EngineOptions) -> Any:
     params.kv_unified = True
     params.no_perf = True
     return params
+
+
+def _bytes_per_token(model: int, options: EngineOptions) -> float:
+    """Return about how many bytes the cache takes for a token, if all heads and layers are alike."""
+    lib = library()
+    heads = max(lib.llama_model_n_head(model), 1)
+    width = lib.llama_model_n_embd(model) / heads * max(lib.llama_model_n_head_kv(model), 1)
+    sizes = (_BITS[options.cache_type_k] + _BITS[options.cache_type_v]) / 8
+    return lib.llama_model_n_layer(model) * width * sizes
 
 
 def _bytes_of(data: NDArray[np.uint8]) -> Any:

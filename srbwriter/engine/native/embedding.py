@@ -57,11 +57,6 @@ class EmbeddingContext:
         self._lib.llama_memory_clear(self._memory, True)
         self._batch.clear()
 
-    @property
-    def room(self) -> int:
-        """Rows that still fit into the batch."""
-        return self.rows - self._batch.size
-
     def add(self, tokens: list[int], position: int, seq: int) -> int:
         """Put a piece of a text into the batch; its first row."""
         return self._batch.add_run(tokens, position, seq, True) - len(tokens) + 1

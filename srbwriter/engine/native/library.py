@@ -14,17 +14,11 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Generator
-from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from ..types import LibraryError
-from .spin import spin_limits
-
-# Both are read when the library is loaded.
-os.environ.update(spin_limits(os.environ))
-os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # no debugger is forked when ggml aborts
+from .spin import load_variables
 
 _DISTRIBUTION = "llama-cpp-python"
 TESTED = ((0, 3, 36), (0, 3, 36))
@@ -50,7 +44,8 @@ def _check_version() -> None:
 
 _check_version()
 try:
-    import llama_cpp.llama_cpp as _bindings
+    with load_variables():  # GCC's OpenMP reads its own here
+        import llama_cpp.llama_cpp as _bindings
 except (ImportError, OSError, RuntimeError) as error:  # its shared library, or what that needs, is not there
     raise LibraryError(f"llama-cpp-python cannot be loaded: {error} — install it again") from error
 
@@ -64,12 +59,13 @@ LONG = (
     "llama_init_from_model llama_free llama_decode llama_synchronize llama_tokenize llama_memory_clear "
     "llama_sampler_init_dry llama_state_seq_get_size llama_state_seq_get_data llama_state_seq_set_data "
     "llama_state_get_size llama_state_get_data llama_state_set_data llama_adapter_lora_init "
-    "llama_set_sampler llama_set_adapters_lora llama_set_adapter_cvec"
+    "llama_set_adapters_lora llama_set_adapter_cvec"
 ).split()
 
 SHORT = (
     "llama_model_get_vocab llama_model_n_ctx_train llama_model_n_embd llama_model_n_embd_out "
-    "llama_model_n_cls_out llama_model_n_layer llama_model_has_encoder "
+    "llama_model_n_cls_out llama_model_n_layer llama_model_n_head llama_model_n_head_kv "
+    "llama_model_has_encoder "
     "llama_model_is_recurrent llama_model_is_hybrid llama_model_n_swa llama_model_n_params "
     "llama_model_size llama_model_chat_template llama_model_desc llama_model_meta_count "
     "llama_model_meta_key_by_index llama_model_meta_val_str_by_index llama_vocab_n_tokens "
@@ -79,7 +75,8 @@ SHORT = (
     "llama_vocab_fim_sep llama_token_to_piece "
     "llama_vocab_get_suppress_tokens llama_supports_gpu_offload llama_get_memory llama_memory_seq_rm "
     "llama_memory_seq_cp llama_memory_seq_pos_max llama_memory_seq_pos_min llama_n_ctx llama_n_batch "
-    "llama_set_n_threads llama_set_abort_callback llama_get_logits_ith llama_get_embeddings_ith "
+    "llama_set_n_threads llama_set_abort_callback llama_get_logits llama_get_logits_ith "
+    "llama_get_embeddings_ith "
     "llama_get_embeddings_seq llama_sampler_chain_init llama_sampler_chain_add "
     "llama_sampler_chain_remove llama_sampler_accept llama_sampler_apply llama_sampler_sample "
     "llama_sampler_clone llama_sampler_reset llama_sampler_free llama_sampler_init_greedy "
@@ -88,8 +85,7 @@ SHORT = (
     "llama_sampler_init_temp_ext llama_sampler_init_xtc llama_sampler_init_top_n_sigma "
     "llama_sampler_init_mirostat llama_sampler_init_mirostat_v2 llama_sampler_init_grammar "
     "llama_sampler_init_penalties llama_sampler_init_adaptive_p llama_sampler_init_logit_bias "
-    "llama_sampler_init_infill llama_sampler_copy llama_sampler_chain_get llama_get_sampled_probs_ith "
-    "llama_get_logits"
+    "llama_sampler_init_infill"
 ).split()
 
 _LEVELS = {1: logging.DEBUG, 2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}  # enum ggml_log_level
@@ -122,16 +118,6 @@ def hush(on: bool) -> None:
     _hushed = on
 
 
-@contextmanager
-def hushed() -> Generator[None]:
-    """What llama.cpp calls trouble meanwhile is none: something is broken off on purpose."""
-    hush(True)
-    try:
-        yield
-    finally:
-        hush(False)
-
-
 @C.CFUNCTYPE(None, C.c_char_p)
 def _on_abort(message: bytes | None) -> None:
     """ggml is about to abort(): the last words belong into the log."""
@@ -149,10 +135,13 @@ class Library:
         for names, handle in ((LONG, native), (SHORT, short)):
             for name in names:
                 setattr(self, name, _bind(handle, name))
-        self.sample_without_gil = _bind(native, "llama_sampler_sample")  # while others sample, too
         L.llama_log_set(_to_logging, C.c_void_p(0))
         native.ggml_set_abort_callback(_on_abort)
-        self.llama_backend_init()
+        with load_variables():  # and clang's here, before the first call that computes
+            self.llama_backend_init()
+            native.ggml_backend_reg_count()
+            if hasattr(native, "omp_get_max_threads"):  # of a runtime that the library was linked with
+                native.omp_get_max_threads()
         self.strlen = C.cast(C.CDLL(None).strlen, C.c_void_p).value if sys.platform != "win32" else None
 
     def __getattr__(self, name: str) -> Any:

@@ -86,14 +86,6 @@ def join(members: Sequence[Sampler], selector: Sampler) -> Sampler:
     return chain
 
 
-def copy_state(source: Sampler, target: Sampler, place: int) -> None:
-    """Let the member at ``place`` of ``target`` be where that of ``source`` is; the chains are alike."""
-    lib = library()
-    lib.llama_sampler_copy(
-        lib.llama_sampler_chain_get(source, place), lib.llama_sampler_chain_get(target, place)
-    )
-
-
 def take_out(chain: Sampler, place: int) -> Sampler:
     """The member at ``place``, which the chain no longer owns."""
     return _checked(library().llama_sampler_chain_remove(chain, place), "chain_remove")

@@ -7,9 +7,11 @@ each other where a neighbour holds a core. So they spin for a while, and sleep t
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -20,10 +22,32 @@ _SPIN = {
     "KMP_BLOCKTIME": "1",  # milliseconds, the shortest that all versions take; the runtime of clang
 }
 
+_QUIET = {"GGML_NO_BACKTRACE": "1"}
+"""No debugger is forked when the process ends in llama.cpp."""
+
 
 def spin_limits(environment: Mapping[str, str]) -> Mapping[str, str]:
     """Variables to set; none if whoever started the program chose a way to wait."""
     return {} if any(name in environment for name in _SPIN) else _SPIN
+
+
+@contextmanager
+def load_variables() -> Generator[None]:
+    """Set the variables that llama.cpp and its OpenMP read while they are loaded, and undo it then.
+
+    They are for nobody else: neither for the rest of the program nor for what it starts. What ggml sets by
+    itself (``KMP_BLOCKTIME``, in ``ggml_cpu_init``) goes, too.
+    """
+    chosen = {**spin_limits(os.environ), **_QUIET}
+    added = {name: value for name, value in chosen.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
+        if "KMP_BLOCKTIME" not in os.environ:
+            os.unsetenv("KMP_BLOCKTIME")
 
 
 def on_own_thread(work: Callable[[], T], name: str) -> T:

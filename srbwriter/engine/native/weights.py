@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes as C
 import logging
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,28 +43,19 @@ def check_vocabulary(path: Path) -> None:
                         "choose a model that generates text",
                     )
                 if key == _TOKENS and isinstance(value, Array) and value.holds_texts:
-                    return _check_spelling(path, value)
+                    seen: set[bytes] = set()
+                    for token in value.texts():
+                        if token in seen and token:  # empty ones get names of their own
+                            shown = token.decode("utf-8", "backslashreplace")
+                            raise ModelError(
+                                str(path),
+                                f"its vocabulary has the token {shown!r} twice",
+                                "the file is damaged: download or convert it again",
+                            )
+                        seen.add(token)
+                    return
     except (OSError, Damaged):
         return
-
-
-def _check_spelling(path: Path, tokens: Array) -> None:
-    twice = _first_twice(tokens.texts())
-    if twice is not None:
-        raise ModelError(
-            str(path),
-            f"its vocabulary has the token {twice.decode('utf-8', 'backslashreplace')!r} twice",
-            "the file is damaged: download or convert it again",
-        )
-
-
-def _first_twice(tokens: Iterable[bytes]) -> bytes | None:
-    seen: set[bytes] = set()
-    for token in tokens:
-        if token in seen and token:  # empty ones get names of their own
-            return token
-        seen.add(token)
-    return None
 
 
 def load(path: Path, options: EngineOptions, on_progress: Progress | None) -> int:
@@ -87,14 +78,14 @@ def load(path: Path, options: EngineOptions, on_progress: Progress | None) -> in
         split = (C.c_float * 128)(*options.tensor_split)
         params.tensor_split = split
     cancelled = False
-    failure: Exception | None = None
+    failure: BaseException | None = None
 
     @L.llama_progress_callback
     def progress(fraction: float, _: Any) -> bool:
         nonlocal cancelled, failure
         try:
             cancelled = cancelled or (on_progress is not None and on_progress(fraction) is False)
-        except Exception as error:  # must not get lost in C
+        except BaseException as error:  # must not get lost in C
             cancelled, failure = True, error
         return not cancelled
 

@@ -1,4 +1,4 @@
-"""A connection as something that is loaded in the background, like a model of our own."""
+"""Connects in the background, as a local model is loaded."""
 
 from __future__ import annotations
 
@@ -20,15 +20,11 @@ class RemoteLoader(EngineLoader):
 
     def __init__(self, options: RemoteOptions) -> None:
         self._remote = options
-        super().__init__(shown(options.urls[0]), None, _connecting(options))
-
-    @property
-    def place(self) -> str:
-        return shown(self._remote.urls[0])
+        super().__init__(shown(options.url), None, _connecting(options))
 
     @property
     def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """What the model is called, or else where it is."""
+        """The name of the model, or else its address."""
         engine = self.engine
         return engine.info.name if engine is not None else self._remote.model or self.place
 

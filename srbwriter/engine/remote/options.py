@@ -1,4 +1,4 @@
-"""Where an engine elsewhere is, and how it is spoken to. Values only."""
+"""The address of a server, and how to talk to it. Values only."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from srbwriter.addresses import normal_address
 
 from ..types import DEFAULT_MAX_BRANCHES, InvalidRequest
 
-DialectName: TypeAlias = Literal["auto", "vllm", "openai", "llamacpp", "srb", "koboldcpp"]
+DialectName: TypeAlias = Literal["auto", "vllm", "openai", "llamacpp", "srb"]
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteOptions:
     """Times in seconds. ``key`` is sent as a bearer token, and never shown."""
 
-    urls: tuple[str, ...]
+    url: str
     key: str = field(default="", repr=False)
     dialect: DialectName = "auto"
     model: str = ""  # its name there; empty: the first they list
     n_ctx: int | None = None  # tokens of one branch; None: what they say
     max_branches: int = DEFAULT_MAX_BRANCHES
-    max_requests: int = 64  # under way at once at one address; the others wait here
+    max_requests: int = 256  # under way at once; the others wait here
     seed: int | None = None  # from which branch seeds derive when a request names none
     verify: bool = True  # certificates of https
     connect_seconds: float = 10.0
@@ -34,7 +34,7 @@ class RemoteOptions:
     first_wait: float = 0.25  # before the second attempt; doubled from then on
     longest_wait: float = 8.0
     notify: Callable[[str], None] | None = field(default=None, compare=False, repr=False)
-    """Told in a sentence of each attempt that failed and of the next one; called on the engine's thread."""
+    """Called on the engine's thread with a sentence about each attempt that failed and the next one."""
 
 
 def address(url: str) -> str:
@@ -48,6 +48,6 @@ def address(url: str) -> str:
 
 
 def shown(url: str) -> str:
-    """``url`` without a name and password."""
+    """Return ``url`` without a name and password."""
     before, at, rest = url.rpartition("@")
     return f"{before.partition('://')[0]}://{rest}" if at and "://" in before else rest

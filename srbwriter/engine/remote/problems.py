@@ -1,4 +1,4 @@
-"""What goes wrong between here and there, in words, and whether it is worth another attempt."""
+"""Errors of connections and answers: the words for each, and whether another attempt may help."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ..types import RemoteError
 _LONGEST = 400  # characters of a server's own words
 _LONGEST_WAIT = 120.0  # seconds that a server can make us wait
 _AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
-"""Answers after which the same request may do better."""
+"""HTTP statuses after which another attempt may succeed."""
 
 
 def from_transport(where: str, error: Exception) -> RemoteError:
-    """Return what a failure below HTTP comes to."""
+    """Return the error for a failure below HTTP."""
     match error:
         case httpx.ConnectTimeout() | httpx.PoolTimeout():
             problem = "it does not answer; is the address right?"
@@ -66,9 +66,9 @@ def wants_tls(where: str) -> RemoteError:
 def from_answer(
     where: str, status: int, headers: Mapping[str, str], body: bytes, path: str = ""
 ) -> RemoteError:
-    """Return what an answer that is no 2xx comes to: the server's own words, and the cure if there is one.
+    """Return the error for an answer that is no 2xx: the server's own words, and the cure if there is one.
 
-    ``path`` is what was asked for.
+    ``path`` is the path that was requested.
     """
     words, field = own_words(body) or f"HTTP {status}", ""
     if status == 400 and _SENT_WITHOUT_TLS.search(body):
@@ -152,7 +152,7 @@ def retry_notice(error: RemoteError, wait: float, attempt: int, most: int) -> st
 
 
 def own_words(body: bytes) -> str:
-    """The message in an error's body, in whichever of the usual places it is."""
+    """Return the message in an error's body, from whichever of the usual places has it."""
     text = body[: 1 << 16].decode("utf-8", "replace").strip()
     try:
         value: Any = json.loads(text)
@@ -163,7 +163,7 @@ def own_words(body: bytes) -> str:
 
 
 def _culprit(body: bytes, words: str) -> str:
-    """The field that a 400 is about: as OpenAI tells it, or in srbwriter's and llama.cpp's words."""
+    """Return the field that a 400 is about, as OpenAI, srbwriter or llama.cpp name it."""
     with contextlib.suppress(ValueError, TypeError, KeyError):
         told: Any = json.loads(body)["error"]["param"]
         if isinstance(told, str):

@@ -6,9 +6,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
+from ..backend import WITHOUT_CACHE
+from ..capabilities import Capabilities, Feature
+from ..infill import NO_MARKS
 from ..types import ModelInfo, Sampling
 
 ALL_SAMPLING = frozenset(field.name for field in fields(Sampling))
+_OPTIONAL: tuple[Feature, ...] = ("cache_prompt", "penalty_prompt", "lora")
+_TOGETHER: tuple[Feature, ...] = ("siblings", "repulsion")
+_ENDS: tuple[Feature, ...] = ("min_tokens", "ignore_eog")
 CONSTRAINTS = ("grammar", "json_schema", "regex")
 _ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\r": r"\r"})
 
@@ -35,7 +41,6 @@ class Profile:
     requests: int = 0  # under way at once at most; 0: it does not say
     handles: bool = False  # one branch of a running request can be let go
     ahead: bool = False  # it knows requests that wait until nothing else is to be done
-    anew: int = 0  # tokens to be read where a branch goes on in another request; -1: all; 0: it is not known
     template: bool = False  # it puts chats into words itself
     lacking: Mapping[str, str] = field(default_factory=dict[str, str])  # why, in their own words
 
@@ -43,12 +48,11 @@ class Profile:
         """What a person may want to know, one thing a line."""
         yes = [
             ("token ids in and out", self.ids),
-            ("several branches in one request", self.many > 1),
-            ("branches can be let go one by one", self.handles),
+            ("branches can be let go one by one", self.handles or self.many == 1),
             ("log-probabilities", self.logprobs >= 0),
             ("log-probabilities of the prompt", self.prompt_logprobs),
             ("constraints", bool(self.sampling.intersection(CONSTRAINTS))),
-            ("words completed", not self.lacks("heal")),
+            ("words completed", self.capabilities.has("heal")),
             ("writing ahead of picks", self.ahead),
         ]
         families = ("adaptive", "dry", "dynatemp", "mirostat", "xtc")  # one word for all knobs of a sampler
@@ -64,45 +68,34 @@ class Profile:
             "has not: " + ", ".join([name for name, has in yes if not has] + lacking),
         ]
 
-    def lacks(self, name: str) -> str:
-        """Why ``name`` (a verb, or a field of a request, sampling or stop) cannot be had; "" if it can."""
-        them = self.server
-        if name in self.lacking:
-            return self.lacking[name]
-        if name == "logits_callback":
-            return f"the logits stay with {them}; they cannot be changed from here"
-        if name in ("siblings", "repulsion") and name not in self.request:
-            return f"the logits stay with {them}, so each branch is drawn by itself there"
-        if name in ALL_SAMPLING:
-            return "" if name in self.sampling else f"{them} does not know {name}"
-        if name in ("min_tokens", "ignore_eog"):
-            return "" if name in self.stops else f"{them} cannot be told when not to end"
-        if name == "token_ids":
-            return "" if self.ids else f"{them} tells no token ids"
-        if name == "logprobs":
-            return "" if self.logprobs >= 0 else f"{them} tells no log-probabilities"
-        if name in ("next_logprobs", "next_ids"):
-            told = self.ids and self.logprobs > 0
-            return "" if told else f"{them} does not tell how likely tokens are that it did not choose"
-        if name == "without":
-            known = self.ids and "logit_bias" in self.sampling
-            return "" if known else f"{them} cannot be told what not to write in one place alone"
-        if name == "look_ahead":
-            return (
-                ""
-                if self.ahead
-                else f"{them} cannot be told to write only while nobody else asks for anything"
-            )
-        if name == "prompt_logprobs":
-            return "" if self.prompt_logprobs else f"{them} tells no log-probabilities of a prompt"
-        if name == "chat_template":
-            told = self.template or self.info.chat_template
-            return "" if told else f"{them} does not tell its chat template"
-        if name in ("cache_prompt", "strict", "penalty_prompt", "lora"):
-            return "" if name in self.request else f"{them} does not know {name}"
-        if name == "heal" and not self.sampling.intersection(("grammar", "regex")):
-            return f"{them} cannot be held to the end of a word, so one that breaks off is left as it is"
-        return ""
+    @property
+    def capabilities(self) -> Capabilities:
+        """What can be asked of the server, and why the rest cannot."""
+        them, sampling = self.server, self.sampling
+        apart = f"the logits stay with {them}, so each branch is drawn by itself there"
+        unlikely = f"{them} does not report how likely tokens are that it did not choose"
+        rows: tuple[tuple[bool, tuple[Feature, ...], str], ...] = (
+            (False, ("logits_callback",), f"the logits stay with {them}; they cannot be changed from here"),
+            (self.ids, ("token_ids",), f"{them} reports no token ids"),
+            (self.logprobs >= 0, ("logprobs",), f"{them} reports no log-probabilities"),
+            (self.ids and self.logprobs > 0, ("next_logprobs", "next_ids"), unlikely),
+            (self.prompt_logprobs, ("prompt_logprobs",), f"{them} reports no log-probabilities of a prompt"),
+            (self.ids and "logit_bias" in sampling, ("without",),
+             f"{them} cannot be told what not to write in one place alone"),
+            (self.ahead, ("look_ahead",),
+             f"{them} cannot be told to write only while nobody else asks for anything"),
+            (self.template or bool(self.info.chat_template), ("chat_template",),
+             f"{them} does not report its chat template"),
+            (bool(sampling.intersection(("grammar", "regex"))), ("heal",),
+             f"{them} cannot be held to the end of a word, so one that breaks off is left as it is"),
+            (self.fim is not None, ("gap_filling",), NO_MARKS),
+        )  # fmt: skip
+        missing: dict[str, str] = {name: why for there, names, why in rows if not there for name in names}
+        unknown = {*ALL_SAMPLING.difference(sampling), *set(_OPTIONAL).difference(self.request)}
+        missing |= {name: f"{them} does not know {name}" for name in unknown}
+        missing |= dict.fromkeys(set(_TOGETHER).difference(self.request), apart)
+        missing |= dict.fromkeys(set(_ENDS).difference(self.stops), f"{them} cannot be told when not to end")
+        return Capabilities({**missing, **self.lacking, **WITHOUT_CACHE}, self.logprobs, remote=True)
 
     def spelling(self, sampling: Sampling, text: str) -> Sampling:
         """``sampling`` that begins with ``text``, which may be followed by anything."""

@@ -7,16 +7,20 @@ begins as something did before is found there.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from starlette.responses import Response
 
+from srbwriter.engine.types import Request
+from srbwriter.server.body import Fields, read_params
 from srbwriter.server.context import Context
-from srbwriter.server.endpoints import FIELDS, object_of, rows_of, told
-from srbwriter.server.errors import ApiError, bad
-from srbwriter.server.fields import Fields
-from srbwriter.server.params import Params, read_common
-from srbwriter.server.streams import BranchFrames, Piece
+from srbwriter.server.endpoints import Leaf, rows_of, told
+from srbwriter.server.errors import LLAMACPP, ApiError, bad
+from srbwriter.server.prompts import read_prompts
+from srbwriter.server.reply import BranchReply, Piece
+from srbwriter.server.schemas import FIELDS, object_of
+from srbwriter.server.services import Services
 
 USUAL: Mapping[str, Any] = {
     "max_tokens": 200, "temperature": 0.7, "top_k": 20, "top_p": 0.65, "min_p": 0.06, "repeat_penalty": 1.15,
@@ -25,37 +29,33 @@ USUAL: Mapping[str, Any] = {
 """What its clients mean by leaving a field out, by the table's names."""
 
 _PLACE = "{user_input}"
-_HEADERS = {"x-content-type-options": "nosniff"}
-
-
-def read_params(fields: Fields, context: Context) -> Params:
-    """Everything but the prompt. It streams unless it is told not to. Raises ApiError (400)."""
-    common = read_common(fields, context, USUAL)
-    common["stream"] = fields.flag("stream", True)
-    if common["stream"] and common["n"] > 1:
-        raise bad("n", "Field 'n': a stream of plain text is one text; without stream there is a list of n")
-    return Params(**common)
 
 
 async def generate(context: Context) -> Response:
     """The text alone: as it is written, or a list of n texts."""
-    fields = Fields(await context.json())
-    params = await context.read(lambda: read_params(fields, context))
+    request, reply = await context.read(_read)
+    return await context.reply([request], reply)
+
+
+def _read(fields: Fields, services: Services) -> tuple[Request, PlainText]:
+    """It streams unless it is told not to. Raises ApiError (400)."""
+    params = replace(read_params(fields, services, USUAL), stream=fields.flag("stream", True))
+    if params.stream and params.n > 1:
+        raise bad("n", "Field 'n': a stream of plain text is one text; without stream there is a list of n")
     message, template = fields.need_text("message"), fields.text("prompt")
-    prompt = template.replace(_PLACE, message) if template else message
-    (whole,) = await context.services.read_prompts(prompt, context.effort)
-    request = context.services.put_system_before(params.request(whole, parse_special=True))
-    record = await context.submit([request])
-    if params.stream:
-        writer = PlainText(context, record, params)
-        return await context.stream(record, writer, media_type="text/plain; charset=utf-8", headers=_HEADERS)
-    return await context.whole(record, lambda: [branch.text for branch in record.generation.branches])
+    (prompt,) = read_prompts(template.replace(_PLACE, message) if template else message, services.engine)
+    request = services.put_system_before(params.of_prompt(prompt, parse_special=True))
+    return request, PlainText(services, params)
 
 
-class PlainText(BranchFrames):
+class PlainText(BranchReply):
     """No frames at all. An error after the first text can only end it."""
 
+    headers = {"content-type": "text/plain; charset=utf-8", "x-content-type-options": "nosniff"}
     ping = b""
+
+    def whole(self) -> list[str]:
+        return [branch.text for branch in self._record.branches]
 
     def waiting(self, place: int) -> bytes:
         return b""
@@ -75,8 +75,9 @@ _GENERATE = object_of(
     **FIELDS,
     example={"message": "Once upon a time,", "max_new_tokens": 16},
 )
-_row = rows_of("llamacpp", "exllama")
-ENDPOINTS = (
+_row = rows_of(LLAMACPP, "exllama")
+_ROWS = (
     _row("POST /generate", generate, "a text as plain text, while it is written", body=_GENERATE),
     _row("GET /check", told(lambda context: [context.services.model_name]), "the model's name in a list"),
 )
+LEAF = Leaf(rows=_ROWS)

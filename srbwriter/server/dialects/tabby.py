@@ -1,4 +1,4 @@
-"""What tabbyAPI's, vLLM's and aphrodite's clients ask for beside completions: models, tokens, who they are.
+"""What tabbyAPI's clients ask for beside completions: models, tokens, who they are.
 
 Their completions are OpenAI's (``/v1/completions``), with the samplers of the engine's table.
 """
@@ -10,19 +10,20 @@ from typing import Any
 from starlette.responses import Response
 
 from srbwriter import __version__
-from srbwriter.server.chat import read_chat, template_in_use
-from srbwriter.server.context import EVENTS, Context, json_response
-from srbwriter.server.dialects.ooba import decode
-from srbwriter.server.endpoints import MESSAGES, object_of, rows_of, told
-from srbwriter.server.errors import bad
-from srbwriter.server.fields import Fields
+from srbwriter.server.chat import TEMPLATE_SECONDS, read_chat, template_in_use
+from srbwriter.server.context import Context, json_response
+from srbwriter.server.endpoints import Leaf, rows_of, told
+from srbwriter.server.errors import OPENAI, bad
+from srbwriter.server.prompts import read_ids
+from srbwriter.server.schemas import MESSAGES, object_of
 from srbwriter.server.services import Services
+from srbwriter.server.streams import EVENTS
 from srbwriter.server.work import PER_ENTRY, encode
 
 
 async def load_model(context: Context) -> Response:
     """Load a model, which answers those who name none from then on; told as a stream, when it is loaded."""
-    fields = Fields(await context.json())
+    fields = await context.fields()
     context.need_admin("loading a model")
     name = fields.text("model_name") or fields.text("name")
     if not name:
@@ -64,9 +65,9 @@ def _card(services: Services) -> dict[str, Any]:
 
 async def encode_text(context: Context) -> Response:
     """``text`` is tabbyAPI's question, ``prompt`` aphrodite's; or ``messages``."""
-    fields = Fields(await context.json())
+    fields = await context.fields()
     if fields.has("messages"):
-        chat = await read_chat(fields, context)
+        chat = await context.read(read_chat, TEMPLATE_SECONDS)
         ids = await context.services.tokenize(chat.prompt, add_bos=chat.add_bos, parse_special=True)
     else:
         text = fields.need_text("prompt" if fields.has("prompt") and not fields.has("text") else "text")
@@ -74,6 +75,11 @@ async def encode_text(context: Context) -> Response:
         add_bos = fields.flag("add_bos", True)
         ids = await context.services.tokenize(text, add_bos=add_bos, parse_special=special)
     return await context.answer(len(ids) * PER_ENTRY, lambda: {"tokens": ids, "length": len(ids)})
+
+
+async def decode_tokens(context: Context) -> Response:
+    ids = read_ids("tokens", (await context.fields()).raw("tokens"), context.engine)
+    return await context.answer(len(ids) * PER_ENTRY, lambda: {"text": context.engine.detokenize(ids)})
 
 
 def _interfaces(context: Context) -> dict[str, Any]:
@@ -96,27 +102,19 @@ _ENCODE = object_of(
     messages=MESSAGES, example={"text": "Once upon a time"},
 )  # fmt: skip
 
-_row, _vllm = rows_of("openai", "tabby"), rows_of("openai", "vllm")
-ENDPOINTS = (
+_row = rows_of(OPENAI, "tabbyAPI")
+_ROWS = (
     _row("GET /v1/model", told(lambda context: _card(context.services), ready=True), "the model in use"),
     _row("POST /v1/model/load", load_model, "load a model, which is the current one then",
          body=object_of(model_name="string"), chooses=False),
     _row("POST /v1/model/unload", unload_model, "unload the current model", chooses=False),
     _row("GET /v1/model/list", told(_models), "models, in tabbyAPI's form"),
     _row("POST /v1/token/encode", encode_text, "a text or conversation as token ids", body=_ENCODE),
-    _row("POST /v1/token/decode", decode, "token ids as text",
+    _row("POST /v1/token/decode", decode_tokens, "token ids as text",
          body=object_of("tokens", tokens="array", example={"tokens": [1, 2]})),
     _row("GET /v1/auth/permission",
          told(lambda context: {"permission": "admin" if context.client.admin else "api"}),
          "whether the key is an admin's"),
     _row("GET /.well-known/serviceinfo", told(_interfaces), "which interfaces there are"),
 )  # fmt: skip
-VLLM = (
-    _vllm("GET /version", told(lambda _: {"version": __version__}), "the program's version"),
-    _vllm("GET /ping", told(lambda _: {}, ready=True), "whether it can answer"),
-    _vllm(
-        "GET /load",
-        told(lambda context: {"server_load": len(context.services.registry.live())}),
-        "how many requests are being answered",
-    ),
-)
+LEAF = Leaf(rows=_ROWS)

@@ -6,7 +6,35 @@
 
 from __future__ import annotations
 
+import asyncio
+
+from srbwriter.server.endpoints import Leaf
+from srbwriter.server.models import Loader
+from srbwriter.server.services import Services
+from srbwriter.server.settings import ServerSettings
+from srbwriter.server.streams import Notifier
+
 from .house import House
 from .session import COMMANDS, Session
 
-__all__ = ["COMMANDS", "House", "Session"]
+LEAF = Leaf(beside=House)
+
+
+def run_standard(loader: Loader, settings: ServerSettings) -> int:
+    """Speak the line protocol on standard input and output until either ends; the exit code.
+
+    Raises ServerError for a file that cannot be read.
+    """
+    services = Services(loader, settings, Notifier())
+    house = House(services)
+
+    async def serve() -> None:
+        services.notifier.attach(asyncio.get_running_loop())
+        async with house.open():
+            await house.standard()
+
+    asyncio.run(serve())
+    return 0
+
+
+__all__ = ["COMMANDS", "LEAF", "House", "Session", "run_standard"]

@@ -9,15 +9,22 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.parameters import PARAMETERS, Parameter
-from srbwriter.engine.types import Prompt, Request, TokenRun
-from srbwriter.server.fields import Fields
+from srbwriter.engine.types import Prompt, Request, Sampling, TokenRun
+from srbwriter.server.body import (
+    OF_DIALECTS,
+    Fields,
+    read_n,
+    read_options,
+    read_sampling,
+    read_stop,
+    seeded,
+)
 from srbwriter.server.lines.wire import Refused
-from srbwriter.server.params import OF_DIALECTS, Params, read_n, read_options, read_sampling, read_stop
 from srbwriter.server.services import Services
 from srbwriter.server.work import parse
 
@@ -55,7 +62,7 @@ class Knobs:
         self._services = services
         self._told: dict[str, Any] = {}
         self._engine: Backend | None = None
-        self._params: Params | None = None
+        self._request: Request | None = None
         self._draw_seed()
 
     def set(self, name: str, text: str) -> Parameter:
@@ -66,7 +73,7 @@ class Knobs:
         is_json = row.kind in ("texts", "ids", "biases") and text[:1] in ("[", "{")
         value: Any = parse(text.encode("utf-8", "replace")) if is_json else text
         told = {**self._told, row.name: value}
-        self._params = self._read(told)
+        self._request = self._read(told)
         self._told = told
         if row.name == "seed":
             self._draw_seed()
@@ -74,14 +81,8 @@ class Knobs:
 
     def get(self, row: Parameter) -> Any:
         """The value that holds now; what is off or left to the engine as it would be set."""
-        params = self.params
-        if row.record == "request":
-            fields = Fields(self._told)
-            held: dict[str, Any] = {"n": params.n, "add_bos": fields.flag("add_bos", True),
-                         "parse_special": fields.flag("parse_special")}  # fmt: skip
-            value = {**held, **params.options}[row.field]
-        else:
-            value = getattr(params.sampling if row.record == "sampling" else params.stop, row.field)
+        request = self.usual
+        value = getattr(request if row.record == "request" else getattr(request, row.record), row.field)
         if value is None and row.name == "seed":
             return self._drawn
         return value if value is not None else _NOTHING.get(row.name, _NOTHING.get(row.kind, ""))
@@ -91,18 +92,18 @@ class Knobs:
         return ((row.name, self.get(row)) for row in ROWS)
 
     @property
-    def params(self) -> Params:
-        """What a turn is asked with. Raises ApiError."""
-        if self._params is None or self._engine is not self._services.engine:
-            self._params = self._read(self._told)
-        return self._params
+    def usual(self) -> Request:
+        """What a turn is asked with, but for its prompt. Raises ApiError."""
+        if self._request is None or self._engine is not self._services.engine:
+            self._request = self._read(self._told)
+        return self._request
 
     def next_seed(self) -> int:
         """Return the seed of the next turn: the one that is set, or else one that is drawn for it."""
         if self._used:
             self._draw_seed()
         self._used = True
-        seed = self.params.sampling.seed
+        seed = cast("Sampling", self.usual.sampling).seed
         return self._drawn if seed is None else seed
 
     def _draw_seed(self) -> None:
@@ -110,23 +111,22 @@ class Knobs:
 
     def request(self, prompt: Prompt, seed: int | None = None) -> Request:
         """For the engine; ``seed`` instead of the one that is set. Raises ApiError."""
-        fields, params = Fields(self._told), self.params
+        request = self.usual
         if seed is not None:
-            params = replace(params, sampling=replace(params.sampling, seed=seed))
-        return params.request(
-            prompt, add_bos=fields.flag("add_bos", True), parse_special=fields.flag("parse_special")
-        )
+            request = replace(request, sampling=replace(cast("Sampling", request.sampling), seed=seed))
+        return replace(request, prompt=prompt, sampling=seeded(request))
 
-    def _read(self, told: Mapping[str, Any]) -> Params:
+    def _read(self, told: Mapping[str, Any]) -> Request:
         self._engine = engine = self._services.engine
-        fields, settings = Fields(told), self._services.settings
-        for name in ("add_bos", "parse_special"):
-            fields.flag(name)
-        return Params(
-            n=read_n(fields, min(settings.line_n, self._services.max_n), self._services.max_n),
+        fields, settings, most = Fields(told), self._services.settings, self._services.max_n
+        return Request(
+            "",
+            n=read_n(fields, min(settings.line_n, most), most),
             sampling=read_sampling(fields, settings.sampling, engine),
             stop=read_stop(fields, settings.line_stop),
-            options=read_options(fields, settings.context_shift, engine),
+            add_bos=fields.flag("add_bos", True),
+            parse_special=fields.flag("parse_special"),
+            **read_options(fields, settings.context_shift, engine),
         )
 
 

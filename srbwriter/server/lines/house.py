@@ -23,6 +23,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from srbwriter.engine.types import ONLY_READ, EngineError, Request, TokenRun
 from srbwriter.server.context import Context
+from srbwriter.server.endpoints import Socket
 from srbwriter.server.errors import ApiError
 from srbwriter.server.lines.conversation import Runs, Talk
 from srbwriter.server.lines.peer import Peer, until_loaded
@@ -30,10 +31,10 @@ from srbwriter.server.lines.plain import Plain, PlainError, hand_over
 from srbwriter.server.lines.session import HELO, Session
 from srbwriter.server.lines.wire import Fatal, Gone, Intake, Pipe, Refused, message, unescape
 from srbwriter.server.middleware import Guard, header
-from srbwriter.server.notifier import Follower
 from srbwriter.server.registry import new_id
 from srbwriter.server.services import Services
 from srbwriter.server.settings import Client, read_text
+from srbwriter.server.streams import Follower
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +49,8 @@ class House:
     """All clients of the lines of one server. To be used on its loop."""
 
     def __init__(self, services: Services, sockets: Sequence[socket.socket] = (), most: int = 64) -> None:
-        self._services, self._sockets, self._most = services, sockets, most
+        self._services, self._listening, self._most = services, sockets, most
+        self.sockets = (Socket("/lines", self.web, public=True),)  # its first line may hold the key
         settings = services.settings
         self._guard = Guard(settings)
         self._preload = (
@@ -87,7 +89,7 @@ class House:
                 self._trouble = f"the preloaded prompt cannot be used: {error}"
                 log.error("%s", self._trouble)
         self._ready.set()
-        return [await self._accept(one) for one in self._sockets]
+        return [await self._accept(one) for one in self._listening]
 
     async def _accept(self, one: socket.socket) -> asyncio.Server:
         if sys.platform != "win32" and one.family == socket.AF_UNIX:
@@ -112,14 +114,13 @@ class House:
         engine = await until_loaded(services)
         request = Request(prompt=(run,), stop=ONLY_READ)
         client = Client("preload", True)
-        record = await services.submit([request], client, "srb", new_id(), bound=False, common=True)
+        record = await services.submit([request], client, new_id(), bound=False, common=True)
         services.preloaded = text
         with Follower(services.notifier, record.generations) as follower:
             await follower.finish()
         ids = record.generation.prompt_ids
-        pin = getattr(engine, "pin", None)
-        if pin is not None:
-            await asyncio.to_thread(pin, "preload", ids)
+        if engine.capabilities.has("pins"):
+            await asyncio.to_thread(engine.pin, "preload", ids)
         return (TokenRun(text, ids, engine.info.vocab),), len(ids)
 
     # ---- the ways in

@@ -16,14 +16,13 @@ from typing import Any
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import Event, Request
-from srbwriter.server.context import cancel
 from srbwriter.server.errors import from_engine
 from srbwriter.server.lines.conversation import Knobs, Runs, Talk, typed
 from srbwriter.server.lines.wire import MOST, Fatal, Intake, Pipe
-from srbwriter.server.notifier import Follower
 from srbwriter.server.registry import Record, new_id
 from srbwriter.server.services import Services
 from srbwriter.server.settings import Client
+from srbwriter.server.streams import Follower, cancel
 
 _AHEAD = 100  # commands that may wait; more are left unread
 _LOOK = 0.1  # seconds between looks at a model that is being loaded
@@ -130,7 +129,7 @@ class Peer:
 
     async def ask(self, request: Request, asked: Asked) -> Record:
         """Hand a request to the engine. Raises ApiError."""
-        handing = asyncio.ensure_future(self.services.submit([request], self.client, "srb", new_id()))
+        handing = asyncio.ensure_future(self.services.submit([request], self.client, new_id()))
         try:
             record = await asyncio.shield(handing)
         except asyncio.CancelledError:

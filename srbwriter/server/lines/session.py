@@ -16,15 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from srbwriter import __version__
+from srbwriter.engine.compat import BY_GONE_NAME, RETIRED_NAMES
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import EngineError, Event, Finished, FinishReason, InvalidRequest, Text, TokenRun
-from srbwriter.server.answers import token_text
+from srbwriter.server.body import Fields
 from srbwriter.server.errors import ApiError, from_engine
-from srbwriter.server.fields import Fields
 from srbwriter.server.lines.conversation import only_cached, row_of
 from srbwriter.server.lines.peer import Asked, Peer, until_loaded
 from srbwriter.server.lines.wire import MOST, Fatal, Refused, escape, kv, message, unescape, unquoted
 from srbwriter.server.registry import Record
+from srbwriter.server.reply import token_text
 from srbwriter.server.sessions import BARE_NAME, find_session, place_session
 from srbwriter.server.settings import Client, ServerSettings
 from srbwriter.server.work import PER_BYTE, PER_ENTRY, off_loop
@@ -147,6 +148,10 @@ class Session(Peer):
             self.debug = Fields({"debug": value}).flag("debug")
             await self._tell((name, self.debug))
             return
+        if name in RETIRED_NAMES:
+            BY_GONE_NAME[name].check(name, value)
+            await self._tell((name, False))
+            return
         row = await off_loop(len(value) * _SET_BYTE, lambda: self.knobs.set(name, value))
         await self._tell((name, self.knobs.get(row)))
 
@@ -227,23 +232,20 @@ class Session(Peer):
 
     async def save(self, asked: Asked) -> None:
         name = self._name(await self._text(asked))
-        save = getattr(self.engine, "save_session", None)
-        if save is None:
-            raise Refused(501, "this engine keeps no sessions in files")
+        self.engine.capabilities.require("session_files")
         if not self.talk.runs:
             raise Refused(400, "there is nothing to save yet")
         generation = await self.evaluate(only_cached(self.knobs.request(self.talk.runs)), asked)
         ids = generation.prompt_ids
         scope = generation.request.cache_salt, generation.request.common
+        save = self.engine.save_session
         tokens, size = await self._on_file(name, place_session, lambda file: save(file, ids, *scope))
         await self._tell(("saved_tokens", tokens), ("saved_bytes", size))
 
     async def load(self, asked: Asked) -> None:
         name = self._name(await self._text(asked))
-        load: Callable[..., list[int]] | None = getattr(self.engine, "load_session", None)
-        if load is None:
-            raise Refused(501, "this engine keeps no sessions in files")
-        scope = self.services.scope(self.client)
+        self.engine.capabilities.require("session_files")
+        load, scope = self.engine.load_session, self.services.scope(self.client)
         ids = tuple(await self._on_file(name, find_session, lambda file: load(file, *scope)))
         text = await off_loop(len(ids) * PER_ENTRY, lambda: self.engine.detokenize(ids))
         self.talk.replace((TokenRun(text, ids, self.engine.info.vocab),), len(ids))

@@ -5,6 +5,14 @@ const docs = document.getElementById("docs");
 const template = document.getElementById("operation");
 document.getElementById("status").textContent = `${api.info.title} ${api.info.version}`;
 
+function headers() {
+  const key = sessionStorage.getItem("key");
+  return key ? { Authorization: `Bearer ${key}` } : {};
+}
+
+const listed = await fetch("/v1/models", { headers: headers() });
+const model = listed.ok ? (await listed.json()).data[0].id : "any"; // a list that wants a key
+
 const element = (tag, text) => Object.assign(document.createElement(tag), { textContent: text });
 
 function kind(schema) {
@@ -24,6 +32,7 @@ function example(schema) {
   if (schema.example) return JSON.stringify(schema.example, null, 1);
   const fields = (schema.required ?? Object.keys(schema.properties ?? {}).slice(0, 3)).map((name) => {
     const field = schema.properties[name];
+    if (name === "model") return [name, model];
     if (name === "messages") return [name, [{ role: "user", content: "Tell me a story." }]];
     return [name, { string: "Once upon a time,", integer: 1, number: 1, boolean: true, array: [1], object: {} }[field.type] ?? "Once upon a time,"];
   });
@@ -50,10 +59,9 @@ function show(path, method, operation) {
     const answer = part("answer");
     answer.hidden = false;
     answer.textContent = "";
-    const key = sessionStorage.getItem("key");
     const response = await fetch(part("target").value, {
       method: method.toUpperCase(),
-      headers: { "Content-Type": "application/json", ...(key ? { Authorization: `Bearer ${key}` } : {}) },
+      headers: { "Content-Type": "application/json", ...headers() },
       body: schema ? part("body").value : undefined,
     });
     answer.textContent = `${response.status} ${response.statusText}\n\n`;

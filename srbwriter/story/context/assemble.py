@@ -60,8 +60,8 @@ def assemble(
 
     A span's ids are used if they are of the tokenizer's vocabulary, and the text before still ends with its
     lead. ``settings`` are the effective ones at the end of the path.  ``layout`` is that of the assembly
-    this one should resemble, ``previous`` its tokens; neither changes which text is wanted, only where
-    it stands.  Never exceeds ``window.available``.  Raises :class:`ContextError` for a window too small.
+    this one should resemble, ``previous`` its tokens; neither changes the texts, only their places.
+    Never exceeds ``window.available``.  Raises :class:`ContextError` for a window too small.
     """
     spans = _placed(path)
     old = layout or Layout()
@@ -127,7 +127,7 @@ def _end(spans: Sequence[Placed], settings: Settings) -> str:
 
 
 def _lingering(settings: Settings, found: LoreScan, old: Layout) -> list[LoreEntry]:
-    """Entries that stand in the old layout and may stay, though nothing calls for them now."""
+    """Return entries of the old layout that may stay, though nothing activates them now."""
     active = {entry.id for entry in found.active}
     return [
         entry
@@ -189,12 +189,12 @@ class _Place:
 def _settle(
     items: Sequence[Movable], tail: StoryTail, anchors: Mapping[str, Position], drift: int
 ) -> dict[str, int]:
-    """The offset in ``tail`` of every item that stands in it, by key.
+    """Return the offset in ``tail`` of every item in it, by key.
 
-    What is inserted near the end of a story breaks the cached prefix wherever it moves. So it keeps its place
-    (``anchors``) while the story grows past it, by up to ``drift`` characters. Whatever stands behind a break
-    then moves along, since that costs nothing more, and so does what would soon have to move, since one break
-    is cheaper than two.
+    An item near the end of a story breaks the cached prefix whenever it moves. So it keeps its place
+    (``anchors``) while the story grows past it, by up to ``drift`` characters. The items behind a break then
+    move too, since that costs nothing more, and so do items that would soon have to move, since one break is
+    cheaper than two.
     """
     places = [_place(item, tail, anchors, drift) for item in items]
     places = [place for place in places if place.item.wanted or place.old is not None]

@@ -1,7 +1,6 @@
-"""The parts of a prompt that are not story: what they say, and how much of them there is room for.
+"""The parts of a prompt that are not story: their texts, and how much of them there is room for.
 
-Everything here is decided before the story is looked at in tokens.  It knows nothing of where the
-movable parts will stand.
+Everything here is decided before the story is tokenised, and without the places of the movable parts.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ _WORD_END = regex.compile(r"\s+")
 
 @dataclass(frozen=True, slots=True)
 class Movable:
-    """A note or entry that stands inside the story, ``depth`` lines from its end.
+    """A note or entry inside the story, ``depth`` lines from its end.
 
-    ``wanted`` is false for an entry that nothing calls for any more; it may stay where it is.
+    ``wanted`` is false for an entry that nothing activates any more; it may keep its place.
     """
 
     key: str
@@ -70,8 +69,7 @@ def fit_preamble(
     tokenizer: Tokenizer,
     window: Window,
 ) -> Preamble:
-    """Give each part its room, the most wanted first: template and request, note, memory, active lore,
-    lingering lore.
+    """Give each part its room, by priority: template and request, note, memory, active lore, lingering lore.
 
     Raises :class:`ContextError` when the window cannot even hold template, request and a little story.
     """

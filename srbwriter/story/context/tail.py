@@ -117,7 +117,7 @@ class StoryTail:
         return Position(piece.node_id, piece.start + max(inner, piece.lead))
 
     def locate(self, position: Position) -> int | None:
-        """Where ``position`` is in this tail, ``None`` if it lies outside."""
+        """Return the offset of ``position`` in this tail, ``None`` if it is outside."""
         for index in range(len(self._pieces) - 1, -1, -1):
             piece = self._pieces[index]
             inner = position.offset - piece.start
@@ -142,7 +142,10 @@ class StoryTail:
         return 0
 
     def _at(self, offset: int) -> tuple[int, int]:
-        """The piece that ``offset`` lies in, and where; past the end it is the number of pieces."""
+        """Return the piece that contains ``offset``, and the offset in it.
+
+        The number of pieces past the end.
+        """
         index = bisect_right(self._starts, offset) - 1
         return (index, offset - self._starts[index]) if index < len(self._pieces) else (index, 0)
 

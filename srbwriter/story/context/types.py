@@ -39,9 +39,9 @@ class Tokenizer:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Room: ``n_ctx`` tokens in all, of which ``reserve`` stay free for what will be generated.
+    """The model's window: ``n_ctx`` tokens, of which ``reserve`` stay free for generated text.
 
-    ``bos`` are ids the model wants at the very start.
+    ``bos`` are the ids that the model needs at the very start.
     """
 
     n_ctx: int
@@ -62,10 +62,10 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What has to stay put from one assembly to the next so that the cached prefix survives.
+    """The places that have to stay the same from one assembly to the next so that the cached prefix survives.
 
-    ``cut`` is where the story starts in the window (``None``: at its beginning); ``anchors`` says
-    where the note (key ``"note"``) and lore entries (key ``"lore:<id>"``) stand.  Pass back the layout
+    ``cut`` is the start of the story in the window (``None``: its beginning); ``anchors`` are the places
+    of the note (key ``"note"``) and of lore entries (key ``"lore:<id>"``).  Pass back the layout
     of the nearest node up the path that has one; a place that is no longer on the path is ignored.
     """
 

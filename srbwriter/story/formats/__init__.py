@@ -1,43 +1,22 @@
 """File formats: bytes to :class:`~srbwriter.story.model.StoryDraft` and back.
 
-One small module per format and one table of them, in the order in which files are tried.  A format
-is recognised by what is in a file, never by its name.  Nothing here opens or writes a file, and
-nothing knows the store or a screen.
+Each format is one module and one line in a table, in the order in which files are tried. Such a module is a
+leaf: it imports the base of this package (``base``, ``document``, ``build`` and so on) and its own parts, but
+no other leaf, and everything else works without it. A format is recognised by the content of a file, never by
+its name. Nothing here opens or writes a file, and nothing imports the store or a screen.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
-from srbwriter.story.formats import (
-    aidungeon,
-    basemode,
-    card,
-    epub,
-    exoloom,
-    fountain,
-    html,
-    kobold,
-    kobold_v2,
-    logitloom,
-    loom,
-    loomsidian,
-    markdown,
-    mikupad,
-    novelai,
-    others,
-    own,
-    sillytavern,
-    tapestry,
-    text,
-    word,
-    worldinfo,
-)
-from srbwriter.story.formats.base import Format
+from srbwriter.story.formats import others
+from srbwriter.story.formats.base import Document, Folder, FolderFormat, Format, FormatError, NotForUs
 from srbwriter.story.formats.build import check_depth, tell_faults
-from srbwriter.story.formats.document import Document, open_document
+from srbwriter.story.formats.document import open_document
 from srbwriter.story.formats.encoding import decode
-from srbwriter.story.formats.errors import FormatError
 from srbwriter.story.model import (
     DraftError,
     OnProgress,
@@ -47,37 +26,50 @@ from srbwriter.story.model import (
     without_deleted,
 )
 
-FORMATS: tuple[Format, ...] = (
-    own.FORMAT,
-    tapestry.FORMAT,
-    exoloom.FORMAT,
-    logitloom.FORMAT,
-    novelai.STORY,
-    novelai.SCENARIO,
-    novelai.LOREBOOK,
-    kobold_v2.FORMAT,
-    kobold.FORMAT,
-    aidungeon.CARDS,
-    aidungeon.ADVENTURE,
-    card.FORMAT,
-    sillytavern.FORMAT,
-    worldinfo.FORMAT,
-    mikupad.FORMAT,
-    loomsidian.FORMAT,
-    basemode.FORMAT,
-    loom.FORMAT,
-    html.FORMAT,
-    word.FORMAT,
-    fountain.FORMAT,
-    markdown.FORMAT,
-    text.FORMAT,
-    epub.FORMAT,
+_LEAVES = (
+    "own",
+    "tapestry",
+    "exoloom",
+    "logitloom",
+    "novelai",
+    "kobold",
+    "aidungeon",
+    "card",
+    "sillytavern",
+    "lore",
+    "mikupad",
+    "loomsidian",
+    "basemode",
+    "loom",
+    "html",
+    "word",
+    "odt",
+    "rtf",
+    "epub",
+    "scrivener",
+    "obsidian",
+    "folder",
+    "text",
+    "markdown",
 )
-"""Every format, the most telling keys first: a file belongs to the first that matches."""
+"""The modules that know a format, those with the most telling keys first.
+
+A module's line is all that the rest of the program knows of it.
+"""
 
 
-_OF_TEXT = (markdown.FORMAT, text.FORMAT, fountain.FORMAT, html.FORMAT)
-"""Formats that any text can be read in."""
+def _in_leaves(kind: type[Any]) -> list[Any]:
+    """The formats of one kind that the leaves define, in their order."""
+    values = (value for leaf in _LEAVES for value in vars(import_module(f"{__name__}.{leaf}")).values())
+    found = [value for value in values if isinstance(value, kind)]
+    return sorted(found, key=lambda form: form.takes_the_rest)
+
+
+FORMATS: tuple[Format, ...] = tuple(_in_leaves(Format))
+"""Every format of a file. A file belongs to the first that matches."""
+
+FOLDERS: tuple[FolderFormat, ...] = tuple(_in_leaves(FolderFormat))
+"""Every format of a folder. A folder belongs to the first that matches."""
 
 
 def by_name(name: str) -> Format:
@@ -99,9 +91,10 @@ def writable() -> tuple[Format, ...]:
 
 
 def for_file(file: Path) -> Format | None:
-    """The format to export to that a file's name says; case does not matter.
+    """Return the export format for a file name; case does not matter.
 
-    The first of the extension, unless the name of another stands before it, as in ``tree.loom.json``.
+    It is the first format of the extension, unless the name has another format's before it:
+    ``tree.loom.json``.
     """
     fits = [form for form in writable() if form.extension == file.suffix.lower()]
     named = Path(file.stem).suffix.lower().removeprefix(".")
@@ -126,16 +119,16 @@ def read(
 
     Args:
         data: the file.
-        name: what it is called in messages.
-        progress: told how far the work is.
+        name: its name in messages.
+        progress: called with the progress.
         encoding: the encoding of a text that is not in UTF, by a name that Python knows.
         format_name: the format to read it as, whatever it looks like.
 
-    Things the writer should be told are in ``draft.meta["notices"]``. Raises :class:`FormatError`, and
+    Notices for the writer are in ``draft.meta["notices"]``. Raises :class:`FormatError`, and
     :class:`KeyError` for the name of no format.
     """
     form = by_name(format_name) if format_name else None
-    if form in _OF_TEXT:
+    if form is not None and form.of_text:
         document = Document(name, data, "text", decode(data, name, encoding))
     else:
         document = _open(data, name, encoding)
@@ -146,6 +139,11 @@ def read(
         raise KeyError(f"{format_name!r} can only be exported; import from one of {names}")
     draft = form.read(document)
     tell_faults(draft, document.faults, form.name)
+    return _checked(draft, name)
+
+
+def _checked(draft: StoryDraft, name: str) -> StoryDraft:
+    """The draft, if it can be stored. Raises :class:`FormatError`."""
     for node in draft.nodes:
         check_depth(node.meta, name, f"node {node.id}")
     check_depth(draft.meta, name, "the top level")
@@ -154,6 +152,45 @@ def read(
     except DraftError as error:
         raise FormatError(name, "the nodes", f"a tree ({error})") from error
     return draft
+
+
+def read_folder(
+    folder: Folder,
+    progress: OnProgress = no_progress,
+    *,
+    as_one: bool = False,
+    encoding: str = "",
+    format_name: str = "",
+) -> StoryDraft:
+    """The story in a folder.
+
+    Args:
+        folder: the folder.
+        progress: called with the progress.
+        as_one: whether any folder may become a story, each file a chapter.
+        encoding: the encoding of texts that are not in UTF.
+        format_name: the format of the folder, or that of each file in it.
+
+    Raises :class:`FormatError` for a folder that is no story, unless ``as_one`` is set.
+    """
+    done = 0
+
+    def read_file(path: str) -> StoryDraft:
+        nonlocal done
+        done += 1
+        progress(min(1, done / len(folder.files)))
+        of_file = "" if any(each.name == format_name for each in FOLDERS) else format_name
+        name = f"{folder.name}/{path}" if folder.name else path
+        return read(folder.read_bytes(path), name, encoding=encoding, format_name=of_file)
+
+    fits = (each for each in FOLDERS if each.name == format_name)
+    form = next(fits, None) or next(
+        (each for each in FOLDERS if (not each.takes_the_rest or as_one) and each.matches(folder)), None
+    )
+    if form is None:
+        cure = "name a file in it; `srbwriter import --as-one` makes one story of all of them"
+        raise NotForUs(folder.name, "is a folder", cure)
+    return _checked(form.read(folder, read_file), folder.name)
 
 
 def write(draft: StoryDraft, format_name: str) -> bytes:
@@ -177,11 +214,14 @@ def _match(document: Document) -> Format:
     for form in FORMATS:
         if form.matches is not None and form.matches(document):
             return form
-    others.refuse_json(document)
+    others.refuse_unknown(document)
 
 
 __all__ = [
+    "FOLDERS",
     "FORMATS",
+    "Folder",
+    "FolderFormat",
     "Format",
     "FormatError",
     "by_name",
@@ -189,6 +229,7 @@ __all__ = [
     "for_file",
     "no_extension",
     "read",
+    "read_folder",
     "readable",
     "writable",
     "write",

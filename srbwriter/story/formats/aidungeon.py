@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from srbwriter.story.formats.base import Format
+from srbwriter.story.formats.base import Document, Format
 from srbwriter.story.formats.build import Grower, time_of, with_foreign
 from srbwriter.story.formats.cursor import Cursor
-from srbwriter.story.formats.document import Document
-from srbwriter.story.formats.lore import add_lore, each, tell_placeholders
-from srbwriter.story.formats.worldentry import keys_of
+from srbwriter.story.formats.lore import add_lore, each, keys_of, tell_placeholders
 from srbwriter.story.model import (
     Author,
     DraftNode,
@@ -68,7 +66,7 @@ def _is_action(value: Any) -> bool:
 
 
 def _unwrapped(value: Any) -> tuple[Any, JsonObject]:
-    """The adventure or scenario in an answer of the program's interface, and what is around it."""
+    """Return the adventure or scenario in a response of the program's interface, and the object around it."""
     fields = as_object(value)
     data = as_object(fields.get("data"))
     for key in _WRAPS:
@@ -163,7 +161,7 @@ def _action(cursor: Cursor, _: str) -> DraftNode:
 
 
 def _card(cursor: Cursor, index: str) -> LoreEntry:
-    """A story card, or an entry of world info; the note for its author stands in for an empty text."""
+    """Read a story card, or an entry of world info; the note for its author replaces an empty text."""
     text = cursor.need_text("entry" if "entry" in cursor.all() else "value")
     description = cursor.peek("description")
     entry = LoreEntry(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from srbwriter.story.formats.base import Format
+from srbwriter.story.formats.base import Document, Format
 from srbwriter.story.formats.build import Loose, arrange, time_of, with_foreign
 from srbwriter.story.formats.cursor import Cursor, top
-from srbwriter.story.formats.document import Document
 from srbwriter.story.model import (
     Author,
     DraftNode,

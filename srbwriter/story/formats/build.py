@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from srbwriter.story.formats.base import Fault, FormatError
 from srbwriter.story.formats.cursor import Cursor
-from srbwriter.story.formats.errors import Fault, FormatError
 from srbwriter.story.model import DraftNode, JsonObject, StoryDraft, as_list, as_object, keep_foreign
 
 ROOT_ID = "root"
@@ -68,8 +68,8 @@ class Loose:
 def arrange(loose: Iterable[Loose], current_id: str | None = None) -> StoryDraft:
     """Order nodes that only point to their parents; siblings keep the order of the file.
 
-    Several top-level nodes get an empty root above them.  A node whose id another has gets one of its
-    own; one whose parent is not there, or that is its own ancestor, stands at the top.  Both are told.
+    Several top-level nodes get an empty root above them.  A node with a duplicate id gets a new one; a node
+    with a missing parent, or that is its own ancestor, moves to the top.  Both add a notice.
     """
     items = list(loose)
     ids = OwnIds()
@@ -97,7 +97,7 @@ class OwnIds:
         self._taken: set[str] = set()
 
     def give(self, node: DraftNode, cursor: Cursor) -> None:
-        """Let the node keep its id; an empty one is filled in, one that another has is changed and told."""
+        """Keep the node's id; fill in an empty one, and replace a duplicate with a notice."""
         wanted = node.id or f"n{len(self._taken)}"
         free, number = wanted, 2
         while free in self._taken:
@@ -205,9 +205,11 @@ def with_foreign(node: DraftNode, format_name: str, fields: JsonObject) -> Draft
 
 
 def without_secrets(fields: JsonObject, cursor: Cursor) -> JsonObject:
-    """The fields, at any depth, without keys and passwords for services; those left out are told.
+    """Return the fields, at any depth, without keys and passwords for services.
 
-    A story is shown to others, and what its writer pays with is not for them.
+    A notice names those left out.
+
+    Writers share stories, and their accounts must not go along.
     """
     names: dict[str, None] = {}
 
@@ -230,7 +232,7 @@ def without_secrets(fields: JsonObject, cursor: Cursor) -> JsonObject:
 
 
 def check_depth(meta: JsonObject, file: str, place: str) -> None:
-    """Refuse kept fields nested so deeply that nobody could write them again."""
+    """Refuse kept fields that are nested too deeply to be written again."""
     level: list[Any] = list(meta.values())
     for _ in range(DEEPEST_META):
         level = [
@@ -244,7 +246,7 @@ def check_depth(meta: JsonObject, file: str, place: str) -> None:
 
 
 def notice(draft: StoryDraft, words: str) -> None:
-    """Something the writer should be told about this import; kept in ``meta["notices"]``."""
+    """Add a notice for the writer about this import to ``meta["notices"]``."""
     draft.meta.setdefault("notices", []).append(words)
 
 

@@ -1,24 +1,26 @@
 """Character cards, as JSON, in a PNG, or in a ``.charx`` archive: greetings become branches, the rest memory.
 
 Facts: the card specifications V1 and V2 (malfoyslastname/character-card-spec-v2) and V3
-(kwaroran/character-card-spec-v3); what SillyTavern says besides is under ``extensions``.
+(kwaroran/character-card-spec-v3); what SillyTavern says besides is under ``extensions``. In a PNG a card is
+in a ``tEXt``, ``zTXt`` or ``iTXt`` chunk (PNG specification, 11.3.3).
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import io
 import re
 import zipfile
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-from srbwriter.story.formats.base import Format
+from srbwriter.story.formats.base import Document, Format, FormatError
 from srbwriter.story.formats.build import Grower, notice, read_time
 from srbwriter.story.formats.cursor import Cursor, top
-from srbwriter.story.formats.document import Document, parse_json
-from srbwriter.story.formats.errors import FormatError
-from srbwriter.story.formats.pngtext import text_chunks, unwrapped
-from srbwriter.story.formats.worldinfo import read_book
+from srbwriter.story.formats.document import PNG_SIGNATURE, parse_json
+from srbwriter.story.formats.lore import read_book
 from srbwriter.story.model import DraftNode, JsonObject, StoryDraft, as_list, keep_foreign
 
 NAME = "card"
@@ -46,7 +48,7 @@ def matches(document: Document) -> bool:
     if document.kind == "png":
         return True
     if document.kind == "zip":
-        return _is_archive(document)
+        return _ARCHIVED in document.names
     spec = document.object.get("spec")
     is_newer = isinstance(spec, str) and spec.startswith("chara_card")
     return is_newer or {"first_mes", "name"} <= document.keys or len(_FIRST_VERSION & document.keys) > 2
@@ -165,14 +167,6 @@ def _from_png(document: Document, kept: JsonObject, notices: list[str]) -> Curso
     return chosen
 
 
-def _is_archive(document: Document) -> bool:
-    try:
-        with zipfile.ZipFile(io.BytesIO(document.data)) as archive:
-            return _ARCHIVED in archive.namelist()
-    except zipfile.BadZipFile:
-        return False
-
-
 def _from_archive(document: Document, kept: JsonObject) -> Cursor:
     """The card in a ``.charx`` archive; of pictures and sounds beside it only the names are kept."""
     try:
@@ -188,3 +182,81 @@ def _from_archive(document: Document, kept: JsonObject) -> Cursor:
 
 
 FORMAT = Format(NAME, "Character card (JSON, PNG or .charx)", ".json", matches, read)
+
+
+MOST_TEXT_BYTES = 64 * 2**20
+"""The longest text that is unpacked from a compressed chunk."""
+
+_URL_SAFE = bytes.maketrans(b"-_", b"+/")
+
+
+def text_chunks(document: Document, wanted: Collection[str], notices: list[str]) -> dict[str, bytes]:
+    """Return the text chunks with the given lower-case keywords.
+
+    Raises :class:`FormatError` when the file is cut off before the first of them; later damage is a notice.
+    """
+    found: dict[str, bytes] = {}
+    try:
+        for kind, body in _chunks(document):
+            for keyword, text in _texts(kind, body):
+                if keyword.lower() in wanted:
+                    found[keyword.lower()] = text
+    except FormatError as error:
+        if not found:
+            raise
+        notices.append(f"The picture is damaged at {error.place}; the card in it could be read.")
+    return found
+
+
+def unwrapped(text: bytes, file: str, place: str) -> str:
+    """The JSON in a chunk: base64, of either alphabet and with or without line breaks, or as it is."""
+    packed = b"".join(text.split())
+    try:
+        if packed.startswith(b"{"):
+            return text.decode("utf-8")
+        padded = packed.translate(_URL_SAFE).rstrip(b"=")
+        return base64.b64decode(padded + b"=" * (-len(padded) % 4), validate=True).decode("utf-8")
+    except (binascii.Error, UnicodeDecodeError) as error:
+        raise FormatError(file, place, f"JSON in base64 ({error})") from error
+
+
+def _chunks(document: Document) -> Iterator[tuple[bytes, bytes]]:
+    data, offset = document.data, len(PNG_SIGNATURE)
+    while offset < len(data):
+        length, kind = int.from_bytes(data[offset : offset + 4]), data[offset + 4 : offset + 8]
+        body = data[offset + 8 : offset + 8 + length]
+        if len(kind) < 4 or len(body) < length:
+            raise FormatError(document.name, f"byte {offset}", "a whole PNG chunk; the file is cut off")
+        yield kind, body
+        if kind == b"IEND":
+            return
+        offset += 12 + length  # length, kind, body, checksum
+
+
+def _texts(kind: bytes, body: bytes) -> Iterator[tuple[str, bytes]]:
+    """Keyword and text of a chunk; none for chunks of other kinds, and for texts that cannot be unpacked."""
+    keyword, _, rest = body.partition(b"\0")
+    text: bytes | None = None
+    match kind:
+        case b"tEXt":
+            text = rest
+        case b"zTXt" if rest.startswith(b"\0"):  # the one method of compression there is
+            text = _inflated(rest[1:])
+        case b"iTXt" if len(rest) > 2:
+            # a flag for compression and its method, then language and translated keyword, each ended by zero
+            _, _, after = rest[2:].partition(b"\0")
+            _, _, after = after.partition(b"\0")
+            text = _inflated(after) if rest[0] else after
+        case _:
+            pass
+    if text is not None:
+        yield keyword.decode("latin-1"), text
+
+
+def _inflated(data: bytes) -> bytes | None:
+    unpacker = zlib.decompressobj()
+    try:
+        text = unpacker.decompress(data, MOST_TEXT_BYTES)
+    except zlib.error:
+        return None
+    return text if unpacker.eof else None

@@ -1,11 +1,11 @@
-"""Reading foreign JSON with an exact place for every complaint.
+"""Reading JSON of other programs; every error names its exact place.
 
-A cursor stands on a value and knows the way to it.  Fields that were read are remembered, so that
-the rest, which nobody understood, can be kept.  ``need_*`` raise when a field is missing or wrong;
-the others take a wrong value for an unknown field: it stays in the rest.
+A cursor points to a value and knows the path to it.  It remembers the fields that were read, so that the
+unread rest can be kept.  ``need_*`` raise when a field is missing or wrong; the other methods treat a wrong
+value like an unknown field: it stays in the rest.
 
-What can be left out without losing the rest of a file is left out and told: ``good_*`` read the
-members of a list or an object that are what they should be, and tell of those that are not.
+A part that can be left out without losing the rest of a file is left out with a notice: ``good_*`` read the
+valid members of a list or an object, and add a notice for the others.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, cast
 
-from srbwriter.story.formats.document import Document
-from srbwriter.story.formats.errors import Fault, FormatError
+from srbwriter.story.formats.base import Document, Fault, FormatError
 from srbwriter.story.model import JsonObject
 
 LONGEST_PLACE = 300
@@ -58,9 +57,9 @@ class Cursor:
         return FormatError(self.file, self._place_of(key), expected)
 
     def tell(self, words: str, key: str | None = None, value: Any = None) -> None:
-        """Something here, or in a field, had to be taken otherwise than it stands: the writer is told.
+        """Add a notice that this value, or a field of it, had to be changed.
 
-        ``value`` is what would be lost by that, and is kept.
+        ``value`` is the part that would be lost by the change, and is kept.
         """
         self.faults.append(Fault(self._place_of(key), words, value))
 
@@ -86,7 +85,7 @@ class Cursor:
         return self._value.get(key)
 
     def put_back(self, key: str, value: Any) -> None:
-        """Count the field as unread again, with what of it nobody has read; an empty object is none."""
+        """Count the field as unread again, with its unread parts; an empty object counts as missing."""
         if value:
             self._value = {**self._value, key: value}
             self._taken.discard(key)
@@ -101,7 +100,10 @@ class Cursor:
         return Cursor(self.raw(key), self.file, key, self)
 
     def good_objects(self, key: str, *, needed: bool = False) -> list[Cursor]:
-        """The objects of a list; whatever else is there is left out and told.  Raises if it is ``needed``."""
+        """Return the objects of a list.
+
+        Other values are left out with a notice.  Raises if it is ``needed``.
+        """
         return [cursor for _, cursor in self._good(key, list, needed=needed)]
 
     def good_entries(self, key: str, *, needed: bool = False) -> list[tuple[str, Cursor]]:
@@ -118,7 +120,7 @@ class Cursor:
         ]
 
     def good_texts(self, key: str) -> list[str]:
-        """The texts of a list; whatever else is there is left out, told, and an empty text in its place."""
+        """Return the texts of a list; each other value becomes an empty text, with a notice."""
         texts: list[str] = []
         for step, value in self._steps(key, list):
             if not isinstance(value, str):
@@ -127,7 +129,10 @@ class Cursor:
         return texts
 
     def good_text(self, key: str) -> str:
-        """The text; one that is missing, or is none, is told and empty.  It stays in the rest."""
+        """Return the text, or an empty one with a notice where it is missing or no text.
+
+        It stays in the rest.
+        """
         if not self._is(key, str):
             self.tell("expected a text; it is left empty", key, self._value.get(key))
         return self.text(key)
@@ -165,7 +170,7 @@ class Cursor:
         return str(self.raw(key)) if isinstance(value, str | int) and not isinstance(value, bool) else None
 
     def link(self, key: str) -> str | None:
-        """The id of another node, ``None`` for none; what is neither is told, and stays in the rest."""
+        """Return the id of another node, or ``None``; any other value adds a notice and stays in the rest."""
         if self._value.get(key) is None:
             self.skip(key)
         elif (found := self.ident(key)) is not None:
@@ -179,7 +184,7 @@ class Cursor:
         return self._value
 
     def rest(self) -> JsonObject:
-        """The fields nobody has read."""
+        """Return the unread fields."""
         return {key: value for key, value in self._value.items() if key not in self._taken}
 
     def _is(self, key: str, kind: type) -> bool:
@@ -197,7 +202,10 @@ class Cursor:
         return good
 
     def _steps(self, key: str, kind: type) -> Iterator[tuple[str, Any]]:
-        """The members of a list or an object, and the way to each; a field of another kind is told."""
+        """Return the members of a list or an object with their paths.
+
+        A field of another kind adds a notice.
+        """
         value = self._value.get(key)
         if not isinstance(value, kind):
             if value is not None:
@@ -211,9 +219,9 @@ class Cursor:
 
 
 def line_cursors(document: Document) -> list[Cursor]:
-    """A cursor on the object in each line; a document that is one object counts as its only line.
+    """Return a cursor on the object in each line; a document that is one object counts as its only line.
 
-    Lines that are no objects are left out and told.  Raises :class:`FormatError` if no line is one.
+    Lines that are no objects are left out with a notice.  Raises :class:`FormatError` if no line is one.
     """
     if document.kind == "json":
         return [Cursor(document.value, document.name, "line 1", faults=document.faults)]

@@ -5,56 +5,37 @@ This is all that detection looks at.  It knows no story format.
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import zipfile
+import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import ijson
 
+from srbwriter.story.formats.base import AS_TEXT, Document, Fault, FormatError, NotForUs
 from srbwriter.story.formats.encoding import decode
-from srbwriter.story.formats.errors import AS_TEXT, Fault, FormatError
 from srbwriter.story.model import as_list, as_object
-
-Kind = Literal["png", "zip", "tapestry", "json", "jsonl", "text"]
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 ZIP_SIGNATURE = b"PK\x03\x04"
 TAPESTRY_SIGNATURE = b"VersionedTapestryWeave__"
+RTF_SIGNATURE = b"{\\rtf"
 
+BROKEN_ZIP = (
+    zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, EOFError, zlib.error, LookupError,
+    ValueError,
+)  # fmt: skip
+"""What opening and reading an archive raises where it is not sound."""
+
+_MOST_MIMETYPE = 100  # bytes of the name of a media type
 _LOOKS_LIKE_JSON = re.compile(r'\s*(\{\s*("|\})|\[\s*[\[{"\]])')
 _MAY_BE_MARKDOWN = re.compile(r'\s*\[\s*[\["]')  # [[a page]], ["words in a link"](…)
 _BEGINNING = 1_000  # characters in which a text shows that it is no JSON
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """An opened file.
-
-    ``value`` is the parsed JSON; for ``jsonl`` it is the list of parsed lines, numbered in ``lines``.
-    ``faults`` grows while the file is opened and read: what had to be left out, and was not the whole.
-    """
-
-    name: str
-    data: bytes
-    kind: Kind
-    text: str = ""
-    value: Any = None
-    lines: tuple[int, ...] = ()
-    faults: list[Fault] = field(default_factory=list[Fault], compare=False)
-
-    @property
-    def keys(self) -> frozenset[str]:
-        """The top-level keys of a JSON object, of the first line for JSON lines; else empty."""
-        return frozenset(self.object)
-
-    @property
-    def object(self) -> dict[str, Any]:
-        """The top-level JSON object, the first line for JSON lines; else empty."""
-        return as_object(self.value[0] if self.kind == "jsonl" else self.value)
 
 
 def open_document(data: bytes, name: str, encoding: str = "") -> Document:
@@ -65,17 +46,29 @@ def open_document(data: bytes, name: str, encoding: str = "") -> Document:
     if not encoding and data.startswith(PNG_SIGNATURE):
         return Document(name, data, "png")
     if not encoding and data.startswith(ZIP_SIGNATURE):
-        return Document(name, data, "zip")
+        return _open_zip(data, name)
     if not encoding and data.startswith(TAPESTRY_SIGNATURE):
         return Document(name, data, "tapestry")
+    if not encoding and data.startswith(RTF_SIGNATURE):
+        return Document(name, data, "rtf")
     text = decode(data, name, encoding)
     faults: list[Fault] = []
     lines = None if _is_markdown(text) else _json_lines(text, name, faults)
     if lines is None and (not _may_be_json(text) or _is_markdown(text)):
         return Document(name, data, "text", text)
     if lines is not None:
-        return Document(name, data, "jsonl", text, list(lines.values()), tuple(lines), faults)
+        return Document(name, data, "jsonl", text, list(lines.values()), tuple(lines), faults=faults)
     return Document(name, data, "json", text, _whole_json(text, name))
+
+
+def _open_zip(data: bytes, name: str) -> Document:
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            names = frozenset(archive.namelist())
+            mimetype = archive.open("mimetype").read(_MOST_MIMETYPE) if "mimetype" in names else b""
+    except BROKEN_ZIP as error:
+        raise NotForUs(name, f"is a broken archive ({error})", "copy it again from where it came") from error
+    return Document(name, data, "zip", names=names, mimetype=mimetype.decode("latin-1").strip())
 
 
 def _may_be_json(text: str) -> bool:

@@ -1,14 +1,14 @@
 """Bytes to text: UTF-8, UTF-16 and UTF-32 by themselves, any other encoding by its name.
 
-A text in another encoding is not guessed at, because a wrong guess puts wrong letters into a story and nobody
-notices; the error names the likely encoding and how to say it.
+Other encodings are never guessed, because a wrong guess silently puts wrong letters into a story. The error
+names the likely encoding and the option that sets it.
 """
 
 from __future__ import annotations
 
 import codecs
 
-from srbwriter.story.formats.errors import FormatError, NotForUs
+from srbwriter.story.formats.base import FormatError, NotForUs
 
 TEXT_EXPECTED = "a text in UTF-8, JSON, or a PNG card"
 
@@ -74,7 +74,7 @@ def _other_encoding(data: bytes, name: str, at: int) -> FormatError:
 
 
 def _likely(data: bytes) -> list[str]:
-    """The encodings that ``data`` may be in, the likeliest first; none for what is no text."""
+    """Return the possible encodings of ``data``, the likeliest first; none if it is no text."""
     if zeros := _likely_utf16(data):
         return [zeros]
     if _is_binary(data):
@@ -114,3 +114,8 @@ def _sense(data: bytes, encoding: str) -> int:
             usual = c.islower() or c in _TYPOGRAPHY or (c.isalpha() and not before.isalpha())
             sense += 1 if usual else -1
     return sense
+
+
+def unix_lines(text: str) -> str:
+    """Line ends of other systems as ``\\n``."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")

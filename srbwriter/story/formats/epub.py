@@ -1,18 +1,29 @@
-"""EPUB 3 of the active path, written with the standard library alone.
+"""EPUB books: the active path out as EPUB 3, books of any version without copy protection in.
 
-Follows EPUB 3.3 (W3C): ``mimetype`` first and uncompressed, a package document, a navigation document.
+Follows EPUB 3.3 (W3C): ``mimetype`` first and uncompressed, a package document, a navigation document. Of a
+book that comes in, the pages of the spine are read in their order, each as HTML is.
 """
 
 from __future__ import annotations
 
 import io
+import posixpath
+import re
 import time
 import uuid
 import zipfile
+from collections.abc import Iterator
+from typing import NamedTuple
+from urllib.parse import unquote
+from xml.etree.ElementTree import Element
 
-from srbwriter.story.formats.base import Format
-from srbwriter.story.formats.build import write_time
+from srbwriter.story.formats import webpage
+from srbwriter.story.formats.archive import Archive, local_name, named, text_in
+from srbwriter.story.formats.base import Document, Format, NotForUs
+from srbwriter.story.formats.build import read_time, write_time
+from srbwriter.story.formats.encoding import decode
 from srbwriter.story.formats.inline import plain
+from srbwriter.story.formats.manuscript import Manuscript
 from srbwriter.story.formats.prose import (
     Block,
     Chapter,
@@ -25,7 +36,7 @@ from srbwriter.story.formats.prose import (
     xml_text,
 )
 from srbwriter.story.languages import language_tag
-from srbwriter.story.model import StoryDraft
+from srbwriter.story.model import StoryDraft, as_list, foreign, keep_foreign
 
 NAME = "epub"
 
@@ -45,6 +56,110 @@ h1 + p, h2 + p, h3 + p, h4 + p, h5 + p, h6 + p, hr + p { text-indent: 0; }
 hr { border: 0; height: 1em; margin: 1em 0; text-align: center; }
 hr::before { content: "* * *"; }
 """
+
+
+_MIMETYPE = "application/epub+zip"
+_CONTAINER_NAME = "META-INF/container.xml"
+_PROTECTION = "META-INF/encryption.xml"
+_FONTS_ALONE = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
+"""Algorithms that hide fonts, and no words."""
+
+_KEPT = (
+    "subject", "description", "publisher", "rights", "contributor", "source", "date", "relation", "coverage",
+    "type",
+)  # fmt: skip
+"""Elements of Dublin Core that mean nothing here, and are written back."""
+
+_PAGES = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml", "text/x-oeb1-document")
+_ENCODING = re.compile(rb"""\A\s*<\?xml[^>]*\bencoding\s*=\s*["']([A-Za-z0-9._-]+)["']""")
+_OWN_UUID = re.compile(r"(?:urn:uuid:)?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})", re.IGNORECASE)
+
+
+def matches(document: Document) -> bool:
+    return document.mimetype == _MIMETYPE or _CONTAINER_NAME in document.names
+
+
+def read(document: Document) -> StoryDraft:
+    """The story in a book. Raises :class:`NotForUs` for one that is protected, or cannot be opened."""
+    cure = "open it in Calibre and convert it to .docx, or export its text from where it was made"
+    archive = Archive(document, "EPUB book", cure)
+    _refuse_protected(archive, document.name)
+    place = next((file.get("full-path", "") for file in named(archive.xml(_CONTAINER_NAME), "rootfile")), "")
+    package = archive.xml(unquote(place))
+    manuscript = Manuscript()
+    for item in _spine(package, posixpath.dirname(place)):
+        _read_item(archive, manuscript, item, document.name)
+    if manuscript.empty:
+        raise NotForUs(document.name, "is a book without words", "a book of pictures has no text to import")
+    draft = manuscript.draft()
+    _describe(draft, package)
+    return draft
+
+
+class _Item(NamedTuple):
+    """A file of the manifest that is listed in the spine."""
+
+    path: str
+    kind: str
+    properties: str
+
+
+def _refuse_protected(archive: Archive, name: str) -> None:
+    """Refuse a book whose pages are encrypted; encrypted fonts do no harm."""
+    if _PROTECTION in archive:
+        methods = named(archive.xml(_PROTECTION), "EncryptionMethod")
+        if any(method.get("Algorithm") not in _FONTS_ALONE for method in methods):
+            cure = "import the manuscript that it was made from, or a copy without protection"
+            raise NotForUs(name, "is protected against copying (DRM)", cure)
+
+
+def _spine(package: Element, folder: str) -> Iterator[_Item]:
+    """The files of a book in the order in which they are read, each once."""
+    items: dict[str, _Item] = {}
+    for item in named(package, "item"):
+        path = posixpath.normpath(posixpath.join(folder, unquote(item.get("href", "").partition("#")[0])))
+        items[item.get("id", "")] = _Item(path, item.get("media-type", ""), item.get("properties", ""))
+    for reference in named(package, "itemref"):
+        if (found := items.pop(reference.get("idref", ""), None)) is not None:
+            yield found
+
+
+def _read_item(archive: Archive, manuscript: Manuscript, item: _Item, name: str) -> None:
+    if "nav" in item.properties.split():
+        manuscript.say("the table of contents was left out")
+    elif item.kind not in _PAGES:
+        manuscript.say(f"{item.path} was left out; it is no page of text")
+    elif item.path not in archive:
+        manuscript.say(f"{item.path} was left out; the book names it and does not hold it")
+    else:
+        data = archive.read(item.path)
+        named_encoding = _ENCODING.match(data)
+        encoding = named_encoding[1].decode().lower() if named_encoding else ""
+        text = decode(data, f"{name}, {item.path}", "" if encoding.startswith("utf") else encoding)
+        webpage.read_part(manuscript, text, f"{name}, {item.path}")
+
+
+def _describe(draft: StoryDraft, package: Element) -> None:
+    """What the package says of the book."""
+    about = next(named(package, "metadata"), package)
+    values: dict[str, list[str]] = {}
+    for element in about.iter():
+        if words := text_in(element):
+            values.setdefault(local_name(element), []).append(words)
+    draft.title = next(iter(values.get("title", ())), "")
+    draft.title = "" if draft.title == _UNTITLED else draft.title
+    draft.byline = ", ".join(values.get("creator", ()))
+    draft.language = next((tag for tag in values.get("language", ()) if tag != "und"), "")
+    modified = (text_in(meta) for meta in named(about, "meta") if meta.get("property") == "dcterms:modified")
+    draft.modified = read_time(next(modified, None))
+    others: list[str] = []
+    for identifier in values.get("identifier", ()):
+        if not draft.id and (own := _OWN_UUID.fullmatch(identifier)) is not None:
+            draft.id = own[1]
+        else:
+            others.append(identifier)
+    kept = {key: list(values[key]) for key in _KEPT if key in values}
+    keep_foreign(draft.meta, NAME, {**kept, **({"identifier": others} if others else {})})
 
 
 def write(draft: StoryDraft) -> bytes:
@@ -103,7 +218,7 @@ xml:lang="{_language(draft)}">
 <dc:identifier id="id">urn:uuid:{_identifier(draft)}</dc:identifier>
 <dc:title>{_title(draft)}</dc:title>
 <dc:language>{_language(draft)}</dc:language>
-{creator}<meta property="dcterms:modified">{write_time(moment)}</meta>
+{creator}{_kept(draft)}<meta property="dcterms:modified">{write_time(moment)}</meta>
 </metadata>
 <manifest>
 <item id="nav" href="nav.xhtml" media-type="application/xhtml+xml" properties="nav"/>
@@ -113,6 +228,16 @@ xml:lang="{_language(draft)}">
 {spine}</spine>
 </package>
 """
+
+
+def _kept(draft: StoryDraft) -> str:
+    """What the book that the story came from said besides."""
+    fields = foreign(draft.meta, NAME)
+    return "".join(
+        f"<dc:{key}>{xml_text(str(words))}</dc:{key}>\n"
+        for key in (*_KEPT, "identifier")
+        for words in as_list(fields.get(key))
+    )
 
 
 def _navigation(draft: StoryDraft, parts: list[Chapter]) -> str:
@@ -161,4 +286,4 @@ lang="{language}">
 """
 
 
-FORMAT = Format(NAME, "EPUB book (active path)", ".epub", write=write)
+FORMAT = Format(NAME, "EPUB book (active path)", ".epub", matches, read, write)

@@ -1,8 +1,8 @@
 """The front matter of a Markdown file: YAML between two lines of dashes.
 
-Every value is kept: what nobody changed is written back in the very lines it came in, with its quotes and
-comments. Values are read safely and by the rules of YAML 1.2: ``no``, ``12:30`` and ``2024-05-06`` are text.
-Anchors and aliases are refused, because a few lines of them can stand for more than any memory holds.
+Every value is kept: unchanged values are written back as the lines they were read from, with quotes and
+comments. Values are read by the rules of YAML 1.2: ``no``, ``12:30`` and ``2024-05-06`` are text. Anchors and
+aliases are refused, because a few lines of them can expand beyond any memory.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class FrontMatter:
     """Comments below the last value."""
 
     def source(self, key: str) -> str:
-        """A key and its value as lines of YAML: as they came, if that can be told."""
+        """Return a key and its value as lines of YAML, as they were read where that is known."""
         return self.sources.get(key) or dump({key: self.values[key]})
 
 

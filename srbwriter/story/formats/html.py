@@ -139,7 +139,7 @@ class _Piece:
 
 
 def _set(line: Sequence[DraftNode], before: str) -> Iterator[str]:
-    """The nodes of one line of reading, each as what stands on the page, in order."""
+    """Return the nodes of one reading path in order, each as the content of its page."""
     text = before + "".join(node.text for node in line)
     edges = list(accumulate((len(node.text) for node in line), initial=len(before)))
     pieces = list(_pieces(text, edges))
@@ -215,4 +215,4 @@ def _opening(node: DraftNode) -> str:
     return ("★ " if node.marks.bookmark else "") + (xml_text(words) or "(empty)")
 
 
-FORMAT = Format(NAME, "HTML page (whole tree)", ".html", webpage.matches, webpage.read, write)
+FORMAT = Format(NAME, "HTML page (whole tree)", ".html", webpage.matches, webpage.read, write, of_text=True)

@@ -38,7 +38,7 @@ class Inline:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Words of one look, and where they stand in the text they were read from; marks are left out."""
+    """Words with one emphasis, and their place in the source text; marks are left out."""
 
     start: int
     end: int
@@ -90,9 +90,9 @@ class Marked(NamedTuple):
 def marked(parts: Iterable[Inline]) -> Marked:
     """The inverse of :func:`inlines`: text that reads as ``parts``.
 
-    White space at the ends of emphasised words stands outside the marks, as CommonMark wants it. Where it has
-    no way to say what is emphasised, first the punctuation at its ends and then the emphasis is given up; the
-    words are always the same.
+    White space at the ends of emphasised words is put outside the marks, as CommonMark requires. Where
+    CommonMark cannot express an emphasis, it is removed first from the punctuation at the ends and then from
+    the whole; the words are always the same.
     """
     wanted = _within(_joined(parts), _SEEN)
     for escaped in (_NO_MARKS, _LIKELY_MARKS, _MARKS):

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from srbwriter.story.formats.base import Format
+from srbwriter.story.formats.base import Document, Format
 from srbwriter.story.formats.build import (
     PYLOOM_TIME,
     ROOT_ID,
@@ -18,7 +18,6 @@ from srbwriter.story.formats.build import (
     write_time,
 )
 from srbwriter.story.formats.cursor import Cursor, line_cursors, top
-from srbwriter.story.formats.document import Document
 from srbwriter.story.model import (
     Author,
     DraftNode,

@@ -6,10 +6,9 @@ import json
 import re
 from itertools import count
 
-from srbwriter.story.formats.base import Format
+from srbwriter.story.formats.base import Document, Format
 from srbwriter.story.formats.build import Loose, arrange, time_of, with_foreign, without_secrets
 from srbwriter.story.formats.cursor import Cursor, top
-from srbwriter.story.formats.document import Document
 from srbwriter.story.model import (
     Author,
     DraftNode,

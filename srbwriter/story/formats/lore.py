@@ -1,18 +1,28 @@
-"""Lorebook entries on their way into a story.
+"""Lorebook entries on their way into a story, and files that hold nothing else.
 
-It knows entries, cursors and drafts, and no single format.
+Entries as Kobold, SillyTavern, AI Dungeon and character cards write them, in all their spellings. The files
+are SillyTavern world info, and the book of a card in a file of its own.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from srbwriter.story.formats.build import notice
-from srbwriter.story.formats.cursor import Cursor
-from srbwriter.story.formats.errors import FormatError
-from srbwriter.story.model import DraftNode, LoreEntry, StoryDraft, keep_foreign
+from srbwriter.story.formats.base import Document, Format, FormatError
+from srbwriter.story.formats.build import Grower, notice
+from srbwriter.story.formats.cursor import Cursor, top
+from srbwriter.story.model import (
+    DraftNode,
+    JsonObject,
+    LoreEntry,
+    SecondaryLogic,
+    StoryDraft,
+    as_list,
+    as_object,
+    keep_foreign,
+)
 
 MOST_NAMES = 5
 """Names that one notice gives."""
@@ -26,9 +36,9 @@ Member = TypeVar("Member")
 
 
 def each(cursor: Cursor, key: str, read: Callable[[Cursor, str], Member]) -> list[Member]:
-    """The objects of a list, or of an object, each as ``read`` makes it of the object and its place or name.
+    """Read the objects of a list, or of an object, with ``read``, which gets each with its index or name.
 
-    One for which it raises :class:`FormatError` is left out and told.
+    An object for which it raises :class:`FormatError` is left out with a notice.
     """
     found: list[Member] = []
     for name, member in cursor.good_members(key):
@@ -40,9 +50,9 @@ def each(cursor: Cursor, key: str, read: Callable[[Cursor, str], Member]) -> lis
 
 
 def add_lore(draft: StoryDraft, entries: Iterable[LoreEntry], node: DraftNode | None = None) -> None:
-    """Give the story, or what follows ``node``, these entries, each with an id of its own.
+    """Add these entries to the story, or to the nodes after ``node``, each with a new id.
 
-    An entry that nothing can call up (no keys, and not always in) is switched off, and the writer is told.
+    An entry that nothing can activate (no keys, and not constant) is switched off with a notice.
     """
     lore = (node or draft.root).settings.lore
     lore.extend(entries)
@@ -70,7 +80,7 @@ def _words_for_mute(entries: list[LoreEntry]) -> str:
 
 
 def tell_placeholders(draft: StoryDraft) -> None:
-    """Tell of places to fill in, ``${name}``, which stand in the texts of a scenario as they are."""
+    """Add a notice about placeholders, ``${name}``, which stay in the texts of a scenario."""
     settings = draft.root.settings
     texts = [*(node.text for node in draft.nodes), settings.memory or "", settings.author_note or ""]
     texts += [entry.text for entry in settings.lore]
@@ -83,3 +93,199 @@ def tell_placeholders(draft: StoryDraft) -> None:
 
 def _some(names: list[str]) -> str:
     return ", ".join(names[:MOST_NAMES]) + (", …" if len(names) > MOST_NAMES else "")
+
+
+_LOGIC: dict[int, SecondaryLogic] = {0: "any", 1: "not_all", 2: "not_any", 3: "all"}
+"""SillyTavern's selectiveLogic."""
+
+AT_DEPTH = 4
+"""SillyTavern's position for "at depth"."""
+
+DEFAULT_DEPTH = 4
+"""SillyTavern's depth for an entry "at depth" that gives none."""
+
+
+def tavern_entry(cursor: Cursor, entry_id: str) -> LoreEntry:
+    """A SillyTavern world info entry; ``entry_id`` is its name in the file."""
+    keys, secondary = keys_of(cursor, "key"), keys_of(cursor, "keysecondary")
+    selective = cursor.peek("selective") is not False
+    uid = cursor.ident("uid")
+    entry = LoreEntry(
+        id=uid or entry_id,
+        name=cursor.text("comment"),
+        text=cursor.need_text("content"),
+        keys=keys,
+        secondary=secondary if selective else [],
+        logic=_logic(cursor, "selectiveLogic"),
+        enabled=not cursor.flag("disable"),
+        constant=cursor.flag("constant"),
+        case_sensitive=cursor.flag("caseSensitive"),
+        whole_words=cursor.flag("matchWholeWords"),
+        depth=_depth(cursor),
+        order=cursor.integer("order") or 0,
+    )
+    rest = cursor.rest()
+    if uid is not None and uid != entry_id:
+        rest["name in the file"] = entry_id
+    if secondary and not selective:
+        rest["keysecondary"] = list(secondary)
+    keep_foreign(entry.meta, "sillytavern", rest)
+    return entry
+
+
+def card_entry(cursor: Cursor, entry_id: str) -> LoreEntry:
+    """An entry of a character's lorebook, in a card or in a file of its own.
+
+    What SillyTavern adds under ``extensions`` is used too, and stays there as well.
+    """
+    selective = cursor.flag("selective")
+    secondary = keys_of(cursor, "secondary_keys")
+    name = cursor.text("name")
+    case_sensitive = cursor.flag("case_sensitive")
+    keys = keys_of(cursor, "keys")
+    if cursor.peek("use_regex") is True:
+        keys = [_pattern(key, case_sensitive) for key in keys]
+    added = cursor.inner("extensions")
+    entry = LoreEntry(
+        id=cursor.ident("id") or entry_id,
+        name=name or cursor.text("comment"),
+        text=cursor.need_text("content"),
+        keys=keys,
+        secondary=secondary if selective else [],
+        logic=_logic(added, "selectiveLogic"),
+        enabled=cursor.flag("enabled", True),
+        constant=cursor.flag("constant"),
+        case_sensitive=case_sensitive or added.flag("case_sensitive"),
+        whole_words=added.flag("match_whole_words"),
+        depth=_depth(added),
+        order=cursor.integer("insertion_order") or 0,
+    )
+    rest = cursor.rest()
+    if secondary and not selective:
+        rest["secondary_keys"] = list(secondary)
+    keep_foreign(entry.meta, "sillytavern", rest)
+    return entry
+
+
+def _logic(cursor: Cursor, key: str) -> SecondaryLogic:
+    """An unknown number stays among the unread."""
+    number = cursor.peek(key)
+    if type(number) is not int or number not in _LOGIC:
+        return "any"
+    cursor.skip(key)
+    return _LOGIC[number]
+
+
+def _depth(cursor: Cursor) -> int | None:
+    """Return the depth of an entry that is placed at one; other positions and unused depths stay unread."""
+    if type(cursor.peek("position")) is not int or cursor.peek("position") != AT_DEPTH:
+        return None
+    depth = cursor.integer("depth")
+    if depth is None:
+        return DEFAULT_DEPTH
+    cursor.skip("position")
+    return depth
+
+
+def _pattern(key: str, case_sensitive: bool) -> str:
+    """A key that its entry calls a regular expression, as one that can be seen to be one."""
+    if key.startswith("/") and "/" in key[1:]:
+        return key
+    escaped = re.sub(r"(?<!\\)/", r"\/", key)
+    return f"/{escaped}/{'' if case_sensitive else 'i'}"
+
+
+def kobold_entry(cursor: Cursor, entry_id: str) -> LoreEntry:
+    """A KoboldAI entry: keys in one text, or in a list since United."""
+    secondary, excluded = keys_of(cursor, "keysecondary"), keys_of(cursor, "keyanti")
+    selective = cursor.peek("selective")
+    used = secondary if selective is True else []
+    only_excluded = bool(excluded) and not used
+    entry = LoreEntry(
+        id=cursor.ident("uid") or entry_id,
+        name=cursor.text("comment"),
+        text=cursor.good_text("content"),
+        keys=keys_of(cursor, "key"),
+        secondary=excluded if only_excluded else used,
+        logic="not_any" if only_excluded else "any",
+        enabled=not cursor.flag("widisabled"),
+        constant=cursor.flag("constant"),
+    )
+    rest = cursor.rest()
+    if used:
+        rest.pop("selective", None)  # said by the secondary keys
+    if secondary and not used:
+        rest["keysecondary"] = list(secondary)
+    if excluded and not only_excluded:
+        rest["keyanti"] = list(excluded)
+    keep_foreign(entry.meta, "kobold", rest)
+    return entry
+
+
+def keys_of(cursor: Cursor, key: str) -> list[str]:
+    """Keys from a list, or from one text with commas; regular expressions may contain commas.
+
+    A list with other things than texts gives its texts, and stays among the unread as well.
+    """
+    value = cursor.peek(key)
+    if isinstance(value, list):
+        texts = cursor.texts(key) or [item for item in as_list(value) if isinstance(item, str)]
+        return [text for text in texts if text.strip()]
+    text = cursor.text(key)
+    if text.strip().startswith("/"):
+        return [text.strip()]
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+WORLD_INFO_NAME = "worldinfo"
+BOOK_SPEC = "lorebook_v3"
+"""What a lorebook file of the third card specification says in ``spec``; the book is under ``data``."""
+
+
+def matches_world_info(document: Document) -> bool:
+    entries = document.object.get("entries")
+    if isinstance(entries, dict):
+        return not entries or _any_has(list(as_object(entries).values()), {"key", "content"})
+    return document.object.get("spec") == BOOK_SPEC or _is_book(document.object)
+
+
+def _is_book(fields: JsonObject) -> bool:
+    entries = as_list(fields.get("entries"))
+    return any({"keys", "content"} <= as_object(entry).keys() for entry in entries)
+
+
+def _any_has(members: list[Any], keys: set[str]) -> bool:
+    return any(keys & as_object(member).keys() for member in members)
+
+
+def read_world_info(document: Document) -> StoryDraft:
+    whole = top(document)
+    nested = document.object.get("spec") == BOOK_SPEC
+    book = whole.need_object("data") if nested else whole
+    draft = Grower().draft()
+    read_book(draft, book, "world")
+    draft.title = book.text("name")
+    keep_foreign(
+        draft.meta, WORLD_INFO_NAME, {**whole.rest(), "data": book.rest()} if nested else whole.rest()
+    )
+    return draft
+
+
+def read_book(draft: StoryDraft, book: Cursor, prefix: str) -> None:
+    """Add the entries of a book to the lore; those without an id are numbered after ``prefix``."""
+    budget = book.peek("token_budget")
+    if type(budget) is int and budget > 0:
+        draft.root.settings.lore_budget = book.integer("token_budget")
+    if isinstance(book.peek("entries"), dict):
+        add_lore(draft, each(book, "entries", tavern_entry))
+    else:
+        add_lore(draft, each(book, "entries", lambda entry, place: card_entry(entry, f"{prefix}-{place}")))
+
+
+WORLD_INFO = Format(
+    WORLD_INFO_NAME,
+    "SillyTavern world info, character lorebook",
+    ".json",
+    matches_world_info,
+    read_world_info,
+)

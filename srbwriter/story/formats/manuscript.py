@@ -1,6 +1,6 @@
-"""What a word processor or a web page shows, gathered into a story: headings, paragraphs and notes.
+"""Collects the headings, paragraphs and notes of a document or web page into a story.
 
-Emphasis becomes marks of Markdown, a heading begins a chapter, blank lines stand between paragraphs.
+Emphasis becomes Markdown marks, a heading begins a chapter, blank lines separate paragraphs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _Section:
 
 
 class Manuscript:
-    """Takes what is shown in its order."""
+    """Collects the parts of a document in reading order."""
 
     def __init__(self) -> None:
         self._sections = [_Section()]
@@ -66,16 +66,27 @@ class Manuscript:
         if words:
             yield self._marked(words)
 
+    def table(self, rows: Sequence[Sequence[Sequence[Inline]]]) -> None:
+        """Add a table as one paragraph: a line for each row, with ``|`` between the words of its cells."""
+        self.say("tables became lines, with | between the cells")
+        parts: list[Inline] = []
+        for cells in rows:
+            for place, words in enumerate(cells):
+                parts += [Inline(" | ")] if place else []
+                parts += words
+            parts.append(Inline("\n"))
+        self.paragraph(parts[:-1])
+
     def footnote(self, label: str, parts: Sequence[Inline]) -> None:
-        """A note that ``[^label]`` in the text points to; it stands at the end of its chapter."""
+        """Add a note that ``[^label]`` in the text points to; it is placed at the end of its chapter."""
         self._sections[-1].footnotes.append(f"[^{label}]: {self._marked(parts).strip()}")
 
     def remark(self, text: str) -> None:
-        """What somebody remarked on the text; it becomes the note of the chapter's node."""
+        """Add a comment on the text; it becomes the note of the chapter's node."""
         self._sections[-1].remarks.append(text)
 
     def say(self, words: str) -> None:
-        """Something the writer should be told about this import."""
+        """Add a notice for the writer about this import."""
         self._notices[words] = None
 
     def _marked(self, parts: Sequence[Inline]) -> str:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from srbwriter.story.formats import frontmatter
-from srbwriter.story.formats.base import Format
+from srbwriter.story.formats.base import Document, Format
 from srbwriter.story.formats.build import Grower, notice, read_time, write_time
-from srbwriter.story.formats.document import Document
+from srbwriter.story.formats.encoding import unix_lines
 from srbwriter.story.formats.frontmatter import FrontMatter, NotYaml, words_of
 from srbwriter.story.formats.inline import plain
-from srbwriter.story.formats.prose import heading_at, heading_starts
-from srbwriter.story.formats.text import path_text, unix_lines
+from srbwriter.story.formats.prose import heading_at, heading_starts, path_text
 from srbwriter.story.model import (
     DraftNode,
     JsonObject,
@@ -104,7 +103,7 @@ def write(draft: StoryDraft) -> bytes:
 
 
 def _front(draft: StoryDraft, words: int) -> str:
-    """What is to be said of the story, in the lines it came in where it is still the same."""
+    """Return the story's front matter, with unchanged values as the lines they were read from."""
     date = write_time(draft.modified) if draft.modified is not None else ""
     unsaid = {"title": draft.title, "author": draft.byline, "lang": draft.language, "date": date}
     unsaid["words"] = str(words)
@@ -139,4 +138,4 @@ def _kept(draft: StoryDraft) -> FrontMatter:
         return FrontMatter("", rest, {})
 
 
-FORMAT = Format(NAME, "Markdown (active path)", ".md", matches, read, write)
+FORMAT = Format(NAME, "Markdown (active path)", ".md", matches, read, write, of_text=True)

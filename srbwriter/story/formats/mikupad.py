@@ -11,11 +11,10 @@ import re
 from collections.abc import Iterator
 from functools import reduce
 
-from srbwriter.story.formats.base import Format
+from srbwriter.story.formats.base import Document, Fault, Format, FormatError
 from srbwriter.story.formats.build import Grower, with_foreign, without_secrets
 from srbwriter.story.formats.cursor import Cursor, top
-from srbwriter.story.formats.document import Document, parse_json
-from srbwriter.story.formats.errors import Fault, FormatError
+from srbwriter.story.formats.document import parse_json
 from srbwriter.story.model import (
     DraftNode,
     JsonObject,

@@ -1,20 +1,33 @@
-"""NovelAI stories, scenarios and lorebooks: what is said around the text.
+"""NovelAI stories with their retries, scenarios and lorebooks.
 
-The text itself, with its retries, is read in :mod:`novelai_text`.
+The text of a story comes in both of the forms that the program has used.
+
+*Blocks* (until 2022): each data block replaces a stretch of the text before it; ``prevBlock`` says which one
+it follows.  *Document* (since): paragraphs, called sections, and a history of changes to them, packed by
+msgpackr into base64.  Each point of either history that nothing follows is a take: the one that is shown is
+the story, the others are retries, and what was undone.  Positions count UTF-16 units.
+
+Facts: NovelAI's scripting types (sections, origins, steps of the history), a story packed by the program in
+the tests of Aedial/novelai-api, and its writer of data blocks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
 
-from srbwriter.story.formats.base import Format
-from srbwriter.story.formats.build import Grower, notice, time_of
+from srbwriter.story.formats.base import Document, Format
+from srbwriter.story.formats.build import Grower, notice, read_time, time_of
 from srbwriter.story.formats.cursor import Cursor, top
-from srbwriter.story.formats.document import Document
+from srbwriter.story.formats.document import mend
 from srbwriter.story.formats.lore import add_lore, each, tell_placeholders
-from srbwriter.story.formats.novelai_text import StoryText, from_blocks, from_document
-from srbwriter.story.formats.packed import PackedError
+from srbwriter.story.formats.packed import PackedError, unpack
+from srbwriter.story.formats.takes import Change, Stretch, TakeTree, cut, joined, lay_in, state_at, text_of
 from srbwriter.story.model import (
+    Author,
     DraftNode,
     JsonObject,
     LoreEntry,
@@ -52,7 +65,7 @@ def read_story(document: Document) -> StoryDraft:
     if whole.integer("storyContainerVersion") != CONTAINER_VERSION:
         raise whole.error(f"{CONTAINER_VERSION}, the only version known", "storyContainerVersion")
     content = whole.need_object("content")
-    draft, rest = _text(content)
+    draft, rest = _story_text(content)
     if (about := _object(whole, "metadata")) is not None:
         draft.title = about.text("title")
         draft.created = time_of(about, "createdAt")
@@ -66,7 +79,7 @@ def read_story(document: Document) -> StoryDraft:
 
 
 def read_scenario(document: Document) -> StoryDraft:
-    """A story to begin from: its prompt is the text, in which places to fill in stand as they are."""
+    """Read a scenario: its prompt is the text, and placeholders stay in it."""
     whole = top(document)
     grower = Grower()
     prompt = whole.text("prompt")
@@ -91,7 +104,7 @@ def read_lorebook(document: Document) -> StoryDraft:
     return draft
 
 
-def _text(content: Cursor) -> tuple[StoryDraft, JsonObject]:
+def _story_text(content: Cursor) -> tuple[StoryDraft, JsonObject]:
     """The draft with the story's text, and what of the text's fields is to be kept."""
     packed, plain = content.peek("document"), content.peek("story")
     if packed is None and plain is None:
@@ -121,7 +134,7 @@ def _text(content: Cursor) -> tuple[StoryDraft, JsonObject]:
 
 
 def _object(above: Cursor, key: str) -> Cursor | None:
-    """An object that may be missing; anything else in its place is told, and stays among the unread."""
+    """Return an optional object; any other value in its place adds a notice and stays unread."""
     found = above.object(key)
     if found is None and above.peek(key) is not None:
         above.tell("left out; expected an object", key)
@@ -154,7 +167,7 @@ def _add_context(draft: StoryDraft, above: Cursor) -> None:
 
 
 def _inserted(part: Cursor, config: Cursor) -> str:
-    """The text with what is put before and behind it, unless that is only space."""
+    """Return the text with its prefix and suffix, unless these are only space."""
     text, prefix, suffix = part.text("text"), config.text("prefix"), config.text("suffix")
     return f"{prefix if prefix.strip() else ''}{text}{suffix if suffix.strip() else ''}" if text else ""
 
@@ -207,3 +220,417 @@ def _depth(config: Cursor) -> int | None:
 STORY = Format(NAME, "NovelAI story", ".story", matches_story, read_story)
 SCENARIO = Format(SCENARIO_NAME, "NovelAI scenario", ".scenario", matches_scenario, read_scenario)
 LOREBOOK = Format(LOREBOOK_NAME, "NovelAI lorebook", ".lorebook", matches_lorebook, read_lorebook)
+
+
+AUTHORS: dict[str, Author] = {"prompt": "writer", "user": "writer", "edit": "edited", "ai": "model"}
+"""Who wrote a fragment, by its ``origin``."""
+
+_SECTION_AUTHORS: dict[int, Author] = {1: "writer", 2: "model", 3: "edited", 10: "writer"}
+"""The same in a document, by number; 10 is an instruction to the model."""
+
+_TEXT_SECTION = 1
+_ORIGINS = 1  # the key of the origins among a section's metadata; 2 are italics and the like
+_CREATE, _UPDATE, _REMOVE = 0, 1, 2
+
+_Id = int | str
+_Origin = tuple[int, int, int]
+
+PARAGRAPH = "\n"
+"""What stands between two sections."""
+
+
+@dataclass(slots=True)
+class StoryText:
+    """The story and its other takes; ``lost`` counts points of the history that could not be laid in."""
+
+    tree: TakeTree
+    lost: int = 0
+
+
+# --- data blocks
+
+
+def from_blocks(story: Cursor) -> StoryText:
+    """The fragments are the story; the data blocks its history."""
+    fragments: list[Stretch] = each(story, "fragments", lambda fragment, _: _fragment(fragment))
+    text = story.peek("text")
+    if isinstance(text, str):
+        story.skip("text")
+        if text and text_of(fragments) != text:
+            fragments = [(text, "imported")]
+    found = StoryText(TakeTree(joined(fragments)))
+    blocks = [as_object(block) for block in as_list(story.peek("datablocks"))]
+    current = story.peek("currentBlock")
+    if type(current) is int and 0 <= current < len(blocks):
+        history = _block_history(blocks, current, text_of(fragments))
+        found.lost = lay_in(found.tree, history, current, _Written([], 0), _Blocks)
+    return found
+
+
+def _block_history(blocks: Sequence[JsonObject], current: int, story: str) -> dict[int, _BlockChange]:
+    """The history in that reading of its blocks which gives the story; else in the first."""
+    histories = [
+        {
+            index: Change(_previous(block), partial(_with_block, block, end))
+            for index, block in enumerate(blocks)
+        }
+        for end in (_stated_end, _end_of_removed)
+    ]
+    for history in histories:
+        try:
+            if text_of(state_at(history, current, _Written([], 0)).spans) == story:
+                return history
+        except ValueError:
+            continue
+    return histories[0]
+
+
+def _stated_end(block: JsonObject) -> Any:
+    return block.get("endIndex", block.get("startIndex"))
+
+
+def _end_of_removed(block: JsonObject) -> Any:
+    """Return the end of the range, by the recorded length of the removed text."""
+    start = block.get("startIndex")
+    removed = [as_object(fragment).get("data") for fragment in as_list(block.get("removedFragments"))]
+    return _number(start) + sum(len(_units(data)) // 2 for data in removed if isinstance(data, str))
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A state of a story of blocks, and how long it is in UTF-16 units."""
+
+    spans: list[Stretch]
+    units: int
+
+
+_BlockChange = Change[_Written, int]
+
+
+class _Blocks:
+    """How the state of a story of blocks is read."""
+
+    @staticmethod
+    def text(state: _Written) -> str:
+        return text_of(state.spans)
+
+    @staticmethod
+    def end(state: _Written, length: int) -> str:
+        pieces: list[str] = []
+        missing = length
+        for text, _ in reversed(state.spans):
+            if missing <= 0:
+                break
+            pieces.append(text)
+            missing -= len(text)
+        return "".join(reversed(pieces))[-length:]
+
+    @staticmethod
+    def rest(state: _Written, at: int) -> list[Stretch]:
+        return cut(state.spans, at)[1]
+
+
+def _fragment(fragment: Cursor) -> Stretch:
+    author: Author = AUTHORS.get(fragment.text("origin"), "imported")
+    return fragment.need_text("data"), author
+
+
+def _previous(block: JsonObject) -> int | None:
+    previous = block.get("prevBlock")
+    return previous if type(previous) is int and previous >= 0 else None
+
+
+def _with_block(block: JsonObject, end_of: Callable[[JsonObject], Any], state: _Written) -> _Written:
+    """The text with a stretch replaced.  Raises :class:`ValueError` for a stretch that is not in it."""
+    fragment = as_object(block.get("dataFragment"))
+    data, start, end = fragment.get("data"), block.get("startIndex"), end_of(block)
+    if not isinstance(data, str) or type(start) is not int or type(end) is not int:
+        raise ValueError("a data block")
+    if not 0 <= start <= end <= state.units:
+        raise ValueError(f"a stretch of the text before, not {start} to {end}")
+    new: Stretch = (data, AUTHORS.get(str(fragment.get("origin", block.get("origin"))), "imported"))
+    units = state.units - (end - start) + len(_units(data)) // 2
+    if start == state.units:
+        return _Written([*state.spans, new], units)
+    text = text_of(state.spans)
+    before, _ = cut(state.spans, _characters(text, start))
+    _, after = cut(state.spans, _characters(text, end))
+    return _Written([*before, new, *after], units)
+
+
+# --- documents
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """A paragraph; an origin is a position, a length and an author."""
+
+    text: str
+    origins: tuple[_Origin, ...]
+    spans: tuple[Stretch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    order: list[_Id]
+    sections: dict[_Id, _Section]
+
+
+class _Sections:
+    """How the state of a document is read."""
+
+    @staticmethod
+    def text(state: _State) -> str:
+        return PARAGRAPH.join(state.sections[here].text for here in state.order)
+
+    @staticmethod
+    def end(state: _State, length: int) -> str:
+        pieces: list[str] = []
+        missing = length
+        for here in reversed(state.order):
+            if missing <= 0:
+                break
+            pieces.append(state.sections[here].text)
+            missing -= len(pieces[-1]) + len(PARAGRAPH)
+        return PARAGRAPH.join(reversed(pieces))[-length:]
+
+    @staticmethod
+    def rest(state: _State, at: int) -> list[Stretch]:
+        """Return the text between two paragraphs, which belongs to the second."""
+        spans: list[Stretch] = []
+        for index, here in enumerate(state.order):
+            section = state.sections[here]
+            length = len(section.text) + (len(PARAGRAPH) if index else 0)
+            if at >= length:
+                at -= length
+                continue
+            whole: list[Stretch] = [(PARAGRAPH, _first_author(section, spans))] if index else []
+            whole.extend(section.spans)
+            spans.extend(cut(whole, at)[1] if at else whole)
+            at = 0
+        return joined(spans)
+
+
+def _first_author(section: _Section, before: Sequence[Stretch]) -> Author:
+    for _, author in (*section.spans[:1], *before[-1:]):
+        return author
+    return "imported"
+
+
+def from_document(packed: str, content: Cursor) -> StoryText:
+    """Return the story in a packed document; parts that are no text add a notice to ``content``.
+
+    Raises :class:`PackedError` if it cannot be read.
+    """
+    document = _unpacked(packed)
+    history = _history(document)
+    current = _id(as_object(document.get("history")).get("current"))
+    live = _with_dirty(_live(document, content), document, history, current)
+    found = StoryText(TakeTree(_Sections.rest(live, 0)))
+    if current in history:
+        found.lost = lay_in(found.tree, history, current, _State([], {}), _Sections)
+    return found
+
+
+def _unpacked(packed: str) -> dict[Any, Any]:
+    try:
+        raw = base64.b64decode("".join(packed.split()), validate=True)
+    except ValueError as error:
+        raise PackedError(f"base64 ({error})") from error
+    document = unpack(raw)
+    if not isinstance(document, dict) or not {"sections", "order"} <= cast(dict[Any, Any], document).keys():
+        raise PackedError("sections, and their order")
+    return cast(dict[Any, Any], document)
+
+
+def _live(document: dict[Any, Any], content: Cursor) -> _State:
+    """Return the sections in the document's order; those without a place come last."""
+    sections: dict[_Id, _Section] = {}
+    pictures = 0
+    for key, value in as_object(document["sections"]).items():
+        here, fields = _id(key), as_object(value)
+        if here is not None and isinstance(fields.get("text"), str):
+            sections[here] = _section(fields)
+        elif fields.get("type") == _TEXT_SECTION or not fields:
+            content.tell(f"paragraph {key} has no text and is left out", "document")
+        else:
+            pictures += 1
+    if pictures:
+        content.tell(f"{pictures} of its parts are no text and are not read", "document")
+    ids = map(_id, as_list(document["order"]))
+    order = [here for here in ids if here is not None and here in sections]
+    return _State(list(dict.fromkeys([*order, *sections])), sections)
+
+
+def _with_dirty(
+    live: _State,
+    document: dict[Any, Any],
+    history: Mapping[_Id, Change[_State, _Id]],
+    current: _Id | None,
+) -> _State:
+    """The state with the changes that no point of the history has yet, unless it has them already."""
+    dirty = as_object(document.get("dirtySections"))
+    if not dirty:
+        return live
+    try:
+        changed = _changed(dirty, live)
+    except ValueError:
+        return live
+    try:
+        last = state_at(history, current, _State([], {}))
+        has_them = _Sections.text(last) != _Sections.text(live) and _Sections.text(
+            _changed(dirty, last)
+        ) == _Sections.text(live)
+    except ValueError:
+        has_them = False
+    return live if has_them else changed
+
+
+def _history(document: dict[Any, Any]) -> dict[_Id, Change[_State, _Id]]:
+    history: dict[_Id, Change[_State, _Id]] = {}
+    for key, value in as_object(as_object(document.get("history")).get("nodes")).items():
+        here, fields = _id(key), as_object(value)
+        if here is not None:
+            changes = as_object(fields.get("changes"))
+            parent, created = _id(fields.get("parent")), read_time(fields.get("date"))
+            history[here] = Change(parent, partial(_changed, changes), created)
+    return history
+
+
+def _changed(changes: Mapping[Any, Any], state: _State) -> _State:
+    """The state after a step of the history.  Raises :class:`ValueError` if the step does not fit it."""
+    order, sections = list(state.order), dict(state.sections)
+    created: list[tuple[_Id, Any]] = []
+    removed: set[_Id] = set()
+    for key, value in changes.items():
+        here, step = _id(key), as_object(value)
+        match step.get("type"):
+            case _ if here is None:
+                raise ValueError("the id of a section")
+            case int(kind) if kind == _CREATE:
+                sections[here] = _section(as_object(step.get("section")))
+                created.append((here, step.get("after")))
+            case int(kind) if kind == _UPDATE and here in sections:
+                sections[here] = _updated(sections[here], as_object(step.get("diff")))
+            case int(kind) if kind == _REMOVE:
+                removed.add(here)
+            case _:
+                raise ValueError(f"a step that is known, of a section that is there: {key}")
+    _place(order, created)
+    if removed:
+        order = [here for here in order if here not in removed]
+        sections = {here: section for here, section in sections.items() if here not in removed}
+    return _State(order, sections)
+
+
+def _place(order: list[_Id], created: list[tuple[_Id, Any]]) -> None:
+    """Put new sections behind those they follow, which may be new themselves; 0 is the very beginning."""
+    waiting = [pair for pair in created if pair[0] not in order]
+    while waiting:
+        later: list[tuple[_Id, Any]] = []
+        for here, after in waiting:
+            before = _id(after)
+            if before == 0:
+                order.insert(0, here)
+            elif before in order:
+                order.insert(order.index(before) + 1, here)
+            elif after is None:
+                order.append(here)
+            else:
+                later.append((here, after))
+        if len(later) == len(waiting):
+            order.extend(here for here, _ in later)
+            return
+        waiting = later
+
+
+def _section(fields: JsonObject) -> _Section:
+    if fields.get("type") != _TEXT_SECTION:
+        return _made("", [])
+    text = fields.get("text")
+    if not isinstance(text, str):
+        raise ValueError("the text of a section")
+    return _made(text, [_origin(stretch) for stretch in _stretches(fields.get("meta"))])
+
+
+def _stretches(meta: Any) -> list[JsonObject]:
+    """What metadata says of origins."""
+    return [as_object(stretch) for stretch in as_list(cast(dict[Any, Any], as_object(meta)).get(_ORIGINS))]
+
+
+def _origin(stretch: JsonObject) -> _Origin:
+    return _number(stretch.get("position")), _number(stretch.get("length")), _number(stretch.get("data"))
+
+
+def _made(text: str, origins: Sequence[_Origin]) -> _Section:
+    sound = mend(text)
+    spans: list[Stretch] = []
+    at = 0
+    for position, length, data in sorted(origins):
+        start, end = max(_characters(sound, position), at), _characters(sound, position + length)
+        if start < end:
+            spans.append((sound[at:start], "imported"))
+            spans.append((sound[start:end], _SECTION_AUTHORS.get(data, "imported")))
+            at = end
+    spans.append((sound[at:], "imported"))
+    return _Section(sound, tuple(origins), tuple(joined(spans)))
+
+
+def _updated(section: _Section, diff: JsonObject) -> _Section:
+    """The section after a change; of its origins the change says by how much each number differs."""
+    if "to" in diff:
+        return _section(as_object(diff["to"]))
+    origins = list(section.origins)
+    for stretch in _stretches(diff.get("metas")):
+        index = _number(stretch.get("index"))
+        if index == len(origins):
+            origins.append((0, 0, 0))
+        if 0 <= index < len(origins):
+            (position, length, data), more = origins[index], _origin(stretch)
+            origins[index] = position + more[0], length + more[1], data + more[2]
+    kept = [origin for origin in origins if origin[1] > 0]
+    return _made(_patched(section.text, as_list(diff.get("parts"))), kept)
+
+
+def _patched(text: str, parts: Sequence[Any]) -> str:
+    """The text with some stretches replaced; each position counts from the end of the stretch before."""
+    units = _units(text)
+    pieces: list[bytes] = []
+    at = 0
+    for part in map(as_object, parts):
+        old, new = part.get("delete"), part.get("insert")
+        if not isinstance(old, str) or not isinstance(new, str):
+            raise ValueError("what a change inserts and deletes")
+        gone, start = _units(mend(old)), at + 2 * _number(part.get("from"))
+        if not at <= start <= len(units) or not units.startswith(gone, start):
+            raise ValueError("a change that fits its text")
+        pieces += [units[at:start], _units(new)]
+        at = start + len(gone)
+    return _text(b"".join([*pieces, units[at:]]))
+
+
+def _id(value: Any) -> _Id | None:
+    """The id of a section or point: JavaScript packs large whole numbers as floats."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, str) or type(value) is int else None
+
+
+def _number(value: Any) -> int:
+    return int(value) if isinstance(value, int | float) and value == value and abs(value) < 2**53 else 0
+
+
+def _units(text: str) -> bytes:
+    return text.encode("utf-16-le", "surrogatepass")
+
+
+def _text(units: bytes) -> str:
+    """Text of UTF-16 units; half an emoji becomes U+FFFD."""
+    return mend(units.decode("utf-16-le", "surrogatepass"))
+
+
+def _characters(text: str, units: int) -> int:
+    """How many characters that many UTF-16 units at the beginning are; one that is cut in half is one."""
+    if text.isascii():
+        return max(0, min(units, len(text)))
+    return len(_units(text)[: 2 * max(0, units)].decode("utf-16-le", "replace"))

@@ -1,20 +1,17 @@
-"""Files that are known and cannot be read: what they are, and what their owner can do about it.
+"""Known formats that cannot be read, each with a name and a cure for its owner.
 
-Without this table a novel in RTF would become a story of backslashes, and a game a story of arrows. They are
-recognised by what is in them. The cures name programs that people have; nothing here runs them.
+Without this table their source code would be imported as prose. They are recognised by their content. The
+cures name common programs; nothing here runs them.
 """
 
 from __future__ import annotations
 
-import io
 import json
 import re
-import zipfile
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
-from srbwriter.story.formats.document import ZIP_SIGNATURE, Document
-from srbwriter.story.formats.errors import AS_TEXT, NotForUs
+from srbwriter.story.formats.base import AS_TEXT, Document, NotForUs
 from srbwriter.story.model import as_list, as_object, counted
 
 _AS_DOCX = "save it as .docx, .html or .txt where it comes from"
@@ -32,7 +29,6 @@ class _Other(NamedTuple):
 
 _SIGNATURES: tuple[tuple[bytes, _Other], ...] = (
     (b"SQLite format 3\0", _Other("a database", "if it is a story, open it; it needs no import")),
-    (b"{\\rtf", _Other("RTF", f"{_AS_DOCX}, {_PANDOC} -f rtf")),
     (b"%PDF-", _Other("a PDF, which has places of letters and no text", "import what it was made from")),
     (
         b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
@@ -50,14 +46,6 @@ _SIGNATURES: tuple[tuple[bytes, _Other], ...] = (
 
 _ODF = "application/vnd.oasis.opendocument."
 _ZIPPED: tuple[tuple[Callable[[frozenset[str], str], bool], _Other], ...] = (
-    (
-        lambda names, kind: kind.startswith(f"{_ODF}text"),
-        _Other("an OpenDocument text (.odt)", f"{_AS_DOCX}, {_PANDOC} -f odt"),
-    ),
-    (
-        lambda names, kind: kind == "application/epub+zip",
-        _Other("an EPUB book", "turn it into Markdown, and import that: pandoc -f epub -t markdown"),
-    ),
     (lambda names, kind: kind.startswith(_ODF), _Other("an OpenDocument file, but no text", _WORDS_ONLY)),
     (
         lambda names, kind: any(name.endswith(".iwa") for name in names),
@@ -104,6 +92,10 @@ _TEXTS: tuple[tuple[Callable[[str], bool], _Other], ...] = (
 )
 _XML: tuple[tuple[str, _Other], ...] = (
     ("<FictionBook", _Other("a FictionBook (.fb2)", "turn it into Markdown: pandoc -f fb2 -t markdown")),
+    (
+        "<ScrivenerProject",
+        _Other("the table of contents of a Scrivener project", "import the folder that it is in, NAME.scriv"),
+    ),
     ("<FinalDraft", _Other("a Final Draft script (.fdx)", "export it as text or Fountain, and import that")),
     ("office:document", _Other("a flat OpenDocument text (.fodt)", _AS_DOCX)),
     ("w:wordDocument", _Other("a Word document in XML", "save it as .docx")),
@@ -115,8 +107,8 @@ _XML: tuple[tuple[str, _Other], ...] = (
 _MODULE = frozenset({"data", "model", "name", "description"})
 
 
-def refuse_json(document: Document) -> NoReturn:
-    """Raise :class:`NotForUs` for JSON of no story format: what it is, and what is in it."""
+def _refuse_json(document: Document) -> NoReturn:
+    """Raise :class:`NotForUs` for JSON of no story format, with its kind and its fields."""
     if document.keys >= _MODULE and isinstance(document.object["data"], str):
         what = "a NovelAI module (.module): weights for the models of NovelAI, and no text"
         raise _refusal(document.name, _Other(what, "import the story that it was made from, a .story file"))
@@ -147,24 +139,21 @@ def refuse_bytes(data: bytes, name: str) -> None:
             raise _refusal(name, other)
     if data[60:68] == b"BOOKMOBI":
         raise _refusal(name, _Other("a Kindle book", _WORDS_ONLY))
-    if data.startswith(ZIP_SIGNATURE):
-        _refuse_zip(data, name)
 
 
-def _refuse_zip(data: bytes, name: str) -> None:
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            names = frozenset(archive.namelist())
-            kind = _kind(archive) if "mimetype" in names else ""
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, EOFError) as error:
-        raise NotForUs(name, f"is a broken archive ({error})", "copy it again from where it came") from error
-    if "card.json" not in names and not any(member.startswith("word/") for member in names):
-        raise _refusal(name, next(other for test, other in _ZIPPED if test(names, kind)))
-
-
-def _kind(archive: zipfile.ZipFile) -> str:
-    with archive.open("mimetype") as file:
-        return file.read(100).decode("latin-1").strip()
+def refuse_unknown(document: Document) -> NoReturn:
+    """Raise :class:`NotForUs` for a file that no format takes: what it is."""
+    match document.kind:
+        case "zip":
+            raise _refusal(
+                document.name,
+                next(other for test, other in _ZIPPED if test(document.names, document.mimetype)),
+            )
+        case "json" | "jsonl":
+            _refuse_json(document)
+        case kind:
+            what = f"a file ({kind}) of no format that is known here"
+            raise _refusal(document.name, _Other(what, _WORDS_ONLY))
 
 
 def refuse_text(document: Document) -> None:

@@ -14,10 +14,8 @@ from datetime import date
 from functools import cache
 from typing import Any, cast
 
-from srbwriter.story.formats.base import Format
+from srbwriter.story.formats.base import Document, Format, FormatError
 from srbwriter.story.formats.cursor import top
-from srbwriter.story.formats.document import Document
-from srbwriter.story.formats.errors import FormatError
 from srbwriter.story.model import DraftError, DraftNode, Span, StoryDraft, check_draft
 
 NAME = "srbwriter"
@@ -135,7 +133,7 @@ def write(draft: StoryDraft) -> bytes:
 
 
 def _said(value: Any) -> Any:
-    """``value`` as JSON has it: of a record only what is not its default; of a number that is none, null."""
+    """Return ``value`` as JSON: a record without its default values, and null for NaN."""
     if isinstance(value, (list, tuple)):
         return [_said(item) for item in cast("list[Any]", value)]
     if isinstance(value, dict):

@@ -1,13 +1,13 @@
 """Values packed by msgpackr, the JavaScript library: MessagePack with its own additions.
 
-Plain MessagePack is read by the ``msgpack`` library; the additions are, as msgpackr's reader has them:
+Plain MessagePack is read by the ``msgpack`` library. The additions, as in msgpackr's reader:
 
 * records: extension ``r`` gives a list of names to a byte from 0x40 to 0x7f, and values follow; that byte
-  later stands for another record of the same names.
-* bundled strings: extension ``b`` says where two long texts stand; 0xc1 and a length takes the next piece of
-  the second, or, with a negative length, of the first.  Lengths count UTF-16 units.
+  later marks another record of the same names.
+* bundled strings: extension ``b`` gives the places of two long texts; 0xc1 and a length takes the next piece
+  of the second, or, with a negative length, of the first.  Lengths count UTF-16 units.
 * extensions with content: one of a single byte that says nothing, with an ordinary value after it.
-* references: extension ``i`` numbers the value after it, ``p`` stands for the value of that number.
+* references: extension ``i`` numbers the value after it, ``p`` refers to the value of that number.
 
 It knows no story format.
 """
@@ -143,7 +143,7 @@ class _Reader:
         self._taken = [0, 0]
 
     def _text_at(self, start: int) -> tuple[str, int]:
-        """The text that stands at a byte, and where it ends."""
+        """Return the text at a byte, and its end."""
         token = self._data[start]
         size = _LENGTH_BYTES.get(token, 0)
         length = int.from_bytes(self._data[start + 1 : start + 1 + size]) if size else token & 0x1F

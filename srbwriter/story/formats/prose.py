@@ -121,7 +121,7 @@ def _by_headings(text: str) -> list[Chapter]:
 
 
 def blocks(text: str) -> Iterator[Block]:
-    """What stands below a chapter's title.
+    """Return the blocks below a chapter's title.
 
     Blank lines separate paragraphs, or line ends where there are no blank lines.
     """
@@ -162,12 +162,12 @@ def _of_lines(text: str, start: int, end: int) -> Iterator[tuple[int, int, Block
 
 
 def xhtml(text: str) -> str:
-    """A paragraph, or a title, as it stands between tags: escaped, with emphasis and line breaks set."""
+    """Return a paragraph or a title as XHTML: escaped, with tags for emphasis and line breaks."""
     return "".join(inline_xhtml(part) for part in inlines(text))
 
 
 def inline_xhtml(part: Inline, line_end: str = "<br/>\n") -> str:
-    """Words of one look as they stand between tags."""
+    """Return words with one emphasis as XHTML."""
     words = xml_text(part.text).replace("\n", line_end)
     for tag, on in (("em", part.emphasis), ("strong", part.strong)):
         if on:
@@ -181,5 +181,10 @@ def xml_text(text: str) -> str:
 
 
 def xml_characters(text: str) -> str:
-    """Text without the control characters that XML cannot hold; U+FFFD stands for each."""
+    """Replace each control character that XML cannot hold by U+FFFD."""
     return _NOT_IN_XML.sub("\ufffd", text)
+
+
+def path_text(draft: StoryDraft) -> str:
+    """The story from the root to the current node."""
+    return "".join(node.text for node in path_to(draft, draft.current_id))

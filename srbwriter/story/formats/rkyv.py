@@ -1,8 +1,8 @@
 """Reading archives of rkyv 0.8, a serialisation of Rust's data structures.
 
-An archive is an image of memory: structures with their fields in order, each aligned to its size, and in them
-offsets from where the offset stands to where the rest lies.  The structure that everything hangs on is at the
-very end.  There is nothing in an archive that says what is in it, so whoever reads one knows its types.
+An archive is an image of memory: structures with their fields in order, each aligned to its size, and
+relative offsets from the offset's own address to the data. The root structure is at the very end. An archive
+does not describe its types, so the reader has to know them.
 
 Source: rkyv's book, chapter "Format", and the layout of its ``Archived`` types, for the features
 ``little_endian``, ``aligned`` and ``pointer_width_32``, which are its default.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from srbwriter.story.formats.errors import FormatError
+from srbwriter.story.formats.base import FormatError
 
 OPTION_ALIGNED_16 = 16
 """Bytes from a tag to its value, for values aligned to 16 bytes."""

@@ -10,11 +10,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from srbwriter.story.formats.base import Format
+from srbwriter.story.formats.base import Document, Format, FormatError
 from srbwriter.story.formats.build import Grower, notice, read_time, with_foreign
 from srbwriter.story.formats.cursor import Cursor, line_cursors
-from srbwriter.story.formats.document import Document
-from srbwriter.story.formats.errors import FormatError
 from srbwriter.story.model import (
     Author,
     DraftNode,
@@ -134,7 +132,10 @@ class _Chat:
         self._hidden_end: DraftNode | None = None
 
     def add(self, message: _Message) -> None:
-        """All takes side by side; the story, or the chain of hidden messages, goes on from the shown one."""
+        """Add all takes side by side.
+
+        The story, or the chain of hidden messages, continues from the shown one.
+        """
         if message.is_hidden:
             self.hidden += 1
             self._hidden_end = self._grow(self._hidden_end or self.end, message)

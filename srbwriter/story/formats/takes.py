@@ -64,10 +64,10 @@ class TakeTree:
         at: int,
         created: float | None = None,
     ) -> int | None:
-        """Lay in a take that left take ``leaves`` behind its first ``at`` characters, -1 if nobody knows.
+        """Add a take that branched off take ``leaves`` after its first ``at`` characters, -1 if unknown.
 
-        ``rest`` gives what is behind so many characters of its text.  Where the two do not agree as far as
-        ``at``, because the text before was changed since, it leaves the path that agrees with it longest.
+        ``rest`` returns its text after a number of characters.  Where the two differ before ``at``, because
+        the text was changed since, the take branches off the path that agrees with it longest.
         Returns the take's own number, or ``None`` if there is no room.
         """
         path = self._path(self._ends[leaves])
@@ -170,7 +170,7 @@ class Reading(Protocol[State_contra]):
         ...
 
     def rest(self, state: State_contra, at: int, /) -> Sequence[Stretch]:
-        """What is behind the first ``at`` characters."""
+        """Return the text after the first ``at`` characters."""
         ...
 
 
@@ -193,10 +193,10 @@ def lay_in(
     start: State,
     reading: Reading[State],
 ) -> int:
-    """Lay every end of a history into the tree, whose story is the state at ``current``.
+    """Add every end of a history to the tree, whose story is the state at ``current``.
 
-    ``start`` is the state before the first point.  Returns how many points could not be reached, because they
-    or one before them do not fit, and how many ends had no room, together.
+    ``start`` is the state before the first point.  Returns the number of points that could not be reached,
+    because they or one before them do not fit, plus the number of ends without room.
     """
     children: dict[Key, list[Key]] = {}
     for key, change in history.items():

@@ -16,11 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from srbwriter.story.formats.base import Format
+from srbwriter.story.formats.base import Document, Fault, Format, FormatError
 from srbwriter.story.formats.build import Loose, arrange, time_of, with_foreign
 from srbwriter.story.formats.cursor import Cursor
-from srbwriter.story.formats.document import TAPESTRY_SIGNATURE, Document, mend, parse_json
-from srbwriter.story.formats.errors import Fault, FormatError
+from srbwriter.story.formats.document import TAPESTRY_SIGNATURE, mend, parse_json
 from srbwriter.story.formats.rkyv import OPTION_ALIGNED_16, Archive
 from srbwriter.story.model import (
     DraftNode,
@@ -105,7 +104,7 @@ def _weave(archive: Archive, document: Document) -> tuple[JsonObject, list[_Item
 def _or_told(
     faults: list[Fault], what: str, read: Callable[[Archive, int], _Read], archive: Archive, at: int
 ) -> _Read | None:
-    """What is at a place of the archive, or nothing, which is told."""
+    """Return the value at a place of the archive, or nothing with a notice."""
     try:
         return read(archive, at)
     except FormatError as error:

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 
-from srbwriter.story.formats.document import Document
-from srbwriter.story.formats.errors import FormatError
+from srbwriter.story.formats.base import Document, FormatError
 from srbwriter.story.formats.inline import Inline
 from srbwriter.story.formats.manuscript import Manuscript
 from srbwriter.story.formats.prose import heading_starts
@@ -47,18 +46,18 @@ def matches(document: Document) -> bool:
 
 
 def read(document: Document) -> StoryDraft:
-    page = _Page()
-    try:
-        page.feed(document.text)
-        page.close()
-    except AssertionError as error:  # how the parser refuses some broken declarations
-        line, column = page.getpos()
-        raise FormatError(document.name, f"line {line}, column {column + 1}", "HTML") from error
+    page = _Page(Manuscript())
+    page.take(document.text, document.name)
     return page.draft()
 
 
+def read_part(manuscript: Manuscript, text: str, name: str) -> None:
+    """Add what one page of several shows; its title is not the story's. Raises :class:`FormatError`."""
+    _Page(manuscript, part=True).take(text, name)
+
+
 @dataclass(frozen=True, slots=True)
-class _Look:
+class Look:
     """How words look inside a tag; ``exact`` keeps white space as it is."""
 
     emphasis: bool = False
@@ -69,20 +68,29 @@ class _Look:
 class _Page(HTMLParser):
     """Follows the tags; knows at every moment how the next words look."""
 
-    def __init__(self) -> None:
+    def __init__(self, manuscript: Manuscript, part: bool = False) -> None:
         super().__init__(convert_charrefs=True)
-        self._manuscript = Manuscript()
-        self._open: list[tuple[str, _Look]] = []
-        self._block: list[tuple[str, _Look]] = []  # words of the block that is open
+        self._manuscript, self._part = manuscript, part
+        self._open: list[tuple[str, Look]] = []
+        self._block: list[tuple[str, Look]] = []  # words of the block that is open
         self._heading = 0  # its level; 0 is a paragraph
         self._item = False  # the next paragraph is an item of a list
         self._hidden, self._depth = "", 0  # the tag in which nothing is shown, and how often it is open
         self._title = self._author = self._language = ""
         self._in_title = self._ours = False
 
+    def take(self, text: str, name: str) -> None:
+        """Read a page. Raises :class:`FormatError`."""
+        try:
+            self.feed(text)
+            self.close()
+        except AssertionError as error:  # how the parser refuses some broken declarations
+            line, column = self.getpos()
+            raise FormatError(name, f"line {line}, column {column + 1}", "HTML") from error
+        self._end_block()
+
     def draft(self) -> StoryDraft:
         """What was read."""
-        self._end_block()
         draft = self._manuscript.draft()
         draft.title, draft.byline, draft.language = _one_line(self._title), self._author, self._language
         return draft
@@ -127,8 +135,8 @@ class _Page(HTMLParser):
     # -- what becomes of it ------------------------------------------------------------------------
 
     @property
-    def _look(self) -> _Look:
-        return self._open[-1][1] if self._open else _Look()
+    def _look(self) -> Look:
+        return self._open[-1][1] if self._open else Look()
 
     def _empty_element(self, tag: str, given: dict[str, str]) -> None:
         match tag, given.get("name", "").casefold():
@@ -158,24 +166,25 @@ class _Page(HTMLParser):
         self._in_title = tag == "title" and not self._title
         self._open.append((tag, self._inside(tag, given.get("style", ""))))
 
-    def _inside(self, tag: str, style: str) -> _Look:
+    def _inside(self, tag: str, style: str) -> Look:
         look = self._look
         if tag in _HEADINGS:
-            look = _Look()  # it stands out as a whole
+            look = Look()  # it stands out as a whole
         italic, bold = _ITALIC.search(style), _BOLD.search(style)
-        return _Look(
+        return Look(
             italic[1] is not None if italic else look.emphasis or tag in _EMPHASIS,
             bold[1] is not None if bold else look.strong or tag in _STRONG,
             look.exact or tag == "pre" or (self._ours and tag == "main"),
         )
 
     def _end_block(self) -> None:
-        parts, self._block = _spaced(self._block), []
+        parts, self._block = spaced(self._block), []
         text = "".join(part.text for part in parts)
         if not text.strip():
             return
         if self._heading:
-            if not (self._manuscript.empty and _one_line(text) == _one_line(self._title)):
+            says_title = not self._part and self._manuscript.empty
+            if not (says_title and _one_line(text) == _one_line(self._title)):
                 self._manuscript.heading(self._heading - self._ours, parts)
         else:
             self._manuscript.paragraph([Inline("- "), *parts] if self._item else parts)
@@ -186,7 +195,7 @@ def _one_line(text: str) -> str:
     return _SPACE.sub(" ", text).strip()
 
 
-def _spaced(words: Sequence[tuple[str, _Look]]) -> list[Inline]:
+def spaced(words: Sequence[tuple[str, Look]]) -> list[Inline]:
     """Words as a browser spaces them: white space is one space, and none at the ends of a line."""
     parts: list[Inline] = []
     at_edge = True  # a space here would not be seen

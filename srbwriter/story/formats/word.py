@@ -1,8 +1,8 @@
 """Word documents (``.docx``), out: the active path as a manuscript, with styles that the writer can change.
 
-Title and author stand at the beginning and in the document's properties; chapters are headings, emphasis is
-italic and bold, a scene break is a centred line. Reading is in :mod:`srbwriter.story.formats.word_reader`.
-Written with python-docx, which is imported when it is used.
+Title and author are written at the beginning and into the document's properties; chapters are headings,
+emphasis is italic and bold, a scene break is a centred line. Reading is in
+:mod:`srbwriter.story.formats.word_reader`. Written with python-docx, which is imported when it is used.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def write(draft: StoryDraft) -> bytes:
 
 
 class _Page:
-    """Gathers paragraphs, each in the style that what stands above it asks for.
+    """Collects paragraphs; the style of each depends on the block before it.
 
     They are written as XML: python-docx takes a minute for a novel in which much is emphasised.
     """

@@ -1,7 +1,7 @@
-"""Word documents (``.docx``), in: what the document shows, as chapters, paragraphs and emphasis.
+"""Word documents (``.docx``), in: the visible text as chapters, paragraphs and emphasis.
 
-Insertions of tracked changes are text, deletions are not. Footnotes and endnotes are written as Markdown has
-them; comments become notes; what has no words (pictures) is left out, and the writer is told.
+Insertions of tracked changes are text, deletions are not. Footnotes and endnotes become Markdown footnotes;
+comments become notes; parts without words (pictures) are left out with a notice.
 
 Opened with python-docx; paragraphs are walked by the elements of ISO/IEC 29500, because python-docx passes
 over the words in tracked changes, content controls and text boxes.
@@ -17,8 +17,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from srbwriter.story.formats.document import Document
-from srbwriter.story.formats.errors import NotForUs
+from srbwriter.story.formats.base import Document, NotForUs
 from srbwriter.story.formats.inline import Inline
 from srbwriter.story.formats.manuscript import Manuscript
 from srbwriter.story.model import StoryDraft, counted, keep_foreign
@@ -57,7 +56,7 @@ _BROKEN = (
 
 
 def matches(document: Document) -> bool:
-    return document.kind == "zip"
+    return any(name.startswith("word/") for name in document.names)
 
 
 def read(document: Document) -> StoryDraft:
@@ -301,14 +300,7 @@ class _Reader:
             for (cell,) in rows:
                 self._body(cell)
             return
-        self._manuscript.say("tables became lines, with | between the cells")
-        parts: list[Inline] = []
-        for cells in rows:
-            for place, cell in enumerate(cells):
-                parts += [Inline(" | ")] if place else []
-                parts += self._words_of_all(cell, " ")
-            parts.append(Inline("\n"))
-        self._manuscript.paragraph(parts[:-1])
+        self._manuscript.table([[list(self._words_of_all(cell, " ")) for cell in cells] for cells in rows])
         self._hang_on()
 
     # -- words -------------------------------------------------------------------------------------
@@ -323,7 +315,7 @@ class _Reader:
             yield from self._words(paragraph, style)
 
     def _words(self, element: Any, style: str | None) -> Iterator[Inline]:
-        """The words in ``element``, which stands in a paragraph of ``style``."""
+        """Return the words in ``element`` of a paragraph of ``style``."""
         for child in element:
             if child.tag == f"{_W}r":
                 yield from self._run(child, style)

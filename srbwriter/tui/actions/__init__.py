@@ -1,15 +1,15 @@
-"""What keys do. A module for each group of commands, in the order of menus, help and documentation.
+"""Handlers of keys. One module for each group of commands, in the order of menus, help and documentation.
 
-A handler translates a key into one or two verbs of the session and shows the result; it decides nothing that
-another face would want too.
+A handler translates a key into one or two calls of the session and shows the result. Decisions that another
+front end would need as well belong to the session.
 """
 
 from srbwriter.tui.actions import (  # isort: skip - in order
-    branches, story, stories, tree, knobs, ahead, exploring, tokens, judging, view,
+    branches, story, stories, tree, knobs, ahead, exploring, tokens, judging, bans, view,
 )  # fmt: skip
 from srbwriter.tui.commands import COMMANDS
 
 __all__ = [
-    "COMMANDS", "ahead", "branches", "exploring", "judging", "knobs", "stories", "story", "tokens", "tree",
-    "view",
+    "COMMANDS", "ahead", "bans", "branches", "exploring", "judging", "knobs", "stories", "story", "tokens",
+    "tree", "view",
 ]  # fmt: skip

@@ -1,11 +1,11 @@
-"""Writing ahead of picks: how much of it."""
+"""The command that chooses which branches are prefetched."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from srbwriter.config import keys
-from srbwriter.session.ahead import MODES, budget_of
+from srbwriter.session.ahead import MODES, LookAhead, budget_of
 from srbwriter.tui.commands import INSTRUMENTS, command
 
 if TYPE_CHECKING:
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 _WORDS = {
     "off": "Nothing is written ahead.",
-    "focused": "What follows the branch in focus is written while you read; » is ready.",
-    "all": "What follows each branch is written while you read; » is ready.",
+    "focused": "The continuation of the focused branch is written while you read; » means ready.",
+    "all": "The continuations of all branches are written while you read; » means ready.",
 }
 
 
 @command(INSTRUMENTS, "Write ahead of picks", "comma", anywhere="f5")
 def look_ahead(screen: WriteScreen) -> None:
-    """Write what follows a pick while you read: for no branch, for the one in focus, for all."""
-    preferences, looking = screen.app.preferences, screen.session.look_ahead
+    """Write continuations while you read: for no branch, the focused one, or all of them."""
+    preferences, looking = screen.app.preferences, LookAhead.of(screen.session)
     mode = MODES[(MODES.index(preferences[keys.LOOK_AHEAD]) + 1) % len(MODES)]
     note = preferences.put(keys.LOOK_AHEAD, mode)
     looking.budget = budget_of(preferences)

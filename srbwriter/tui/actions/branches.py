@@ -1,10 +1,11 @@
-"""What can be done to branches: to one, to a part of one, and to all of them."""
+"""Commands on branches: on one branch, on a part of one, and on all of them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from srbwriter.engine.types import BranchState
+from srbwriter.engine.verbs import VERBS, BranchVerb
 from srbwriter.prose import Unit
 from srbwriter.session.typing import Draft
 from srbwriter.story import NodeId
@@ -21,7 +22,6 @@ from srbwriter.tui.widgets.branch_words import state_words
 
 if TYPE_CHECKING:
     from srbwriter.engine.generation import Branch
-    from srbwriter.tui.widgets.branch_pane import BranchPane
     from srbwriter.tui.write_screen import WriteScreen
 
 
@@ -30,7 +30,7 @@ BRANCH = "This branch"
 
 @command(BRANCH, "Pick a branch by number", DIGITS, hint="pick", numbered=True)
 def pick_number(screen: WriteScreen, number: int) -> None:
-    """Append branch 1 to 9 to the story; new ones go on from there."""
+    """Append branch 1 to 9 to the story; new branches continue from there."""
     screen.pick(number - 1)
 
 
@@ -44,87 +44,85 @@ def pick(screen: WriteScreen) -> None:
 
 @command(BRANCH, "Re-roll this branch", "r", hint="re-roll")
 def reroll(screen: WriteScreen) -> None:
-    """Write it again from the start with a new seed; the others go on."""
-    screen.on_branch(screen.session.reroll)
+    """Write this branch again from the start with a new seed; the others continue."""
+    _steer(screen, "reroll")
 
 
 @command(BRANCH, "Kill this branch", "k", hint="kill", vim="x")
 def kill(screen: WriteScreen) -> None:
-    """End it, or one that has ended, and give its memory back."""
-    screen.on_branch(screen.session.kill)
+    """End this branch, running or ended, and free its memory."""
+    _steer(screen, "kill")
 
 
 @command(BRANCH, "Stop this branch", "s")
 def stop(screen: WriteScreen) -> None:
-    """End it here and keep its text."""
-    here = screen.branch_here()
-    if here is not None and not _ended(screen, *here):
-        screen.session.stop_branch(here[0].index)
+    """End this branch here and keep its text."""
+    _steer(screen, "stop")
 
 
 @command(BRANCH, "Pause or resume this branch", "space")
 def pause(screen: WriteScreen) -> None:
-    """Hold the branch still, or let it go on."""
+    """Pause this branch, or resume it."""
+    pane = screen.grid.pane
+    branch = pane.branch if pane is not None else None
+    _steer(screen, "resume" if branch is not None and branch.state is BranchState.PAUSED else "pause")
+
+
+def _steer(screen: WriteScreen, verb: BranchVerb, **arguments: object) -> None:
+    """Apply a verb to the current branch; notify the writer if the verb does not apply now."""
     here = screen.branch_here()
-    if here is not None and not _ended(screen, *here):
-        pane, branch = here
-        paused = branch.state is BranchState.PAUSED
-        (screen.session.resume if paused else screen.session.pause)(pane.index)
-
-
-def _ended(screen: WriteScreen, pane: BranchPane, branch: Branch) -> bool:
-    """Whether the branch writes no more; then the writer is told so."""
-    if not branch.live:
-        screen.notify(f"Branch {pane.index + 1} has ended already: {state_words(branch)}.")
-    return not branch.live
+    if here is None:
+        return
+    pane, branch = here
+    problem = VERBS[verb].problem(branch)
+    if not problem:
+        screen.session.steer(pane.index, verb, **arguments)
+        return
+    more = f": {state_words(branch)}" if not branch.live else ""
+    more = more or (": space resumes it" if branch.state is BranchState.PAUSED else "")
+    screen.notify(f"Branch {pane.index + 1} {problem}{more}.")
 
 
 @command(BRANCH, "Extend this branch", "e")
 def extend(screen: WriteScreen) -> None:
-    """Let a finished branch go on from where it ended."""
-    pane = screen.grid.pane
-    if pane is not None and pane.branch is not None and pane.branch.live:
-        paused = pane.branch.state is BranchState.PAUSED
-        words = "is paused: space lets it go on" if paused else "is still writing"
-        screen.notify(f"Branch {pane.number} {words}.")
-        return
-    screen.on_branch(screen.session.extend)
+    """Continue a finished branch from its end."""
+    _steer(screen, "extend")
 
 
 @command(BRANCH, "Rewind one sentence", "backspace", hint="rewind")
 def rewind(screen: WriteScreen) -> None:
-    """Drop the branch's last sentence and write on from there with a new seed."""
-    screen.on_branch(screen.session.rewind)
+    """Drop the branch's last sentence and continue from there with a new seed."""
+    _steer(screen, "rewind", sentences=1)
 
 
 @command(BRANCH, "Type into this branch", "i")
 @writes
 def type_into(screen: WriteScreen) -> None:
-    """Write words of your own at its end; it goes on from there."""
+    """Add your own words at its end; the branch continues from them."""
     here = screen.branch_here()
     if here is None:
         return
     pane, branch = here
     index = pane.index
     held = branch.live and branch.state is not BranchState.PAUSED
-    if held:  # else it would write on where the words are to go
-        screen.session.pause(index)
-    pane.follow()  # the words go to the end, so that is what the writer has to see
+    if held:  # a running branch would append its own text before the words
+        screen.session.steer(index, "pause")
+    pane.follow()  # the words are appended at the end, so scroll there
 
     def take(words: str) -> bool:
         return not words or screen.guarded(lambda: screen.session.append(index, words))
 
     def closed(words: str | None) -> None:
         if not words and held and branch.live:
-            screen.session.resume(index)
+            screen.session.steer(index, "resume")
 
     node = status.node_of(screen.session, index)
-    question = f"Words for branch {index + 1}; it goes on from there"
+    question = f"Type into branch {index + 1}; it continues from your words"
     screen.app.push_screen(AskWords(question, take, _draft(screen, index, node)), closed)
 
 
 def _draft(screen: WriteScreen, index: int, node: NodeId | None = None) -> Draft:
-    """Where words for branch ``index`` are safe meanwhile: below ``node``, or beside the branch."""
+    """Return the draft that keeps unsent words for branch ``index``: below ``node``, or beside the branch."""
     session = screen.session
     if node is None:
         node = session.round.parent if session.round is not None else session.node
@@ -134,7 +132,7 @@ def _draft(screen: WriteScreen, index: int, node: NodeId | None = None) -> Draft
 @command(BRANCH, "Edit, then pick", "o")
 @writes
 def edit_pick(screen: WriteScreen) -> None:
-    """Change the branch's text on a sheet; what you keep becomes part of the story."""
+    """Edit the branch's text, then add the edited text to the story."""
     pane = screen.grid.pane
     if pane is None or pane.branch is None or not pane.branch.text:
         screen.notify("There is nothing to edit here yet.")
@@ -145,33 +143,35 @@ def edit_pick(screen: WriteScreen) -> None:
 
 def _edit_pick(screen: WriteScreen, index: int, branch: Branch) -> None:
     if branch.live:
-        screen.session.pause(index)
+        screen.session.steer(index, "pause")
     text = screen.session.joined(index)
 
     def take(edited: str) -> bool:
         before = screen.session.node
         screen.guarded(lambda: screen.take(index, text=edited))
-        return screen.session.node != before  # also where only the branches that follow are refused
+        return screen.session.node != before  # True too if the pick worked and only the next round failed
 
     def closed(picked: bool | None) -> None:
         current = screen.session.round
         if not picked and current is not None and current.branches[index].live:
-            screen.session.resume(index)
+            screen.session.steer(index, "resume")
 
-    about = "What stands here becomes part of the story when you pick it; the branch itself stays as it is."
+    about = "Picking adds this text to the story; the branch itself does not change."
     sheet = Sheet(f"Branch {index + 1}", text, about, take, _draft(screen, index), "picks it")
     screen.app.push_screen(sheet, closed)
 
 
 @command(BRANCH, "Lock or unlock this branch", "l", vim="L")
 def lock(screen: WriteScreen) -> None:
-    """A locked branch is left alone when all are re-rolled."""
-    screen.on_branch(screen.session.lock)
+    """Lock this branch, so that re-rolling all branches leaves it alone; again to unlock it."""
+    here = screen.branch_here()
+    if here is not None:
+        screen.session.lock(here[0].index)
 
 
 @command(BRANCH, "Copy this branch", "c", vim="y")
 def copy(screen: WriteScreen) -> None:
-    """Put its text on the clipboard."""
+    """Copy its text to the clipboard."""
     here = screen.branch_here()
     if here is not None:
         external.copy(screen.app, here[1].text)
@@ -180,7 +180,7 @@ def copy(screen: WriteScreen) -> None:
 
 @command(BRANCH, "Rate up", "greater_than_sign")
 def rate_up(screen: WriteScreen) -> None:
-    """Mark the branch as good; again to take that back."""
+    """Rate the branch as good; again to remove the rating."""
     _rate(screen, 1)
 
 
@@ -193,13 +193,13 @@ def _rate(screen: WriteScreen, rating: int) -> None:
 
 @command(BRANCH, "Rate down", "less_than_sign")
 def rate_down(screen: WriteScreen) -> None:
-    """Mark the branch as bad; again to take that back."""
+    """Rate the branch as bad; again to remove the rating."""
     _rate(screen, -1)
 
 
 @command(BRANCH, "Bookmark this branch", "b")
 def bookmark(screen: WriteScreen) -> None:
-    """Mark it to find it again; again to take that back."""
+    """Bookmark the branch, to find it later; again to remove the bookmark."""
     node = screen.branch_node()
     if node is not None:
         story = screen.session.story
@@ -208,22 +208,22 @@ def bookmark(screen: WriteScreen) -> None:
 
 @command(BRANCH, "Knobs of this branch", "t")
 def branch_knobs(screen: WriteScreen) -> None:
-    """Change how this branch chooses its words, while it runs."""
+    """Change this branch's sampling settings while it runs."""
     here = screen.branch_here()
     if here is None:
         return
     index, branch = here[0].index, here[1]
 
     def changed(setup: Setup) -> None:
-        screen.guarded(lambda: screen.session.set_sampling(index, setup.sampling))
+        screen.guarded(lambda: screen.session.steer(index, "set_sampling", sampling=setup.sampling))
 
-    now, lacks = Setup(branch.sampling, branch.stop_rule), screen.session.lacks
-    screen.app.push_screen(Knobs(f"Knobs of branch {index + 1}", now, changed, lacks=lacks))
+    now, can = Setup(branch.sampling, branch.stop_rule), screen.session.capabilities
+    screen.app.push_screen(Knobs(f"Knobs of branch {index + 1}", now, changed, can=can))
 
 
 @command(BRANCH, "Compare with another branch", "vertical_line")
 def compare(screen: WriteScreen) -> None:
-    """Show the words in which two branches differ."""
+    """Show the words that differ between two branches."""
     current, pane = screen.session.round, screen.grid.pane
     if current is None or pane is None or len(current.branches) < 2:
         screen.notify("There are no two branches to compare.")
@@ -294,25 +294,25 @@ ALL = "All branches"
 @command(ALL, "Write new branches", "g", anywhere="ctrl+n", hint="write")
 @writes
 def generate(screen: WriteScreen) -> None:
-    """Write N branches from where the story stands."""
+    """Write N branches from the end of the story so far."""
     screen.write()
 
 
 @command(ALL, "Write from the cursor", "G", anywhere="ctrl+b")
 @writes
 def write_from(screen: WriteScreen) -> None:
-    """Write branches from the cursor on; what follows it becomes another branch."""
+    """Write branches from the cursor; the text after it becomes another branch."""
     place, whole = screen.editor.place, screen.editor.whole
     screen.session.write_from(place)
     screen.show_story()
     screen.flush()
     if whole[place:].strip():
-        screen.notify("What followed is another branch now; undo brings it back.")
+        screen.notify("The text after the cursor is another branch now; undo puts it back.")
 
 
 @command(ALL, "Stop everything")
 def stop_all(screen: WriteScreen) -> None:
-    """Stop an export or import, the load of a model, all branches, or the download of a model."""
+    """Stop an export or import, loading a model, all branches, or the download of a model."""
     if _gave_up(screen):
         return
     if screen.writing:
@@ -323,19 +323,19 @@ def stop_all(screen: WriteScreen) -> None:
 
 
 def _gave_up(screen: WriteScreen) -> bool:
-    """Whether an export, an import or a load was under way, which is stopped now."""
+    """Stop the export, import or load in progress; return whether there was one."""
     if screen.transfers.cancel():
-        return True  # the line says so
+        return True  # the status line reports it
     if screen.session.cancel_load():
-        screen.flush_slowly()  # says what can be done now
+        screen.flush_slowly()  # redraws the status line with the keys that work now
         return True
     return False
 
 
 @command(ALL, "Step back", anywhere="escape", hint="stop")
 def back(screen: WriteScreen) -> None:
-    """Stop an export, import or load; from the story go to the branches; there stop them, or a download."""
-    # Never into the story: the keys pressed after it would be written there.
+    """Stop an export, import or load; move from the story to the branches; there, stop them or a download."""
+    # Never focus the story here: keys pressed next would be typed into it.
     if screen.quiet:
         screen.be_quiet(False)
     elif (screen.editor.has_focus or screen.unchosen) and screen.grid.pane is not None:
@@ -347,7 +347,7 @@ def back(screen: WriteScreen) -> None:
 
 @command(ALL, "Re-roll all branches", "R")
 def reroll_all(screen: WriteScreen) -> None:
-    """Write all but the locked ones again with new seeds."""
+    """Write all branches but the locked ones again with new seeds."""
     current = screen.session.round
     if current is None or not current.branches:
         screen.notify("There is no branch here yet.")
@@ -360,7 +360,7 @@ def reroll_all(screen: WriteScreen) -> None:
 
 @command(ALL, "A branch more", "plus,equals_sign")
 def more(screen: WriteScreen) -> None:
-    """Add a branch, also while others are being written."""
+    """Add a branch, even while others are running."""
     session = screen.session
     session.n += 1
     if session.round is not None and screen.grid.panes:
@@ -373,18 +373,18 @@ def fewer(screen: WriteScreen) -> None:
     """End the last branch, and write one fewer from now on."""
     session = screen.session
     if session.n <= 1:
-        screen.notify("One branch is the least.")
+        screen.notify("One branch is the minimum.")
         return
     session.n -= 1
     current = session.round
     if current is not None and len(current.branches) > session.n and current.branches[-1].live:
-        session.kill(len(current.branches) - 1)
+        session.steer(len(current.branches) - 1, "kill")
     screen.pump.wake()
 
 
 @command(ALL, "Next page of branches", "right_square_bracket")
 def next_page(screen: WriteScreen) -> None:
-    """Show the branches that did not fit."""
+    """Show the next page of branches."""
     _turn(screen, 1)
 
 
@@ -397,5 +397,5 @@ def _turn(screen: WriteScreen, pages: int) -> None:
 
 @command(ALL, "Previous page of branches", "left_square_bracket")
 def previous_page(screen: WriteScreen) -> None:
-    """Go back a page."""
+    """Show the previous page of branches."""
     _turn(screen, -1)

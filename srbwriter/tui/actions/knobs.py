@@ -1,4 +1,4 @@
-"""What changes how branches are written, and what the model is told."""
+"""Commands for sampling settings and for the text that the model gets besides the story."""
 
 from __future__ import annotations
 
@@ -26,35 +26,35 @@ KNOBS = "Knobs"
 
 @command(KNOBS, "Knobs", "K", anywhere="f2", hint="knobs")
 def knobs(screen: WriteScreen) -> None:
-    """How branches choose their words: samplers, stops, presets, a ladder."""
+    """Change how new branches are sampled: samplers, stop rules, presets, a sweep."""
     session = screen.session
 
     def changed(setup: Setup) -> None:
         session.sampling, session.stop, session.variety = setup.sampling, setup.stop, setup.variety
 
-    def spread(ladder: Sweep | None) -> None:
-        session.sweep = ladder
+    def spread(sweep: Sweep | None) -> None:
+        session.sweep = sweep
 
     def closed(_: None) -> None:
         screen.guarded(screen.app.knobs.keep)
 
     now = Setup(session.sampling, session.stop, session.variety)
-    sheet = Knobs("Knobs for new branches", now, changed, spread, session.sweep, session.lacks)
+    sheet = Knobs("Knobs for new branches", now, changed, spread, session.sweep, session.capabilities)
     screen.app.push_screen(sheet, closed)
 
 
 @command(KNOBS, "Memory", "M")
 @writes
 def memory(screen: WriteScreen) -> None:
-    """What the model is told before the story."""
+    """Edit the text that the model reads before the story."""
     now = screen.session.story.settings(ROOT).memory or ""
-    about = "The model is told this before the story."
+    about = "The model reads this before the story."
     draft = screen.session.draft("memory")
     screen.app.push_screen(Sheet("Memory", now, about, lambda text: _put(screen, memory=text), draft))
 
 
 def _put(screen: WriteScreen, **said: object) -> bool:
-    """Change some of the settings of the whole story; False if that is refused."""
+    """Change settings of the whole story; return False if the story refuses them."""
     session, story = screen.session, screen.session.story
     settings = replace(story.own_settings(ROOT), **said)  # type: ignore[arg-type]
     return screen.guarded(lambda: session.together(lambda: story.put_settings(ROOT, settings)))
@@ -63,7 +63,7 @@ def _put(screen: WriteScreen, **said: object) -> bool:
 @command(KNOBS, "Author's note", "N")
 @writes
 def author_note(screen: WriteScreen) -> None:
-    """What the model is told near the end of the story."""
+    """Edit the text that the model reads near the end of the story."""
     now = screen.session.story.settings(ROOT)
 
     def take(text: str, depth: int | None) -> bool:
@@ -77,20 +77,20 @@ def author_note(screen: WriteScreen) -> None:
 @command(KNOBS, "Lorebook", "O")
 @writes
 def lore(screen: WriteScreen) -> None:
-    """Entries the model is told when their keys come up."""
+    """Edit the entries that the model reads when one of their keys occurs in the story."""
     screen.app.push_screen(Lorebook(screen.session))
 
 
 @command(KNOBS, "What the model sees", "X", anywhere="f8")
 def context(screen: WriteScreen) -> None:
-    """The context by source, in tokens; the request to an instruction model is edited here."""
+    """Show the context by source, in tokens; edit the request to an instruction model."""
     screen.session.keep()
     screen.app.push_screen(ContextView(screen.session))
 
 
 @command(KNOBS, "Change the model", "m")
 def model(screen: WriteScreen) -> None:
-    """Choose a model, fetch a recommended one, or load again what could not be loaded; the story stays."""
+    """Choose a model, fetch a recommended one, or retry one that failed to load; the story stays open."""
     from srbwriter.tui.screens.choices import choose_model
 
     def answered(chosen: str | None) -> None:

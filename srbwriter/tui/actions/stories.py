@@ -1,7 +1,7 @@
-"""Commands on stories as wholes: another one, a new one, a copy, and copies made before.
+"""Commands on whole stories: open another, create, rename, copy, and restore a copy.
 
-Going to another story writes down every word of this one first, ends its branches, and begins the screen
-again; the model stays.
+Opening another story saves every word of the current one first, ends its branches, and resets the screen. The
+model stays loaded.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STORIES = "Stories"
 
 @command(STORIES, "Another story", "n", anywhere="ctrl+o")
 def stories(screen: WriteScreen) -> None:
-    """Go to another story; every word of this one is kept."""
+    """Open another story; every word of this one is saved."""
     here = screen.session.story.file
     found = files.known(paths.library_dir(), library.RecentStories(paths.recent_file()))
     choices = [Choice(story.path, story.title, _about(story, here)) for story in found]
@@ -54,7 +54,7 @@ def _moment(seconds: float) -> str:
 
 @command(STORIES, "New story", "asterisk")
 def new_story(screen: WriteScreen) -> None:
-    """Begin an empty story in the library."""
+    """Create an empty story in the library."""
 
     def begin(title: str) -> None:
         screen.app.open_story(files.begin(title, paths.library_dir()))
@@ -73,20 +73,20 @@ def _ask_title(screen: WriteScreen, question: str, suggested: str, act: Callable
 @command(STORIES, "Rename the story", "quotation_mark")
 @writes
 def rename_story(screen: WriteScreen) -> None:
-    """Give it another title; its file stays."""
+    """Change the title; the file keeps its name."""
 
     def rename(title: str) -> None:
         session = screen.session
         session.together(lambda: session.story.rename(title))
         screen.flush_slowly()
-        screen.notify(f"It is called {session.title} now; its file stays {session.story.file.name}.")
+        screen.notify(f"Renamed to {session.title}; the file is still {session.story.file.name}.")
 
     _ask_title(screen, "New title of this story", screen.session.title, rename)
 
 
 @command(STORIES, "Duplicate the story", "ampersand")
 def duplicate_story(screen: WriteScreen) -> None:
-    """Go on in a copy, with all its branches; this one stays as it is."""
+    """Copy the story with all its branches and open the copy; this one stays as it is."""
 
     def duplicate(title: str) -> None:
         screen.session.keep()
@@ -94,12 +94,12 @@ def duplicate_story(screen: WriteScreen) -> None:
         made = files.copy_as(story.file, library.free_path(story.file.parent, title), title)
         screen.app.open_story(made, [f"This is the copy. {story.title} is as you left it."])
 
-    _ask_title(screen, "Title of the copy, which you go on in", f"{screen.session.title} (copy)", duplicate)
+    _ask_title(screen, "Title of the copy, which opens next", f"{screen.session.title} (copy)", duplicate)
 
 
 @command(STORIES, "Snapshot", "exclamation_mark")
 def snapshot(screen: WriteScreen) -> None:
-    """Keep a copy of the story as it is now, under a name."""
+    """Save a named copy of the story as it is now."""
 
     def answered(name: str | None) -> None:
         if name is not None:
@@ -109,26 +109,26 @@ def snapshot(screen: WriteScreen) -> None:
         screen.session.keep()
         story = screen.session.story
         file = story.snapshot(paths.backup_dir(), name)
-        screen.notify(f"The story as it is now lies in {file}.")
+        screen.notify(f"Saved a copy of the story: {file}.")
 
-    screen.app.push_screen(Ask("A copy of the story as it is now; what is it called?"), answered)
+    screen.app.push_screen(Ask("Name for the copy of the story as it is now"), answered)
 
 
 @command(STORIES, "Restore a copy", "at")
 def restore(screen: WriteScreen) -> None:
-    """Make a story of a snapshot or of a copy of the day; this one stays as it is."""
+    """Open a snapshot or a daily copy as a new story; this one stays as it is."""
     story = screen.session.story
     copies = backups(story.backup_folder(paths.backup_dir()))
     if not copies:
         screen.notify("There are no copies of this story yet.")
         return
-    choices = [Choice(copy, copy.name or "of the day", _copy_about(copy)) for copy in copies]
+    choices = [Choice(copy, copy.name or "daily", _copy_about(copy)) for copy in copies]
 
     def chosen(copy: Backup | None) -> None:
         if copy is not None:
             screen.guarded(lambda: _bring_back(screen, copy))
 
-    title = "Copies of this story: the one you take becomes a story of its own"
+    title = "Copies of this story: the one you choose opens as a new story"
     screen.app.push_screen(Picker(title, choices), chosen)
 
 

@@ -1,12 +1,13 @@
-"""What changes the story's text, takes it out into a file, or a file into a story."""
+"""Commands on the story's text: undo, find, spelling, export, import."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from srbwriter import paths
-from srbwriter.story import Properties, StoryError, library
+from srbwriter.story import Edit, Properties, StoryError, library
 from srbwriter.story.model import counted
 from srbwriter.tui import external, options
 from srbwriter.tui import spelling as spell
@@ -22,38 +23,38 @@ if TYPE_CHECKING:
     from srbwriter.tui.write_screen import WriteScreen
 
 _DID = {
-    "type": "Typing",
-    "add": "Passage",
-    "pick": "Pick",
-    "edit": "Edit",
-    "delete": "Deletion",
-    "mark": "Mark",
-    "settings": "Setting",
-    "restore": "Return",
+    "type": "typing",
+    "add": "passage",
+    "pick": "pick",
+    "edit": "edit",
+    "delete": "deletion",
+    "mark": "mark",
+    "settings": "setting",
+    "restore": "restored branch",
 }
-"""The verbs of the story, as what they did is called; others by their own names."""
+"""Nouns for the story's verbs in messages; a verb that is missing here is shown as it is."""
 STORY = "Story"
 
 
 @command(STORY, "Undo", "u", anywhere="ctrl+z")
 def undo(screen: WriteScreen) -> None:
-    """Take back the last change to the story: a pick or your own words."""
+    """Undo the last change to the story: a pick or your own words."""
     verb = screen.session.undo()
     screen.show_story(where_changed=True)
-    screen.notify(f"{_DID.get(verb, verb.capitalize())} taken back." if verb else "Nothing to undo.")
+    screen.notify(f"Undid: {_DID.get(verb, verb)}." if verb else "Nothing to undo.")
 
 
 @command(STORY, "Redo", "U", anywhere="ctrl+y")
 def redo(screen: WriteScreen) -> None:
-    """Do again what was undone."""
+    """Repeat the change that was undone last."""
     verb = screen.session.redo()
     screen.show_story(where_changed=True)
-    screen.notify(f"{_DID.get(verb, verb.capitalize())} done again." if verb else "Nothing to redo.")
+    screen.notify(f"Redid: {_DID.get(verb, verb)}." if verb else "Nothing to redo.")
 
 
 @command(STORY, "Find", "slash", anywhere="ctrl+f")
 def find(screen: WriteScreen) -> None:
-    """Go through the places of some words in the story, from the cursor on."""
+    """Find words in the story, from the cursor on."""
     screen.show_the_story()
     screen.app.push_screen(FindBar(screen.editor, screen.looked))
 
@@ -61,12 +62,12 @@ def find(screen: WriteScreen) -> None:
 @command(STORY, "Find and replace")
 @writes
 def replace(screen: WriteScreen) -> None:
-    """Replace words all over the story; one undo takes it back."""
+    """Replace words throughout the story; one undo reverts it."""
 
-    def take(text: str, places: int) -> bool:
-        done = screen.guarded(lambda: screen.rewrite(text))
+    def take(text: str, edits: Sequence[Edit]) -> bool:
+        done = screen.guarded(lambda: screen.rewrite(text, edits))
         if done:
-            screen.notify(f"Replaced in {counted(places, 'place')}.")
+            screen.notify(f"Replaced in {counted(len(edits), 'place')}.")
         return done
 
     screen.show_the_story()
@@ -75,14 +76,14 @@ def replace(screen: WriteScreen) -> None:
 
 @command(STORY, "Copy the story", "C")
 def copy_story(screen: WriteScreen) -> None:
-    """Put the whole text on the clipboard."""
+    """Copy the whole text to the clipboard."""
     external.copy(screen.app, screen.editor.whole)
     screen.notify("The story is on the clipboard.")
 
 
 @command(STORY, "Spelling", "dollar_sign")
 def spelling(screen: WriteScreen) -> None:
-    """Underline words that are in no English list nor among your own; again for none."""
+    """Underline words that are in no English list and not among your own; again to turn it off."""
     app = screen.app
     on = not app.preferences[options.SPELLING]
     app.preferences.put(options.SPELLING, on)
@@ -91,7 +92,7 @@ def spelling(screen: WriteScreen) -> None:
     if not on:
         screen.notify("Spelling is off.")
     elif language.partition("-")[0] not in ("", "en"):
-        screen.notify(f"The word list is English, and this story is in {language}: A changes that.")
+        screen.notify(f"The word list is English, and this story is in {language}: A changes the language.")
     else:
         screen.notify(f"Words in no English list are underlined; your own belong in {spell.own_file()}.")
 
@@ -102,7 +103,7 @@ def own_word(screen: WriteScreen) -> None:
     row, column = screen.editor.cursor_location
     word = spell.word_at(screen.editor.document[row], column)
     if not word:
-        screen.notify("The cursor is at no word.")
+        screen.notify("Put the cursor on a word first.")
         return
     spell.learn(word)
     screen.editor.spelling = screen.editor.spelling  # paints the lines again
@@ -118,7 +119,7 @@ def own_editor(screen: WriteScreen) -> None:
 
 @command(STORY, "Save now", anywhere="ctrl+s")
 def save(screen: WriteScreen) -> None:
-    """Everything is saved as you write; this waits for it."""
+    """Save now and wait until the disk has everything; saving is automatic otherwise."""
     if screen.session.story.damage is not None:
         tell_damage(screen)
         return
@@ -137,7 +138,7 @@ def openings(screen: WriteScreen) -> None:
 @command(STORY, "Title, author, language", "A")
 @writes
 def properties(screen: WriteScreen) -> None:
-    """What the story is called, who writes it and in which language; books say so too."""
+    """Edit the title, author and language; exported books contain them."""
     session, story = screen.session, screen.session.story
 
     def take(said: Properties) -> bool:
@@ -150,12 +151,12 @@ def properties(screen: WriteScreen) -> None:
 
 @command(STORY, "Export the story", "E")
 def export(screen: WriteScreen) -> None:
-    """Write it to a file: a book, a Word document, a page, text or JSON, as its ending says."""
+    """Write the story to a file; its extension chooses the format: a book, Word, HTML, text or JSON."""
     _ask_target(screen, f"{library.file_name(screen.session.title)}.md")
 
 
 def _ask_target(screen: WriteScreen, suggested: str) -> None:
-    from srbwriter.story import formats  # all of them: the first screen does not wait for that
+    from srbwriter.story import formats  # imported late: the formats would slow down the start
 
     labels: dict[str, str] = {}
     for form in formats.writable():
@@ -166,12 +167,12 @@ def _ask_target(screen: WriteScreen, suggested: str) -> None:
         if name and name.strip():
             screen.guarded(lambda: _check(screen, name))
 
-    question = f"Export to which file in {Path.cwd()}? Its ending says how: {known}"
+    question = f"Export to which file in {Path.cwd()}? The extension chooses the format: {known}"
     screen.app.push_screen(Ask(question, suggested, select=True), answered)
 
 
 def _check(screen: WriteScreen, name: str) -> None:
-    """Ask again for a name that cannot be used, and for leave to replace a file."""
+    """Ask again for a name that cannot be used, and for permission to replace a file."""
     from srbwriter.story import formats, transfer
 
     target = _path(name)
@@ -199,7 +200,7 @@ def _check(screen: WriteScreen, name: str) -> None:
 
 
 def _path(name: str) -> Path:
-    """A path as people write it, with ~ for the home folder, or as a terminal pastes it, in quotes."""
+    """Return the absolute path of ``name``, which may start with ~ or be in quotes, as terminals paste it."""
     name = name.strip()
     if len(name) > 1 and name[0] == name[-1] and name[0] in "\"'":
         name = name[1:-1]
@@ -221,13 +222,16 @@ def _export(screen: WriteScreen, target: Path, form: Format, *, force: bool) -> 
 
 @command(STORY, "Import a file", "I")
 def import_(screen: WriteScreen) -> None:
-    """Make a story of a text or of another program's file, and open it."""
+    """Create a story from a text, a folder, or another program's file, and open it."""
 
     def answered(name: str | None) -> None:
         if name and name.strip():
             screen.guarded(lambda: _import(screen, _path(name)))
 
-    question = f"Import which file in {Path.cwd()}? Its format is found out; it becomes a story of its own."
+    question = (
+        f"Import which file in {Path.cwd()}? The format is detected, and the file becomes a new story. "
+        "A folder becomes one story with a chapter for each file."
+    )
     screen.app.push_screen(Ask(question), answered)
 
 
@@ -237,5 +241,5 @@ def _import(screen: WriteScreen, file: Path) -> None:
     def opened(landed: Landed) -> None:
         screen.app.open_story(landed.path, (f"{file} became {landed.path}.", *landed.notices))
 
-    work = transfer.Import(file, paths.library_dir())
+    work = transfer.Import(file, paths.library_dir(), as_one=file.is_dir())
     screen.transfers.begin("import", file.name, work, opened, leaves=True)

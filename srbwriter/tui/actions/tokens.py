@@ -1,4 +1,4 @@
-"""Text token by token, and words coloured by their tokens."""
+"""Commands that show text token by token and colour words by their tokens."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 INSTRUMENTS = "Instruments"
 
 _WORDS = {
-    NONE: "Words have one colour again.",
-    "probability": "Coloured by how likely each token was; what is plain was likely.",
-    "surprisal": "Coloured by surprise: only what the model did not expect.",
-    AUTHOR: "Coloured by who wrote it.",
+    NONE: "All words have one colour.",
+    "probability": "Coloured by probability: uncoloured words were likely.",
+    "surprisal": "Coloured by surprise: only words that the model did not expect.",
+    AUTHOR: "Coloured by author.",
 }
 
 
 @command(INSTRUMENTS, "Token by token", "full_stop", anywhere="f6", hint="tokens")
 @writes
 def tokens(screen: WriteScreen) -> None:
-    """Go through a branch or the story token by token: see what else was likely, fork there, ban a word."""
+    """Step through a branch or the story by token: see alternatives, start a branch there, ban a word."""
     if screen.editor.has_focus:
         screen.app.push_screen(TokenView(screen, None, screen.editor.place))
         return
@@ -40,7 +40,7 @@ def tokens(screen: WriteScreen) -> None:
 
 @command(INSTRUMENTS, "Colour words", "number_sign")
 def colour_tokens(screen: WriteScreen) -> None:
-    """Colour words by how likely their tokens were, how surprising, or by who wrote them; again for none."""
+    """Colour words by probability, by surprise, or by author; again for the next, then none."""
     now = screen.app.preferences[options.COLOUR_TOKENS]
     mode = MODES[(MODES.index(now) + 1) % len(MODES)]
     screen.app.preferences.put(options.COLOUR_TOKENS, mode)

@@ -1,4 +1,4 @@
-"""What looks at the tree, and goes about in it. What was deleted is in its bin and can come back."""
+"""Commands that show the story tree and move in it, and the bin that restores deleted branches."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
     from srbwriter.tui.write_screen import WriteScreen
 
 _MATCH = str.maketrans("", "", "\x02\x03")
-_MOST = 500  # the newest of what is in the bin
+_MOST = 500  # the list shows only this many of the newest deleted branches
 TREE = "The tree"
 
 
 @command(TREE, "The tree", "T", anywhere="f3", hint="tree")
 def tree(screen: WriteScreen) -> None:
-    """See every branch ever written, go to one and write on there."""
+    """Show every branch ever written; go to one and continue there."""
     screen.session.keep()
     tree = TreeScreen(screen.session, lambda: search(screen))
-    screen.app.push_screen(tree, lambda way: _go(screen, way))
+    screen.app.push_screen(tree, lambda target: _go(screen, target))
 
 
-def _go(screen: WriteScreen, way: Way | None) -> None:
-    if way is not None:
-        screen.guarded(lambda: screen.revisit(way.node, write=way.write))
+def _go(screen: WriteScreen, target: Way | None) -> None:
+    if target is not None:
+        screen.guarded(lambda: screen.revisit(target.node, write=target.write))
 
 
 @command(TREE, "Back one pick", "P")
 def parent(screen: WriteScreen) -> None:
-    """Stand where the last pick was made."""
+    """Go back to before the last pick."""
     screen.session.keep()
     above = screen.session.story.parent(screen.session.node)
     if above is None:
@@ -48,26 +48,26 @@ def parent(screen: WriteScreen) -> None:
 @command(TREE, "Split at the cursor", "backslash")
 @writes
 def split(screen: WriteScreen) -> None:
-    """Make two nodes of one, at the cursor in the story: a place to branch off, or a chapter."""
+    """Split a node in two at the cursor in the story, to branch off there or to start a chapter."""
     node = screen.session.split_at(screen.editor.place)
     first = " ".join(screen.session.story.node(node).text.split()[:4])
-    screen.notify(f"A node of its own begins with: {first} …")
+    screen.notify(f"Split: a new node starts with: {first} …")
 
 
 @command(TREE, "Join with the node before", "J")
 @writes
 def merge(screen: WriteScreen) -> None:
-    """Make one node of the last two; branches beside the last keep their text."""
+    """Join the last two nodes; siblings of the last one keep their text."""
     session = screen.session
     session.keep()
     session.story.end_typing()
     session.together(lambda: session.story.merge(session.node))
-    screen.notify("The last two nodes are one.")
+    screen.notify("Joined the last two nodes.")
 
 
 @command(TREE, "Search the tree", "S")
 def search(screen: WriteScreen) -> None:
-    """Find words in all branches, also those not picked."""
+    """Find words in all branches, including those not picked."""
     screen.session.keep()
 
     def answered(words: str | None) -> None:
@@ -105,7 +105,7 @@ def bookmarks(screen: WriteScreen) -> None:
 
 
 def node_choices(screen: WriteScreen, nodes: Iterable[NodeId]) -> list[Choice]:
-    """An entry for each of ``nodes``: its first words, its marks, all of its words."""
+    """Return a picker entry for each of ``nodes``: first words, marks, full text as preview."""
     story = screen.session.story
     found: list[Choice] = []
     for node in story.nodes(list(nodes)):
@@ -118,17 +118,17 @@ def node_choices(screen: WriteScreen, nodes: Iterable[NodeId]) -> list[Choice]:
 
 @command(TREE, "History of picks", "H")
 def history(screen: WriteScreen) -> None:
-    """Go back to any point of the way here."""
+    """Go back to any earlier pick."""
     screen.session.keep()
     story = screen.session.story
-    way = [node for node in story.path(screen.session.node) if node != ROOT]
-    choices = node_choices(screen, reversed(way))
+    picked = [node for node in story.path(screen.session.node) if node != ROOT]
+    choices = node_choices(screen, reversed(picked))
     _choose(screen, "The way here, newest first", choices, "Nothing is written yet.")
 
 
 @command(TREE, "The bin", "Z")
 def bin_(screen: WriteScreen) -> None:
-    """Bring back a branch that was deleted."""
+    """Restore a deleted branch."""
     screen.session.keep()
     deleted = node_choices(screen, screen.session.story.bin()[:_MOST])
     choices = [choice for choice in deleted if choice.preview]

@@ -1,4 +1,4 @@
-"""What changes what is looked at: focus, layout, the place in a branch, and the program's own screens."""
+"""Commands that change the view: focus, layout, scrolling, and the program's own screens."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def switch(screen: WriteScreen) -> None:
 
 @command(VIEW, "Branch to the left", "left", vim="h,left")
 def left(screen: WriteScreen) -> None:
-    """Go to the branch to the left; choose one where none is chosen."""
+    """Go to the branch on the left; if none is chosen, choose one."""
     _step(screen, -1, 0)
 
 
 def _step(screen: WriteScreen, columns: int, rows: int) -> None:
-    """Go to the neighbour of the chosen branch; the first step chooses one."""
+    """Go to a neighbour of the chosen branch; if none is chosen, choose one."""
     if screen.unchosen:
         screen.choose_pane()
     else:
@@ -48,32 +48,32 @@ def _step(screen: WriteScreen, columns: int, rows: int) -> None:
 
 @command(VIEW, "Branch to the right", "right", vim="l,right")
 def right(screen: WriteScreen) -> None:
-    """Go to the branch to the right; choose one where none is chosen."""
+    """Go to the branch on the right; if none is chosen, choose one."""
     _step(screen, 1, 0)
 
 
 @command(VIEW, "Branch above", "up", vim="k,up")
 def up(screen: WriteScreen) -> None:
-    """Go to the branch above; choose one where none is chosen."""
+    """Go to the branch above; if none is chosen, choose one."""
     _step(screen, 0, -1)
 
 
 @command(VIEW, "Branch below", "down", vim="j,down")
 def down(screen: WriteScreen) -> None:
-    """Go to the branch below; choose one where none is chosen."""
+    """Go to the branch below; if none is chosen, choose one."""
     _step(screen, 0, 1)
 
 
 @command(VIEW, "Read on in this branch", "pagedown")
 def read_on(screen: WriteScreen) -> None:
-    """Scroll the branch a page down."""
+    """Scroll the branch down a page."""
     if screen.grid.pane is not None:
         screen.grid.pane.page(1)
 
 
 @command(VIEW, "Read back in this branch", "pageup")
 def read_back(screen: WriteScreen) -> None:
-    """Scroll the branch a page up; it stays where you leave it."""
+    """Scroll the branch up a page; it stays there."""
     if screen.grid.pane is not None:
         screen.grid.pane.page(-1)
 
@@ -87,20 +87,20 @@ def follow(screen: WriteScreen) -> None:
 
 @command(VIEW, "To the branch's beginning", "home")
 def from_start(screen: WriteScreen) -> None:
-    """Show how the branch begins."""
+    """Scroll to the beginning of the branch."""
     if screen.grid.pane is not None:
         screen.grid.pane.rewind_view()
 
 
 @command(VIEW, "Next layout", "v", anywhere="ctrl+l")
 def layout(screen: WriteScreen) -> None:
-    """Branches below the story, to its right, or all in one column."""
+    """Put branches below the story, on its right, or all in one column."""
     screen.next_layout()
 
 
 @command(VIEW, "More room for the story", "right_curly_bracket")
 def more_story(screen: WriteScreen) -> None:
-    """Five percent of the window more."""
+    """Give the story five percent more of the window."""
     _share(screen, 5)
 
 
@@ -117,24 +117,24 @@ def _share(screen: WriteScreen, percent: int) -> None:
 
 @command(VIEW, "More room for the branches", "left_curly_bracket")
 def less_story(screen: WriteScreen) -> None:
-    """Five percent of the window more."""
+    """Give the branches five percent more of the window."""
     _share(screen, -5)
 
 
 @command(VIEW, "Who wrote what", "V")
 def provenance(screen: WriteScreen) -> None:
-    """Tint the words of the model, edited ones and imported ones; yours stay plain. Again for none."""
+    """Mark the model's, edited and imported words; your own stay plain. Again to turn it off."""
     on = not screen.app.preferences[options.PROVENANCE]
     screen.app.preferences.put(options.PROVENANCE, on)
-    screen.session.keep()  # what was typed is the writer's in the story too
+    screen.session.keep()  # unsaved typing must reach the story before its authors are shown
     screen.show_authors()
     if on:
-        screen.notify("Slanted: the model's. Slanted and bold: edited. Pale: imported. Plain: yours.")
+        screen.notify("Italic: model. Bold italic: edited by you. Dim: imported. Plain: yours.")
 
 
 @command(VIEW, "Write in quiet", "Q", anywhere="ctrl+t")
 def quiet(screen: WriteScreen) -> None:
-    """The story alone, the cursor's line always in the middle; again, or esc, for everything."""
+    """Show only the story, with the cursor line in the middle; again, or esc, to show everything."""
     screen.be_quiet(not screen.quiet)
     if screen.quiet:
         screen.notify("esc shows everything again.")
@@ -142,7 +142,7 @@ def quiet(screen: WriteScreen) -> None:
 
 @command(VIEW, "One branch, large", "z", anywhere="f9")
 def single(screen: WriteScreen) -> None:
-    """Show this branch alone; again for all."""
+    """Show only this branch; again for all of them."""
     screen.large = not screen.large
     screen.apply_layout()
     screen.choose_pane()
@@ -150,7 +150,7 @@ def single(screen: WriteScreen) -> None:
 
 @command(VIEW, "Jump to a branch", "apostrophe")
 def jump(screen: WriteScreen) -> None:
-    """Show a letter on each branch; press it to go there."""
+    """Show a letter on each branch; press one to go there."""
 
     def chosen(index: int | None) -> None:
         if index is not None:
@@ -161,13 +161,13 @@ def jump(screen: WriteScreen) -> None:
 
 @command(VIEW, "Read mode", "p", anywhere="ctrl+r")
 def read(screen: WriteScreen) -> None:
-    """The story as a clean page; again to go back."""
+    """Show the story as a clean page; again to go back."""
     screen.app.push_screen(Reading(screen.editor.whole, screen.app.text_width))
 
 
 @command(VIEW, "Theme")
 def theme(screen: WriteScreen) -> None:
-    """Choose colours; they change as you look through them."""
+    """Choose the colours; moving through the list previews each theme."""
     choose_theme(screen.app)
 
 
@@ -176,43 +176,43 @@ PROGRAM = "Program"
 
 @command(PROGRAM, "Find a command", anywhere="ctrl+p", hint="more")
 def palette(screen: WriteScreen) -> None:
-    """All commands by name."""
+    """Find a command by name."""
     screen.app.push_screen(CommandPalette(placeholder="a command …"))
 
 
 @command(PROGRAM, "Help", "question_mark", anywhere="f1", hint="help")
 def help(screen: WriteScreen) -> None:
-    """All keys."""
+    """Show all keys."""
     screen.app.push_screen(Help(isinstance(screen.focused, BranchPane)))
 
 
 @command(PROGRAM, "Settings", anywhere="f10")
 def settings(screen: WriteScreen) -> None:
-    """Every setting, and where it was set."""
+    """Show every setting, and where its value comes from."""
     screen.app.push_screen(SettingsScreen())
 
 
 @command(PROGRAM, "The log", anywhere="f12")
 def log(screen: WriteScreen) -> None:
-    """What the program and the model library reported."""
+    """Show the messages of the program and of the model library."""
     screen.app.push_screen(LogView())
 
 
 @command(PROGRAM, "Suspend")
 def suspend(screen: WriteScreen) -> None:
-    """Back to the shell; fg returns here."""
+    """Return to the shell; fg continues the program."""
     screen.session.keep()
     screen.app.action_suspend_process()
 
 
 @command(PROGRAM, "Leader", anywhere=LEADER)
 def leader(screen: WriteScreen) -> None:
-    """The next key acts as if a branch were chosen."""
+    """Use the next key as if a branch were chosen."""
     screen.lead()
 
 
 @command(PROGRAM, "Quit", anywhere="ctrl+q", hint="quit")
 def quit(screen: WriteScreen) -> None:
-    """Leave; every word is kept."""
+    """Leave the program; every word is saved."""
     if screen.transfers.may_leave() and screen.app.fetch.may_leave(screen):
         screen.leave()

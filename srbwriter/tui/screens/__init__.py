@@ -1,1 +1,1 @@
-"""The screens of the workbench, one a file."""
+"""The screens of the terminal app, one per module."""

@@ -1,4 +1,4 @@
-"""Questions that are answered in a line, with one key, or in a short form. Know nothing of what is asked."""
+"""Dialogs that ask for a line, for one key, or for a short form. The caller supplies the question."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _ENDS = re.compile(r"[ \t]*(?:\r\n|\r|\n)\s*")
 
 
 class LineInput(Input):
-    """A line that takes all of what is pasted: where that has several lines, they follow each other."""
+    """A one-line input that keeps all of a pasted text: line ends become spaces."""
 
     def on_paste(self, event: events.Paste) -> None:
-        event.prevent_default()  # Textual's own keeps the first line and drops the others
+        event.prevent_default()  # Textual's handler keeps only the first line
         event.stop()
         words = _ENDS.sub(" ", event.text.strip("\r\n"))
         self.replace(words, *self.selection)
 
 
-LEFT = "These words were here when the program last ended, and have not been kept yet."
+LEFT = "Recovered: you typed this before the program ended. It is not saved in the story yet."
 
 
 class Ask(Bar[str]):
-    """Dismissed with the answer, or None for escape."""
+    """Ask for one line. Dismissed with the answer, or None after escape."""
 
     def __init__(self, question: str, answer: str = "", select: bool = False) -> None:
         super().__init__()
@@ -55,15 +55,15 @@ class Ask(Bar[str]):
         self.answer(None)
 
     def answer(self, answer: str | None) -> None:
-        """Close with what was answered; None is no answer."""
+        """Close the dialog with ``answer``; None means that the writer cancelled."""
         self.close(answer)
 
 
 class AskWords(Ask):
-    """Asks for words of the writer's, which ``draft`` keeps safe meanwhile.
+    """Ask for text by the writer; ``draft`` keeps it safe while it is typed.
 
-    ``take`` does with them what they are for; where it says False, the question stays open. ``answer`` is
-    what they are now, unless the program ended while they were being typed.
+    ``take`` applies the answer; if it returns False, the dialog stays open. ``answer`` is the initial text,
+    unless a draft was left over from an earlier run.
     """
 
     def __init__(self, question: str, take: Callable[[str], bool], draft: Draft, answer: str = "") -> None:
@@ -76,7 +76,7 @@ class AskWords(Ask):
 
     @on(LineInput.Changed)
     def _typed(self, event: LineInput.Changed) -> None:
-        # It hears of its last keys when it has been left.
+        # Changed messages of the last keys can arrive after the dialog has closed.
         if event.value != self._said and not self._answered:
             self._said = event.value
             self._draft.typed(event.value)
@@ -94,11 +94,11 @@ class AskWords(Ask):
 
 
 class Confirm(Bar[str]):
-    """Dismissed with the key of an answer, or None for escape; other keys do nothing.
+    """Ask for one key. Dismissed with that key, or None after escape; other keys do nothing.
 
     Args:
-        question: what is asked.
-        answers: what each key means, in words that follow the key; ``escape`` may be among them.
+        question: the question.
+        answers: maps each key to its meaning, shown after the key; ``escape`` may be one of the keys.
     """
 
     def __init__(self, question: str, answers: Mapping[str, str]) -> None:
@@ -123,16 +123,16 @@ _FIELDS = {
     "author": "Author",
     "language": "Language",
 }
-"""The fields of :class:`Properties` in their order, and what they are called."""
+"""The fields of :class:`Properties` in order, with their labels."""
 
-_FORM_HELP = "Books and pages say so. A language is en, de, pt-BR … · tab next · enter keeps it · {keys}"
+_FORM_HELP = "Shown in exported books. Language: en, de, pt-BR … · tab next · enter saves · {keys}"
 
 
 class PropertiesForm(Bar[None]):
-    """Asks for all three at once.
+    """A form for title, author and language.
 
-    ``take`` does with them what they are for; where it says False, the form stays open. ``draft`` keeps what
-    is typed safe meanwhile, a line for each field.
+    ``take`` applies the answers; if it returns False, the form stays open. ``draft`` keeps the typed text
+    safe, one line per field.
     """
 
     FOOT = _FORM_HELP
@@ -161,7 +161,8 @@ class PropertiesForm(Bar[None]):
     @on(LineInput.Changed)
     def _typed(self, event: LineInput.Changed) -> None:
         words = "\n".join(self._said())
-        if words != self._words and not self._answered:  # it hears of its last keys when it has been left
+        # Changed messages of the last keys can arrive after the form has closed.
+        if words != self._words and not self._answered:
             self._words = words
             self._draft.typed(words)
 

@@ -1,6 +1,6 @@
-"""What a writer chooses from lists: how to begin, another model, colours.
+"""Pickers for an opening, a model and a theme.
 
-Knows files of prompts, models and themes, and the write screen; the story's verbs do the work.
+Knows files of prompts, models and themes, and the write screen; the session and the story make the changes.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ from srbwriter.tui.screens.picker import Choice, Picker
 
 if TYPE_CHECKING:
     from srbwriter.models import LocalModel
-    from srbwriter.tui.app import App
-    from srbwriter.tui.model_fetch import ModelFetch
     from srbwriter.tui.options import Preferences
+    from srbwriter.tui.program import Fetch, Program
     from srbwriter.tui.write_screen import WriteScreen
 
 
@@ -42,10 +41,10 @@ class PromptError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SamplePrompt:
-    """An opening. ``kind`` is the sort of model it is for; ``sampling`` holds parameters by name.
+    """An opening. ``kind`` is the kind of model it suits; ``sampling`` maps parameter names to values.
 
-    ``text`` is the beginning of the story. ``request`` is what an instruction model is asked for, and never
-    becomes part of the story; a sample of this kind has one and may leave the text out.
+    ``text`` is the beginning of the story. ``request`` is the instruction for an instruction model and never
+    becomes part of the story; a sample of kind "instruct" always has one and may have no text.
     """
 
     title: str
@@ -57,11 +56,11 @@ class SamplePrompt:
     memory: str = ""
     sampling: Mapping[str, Any] = field(default_factory=dict[str, Any])
     simple: bool = False
-    """Plain enough for a small model to go on with."""
+    """Simple enough for a small model to continue."""
 
 
 def read_prompt(file: Path) -> SamplePrompt:
-    """Read one file. Raises PromptError."""
+    """Read a sample prompt from ``file``. Raises PromptError."""
     try:
         whole = file.read_text("utf-8")
     except (OSError, ValueError) as error:
@@ -81,7 +80,7 @@ def read_prompt(file: Path) -> SamplePrompt:
 
 
 def _problem(prompt: SamplePrompt) -> str:
-    """What is wrong with a sample; empty if nothing is."""
+    """Return the first fault in a sample, or an empty string."""
     texts: list[object] = [
         prompt.text,
         prompt.request,
@@ -95,7 +94,7 @@ def _problem(prompt: SamplePrompt) -> str:
     if prompt.kind not in KINDS:
         return f"kind: expected one of {', '.join(KINDS)}"
     if prompt.kind == "instruct" and not prompt.request.strip():
-        return "request: expected what the model is asked for, as kind is instruct"
+        return "request: expected an instruction for the model, because kind is instruct"
     if prompt.kind == "base":
         if prompt.request:
             return "request: only a sample of kind instruct has one"
@@ -105,7 +104,7 @@ def _problem(prompt: SamplePrompt) -> str:
 
 
 def load_prompts() -> list[SamplePrompt]:
-    """Every prompt that ships with the program, simple ones first; broken files are left out."""
+    """Return every prompt that comes with the program, simple ones first; skip unreadable files."""
     found: list[SamplePrompt] = []
     for file in sorted(paths.asset_dir("sample_prompts").glob("*.txt")):
         try:
@@ -116,9 +115,9 @@ def load_prompts() -> list[SamplePrompt]:
 
 
 def opening_choices(instruct: bool, recent: list[tuple[Path, str]]) -> list[Choice]:
-    """The prompts that suit the model, then the others, and last the writer's own stories.
+    """Return picker entries: prompts that suit the model, other prompts, then the writer's own stories.
 
-    A story leaves the one at hand, so it is never what a plain enter takes.
+    Choosing a story leaves the current one, so a story is never the preselected entry.
     """
     found: list[Choice] = []
     ordered = sorted(load_prompts(), key=lambda prompt: (prompt.kind == "instruct") != instruct)
@@ -142,7 +141,7 @@ def _preview(prompt: SamplePrompt) -> str:
 
 
 def offer_openings(screen: WriteScreen) -> None:
-    """Let the writer choose how to begin; escape is an empty page."""
+    """Let the writer choose an opening; escape keeps the empty page."""
     session = screen.session
     recent = [(path, title) for path, title in screen.app.recent() if path != session.story.file]
 
@@ -152,23 +151,23 @@ def offer_openings(screen: WriteScreen) -> None:
         elif isinstance(value, Path):
             screen.app.open_story(value)
 
-    foot = "enter begins and writes branches at once · {close_dialog} is an empty page · type to narrow"
+    foot = "enter starts with it and writes branches · {close_dialog} keeps an empty page · type to narrow"
     if recent:
         foot += " · your own stories are last in the list"
     screen.app.push_screen(
-        Picker("How shall it begin?", opening_choices(session.instruct, recent), foot=foot), chosen
+        Picker("Choose an opening", opening_choices(session.instruct, recent), foot=foot), chosen
     )
 
 
 def begin_sample(screen: WriteScreen, prompt: SamplePrompt) -> None:
-    """Write on from ``prompt``, in a story of its own where this one has words.
+    """Start from ``prompt`` and write branches; if the current story has words, start a new story.
 
-    A model that follows no requests would write about anything, so nothing is written then for a sample that
-    is only a request.
+    If the sample is only a request and the model follows no requests, write no branches: they would be about
+    anything.
     """
     session = screen.session
     writes = session.instruct or bool(prompt.text)
-    unheard = [] if session.instruct or not prompt.request else [_UNHEARD]
+    notes = [] if session.instruct or not prompt.request else [_NEEDS_INSTRUCTION_MODEL]
     session.keep()
     session.sampling = replace(session.sampling, **prompt.sampling)
     screen.app.knobs.keep()
@@ -176,36 +175,36 @@ def begin_sample(screen: WriteScreen, prompt: SamplePrompt) -> None:
         made = files.begin(prompt.title, paths.library_dir())
         with Story.open(made) as story:
             _put(story, prompt)
-        notes = [f"A new story. {session.title} is as you left it.", *unheard]
+        notes = [f"A new story. {session.title} is as you left it.", *notes]
         screen.app.open_story(made, notes, begins=writes)
         return
     _put(session.story, prompt)
     screen.show_story()
-    for words in unheard:
+    for words in notes:
         screen.notify(words)
     if writes:
         screen.write()
 
 
-_UNHEARD = (
+_NEEDS_INSTRUCTION_MODEL = (
     "This sample is a request, and the model only continues text. Choose an instruction model (m), or write "
     "the beginning yourself."
 )
 
 
 def _put(story: Story, prompt: SamplePrompt) -> None:
-    """Give an empty story a sample's text, memory and request, in place of those of an earlier sample."""
+    """Give an empty story a sample's text, memory and request, replacing those of an earlier sample."""
     own = story.own_settings(ROOT)
     memory = prompt.memory or (own.memory if own.request is None else None)
     story.put_settings(ROOT, replace(own, memory=memory, request=prompt.request or None))
     if prompt.text:
-        story.add(story.current, [prompt.text], "imported", stand=True)  # not words of the writer's
+        story.add(story.current, [prompt.text], "imported", stand=True)  # the writer did not type them
 
 
-def model_choices(preferences: Preferences, fetch: ModelFetch) -> list[Choice]:
-    """Every model of this machine, then recommended ones that fit it and are not here.
+def model_choices(preferences: Preferences, fetch: Fetch) -> list[Choice]:
+    """Return picker entries: all local models, then recommended models that fit and are not here yet.
 
-    Larger ones stand first, but for those that are too slow without a graphics card.
+    Larger models come first; models that are too slow without a GPU come last.
     """
     here = [Choice(model.path, model.name, _about(model, preferences)) for model in local_models()]
     fitting = models_that_fit(read_recommended().models, memory_budget())
@@ -214,14 +213,14 @@ def model_choices(preferences: Preferences, fetch: ModelFetch) -> list[Choice]:
     return here + [Choice(model, model.name, _about_missing(model, fetch)) for model in missing]
 
 
-def _about_missing(model: RecommendedModel, fetch: ModelFetch) -> str:
+def _about_missing(model: RecommendedModel, fetch: Fetch) -> str:
     size = size_words(model.size) if model.size else "a file"
     if model == fetch.model:
         return f"{size}, being fetched now; enter stops that"
-    begins = f"{size} to fetch"
+    progress = f"{size} to fetch"
     if model.arrived:
-        begins = f"{size_words(model.arrived)} of {size} are here, enter continues"
-    return f"{begins}, {model.kind}. {model.note}"
+        progress = f"{size_words(model.arrived)} of {size} are here, enter continues"
+    return f"{progress}, {model.kind}. {model.note}"
 
 
 def _about(model: LocalModel, preferences: Preferences) -> str:
@@ -233,7 +232,7 @@ def _about(model: LocalModel, preferences: Preferences) -> str:
 
 
 def choose_model(screen: WriteScreen) -> None:
-    """Let the writer choose a model of this machine to load, or one to fetch first; the story stays."""
+    """Let the writer choose a local model to load or a recommended one to fetch; the story stays open."""
     fetch = screen.app.fetch
 
     def chosen(value: object) -> None:
@@ -247,8 +246,8 @@ def choose_model(screen: WriteScreen) -> None:
     screen.app.push_screen(Picker("Models", model_choices(screen.app.preferences, fetch), foot=foot), chosen)
 
 
-def choose_theme(app: App) -> None:
-    """Show the list; escape puts the old theme back."""
+def choose_theme(app: Program) -> None:
+    """Let the writer choose a theme, with a preview; escape restores the old one."""
     before = app.theme
     app.load_themes()
     known = set(app.available_themes)

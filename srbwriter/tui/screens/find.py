@@ -1,14 +1,14 @@
-"""Finding words in a long text and putting others in their place, and the two bars that do it.
+"""Find and replace in the story: the search itself and the two bars.
 
-The story's text has no focus meanwhile, so no key can replace what was found. Both bars find the same
-places: what is counted is what is replaced.
+The story has no focus while a bar is open, so no key can overwrite the selected match. Both bars share one
+search: the number of matches shown is the number of replacements.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from textual import on
@@ -17,6 +17,8 @@ from textual.containers import Horizontal
 from textual.content import Content
 from textual.widgets import Static
 
+from srbwriter.story import Edit
+from srbwriter.story.diff import apply_edits
 from srbwriter.story.model import counted
 from srbwriter.tui.commands import action
 from srbwriter.tui.dialog import Bar
@@ -25,7 +27,7 @@ from srbwriter.tui.widgets.story_editor import StoryEditor
 
 
 class Finder:
-    """The places of some words in ``text``."""
+    """The matches of some words in ``text``."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -34,11 +36,12 @@ class Finder:
         self._starts: list[int] = []
 
     def look(self, words: str, case: bool = False, whole: bool = False) -> int:
-        """Look for ``words`` from now on; the number of their places.
+        """Search for ``words`` and return the number of matches.
 
         Args:
-            case: capitals and small letters differ.
-            whole: not where a letter, a digit or an underscore stands before or behind.
+            words: the words to find.
+            case: match capitals and small letters exactly.
+            whole: only match where no letter, digit or underscore comes directly before or after.
         """
         self._words = words
         if not words:
@@ -54,30 +57,31 @@ class Finder:
         return len(self._starts)
 
     def after(self, place: int) -> tuple[int, int] | None:
-        """(first character, character after its last) of the next place that begins at or behind ``place``.
+        """Return the span (start, end) of the first match at or after ``place``; None if there is no match.
 
-        Behind the last place comes the first one again. None if the words are nowhere.
+        The search wraps around to the first match.
         """
         return self._span(bisect_left(self._starts, place) % (len(self._starts) or 1))
 
     def before(self, place: int) -> tuple[int, int] | None:
-        """The last place that ends at ``place`` or before it; before the first place comes the last one."""
+        """Return the last match that ends at or before ``place``; wraps around to the last match."""
         return self._span(bisect_right(self._starts, place - len(self._words)) - 1)
 
     def number(self, start: int) -> int:
-        """Which place begins at ``start``; the first one is 1."""
+        """Return the number of the match that starts at ``start``; the first is 1."""
         return bisect_left(self._starts, start) + 1
 
     def replaced(self, by: str) -> str:
-        """The text with ``by`` in every place."""
-        parts, behind = list[str](), 0
-        for start in self._starts:
-            parts += [self._text[behind:start], by]
-            behind = start + len(self._words)
-        return "".join([*parts, self._text[behind:]])
+        """Return the text with every match replaced by ``by``."""
+        return apply_edits(self._text, self.edits(by))
+
+    def edits(self, by: str) -> list[Edit]:
+        """Return the edits that replace every match with ``by``."""
+        return [Edit(start, start + len(self._words), by) for start in self._starts]
 
     def around(self, place: tuple[int, int], room: int) -> tuple[str, str, str]:
-        """What stands before, in and behind a place, in its paragraph; at most ``room`` characters each."""
+        """Return the text before, in and after a match within its paragraph, at most ``room`` characters
+        each."""
         start, end = place
         before = self._text[max(0, start - room) : start].rpartition("\n")[2]
         behind = self._text[end : end + room].partition("\n")[0]
@@ -90,8 +94,8 @@ class Finder:
 
 
 def _lowered(text: str) -> str:
-    """``text`` in small letters, each where it was; two that change with their place have one form."""
-    small = text.replace("İ", "i").lower()  # of all capitals only that one becomes two characters
+    """Return ``text`` in lower case with unchanged length; letters with positional forms get one form."""
+    small = text.replace("İ", "i").lower()  # the only capital whose lower case has two characters
     return small.replace("ς", "σ").replace("ſ", "s")
 
 
@@ -100,7 +104,7 @@ _ROOM = 30  # characters around a place in the preview
 
 @dataclass(slots=True)
 class Looked:
-    """What is looked for, and how; offered again the next time."""
+    """The last search and its options, offered again the next time."""
 
     words: str = ""
     case: bool = False
@@ -108,7 +112,7 @@ class Looked:
 
 
 class FindBar(Bar[None]):
-    """``looked`` is what was looked for last, and learns what is looked for now."""
+    """The bar for finding words. ``looked`` holds the last search and is updated."""
 
     KEYS = "In find and replace"
     HEADING = "Find · {keys}"
@@ -122,9 +126,9 @@ class FindBar(Bar[None]):
         super().__init__()
         self._editor, self._looked = editor, looked
         self._finder = Finder(editor.whole)
-        self._many = 0  # places
+        self._many = 0  # matches
         self._asked: tuple[str, bool, bool] | None = None
-        self._at: tuple[int, int] | None = None  # the place that is shown
+        self._at: tuple[int, int] | None = None  # the match that is selected
 
     def content(self) -> ComposeResult:
         with Horizontal():
@@ -136,7 +140,7 @@ class FindBar(Bar[None]):
 
     @property
     def words(self) -> str:
-        """What is looked for now."""
+        """The words in the input line."""
         return self.query_one("#words", LineInput).value
 
     @on(LineInput.Changed, "#words")
@@ -149,21 +153,21 @@ class FindBar(Bar[None]):
 
     @action("find_case", "alt+c", "case")
     def action_case(self) -> None:
-        """Tell capitals and small letters apart, or not."""
+        """Match case, or ignore it."""
         self._looked.case = not self._looked.case
         self._look()
 
     @action("find_whole", "alt+w", "whole words")
     def action_whole(self) -> None:
-        """Find whole words only, or parts too."""
+        """Match whole words only, or parts of words too."""
         self._looked.whole = not self._looked.whole
         self._look()
 
-    # A line of input has its own enter, and ctrl+f would delete a word in it.
+    # Enter is handled by the input line itself; ctrl+f would delete a word in it.
     @action("find_next", "down,ctrl+f", "next", 1)
     @action("find_previous", "up,shift+enter", "previous", -1)
     def action_go(self, step: int) -> None:
-        """Show the next place from where the cursor is, or the one before; round at either end."""
+        """Go to the next or previous match from the cursor; wraps around at both ends."""
         self._look()
         place = self._next(step)
         if place is not None:
@@ -173,7 +177,7 @@ class FindBar(Bar[None]):
         self._say()
 
     def _next(self, step: int) -> tuple[int, int] | None:
-        """From the cursor on at first: the place it stands on counts, the one it stands behind does not."""
+        """Return the next match in direction ``step``; the first search includes a match at the cursor."""
         start, end = self._at or (self._editor.place, self._editor.place)
         return self._finder.after(end) if step > 0 else self._finder.before(start)
 
@@ -202,14 +206,17 @@ class FindBar(Bar[None]):
 
 
 class ReplaceBar(FindBar):
-    """``take`` is given the text with every place replaced; False leaves the bar open."""
+    """The bar for replacing. ``take`` gets the new text and the edits; if it returns False, the bar stays
+    open."""
 
     HEADING = "Replace · tab between the lines · {keys}"
     DEFAULT_CSS = """
     ReplaceBar #preview { color: $text-muted; height: auto; min-height: 1; max-height: 2; }
     """
 
-    def __init__(self, editor: StoryEditor, looked: Looked, take: Callable[[str, int], bool]) -> None:
+    def __init__(
+        self, editor: StoryEditor, looked: Looked, take: Callable[[str, Sequence[Edit]], bool]
+    ) -> None:
         super().__init__(editor, looked)
         self._take = take
 
@@ -229,7 +236,7 @@ class ReplaceBar(FindBar):
 
     @on(LineInput.Submitted, "#by")
     def _replace(self) -> None:
-        if self._many and self._take(self._finder.replaced(self._by), self._many):
+        if self._many and self._take(self._finder.replaced(self._by), self._finder.edits(self._by)):
             self._looked.words = self.words
             self.close()
 

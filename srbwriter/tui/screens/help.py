@@ -1,6 +1,6 @@
-"""The commands, shown: all of them with their keys, those of the next key behind the leader, and the palette.
+"""The help page, the menu of the leader key, and the command palette.
 
-Made from what was declared; run nothing themselves but through the write screen.
+All three are built from the declared commands and run them through the write screen.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from srbwriter.tui.dialog import QUIT, Bar, Dialog, Page
 from srbwriter.tui.widgets.lines import FilterLine, key_name, matches
 
 if TYPE_CHECKING:
-    from srbwriter.tui.app import App
+    from srbwriter.tui.program import Program
 
 
 _INTRO = (
-    "The story is above, its live branches are below. {write} has branches written; pick one by its number, "
-    "and it becomes part of the story and new ones go on from there. Everything else that you type goes into "
-    "the story.\n\nAn arrow, {switch}, esc or a click chooses a branch, which has a bright frame then: plain "
-    "keys act on it. From anywhere else, press {leader} first."
+    "The story is above, its live branches are below. {write} writes branches; pick one by its number, "
+    "and it becomes part of the story and new branches continue from there. Everything else that you type "
+    "goes into the story.\n\nAn arrow, {switch}, esc or a click chooses a branch, which then has a bright "
+    "frame: plain keys act on it. From anywhere else, press {leader} first."
 )
 
 
 class Help(Dialog[None]):
-    """Every command with its keys; first come those of where it was asked for: of a branch, of a ``page``."""
+    """Every command with its keys; commands for a branch or for the current ``page`` come first."""
 
     KEYS = "In this help"
     OPENED_BY = "help"
@@ -74,7 +74,7 @@ class Help(Dialog[None]):
 
     @on(FilterLine.Changed)
     def _narrow(self) -> None:
-        """Show the commands that are looked for."""
+        """Show only the commands that match the filter."""
         words = self.query_one(FilterLine).words
         self.query("#intro").set(display=not words)
         groups = self._groups()
@@ -92,7 +92,7 @@ class Help(Dialog[None]):
         )
 
     def _groups(self) -> dict[str, list[_Entry]]:
-        """All commands by their headings; what works where the focus is comes first."""
+        """Return all commands by heading; commands that work at the current focus come first."""
         found = {group: [self._entry(c) for c in COMMANDS.values() if c.group == group] for group in groups()}
         if not self._on_branch:
             anywhere = {command.group for command in COMMANDS.values() if command.anywhere}
@@ -117,7 +117,7 @@ class Help(Dialog[None]):
 
     @action("help_narrow", "slash", "narrows")
     def action_narrow(self) -> None:
-        """Show only the commands that some words are about."""
+        """Show only the commands that match some words."""
         self.query_one(FilterLine).begin()
 
     def action_help(self) -> None:
@@ -126,7 +126,7 @@ class Help(Dialog[None]):
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A command as it is shown."""
+    """A row of the help table."""
 
     id: str
     title: str
@@ -147,7 +147,7 @@ _GAP = 3  # cells between two entries
 
 
 class LeaderMenu(Bar[str]):
-    """Dismissed with the key that was pressed, or None for escape."""
+    """The menu after the leader key. Dismissed with the pressed key, or None after escape."""
 
     def content(self) -> ComposeResult:
         yield Static()
@@ -156,7 +156,7 @@ class LeaderMenu(Bar[str]):
         self.query_one(Static).update(_menu(self._entries(), event.size.width - 2))
 
     def _entries(self) -> list[tuple[str, str]]:
-        """Key and short name of every command that has a key here; help has the titles."""
+        """Return key and short name of every command that has a key here; the help page has the titles."""
         entries: list[tuple[str, str]] = []
         for command in COMMANDS.values():
             keys = ["1–9"] if command.numbered else self.app.keys(command.id)
@@ -171,7 +171,7 @@ class LeaderMenu(Bar[str]):
 
 
 def _menu(entries: list[tuple[str, str]], width: int) -> Content:
-    """The entries one after the other; none is cut by the end of a line."""
+    """Lay out the entries in lines of ``width`` cells; no entry is broken across lines."""
     parts: list[tuple[str, str]] = []
     room = width
     for key, label in entries:
@@ -186,12 +186,12 @@ def _menu(entries: list[tuple[str, str]], width: int) -> Content:
 
 
 class CommandProvider(Provider):
-    """Commands of the table. Those that only move about are left to their keys."""
+    """Offers all commands in the palette."""
 
     if TYPE_CHECKING:
 
         @property
-        def app(self) -> App: ...  # pyright: ignore[reportIncompatibleMethodOverride]
+        def app(self) -> Program: ...  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def _help(self, command: Command) -> str:
         keys = [*self.app.keys(command.id), *self.app.anywhere(command.id)]

@@ -1,6 +1,7 @@
-"""The sampling panel: every knob of the engine, for all branches to come or for one that runs.
+"""The sampling panel: every parameter of the engine, for new branches or for one running branch.
 
-A change holds at once. Knows knobs and a setup; what the setup is for, whoever opened the panel knows.
+A change applies at once. The panel edits a setup and reports changes; the caller decides what the setup is
+for.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from textual.content import Content
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
+from srbwriter.engine.capabilities import Capabilities
 from srbwriter.engine.parameters import Parameter, number_words
 from srbwriter.engine.types import InvalidRequest
 from srbwriter.session.sampling import Sweep
@@ -29,9 +31,10 @@ _CHANGED = "* "
 
 
 class Knobs(Dialog[None]):
-    """``changed`` is called with every new setup, ``spread`` with a ladder, or None to be without one.
+    """The sampling panel.
 
-    ``ladder`` is the one that holds now.
+    ``changed`` is called with every new setup, ``spread`` with a new sweep or None to remove it. ``ladder``
+    is the current sweep.
     """
 
     KEYS = "In the knobs"
@@ -55,10 +58,10 @@ class Knobs(Dialog[None]):
         changed: Callable[[Setup], None],
         spread: Callable[[Sweep | None], None] | None = None,
         ladder: Sweep | None = None,
-        lacks: Callable[[str], str] = lambda name: "",
+        can: Capabilities | None = None,
     ) -> None:
         super().__init__()
-        self._lacks = lacks  # why the engine cannot do what a field asks for, in words
+        self._reason_for = (can or Capabilities()).reason_for
         self.heading, self.setup = title, setup
         self._changed, self._spread, self.ladder = changed, spread, ladder
         whole = spread is not None  # a round, not one branch
@@ -84,7 +87,7 @@ class Knobs(Dialog[None]):
         self._fill()
 
     def _fill(self, field: str = "") -> None:
-        """List the knobs that are looked for; the cursor goes to the one of ``field``, or to the first."""
+        """List the knobs that match the filter; put the cursor on the one of ``field``, or on the first."""
         words = self.query_one(FilterLine).words
         options: list[Option] = []
         self._rows = []
@@ -114,7 +117,7 @@ class Knobs(Dialog[None]):
         value = self.setup.get(knob)
         spread = self._spread_over(knob)
         same = value == knob.default and not spread
-        usual = "" if not self._lacks(knob.field) else "$text-disabled"
+        usual = "" if not self._reason_for(knob) else "$text-disabled"
         return Content.assemble(
             (f"{'  ' if same else _CHANGED}{knob.title:<22}", usual if same else "bold"),
             (f"{knob.name:<24}", "$text-muted"),
@@ -125,7 +128,7 @@ class Knobs(Dialog[None]):
         )
 
     def _spread_over(self, knob: Parameter) -> str:
-        """The ladder of ``knob`` in words; empty if it has none."""
+        """Return the sweep of ``knob`` in words; empty if it has none."""
         if self.ladder is None or knob not in knobs.LADDERS or self.ladder[0] != knob.field:
             return ""
         return knobs.ladder_words(knob, *self.ladder[1:])
@@ -136,19 +139,19 @@ class Knobs(Dialog[None]):
         line.display = knob is not None
         if knob is not None:
             line.update(
-                f"Ladder: {knob.title} {self._spread_over(knob)} from the first new branch to the "
-                "last. Turning it, or backspace on it, removes the ladder."
+                f"Sweep: {knob.title} {self._spread_over(knob)} from the first new branch to the "
+                "last. Change the knob, or press backspace on it, to remove the sweep."
             )
 
     @on(OptionList.OptionHighlighted)
     def _highlighted(self) -> None:
         if (knob := self.knob) is not None:
-            why = self._lacks(knob.field)
+            why = self._reason_for(knob)
             self.query_one(".about", Static).update(why or f"{knob.help}{_range(knob)}")
 
     def _refused(self, knob: Parameter) -> bool:
-        """Whether the engine cannot do this; then it is said why."""
-        why = self._lacks(knob.field)
+        """Return whether the engine does not support ``knob``; if so, notify the writer of the reason."""
+        why = self._reason_for(knob)
         if why:
             self.notify(why, severity="warning")
         return bool(why)
@@ -162,7 +165,7 @@ class Knobs(Dialog[None]):
     @action("knobs_less", "left", "less", -1)
     @action("knobs_more", "right", "more", 1)
     def action_turn(self, steps: int) -> None:
-        """Turn the knob a step."""
+        """Change the knob by one step."""
         knob = self.knob
         if knob is not None and not self._refused(knob):
             self._level(knob)
@@ -170,7 +173,7 @@ class Knobs(Dialog[None]):
 
     @action("knobs_type", "enter", "type a value")
     def action_type(self) -> None:
-        """Write the knob's value."""
+        """Type the knob's value."""
         knob = self.knob
         if knob is None or self._refused(knob):
             return
@@ -185,14 +188,14 @@ class Knobs(Dialog[None]):
 
     @action("knobs_default", "backspace,delete", "default")
     def action_default(self) -> None:
-        """Give the knob its default."""
+        """Reset the knob to its default."""
         if (knob := self.knob) is not None:
             self._level(knob)
             self._take(self.setup.put(knob, knob.default))
 
     @action("knobs_narrow", "slash", "narrow")
     def action_narrow(self) -> None:
-        """Show only the knobs that some words are about."""
+        """Show only the knobs that match some words."""
         self.query_one(FilterLine).begin()
 
     def _put(self, knob: Parameter, text: str) -> None:
@@ -213,21 +216,21 @@ class Knobs(Dialog[None]):
         self._show_ladder()
 
     def _level(self, knob: Parameter) -> None:
-        """One value for all branches again, if a ladder spreads ``knob``."""
+        """Remove the sweep if it varies ``knob``, so that all branches have one value."""
         if self._spread_over(knob):
-            self._climb(None)
+            self._set_sweep(None)
 
-    def _climb(self, ladder: Sweep | None) -> None:
+    def _set_sweep(self, ladder: Sweep | None) -> None:
         self.ladder = ladder
         if self._spread is not None:
             self._spread(ladder)
         self._relabel()
 
-    # ---- presets and the ladder
+    # ---- presets and sweeps
 
     @action("knobs_presets", "p", "presets")
     def action_presets(self) -> None:
-        """Choose from all knobs kept under a name."""
+        """Choose a saved preset."""
         before = self.setup
         choices = [
             Choice(file, name, preview=knobs.preset_words(file, before))
@@ -248,7 +251,7 @@ class Knobs(Dialog[None]):
 
     @action("knobs_keep", "s", "keep as preset")
     def action_keep(self) -> None:
-        """Keep all knobs under a name."""
+        """Save all knobs as a preset."""
 
         def answered(name: str | None) -> None:
             if not name:
@@ -258,28 +261,29 @@ class Knobs(Dialog[None]):
             except (OSError, ValueError) as error:
                 self.notify(str(error), severity="error")
             else:
-                self.notify(f"Kept in {file}")
+                self.notify(f"Saved in {file}")
 
-        self.open(Ask("Keep these knobs as a preset of the name"), answered)
+        self.open(Ask("Name of the preset"), answered)
 
-    @action("knobs_ladder", "l", "ladder across branches")
+    @action("knobs_ladder", "l", "sweep across branches")
     def action_ladder(self) -> None:
-        """Spread the knob from the first branch to the last."""
+        """Vary the knob from the first branch to the last."""
         knob = self.knob
         if knob is None or self._refused(knob):
             return
         if self._spread is None:
-            self.notify("A ladder is for all branches: F2 opens their knobs.")
+            self.notify("A sweep is for all branches: F2 opens their knobs.")
             return
         if knob not in knobs.LADDERS:
-            self.notify(f"{knob.name} cannot be spread across branches.")
+            self.notify(f"{knob.name} cannot be varied across branches.")
             return
         value = self.setup.get(knob)
         ends = knobs.stepped(knob, value, -8), knobs.stepped(knob, value, 8)
         self._ask_ladder(knob, self._spread_over(knob) or knobs.ladder_words(knob, *ends))
 
     def _ask_ladder(self, knob: Parameter, now: str, wrong: str = "") -> None:
-        """Ask for the ends of a ladder, which are ``now``; again where they are ``wrong``."""
+        """Ask for the two ends of a sweep, with ``now`` as the initial text; ask again after an error
+        (``wrong``)."""
 
         def answered(text: str | None) -> None:
             if text is None:
@@ -290,11 +294,11 @@ class Knobs(Dialog[None]):
                 self._ask_ladder(knob, text, f"{error}\n")
                 return
             if ends is not None:
-                self._climb((knob.field, *ends))
+                self._set_sweep((knob.field, *ends))
             else:
                 self._level(knob)
 
-        question = f"{knob.name} from the first branch to the last: two values, or nothing for no ladder"
+        question = f"{knob.name} from the first branch to the last: two values, or nothing for no sweep"
         self.open(Ask(wrong + question, now, select=True), answered)
 
 

@@ -1,4 +1,4 @@
-"""The lorebook: entries the model is told when one of their keys comes up in the story."""
+"""The lorebook screen: entries that the model reads when one of their keys occurs in the story."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _LOGIC: dict[SecondaryLogic, str] = {
     "any": "and any of", "all": "and all of", "not_any": "but none of", "not_all": "but not all of",
 }  # fmt: skip
 _EMPTY = (
-    "\nNothing is here yet. An entry is told to the model when one of its keys comes up in the story: "
+    "\nNo entries yet. The model reads an entry when one of its keys occurs in the story: "
     "a person, a place, a rule of this world. {lore_new} makes one."
 )
 
 
 class Lorebook(Dialog[None]):
-    """Every change is in the story at once."""
+    """The dialog for lorebook entries. Every change goes into the story at once."""
 
     HEADING = "Lorebook"
     KEYS = "In the lorebook"
@@ -64,7 +64,7 @@ class Lorebook(Dialog[None]):
         return self._story.own_settings(ROOT).lore
 
     def _put(self, entries: list[LoreEntry], at: int) -> bool:
-        """Keep ``entries``; False if that is refused."""
+        """Save ``entries``; return False if the story refuses them."""
         try:
             settings = replace(self._story.own_settings(ROOT), lore=entries)
             self._session.together(lambda: self._story.put_settings(ROOT, settings))
@@ -91,13 +91,13 @@ class Lorebook(Dialog[None]):
 
     @property
     def _at(self) -> int | None:
-        """The entry under the cursor."""
+        """The index of the entry under the cursor."""
         at = self.query_one(OptionList).highlighted
         return at if at is not None and at < len(self.entries) else None
 
     @action("lore_new", "n", "new")
     def action_new(self) -> None:
-        """Make an entry."""
+        """Add an entry."""
 
         def take(name: str) -> bool:
             if not name:
@@ -114,23 +114,23 @@ class Lorebook(Dialog[None]):
 
     @action("lore_text", "enter", "text")
     def action_text(self) -> None:
-        """Write what the model is told."""
+        """Edit the text that the model reads."""
         if (at := self._at) is not None:
             self._write(at)
 
     @action("lore_keys", "k", "keys")
     def action_keys(self) -> None:
-        """Write the words that the entry is told for."""
+        """Edit the keys: words that bring the entry into the context."""
         self._keys("keys", 'Keys, with commas between them; a name with a comma is put in "quotes"')
 
     @action("lore_secondary", "s", "secondary keys")
     def action_secondary(self) -> None:
-        """Write further words that count beside the keys."""
-        self._keys("secondary", "Keys that count beside those, with commas between them")
+        """Edit secondary keys, which narrow down when the entry applies."""
+        self._keys("secondary", "Secondary keys, with commas between them")
 
-    @action("lore_logic", "l", "how those count")
+    @action("lore_logic", "l", "secondary logic")
     def action_logic(self) -> None:
-        """Any of the secondary keys, all of them, none of them, or not all."""
+        """Require any, all, none or not all of the secondary keys."""
         if (at := self._at) is None:
             return
         entry, logics = self.entries[at], list(_LOGIC)
@@ -138,16 +138,18 @@ class Lorebook(Dialog[None]):
             after = logics[(logics.index(entry.logic) + 1) % len(logics)]
             self._change(at, replace(entry, logic=after))
         else:
-            self.notify(self.with_keys("It has no secondary keys yet: {lore_secondary} asks for them."))
+            self.notify(
+                self.with_keys("This entry has no secondary keys yet: press {lore_secondary} to add some.")
+            )
 
-    @action("lore_always", "t", "always told or by key")
+    @action("lore_always", "t", "always or by key")
     def action_always(self) -> None:
-        """Tell the model the entry always, or when a key comes up."""
+        """Always include the entry, or only when a key occurs."""
         self._flip("constant")
 
     @action("lore_delete", "d", "delete")
     def action_delete(self) -> None:
-        """Delete the entry; undo brings it back."""
+        """Delete the entry; undo restores it."""
         if (at := self._at) is not None:
             draft = self._draft(self.entries[at])
             if self._change(at, None):
@@ -155,7 +157,7 @@ class Lorebook(Dialog[None]):
 
     @action("lore_enabled", "space", "on or off")
     def action_enabled(self) -> None:
-        """Leave the entry out, or take it in again."""
+        """Disable the entry, or enable it again."""
         self._flip("enabled")
 
     def _flip(self, field: Literal["constant", "enabled"]) -> None:
@@ -179,13 +181,13 @@ class Lorebook(Dialog[None]):
         self._write(event.option_index)
 
     def _write(self, at: int) -> None:
-        """Ask for the text of an entry."""
+        """Open the editor for an entry's text."""
         entry = self.entries[at]
 
         def take(text: str) -> bool:
             return self._change(at, replace(entry, text=text))
 
-        about = f"Told when the story says: {_when(entry)}"
+        about = f"The model reads this when the story contains: {_when(entry)}"
         self.open(Sheet(entry.name, entry.text, about, take, self._draft(entry)))
 
     def _draft(self, entry: LoreEntry) -> Draft:

@@ -1,4 +1,4 @@
-"""Lists to choose from, with a line to narrow them, and letters to jump by. Know nothing of the choices."""
+"""A list to choose from with a filter line, and letters for jumping to a branch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from srbwriter.tui.widgets.lines import key_name
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One entry: what is returned, its name, a few words about it, and a longer look at it."""
+    """A list entry: the value to return, a title, a short description and a longer preview."""
 
     value: Any
     title: str
@@ -35,7 +35,7 @@ class Choice:
 
 
 class Picker(Dialog[Any]):
-    """Dismissed with the value of the choice, or None."""
+    """A list with a filter line. Dismissed with the value of the chosen entry, or None."""
 
     KEYS = "Lists"
     CSS_PATH = "picker.tcss"
@@ -50,7 +50,7 @@ class Picker(Dialog[Any]):
         foot: str = "",
         aside: bool = False,
     ) -> None:
-        """``aside`` stands at the edge and leaves what is below it in view, in its own colours."""
+        """``aside`` puts the list at the edge, so that the screen below stays visible."""
         super().__init__()
         self.heading = title
         self._choices = list(choices)
@@ -127,7 +127,7 @@ class Picker(Dialog[Any]):
     @action("list_page_up", "pageup", "page up", "page_up", foot=False, priority=False)
     @action("list_page_down", "pagedown", "page down", "page_down", foot=False, priority=False)
     def action_move(self, how: str) -> None:
-        """Move in the list while the line that narrows it has the keys."""
+        """Move in the list while the filter line has the focus."""
         getattr(self._list, f"action_{how}")()
 
 
@@ -135,7 +135,7 @@ LETTERS = "asdfghjklqwertyuiopzxcvbnm"
 
 
 class Jump(Dialog[int]):
-    """Dismissed with the index of the branch, or None for any other key."""
+    """Shows a letter on each pane. Dismissed with the index of the chosen branch, or None."""
 
     DEFAULT_CSS = "Jump { background: $background 0%; } Jump > .box { display: none; }"
 

@@ -1,4 +1,4 @@
-"""Pages that are only read: the story, two texts compared, what the model sees, the log."""
+"""Read-only pages: the story, a comparison of two texts, the context, and the log."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 
 def typeset(text: str) -> str:
-    """Paragraphs apart by one empty line, whatever stands between them in the story."""
+    """Return ``text`` with exactly one empty line between paragraphs."""
     paragraphs = [part.strip() for part in text.replace("\r\n", "\n").split("\n")]
     return "\n\n".join(part for part in paragraphs if part)
 
 
 class Reading(Page[None]):
-    """``text`` as a page; ``width`` is the widest line, in cells."""
+    """Shows ``text`` as a page; ``width`` is the longest line, in cells."""
 
     KEYS = "Reading"
     OPENED_BY = "read"
@@ -73,7 +73,7 @@ class Reading(Page[None]):
 
     @action("read_page", "space", "reads on")
     def action_read_on(self) -> None:
-        """Go on by a page."""
+        """Scroll down a page."""
         self.query_one(VerticalScroll).scroll_page_down(animate=False)
 
 
@@ -81,7 +81,7 @@ _WORD = re.compile(r"\s*\S+|\s+$")
 
 
 def differences(one: str, other: str) -> tuple[list[tuple[str, bool]], list[tuple[str, bool]]]:
-    """Both texts in pieces; True for a piece that the other text does not have."""
+    """Split both texts into pieces; a piece is marked True if the other text lacks it."""
     left, right = _WORD.findall(one), _WORD.findall(other)
     first: list[tuple[str, bool]] = []
     second: list[tuple[str, bool]] = []
@@ -95,9 +95,9 @@ def differences(one: str, other: str) -> tuple[list[tuple[str, bool]], list[tupl
 
 
 class Compare(Dialog[None]):
-    """Two texts, and how they differ."""
+    """Shows two texts side by side and marks the differences."""
 
-    FOOT = "words only one of them has are underlined · {close_dialog} goes back"
+    FOOT = "words that only one text has are underlined · {close_dialog} goes back"
     BINDINGS = [QUIT]
 
     DEFAULT_CSS = """
@@ -128,7 +128,7 @@ _NAMES = {
 
 
 class ContextView(Dialog[None]):
-    """The parts of a context, how large they are, and their text. The request to the model is edited here."""
+    """Shows the parts of the context with their sizes and text. The request to the model is edited here."""
 
     KEYS = "What the model sees"
     OPENED_BY = "context"
@@ -152,7 +152,8 @@ class ContextView(Dialog[None]):
             yield Static(_text(context), id="parts")
 
     def _account(self) -> Context:
-        """The account of the prompt; of one that is too long only that, so that the request can be cut."""
+        """Return the parts of the prompt; if the prompt is too long, only the error, so that the request can
+        be cut."""
         try:
             return self._session.context()
         except ContextError as error:
@@ -164,7 +165,7 @@ class ContextView(Dialog[None]):
         self.query_one("#parts", Static).update(_text(context))
 
     def _put(self, **changes: object) -> bool:
-        """Change settings of the whole story; False if the story refuses."""
+        """Change settings of the whole story; return False if the story refuses."""
         session, story = self._session, self._session.story
         settings = replace(story.own_settings(ROOT), **changes)  # type: ignore[arg-type]
         kept = self.app.write_screen.guarded(
@@ -175,7 +176,7 @@ class ContextView(Dialog[None]):
 
     @action("edit_request", "e", "edits the request")
     def action_edit_request(self) -> None:
-        """Write what an instruction model is asked for; an empty page brings the usual words back."""
+        """Edit the instruction for an instruction model; an empty text restores the default."""
         story = self._session.story
         refuse(story)
         now = story.settings(ROOT).request or REQUEST
@@ -188,7 +189,7 @@ class ContextView(Dialog[None]):
 
     @action("switch_frame", "f", "frame on or off")
     def action_switch_frame(self) -> None:
-        """Put the story into the model's chat template after the request, or let the model read it alone."""
+        """Put the request and the story into the model's chat template, or send the story as plain text."""
         refuse(self._session.story)
         on = not self._account().framed
         self._put(framed=None if on == self._session.instruct else on)
@@ -198,7 +199,7 @@ _ABOUT_REQUEST = "An instruction model reads this in the user's turn, before the
 
 
 def budget(context: Context) -> Content:
-    """The size of each part, under what a sentence says of the frame."""
+    """Return the size of each part, below a sentence about the chat template."""
     share = context.used / context.total if context.total else 0.0
     parts: list[tuple[str, str]] = [
         (f"{bar(share, 40)} {context.used} of {context.total} tokens\n", ""),
@@ -208,7 +209,7 @@ def budget(context: Context) -> Content:
     for part in _rows(context.parts):
         if part.fits:
             parts.append((f"  {part.source:<22}{part.tokens:>7} tokens\n", ""))
-        else:  # nobody made tokens of it
+        else:  # left out, so it was never tokenised
             words = counted(count(part.text).words, "word")
             parts.append((f"  {part.source:<22}{words:>14} without room\n", "$text-muted"))
     return Content.assemble(*parts)
@@ -223,7 +224,7 @@ def _text(context: Context) -> Content:
 
 
 def _rows(parts: list[Part]) -> list[Part]:
-    """Neighbours of one source as one part; sources that still come up more than once are numbered."""
+    """Merge neighbouring parts of one source; number sources that still occur more than once."""
     joined = [
         replace(
             same[0],
@@ -248,7 +249,7 @@ _BYTES = 60_000
 
 
 def tail(file: Path, size: int = _BYTES) -> str:
-    """The last ``size`` bytes of a file, from a line's beginning on; empty if there is none."""
+    """Return the last ``size`` bytes of a file, from the start of a line; empty if it cannot be read."""
     try:
         with file.open("rb") as stream:
             stream.seek(0, 2)
@@ -261,7 +262,7 @@ def tail(file: Path, size: int = _BYTES) -> str:
 
 
 class LogView(Page[None]):
-    """The end of both logs, the newest lines in view."""
+    """Shows the end of both logs, scrolled to the newest lines."""
 
     OPENED_BY = "log"
     DEFAULT_CSS = """

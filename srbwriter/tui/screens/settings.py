@@ -1,4 +1,4 @@
-"""Every setting with its value and where that was said. Made from the table of configuration keys."""
+"""Every setting with its value and the source of that value, from the table of configuration keys."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from srbwriter.tui.screens.ask import Ask
 
 
 class SettingsScreen(Dialog[None]):
-    """A change holds at once where it can, else the next time."""
+    """The settings dialog. A change applies at once where possible, else at the next start."""
 
     KEYS = "In the settings"
     OPENED_BY = "settings"
@@ -86,7 +86,7 @@ class SettingsScreen(Dialog[None]):
 
     @action("settings_change", "enter", "changes one")
     def action_change(self) -> None:
-        """Write another value for the setting."""
+        """Change the value of the setting."""
         at = self._list.highlighted
         row = None if at is None else self._rows[at]
         if row is None:

@@ -1,4 +1,4 @@
-"""Sheets of paper for longer texts: memory, a note, a branch before it is picked. Know no session."""
+"""Editor dialogs for longer texts: memory, author's note, a branch before it is picked."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 
 class Sheet(Dialog[bool]):
-    """Dismissed with whether the text was taken; what was changed is never dropped unasked.
+    """An editor dialog. Dismissed with True if the text was kept; asks before it drops a change.
 
     Args:
-        title: what the text is.
-        text: what it is now.
-        about: what it is for, in a line.
-        take: does with the text what keeping it is for. Where it says False, the sheet stays open.
-        keeps: that, in words that follow the key.
-        draft: where the words are safe while the sheet is open.
+        title: the heading.
+        text: the initial text.
+        about: one line about the purpose of the text.
+        take: applies the text; if it returns False, the dialog stays open.
+        draft: keeps the text safe while the dialog is open.
+        keeps: what keeping the text does, shown after the key.
     """
 
     KEYS = "On a sheet"
@@ -61,7 +61,7 @@ class Sheet(Dialog[bool]):
         self._interrupted = left is not None
         self._first = text if left is None else left
         self._draft = draft
-        self._said = self._first  # the words that the draft knows
+        self._said = self._first  # the text that the draft has
         self._answered = False
 
     def content(self) -> ComposeResult:
@@ -78,7 +78,8 @@ class Sheet(Dialog[bool]):
     @on(ProseArea.Changed)
     def _typed(self, event: ProseArea.Changed) -> None:
         words = event.text_area.text
-        if words != self._said and not self._answered:  # it hears of its last keys when it has been left
+        # Changed messages of the last keys can arrive after the dialog has closed.
+        if words != self._said and not self._answered:
             self._said = words
             self._draft.typed(words)
 
@@ -90,7 +91,7 @@ class Sheet(Dialog[bool]):
 
     @action("keep_sheet", "ctrl+s", "keep")
     def action_keep(self) -> None:
-        """Take what is written on the sheet."""
+        """Keep the text and close the dialog."""
         if not self.on_top:
             return
         if self._draft.give(self.query_one(ProseArea).text, self._take) and self.on_top:
@@ -110,16 +111,16 @@ class Sheet(Dialog[bool]):
             elif key == "d":
                 self._drop()
 
-        answers = {"s": self._keeps, "d": "drops what you changed", "escape": "goes on writing"}
+        answers = {"s": self._keeps, "d": "discards your changes", "escape": "continues editing"}
         self.open(Confirm(f"{self.heading}: you changed the text.", answers), answered)
 
 
-_ABOUT_NOTE = "The model is told this near the end of the story."
+_ABOUT_NOTE = "The model reads this near the end of the story."
 _DEEPEST = 9999
 
 
 class NoteSheet(Sheet):
-    """``take`` is given the text and the depth; None leaves that to the usual one, ``usual`` lines."""
+    """The editor for the author's note. ``take`` gets text and depth in lines; None means ``usual``."""
 
     DEFAULT_CSS = """
     NoteSheet Horizontal { height: 1; margin: 0 0 1 0; }
@@ -147,7 +148,7 @@ class NoteSheet(Sheet):
     def _take_both(self, text: str) -> bool:
         lines = self._lines
         if lines and not (lines.isdecimal() and int(lines) <= _DEEPEST):
-            self.notify(f"{lines} is no number of lines; 0 is the very end.", severity="error")
+            self.notify(f"{lines} is not a number of lines; 0 is the very end.", severity="error")
             return False
         return self._given(text, int(lines) if lines else None)
 

@@ -1,7 +1,7 @@
-"""A branch or the story token by token: what else could have stood in a place, forks and bans there.
+"""The token view: steps through a branch or the story by token, shows alternatives, forks and bans.
 
-A box beside the text. It asks nobody to wait: the cursor moves at once, and what could have stood there comes
-when it is known.
+The box appears beside the text. It never blocks: the cursor moves at once, and alternatives appear when they
+are computed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from srbwriter.engine.types import EngineError
-from srbwriter.session.tokens import Alternative, TokenText
+from srbwriter.session.tokens import Alternative, Tokens, TokenText
 from srbwriter.tui.commands import action
 from srbwriter.tui.dialog import Dialog
 
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from srbwriter.engine.generation import Branch
     from srbwriter.tui.write_screen import WriteScreen
 
-_LOOKS = 1 / 40  # seconds between looks at what has come
+_LOOKS = 1 / 40  # seconds between polls for results
 _BEST = 10
 _COLUMN = 26  # cells of an alternative
 _PAGE = 10  # tokens
 _KEYS = (
-    "{token_left}{token_right} token · {token_up}{token_down} other · {token_fork} writes on with it · "
+    "{token_left}{token_right} token · {token_up}{token_down} other · {token_fork} continues with it · "
     "{token_ban} bans it here · {close_dialog} back"
 )
 _COLUMNS = 3
 
 
 def percent(logprob: float) -> str:
-    """How likely a token was, in four to six characters."""
+    """Return the probability of a token in percent, in four to six characters."""
     share = 100 * math.exp(logprob)
     return f"{share:.0f} %" if share >= 10 else f"{share:.1f} %" if share >= 0.1 else "<0.1 %"
 
@@ -49,7 +49,7 @@ def _raise(error: Exception) -> None:
 
 
 class TokenView(Dialog[None]):
-    """``index`` is the branch that is looked at; None is the story, from character ``char`` on."""
+    """Shows the tokens of branch ``index``; if that is None, of the story, starting at character ``char``."""
 
     KEYS = "Token by token"
     OPENED_BY = "tokens"
@@ -69,10 +69,10 @@ class TokenView(Dialog[None]):
         self._below, self._index, self._char = screen, index, char
         self._text: TokenText | None = None
         self._coming: Future[TokenText] | None = None
-        self._written = 0  # tokens of the branch when it was read
-        self._at: int | None = None  # of the token; None until the text is there
-        self._aim = 0  # where that is to be: a branch that is written anew may not be there yet
-        self._chosen: int | None = None  # which of the alternatives; None: the best that stands not there
+        self._written = 0  # length of the branch in tokens when it was read
+        self._at: int | None = None  # index of the current token; None until the text is tokenised
+        self._aim = 0  # the index to return to: a branch being rewritten may still be shorter
+        self._chosen: int | None = None  # index of the alternative; None: the best one not in the text
         self._why = ""
         self._cursor_before = screen.editor.place
 
@@ -83,7 +83,7 @@ class TokenView(Dialog[None]):
             yield Static(self.with_keys(_KEYS), classes="foot", markup=False)
 
     def on_mount(self) -> None:
-        self._stand_beside()
+        self._place_box()
         self._read()
         self._look()
         self.set_interval(_LOOKS, self._look)
@@ -94,13 +94,13 @@ class TokenView(Dialog[None]):
         self._below.editor.unmark()
 
     def on_resize(self) -> None:
-        self._stand_beside()
+        self._place_box()
 
-    def _stand_beside(self) -> None:
-        """Stand where the other text is: over the story for a branch, over the branches for the story."""
+    def _place_box(self) -> None:
+        """Put the box over the other text: over the story for a branch, over the branches for the story."""
         other = self._below.right if self._index is None else self._below.editor
         region, size, box = other.region, self.app.size, self.query_one(".box")
-        if not region.height or not other.display:  # it is hidden: at the foot of all there is
+        if not region.height or not other.display:  # the other text is hidden: use the bottom of the window
             width, height, place = (
                 size.width,
                 min(8, size.height // 2),
@@ -112,7 +112,7 @@ class TokenView(Dialog[None]):
         box.styles.max_height = height
         self._rows, self._width = max(1, height - 2 - (width < 70)), width - 2
 
-    # ---- what is looked at
+    # ---- the text that is shown
 
     @property
     def _branch(self) -> Branch | None:
@@ -122,26 +122,24 @@ class TokenView(Dialog[None]):
         return current.branches[self._index]
 
     def _read(self) -> None:
-        """Have the text as it is now made tokens."""
-        session = self._below.session
+        """Request the tokens of the current text."""
+        tokens = Tokens.of(self._below.session)
         try:
-            self._coming = (
-                session.story_tokens() if self._index is None else session.branch_tokens(self._index)
-            )
+            self._coming = tokens.story_tokens() if self._index is None else tokens.branch_tokens(self._index)
             self._why = ""
         except EngineError as error:
             self._why = str(error)
         branch = self._branch
         self._written = len(branch.buffer.ids) if branch is not None else 0
 
-    def _arrived(self) -> None:
-        """The text is there: the cursor stays at its token, or goes to where the writer was."""
+    def _take_result(self) -> None:
+        """Show the tokenised text if it is ready; keep the current token, or start at the writer's place."""
         if self._coming is None or not self._coming.done():
             return
         coming, self._coming = self._coming, None
         try:
             fresh = coming.result()
-        except Exception as error:  # of the engine, or of a story that does not fit its window
+        except Exception as error:  # from the engine, or because the story exceeds the context
             self._below.guarded(partial(_raise, error))
             self.close()
             return
@@ -153,15 +151,15 @@ class TokenView(Dialog[None]):
         self._at = max(0, min(self._aim, len(fresh.tokens) - 1))
 
     def _look(self) -> None:
-        """See what has come since the last look, and show it."""
+        """Poll for results and show them."""
         if (
             self._text is None
             and self._coming is None
             and self._below.session.engine is not None
             and self._why
         ):
-            self._read()  # the model was still loading
-        self._arrived()
+            self._read()  # retry: the model was still loading
+        self._take_result()
         branch = self._branch
         text, idle = self._text, self._coming is None and not self._why
         if branch is not None and idle and text is not None:
@@ -171,18 +169,18 @@ class TokenView(Dialog[None]):
         self._show()
 
     def _others(self) -> tuple[Alternative, ...] | None:
-        """What could have stood in the place, without what is banned there; None while that is not known."""
+        """Return the alternatives to the current token, less banned ones; None while not computed."""
         if self._text is None or self._at is None or not self._text.tokens:
             return None
         session = self._below.session
-        if why := session.tokens.lacks():
+        if why := session.capabilities.reason_for("next_logprobs"):
             self._why = why
             return ()
-        found = session.tokens.look(self._text, self._at)
+        found = Tokens.of(session).look(self._text, self._at)
         self._why = self._text.problem
         if found is None:
             return None
-        banned = session.tokens.without(self._text, self._at)
+        banned = Tokens.of(session).without(self._text, self._at)
         return tuple(one for one in found if one.id not in banned)[:_BEST]
 
     # ---- showing
@@ -203,19 +201,19 @@ class TokenView(Dialog[None]):
             here += f"  “{own.shown}”  {percent(own.logprob)}  {-own.logprob / math.log(2):.1f} bits"
         elif self._why:
             here += f"  {self._why}"
-        banned = len(self._below.session.tokens.without(text, place)) if not text.of_story else 0
+        banned = len(Tokens.of(self._below.session).without(text, place)) if not text.of_story else 0
         here += f"  ({banned} banned)" if banned else ""
         self._put(here, self._lines(others or (), token.id))
 
     def _put(self, here: str, lines: list[Content]) -> None:
         here, others = set_cell_size(here, self._width).rstrip(), Content("\n").join(lines)
-        if self._shown != (here, others):  # an update costs a layout
+        if self._shown != (here, others):  # every update triggers a layout
             self._shown = here, others
             self.query_one("#tokens-here", Static).update(here)
             self.query_one("#tokens-others", Static).update(others)
 
     def _lines(self, others: tuple[Alternative, ...], own: int) -> list[Content]:
-        """The alternatives in columns; what stands there has a dot, the chosen one an arrow."""
+        """Lay out the alternatives in columns; a dot marks the token in the text, an arrow the chosen one."""
         chosen = self._chosen_of(others, own)
         columns = max(1, min(self._width // _COLUMN, _COLUMNS))
         rows = max(1, min(self._rows, -(-len(others) // columns) if columns > 1 else len(others)))
@@ -239,7 +237,7 @@ class TokenView(Dialog[None]):
         return next((at for at, one in enumerate(others) if one.id != own), 0)
 
     def _mark(self, start: int, end: int) -> None:
-        """Show in the text which token it is."""
+        """Highlight the current token in the text."""
         if self._index is None:
             editor = self._below.editor
             end = min(max(end, start + 1), len(editor.whole))
@@ -262,7 +260,7 @@ class TokenView(Dialog[None]):
 
     @action("token_left", "left", "token")
     def action_left(self) -> None:
-        """Go to the token before."""
+        """Go to the previous token."""
         self._go((self._at or 0) - 1)
 
     @action("token_right", "right", "token")
@@ -272,12 +270,12 @@ class TokenView(Dialog[None]):
 
     @action("token_page_left", "pageup", "ten back", foot=False)
     def action_page_left(self) -> None:
-        """Go ten tokens back."""
+        """Go back ten tokens."""
         self._go((self._at or 0) - _PAGE)
 
     @action("token_page_right", "pagedown", "ten on", foot=False)
     def action_page_right(self) -> None:
-        """Go ten tokens on."""
+        """Go forward ten tokens."""
         self._go((self._at or 0) + _PAGE)
 
     @action("token_first", "home", "first", foot=False)
@@ -292,12 +290,12 @@ class TokenView(Dialog[None]):
 
     @action("token_up", "up", "other")
     def action_up(self) -> None:
-        """Choose the likelier token."""
+        """Choose the next more likely token."""
         self._choose(-1)
 
     @action("token_down", "down", "other")
     def action_down(self) -> None:
-        """Choose the next likely token."""
+        """Choose the next less likely token."""
         self._choose(1)
 
     def _choose(self, step: int) -> None:
@@ -307,32 +305,32 @@ class TokenView(Dialog[None]):
             self._chosen = max(0, min(self._chosen_of(others, own) + step, len(others) - 1))
             self._show()
 
-    @action("token_fork", "enter", "writes on with it")
+    @action("token_fork", "enter", "continues with it")
     def action_fork(self) -> None:
-        """Let a new branch go on with the chosen token; in the story, a new round."""
+        """Start a new branch with the chosen token; in the story, a new round."""
         others, text, place = self._others(), self._text, self._at
         if text is None or place is None or not text.tokens:
             return
         if others is None:
-            self.app.notify("What could have stood here is not known yet; a moment.")
+            self.app.notify("The alternatives are still being computed; try again in a moment.")
             return
         own = text.tokens[place].id
         token = others[self._chosen_of(others, own)].id if others else own
-        self._leave(lambda: self._below.forked(self._below.session.fork(text, place, token)))
+        self._leave(lambda: self._below.forked(Tokens.of(self._below.session).fork(text, place, token)))
 
     @action("token_ban", "b", "bans it here")
     def action_ban(self) -> None:
-        """Let the branch write on from before this token, without it; in the story a new round does."""
+        """Ban this token here and write the branch again from before it; in the story, a new round."""
         text, place = self._text, self._at
         if text is None or place is None or not text.tokens:
             return
         if text.of_story:
-            self._leave(lambda: (self._below.session.ban(text, place), self._below.forked(-1)))
-        elif self._below.guarded(lambda: self._below.session.ban(text, place)):
+            self._leave(lambda: (Tokens.of(self._below.session).ban(text, place), self._below.forked(-1)))
+        elif self._below.guarded(lambda: Tokens.of(self._below.session).ban(text, place)):
             self._chosen = None
 
     def _leave(self, act: Callable[[], object]) -> None:
-        """Do ``act``, which goes elsewhere, with this closed."""
+        """Run ``act``, which shows another place, and close this view."""
         if self._below.guarded(act):
             self._cursor_before = -1
             self.close()

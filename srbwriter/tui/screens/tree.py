@@ -1,18 +1,17 @@
-"""The tree: every branch that was ever written, what is marked, and a way to go to each.
+"""The tree screen: every branch ever written, with its marks; the writer can go to any of them.
 
-A face on the story's own verbs; going somewhere is left to the write screen.
+It calls the story's own functions; going to a node is done by the write screen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.document._document import Document
 from textual.widgets import Static, TextArea
 
 from srbwriter.story import ROOT, NodeId
@@ -34,14 +33,14 @@ _ALL = 1_000_000  # lines; more than any tree has
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """Where the writer wants to go, and whether branches are to be written there."""
+    """The node that the writer chose, and whether to write branches there at once."""
 
     node: NodeId
     write: bool = False
 
 
 class TreeScreen(Page[Way]):
-    """Dismissed with a way, or None."""
+    """Shows the story tree. Dismissed with a :class:`Way`, or None."""
 
     KEYS = "In the tree"
     OPENED_BY = "tree"
@@ -59,7 +58,7 @@ class TreeScreen(Page[Way]):
         self.session, self.story = session, session.story
         self.view = TreeView(self.story)
         self._search = search
-        self._marked: NodeId | None = None
+        self._marked: NodeId | None = None  # the first node of a comparison
 
     def compose(self) -> ComposeResult:
         with Horizontal():
@@ -73,7 +72,7 @@ class TreeScreen(Page[Way]):
     def on_mount(self) -> None:
         self.view.build(self.story.current)
         self.view.focus()
-        self.call_after_refresh(lambda: self.view.go(self.view.cursor))  # now the height is known
+        self.call_after_refresh(lambda: self.view.go(self.view.cursor))  # the height is known only then
 
     @on(TreeView.At)
     def _at(self, event: TreeView.At) -> None:
@@ -94,16 +93,16 @@ class TreeScreen(Page[Way]):
         self.query_one("#about", Static).update(about + (f"\n{node.marks.note}" if node.marks.note else ""))
         self.query_one("#text", Static).update(node.text.strip() or "(no words)")
 
-    # ---- going about
+    # ---- moving
 
     @action("tree_go", "enter", "go there")
     def action_go(self) -> None:
-        """Stand on this node, and write on from there."""
+        """Go to this node and continue from there."""
         self._go(write=False)
 
     @action("tree_write", "g", "go and write")
     def action_write(self) -> None:
-        """Go there and have branches written at once."""
+        """Go to this node and write branches at once."""
         self._go(write=True)
 
     @on(TreeView.Wanted)
@@ -132,17 +131,17 @@ class TreeScreen(Page[Way]):
 
     @action("tree_out", "left", "to the fork", foot=False)
     def action_out(self) -> None:
-        """Go to the fork that this branch comes from."""
+        """Go to the fork where this branch begins."""
         self.view.out()
 
     @action("tree_into", "right", "further", foot=False)
     def action_into(self) -> None:
-        """Go to what follows, or open what is folded."""
+        """Go to the continuation, or unfold branches."""
         self.view.into()
 
     @action("tree_fold", "space", "open or fold")
     def action_fold(self) -> None:
-        """Show or hide the branches beside the way."""
+        """Unfold or fold the side branches."""
         self.view.fold()
 
     # ---- marks
@@ -158,13 +157,13 @@ class TreeScreen(Page[Way]):
 
     @action("tree_bookmark", "b", "bookmark")
     def action_bookmark(self) -> None:
-        """Mark it to find it again; again to take that back."""
+        """Bookmark the node, to find it later; again to remove the bookmark."""
         self._mark(bookmark=not self._marks.bookmark)
 
     @action("tree_rate_up", "greater_than_sign", "good", 1)
     @action("tree_rate_down", "less_than_sign", "bad", -1)
     def action_rate(self, rating: int) -> None:
-        """Mark it as good or as bad; again to take that back."""
+        """Rate the node as good or bad; again to remove the rating."""
         self._mark(rating=0 if self._marks.rating == rating else rating)
 
     @action("tree_note", "n", "note")
@@ -175,7 +174,7 @@ class TreeScreen(Page[Way]):
     @action("tree_title", "t", "title")
     def action_title(self) -> None:
         """Give the node a title, which makes it a chapter."""
-        self._ask("Title; it makes the node a chapter", "title", self._marks.title)
+        self._ask("Chapter title", "title", self._marks.title)
 
     @action("tree_tags", "number_sign", "tags")
     def action_tags(self) -> None:
@@ -212,7 +211,7 @@ class TreeScreen(Page[Way]):
 
     @action("tree_hoist", "h", "hoist")
     def action_hoist(self) -> None:
-        """Show only what goes on from this node; again for all."""
+        """Show only this node and its continuations; again to show all."""
         row = self.view.row
         top = ROOT if self.story.hoisted != ROOT else row.node
         self.story.hoist(top)
@@ -220,14 +219,14 @@ class TreeScreen(Page[Way]):
 
     @action("tree_compare_from", "m", "compare from")
     def action_compare_from(self) -> None:
-        """Keep the node in mind, to compare another with it."""
+        """Remember this node for a comparison."""
         if (node := self._own_node()) is not None:
             self._marked = node
             self.notify(self.with_keys("Press {tree_compare} on another node to compare."))
 
     @action("tree_compare", "d", "compare with")
     def action_compare(self) -> None:
-        """Show how this node differs from the one that was kept in mind."""
+        """Show how this node differs from the remembered one."""
         other, here = self._marked, self._own_node()
         if here is None:
             return
@@ -246,33 +245,33 @@ class TreeScreen(Page[Way]):
 
     @action("tree_bin", "x", "bin")
     def action_bin(self) -> None:
-        """Put the node and all that goes on from it into the bin."""
+        """Move the node and all its continuations to the bin."""
         if (node := self._own_node()) is None:
             return
         if node in self.story.path(self.story.current):
-            self.notify("You stand on it. Go elsewhere first.")
+            self.notify("This node is part of the current text. Go to another branch first.")
             return
         above = self.story.parent(node)
         self.story.delete(node)
         self.view.build(above)
-        self.notify("In the bin; undo brings it back.")
+        self.notify("Moved to the bin; undo restores it.")
 
     # ---- the shape of the tree
 
     def _own_node(self) -> NodeId | None:
-        """The node under the cursor if it is one that can be changed; else the writer is told."""
+        """Return the node under the cursor if it can be changed; else notify the writer and return None."""
         row = self.view.row
         if row.folded:
             self.notify(self.with_keys("These branches are folded; {tree_fold} shows them."))
         elif row.node == ROOT:
-            self.notify("This is the beginning of the story, which has no words.")
+            self.notify("This is the root of the story; it has no text to change.")
         else:
             return row.node
         return None
 
     @action("tree_split", "s", "split")
     def action_split(self) -> None:
-        """Make two nodes of one."""
+        """Split the node in two."""
         node = self._own_node()
         if node is None:
             return
@@ -286,39 +285,67 @@ class TreeScreen(Page[Way]):
 
     @action("tree_merge", "M", "join")
     def action_merge(self) -> None:
-        """Make one node of this and the one before it."""
+        """Join the node with the one before it."""
         if (node := self._own_node()) is not None:
             self._change(lambda: self.story.merge(node))
 
     @action("tree_earlier", "left_square_bracket", "move up", -1)
     @action("tree_later", "right_square_bracket", "move down", 1)
     def action_reorder(self, places: int) -> None:
-        """Put the node before the sibling above it, or behind the one below."""
+        """Move the node up or down among its siblings."""
         if (node := self._own_node()) is not None:
             siblings = self.story.children(self.story.parent(node) or ROOT)
             place = siblings.index(node) + places
             if 0 <= place < len(siblings):
                 self._change(lambda: self._reordered(node, place))
             else:
-                self.notify(f"It is the {'first' if places < 0 else 'last'} of its siblings.")
+                self.notify(f"This node is already the {'first' if places < 0 else 'last'} of its siblings.")
 
     def _reordered(self, node: NodeId, place: int) -> NodeId:
         self.story.reorder(node, place)
         return node
 
+    @action("tree_cut", "c", "cut, to move")
+    def action_cut(self) -> None:
+        """Cut the node and its continuations, to move them; again to cancel."""
+        if (node := self._own_node()) is None:
+            return
+        self.view.cut = None if self.view.cut == node else node
+        self.view.refresh()
+        if self.view.cut is not None:
+            self.notify(self.with_keys("Press {tree_paste} on the new parent."))
+
+    @action("tree_paste", "v", "move here")
+    def action_paste(self) -> None:
+        """Move the cut node and its continuations below this one."""
+        node, row = self.view.cut, self.view.row
+        if node is None:
+            self.notify(self.with_keys("Press {tree_cut} on the node to move first."))
+        elif row.folded:
+            self.notify(self.with_keys("These branches are folded; {tree_fold} shows them."))
+        else:
+            self._change(lambda: self._moved(node, row.node))
+            if node in self.story.path(self.story.current):
+                self.app.write_screen.show_story(where_changed=True)
+            self.notify("Moved; undo puts it back.")
+
+    def _moved(self, node: NodeId, parent: NodeId) -> NodeId:
+        self.story.move(node, parent)
+        self.view.cut = None
+        self.view.show_children(parent)
+        return node
+
     def _change(self, change: Callable[[], NodeId]) -> None:
-        """Change the tree, and stand on what came of it."""
+        """Change the tree and put the cursor on the resulting node."""
         self.view.build(self.session.together(change))
 
 
 class SplitAt(Dialog[int]):
-    """Dismissed with a character of ``text`` that is neither its beginning nor its end, or None."""
+    """Asks where to split ``text``. Dismissed with a character offset inside it, or None."""
 
     HEADING = "Split"
     KEYS = "Splitting a node"
-    FOOT = (
-        "{split_here} cuts at the cursor; what follows becomes a node of its own · {close_dialog} goes back"
-    )
+    FOOT = "{split_here} splits at the cursor; the rest becomes a new node · {close_dialog} goes back"
 
     DEFAULT_CSS = """
     SplitAt > .box { height: 70%; }
@@ -332,12 +359,12 @@ class SplitAt(Dialog[int]):
     def content(self) -> ComposeResult:
         yield TextArea(self._text, soft_wrap=True, show_line_numbers=False, read_only=True)
 
-    @action("split_here", "enter", "cuts")
+    @action("split_here", "enter", "splits")
     def action_cut(self) -> None:
-        """Cut the node at the cursor."""
+        """Split the node at the cursor."""
         area = self.query_one(TextArea)
-        at = cast(Document, area.document).get_index_from_location(area.cursor_location)
+        at = len(area.get_text_range((0, 0), area.cursor_location))
         if 0 < at < len(self._text):
             self.close(at)
         else:
-            self.notify("Nothing stands on one side of the cursor.")
+            self.notify("Put the cursor inside the text: there is nothing on one side of it.")

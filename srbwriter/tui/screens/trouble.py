@@ -1,4 +1,4 @@
-"""What is shown when something is wrong: with the model, with a story's file, with the program itself."""
+"""Dialogs for failures: a model that does not load, a damaged story file, a crash."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ CHOOSE, AGAIN, WITHOUT = "choose", "again", "without"
 
 
 def trouble_words(error: Exception) -> str:
-    """That the model cannot be loaded, or that the writer has stopped it."""
+    """Return the heading: loading was stopped, or the model cannot be loaded."""
     if isinstance(error, Cancelled):
         return "Loading the model was stopped"
     return "The model cannot be loaded"
 
 
 class ModelTrouble(Dialog[str]):
-    """Dismissed with CHOOSE another model, load it AGAIN, or go on WITHOUT one."""
+    """Shown when a model does not load. Dismissed with CHOOSE, AGAIN or WITHOUT."""
 
     KEYS = "When the model cannot be loaded"
     FOOT = "{keys}"
@@ -61,11 +61,11 @@ class ModelTrouble(Dialog[str]):
 
 
 RECOVER = "recover"
-_SHOWN = 40  # characters of a passage that is to be read over
+_SHOWN = 40  # characters shown of each doubtful passage
 
 
 class DamagedNote(Dialog[str]):
-    """Dismissed with RECOVER to go on in a copy of what is left, or None to read."""
+    """Shown for a damaged story. Dismissed with RECOVER to continue in a copy, or None to only read."""
 
     KEYS = "When a story is damaged"
 
@@ -78,7 +78,7 @@ class DamagedNote(Dialog[str]):
     def __init__(
         self, file: Path, damage: Damage, words: int, copies: int, doubtful: Sequence[str] = ()
     ) -> None:
-        """``doubtful`` are the texts of some passages that may not be as they were written."""
+        """``doubtful``: the texts of passages that may have changed."""
         super().__init__()
         self._file, self._damage, self._words, self._copies = file, damage, words, copies
         self._doubtful = doubtful
@@ -98,9 +98,9 @@ class DamagedNote(Dialog[str]):
             (f"{left_words(self._words, self._damage)}\n", ""),
             ("What is lost: ", strong),
             (f"{lost_words(self._damage)}\n", ""),
-            *self._to_read_over(strong),
+            *self._doubtful_passages(strong),
             ("\n", ""),
-            ("It is open for reading only, and the file is left as it is.\n\n", ""),
+            ("The story is open for reading only, and its file is not changed.\n\n", ""),
             ("Copies: ", strong),
             (f"{self._copies or 'none'} known\n", ""),
             (f"  srbwriter backup list {named}\n", ""),
@@ -114,36 +114,36 @@ class DamagedNote(Dialog[str]):
             parts += [(copy, sign), (" goes on in a copy beside it, made of what is left\n", "")]
         return [*parts, (leave, sign), (" or ", ""), (read, sign), (" reads what is left", "")]
 
-    def _to_read_over(self, strong: str) -> list[tuple[str, str]]:
+    def _doubtful_passages(self, strong: str) -> list[tuple[str, str]]:
         if not self._damage.doubtful:
             return []
         texts = [" ".join(text.split()) for text in self._doubtful]
         shown = ", ".join(f"“{text[:_SHOWN]}{'…' if len(text) > _SHOWN else ''}”" for text in texts if text)
         passages = counted(len(self._damage.doubtful), "passage")
         words = f"{passages} that may not be as written{': ' if shown else ''}{shown}\n"
-        return [("To be read over: ", strong), (words, "")]
+        return [("Please check: ", strong), (words, "")]
 
     @action("damaged_copy", "r", "copies what is left")
     def action_copy(self) -> None:
-        """Go on in a copy beside the file, made of what is left."""
+        """Continue in a copy beside the file, made from the readable parts."""
         if self._words:
             self.close(RECOVER)
 
     @action("damaged_read", "enter,q", "reads what is left")
     def action_read(self) -> None:
-        """Read what is left."""
+        """Read the parts that are readable."""
         self.close()
 
 
 def left_words(words: int, damage: Damage) -> str:
-    """What can still be read."""
+    """Describe the part of the story that is readable."""
     if not words:
         return "no word of it can be read"
     return f"{counted(words, 'word')} in {counted(damage.read, 'passage')} of the tree"
 
 
 def lost_words(damage: Damage) -> str:
-    """What cannot be read any more, as far as that can be known."""
+    """Describe the part of the story that is lost, as far as that is known."""
     parts: list[str] = []
     if damage.missing_characters:
         passages = counted(len(damage.missing_text), "passage")
@@ -152,13 +152,13 @@ def lost_words(damage: Damage) -> str:
         parts.append(counted(len(damage.missing_nodes), "whole passage"))
     if damage.displaced:
         passages = counted(len(damage.displaced), "passage")
-        parts.append(f"the place of {passages}, to be found at the beginning of the tree")
+        parts.append(f"the position of {passages}, now at the beginning of the tree")
     parts += damage.other
     return "; ".join(parts) or "nothing that can be counted"
 
 
 def crash_words(error: BaseException) -> str:
-    """Write a crash report; what happened and where the report is, for a person."""
+    """Write a crash report; return a message with the error and the report's path."""
     report = logs.write_crash_report(error)
     where = f"A report with the details is in {report}." if report else "No report could be written."
     return (

@@ -1,1 +1,1 @@
-"""What stands on the screens, one widget a file."""
+"""The widgets of the screens, one per module."""

@@ -1,13 +1,13 @@
-"""The panes of a round, laid out so that each is as readable as the room allows.
+"""The grid of branch panes, laid out for readability in the available space.
 
-Panes are made once and shown again for every round, so nothing is mounted while branches are being written.
-Branches that do not fit are on further pages. Knows panes and branches; runs no command.
+Panes are created once and reused for every round, so nothing is mounted while branches are written. Branches
+that do not fit go to further pages. The grid knows panes and branches; it runs no command.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from textual import events
 from textual.containers import Container
@@ -17,15 +17,18 @@ from textual.reactive import reactive
 
 from srbwriter.engine.generation import Branch
 from srbwriter.tui.widgets.branch_pane import BranchPane
-from srbwriter.tui.widgets.tints import NONE, Tints
+from srbwriter.tui.widgets.tints import NONE, TINTS, Tints
+
+if TYPE_CHECKING:
+    from srbwriter.session.tokens import Tokens
 
 MIN_WIDTH, MIN_HEIGHT = 30, 5
 _EASY_WIDTH, _BEST_WIDTH = 40, 64  # cells; shorter lines are harder to read, longer ones no easier
-_NARROW_WORTH = 0.92  # of a cell in a line that is too short
+_NARROW_WORTH = 0.92  # weight of a cell in a line that is too short
 
 
 def arrange(n: int, width: int, height: int) -> tuple[int, int]:
-    """Columns and rows for ``n`` panes in a room of cells; they may hold fewer than ``n``."""
+    """Return columns and rows for ``n`` panes in ``width`` × ``height`` cells; fewer than ``n`` may fit."""
     most_columns = max(1, min(n, width // MIN_WIDTH))
     most_rows = max(1, height // MIN_HEIGHT)
 
@@ -41,17 +44,33 @@ def arrange(n: int, width: int, height: int) -> tuple[int, int]:
 
 
 class BranchGrid(Container):
-    """All panes; ``single`` shows the current one only."""
+    """All panes; with ``single``, only the current one is visible."""
 
     DEFAULT_CSS = """
-    BranchGrid { layout: grid; grid-gutter: 0 1; width: 1fr; height: 1fr; }
+    BranchGrid {
+        layout: grid; grid-gutter: 0 1; width: 1fr; height: 1fr;
+        .pane--rest { color: $text-muted; }
+        .pane--note { color: $text-muted; text-style: italic; }
+        .pane--frame { color: $primary; text-style: bold; }
+        .pane--token { color: $background; background: $primary; text-style: bold; }
+        .pane--tint-0 { color: $foreground; }
+        .pane--tint-1 { color: $text-success; text-style: italic; }
+        .pane--tint-2 { color: $text-warning; text-style: bold; }
+        .pane--tint-3 { color: $text-error; text-style: bold italic; }
+        .pane--tint-4 { color: $text-error; text-style: bold underline; }
+        .pane--tint-unknown { color: $text-muted; }
+        .pane--tint-writer { color: $accent; text-style: bold; }
+    }
     """
+    COMPONENT_CLASSES = {
+        "pane--rest", "pane--note", "pane--frame", "pane--token", *(f"pane--{tint}" for tint in TINTS)
+    }  # fmt: skip
 
     single: reactive[bool] = reactive(False)
     column: reactive[bool] = reactive(False)
 
     class PageChanged(Message):
-        """Another set of branches is shown."""
+        """Another page of branches is visible."""
 
     def __init__(self, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -60,13 +79,10 @@ class BranchGrid(Container):
         self.pages = 1
         self.start_at: int | None = 0  # see BranchPane
         self.hint = ""  # see BranchPane
-        self.colours: tuple[str, Any] = (
-            NONE,
-            None,
-        )  # what colours words, and the session that knows of tokens
-        self.current = 0  # index of the branch that commands are about
-        self._order: list[int] = []  # indices of branches, in the order in which they stand
-        self._room = Size(0, 0)  # what the panes are arranged for
+        self.colours: tuple[str, Tokens | None] = NONE, None  # colour mode, and the source of token data
+        self.current = 0  # index of the branch that commands act on
+        self._order: list[int] = []  # indices of branches, in display order
+        self._room = Size(0, 0)  # the size that the panes are arranged for
         self._per_page = 1
         self._count = 0
 
@@ -78,7 +94,7 @@ class BranchGrid(Container):
 
     @property
     def pane(self) -> BranchPane | None:
-        """The pane that commands are about."""
+        """The pane that commands act on."""
         return self.panes[self.current] if self.current < self._count else None
 
     def show(self, branches: Sequence[Branch | None]) -> None:
@@ -91,24 +107,24 @@ class BranchGrid(Container):
                 pane.show(branch)
         self.current = min(self.current, max(0, self._count - 1))
         known = self._order if len(self._order) <= self._count and not fresh else []
-        self._stand([*known, *range(len(known), self._count)])
+        self._set_order([*known, *range(len(known), self._count)])
         self._arrange()
 
     def order(self, indices: Sequence[int]) -> None:
-        """Let the branches stand in this order; each keeps its number. It has to name each of them once."""
+        """Show the branches in this order; each keeps its number. ``indices`` must name each branch once."""
         if sorted(indices) == list(range(self._count)):
-            self._stand(list(indices))
+            self._set_order(list(indices))
             self._arrange()
 
-    def _stand(self, order: list[int]) -> None:
+    def _set_order(self, order: list[int]) -> None:
         self._order = order
-        standing = [pane.index for pane in self.query_children(BranchPane)]
-        if standing[: len(order)] != order:
+        mounted = [pane.index for pane in self.query_children(BranchPane)]
+        if mounted[: len(order)] != order:
             for place, index in enumerate(order):
                 self.move_child(self.panes[index], before=place)
 
     def grow(self, count: int) -> None:
-        """Have at least ``count`` panes."""
+        """Create panes until there are at least ``count``."""
         fresh = [BranchPane(index) for index in range(len(self.panes), count)]
         for pane in fresh:
             pane.start_at, pane.hint = self.start_at, self.hint
@@ -117,21 +133,28 @@ class BranchGrid(Container):
             self.mount_all(fresh)
 
     def colour(self) -> None:
-        """Colour the words of all panes as ``colours`` says."""
-        mode, session = self.colours
+        """Apply the colour mode to the words of all panes."""
+        mode, tokens = self.colours
         for pane in self.panes:
             if (NONE if pane.tints is None else pane.tints.mode) != mode:
-                tokens = None if mode == NONE else session.tokens
-                pane.tints = tokens and Tints(mode, tokens.of, lambda: session.tokens.version)
+                pane.tints = None
+                if tokens is not None and mode != NONE:
+                    pane.tints = Tints(mode, tokens.branch_logprobs, lambda: tokens.version)
                 pane.refresh()
 
     def show_stale(self, stale: bool) -> None:
-        """Dim the panes if their branches were written for an earlier text, or no longer."""
+        """Dim the panes if their branches were written for an earlier text, or undim them."""
         for pane in self.panes:
             pane.stale = stale and pane.branch is not None
 
+    def notify_style_update(self) -> None:
+        """Paint all panes anew: their colours are the grid's."""
+        super().notify_style_update()
+        for pane in self.panes:
+            pane.refresh()
+
     def pull(self) -> None:
-        """Paint what the branches in view have published."""
+        """Paint new text of the visible branches."""
         for pane in self.shown:
             pane.pull()
 
@@ -145,12 +168,12 @@ class BranchGrid(Container):
         self.panes[index].focus()
 
     def turn(self, pages: int) -> None:
-        """Show another page; the last one is followed by the first."""
+        """Show another page; the first follows the last."""
         page = (self.page + pages) % self.pages
         self.go(self._order[page * self._per_page])
 
     def step(self, columns: int, rows: int) -> None:
-        """Go to the neighbour in the grid, onto the next page at its edge."""
+        """Go to a neighbour in the grid; at the edge, to the next page."""
         wide = max(1, self._columns)
         place = self._order.index(self.current) + columns + rows * wide
         if 0 <= place < self._count:
@@ -181,7 +204,7 @@ class BranchGrid(Container):
         self.post_message(self.PageChanged())
 
     def fit(self) -> None:
-        """Arrange the panes, and wrap what they show, for the room there is now."""
+        """Arrange the panes and wrap their text for the current size."""
         if self.size != self._room:
             self._arrange()
         for pane in self.shown:

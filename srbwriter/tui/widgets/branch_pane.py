@@ -1,8 +1,8 @@
-"""One branch, live: a line that says what it is doing, and its text.
+"""The pane of one branch: a header line with its state, and its text.
 
-The pane draws its own lines and never grows, so a token costs one line of painting and no layout, and lines
-that stay cost nothing. It stays where the reader is: at the beginning, or where they scrolled, or at the end
-if that is what they follow. It reads its branch by cursor and steers nothing: keys go to the commands.
+The pane draws its own lines and never grows, so a new token repaints one line and causes no layout; unchanged
+lines are cached. The scroll position stays at the beginning, where the reader scrolled to, or at the end if
+the pane follows the end. The pane reads its branch by cursor and changes nothing: keys go to the commands.
 """
 
 from __future__ import annotations
@@ -28,27 +28,25 @@ from srbwriter.engine.types import BranchState, FinishReason
 from srbwriter.prose import Unit
 from srbwriter.tui.widgets.branch_words import NO_THOUGHTS, Head, find_thoughts, state_sign, state_words
 from srbwriter.tui.widgets.prose_area import unit_step
-from srbwriter.tui.widgets.tints import TINTS, Tints
+from srbwriter.tui.widgets.tints import Tints
 from srbwriter.tui.wrap import Wrapper
 
 _PAD = 1  # cells left and right of the text
 _HEADER_SECONDS = 0.25  # numbers that change with every token are painted this often
 _WHEEL_LINES = 3
-_LONGEST_MARK = 40  # characters after which a text has begun with thoughts or will not
-_BLANK, _PLACE = -1, -2  # rows that are none: below the text, and in place of one
+_LONGEST_MARK = 40  # after so many characters it is clear whether a text begins with thoughts
+_BLANK, _PLACE = -1, -2  # pseudo rows: an empty one below the text, and the placeholder of an empty pane
 _SIDES = "▌▐"
-_MOST_LINES = 200  # painted ones that are kept; more than are in view
+_MOST_LINES = 200  # painted lines that are cached; more than are visible
 
 
 class BranchPane(Widget, can_focus=True):
-    """Shows one branch. ``number`` is what the reader calls it, ``index`` its place in the round."""
+    """Shows one branch. ``number`` is shown to the reader, ``index`` is its place in the round."""
 
     ALLOW_SELECT = True
-    COMPONENT_CLASSES = {
-        "pane--head", "pane--text", "pane--taken", "pane--rest", "pane--note", "pane--token",
-        "pane--frame",
-        *(f"pane--{tint}" for tint in TINTS),
-    }  # fmt: skip
+    # Those that depend on the pane's state. The others are the grid's: Textual works all of them out anew for
+    # each pane each time that a pane's state changes.
+    COMPONENT_CLASSES = {"pane--head", "pane--text", "pane--taken"}
 
     DEFAULT_CSS = """
     BranchPane {
@@ -56,17 +54,6 @@ class BranchPane(Widget, can_focus=True):
         .pane--head { background: $panel; color: $text-muted; }
         .pane--text { color: $foreground; }
         .pane--taken { color: $foreground; text-style: underline; }
-        .pane--rest { color: $text-muted; }
-        .pane--note { color: $text-muted; text-style: italic; }
-        .pane--frame { color: $primary; text-style: bold; }
-        .pane--token { color: $background; background: $primary; text-style: bold; }
-        .pane--tint-0 { color: $foreground; }
-        .pane--tint-1 { color: $text-success; text-style: italic; }
-        .pane--tint-2 { color: $text-warning; text-style: bold; }
-        .pane--tint-3 { color: $text-error; text-style: bold italic; }
-        .pane--tint-4 { color: $text-error; text-style: bold underline; }
-        .pane--tint-unknown { color: $text-muted; }
-        .pane--tint-writer { color: $accent; text-style: bold; }
         &:focus .pane--head { background: $primary; color: $background; text-style: bold; }
         &.-writing .pane--head { color: $text-accent; }
         &:focus.-writing .pane--head { color: $background; }
@@ -79,10 +66,10 @@ class BranchPane(Widget, can_focus=True):
     note: reactive[str] = reactive("")
     letter: reactive[str] = reactive("")
     stale: reactive[bool] = reactive(False)
-    """Whether the text before the branch is no longer the one that it was written for."""
+    """Whether the text before the branch has changed since the branch was written."""
 
     class Chosen(Message):
-        """A double click: the reader wants this branch."""
+        """The reader double-clicked, to pick this branch."""
 
         def __init__(self, pane: BranchPane) -> None:
             self.pane = pane
@@ -91,29 +78,29 @@ class BranchPane(Widget, can_focus=True):
     def __init__(self, index: int) -> None:
         super().__init__()
         self.index = index
-        self.hint = ""  # stands where no branch is
+        self.hint = ""  # the text of an empty pane
         self.number = index + 1
         self.branch: Branch | None = None
-        self.take: int | None = None  # characters that a pick takes; None is all of them
-        self.thoughts = NO_THOUGHTS  # what the model wrote before its text, which is not shown
+        self.take: int | None = None  # characters to pick; None means all
+        self.thoughts = NO_THOUGHTS  # the model's thoughts before its text, which are hidden
         self._settled = False  # whether it is known if there are thoughts, and where they end
-        self._unfolded = ""  # all of the text until then
+        self._unfolded = ""  # the whole text, until that is known
         self._cursor: Cursor | None = None
         self._text = Wrapper()
         self.start_at: int | None = 0  # first line shown at first; None keeps the end in view
         self._top: int | None = 0  # first line shown; None keeps the end in view
-        self._room = Size(0, 0)  # what the lines are wrapped for
+        self._room = Size(0, 0)  # the size that the lines are wrapped for
         self._head = ""
         self._head_at = 0.0
-        self.tints: Tints | None = None  # what colours its words; None is nothing
-        self._token: tuple[int, int] | None = None  # characters of the token that is looked at
-        self._painted: dict[int, Strip] = {}  # lines of the text as they stand on the screen, by their row
+        self.tints: Tints | None = None  # colours of its words; None means uncoloured
+        self._token: tuple[int, int] | None = None  # characters of the highlighted token
+        self._painted: dict[int, Strip] = {}  # painted lines of the text, by row
         self._painted_head: tuple[str, Strip] | None = None
         self._styles: dict[str, Style] = {}
         self._filters: list[LineFilter] = []
-        self._ground: Color | None = None  # what is behind the lines
+        self._ground: Color | None = None  # background colour of the lines
 
-    # ---- what it shows
+    # ---- content
 
     @property
     def text(self) -> str:
@@ -122,17 +109,17 @@ class BranchPane(Widget, can_focus=True):
 
     @property
     def following(self) -> bool:
-        """True while the end of the text is kept in view."""
+        """Whether the end of the text is kept in view."""
         return self._top is None
 
     @property
     def is_read(self) -> bool:
-        """Whether somebody has moved about in it, or begun to take from it."""
+        """Whether the reader has scrolled in the pane or begun to select a part."""
         return self.take is not None or self._top != self.start_at
 
     @property
     def head(self) -> str:
-        """The line above the text, as it stands on the screen."""
+        """The header line, as painted."""
         return self._head
 
     def show(self, branch: Branch | None) -> None:
@@ -145,7 +132,7 @@ class BranchPane(Widget, can_focus=True):
         self.refresh()
 
     def pull(self, force: bool = False) -> None:
-        """Read what the branch has published since the last time, and paint only that."""
+        """Read what the branch has published since the last call, and paint only that."""
         if self.branch is None:
             self._set_head(force)
             return
@@ -161,7 +148,7 @@ class BranchPane(Widget, can_focus=True):
         self._set_head(force or reset)
 
     def _fold(self, text: str) -> bool:
-        """Take new text in; True if thoughts are what it shows or hides, and all is shown anew."""
+        """Process new text; return True if thoughts were found or hidden and everything was repainted."""
         if self._settled:
             return False
         return self._fold_from_start(self._unfolded + text)
@@ -196,7 +183,7 @@ class BranchPane(Widget, can_focus=True):
         if changed := body if self._first != before else fresh.intersection(body):
             super().refresh(changed)
 
-    # ---- the line above the text
+    # ---- the header line
 
     def _set_head(self, force: bool) -> None:
         now = time.monotonic()
@@ -259,7 +246,7 @@ class BranchPane(Widget, can_focus=True):
     def refresh(
         self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False
     ) -> BranchPane:
-        """Paint regions, or all of it anew: where Textual asks for that, styles may have changed."""
+        """Repaint ``regions``, or everything without cached lines, because styles may have changed."""
         if not regions:
             self._forget()
         return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
@@ -271,11 +258,13 @@ class BranchPane(Widget, can_focus=True):
 
     def _style(self, name: str) -> Style:
         if name not in self._styles:
-            self._styles[name] = self.get_component_rich_style(name)
+            styled = self if name in self.COMPONENT_CLASSES else self.parent
+            assert isinstance(styled, Widget)
+            self._styles[name] = styled.get_component_rich_style(name)
         return self._styles[name]
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Textual's own asks for all lines each time, and each for borders and padding; panes have none."""
+        """Return the visible lines: from the cache, and unlike Textual's without borders and padding."""
         filters = list(self.get_line_filters())
         if filters != self._filters:
             self._filters = filters
@@ -307,11 +296,11 @@ class BranchPane(Widget, can_focus=True):
             return self._filtered(self._framed(Strip.blank(width, self.rich_style)))
         if row == _PLACE:
             return self._filtered(self._framed(self._placeholder(width)))
-        # Where the mouse is in the text is written into the styles, of which filters make one for each.
+        # Filters cache one style for each style they see, so the offsets for the mouse come after them.
         return self._filtered(self._framed(self._line(row, width))).apply_offsets(-_PAD, row)
 
     def _framed(self, strip: Strip) -> Strip:
-        """A line with the sides of the frame that the chosen pane has, in the cells beside the text."""
+        """Add the sides of the frame to a line of the focused pane, in the cells beside the text."""
         if not self.has_focus or strip.cell_length <= 2 * _PAD:
             return strip
         left, right = (Strip([Segment(side, self._style("pane--frame"))], 1) for side in _SIDES)
@@ -352,7 +341,7 @@ class BranchPane(Widget, can_focus=True):
         return Strip([pad, *segments], max(used, width)).adjust_cell_length(width, text_style)
 
     def _coloured(self, shown: str, start: int) -> list[Segment]:
-        """A line in the colours of its tokens; what is not taken and the token looked at stay apart."""
+        """Return a line in its tokens' colours, with the taken part and the highlighted token marked."""
         text, hidden = self._style("pane--text"), self.thoughts.end or 0
         styles = [text] * len(shown)
         if self.tints is not None and self.branch is not None and not self.stale:
@@ -398,14 +387,14 @@ class BranchPane(Widget, can_focus=True):
         self.fit()
 
     def fit(self) -> None:
-        """Wrap the text for the room there is now; nothing is done while that is the same, or none."""
+        """Wrap the text for the current size; do nothing if the size is unchanged or zero."""
         size = self.size
         if not size or size == self._room:
             return
         self._room = size
         reading = self._text.lines[self._first].start if self._text.lines and self._top is not None else None
         self._text.resize(size.width - 2 * _PAD)
-        if reading is not None:  # the line being read stays in view at the new width
+        if reading is not None:  # keep the first visible line in view at the new width
             self._top = min(self._text.line_of(reading), self._last_top)
         self._set_head(force=True)
         self.refresh()
@@ -413,7 +402,7 @@ class BranchPane(Widget, can_focus=True):
     # ---- reading
 
     def scroll_lines(self, lines: int) -> None:
-        """Move the view; at the end of the text it follows again."""
+        """Scroll; at the end of the text, follow it again."""
         if not self._last_top:
             return
         top = max(0, min(self._last_top, self._first + lines))
@@ -428,25 +417,25 @@ class BranchPane(Widget, can_focus=True):
         self.refresh()
 
     def rewind_view(self) -> None:
-        """Show the beginning, and stay there."""
+        """Scroll to the beginning and stay there."""
         self._top = 0
         self._set_head(force=True)
         self.refresh()
 
     @property
     def first_line(self) -> int:
-        """The first line of the text that is in view."""
+        """The first visible line of the text."""
         return self._first
 
     def page(self, pages: int) -> None:
         self.scroll_lines(pages * max(1, self._body - 1))
 
-    def _on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        event.stop()
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        event.prevent_default().stop()
         self.scroll_lines(-_WHEEL_LINES)
 
-    def _on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        event.stop()
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        event.prevent_default().stop()
         self.scroll_lines(_WHEEL_LINES)
 
     def on_click(self, event: events.Click) -> None:
@@ -457,7 +446,7 @@ class BranchPane(Widget, can_focus=True):
 
     @property
     def token(self) -> tuple[int, int] | None:
-        """The characters of the branch's text that are looked at as a token."""
+        """The span of characters highlighted as a token."""
         return self._token
 
     @token.setter
@@ -477,14 +466,14 @@ class BranchPane(Widget, can_focus=True):
 
     @property
     def first_in_view(self) -> int:
-        """The first character of the branch's text that is in view."""
+        """The first visible character of the branch's text."""
         lines = self._text.lines
         return (self.thoughts.end or 0) + (lines[min(self._first, len(lines) - 1)].start if lines else 0)
 
     # ---- taking a part
 
     def move_take(self, unit: Unit, direction: int) -> None:
-        """Move the taking cursor by one unit and keep it in view; at the start nothing is set."""
+        """Move the taking cursor by one unit and keep it in view; at the start, unset it."""
         if not self._text.text:
             return
         at = self.take if self.take is not None else (0 if direction > 0 else len(self._text.text))
@@ -494,5 +483,5 @@ class BranchPane(Widget, can_focus=True):
             if not self._first <= row < self._first + self._body:
                 self._top = min(max(0, row - self._body + 1), self._last_top)
             else:
-                self._top = self._first  # what is being chosen must not move
+                self._top = self._first  # the selected text must not scroll away
         self.refresh()

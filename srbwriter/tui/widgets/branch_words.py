@@ -1,7 +1,4 @@
-"""What is said of a branch: its state in words, the line above its text, and the thoughts before it.
-
-Knows the engine's states; knows no widget.
-"""
+"""Texts about a branch: its state, its header line, and the thoughts at its beginning."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ _SIGNS = {
 
 
 def state_words(branch: Branch) -> str:
-    """What the branch is doing, for example ``writing`` or ``prompt 62 %``."""
+    """Return the state of the branch in words, for example ``writing`` or ``prompt 62 %``."""
     if branch.state is BranchState.DONE and branch.finish_reason is not None:
         return _REASONS[branch.finish_reason]
     if branch.state is BranchState.FAILED and branch.error is not None:
@@ -48,19 +45,19 @@ def state_words(branch: Branch) -> str:
 
 
 def state_sign(branch: Branch) -> str:
-    """One character for the state, different for each, so that no state is told by colour alone."""
+    """Return one character for the state; all states differ in it, so that colour is never the only sign."""
     if branch.finish_reason is FinishReason.KILLED and not branch.live:
         return "×"
     return _SIGNS[branch.state]
 
 
 def _number(value: float) -> str:
-    """Two decimals at most; of what is less than one of them, the first digit."""
+    """Format a number with at most two decimals; numbers below 0.01 with one significant digit."""
     return f"{round(value, 2) or float(f'{value:.1g}'):g}"
 
 
 def sampling_words(branch: Branch, usual: object) -> str:
-    """How the branch's sampling differs from the ``usual`` one, for example ``temperature 1.2``."""
+    """Return how the branch's sampling differs from ``usual``, for example ``temperature 1.2``."""
     from dataclasses import fields
 
     differences: list[str] = []
@@ -74,25 +71,25 @@ def sampling_words(branch: Branch, usual: object) -> str:
     return ", ".join(differences)
 
 
-_SHORT_MARKS = {"locked": "lock", "good": "+", "bad": "−", "forced": "↳"}  # the signs that the tree has, too
+_SHORT_MARKS = {"locked": "lock", "good": "+", "bad": "−", "forced": "↳"}  # the same signs as in the tree
 
 
 class Head(NamedTuple):
-    """What there is to say about a branch; empty or 0 is nothing."""
+    """The parts of a branch's header; empty or 0 means nothing to show."""
 
     name: str
-    sign: str = ""  # of its state
+    sign: str = ""  # of the state
     state: str = ""  # in words
-    thoughts: int = 0  # words that are folded away
+    thoughts: int = 0  # number of hidden words
     note: str = ""  # how its sampling differs, comma-separated
     marks: str = ""  # separated by spaces
-    hidden: int = 0  # lines below those in view
+    hidden: int = 0  # lines below the visible ones
     tokens: int = 0
     speed: float = 0.0  # tokens a second
-    stale: bool = False  # written for an earlier text; said in place of the state, whose sign stays
+    stale: bool = False  # written for an earlier text; replaces the state's words, not its sign
 
     def line(self, width: int) -> str:
-        """All of it, or as much as ``width`` cells can hold."""
+        """Return the header, shortened to ``width`` cells."""
         parts = {
             "state": "written for an earlier text" if self.stale else self.state,
             "thoughts": f"thought {self.thoughts} words" if self.thoughts else "",
@@ -111,7 +108,7 @@ class Head(NamedTuple):
         return f"{set_cell_size(left, max(0, width - cell_len(right)))}{right}"
 
     def _shorter(self) -> tuple[tuple[str, str], ...]:
-        """What gives way, one after the other, until the line fits."""
+        """Return the shortenings of parts, in the order in which they are applied until the line fits."""
         note, *more = self.note.split(", ")
         marks = self.marks.split()
         state = "for an earlier text" if self.stale else self.state.removeprefix("done at ").partition(":")[0]
@@ -124,7 +121,7 @@ class Head(NamedTuple):
             ("marks", " ".join(_SHORT_MARKS.get(mark, mark) for mark in marks if not mark.endswith("%"))),
             ("tokens", ""),
             ("hidden", ""),
-            ("state", "earlier text" if self.stale else ""),  # its sign says the state
+            ("state", "earlier text" if self.stale else ""),  # the sign still shows the state
             ("thoughts", ""),
             ("note", ""),
         )
@@ -139,7 +136,10 @@ _MARKS = (("<think>", "</think>"), ("<thinking>", "</thinking>"), ("<|channel>th
 
 
 class Thoughts(NamedTuple):
-    """``end`` is where the text behind the thoughts begins; None while the model is still thinking."""
+    """The thoughts of a model: their word count and ``end``, the offset of the text after them.
+
+    ``end`` is None while the model is still thinking.
+    """
 
     words: int
     end: int | None
@@ -149,7 +149,7 @@ NO_THOUGHTS = Thoughts(0, 0)
 
 
 def find_thoughts(text: str) -> Thoughts:
-    """The thoughts at the beginning of a branch's text; none if it begins with something else."""
+    """Return the thoughts at the beginning of a branch's text, or NO_THOUGHTS."""
     begun = text.lstrip()
     for opening, closing in _MARKS:
         if begun.startswith(opening):

@@ -1,6 +1,6 @@
-"""Single lines around what is written: the status, the keys, the branches of a round, a filter.
+"""One-line widgets: the status line, the key line, the tabs of branches, a filter.
 
-They draw what they are given and ask nobody.
+They only draw what they are given.
 """
 
 from __future__ import annotations
@@ -28,15 +28,17 @@ _MOST_ROWS = 6
 
 
 def bar(share: float, width: int = _BAR) -> str:
-    """A progress bar in characters that every terminal has."""
+    """Return a progress bar made of characters that every terminal has."""
     full = round(max(0.0, min(1.0, share)) * width)
     return "█" * full + "░" * (width - full)
 
 
 class StatusLine(Widget):
-    """``mode`` says where keys go. ``left`` parts give way to ``right`` parts when the room is short, last
-    ones first; the first of each side stays, that on the left cut if need be. All of them but the first on
-    the right give way to a ``message``, which may take several rows.
+    """The status line. ``mode`` says where keys go.
+
+    If the line is too short, ``left`` parts are dropped first, then ``right`` parts, from the last one on.
+    The first part of each side stays; the first left one is cut if necessary. A ``message`` replaces all
+    parts but the first on the right and may take several rows.
     """
 
     COMPONENT_CLASSES = {"status--mode", "status--message", "status--error"}
@@ -81,7 +83,7 @@ class StatusLine(Widget):
             (left if len(left) > 1 else right).pop()
 
     def _message_rows(self) -> list[str]:
-        """The message behind the badge, with whether the words are safe where the last row ends."""
+        """Return the rows of the message after the badge; the save state comes at the end of the last row."""
         indent, kept = cell_len(self._badge) + 1, self.right[0] if self.right else ""
         wrapped = Wrapper(max(10, self.size.width - indent - 1))
         wrapped.reset(self.message)
@@ -123,13 +125,13 @@ class StatusLine(Widget):
 
 
 def key_name(key: str) -> str:
-    """A key as it is shown: ``^n`` for ctrl+n, ``⏎`` for enter."""
+    """Return a key as it is shown: ``^n`` for ctrl+n, ``⏎`` for enter."""
     if key.startswith("ctrl+"):
         return "^" + key_name(key.removeprefix("ctrl+"))
     if key[0] == "f" and key[1:].isdigit():
         return key.upper()
     name = format_key(key)
-    sign = key_to_character(key) if name == key else None  # such as é, which only Unicode has a name for
+    sign = key_to_character(key) if name == key else None  # such as é, whose key has a Unicode name
     return sign if sign and sign.isprintable() and sign.strip() else name
 
 
@@ -146,20 +148,20 @@ _STAYS = (
     "reroll",
     "tokens",
 )
-"""Commands whose keys are shown as long as there is room, the most wanted first."""
+"""Commands whose keys stay longest on a short line, the most important first."""
 
 
 def fitting(entries: Sequence[tuple[str, str, str]], width: int) -> list[tuple[str, str, str]]:
-    """As many of ``entries`` as fit into ``width`` cells, in their order; the least wanted give way."""
+    """Return the ``entries`` that fit into ``width`` cells, in order; drop the least important ones."""
     kept = list(entries)
-    wanted = {command: rank for rank, command in enumerate(_STAYS)}
+    ranks = {command: rank for rank, command in enumerate(_STAYS)}
     while kept and sum(cell_len(key) + cell_len(label) + 3 for _, key, label in kept) > width:
-        kept.remove(max(kept, key=lambda entry: wanted.get(entry[0], len(wanted) + entries.index(entry))))
+        kept.remove(max(kept, key=lambda entry: ranks.get(entry[0], len(ranks) + entries.index(entry))))
     return kept
 
 
 class KeyLine(Widget):
-    """``entries`` are (command id, key, label)."""
+    """The line of keys. ``entries`` are (command id, key, label)."""
 
     DEFAULT_CSS = """
     KeyLine { height: 1; width: 1fr; background: $background; color: $text-muted; }
@@ -214,7 +216,7 @@ class TabStrip(Widget):
         self._current = 0
 
     def show(self, labels: Sequence[str], current: int) -> None:
-        """Labels of all branches, and which is the current one."""
+        """Show the labels of all branches and mark the current one."""
         if (list(labels), current) != (self._labels, self._current):
             self._labels, self._current = list(labels), current
             self.refresh()
@@ -239,7 +241,7 @@ _BETWEEN = " · "
 
 
 class Foot(Static):
-    """What keys do, in parts with a dot between them; no line ends within a part that fits into it."""
+    """The keys of a dialog, separated by dots; lines break between entries, not within one."""
 
     DEFAULT_CSS = "Foot { height: auto; }"
 
@@ -263,12 +265,12 @@ def _folded(line: str, width: int) -> str:
 
 
 def matches(words: Sequence[str], *texts: str) -> bool:
-    """Whether every one of ``words``, in small letters, stands in one of ``texts``."""
+    """Return whether each of ``words`` (lower case) occurs in one of ``texts``."""
     return all(any(word in text.casefold() for text in texts) for word in words)
 
 
 class FilterLine(Keyed, Input):
-    """``enter`` and ``down`` lead back to what is narrowed, ``escape`` shows all of it again."""
+    """A line that filters a list. ``enter`` and ``down`` return to the list, ``escape`` clears the filter."""
 
     KEYS = "While narrowing"
     DEFAULT_CSS = """
@@ -279,11 +281,11 @@ class FilterLine(Keyed, Input):
     def __init__(self, back_to: Callable[[], Widget]) -> None:
         super().__init__(placeholder="narrow …", compact=True)
         self._back_to = back_to
-        self.can_focus = False  # no key is to go to a line that nobody sees
+        self.can_focus = False  # a hidden line must not receive keys
 
     @property
     def words(self) -> list[str]:
-        """What is looked for, in small letters."""
+        """The words of the filter, in lower case."""
         return self.value.casefold().split()
 
     def begin(self) -> None:
@@ -293,12 +295,12 @@ class FilterLine(Keyed, Input):
 
     @action("narrow_done", "enter,down", "back to the list", priority=False)
     def action_to_found(self) -> None:
-        """Go to what was found."""
+        """Go to the matches."""
         self._back_to().focus()
 
     @action("narrow_end", "escape", "all again", priority=False)
     def action_show_all(self) -> None:
-        """Show everything again."""
+        """Clear the filter."""
         self._back_to().focus()
         self.value = ""
         self.remove_class("-open")

@@ -2,6 +2,8 @@
 
 Textual's own ends a line at every character that Unicode calls a line's end, and so turns a line separator of
 a pasted text into a new paragraph. Here only a newline does. Knows text; knows no story.
+
+What is not public in Textual's text area is used here and in ``long_lines.py`` alone.
 """
 
 from __future__ import annotations
@@ -14,11 +16,14 @@ from textual.binding import Binding, BindingType
 from textual.document._document import Document, EditResult
 from textual.document._document_navigator import DocumentNavigator
 from textual.document._wrapped_document import WrappedDocument
+from textual.geometry import Size
+from textual.strip import Strip
 from textual.widgets import TextArea
 from textual.widgets.text_area import Edit, Location
 
 from srbwriter.prose import Unit, unit_ends
 from srbwriter.tui.commands import Keyed
+from srbwriter.tui.widgets.long_lines import OneRow, PlainDocument, PlainWrapped, Row
 from srbwriter.unspaced import CHARACTER, words
 
 
@@ -56,42 +61,6 @@ def drawable(text: str) -> str:
     return text.translate(_UNSEEN)
 
 
-class PlainDocument(Document):
-    """Lines that only a newline ends; every other character is kept where it is."""
-
-    def __init__(self, text: str) -> None:
-        self._newline = "\n"
-        self._lines = text.split("\n")
-        self._text: str | None = text  # None until somebody asks for what was changed
-
-    @property
-    def text(self) -> str:
-        """All of it. Textual asks for every line that it paints."""
-        if self._text is None:
-            self._text = "\n".join(self._lines)
-        return self._text
-
-    def replace_range(self, start: Location, end: Location, text: str) -> EditResult:
-        (top, left), (bottom, right) = sorted((start, end))
-        replaced = self.get_text_range((top, left), (bottom, right))
-        before = self._lines[top][:left] if top < len(self._lines) else ""
-        behind = self._lines[bottom][right:] if bottom < len(self._lines) else ""
-        fresh = f"{before}{text}".split("\n")
-        column = len(fresh[-1])
-        fresh[-1] += behind
-        self._lines[top : bottom + 1] = fresh
-        self._text = None
-        return EditResult((top + len(fresh) - 1, column), replaced)
-
-
-class PlainWrapped(WrappedDocument):
-    """Knows its height; Textual's counts its lines anew for every line that it paints."""
-
-    @property
-    def height(self) -> int:
-        return len(self._offset_to_line_info)
-
-
 def _both(id: str, keys: str, action: str, words: str) -> list[BindingType]:
     """A movement, and the selection that the same key makes with shift."""
     with_shift = ",".join(
@@ -126,6 +95,8 @@ class ProseArea(Keyed, TextArea):
     ProseArea:blur .text-area--cursor { color: $foreground; background: $background; text-style: underline; }
     """
 
+    _painted: tuple[int, int] | None = None  # the characters of a long paragraph in the row being painted
+
     @property
     def _lines(self) -> Document:
         return cast(Document, self.document)  # always one: no language is ever set
@@ -140,7 +111,42 @@ class ProseArea(Keyed, TextArea):
         self._rewrap_and_refresh_virtual_size()
 
     def get_line(self, line_index: int) -> Text:
-        return Text(drawable(self.document.get_line(line_index)), end="", no_wrap=True)
+        """A paragraph as it is painted; of a long one the row that is being painted, as :class:`Row`."""
+        line = self.document.get_line(line_index)
+        if self._painted is None:
+            return Text(drawable(line), end="", no_wrap=True)
+        start, end = self._painted
+        return Row(drawable(line[start:end]), start, len(line))
+
+    def _render_line(self, y: int) -> Strip:
+        wrapped, place = self.wrapped_document, y + self.scroll_offset.y
+        assert isinstance(wrapped, PlainWrapped)
+        index, self._painted = wrapped.long_row(place)
+        if self._painted is None:
+            return super()._render_line(y)
+        self.wrapped_document = cast(WrappedDocument, OneRow(place, index))
+        try:
+            return super()._render_line(y)
+        finally:
+            self.wrapped_document, self._painted = wrapped, None
+
+    @property
+    def rows_below(self) -> int:
+        """Empty rows to scroll to below the last line."""
+        return 0
+
+    def rewrap(self) -> None:
+        """Wrap the lines again for the width there is."""
+        self._rewrap_and_refresh_virtual_size()
+
+    def refresh_size(self) -> None:
+        """Scroll as far as there are rows now."""
+        self._refresh_size()
+
+    def _refresh_size(self) -> None:
+        super()._refresh_size()
+        if below := self.rows_below:
+            self.virtual_size = Size(self.virtual_size.width, self.wrapped_document.height + below)
 
     @property
     def _draw_cursor(self) -> bool:

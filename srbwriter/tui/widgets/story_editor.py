@@ -1,7 +1,7 @@
-"""The story as text that the writer edits, a window of it at a time, and who wrote which part of it.
+"""The editor for the story's text, a window of it at a time, with the author of each part.
 
 A key costs the same in a long book as on the first page, because only the window is in the text area. Undo
-belongs to the story and not to the widget. Knows text; the screen around it knows the session.
+belongs to the story, not to the widget. The editor knows text only; the screen connects it to the session.
 """
 
 from __future__ import annotations
@@ -17,17 +17,19 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets.text_area import Edit, EditResult, Selection
 
+from srbwriter import story
 from srbwriter.story.diff import same_end, same_start
 from srbwriter.tui.spelling import unknown
+from srbwriter.tui.widgets.long_lines import Row
 from srbwriter.tui.widgets.prose_area import ProseArea
 from srbwriter.tui.widgets.tints import TINTS
 
 
 class Provenance:
-    """Stretches of a text by who wrote them, or by the tint of their tokens, in order."""
+    """The spans of a text by author, or by the tint of their tokens, in order."""
 
     def __init__(self, parts: Iterable[tuple[int, str]] = ()) -> None:
-        """``parts`` are lengths in characters; neighbours of one author become one stretch."""
+        """Take (length in characters, author) pairs; neighbours with one author become one span."""
         self._ends: list[int] = []
         self._authors: list[str] = []
         end = 0
@@ -45,11 +47,11 @@ class Provenance:
 
     @property
     def length(self) -> int:
-        """Characters of the text."""
+        """The length of the text in characters."""
         return self._ends[-1] if self._ends else 0
 
     def between(self, start: int, end: int) -> Iterator[tuple[int, int, str]]:
-        """(first character, character after the last, author) of each stretch from ``start`` to ``end``."""
+        """Yield (start, end, author) of each span between ``start`` and ``end``."""
         index = bisect_right(self._ends, start)
         while start < end and index < len(self._ends):
             stop = min(end, self._ends[index])
@@ -57,7 +59,7 @@ class Provenance:
             start, index = stop, index + 1
 
     def typed(self, start: int, end: int, length: int) -> None:
-        """The writer has put ``length`` characters in place of those from ``start`` to ``end``."""
+        """Record that the writer replaced ``start`` to ``end`` with ``length`` characters."""
         first = max(0, bisect_right(self._ends, start) - 1)
         last = min(len(self._ends), bisect_right(self._ends, end) + 1)
         begin, stop = self._ends[first - 1] if first else 0, self._ends[last - 1] if last else 0
@@ -77,11 +79,11 @@ class Provenance:
 WINDOW = 48_000
 """Characters of the story in the text area at a time."""
 
-_SAY_AGAIN_SECONDS = 4.0  # why nothing can be typed is not said for every key
+_SAY_AGAIN_SECONDS = 4.0  # between two messages that the story is read-only
 
 
 def window_around(text: str, offset: int, size: int = WINDOW) -> tuple[int, int]:
-    """The part of ``text`` to show: about ``size`` characters around ``offset``, cut at paragraphs."""
+    """Return the span to show: about ``size`` characters around ``offset``, cut at paragraphs."""
     if len(text) <= size:
         return 0, len(text)
     start = max(0, min(offset - size // 2, len(text) - size))
@@ -94,7 +96,7 @@ def window_around(text: str, offset: int, size: int = WINDOW) -> tuple[int, int]
 
 
 class StoryEditor(ProseArea):
-    """The text of the story. ``text`` is the window, :attr:`whole` all of it."""
+    """The editor of the story. ``text`` is the window, :attr:`whole` the whole story."""
 
     DEFAULT_CSS = """
     StoryEditor {
@@ -116,27 +118,27 @@ class StoryEditor(ProseArea):
         "story--model", "story--edited", "story--imported", *(f"story--{tint}" for tint in TINTS)
     }  # fmt: skip
 
-    _typewriter = False  # asked for while the text area is being made
+    _typewriter = False  # a class attribute, because TextArea reads it in its constructor
 
     class Undo(Message):
-        """The writer wants the last change back; ``forward`` to do it again."""
+        """The writer pressed undo; ``forward`` means redo."""
 
         def __init__(self, forward: bool) -> None:
             self.forward = forward
             super().__init__()
 
-    def __init__(self, typed: Callable[[str], object], id: str | None = None) -> None:
-        """``typed`` is told the whole text with every change by the writer."""
+    def __init__(self, edited: Callable[[story.Edit], object], id: str | None = None) -> None:
+        """``edited`` is called with every edit by the writer, with offsets in the whole text."""
         super().__init__(id=id, soft_wrap=True, show_line_numbers=False, placeholder="Begin here …")
-        self._typed = typed
+        self._edited = edited
         self._before = ""
         self._after = ""
         self._spelling = False
         self._provenance: Provenance | None = None
         self._why_shut, self._said_at = "", -_SAY_AGAIN_SECONDS
         self._quiet = False  # True while the program, not the writer, changes the text
-        self._room = Size(0, 0)  # what the lines are wrapped for
-        self._hidden = False  # True when they may have been wrapped for no room since
+        self._room = Size(0, 0)  # the size that the lines are wrapped for
+        self._hidden = False  # whether the editor was hidden, and perhaps wrapped for size zero
 
     @property
     def whole(self) -> str:
@@ -144,7 +146,7 @@ class StoryEditor(ProseArea):
 
     @property
     def hidden(self) -> tuple[int, int]:
-        """Characters of the story before and behind the window."""
+        """The number of characters of the story before and after the window."""
         return len(self._before), len(self._after)
 
     @property
@@ -153,7 +155,7 @@ class StoryEditor(ProseArea):
         return len(self._before) + self._lines.get_index_from_location(self.cursor_location)
 
     def show(self, text: str, place: int | None = None) -> None:
-        """Show ``text``, changing on the screen only what differs; the cursor goes to ``place``."""
+        """Show ``text``, repainting only the difference; put the cursor at ``place``, by default the end."""
         place = len(text) if place is None else place
         start, end = len(self._before), len(text) - len(self._after)
         kept = text.startswith(self._before) and text.endswith(self._after) and start <= place <= end
@@ -164,7 +166,7 @@ class StoryEditor(ProseArea):
         self.go(place)
 
     def go(self, place: int) -> None:
-        """Put the cursor at an offset of the whole story, moving the window if need be."""
+        """Put the cursor at an offset of the whole story; move the window if necessary."""
         inside = place - len(self._before)
         if not 0 <= inside <= len(self.text):
             whole = self.whole
@@ -176,7 +178,7 @@ class StoryEditor(ProseArea):
         self.scroll_cursor_visible()
 
     def mark(self, start: int, end: int) -> None:
-        """Select characters ``start`` to ``end`` of the whole story, and bring them into view."""
+        """Select characters ``start`` to ``end`` of the whole story and scroll to them."""
         self.go(start)
         before = len(self._before)
         first, last = (self._lines.get_location_from_index(place - before) for place in (start, end))
@@ -184,7 +186,7 @@ class StoryEditor(ProseArea):
         self.scroll_cursor_visible()
 
     def unmark(self) -> None:
-        """Select nothing; the cursor stays where the selection ends, and no key replaces what it held."""
+        """Clear the selection, so that no key overwrites it; the cursor stays at its end."""
         self.move_cursor(self.selection.end)
 
     def _change(self, text: str) -> None:
@@ -204,17 +206,17 @@ class StoryEditor(ProseArea):
 
     @property
     def spelling(self) -> bool:
-        """Whether words that are in no word list are underlined."""
+        """Whether unknown words are underlined."""
         return self._spelling
 
     @spelling.setter
     def spelling(self, on: bool) -> None:
         self._spelling = on
-        self.notify_style_update()  # forgets the lines painted before
+        self.notify_style_update()  # clears the cache of painted lines
 
     @property
     def provenance(self) -> Provenance | None:
-        """Who wrote which part of :attr:`whole`; None where words are not tinted by that."""
+        """The authors of :attr:`whole`; None if words are not tinted by author."""
         return self._provenance
 
     @provenance.setter
@@ -224,20 +226,19 @@ class StoryEditor(ProseArea):
 
     @property
     def typewriter(self) -> bool:
-        """Whether the line of the cursor stays in the middle, also at the end of the text."""
+        """Whether the cursor's line stays in the middle, also at the end of the text."""
         return self._typewriter
 
     @typewriter.setter
     def typewriter(self, on: bool) -> None:
         self._typewriter = on
-        self._refresh_size()
+        self.refresh_size()
         self.call_after_refresh(self.scroll_cursor_visible)
 
-    def _refresh_size(self) -> None:
-        super()._refresh_size()
-        if self._typewriter:  # room below the last line, so that it can stand in the middle
-            below = self.scrollable_content_region.height // 2 + 1
-            self.virtual_size = Size(self.virtual_size.width, self.wrapped_document.height + below)
+    @property
+    def rows_below(self) -> int:
+        """Empty rows below the last line, so that it can be in the middle."""
+        return self.scrollable_content_region.height // 2 + 1 if self._typewriter else 0
 
     def scroll_cursor_visible(self, center: bool = False, animate: bool = False) -> Offset:
         return super().scroll_cursor_visible(center or self._typewriter, animate)
@@ -246,16 +247,16 @@ class StoryEditor(ProseArea):
         self.fit()
 
     def fit(self) -> None:
-        """Wrap the story for the room there is now; the cursor stays in view, or else what is being read."""
+        """Wrap the story for the current size; keep the cursor in view, or else the first visible line."""
         if not self.size or (self._room == self._room_now() and not self._hidden):
             self._hidden = not self.size
             return
         first, wrapped = self.scroll_offset.y, self.wrapped_document
         row = wrapped.location_to_offset(self.cursor_location).y
-        rows = max(self._room.height, self._room_now().height)  # for more, the first line is up already
+        rows = max(self._room.height, self._room_now().height)  # a taller window has not scrolled yet
         cursor_seen = not self._room or first <= row < first + rows
         reading = wrapped.offset_to_location(Offset(0, first))
-        self._rewrap_and_refresh_virtual_size()
+        self.rewrap()
         self._room, self._hidden = self._room_now(), False
         if cursor_seen:
             self.scroll_cursor_visible()
@@ -267,23 +268,23 @@ class StoryEditor(ProseArea):
         return Size(self.wrap_width, self.scrollable_content_region.height)
 
     def get_line(self, line_index: int) -> Text:
-        """A line as it is painted; only lines in view are asked for."""
-        line = super().get_line(line_index)
+        """Return a line with its styles; only visible lines are requested."""
+        whole = super().get_line(line_index)
+        column, line = (whole.start, whole.row) if isinstance(whole, Row) else (0, whole)
         if self._provenance is not None:
-            first = len(self._before) + self._lines.get_index_from_location((line_index, 0))
+            first = len(self._before) + self._lines.get_index_from_location((line_index, 0)) + column
             for start, end, author in self._provenance.between(first, first + len(line.plain)):
                 if author not in ("writer", "tint-0"):
                     style = self.get_component_rich_style(f"story--{author}", partial=True)
                     line.stylize(style, start - first, end - first)
         if self._spelling:
-            row, column = self.cursor_location
             for start, end in unknown(line.plain):
-                if (row, column) != (line_index, end):  # that one is still being typed
+                if self.cursor_location != (line_index, column + end):  # skip the word being typed
                     line.stylize("underline", start, end)
-        return line
+        return whole
 
     def shut(self, why: str) -> None:
-        """Take no typing from now on; ``why`` is said to a writer who tries."""
+        """Make the editor read-only; ``why`` is shown to a writer who tries to type."""
         self.read_only, self._why_shut = True, why
 
     def on_key(self, event: events.Key) -> None:
@@ -294,7 +295,7 @@ class StoryEditor(ProseArea):
         self._say_why()
 
     def allow_focus(self) -> bool:
-        """Never while it is hidden: what is typed has to be seen."""
+        """Refuse the focus while the editor is hidden: typed text must be visible."""
         shown = all(node.display for node in self.ancestors_with_self if isinstance(node, Widget))
         return shown and super().allow_focus()
 
@@ -309,15 +310,15 @@ class StoryEditor(ProseArea):
         start, end = (len(self._before) + index(place) for place in (edit.top, edit.bottom))
         if self._quiet or len(edit.text) <= WINDOW:
             result = super().edit(edit)
-        else:  # a book that is pasted: only a window of it is laid out
+        else:  # a pasted book: lay out only a window of it
             whole = self.whole
             self.show(f"{whole[:start]}{edit.text}{whole[end:]}", start + len(edit.text))
             result = EditResult(self.cursor_location, whole[start:end])
         if not self._quiet:
             if self._provenance is not None:
                 self._provenance.typed(start, end, len(edit.text))
-                self.notify_style_update()  # also where the letters that are painted stay the same
-            self._typed(self.whole)
+                self.notify_style_update()  # repaint unchanged letters too: their author may differ
+            self._edited(story.Edit(start, end, edit.text))
         return result
 
     def on_mouse_scroll_up(self) -> None:
@@ -337,7 +338,7 @@ class StoryEditor(ProseArea):
     def action_redo(self) -> None:
         self.post_message(self.Undo(forward=True))
 
-    # ---- movements, where the text goes on beyond the window
+    # ---- movements beyond the window
 
     def action_cursor_start(self, select: bool = False) -> None:
         if select:
@@ -394,7 +395,7 @@ class StoryEditor(ProseArea):
         super()._page(pages, select)
 
     def _reach(self, direction: int, select: bool) -> None:
-        """Have more of the story in the window, if the cursor is at its edge and there is more."""
+        """Move or widen the window if the cursor is at its edge and the story continues beyond it."""
         if direction < 0 and self._before and self.cursor_at_first_line:
             edge = True
         else:
@@ -405,7 +406,7 @@ class StoryEditor(ProseArea):
             self.go_window()
 
     def go_window(self) -> None:
-        """Move the window so that the cursor's place is in its middle."""
+        """Move the window so that the cursor is in its middle."""
         place, whole = self.place, self.whole
         start, end = window_around(whole, place)
         self._before, self._after = whole[:start], whole[end:]
@@ -413,9 +414,9 @@ class StoryEditor(ProseArea):
         self.go(place)
 
     def _widen(self, before: int = 0, after: int = 0) -> None:
-        """Have so many characters more before and behind the window in it, and the paragraphs they are of.
+        """Extend the window by at least so many characters before and after, up to whole paragraphs.
 
-        What is selected stays so.
+        The selection is kept.
         """
         index = self._lines.get_index_from_location
         start, end = (len(self._before) + index(place) for place in self.selection)

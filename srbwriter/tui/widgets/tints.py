@@ -1,7 +1,6 @@
-"""Words coloured by how likely their tokens were, or by who wrote them.
+"""Colours of words by probability of their tokens, or by author.
 
-Five steps that every theme and depth of colour tells apart, by their letters too where a theme has one colour
-or the terminal none. Knows branches and log-probabilities; paints nothing.
+Five steps, distinct in every theme and colour depth, also by font style where a terminal has no colours.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ UNKNOWN = "tint-unknown"
 WRITER = "tint-writer"
 TINTS = (*STEPS, UNKNOWN, WRITER)
 
-_LEAST = (0.5, 0.2, 0.05, 0.01)  # probabilities of the first four steps
-_MOST = (3.0, 6.0, 9.0, 12.0)  # bits of surprisal of the same
+_LEAST = (0.5, 0.2, 0.05, 0.01)  # lowest probabilities of the first four steps
+_MOST = (3.0, 6.0, 9.0, 12.0)  # highest surprisal of the first four steps, in bits
 
 LEGENDS = {
     PROBABILITY: (("50 % and more", STEPS[0]), ("20 %", STEPS[1]), ("5 %", STEPS[2]), ("1 %", STEPS[3]),
@@ -28,11 +27,11 @@ LEGENDS = {
                 ("12 bits", STEPS[4]), ("not known", UNKNOWN)),
     AUTHOR: (("the model", STEPS[0]), ("yours", WRITER)),
 }  # fmt: skip
-"""What the colours of each mode mean, in words, with the tints that show it."""
+"""The legend of each mode: (words, tint)."""
 
 
 def step(mode: str, logprob: float | None) -> str:
-    """The tint of a token; ``logprob`` is the natural logarithm of how likely it was, None if not known."""
+    """Return the tint of a token by its natural log-probability; UNKNOWN for None."""
     if logprob is None:
         return UNKNOWN
     if mode == SURPRISAL:
@@ -41,9 +40,10 @@ def step(mode: str, logprob: float | None) -> str:
 
 
 class Tints:
-    """The tints of one branch's text, made further as it grows.
+    """The tints of one branch's text, extended as it grows.
 
-    ``known`` tells the log-probabilities, ``version`` a number that goes up when more of them are known.
+    ``known`` returns the log-probabilities; ``version`` returns a number that increases when more of them are
+    known.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Tints:
         self._of: tuple[Buffer, bool, int] | None = None
 
     def stale(self, branch: Branch) -> bool:
-        """Whether what was painted may have other tints now."""
+        """Return whether painted text may have other tints now."""
         now = branch.buffer, branch.live, self._version()
         before = self._of
         if before is not None and before[0] is now[0] and before[1:] == now[1:]:
@@ -63,7 +63,7 @@ class Tints:
         return before is not None
 
     def between(self, branch: Branch, start: int, end: int) -> Iterator[tuple[int, int, str]]:
-        """(first character, character after the last, tint) of the stretches from ``start`` to ``end``."""
+        """Yield (start, end, tint) of each span between ``start`` and ``end``."""
         buffer = branch.buffer
         if self.mode == AUTHOR:
             yield from _authors(buffer, start, end)

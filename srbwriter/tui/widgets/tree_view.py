@@ -1,6 +1,6 @@
-"""The story's tree, a line for each node, and beside it a map of the whole.
+"""The view of the story tree, one line per node, with a small map of the whole tree.
 
-Draws only the lines in view and reads only their text, so a large tree costs no more than a small one.
+It draws only visible lines and reads only their text, so a large tree costs no more than a small one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from srbwriter.story import ROOT, NodeId, Story
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line: a node, or ``folded`` further ones under its parent ``node``."""
+    """One line: a node, or ``folded`` hidden children of ``node``."""
 
     node: NodeId
     depth: int
@@ -30,15 +30,15 @@ class Row:
 
 
 def rows(story: Story, top: NodeId = ROOT, opened: Set[NodeId] = frozenset()) -> list[Row]:
-    """The lines of the tree from ``top`` down.
+    """Return the lines of the tree from ``top`` down.
 
-    Branches beside the way are folded into one line per fork, unless their parent is in ``opened``; those at
-    the writer's own place are open, unless it is.
+    Side branches of the current path are folded into one line per fork, unless their parent is in ``opened``.
+    Those at the writer's current node are unfolded, unless it is in ``opened``.
     """
     here = story.current
-    way = set(story.path(here))
+    path = set(story.path(here))
     found: list[Row] = []
-    # Last in, first out: what is pushed first is shown last.
+    # A stack: the row pushed first is shown last.
     waiting: list[Row] = [Row(top, 0, on_way=True)]
     while waiting:
         row = waiting.pop()
@@ -46,14 +46,14 @@ def rows(story: Story, top: NodeId = ROOT, opened: Set[NodeId] = frozenset()) ->
         if row.folded:
             continue
         children = story.children(row.node)
-        main = next((child for child in children if child in way), None)
-        if main is None and row.node not in way and children:
+        main = next((child for child in children if child in path), None)
+        if main is None and row.node not in path and children:
             main = children[0]
         others = [child for child in children if child != main]
         if main is not None:
-            waiting.append(Row(main, row.depth, on_way=main in way))
+            waiting.append(Row(main, row.depth, on_way=main in path))
         is_open = (row.node in opened) != (row.node == here)
-        if is_open or (len(others) == 1 and row.node not in way):
+        if is_open or (len(others) == 1 and row.node not in path):
             waiting.extend(Row(child, row.depth + 1) for child in reversed(others))
         elif others:
             waiting.append(Row(row.node, row.depth + 1, folded=len(others)))
@@ -66,7 +66,7 @@ _AUTHORS = {"writer": "✎", "edited": "✎", "imported": "⇣", "model": " "}
 
 
 def marks_words(story: Story, node: NodeId) -> str:
-    """A node's marks in signs: ★ bookmark, + and - rating, § chapter, # tags."""
+    """Return a node's marks as signs: ★ bookmark, + and − rating, § chapter, # tags."""
     marks = story.marks(node)
     signs = [
         "★" if marks.bookmark else "",
@@ -78,7 +78,7 @@ def marks_words(story: Story, node: NodeId) -> str:
 
 
 class TreeView(ScrollView, can_focus=True, inherit_bindings=False):
-    """The cursor is a row; moving it says which node it is on. Its keys are its screen's."""
+    """The tree. The cursor is a row; moving it posts :class:`At`. The screen defines the keys."""
 
     COMPONENT_CLASSES = {"tree--way", "tree--side", "tree--cursor", "tree--map", "tree--mark"}
     DEFAULT_CSS = """
@@ -93,14 +93,14 @@ class TreeView(ScrollView, can_focus=True, inherit_bindings=False):
     """
 
     class At(Message):
-        """The cursor is on another row."""
+        """The cursor moved to another row."""
 
         def __init__(self, row: Row) -> None:
             self.row = row
             super().__init__()
 
     class Wanted(Message):
-        """A double click: the reader wants to go there."""
+        """The reader double-clicked, to go to the node."""
 
     def __init__(self, story: Story) -> None:
         super().__init__()
@@ -108,6 +108,7 @@ class TreeView(ScrollView, can_focus=True, inherit_bindings=False):
         self.rows: list[Row] = []
         self.cursor = 0
         self.opened: set[NodeId] = set()
+        self.cut: NodeId | None = None  # the node to move
         self._unread: set[NodeId] = set()
         self._marked: set[NodeId] = set()
 
@@ -116,14 +117,14 @@ class TreeView(ScrollView, can_focus=True, inherit_bindings=False):
         return self.rows[self.cursor]
 
     def build(self, at: NodeId | None = None) -> None:
-        """Read the tree again, with the cursor on node ``at`` if it is in view."""
+        """Read the tree again and put the cursor on node ``at`` if it is visible."""
         top = self.story.hoisted
         self.rows = rows(self.story, top, self.opened)
         self._unread = set(self.story.unread())
         self._marked = set(self.story.bookmarks())
         self.virtual_size = Size(0, len(self.rows))
-        wanted = [index for index, row in enumerate(self.rows) if row.node == at and not row.folded]
-        self.go(wanted[0] if wanted else min(self.cursor, len(self.rows) - 1))
+        found = [index for index, row in enumerate(self.rows) if row.node == at and not row.folded]
+        self.go(found[0] if found else min(self.cursor, len(self.rows) - 1))
 
     def go(self, index: int) -> None:
         """Put the cursor on a row."""
@@ -141,13 +142,13 @@ class TreeView(ScrollView, can_focus=True, inherit_bindings=False):
         self.move(pages * max(1, self.size.height - 1))
 
     def out(self) -> None:
-        """To the node from which the cursor's one goes on."""
+        """Go to the parent of the cursor's node."""
         row = self.row
         above = row.node if row.folded else self.story.parent(row.node)
         self._go_to(above)
 
     def into(self) -> None:
-        """To what goes on from the cursor's node; folded branches are opened."""
+        """Go to a child of the cursor's node; unfold folded branches."""
         if self.row.folded:
             self.fold()
             return
@@ -161,11 +162,18 @@ class TreeView(ScrollView, can_focus=True, inherit_bindings=False):
                 self.go(index)
 
     def fold(self) -> None:
-        """Open or fold the branches beside the way at the cursor's row."""
+        """Unfold or fold the side branches at the cursor's row."""
         row = self.row
         fork = row.node if row.folded or not row.depth else self.story.parent(row.node) or ROOT
         self.opened ^= {fork}
         self.build(fork if not row.folded else None)
+
+    def show_children(self, node: NodeId) -> None:
+        """Unfold the branches below ``node`` at the next :meth:`build`."""
+        if node == self.story.current:  # unfolded by default
+            self.opened.discard(node)
+        else:
+            self.opened.add(node)
 
     # ---- drawing
 
@@ -190,7 +198,8 @@ class TreeView(ScrollView, can_focus=True, inherit_bindings=False):
         here = "▶" if row.node == self.story.current else " "
         unread = "●" if row.node in self._unread else " "
         node = self.story.node(row.node)
-        marks = marks_words(self.story, row.node)
+        cut = "✂ " if row.node == self.cut else ""
+        marks = (cut + marks_words(self.story, row.node)).strip()
         mark_style = style if at_cursor else self.get_component_rich_style("tree--mark")
         preview = " ".join(node.text.split()) or ("the beginning" if row.node == ROOT else "(no words)")
         before = f"{here}{lead}{unread}{_AUTHORS.get(node.author, ' ')} "
@@ -201,7 +210,7 @@ class TreeView(ScrollView, can_focus=True, inherit_bindings=False):
         return _line(segments, width)
 
     def _map(self, y: int) -> Strip:
-        """A cell of the map: how the whole tree looks, and which part of it is in view."""
+        """Return a row of the map: the shape of the tree, and the part that is visible."""
         style = self.get_component_rich_style("tree--map")
         height = max(1, self.size.height)
         per_cell = max(1.0, len(self.rows) / height)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from textwrap import dedent
 
@@ -14,11 +15,24 @@ _PRELUDE = """
 import resource
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 import numpy as np
-from srbwriter.demo import bundled_model
 from srbwriter.engine.model import Model
 from srbwriter.engine.types import *
-model = Model(bundled_model(), EngineOptions(gpu_layers=0))
+from tests.fakes.short_model import short_model
+model = Model(short_model(), EngineOptions(gpu_layers=0))
 row = np.random.default_rng(0).normal(0.0, 3.0, model.n_vocab).astype(np.float32)
+"""
+
+
+def in_turn(pieces: Iterable[str]) -> str:
+    """Return the code that runs ``pieces`` one after the other, each with names of its own.
+
+    The last words of the child are those of the piece that ended it.
+    """
+    return f"""
+import sys
+for piece in {list(map(dedent, pieces))!r}:
+    sys.stderr.write(piece)
+    exec(piece, dict(globals()))
 """
 
 

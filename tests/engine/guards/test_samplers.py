@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from . import run_child
+from . import in_turn, run_child
 
 _TRAPS = {
     "a NULL sampler in a chain": """
@@ -186,7 +186,6 @@ def test_the_trap_is_there(trap: str) -> None:
     assert run_child(_TRAPS[trap]).returncode < 0
 
 
-@pytest.mark.parametrize("wish", _GUARDED)
-def test_no_harm_is_done(wish: str) -> None:
-    child = run_child(_GUARDED[wish])
+def test_no_harm_is_done() -> None:
+    child = run_child(in_turn(_GUARDED.values()))
     assert child.returncode == 0, child.stderr

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from srbwriter.engine.exploring import Exploring
-from srbwriter.session.variety import ORDERS
+from srbwriter.session.ordering import ORDERS
 from srbwriter.tui.screens.picker import Picker
 from srbwriter.tui.widgets.branch_pane import BranchPane
 from tests.tui.conftest import Bench

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from textual.widgets import TextArea
 
-from srbwriter.session import session as sessions
+from srbwriter.session import judging
 from srbwriter.tui.screens.sheet import Sheet
 from tests.tui.conftest import Bench
 from tests.tui.scenarios.common import head, opened, scenario, started
@@ -19,7 +19,7 @@ def at_once(act: Callable[[], None]) -> None:
 
 @scenario
 async def judge(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "_aside", at_once)
+    monkeypatch.setattr(judging, "_aside", at_once)
     await started(bench, 64)
     await bench.press("semicolon")
     judgement = bench.session.round.judgement
@@ -41,7 +41,7 @@ async def rubric(bench: Bench, _: pytest.MonkeyPatch) -> None:
     sheet = await opened(bench, Sheet)
     sheet.query_one(TextArea).text = "Is it raining?"
     await bench.press("ctrl+s")
-    assert bench.session.rubric == "Is it raining?"
+    assert bench.session.judging.rubric == "Is it raining?"
 
 
 @scenario

@@ -12,11 +12,11 @@ from tests.tui.scenarios.common import scenario, started
 async def taken(bench: Bench, *keys: str) -> str:
     """Put known words into the first branch, press keys, and see how much a pick takes."""
     await started(bench, 1)
-    bench.session.reroll(0)
-    bench.session.stop_branch(0)
+    bench.session.steer(0, "reroll")
+    bench.session.steer(0, "stop")
     await bench.settle()
     bench.session.append(0, " One two three. Four five.\n\nSix.")
-    bench.session.stop_branch(0)
+    bench.session.steer(0, "stop")
     await bench.settle()
     assert bench.texts()[0] == " One two three. Four five.\n\nSix."
     await bench.press(*keys)

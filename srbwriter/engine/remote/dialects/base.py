@@ -1,18 +1,19 @@
-"""What is asked of the other side and what it answers, in no dialect yet; and what every dialect does."""
+"""Requests and events in the words of this program, and what every dialect shares."""
 
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from ...types import FinishReason, ModelInfo, RemoteError, Request, Sampling, TokenLogprob
-from .. import letters
+from .. import pseudo_tokenizer
 from ..options import RemoteOptions
 from ..problems import garbage, own_words
 from ..profile import Profile
@@ -30,29 +31,28 @@ _BEGUN_WORD = re.compile(r" [^\W\d_]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """One request: ``len(seeds)`` branches that go on alike from ``ids``."""
+class Completion:
+    """One request for text: ``len(seeds)`` branches that continue ``ids`` in the same way."""
 
     ids: tuple[int, ...]
     sampling: Sampling
     seeds: tuple[int, ...]
-    max_tokens: int | None  # that each may still write
+    max_tokens: int | None  # that each may still write; None: no limit
     min_tokens: int
     ignore_eog: bool
     request: Request  # for what concerns no single branch
-    scored: bool  # log-probabilities of the prompt are wanted
     whole: bool = True  # these are all branches of ``request``, and none has begun
-    slot: int = -1  # where it is to run, of the places that they tell apart; -1: wherever they like
 
     @property
     def n(self) -> int:
+        """Number of branches."""
         return len(self.seeds)
 
 
-class Piece(NamedTuple):
-    """News of one branch: text with the ids that spell it, and why it ended if it has."""
+class Tokens(NamedTuple):
+    """Text of one branch with the ids that spell it, and why the branch ended if it has."""
 
-    lane: int
+    branch: int
     text: str
     ids: tuple[int, ...] = ()
     logprobs: tuple[TokenLogprob, ...] = ()
@@ -60,143 +60,169 @@ class Piece(NamedTuple):
     problem: str = ""  # where ``finish`` is an error
 
 
-class TakenBack(NamedTuple):
-    """A branch goes another way from there: only so many characters remain of what it wrote."""
+class Rewound(NamedTuple):
+    """The server has rewound a branch to ``chars`` characters of what it wrote."""
 
-    lane: int
+    branch: int
     chars: int
 
 
-class PromptRead(NamedTuple):
-    """So many tokens of the prompt were in their cache."""
+class PromptEvaluated(NamedTuple):
+    """The server has evaluated the prompt; ``cached`` tokens of it were in its cache."""
 
     cached: int
 
 
-class Named(NamedTuple):
-    """What the other side calls the request, for verbs on its branches."""
+class RequestId(NamedTuple):
+    """The server's name of the request, for verbs on its branches."""
 
     id: str
 
 
-class Placed(NamedTuple):
-    """Where the first branch ran."""
-
-    slot: int
+StreamEvent: TypeAlias = "Tokens | Rewound | PromptEvaluated | RequestId"
 
 
-class Over(NamedTuple):
-    """The answer has come to its end."""
+class Dialect:
+    """The requests and answers of one kind of server. Methods raise RemoteError.
 
-
-News: TypeAlias = "Piece | TakenBack | PromptRead | Named | Placed | Over"
-
-
-class Dialect(Protocol):
-    """One server, spoken to in one way; methods raise RemoteError.
-
-    Those with a body do what most servers need.
+    Those with a body here do what most servers need.
     """
 
-    def __init__(self, transport: Transport, options: RemoteOptions) -> None: ...
+    def __init__(self, transport: Transport, options: RemoteOptions) -> None:
+        self.transport, self.options = transport, options
 
     async def probe(self) -> Profile:
-        """Who is there."""
-        ...
+        """Ask what the server is and can do."""
+        raise NotImplementedError
 
-    def request(self, ask: Ask) -> tuple[str, dict[str, Any]]:
-        """Path and body that ask for it."""
-        ...
+    def encode(self, completion: Completion) -> tuple[str, dict[str, Any]]:
+        """Return the path and the body of the request."""
+        raise NotImplementedError
 
-    def read(self, data: bytes) -> Sequence[News]:
-        """What one event says. Raises RemoteError for garbage, and for an error that it tells."""
-        ...
+    def parse(self, data: bytes) -> Sequence[StreamEvent]:
+        """Parse the data of one event. Raises RemoteError for garbage, and for an error that it reports."""
+        raise NotImplementedError
 
     async def tokenize(self, text: str, parse_special: bool) -> list[int]:
-        """Ids of ``text``; of a vocabulary made up here, unless the server tells its own."""
-        return letters.encode(text)
+        """Return the ids of ``text``: pseudo tokens, unless the server has a tokenizer to ask."""
+        return pseudo_tokenizer.encode(text)
+
+    async def tokenize_continuation(self, text: str) -> list[int]:
+        """Return the ids of ``text`` that follows other text.
+
+        Some vocabularies put a space before whatever they tokenise; a line break in front takes it, and its
+        tokens are cut off again.
+        """
+        lead, ids = await self.tokenize("\n", False), await self.tokenize("\n" + text, False)
+        return ids[len(lead) :] if ids[: len(lead)] == lead else await self.tokenize(text, False)
 
     async def pieces(self, ids: Sequence[int], special: bool) -> list[bytes]:
-        """What each of ``ids`` writes; control tokens nothing unless ``special``."""
-        return [letters.piece(token).encode("utf-8", "replace") for token in ids]
+        """Return what each of ``ids`` writes; nothing for control tokens unless ``special``."""
+        return [pseudo_tokenizer.piece(token).encode("utf-8", "replace") for token in ids]
 
     async def begins_a_token(self, text: str) -> bool:
-        """Whether there is a token that begins with ``text``.
+        """Whether a token begins with ``text``.
 
-        Where nobody tells the vocabulary, a word that has begun is taken for one, and completed as a whole.
+        Where the vocabulary is not known, a word that has begun is taken for one, and completed as a whole.
         """
         return _BEGUN_WORD.fullmatch(text) is not None
 
     async def text(self, ids: Sequence[int]) -> str | None:
-        """The text of ``ids`` as a whole; None where it is that of their pieces."""
+        """Return the text of ``ids`` as a whole; None where it is that of their pieces."""
         return None
 
     async def template(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str | None:
-        """One prompt from chat messages; None where it is to be rendered here."""
+        """Return one prompt from chat messages; None where it is to be rendered here."""
         return None
 
     async def score(self, ids: Sequence[int], request: Request) -> Sequence[TokenLogprob]:
-        """Log-probabilities of ``ids`` as ``request`` wants them, if the profile says that they can be had.
+        """Return log-probabilities of ``ids`` that ``request`` wants, if the profile has them.
 
-        Those from its ``score_from`` on, or from the second: nothing foretells the first token.
+        Those from its ``score_from`` on, or from the second: nothing comes before the first token.
         """
         return ()
 
     async def next(
         self, ids: Sequence[int], request: Request, begun: str = ""
     ) -> Sequence[tuple[int, float]]:
-        """The likeliest tokens after ``ids`` as ``request`` wants them, then the others of its ``next_ids``.
+        """Return the likeliest tokens after ``ids`` that ``request`` wants, then those of its ``next_ids``.
 
-        Those of these that the server tells nothing of are left out. The likeliest spell ``begun``, or the
-        beginning of it, where the server tells enough for that.
+        Of these, tokens that the server says nothing of are left out. The likeliest spell ``begun``, or the
+        beginning of it, where the server says enough for that.
         """
         return ()
 
-    async def place(self, ids: Sequence[int], n: int) -> int:
-        """Where ``n`` branches should go on from ``ids``; -1: wherever they like."""
-        return -1
-
-    def left(self, asked: int, slot: int, ids: Sequence[int]) -> None:
-        """What was placed at ``asked`` is over; at ``slot``, if that is known, ``ids`` stand now."""
-
     async def promote(self, request: str) -> None:
-        """A request that has a name is wanted now; it was asked ahead."""
+        """Say that a request asked ahead is wanted now. Its name came as a :class:`RequestId`."""
 
     async def steer(self, request: str, index: int, verb: str) -> None:
-        """``stop``, ``kill``, ``pause`` or ``resume`` one branch of a request that has a name."""
+        """``stop``, ``kill``, ``pause`` or ``resume`` one branch of a request."""
+
+
+_TEMPLATE = ("add_generation_prompt", "continue_final_message", "tools")
+
+
+def template_fields(messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a request for a chat template; options that no server names go to the template."""
+    fields = {name: value for name, value in options.items() if name in _TEMPLATE and value is not None}
+    if fields.get("continue_final_message"):
+        fields["add_generation_prompt"] = False
+    others = {name: value for name, value in options.items() if name not in _TEMPLATE}
+    return {"messages": list(messages), **fields, **({"chat_template_kwargs": others} if others else {})}
+
+
+def sampler_fields(sampling: Sampling) -> dict[str, Any]:
+    """Return the fields that llama.cpp and srbwriter spell alike, where they are set."""
+    found: dict[str, Any] = {}
+    if sampling.samplers is not None:
+        found["samplers"] = list(sampling.samplers)
+    if sampling.logit_bias:
+        found["logit_bias"] = [[i, False if b == -math.inf else b] for i, b in sampling.logit_bias]
+    for name in ("grammar", "json_schema", "regex"):
+        if value := getattr(sampling, name):
+            found[name] = msgspec.json.decode(value.encode()) if name == "json_schema" else value
+    return found
+
+
+async def ask_llama_tokens(
+    transport: Transport, text: str, parse_special: bool, add_special: bool = False
+) -> list[int]:  # fmt: skip
+    """Return the ids of ``text`` from the ``/tokenize`` that llama-server and srbwriter have."""
+    body = {"content": text, "add_special": add_special, "parse_special": parse_special}
+    return [int(token) for token in (await transport.ask("POST", "/tokenize", body))["tokens"]]
 
 
 def scales(request: Request) -> dict[str, Any]:
-    """The adapters that a request names, as llama.cpp and srbwriter are told of them."""
+    """Return the field for a request's adapters, of llama.cpp and srbwriter."""
     if request.lora is None:
         return {}
     return {"lora": [{"id": number, "scale": scale} for number, scale in request.lora]}
 
 
 def begins_one(text: str, pieces: Sequence[bytes]) -> bool:
-    """Whether one of ``pieces``, which are sorted, begins with ``text``."""
+    """Whether one of the sorted ``pieces`` begins with ``text``."""
     begun = text.encode("utf-8", "replace")
     place = bisect_left(pieces, begun)
     return place < len(pieces) and pieces[place].startswith(begun)
 
 
 def probe_fingerprint(ids: Sequence[int], size: int = 0) -> str:
-    """Names a vocabulary of which only the tokens of :data:`PROBE` are known."""
+    """Return the name of a vocabulary of which only the tokens of :data:`PROBE` are known."""
     digest = hashlib.blake2b(digest_size=8)
     digest.update(b",".join(b"%d" % token for token in (size, *ids)))
     return f"probe-{digest.hexdigest()}"
 
 
 def is_control(text: str) -> bool:
-    """Whether a token that is written so looks like one that adds nothing to a text; they do not tell."""
+    """Whether a token that is written so looks like a control token; servers do not say."""
     return text.startswith("<|") and text.endswith("|>") or text in ("<s>", "</s>", "<unk>", "<pad>")
 
 
 def decoded(decoder: msgspec.json.Decoder[T], data: bytes, where: str) -> T:
-    """An event's JSON. Raises RemoteError for garbage, and for an error that it tells.
+    """Decode an event's JSON. Raises RemoteError for garbage, and for an error that it reports.
 
-    What cannot be missing must be there: a name that is spoilt on the way would else be a token lost. For
-    the same reason all of it has to be text, also what is passed over.
+    Fields that cannot be missing must be there: a name that is spoilt on the way would otherwise be a token
+    lost. For the same reason all of it has to be UTF-8, also what is passed over.
     """
     try:
         return decoder.decode(data.decode())
@@ -210,7 +236,7 @@ def decoded(decoder: msgspec.json.Decoder[T], data: bytes, where: str) -> T:
 
 
 def model_info(name: str, path: str, n_ctx: int, vocab: str, **more: Any) -> ModelInfo:
-    """What can be told of a model whose file nobody here has seen."""
+    """Return what is known of a model whose file is not here."""
     unknown: dict[str, Any] = {
         "description": "", "architecture": "", "n_params": 0, "size": 0, "n_vocab": 2**31 - 1, "n_embd": 0,
         "n_ctx_train": n_ctx, "chat_template": None, "metadata": {},

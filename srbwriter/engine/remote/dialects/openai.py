@@ -1,8 +1,9 @@
 """``/v1/completions`` as OpenAI has it: text goes out, text comes back. And vLLM and SGLang, which add to it.
 
 Facts of vLLM 0.32: ``return_token_ids`` gives the ids of each chunk; the id that ends a text is among them,
-with no text. Children of ``n`` are seeded seed + index, and may not be greedy. ``prompt_logprobs`` is not
-streamed, so it is asked for apart.
+with no text. It makes ``n`` requests of one for ``n`` branches, which share its prefix cache as ours do; so
+each branch has a request of its own here, and ends there when its connection is closed.
+``prompt_logprobs`` is not streamed, so it is asked for apart.
 """
 
 from __future__ import annotations
@@ -15,31 +16,30 @@ import msgspec
 
 from ...parameters import spelled
 from ...types import FinishReason, RemoteError, Request, TokenLogprob
-from .. import letters
+from .. import pseudo_tokenizer
 from ..options import RemoteOptions
 from ..problems import IS_IT_AN_ENGINE, misnumbered
 from ..profile import Profile
 from ..transport import Transport
 from .base import (
     PROBE,
-    Ask,
+    Completion,
     Dialect,
-    News,
-    Over,
-    Piece,
-    PromptRead,
+    PromptEvaluated,
+    StreamEvent,
+    Tokens,
     decoded,
     is_control,
     model_info,
     not_found,
     probe_fingerprint,
+    template_fields,
 )
 
 COMPLETIONS = "/v1/completions"
 USUAL_WINDOW = 8192  # tokens, where a server does not say
 _PLAIN = frozenset({"temperature", "top_p", "frequency_penalty", "presence_penalty", "seed"})
 _ENDED = b"[DONE]"
-_BLOCK = 32  # tokens at most that its prefix cache misses
 _BESIDE = 8  # questions about single tokens at the same time
 _NAMED = 128  # tokens at most of which it tells how likely they are, where they are named
 _UNLIMITED = 1 << 20  # tokens asked for where no limit is meant; OpenAI's own default is 16
@@ -74,12 +74,12 @@ class OpenAI(Dialect):
     stops = frozenset[str]()
 
     def __init__(self, transport: Transport, options: RemoteOptions) -> None:
-        self.transport, self.options = transport, options
+        super().__init__(transport, options)
         self.model = options.model
         self._decoder = msgspec.json.Decoder(Chunk)
 
     async def card(self) -> dict[str, Any]:
-        """What they say of the model that is wanted, or of their first. Raises RemoteError."""
+        """Return what the server lists of the wanted model, or of its first one. Raises RemoteError."""
         listed, wanted = cards_of(await self.transport.ask("GET", "/v1/models")), self.options.model
         found = [card for card in listed if card["id"] == wanted or not wanted]
         if not found:
@@ -100,41 +100,46 @@ class OpenAI(Dialect):
             card = {"id": self.options.model}  # some serve completions and list nothing
         n_ctx = self.options.n_ctx or window_of(card) or USUAL_WINDOW
         info = model_info(
-            self.model, self.transport.where, n_ctx, letters.FINGERPRINT, n_vocab=letters.SIZE,
+            self.model,
+            self.transport.where,
+            n_ctx,
+            pseudo_tokenizer.FINGERPRINT,
+            n_vocab=pseudo_tokenizer.SIZE,
             description="text only: counts of tokens are estimates",
-        )  # fmt: skip
-        return Profile(self.name, self.server, info, many=16, sampling=self.sampling, stops=self.stops)
+        )
+        many = 1 if card.get("owned_by") == "koboldcpp" else 16  # KoboldCpp ignores n
+        return Profile(self.name, self.server, info, many=many, sampling=self.sampling, stops=self.stops)
 
-    def request(self, ask: Ask) -> tuple[str, dict[str, Any]]:
-        sampling = ask.sampling
+    def encode(self, completion: Completion) -> tuple[str, dict[str, Any]]:
+        sampling = completion.sampling
         body: dict[str, Any] = {
             "model": self.model,
-            "prompt": letters.decode(ask.ids),
+            "prompt": pseudo_tokenizer.decode(completion.ids),
             "stream": True,
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
-            "max_tokens": _UNLIMITED if ask.max_tokens is None else ask.max_tokens,
-            "seed": ask.seeds[0],
-            **({"n": ask.n} if ask.n > 1 else {}),
+            "max_tokens": _UNLIMITED if completion.max_tokens is None else completion.max_tokens,
+            "seed": completion.seeds[0],
+            **({"n": completion.n} if completion.n > 1 else {}),
             **{p: v for p in ("frequency_penalty", "presence_penalty") if (v := getattr(sampling, p))},
         }
         return COMPLETIONS, body
 
-    def read(self, data: bytes) -> Sequence[News]:
+    def parse(self, data: bytes) -> Sequence[StreamEvent]:
         if data == _ENDED:
-            return (Over(),)
+            return ()
         chunk = decoded(self._decoder, data, self.transport.where)
         numbers = [choice.index for choice in chunk.choices]
         if len(set(numbers)) < len(numbers):
             raise misnumbered(self.transport.where, f"it sends words for a branch twice at once ({numbers})")
-        news: list[News] = [self._piece(choice) for choice in chunk.choices]
+        events: list[StreamEvent] = [self._tokens_of(choice) for choice in chunk.choices]
         if chunk.usage and (details := chunk.usage.get("prompt_tokens_details")):
-            news.append(PromptRead(int(details.get("cached_tokens") or 0)))
-        return news
+            events.append(PromptEvaluated(int(details.get("cached_tokens") or 0)))
+        return events
 
-    def _piece(self, choice: Choice) -> Piece:
+    def _tokens_of(self, choice: Choice) -> Tokens:
         text = choice.text or ""
-        return Piece(choice.index, text, tuple(letters.encode(text)), finish=finish_of(choice))
+        return Tokens(choice.index, text, tuple(pseudo_tokenizer.encode(text)), finish=finish_of(choice))
 
 
 class VLLM(OpenAI):
@@ -162,8 +167,8 @@ class VLLM(OpenAI):
         )
         return Profile(
             self.name, info.description, info, bos=added[0] if added else None, add_bos=bool(added), ids=True,
-            many=64, logprobs=20, prompt_logprobs=True, sampling=self.sampling,
-            stops=self.stops, template=True, anew=_BLOCK,
+            logprobs=20, prompt_logprobs=True, sampling=self.sampling,
+            stops=self.stops, template=True,
         )  # fmt: skip
 
     async def _version(self) -> str:
@@ -173,47 +178,40 @@ class VLLM(OpenAI):
         except (RemoteError, KeyError, TypeError):
             return self.server
 
-    def request(self, ask: Ask) -> tuple[str, dict[str, Any]]:
-        sampling, rule = ask.sampling, ask.request
+    def encode(self, completion: Completion) -> tuple[str, dict[str, Any]]:
+        sampling, rule = completion.sampling, completion.request
         body: dict[str, Any] = {
             "model": self.model,
-            "prompt": ask.ids,
+            "prompt": completion.ids,
             "stream": True,
             "stream_options": {"include_usage": True},
             "return_token_ids": True,
             "add_special_tokens": False,
             **{theirs: getattr(sampling, ours) for ours, theirs in spelled("vllm").items()},
-            "seed": ask.seeds[0],
-            "n": ask.n,
-            "min_tokens": ask.min_tokens,
-            "ignore_eos": ask.ignore_eog,
-            "max_tokens": ask.max_tokens,
+            "seed": completion.seeds[0],
+            "min_tokens": completion.min_tokens,
+            "ignore_eos": completion.ignore_eog,
+            "max_tokens": completion.max_tokens,
             **({"logprobs": rule.logprobs} if rule.logprobs is not None else {}),
             **({"cache_salt": rule.cache_salt} if rule.cache_salt else {}),
         }
         if rule.logprobs is not None:
             body["return_tokens_as_token_ids"] = True
-        if ask.n > 1 and sampling.temperature <= 0:  # which it refuses as such
-            body |= {"temperature": 1.0, "top_k": 1}
         if sampling.logit_bias:
             body["logit_bias"] = {str(token): max(bias, -100.0) for token, bias in sampling.logit_bias}
-        body.update(self._constraint(ask))
+        told = {"grammar": sampling.grammar, "json": sampling.json_schema, "regex": sampling.regex}
+        if found := {name: value for name, value in told.items() if value}:
+            body["structured_outputs"] = found
         return COMPLETIONS, body
 
-    def _constraint(self, ask: Ask) -> dict[str, Any]:
-        sampling = ask.sampling
-        told = {"grammar": sampling.grammar, "json": sampling.json_schema, "regex": sampling.regex}
-        found = {name: value for name, value in told.items() if value}
-        return {"structured_outputs": found} if found else {}
-
-    def _piece(self, choice: Choice) -> Piece:
+    def _tokens_of(self, choice: Choice) -> Tokens:
         text, ids = choice.text or "", tuple(choice.token_ids or ())
         finish = finish_of(choice)
         if choice.token_ids is None and finish is None:
             raise RemoteError(self.transport.where, "it tells no token ids; is it older than vLLM 0.11?")
         if finish is FinishReason.EOG and ids and not text:
             ids = ids[:-1]  # the end itself
-        return Piece(choice.index, text, ids, _logprobs(choice.logprobs, ids), finish)
+        return Tokens(choice.index, text, ids, _logprobs(choice.logprobs, ids), finish)
 
     async def score(self, ids: Sequence[int], request: Request) -> Sequence[TokenLogprob]:
         return await self._score(ids, request.prompt_logprobs or 0, max(request.score_from, 1))
@@ -232,7 +230,7 @@ class VLLM(OpenAI):
     async def next(
         self, ids: Sequence[int], request: Request, begun: str = ""
     ) -> Sequence[tuple[int, float]]:
-        """Wanted tokens are named; those that an older vLLM does not tell are scored as a prompt's end."""
+        """Name the wanted tokens; those that an older vLLM does not report are scored as a prompt's end."""
         best = request.next_logprobs or 0
         told = (await self._likely(ids, logprobs=max(best, 1)))[:best]
         wanted = [token for token in dict.fromkeys(request.next_ids) if token not in dict(told)]
@@ -246,7 +244,7 @@ class VLLM(OpenAI):
         return told + [(token, known[token]) for token in wanted]
 
     async def _likely(self, ids: Sequence[int], **asked: Any) -> list[tuple[int, float]]:
-        """Tokens after ``ids`` with their log-probabilities, best first."""
+        """Return tokens after ``ids`` with their log-probabilities, best first."""
         body = {
             "model": self.model, "prompt": list(ids), "max_tokens": 1, "add_special_tokens": False,
             "temperature": 0, "return_tokens_as_token_ids": True, **asked,
@@ -267,7 +265,7 @@ class VLLM(OpenAI):
         return (await self._text([*anchor, *ids])).removeprefix(before)
 
     async def _letter(self) -> tuple[list[int], str]:
-        """The token of a letter, and its text."""
+        """Return the token of a letter, and its text."""
         if self._anchor is None:
             ids = (await self.tokenize("a", False))[:1]
             self._anchor = ids, await self._text(ids)
@@ -280,7 +278,7 @@ class VLLM(OpenAI):
         return str(answer["prompt"])
 
     async def pieces(self, ids: Sequence[int], special: bool) -> list[bytes]:
-        """Asked for one by one, each after a letter, so that a space at its beginning is not lost."""
+        """Ask for each piece after a letter, so that a space at its beginning is not lost."""
         anchor, before = await self._letter()
         gate = asyncio.Semaphore(_BESIDE)
 
@@ -292,19 +290,14 @@ class VLLM(OpenAI):
         return await asyncio.gather(*map(piece, ids))
 
     async def template(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str | None:
-        fields = {name: value for name, value in options.items() if name in _TEMPLATE and value is not None}
-        others = {name: value for name, value in options.items() if name not in _TEMPLATE}
-        body = {"messages": list(messages), "add_special_tokens": False, **fields}
+        body = {"add_special_tokens": False, **template_fields(messages, options)}
         try:
-            ids = await self._ask_tokens({**body, **({"chat_template_kwargs": others} if others else {})})
+            ids = await self._ask_tokens(body)
         except RemoteError as error:
             if error.again:
                 raise
             return None  # it has no template: ours is used
         return await self._text(ids)
-
-
-_TEMPLATE = ("add_generation_prompt", "continue_final_message", "tools")
 
 
 class SGLang(OpenAI):
@@ -315,14 +308,14 @@ class SGLang(OpenAI):
     sampling = _PLAIN | {*spelled("sglang"), "top_k", "repeat_last_n", "json_schema", "regex"}
     stops = frozenset({"min_tokens", "ignore_eog"})
 
-    def request(self, ask: Ask) -> tuple[str, dict[str, Any]]:
-        path, body = super().request(ask)
-        sampling = ask.sampling
+    def encode(self, completion: Completion) -> tuple[str, dict[str, Any]]:
+        path, body = super().encode(completion)
+        sampling = completion.sampling
         body |= {
             **{theirs: getattr(sampling, ours) for ours, theirs in spelled("sglang").items()},
             "top_k": sampling.top_k or -1,
-            "min_tokens": ask.min_tokens,
-            "ignore_eos": ask.ignore_eog,
+            "min_tokens": completion.min_tokens,
+            "ignore_eos": completion.ignore_eog,
             "stream_options": {"include_usage": True},
         }
         for name in ("json_schema", "regex"):
@@ -332,7 +325,7 @@ class SGLang(OpenAI):
 
 
 def cards_of(answer: Any) -> list[dict[str, Any]]:
-    """The models of a list; none where it is no such list."""
+    """Return the models of a list; nothing where it is no such list."""
     listed: object = cast("dict[str, Any]", answer).get("data") if isinstance(answer, dict) else None
     cards = cast("list[object]", listed) if isinstance(listed, list) else []
     known = [cast("dict[str, Any]", card) for card in cards if isinstance(card, dict)]
@@ -340,7 +333,7 @@ def cards_of(answer: Any) -> list[dict[str, Any]]:
 
 
 def finish_of(choice: Choice) -> FinishReason | None:
-    """Why a choice ended; None while it goes on."""
+    """Return why a choice ended; None while it is being written."""
     match choice.finish_reason:
         case None:
             return None
@@ -353,7 +346,7 @@ def finish_of(choice: Choice) -> FinishReason | None:
 
 
 def window_of(card: Mapping[str, Any]) -> int:
-    """Tokens of the context as a model's card says it, in one of the usual places; 0 if it does not."""
+    """Return the context's tokens from one of the usual places of a model's card; 0 if none has them."""
     meta = cast("dict[str, Any]", card.get("meta") or {})
     places = [card.get(name) for name in ("max_model_len", "context_length", "context_window", "n_ctx")]
     places += [meta.get("n_ctx"), meta.get("n_ctx_train")]
@@ -361,7 +354,7 @@ def window_of(card: Mapping[str, Any]) -> int:
 
 
 def _token_id(name: str) -> int:
-    """``token_id:17`` as vLLM writes ids where it is asked to; -1 for anything else."""
+    """Return the id in ``token_id:17``, as vLLM writes ids where it is asked to; -1 for anything else."""
     number = name.removeprefix("token_id:")
     return int(number) if number.isdecimal() else -1
 

@@ -1,9 +1,8 @@
-"""Another srbwriter: event lines in their rich form, and its handles on the branches of a running request."""
+"""Another srbwriter: rich event lines, and its verbs on the branches of a running request."""
 
 from __future__ import annotations
 
 import base64
-import math
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
@@ -16,7 +15,20 @@ from ..options import RemoteOptions
 from ..problems import garbage, own_words
 from ..profile import ALL_SAMPLING, Profile
 from ..transport import Transport
-from .base import Ask, Dialect, Named, News, Over, Piece, PromptRead, TakenBack, begins_one, decoded, scales
+from .base import (
+    Completion,
+    Dialect,
+    PromptEvaluated,
+    RequestId,
+    Rewound,
+    StreamEvent,
+    Tokens,
+    ask_llama_tokens,
+    begins_one,
+    decoded,
+    sampler_fields,
+    scales,
+)
 
 _COMPLETIONS = "/srb/v1/completions?sse=1&rich=1"
 _VOCABULARY = "/srb/v1/vocabulary"
@@ -48,7 +60,7 @@ class Srb(Dialect):
     """One srbwriter that serves."""
 
     def __init__(self, transport: Transport, options: RemoteOptions) -> None:
-        self.transport, self.options = transport, options
+        super().__init__(transport, options)
         self._decoder = msgspec.json.Decoder(Event)
         self._pieces: list[bytes] = []
         self._special: list[bytes] = []
@@ -69,21 +81,21 @@ class Srb(Dialect):
             logprobs=int(told.get("max_logprobs", 1 << 20)), lacking=lacking,
             sampling=ALL_SAMPLING - lacking.keys(),
             stops=frozenset({"min_tokens", "ignore_eog"}) - lacking.keys(),
-            request=frozenset({"cache_prompt", "strict", "penalty_prompt", "lora", "siblings", "repulsion"}),
+            request=frozenset({"cache_prompt", "penalty_prompt", "lora", "siblings", "repulsion"}),
             handles=True,
             prompt_logprobs=bool(told.get("scores")),
             ahead="ahead" in told.get("priorities", ()),
         )  # fmt: skip
 
-    def request(self, ask: Ask) -> tuple[str, dict[str, Any]]:
-        sampling, request = ask.sampling, ask.request
+    def encode(self, completion: Completion) -> tuple[str, dict[str, Any]]:
+        sampling, request = completion.sampling, completion.request
         body: dict[str, Any] = {
-            "prompt": ask.ids,
-            "n": ask.n,
-            "seed": list(ask.seeds),
-            "max_tokens": -1 if ask.max_tokens is None else ask.max_tokens,
-            "min_tokens": ask.min_tokens,
-            "ignore_eos": ask.ignore_eog,
+            "prompt": completion.ids,
+            "n": completion.n,
+            "seed": list(completion.seeds),
+            "max_tokens": -1 if completion.max_tokens is None else completion.max_tokens,
+            "min_tokens": completion.min_tokens,
+            "ignore_eos": completion.ignore_eog,
             "stop": [],
             "after_any": [],
             **{name: getattr(sampling, field) for field, name in _NAMES.items() if field not in _OWN},
@@ -91,14 +103,7 @@ class Srb(Dialect):
         if sampling.dry_multiplier:
             body["dry_sequence_breakers"] = list(sampling.dry_sequence_breakers)
         if sampling.banned_phrases:
-            body["banned_phrases"] = [list(sampling.banned_phrases)] * ask.n
-        if sampling.samplers is not None:
-            body["samplers"] = list(sampling.samplers)
-        if sampling.logit_bias:
-            body["logit_bias"] = [[i, False if b == -math.inf else b] for i, b in sampling.logit_bias]
-        for name in ("grammar", "json_schema", "regex"):
-            if value := getattr(sampling, name):
-                body[name] = msgspec.json.decode(value.encode()) if name == "json_schema" else value
+            body["banned_phrases"] = [list(sampling.banned_phrases)] * completion.n
         if request.logprobs is not None:
             body["logprobs"] = request.logprobs
         if request.priority > Priority.NORMAL:
@@ -107,45 +112,39 @@ class Srb(Dialect):
             body["cache_prompt"] = False
         if request.cache_salt:
             body["cache_salt"] = request.cache_salt
-        if request.strict:
-            body["strict"] = True
         if request.penalty_prompt is not None:
             body["penalty_prompt"] = request.penalty_prompt  # token ids by now
-        if ask.whole and request.siblings != "independent":  # who is rolled again is drawn by itself
+        if completion.whole and request.siblings != "independent":  # who is rolled again is drawn by itself
             body["siblings"] = request.siblings
-        if ask.whole and request.repulsion:
+        if completion.whole and request.repulsion:
             body["repulsion"] = request.repulsion
-        return _COMPLETIONS, body | scales(request)
+        return _COMPLETIONS, body | sampler_fields(sampling) | scales(request)
 
-    def read(self, data: bytes) -> Sequence[News]:
+    def parse(self, data: bytes) -> Sequence[StreamEvent]:
         event = decoded(self._decoder, data, self.transport.where)
         match event.event:
             case "stream":
                 if event.index < 0 or event.text is None or event.ids is None:
                     raise garbage(self.transport.where, data)
                 known = tuple(TokenLogprob(e.id, e.logprob, tuple(e.top)) for e in event.logprobs)
-                return (Piece(event.index, event.text, tuple(event.ids), known),)
+                return (Tokens(event.index, event.text, tuple(event.ids), known),)
             case "stop" if event.index >= 0:
-                return (Piece(event.index, "", (), (), _reason(event), str(event.error or "")),)
+                return (Tokens(event.index, "", (), (), _reason(event), str(event.error or "")),)
             case "start" | "queue":
-                return (Named(event.id),) if event.id else ()
+                return (RequestId(event.id),) if event.id else ()
             case "prompt":
-                return (PromptRead(event.cached),) if event.done == event.total else ()
-            case "done":
-                return (Over(),)
+                return (PromptEvaluated(event.cached),) if event.done == event.total else ()
             case "error":
                 raise RemoteError(self.transport.where, own_words(data) or "it failed")
             case "cut" if event.index >= 0:
-                return (TakenBack(event.index, event.chars),)
-            case "state" | "banned" | "added":
+                return (Rewound(event.index, event.chars),)
+            case "state" | "banned" | "added" | "done":
                 return ()
             case _:
                 raise garbage(self.transport.where, data)
 
     async def tokenize(self, text: str, parse_special: bool) -> list[int]:
-        body = {"content": text, "add_special": False, "parse_special": parse_special}
-        answer = await self.transport.ask("POST", "/tokenize", body)
-        return [int(token) for token in answer["tokens"]]
+        return await ask_llama_tokens(self.transport, text, parse_special)
 
     async def pieces(self, ids: Sequence[int], special: bool) -> list[bytes]:
         if not await self._knows_all():
@@ -161,7 +160,7 @@ class Srb(Dialect):
         return begins_one(text, self._sorted)
 
     async def _knows_all(self) -> bool:
-        """Ask for their vocabulary, once; one that stands in front of another engine may not know it."""
+        """Fetch the whole vocabulary, once; a srbwriter in front of another engine may not know it."""
         if self._whole and not self._pieces:
             try:
                 told = await self.transport.ask("GET", _VOCABULARY, None, self.options.silent_seconds)

@@ -9,6 +9,8 @@ from srbwriter.server.dialects.llamacpp.completion import (
     infill,
     tokenize,
 )
+from srbwriter.server.dialects.llamacpp.schemas import INFILL, NATIVE
+from srbwriter.server.dialects.llamacpp.slots import slot_action, slots
 from srbwriter.server.dialects.llamacpp.status import (
     change_props,
     health,
@@ -18,26 +20,16 @@ from srbwriter.server.dialects.llamacpp.status import (
     props,
     pull,
     set_lora_adapters,
-    slot_action,
-    slots,
     unload,
 )
-from srbwriter.server.embeddings import native_embeddings, rerank
-from srbwriter.server.endpoints import (
-    CHAT,
-    INFILL,
-    LORA,
-    NATIVE,
-    NATIVE_EMBEDDINGS,
-    RERANK,
-    object_of,
-    rows_of,
-)
+from srbwriter.server.endpoints import Leaf, rows_of
+from srbwriter.server.errors import LLAMACPP
+from srbwriter.server.schemas import CHAT, LORA, object_of
 
 _SWITCH = {"type": "boolean"}
 _MODEL = object_of("model", model="string")
-_row = rows_of("llamacpp")
-ENDPOINTS = (
+_row = rows_of(LLAMACPP, "llama.cpp")
+_ROWS = (
     _row("GET /health /v1/health", health, "whether the model is ready", public=True,
          query={"include_slots": _SWITCH, "fail_on_no_slot": _SWITCH}),
     _row("POST /completion /completions", completion, "branches of one or several prompts", body=NATIVE),
@@ -48,9 +40,6 @@ ENDPOINTS = (
     _row("POST /detokenize /v1/detokenize", detokenize, "token ids as text",
          body=object_of("tokens", tokens="array")),
     _row("POST /apply-template", apply_template, "a conversation as one prompt", body=CHAT),
-    _row("POST /embedding /embeddings", native_embeddings, "embeddings of texts", body=NATIVE_EMBEDDINGS),
-    _row("POST /v1/rerank /rerank /v1/reranking /reranking", rerank,
-         "how well texts answer a question, best first; for models with a head for it", body=RERANK),
     _row("GET /props", props, "the server's settings and the model's"),
     _row("POST /props", change_props, "change settings; not possible here"),
     _row("GET /slots", slots, "what every slot is doing", query={"fail_on_no_slot": _SWITCH}),
@@ -65,3 +54,4 @@ ENDPOINTS = (
     _row("POST /lora-adapters", set_lora_adapters, "how much of each LoRA adapter is usual from now on",
          body=LORA),
 )  # fmt: skip
+LEAF = Leaf(rows=_ROWS)

@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 from starlette.responses import Response
 
 from srbwriter.engine.backend import Backend
-from srbwriter.engine.infill import NO_MARKS
-from srbwriter.engine.types import Finished, NotSupported, Request
-from srbwriter.server.answers import (
+from srbwriter.engine.generation import Branch
+from srbwriter.engine.types import Finished, Request
+from srbwriter.server.body import Fields, Params, read_params
+from srbwriter.server.chat import TEMPLATE_SECONDS, read_chat
+from srbwriter.server.context import Context, json_response
+from srbwriter.server.dialects.llamacpp.slots import pin
+from srbwriter.server.errors import ApiError, bad
+from srbwriter.server.prompts import fill, read_ids, read_mixed, read_prompts, refuse_media
+from srbwriter.server.reply import (
+    BranchReply,
+    Piece,
     Written,
     branch_tokens,
     entry,
     final_object,
     finite,
+    frame,
     prompt_text,
     timings,
     token_text,
 )
-from srbwriter.server.chat import read_chat
-from srbwriter.server.context import Context, json_response
-from srbwriter.server.errors import ApiError, bad
-from srbwriter.server.fields import Fields, read_ids, read_mixed, refuse_media
-from srbwriter.server.params import Params, read_common
-from srbwriter.server.registry import Record
-from srbwriter.server.streams import BranchFrames, Piece, frame
+from srbwriter.server.services import Services
 from srbwriter.server.system_prompt import SystemPrompt
 from srbwriter.server.work import PER_BYTE, PER_ENTRY, off_loop
 
@@ -37,18 +41,19 @@ from srbwriter.server.work import PER_BYTE, PER_ENTRY, off_loop
 class LlamaCppParams(Params):
     """Everything but the prompt."""
 
-    return_tokens: bool = False
-    response_fields: tuple[str, ...] = ()
-    id_slot: int = -1
+    return_tokens: bool
+    response_fields: tuple[str, ...]
+    id_slot: int
 
 
-def read_params(fields: Fields, context: Context) -> LlamaCppParams:
+def _read_params(fields: Fields, services: Services) -> LlamaCppParams:
     """Raises ApiError: 400 for a field that means nothing, 501 for what this server cannot do."""
-    refuse_media(fields)
-    last = context.services.max_n - 1
-    return LlamaCppParams(
-        **read_common(fields, context),
-        logprobs=fields.size("logprobs", 0) or None,
+    refuse_media(fields.values)
+    params, last = read_params(fields, services), services.max_n - 1
+    request = replace(params.request, parse_special=True, logprobs=fields.size("logprobs", 0) or None)
+    return params.more(
+        LlamaCppParams,
+        request=request,
         return_tokens=fields.flag("return_tokens"),
         response_fields=fields.texts("response_fields"),
         id_slot=fields.integer("id_slot", fields.integer("slot_id", -1, -1), -1, last, hard=True),
@@ -56,30 +61,29 @@ def read_params(fields: Fields, context: Context) -> LlamaCppParams:
 
 
 async def completion(context: Context) -> Response:
-    fields = Fields(await context.json())
-    params = await context.read(lambda: read_params(fields, context))
-    _read_system_prompt(fields, context)
-    prompts = await context.services.read_prompts(fields.raw("prompt"), context.effort)
-    if "" in prompts and not context.services.system.prompt:
-        raise bad("prompt", "Field 'prompt': empty")
-    requests = await context.read(
-        lambda: [
-            context.services.put_system_before(params.request(prompt, parse_special=True))
-            for prompt in prompts
-        ]
-    )
-    return await _answer(context, params, requests)
+    params = await context.read(_read_params)
+    _read_system_prompt(await context.fields(), context)
+
+    def read(fields: Fields, services: Services) -> list[Request]:
+        prompts = read_prompts(fields.raw("prompt"), services.engine)
+        if "" in prompts and not services.system.prompt:
+            raise bad("prompt", "Field 'prompt': empty")
+        return [services.put_system_before(params.of_prompt(prompt)) for prompt in prompts]
+
+    return await _answer(context, params, await context.read(read))
 
 
 async def infill(context: Context) -> Response:
-    fields = Fields(await context.json())
-    if context.engine.fim is None:
-        raise NotSupported(NO_MARKS)
-    params = await context.read(lambda: read_params(fields, context))
-    prefix, suffix = fields.need_text("input_prefix"), fields.need_text("input_suffix")
-    files = _files(fields.raw("input_extra")) if fields.has("input_extra") else []
-    ids = await context.services.infill(prefix + fields.text("prompt"), suffix, files)
-    return await _answer(context, params, [params.request(ids, parse_special=True, add_bos=True)])
+    def read(fields: Fields, services: Services) -> tuple[LlamaCppParams, Request]:
+        services.engine.capabilities.require("gap_filling")
+        params = _read_params(fields, services)
+        prefix, suffix = fields.need_text("input_prefix"), fields.need_text("input_suffix")
+        files = _files(fields.raw("input_extra")) if fields.has("input_extra") else []
+        ids = fill(services.engine, prefix + fields.text("prompt"), suffix, files)
+        return params, params.of_prompt(ids, add_bos=True)
+
+    params, request = await context.read(read)
+    return await _answer(context, params, [request])
 
 
 def _files(value: Any) -> list[tuple[str, str]]:
@@ -94,48 +98,48 @@ def _files(value: Any) -> list[tuple[str, str]]:
 
 
 async def _answer(context: Context, params: LlamaCppParams, requests: Sequence[Request]) -> Response:
-    record = await context.submit(requests, slot=params.id_slot)
-    if params.stream:
-        return await context.stream(record, CompletionFrames(context, record, params))
-    answer = await context.whole(record, lambda: _results(context, record, params))
-    await _keep_slot(context, record, params)
+    reply, services = CompletionReply(context.services, params), context.services
+    answer = await context.reply(requests, reply, slot=params.id_slot)
+    if params.id_slot >= 0 and not params.stream:  # whoever chose a slot comes back to it
+        await pin(services, services.slots.all(services.max_n)[params.id_slot])
     return answer
 
 
-def _results(context: Context, record: Record, params: LlamaCppParams) -> Any:
-    """One object, or as many as there are branches, made one by one."""
-    results = _each_result(context, record, params)
-    return next(results) if len(record.branches) == 1 else results
-
-
-def _each_result(context: Context, record: Record, params: LlamaCppParams) -> Iterator[dict[str, Any]]:
-    engine, index = context.engine, 0
-    for generation in record.generations:
-        prompt = prompt_text(engine, generation)
-        for branch in generation.branches:
-            result = final_object(context, record, branch, params, index, prompt, tokens=params.return_tokens)
-            if params.logprobs:
-                tokens = branch_tokens(engine, branch)
-                result["completion_probabilities"] = probabilities(engine, tokens, params.post_sampling_probs)
-            yield select(result, params.response_fields)
-            index += 1
-
-
-async def _keep_slot(context: Context, record: Record, params: LlamaCppParams) -> None:
-    """A client that chose its slot will come back to it: keep what it left in the cache."""
-    if params.id_slot >= 0 and record.slots:
-        await context.services.pin_slot(context.services.slots.all(context.services.max_n)[params.id_slot])
-
-
-class CompletionFrames(BranchFrames):
-    """Chunks with content, then one final object for each index; no ``[DONE]``."""
+class CompletionReply(BranchReply):
+    """One object for each branch; or chunks with content, then a final object for each; no ``[DONE]``."""
 
     _params: LlamaCppParams
 
-    def __init__(self, context: Context, record: Record, params: LlamaCppParams) -> None:
-        super().__init__(context, record, params)
+    def __init__(self, services: Services, params: LlamaCppParams) -> None:
+        super().__init__(services, params)
         self._counts: dict[int, int] = {}
         self._prompts: dict[int, str] = {}
+
+    def whole(self) -> Any:
+        """One object, or as many as there are branches, made one by one."""
+        results = (self._result(*one) for one in enumerate(self._record.branches))
+        return next(results) if len(self._record.branches) == 1 else results
+
+    def _result(self, index: int, branch: Branch) -> dict[str, Any]:
+        params = self._params
+        result = self._final(index, branch, tokens=params.return_tokens)
+        if params.logprobs:
+            tokens = branch_tokens(self._engine, branch)
+            result["completion_probabilities"] = probabilities(
+                self._engine, tokens, params.post_sampling_probs
+            )
+        return select(result, params.response_fields)
+
+    def _final(
+        self, index: int, branch: Branch, *, tokens: bool = False, stream: bool = False
+    ) -> dict[str, Any]:
+        generation = branch.generation
+        if generation.number not in self._prompts:
+            self._prompts[generation.number] = prompt_text(self._engine, generation)
+        return final_object(
+            self._services, self._record, branch, self._params, index, self._prompts[generation.number],
+            tokens=tokens, stream=stream,
+        )  # fmt: skip
 
     def _reading(self, number: int, told: dict[str, Any]) -> str:
         return frame({**self._base(self._index(number, 0), "", []), **told})
@@ -144,7 +148,7 @@ class CompletionFrames(BranchFrames):
         self._counts[index] = self._counts.get(index, 0) + len(piece.ids)
         chunk = self._base(index, piece.text, piece.ids)
         if self._params.logprobs:
-            known = probabilities(self._context.engine, piece.tokens, self._params.post_sampling_probs)
+            known = probabilities(self._engine, piece.tokens, self._params.post_sampling_probs)
             chunk["completion_probabilities"] = known
         if not piece.text and not chunk.get("completion_probabilities"):
             return
@@ -164,11 +168,7 @@ class CompletionFrames(BranchFrames):
         }
 
     def _finish(self, out: list[str], index: int, last: Finished) -> None:
-        generation, branch = self._of(index)
-        if generation.number not in self._prompts:
-            self._prompts[generation.number] = prompt_text(self._context.engine, generation)
-        prompt = self._prompts[generation.number]
-        value = final_object(self._context, self._record, branch, self._params, index, prompt, stream=True)
+        value = self._final(index, self._of(index)[1], stream=True)
         out.append(frame(select(value, self._params.response_fields)))
 
 
@@ -233,7 +233,7 @@ def select(value: Mapping[str, Any], fields: Sequence[str]) -> dict[str, Any]:
 
 async def tokenize(context: Context) -> Response:
     """``{content}`` is llama.cpp's question, ``{prompt}`` vLLM's; one answer serves both."""
-    fields = Fields(await context.json())
+    fields = await context.fields()
     theirs = "content" not in fields.values and "prompt" in fields.values
     text: Any = fields.raw("content")
     special = fields.flag("add_special", fields.flag("add_bos", theirs))
@@ -266,7 +266,7 @@ def _piece(context: Context, id: int) -> str | list[int]:
 
 async def detokenize(context: Context) -> Response:
     """``content`` is llama.cpp's answer, ``prompt`` vLLM's."""
-    value = Fields(await context.json()).raw("tokens")
+    value = (await context.fields()).raw("tokens")
     size = len(cast("list[Any]", value)) if isinstance(value, list) else 0
 
     def make() -> dict[str, str]:
@@ -277,5 +277,5 @@ async def detokenize(context: Context) -> Response:
 
 
 async def apply_template(context: Context) -> Response:
-    chat = await read_chat(Fields(await context.json()), context, system=False)
+    chat = await context.read(partial(read_chat, system=False), TEMPLATE_SECONDS)
     return json_response({"prompt": chat.prompt})

@@ -13,15 +13,15 @@ from typing import Any, Literal, NamedTuple
 
 from starlette.responses import Response
 
-from srbwriter.engine.types import EngineStats
-from srbwriter.server.answers import ratio, settings_object
+from srbwriter.engine.adapters import NO_ADAPTERS
+from srbwriter.engine.types import EngineStats, NotSupported
+from srbwriter.server.body import Fields, read_params
 from srbwriter.server.context import Context, json_response
+from srbwriter.server.dialects.llamacpp.slots import slot_objects
 from srbwriter.server.errors import ApiError, bad, unavailable
-from srbwriter.server.fields import Fields
-from srbwriter.server.params import Params, adapters_of, need_adapters, read_common, read_scales
-from srbwriter.server.registry import Slot
+from srbwriter.server.lora import read_scales
+from srbwriter.server.reply import ratio, settings_object
 from srbwriter.server.services import Services
-from srbwriter.server.sessions import BARE_NAME
 from srbwriter.server.settings import Client
 
 
@@ -45,7 +45,7 @@ async def health(context: Context) -> Response:
         "slots_processing": busy,
     }
     if context.switch("include_slots") and services.settings.slots and most:
-        answer["slots"] = _slots(context, services.busy())
+        answer["slots"] = slot_objects(context, services.busy())
     if full and context.switch("fail_on_no_slot"):
         return json_response(answer, 503, {"Retry-After": "1"})
     return json_response(answer)
@@ -53,8 +53,8 @@ async def health(context: Context) -> Response:
 
 async def _trouble(services: Services) -> str:
     """Why a model that runs elsewhere could write nothing now; nothing if it could, or runs here."""
-    look = getattr(services.engine, "trouble_now", None)
-    trouble = "" if look is None else await asyncio.to_thread(look)
+    engine = services.engine
+    trouble = await asyncio.to_thread(engine.trouble_now) if engine.capabilities.remote else ""
     return f"the engine elsewhere: {trouble}" if trouble else ""
 
 
@@ -69,7 +69,7 @@ async def props(context: Context) -> Response:
                 "n_ctx": engine.n_ctx,
                 "speculative": False,
                 "is_processing": False,
-                "params": settings_object(engine, _defaults(context)),
+                "params": settings_object(engine, read_params(Fields({}), context.services)),
             },
             "total_slots": services.max_n,
             "model_alias": services.model_name,
@@ -106,7 +106,7 @@ async def unload(context: Context) -> Response:
 
 
 async def _named(context: Context) -> str:
-    name = Fields(await context.json()).need_text("model")
+    name = (await context.fields()).need_text("model")
     if not name:
         raise bad("model", "Field 'model': expected the name of a model")
     return name
@@ -116,94 +116,12 @@ async def pull(context: Context) -> Response:
     raise ApiError(501, "models are fetched on the machine itself: srbwriter models pull NAME")
 
 
-async def slots(context: Context) -> Response:
-    _need_slots(context)
-    _ = context.engine
-    busy = context.services.busy()
-    if busy == context.services.max_n and context.switch("fail_on_no_slot"):
-        raise ApiError(503, "no slot available", headers={"Retry-After": "1"})
-    return json_response(_slots(context, busy))
-
-
-async def slot_action(context: Context) -> Response:
-    """Erase what is kept of a slot, write it to a file, or read that again."""
-    _need_slots(context)
-    number = context.path["slot"]
-    if not number.isdecimal() or len(number) > 6 or int(number) >= context.services.max_n:
-        raise bad("id_slot", "Invalid slot ID")
-    action = context.query.get("action", "")
-    name = Fields(await context.json()).text("filename")
-    slot = context.services.slots.all(context.services.max_n)[int(number)]
-    if slot.client and not (context.client.admin or slot.client == context.client.name):
-        raise ApiError(403, f"slot {slot.id} holds what another client wrote: it takes an admin key")
-    if action == "erase":
-        return json_response({"id_slot": slot.id, "n_erased": await context.services.erase_slot(slot)})
-    if action not in ("save", "restore"):
-        raise bad("action", "Invalid action")
-    if context.settings.slot_save_path is None:
-        raise ApiError(501, "This server does not support slots actions. Start it with `--slot-save-path`")
-    if not BARE_NAME.fullmatch(name):
-        raise bad("filename", "Invalid filename")
-    return json_response(await context.services.keep_session(slot, action, context.client, name))
-
-
 async def metrics(context: Context) -> Response:
     if not context.settings.metrics:
         raise ApiError(501, "This server does not support metrics endpoint. Start it with `--metrics`")
     text = exposition(context.services, context.client)
     headers = {"Process-Start-Time-Unix": str(int(context.services.started))}
     return Response(text, 200, headers, CONTENT_TYPE)
-
-
-def _need_slots(context: Context) -> None:
-    if not context.settings.slots:
-        raise ApiError(501, "This server does not support slots endpoint. Start it without `--no-slots`")
-
-
-def _slots(context: Context, busy: int) -> list[dict[str, Any]]:
-    """Every slot. Where branches are written that have none (the terminal's), idle ones stand for them."""
-    slots = context.services.slots.all(context.services.max_n)
-    others = busy - sum(slot.busy for slot in slots)
-    lent = [slot.id for slot in slots if not slot.busy][: max(others, 0)]
-    settings = settings_object(context.engine, _defaults(context))
-    params = {name: value for name, value in settings.items() if name not in _OF_A_REQUEST}
-    return [_slot(context, slot, params, slot.id in lent) for slot in slots]
-
-
-_OF_A_REQUEST = ("stop", "grammar", "json_schema", "logit_bias", "banned_phrases", "dry_sequence_breakers")
-
-
-def _slot(context: Context, slot: Slot, params: dict[str, Any], lent: bool) -> dict[str, Any]:
-    """Numbers only: no text of anybody's."""
-    value: dict[str, Any] = {
-        "id": slot.id,
-        "n_ctx": context.engine.n_ctx,
-        "speculative": False,
-        "is_processing": slot.busy or lent,
-    }
-    branch = slot.branch
-    if branch is None or lent:
-        return value
-    limit, written = branch.stop_rule.max_tokens, len(branch.buffer.ids)
-    return {
-        **value,
-        "id_task": branch.generation.number,
-        "n_prompt_tokens": len(branch.generation.prompt_ids),
-        "params": params,
-        "next_token": [
-            {
-                "has_next_token": slot.busy,
-                "has_new_line": any("\n" in piece for piece in branch.buffer.pieces),
-                "n_remain": max(0, limit - written) if slot.busy and limit is not None else -1,
-                "n_decoded": written if slot.busy else 0,
-            }
-        ],
-    }
-
-
-def _defaults(context: Context) -> Params:
-    """What a request that says nothing asks for."""
-    return Params(**read_common(Fields({}), context))
 
 
 def _token(context: Context, token: int | None) -> str:
@@ -308,7 +226,7 @@ def _number(value: float) -> str:
 
 async def lora_adapters(context: Context) -> Response:
     """Every adapter with the scale that requests get which name none."""
-    adapters = adapters_of(context.engine)
+    adapters = context.engine.adapters
     return json_response([
         {"id": one.id, "path": one.path, "scale": one.scale, "task_name": "", "prompt_prefix": ""}
         for one in (adapters.list() if adapters is not None else ())
@@ -317,6 +235,8 @@ async def lora_adapters(context: Context) -> Response:
 
 async def set_lora_adapters(context: Context) -> Response:
     """Set those scales; what is running goes on with its own."""
-    scales = read_scales(await context.value())
-    need_adapters(context.engine).defaults = scales
+    scales, adapters = read_scales(await context.value()), context.engine.adapters
+    if not adapters:
+        raise NotSupported(NO_ADAPTERS)
+    adapters.defaults = scales
     return json_response({"success": True})

@@ -7,13 +7,13 @@ from typing import Any
 from starlette.responses import Response
 
 from srbwriter.server.context import Context, json_response
-from srbwriter.server.dialects.openai.completions import chat_completions, input_tokens
+from srbwriter.server.dialects.openai.completions import chat_completions, completions, input_tokens
 from srbwriter.server.dialects.openai.responses import responses
-from srbwriter.server.embeddings import openai_embeddings
-from srbwriter.server.endpoints import CHAT, EMBEDDINGS, RESPONSES, rows_of
-from srbwriter.server.errors import ApiError
+from srbwriter.server.dialects.openai.schemas import COMPLETION, RESPONSES, SCHEMAS
+from srbwriter.server.endpoints import Leaf, rows_of
+from srbwriter.server.errors import OPENAI, ApiError
 from srbwriter.server.models import Served
-from srbwriter.server.schemas import answers
+from srbwriter.server.schemas import CHAT, answers
 from srbwriter.server.services import words
 
 
@@ -75,8 +75,11 @@ def _ollama(card: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-_row = rows_of("openai")
-ENDPOINTS = (
+_row = rows_of(OPENAI, "OpenAI")
+_ROWS = (
+    _row("POST /v1/completions", completions,
+         "OpenAI's answer for a body with model, stream, echo, logprobs, best_of, suffix or stream_options",
+         body=COMPLETION, answers=answers("Completion", "CompletionChunk OpenAIError")),
     _row("POST /v1/chat/completions /chat/completions", chat_completions, "choices for a conversation",
          body=CHAT, answers=answers("ChatCompletion", "ChatCompletionChunk OpenAIError")),
     _row("POST /v1/chat/completions/input_tokens /chat/completions/input_tokens", input_tokens,
@@ -87,6 +90,5 @@ ENDPOINTS = (
          answers=answers("Models")),
     _row("GET /v1/models/{model:path} /models/{model:path}", model, "one model by name",
          answers=answers("Model")),
-    _row("POST /v1/embeddings", openai_embeddings, "embeddings of texts", body=EMBEDDINGS,
-         answers=answers("Embeddings")),
 )  # fmt: skip
+LEAF = Leaf(rows=_ROWS, prefixes={"/v1/": OPENAI}, schemas=SCHEMAS)

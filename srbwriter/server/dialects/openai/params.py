@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from srbwriter.engine.types import Prompt, Request, Sampling
-from srbwriter.server.context import Context
+from srbwriter.engine.types import Prompt, Request
+from srbwriter.server.body import Fields, Params, read_params, stop_also
 from srbwriter.server.errors import bad
-from srbwriter.server.fields import Fields, wants_bos
-from srbwriter.server.params import Params, read_common
-from srbwriter.server.tools import Tools
+from srbwriter.server.services import Services
+from srbwriter.server.tools import Tools, constrain
 
 HONOURED = (
     "response_format", "structured_outputs", "guided_choice", "ebnf", "tools", "tool_choice",
@@ -27,70 +27,53 @@ IGNORED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenAIParams(Params):
-    """A request of n choices a prompt; ``branches`` of each are written and the best ``n`` returned."""
+    """Of each prompt as many branches are written as the request says, and the best ``choices`` returned."""
 
-    branches: int
+    choices: int
+    model: str = ""
     include_usage: bool = False
     continuous_usage: bool = False  # in every chunk
     prompt_logprobs: int | None = None  # of each choice, apart from those that echo shows
     echo: bool = False
-    add_bos: bool = True
     tools: Tools | None = None
 
-    def of_prompt(
-        self, prompt: Prompt, *, parse_special: bool = False, add_bos: bool | None = None
-    ) -> Request:
+    def of_prompt(self, prompt: Prompt, **changes: Any) -> Request:
         known = [k for k in (self.logprobs if self.echo else None, self.prompt_logprobs) if k is not None]
-        best = 0 if self.branches > self.n and self.logprobs is None else None  # to tell the best
-        return self.request(
-            prompt,
-            self.branches,
-            parse_special=parse_special,
-            add_bos=self.add_bos and wants_bos(prompt) if add_bos is None else add_bos,
-            logprobs=best,
-            prompt_logprobs=max(known, default=None),
-        )
+        changes["prompt_logprobs"] = max(known, default=None)
+        if self.n > self.choices and self.logprobs is None:
+            changes["logprobs"] = 0  # to tell the best
+        return Params.of_prompt(self, prompt, **changes)
 
 
-def read_params(
-    fields: Fields,
-    context: Context,
-    logprobs: int | None,
-    stops: Sequence[str] = (),
+def read_openai(
+    fields: Fields, services: Services, logprobs: int | None, stops: Sequence[str] = (),
     tools: Tools | None = None,
-) -> OpenAIParams:
+) -> OpenAIParams:  # fmt: skip
     """Everything but the prompt. ``stops`` end a text beside the request's own. Raises ApiError (400)."""
-    common = read_common(fields, context)
-    n, stream = common["n"], common["stream"]
-    best_of = fields.integer("best_of", n, 1, context.services.max_n, hard=True)
+    params = read_params(fields, services)
+    n, best_of = params.n, params.n
+    if fields.has("best_of"):
+        best_of = fields.integer("best_of", n, 1, services.max_n, hard=True)
     if best_of < n:
         raise bad("best_of", f"Field 'best_of': must be at least n, which is {n}, but got {best_of}")
-    if best_of > n and stream:
+    if best_of > n and params.stream:
         raise bad("best_of", "Field 'best_of': the best cannot be streamed before all are written")
-    if tools is not None:
-        common["sampling"] = _calling(common["sampling"], tools)
-    if stops:
-        common["stop"] = replace(common["stop"], strings=(*common["stop"].strings, *stops))
-    options = Fields(fields.mapping("stream_options") or {})
     before = fields.size("prompt_logprobs", 0) if fields.has("prompt_logprobs") else None
-    if before is not None and stream:
+    if before is not None and params.stream:
         raise bad("prompt_logprobs", "Field 'prompt_logprobs': they are not streamed")
-    return OpenAIParams(
-        **common,
-        branches=best_of,
-        logprobs=logprobs,
-        include_usage=stream and options.flag("include_usage"),
-        continuous_usage=stream and options.flag("include_usage") and options.flag("continuous_usage_stats"),
+    request = stop_also(params.request, stops)
+    if best_of != n or logprobs is not None:
+        request = replace(request, n=best_of, logprobs=logprobs)
+    options = Fields(fields.mapping("stream_options") or {})
+    usage = params.stream and options.flag("include_usage")
+    return params.more(
+        OpenAIParams,
+        request=request if tools is None else constrain(request, tools),
+        choices=n,
+        model=fields.text("model") or services.model_name,
+        include_usage=usage,
+        continuous_usage=usage and options.flag("continuous_usage_stats"),
         prompt_logprobs=before,
         echo=fields.flag("echo"),
-        add_bos=fields.flag("add_bos", True),
         tools=tools,
     )
-
-
-def _calling(sampling: Sampling, tools: Tools) -> Sampling:
-    """With the grammar of the tools. Raises ApiError (400) where another constraint is given."""
-    for name in ("grammar", "json_schema", "regex"):
-        if getattr(sampling, name):
-            raise bad("tools", f"Field 'tools': they constrain the answer, and so does {name}; only one can")
-    return replace(sampling, grammar=tools.grammar)

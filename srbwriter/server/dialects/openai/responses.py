@@ -8,14 +8,16 @@ from typing import Any, cast
 
 from starlette.responses import Response
 
-from srbwriter.engine.types import Finished, FinishReason, Text
-from srbwriter.server.answers import finish_reason, problem, usage
-from srbwriter.server.chat import read_text
-from srbwriter.server.context import PING, Context, News, waiting_comment
-from srbwriter.server.dialects.openai.completions import submit_chat
+from srbwriter.engine.types import Finished, FinishReason, Request, Text
+from srbwriter.server.body import Fields
+from srbwriter.server.chat import TEMPLATE_SECONDS, read_text
+from srbwriter.server.context import Context
+from srbwriter.server.dialects.openai.completions import read_chat_request
 from srbwriter.server.errors import ApiError, bad, missing
-from srbwriter.server.fields import Fields
 from srbwriter.server.registry import Record
+from srbwriter.server.reply import finish_reason, problem, usage
+from srbwriter.server.services import Services
+from srbwriter.server.streams import EVENTS, PING, News, waiting_comment
 from srbwriter.server.work import encode
 
 _REFUSED = {
@@ -29,13 +31,13 @@ _TAKEN_OVER = frozenset({"input", "instructions", "text", "tool_choice", "parall
 
 
 async def responses(context: Context) -> Response:
-    context.dialect = "openai"
-    values = await context.json()
-    record, params = await submit_chat(context, _as_chat(values))
-    head = _head(values, context)
-    if params.stream:
-        return await context.stream(record, ResponseFrames(context, record, head))
-    return await context.whole(record, lambda: _ended(head, record))
+    request, reply = await context.read(_read, TEMPLATE_SECONDS)
+    return await context.reply([request], reply)
+
+
+def _read(fields: Fields, services: Services) -> tuple[Request, ResponseReply]:
+    request, params = read_chat_request(_as_chat(fields.values), services)
+    return request, ResponseReply(_head(fields, services), params.stream)
 
 
 def _as_chat(values: Mapping[str, Any]) -> Fields:
@@ -80,14 +82,15 @@ def _message(value: Any) -> dict[str, Any]:
 # ---- answers
 
 
-def _head(values: Mapping[str, Any], context: Context) -> dict[str, Any]:
-    """What a response says of itself before anything is written."""
+def _head(fields: Fields, services: Services) -> dict[str, Any]:
+    """What a response says of itself before anything is written; its id is put in later."""
+    values = fields.values
     told = ("instructions", "max_output_tokens", "metadata", "temperature", "top_p", "user")
     return {
-        "id": f"resp_{context.id}",
+        "id": "",
         "object": "response",
         "created_at": int(time.time()),
-        "model": Fields(values).text("model") or context.services.model_name,
+        "model": fields.text("model") or services.model_name,
         "parallel_tool_calls": False,
         "tool_choice": "none",
         "tools": [],
@@ -136,20 +139,26 @@ def _usage(record: Record) -> dict[str, Any]:
     }
 
 
-class ResponseFrames:
-    """Events with names, each with a number: created, one message, its one part and its deltas, completed."""
+class ResponseReply:
+    """A response; or events with names and numbers: created, one message, its part and deltas, completed."""
 
-    ping = PING
+    ping, headers = PING, {"content-type": EVENTS}
 
-    def __init__(self, context: Context, record: Record, head: Mapping[str, Any]) -> None:
-        self._context, self._record, self._head = context, record, head
+    def __init__(self, head: Mapping[str, Any], stream: bool) -> None:
+        self._head, self.stream = head, stream
         self._number = 0
         self._text: list[str] = []
-        self._where = {"item_id": _item(head, "", [])["id"], "output_index": 0, "content_index": 0}
+
+    def begin(self, record: Record) -> None:
+        self._record, self._head = record, {**self._head, "id": f"resp_{record.id}"}
+        self._where = {"item_id": _item(self._head, "", [])["id"], "output_index": 0, "content_index": 0}
+
+    def whole(self) -> dict[str, Any]:
+        return _ended(self._head, self._record)
 
     def batch(self, news: News) -> bytes:
         text = "".join(event.text for _, event in news if isinstance(event, Text))
-        out = self._begin() if not self._number else []
+        out = self._opening() if not self._number else []
         if text:
             self._text.append(text)
             out.append(self._event("output_text.delta", **self._where, delta=text, logprobs=[]))
@@ -169,7 +178,7 @@ class ResponseFrames:
         told = {"code": str(error.code or error.status), "message": error.message, "param": error.field}
         return self._frame("error", told)
 
-    def _begin(self) -> list[bytes]:
+    def _opening(self) -> list[bytes]:
         begun: dict[str, Any] = {**self._head, "status": "in_progress", "output": [], "usage": None}
         return [
             self._event("created", response=begun),

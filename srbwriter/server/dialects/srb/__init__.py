@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import get_args
 
 from srbwriter.engine.exploring import MOST_TOKENS, MOST_WAYS, Ends, Exploring
-from srbwriter.server.dialects.srb.completions import completions
+from srbwriter.engine.verbs import HTTP_VERBS, Kind
+from srbwriter.server.dialects.srb.completions import SRB, completions, is_srb
 from srbwriter.server.dialects.srb.handles import (
     add_branches,
     branch_events,
@@ -22,9 +24,10 @@ from srbwriter.server.dialects.srb.handles import (
 )
 from srbwriter.server.dialects.srb.instruments import explore, judge, open_unexplored, unexplored
 from srbwriter.server.dialects.srb.model import model, pieces, vocabulary
+from srbwriter.server.dialects.srb.schemas import BRANCHES, PARENT, SCHEMAS
 from srbwriter.server.dialects.srb.tokens import branch_tokens, next_tokens
-from srbwriter.server.endpoints import BRANCHES, FIELDS, PARENT, PROMPT, object_of, rows_of
-from srbwriter.server.schemas import answers
+from srbwriter.server.endpoints import Leaf, rows_of
+from srbwriter.server.schemas import FIELDS, PROMPT, answers, object_of
 
 _REQUESTS = "/srb/v1/requests"
 _REQUEST = _REQUESTS + "/{id}"
@@ -56,14 +59,23 @@ _EXPLORING = object_of(
     ends={"type": "string", "enum": list(get_args(Ends)), "default": _USUAL.ends},
     example={"prompt": "Once upon a time,", "cutoff": 0.1, "depth": 8},
 )
+_JSON: Mapping[Kind, str] = {"count": "integer", "seed": "integer", "text": "string", "flag": "boolean"}
 _STEERING = object_of(
-    text="string", tokens="integer", chars="integer", sentences="integer", max_tokens="integer",
-    seed="integer", n="integer", at="integer", token="integer", without="array",
+    **{
+        argument.field or argument.name: _JSON[kind]
+        for verb in HTTP_VERBS
+        for argument in verb.arguments
+        for kind in argument.kinds
+        if kind in _JSON
+    },
+    n="integer", at="integer", token="integer", without="array",
 )  # fmt: skip
 
-_row = rows_of("srb")
+_row = rows_of(SRB, "Single-request batching")
 _VERB = answers("SrbVerb", status=202)
-ENDPOINTS = (
+_ROWS = (
+    _row("POST /v1/completions", completions, "event lines for a body that has none of these fields",
+         body=BRANCHES, claims=is_srb, answers=answers(lines="SrbEvent")),
     _row("POST /srb/v1/completions", completions, "n branches of a prompt as event lines", body=BRANCHES,
          query={"sse": _SWITCH, "rich": _SWITCH}, answers=answers(events="SrbEvent", lines="SrbEvent")),
     _row("GET /srb/v1/model", model, "the model, its context and its special tokens",
@@ -102,6 +114,7 @@ ENDPOINTS = (
          body=object_of(k="integer", **{"from": "integer", "to": "integer"}), chooses=False,
          answers=answers("SrbTokens")),
     _row(f"POST {_BRANCH}/{{verb}}", steer,
-         "stop, kill, pause, resume, reroll, extend, rewind, append, fork or pick a branch", body=_STEERING,
+         f"{', '.join(verb.name for verb in HTTP_VERBS)}, fork or pick a branch", body=_STEERING,
          chooses=False, answers=answers("SrbVerb SrbRequest", status=202) | answers("SrbPick")),
 )  # fmt: skip
+LEAF = Leaf(rows=_ROWS, prefixes={"/srb/": SRB}, schemas=SCHEMAS)

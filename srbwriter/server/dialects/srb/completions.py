@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from starlette.responses import Response
 
+from srbwriter.engine.backend import Backend
+from srbwriter.engine.generation import Branch
 from srbwriter.engine.types import (
     Added,
     Cut,
     Finished,
     FinishReason,
     PhraseBanned,
-    Prompt,
     PromptProgress,
     Request,
     StateChanged,
@@ -29,20 +31,21 @@ from srbwriter.engine.types import (
     TokenLogprob,
     TokenRun,
 )
-from srbwriter.server.answers import finite
-from srbwriter.server.context import EVENTS, PING, Context, News
-from srbwriter.server.errors import ApiError, bad
-from srbwriter.server.fields import Fields, read_prompts, wants_bos
-from srbwriter.server.params import (
+from srbwriter.server.body import Fields, read_n, read_options
+from srbwriter.server.context import Context
+from srbwriter.server.dialects.srb.branches import (
     for_each_branch,
     read_branches,
-    read_n,
-    read_options,
     read_priority,
     split_branches,
 )
+from srbwriter.server.errors import ApiError, Dialect, bad, error_schema
+from srbwriter.server.prompts import read_prompts, wants_bos
 from srbwriter.server.registry import Record
-from srbwriter.server.work import PER_ENTRY, off_loop
+from srbwriter.server.reply import finite
+from srbwriter.server.schemas import S
+from srbwriter.server.services import Services
+from srbwriter.server.streams import EVENTS, PING, News
 
 OTHERS_FIELDS = ("model", "stream", "echo", "logprobs", "best_of", "suffix", "stream_options")
 """A body of ``/v1/completions`` that has one of these was written for OpenAI's dialect."""
@@ -58,79 +61,82 @@ _HEADERS = {
 }
 
 
-def is_srb(values: Mapping[str, Any]) -> bool:
-    return not any(name in values for name in OTHERS_FIELDS)
+SRB = Dialect("srb", lambda error: {"error": error.message, **error.extra}, "SrbError", error_schema(error=S))
+"""How clients of single-request batching are told of an error."""
+
+
+async def is_srb(context: Context) -> bool:
+    """Whether a body of ``/v1/completions`` is of this dialect."""
+    return (await context.json()).keys().isdisjoint(OTHERS_FIELDS)
 
 
 async def completions(context: Context) -> Response:
-    context.dialect = "srb"
-    fields = Fields(await context.json())
-    requests = for_each_branch(await read_request(fields, context), fields, context.engine)
-    record = await context.submit(requests)
-    sse = context.switch("sse")
-    rich = context.switch("rich") or fields.flag("rich")
-    headers = {"content-type": EVENTS} if sse else _HEADERS
-    writer = EventLines(context, record, sse=sse, rich=rich)
-    return await context.stream(record, writer, headers=headers)
+    await context.fields()
+    read = partial(_read, parent=context.parent(), sse=context.switch("sse"), rich=context.switch("rich"))
+    return await context.reply(*await context.read(read))
 
 
-async def read_request(fields: Fields, context: Context) -> Request:
-    """The one prompt of an SRB request and how its branches are to be written. Raises ApiError (400)."""
-    parent = fields.mapping("parent")
-    before = await branch_runs(parent, context) if parent is not None else None
-    return await context.read(lambda: _read(fields, context, before))
+def _read(
+    fields: Fields, services: Services, *, parent: Branch | None, sse: bool, rich: bool
+) -> tuple[list[Request], EventLines]:
+    request = read_request(fields, services, parent)
+    lines = EventLines(sse=sse, rich=rich or fields.flag("rich"))
+    return for_each_branch(request, fields.raw("lora"), services.engine), lines
 
 
-def _read(fields: Fields, context: Context, before: tuple[TokenRun, ...] | None) -> Request:
+def read_request(fields: Fields, services: Services, parent: Branch | None = None) -> Request:
+    """The prompt of an SRB request, and how its branches are to be written. Raises ApiError (400).
+
+    With a ``parent`` it goes on from that branch, token by token, and ``prompt`` is what was typed after it.
+    """
+    settings, engine = services.settings, services.engine
     common, _ = split_branches(fields)
-    n = read_n(common, min(context.settings.n, context.services.max_n), context.services.max_n)
+    n = read_n(common, min(settings.n, services.max_n), services.max_n)
     ended = fields.has("stop") or fields.has("boundary")
     base = Stop(max_tokens=DEFAULT_STOP.max_tokens) if ended else DEFAULT_STOP
-    common, sampling, stop = read_branches(fields, context, n, context.settings.sampling, base)
-    prompt = _prompt(fields, context, before)
+    common, sampling, stop = read_branches(fields, engine, n, settings.sampling, base)
+    if parent is None:
+        prompts = read_prompts(fields.raw("prompt"), engine)
+        if len(prompts) != 1:
+            raise bad("prompt", "Field 'prompt': one prompt only")
+        prompt = prompts[0]
+    else:
+        typed = fields.text("prompt")
+        prompt = (*parent_runs(fields, parent, engine), *((TokenRun(typed),) if typed else ()))
     request = Request(
         prompt=prompt,
-        add_bos=wants_bos(prompt) and before is None,  # a parent begins as it was evaluated
+        add_bos=wants_bos(prompt) and parent is None,  # a parent begins as it was evaluated
         n=n,
         sampling=sampling,
         stop=stop,
         priority=read_priority(fields),
         logprobs=fields.size("logprobs", 0) if fields.has("logprobs") else None,
-        **read_options(common, context.settings.context_shift, context.engine),
+        **read_options(common, settings.context_shift, engine),
     )
-    return context.services.put_system_before(request) if isinstance(prompt, str) else request
+    return services.put_system_before(request) if isinstance(prompt, str) else request
 
 
-def _prompt(fields: Fields, context: Context, before: tuple[TokenRun, ...] | None) -> Prompt:
-    """``prompt``, or the text of a parent branch with ``prompt`` after it, continued token by token."""
-    if before is None:
-        prompts = read_prompts(fields.raw("prompt"), context.engine)
-        if len(prompts) != 1:
-            raise bad("prompt", "Field 'prompt': one prompt only")
-        return prompts[0]
-    typed = fields.text("prompt")
-    return (*before, TokenRun(typed)) if typed else before
+def parent_runs(fields: Fields, parent: Branch, engine: Backend) -> tuple[TokenRun, ...]:
+    """What a parent has written, or the beginning of it that ``chars`` says. Raises ApiError (400)."""
+    told = Fields(fields.mapping("parent") or {})
+    return branch_runs(parent, engine, told.integer("chars", -1, 0, len(parent.text), hard=True))
 
 
-async def branch_runs(parent: Mapping[str, Any], context: Context) -> tuple[TokenRun, ...]:
-    """The prompt and text of the branch that ``{"request": id, "branch": i}`` names.
+def branch_runs(branch: Branch, engine: Backend, chars: int = -1) -> tuple[TokenRun, ...]:
+    """The prompt and text of a branch.
 
     Of its text only the first ``chars`` characters, where that is given: token by token as far as these go.
     Before its first token, a branch of a healed prompt has yet to spell the prompt's last word.
     """
-    fields = Fields(parent)
-    branch = context.record(fields.text("request")).branch(fields.integer("branch", 0))
-    engine = context.engine
     generation, buffer, whole = branch.generation, branch.buffer, branch.text
-    chars = fields.integer("chars", len(whole), 0, len(whole), hard=True)
+    chars = len(whole) if chars < 0 else chars
     if chars == len(whole) and (not buffer.ends or buffer.ends[-1] <= chars):  # nothing is held back
         kept, tail = len(buffer.ids), buffer.tail if buffer.ids else generation.healed + whole
     else:
         kept, begun = _spelled(buffer.ends, chars)
         tail = ("" if kept else generation.healed) + whole[begun:chars]
     ids = (*generation.prompt_ids, *buffer.ids[:kept])
-    text = await off_loop(context.services.asking + len(ids) * PER_ENTRY, lambda: engine.detokenize(ids))
-    runs = (TokenRun(text, ids, engine.info.vocab),)
+    runs = (TokenRun(engine.detokenize(ids), ids, engine.info.vocab),)
     return (*runs, TokenRun(tail)) if tail else runs
 
 
@@ -152,26 +158,26 @@ _NATURAL = frozenset({FinishReason.STOP, FinishReason.LINE, FinishReason.SENTENC
 class EventLines:
     """``start``, ``stream``, ``stop`` and ``done``; with ``rich`` also what else happens to branches."""
 
-    def __init__(
-        self,
-        context: Context,
-        record: Record,
-        *,
-        sse: bool,
-        rich: bool,
-        only: int | None = None,
-        first: int = -1,
-    ) -> None:
+    stream = True
+
+    def __init__(self, *, sse: bool, rich: bool, only: int | None = None, first: int = -1) -> None:
         """``only`` one branch, or all. ``first``: number the events on, beginning after this one."""
-        self._context, self._record, self._rich = context, record, rich
+        self._rich = rich
+        self.headers = {"content-type": EVENTS} if sse else _HEADERS
         self._end = "\n\n" if sse else "\n"
         self.ping = PING if sse else b""
         self._only, self._number = only, first
         self._started = False
         self._pieces: dict[int, int] = {}
-        for event in record.generation.log[: max(first, 0)]:
+
+    def begin(self, record: Record) -> None:
+        self._record = record
+        for event in record.generation.log[: max(self._number, 0)]:
             if isinstance(event, Text):
                 self._pieces[event.branch] = self._pieces.get(event.branch, 0) + 1
+
+    def whole(self) -> Any:
+        raise NotImplementedError  # it is always a stream
 
     def batch(self, news: News) -> bytes:
         out: list[str] = []
@@ -200,7 +206,7 @@ class EventLines:
         return self._line(done).encode()
 
     def error(self, error: ApiError) -> bytes:
-        return self._line({"event": "error", **error.body("srb")}).encode()
+        return self._line({"event": "error", **SRB.body(error)}).encode()
 
     @property
     def _count(self) -> int:

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from starlette.responses import Response
 
 from srbwriter.engine.generation import Branch
 from srbwriter.engine.text import whole_tokens
-from srbwriter.engine.types import Priority, Prompt, Request
-from srbwriter.server.answers import finite
-from srbwriter.server.context import Context, cancel, json_response
-from srbwriter.server.dialects.srb.completions import EventLines, branch_runs, read_request
-from srbwriter.server.errors import ApiError, bad, from_engine, missing
-from srbwriter.server.fields import Fields, read_ids
-from srbwriter.server.notifier import Follower
-from srbwriter.server.params import (
-    for_each_branch,
-    read_branches,
-    read_n,
-    read_options,
-    read_sampling,
-    read_stop,
-    split_branches,
+from srbwriter.engine.types import Priority, Prompt, Request, Sampling, Stop
+from srbwriter.engine.verbs import HTTP_VERBS, Argument, Kind, Verb
+from srbwriter.server.body import Fields, read_n, read_options, read_sampling, read_stop
+from srbwriter.server.context import Context, json_response
+from srbwriter.server.dialects.srb.branches import for_each_branch, read_branches, split_branches
+from srbwriter.server.dialects.srb.completions import (
+    EventLines,
+    branch_runs,
+    read_request,
 )
+from srbwriter.server.errors import ApiError, bad, from_engine, missing
+from srbwriter.server.prompts import read_ids
 from srbwriter.server.registry import Record, new_id
-from srbwriter.server.work import PER_ENTRY, off_loop
+from srbwriter.server.reply import finite
+from srbwriter.server.services import Services
+from srbwriter.server.streams import Follower, cancel
+from srbwriter.server.work import PER_ENTRY
 
 
 def branch_object(branch: Branch, ids: bool = False) -> dict[str, Any]:
@@ -92,8 +92,8 @@ async def requests(context: Context) -> Response:
 
 async def create(context: Context) -> Response:
     """Start a request that nobody's connection holds; it is read and steered by its id."""
-    fields = Fields(await context.json())
-    return await _start(context, await read_request(fields, context))
+    await context.fields()
+    return await _start(context, await context.read(partial(read_request, parent=context.parent())))
 
 
 async def read(context: Context) -> Response:
@@ -141,21 +141,24 @@ async def _follow(context: Context, only: int | None) -> Response:
         raise bad("after", "after: expected the number of an event")
     if int(given) and len(record.generations) > 1:
         raise bad("after", "after: a request of several prompts is followed from its beginning")
-    writer = EventLines(context, record, sse=True, rich=True, only=only, first=int(given))
-    return await context.stream(record, writer, after=int(given), own=False)
+    lines = EventLines(sse=True, rich=True, only=only, first=int(given))
+    lines.begin(record)
+    return await context.stream(record, lines, after=int(given), own=False)
 
 
 async def add_branches(context: Context) -> Response:
     record = _record(context)
     if len(record.generations) > 1:
         raise bad("n", "branches can only be added to a request of one prompt")
-    fields = Fields(await context.json())
+    fields = await context.fields()
     generation = record.generation
     live = sum(branch.live for branch in generation.branches)
     n = read_n(split_branches(fields)[0], 1, context.services.max_n - live)
     like = generation.branches[0]
     base = replace(like.sampling, seed=None)
-    _, samplings, stops = await context.read(lambda: read_branches(fields, context, n, base, like.stop_rule))
+    _, samplings, stops = await context.read(
+        lambda fields, services: read_branches(fields, services.engine, n, base, like.stop_rule)
+    )
     generation.add_branch(n, samplings, stops)  # all of them or none
     return json_response({"id": record.id, "verb": "add", "n": n}, RUNNING)
 
@@ -171,9 +174,13 @@ async def read_branch(context: Context) -> Response:
 async def patch_branch(context: Context) -> Response:
     """Change how a branch goes on: any sampler, any stop rule; what is not named stays."""
     record, branch = _branch(context)
-    fields = Fields(await context.json())
-    sampling = await context.read(lambda: read_sampling(fields, branch.sampling, context.engine))
-    branch.change(sampling, read_stop(fields, branch.stop_rule))
+    sampling, stop = await context.read(
+        lambda fields, services: (
+            read_sampling(fields, branch.sampling, services.engine),
+            read_stop(fields, branch.stop_rule),
+        )
+    )
+    branch.change(sampling, stop)
     return _done(record, branch, "patch")
 
 
@@ -181,56 +188,68 @@ async def steer(context: Context) -> Response:
     """One verb on one branch. It acts within a step and disturbs no other branch."""
     record, branch = _branch(context)
     name = context.path["verb"]
-    fields = Fields(await context.json())
+    fields = await context.fields()
     if name == "fork":
         return await _fork(context, record, branch, fields)
     if name == "pick":
         return await _pick(context, record, branch, fields)
-    verb = VERBS.get(name)
+    verb = next((verb for verb in HTTP_VERBS if verb.name == name), None)
     if verb is None:
-        raise ApiError(404, f"there is no verb {name}; there are {', '.join((*VERBS, 'fork', 'pick'))}")
-    await context.read(lambda: verb(branch, fields, context))
-    return _done(record, branch, name)
+        known = ", ".join((*(verb.name for verb in HTTP_VERBS), "fork", "pick"))
+        raise ApiError(404, f"there is no verb {name}; there are {known}")
+    given = await context.read(partial(_arguments, verb, branch))
+    problem = verb.problem(branch, given)
+
+    def act(*_: object) -> None:
+        getattr(branch, name)(**given)  # it may be in another state by now
+
+    await context.read(act)
+    note = f"{name} does nothing: branch {record.index(branch)} {problem}" if problem else ""
+    return _done(record, branch, name, note)
 
 
-def _reroll(branch: Branch, fields: Fields, context: Context) -> None:
-    sampling = read_sampling(fields, replace(branch.sampling, seed=None), context.engine)
-    branch.reroll(sampling.seed, sampling, read_stop(fields, branch.stop_rule))
+def _arguments(verb: Verb, branch: Branch, fields: Fields, services: Services) -> dict[str, Any]:
+    """What a body says for the arguments of a verb. Raises ApiError (400)."""
+    return {
+        argument.name: read(argument, branch, fields, services)
+        for argument in verb.arguments
+        if (read := _READERS.get(argument.kinds)) is not None
+    }
 
 
-def _extend(branch: Branch, fields: Fields, context: Context) -> None:
-    tokens = fields.size("max_tokens", -1, 1)
-    if set(fields.values) <= {"max_tokens"}:
-        branch.extend(tokens if tokens > 0 else None)
-    else:
-        branch.extend(read_stop(fields, branch.stop_rule))
-
-
-def _rewind(branch: Branch, fields: Fields, context: Context) -> None:
-    units = [name for name in ("tokens", "chars", "sentences") if fields.has(name)]
-    if len(units) != 1:
-        raise bad("tokens", "give exactly one of tokens, chars and sentences")
-    amount = fields.integer(units[0], 1, 1, 2**31 - 1, hard=True)
-    branch.rewind(**{units[0]: amount}, seed=fields.seed())
-
-
-def _append(branch: Branch, fields: Fields, context: Context) -> None:
-    text = fields.text("text")
+def _read_text(argument: Argument, branch: Branch, fields: Fields, services: Services) -> str:
+    text = fields.text(argument.name)
     if not text:
-        raise missing("text")
-    branch.append(text, fields.flag("go_on"))
+        raise missing(argument.name)
+    return text
 
 
-VERBS: dict[str, Callable[[Branch, Fields, Context], None]] = {
-    "stop": lambda branch, fields, context: branch.stop(),
-    "kill": lambda branch, fields, context: branch.kill(),
-    "pause": lambda branch, fields, context: branch.pause(),
-    "resume": lambda branch, fields, context: branch.resume(),
-    "reroll": _reroll,
-    "extend": _extend,
-    "rewind": _rewind,
-    "append": _append,
+def _read_more(argument: Argument, branch: Branch, fields: Fields, services: Services) -> Stop | int | None:
+    """A stop rule; so many tokens more where the body says nothing else."""
+    if set(fields.values) <= {argument.field}:
+        tokens = fields.size(argument.field, -1, 1)
+        return tokens if tokens > 0 else None
+    return read_stop(fields, branch.stop_rule)
+
+
+def _read_count(argument: Argument, branch: Branch, fields: Fields, services: Services) -> int | None:
+    return fields.integer(argument.name, 1, 1, 2**31 - 1, hard=True) if fields.has(argument.name) else None
+
+
+def _read_sampling(argument: Argument, branch: Branch, fields: Fields, services: Services) -> Sampling:
+    return read_sampling(fields, replace(branch.sampling, seed=None), services.engine)
+
+
+_READERS: Mapping[tuple[Kind, ...], Callable[[Argument, Branch, Fields, Services], Any]] = {
+    ("count",): _read_count,
+    ("flag",): lambda argument, branch, fields, services: fields.flag(argument.name),
+    ("sampling",): _read_sampling,
+    ("seed",): lambda argument, branch, fields, services: fields.seed(),
+    ("stop",): lambda argument, branch, fields, services: read_stop(fields, branch.stop_rule),
+    ("stop", "count"): _read_more,
+    ("text",): _read_text,
 }
+"""How arguments stand in a body; there are no others that HTTP takes."""
 
 
 async def _fork(context: Context, record: Record, branch: Branch, fields: Fields) -> Response:
@@ -240,8 +259,10 @@ async def _fork(context: Context, record: Record, branch: Branch, fields: Fields
     """
     n = read_n(split_branches(fields)[0], 1, context.services.max_n)
     base = replace(branch.sampling, seed=None)
-    _, sampling, stop = await context.read(lambda: read_branches(fields, context, n, base, branch.stop_rule))
-    prompt, begin, without = await _turn(context, record, branch, fields)
+    _, sampling, stop = await context.read(
+        lambda fields, services: read_branches(fields, services.engine, n, base, branch.stop_rule)
+    )
+    prompt, begin, without = await context.read(partial(_turn, branch), record.effort)
     request = Request(
         prompt=prompt,
         n=n,
@@ -260,21 +281,20 @@ async def _fork(context: Context, record: Record, branch: Branch, fields: Fields
     return await _start(context, request)
 
 
-async def _turn(
-    context: Context, record: Record, branch: Branch, fields: Fields
+def _turn(
+    branch: Branch, fields: Fields, services: Services
 ) -> tuple[Prompt, tuple[int, ...], tuple[int, ...]]:
     """The prompt of a fork, what its branches begin with and what may not follow. Raises ApiError (400)."""
+    engine = services.engine
     if not any(fields.has(name) for name in ("at", "token", "without")):
-        return await branch_runs({"request": record.id, "branch": record.index(branch)}, context), (), ()
+        return branch_runs(branch, engine), (), ()
     written = len(branch.buffer.ids)
     at = fields.integer("at", written, 0, written, hard=True)
     token, banned = fields.raw("token"), fields.raw("without")
-    chosen = () if token is None else tuple(read_ids("token", [token], context.engine))
-    without = () if banned is None else tuple(read_ids("without", banned, context.engine))
+    chosen = () if token is None else tuple(read_ids("token", [token], engine))
+    without = () if banned is None else tuple(read_ids("without", banned, engine))
     ids = tuple(branch.buffer.ids[:at])
-    whole = await off_loop(
-        context.services.asking + at * PER_ENTRY, lambda: whole_tokens(context.engine.pieces(ids))
-    )
+    whole = whole_tokens(engine.pieces(ids))
     prompt = (*branch.generation.prompt_ids, *ids[:whole])
     return prompt, (*ids[whole:], *chosen), without
 
@@ -312,7 +332,7 @@ async def _start(context: Context, request: Request) -> Response:
             "max_tokens",
             "Field 'max_tokens': needed here, or max_seconds: nobody's connection would ever end this text",
         )
-    requests = for_each_branch(request, Fields(await context.json()), context.engine)
+    requests = for_each_branch(request, (await context.fields()).raw("lora"), context.engine)
     record = await context.submit(requests, new_id())
     headers = {"Location": f"/srb/v1/requests/{record.id}", **context.queue(record)}
     return json_response(request_object(record, int(headers["X-Queue"])), RUNNING, headers)
@@ -335,5 +355,6 @@ def _branch(context: Context) -> tuple[Record, Branch]:
     return record, branch_of(context, record)
 
 
-def _done(record: Record, branch: Branch, verb: str) -> Response:
-    return json_response({"id": record.id, "index": record.index(branch), "verb": verb}, RUNNING)
+def _done(record: Record, branch: Branch, verb: str, note: str = "") -> Response:
+    said = {"id": record.id, "index": record.index(branch), "verb": verb}
+    return json_response({**said, "note": note} if note else said, RUNNING)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import fields as fields_of
+from functools import partial
 from typing import Any, get_args
 
 from starlette.responses import Response
@@ -17,14 +18,16 @@ from starlette.responses import Response
 from srbwriter.engine.exploring import Ends, Exploration, Exploring, Fork, fork_of, question, with_fewer
 from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.types import InvalidRequest, Priority, Request
-from srbwriter.server.answers import finite, token_object
-from srbwriter.server.context import Context, cancel, json_response
+from srbwriter.server.body import Fields
+from srbwriter.server.context import Context, json_response
 from srbwriter.server.dialects.srb.completions import read_request
 from srbwriter.server.dialects.srb.handles import RUNNING
 from srbwriter.server.errors import ApiError, bad, from_engine
-from srbwriter.server.fields import Fields, read_ids
-from srbwriter.server.notifier import Follower
+from srbwriter.server.prompts import read_ids
 from srbwriter.server.registry import Record, new_id
+from srbwriter.server.reply import finite, token_object
+from srbwriter.server.services import Services
+from srbwriter.server.streams import Follower, cancel
 from srbwriter.session.judging import RUBRIC, Answers, answers, asks, may_be_judged, mean, questions
 
 AT_ONCE = 32
@@ -82,7 +85,7 @@ async def open_unexplored(context: Context) -> Response:
     record = context.record(context.path["id"])
     if len(record.generations) > 1:
         raise bad("token", "branches can only be added to a request of one prompt")
-    token = Fields(await context.json()).raw("token")
+    token = (await context.fields()).raw("token")
     ids = read_ids("token", None if token is None else [token], context.engine)
     fork = await context.until_gone(_fork(context, record.generation))
     generation = record.generation
@@ -95,11 +98,11 @@ async def open_unexplored(context: Context) -> Response:
 
 async def explore(context: Context) -> Response:
     """Follow the ways on from a prompt that are likely enough; nothing is drawn."""
-    fields = Fields(await context.json())
+    fields = await context.fields()
     wanted = _wanted(fields)
-    first = replace(await read_request(fields, context), n=1, takes=())
+    first = await context.read(partial(read_request, parent=context.parent()))
     try:
-        exploration = Exploration(first, wanted, context.engine.eog)
+        exploration = Exploration(replace(first, n=1, takes=()), wanted, context.engine.eog)
     except InvalidRequest as error:
         raise from_engine(error) from error
     await context.until_gone(_follow(context, exploration))
@@ -181,11 +184,10 @@ class _Asked:
 async def judge(context: Context) -> Response:
     """Score the branches that have ended. Nothing is written, and who is still writing is left out."""
     record = context.record(context.path["id"])
-    fields = Fields(await context.json())
     ended = {index: branch for index, branch in enumerate(record.branches) if may_be_judged(branch)}
     if not ended:
         raise ApiError(409, "no branch of this request has ended yet")
-    asked = await context.read(lambda: _read(fields, context, list(ended.values())))
+    asked = await context.read(partial(_read, list(ended.values())))
     asking = await context.until_gone(answered(context, asked.requests))
 
     def make() -> Mapping[str, Any]:
@@ -205,7 +207,8 @@ async def judge(context: Context) -> Response:
     return await context.answer(0.0, make)
 
 
-def _read(fields: Fields, context: Context, branches: list[Branch]) -> _Asked:
+def _read(branches: list[Branch], fields: Fields, services: Services) -> _Asked:
+    engine = services.engine
     rubric = fields.raw("rubric")
     text = "\n".join(Fields({"rubric": rubric}).texts("rubric")) if rubric is not None else RUBRIC
     try:
@@ -216,6 +219,6 @@ def _read(fields: Fields, context: Context, branches: list[Branch]) -> _Asked:
         raise bad("rubric", "Field 'rubric': it asks nothing")
     if len(asked) * len(branches) > MOST:
         raise bad("rubric", f"Field 'rubric': {MOST} questions are possible, of all branches together")
-    known = tuple(answers(context.engine, question) for question in asked)
-    requests = [one for b in branches for one in asks(context.engine, b, known, Priority.NORMAL)]
+    known = tuple(answers(engine, question) for question in asked)
+    requests = [one for b in branches for one in asks(engine, b, known, Priority.NORMAL)]
     return _Asked(asked, known, requests)

@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any
 
 from starlette.responses import Response
 
 from srbwriter import __version__
 from srbwriter.engine.backend import Backend
-from srbwriter.engine.limits import LOGPROBS
-from srbwriter.engine.types import Request, Sampling, Stop
 from srbwriter.server.context import Context, json_response
+from srbwriter.server.dialects.srb.branches import PRIORITIES
 from srbwriter.server.errors import ApiError
-from srbwriter.server.fields import Fields, read_ids
-from srbwriter.server.params import PRIORITIES
+from srbwriter.server.prompts import read_ids
 from srbwriter.server.work import PER_ENTRY, off_loop
 
-_NAMES = [field.name for record in (Request, Sampling, Stop) for field in fields(record)] + ["look_ahead"]
 _LARGEST = 1 << 22  # tokens of a vocabulary; a backend that does not know its own says more
 
 
 async def model(context: Context) -> Response:
     """What a backend knows of itself. Where the model is and runs on this machine is nobody's business."""
-    engine = context.engine
+    engine, can = context.engine, context.engine.capabilities
     info = asdict(engine.info) | {"path": "", "name": context.services.model_name}
     del info["device"]
     return json_response({
         "version": __version__, "info": info, "n_ctx": engine.n_ctx, "max_n": context.services.max_n,
         "bos": engine.bos, "eos": engine.eos, "eog": sorted(engine.eog), "fim": engine.fim,
-        "add_bos": engine.add_bos, "scores": not engine.lacks("prompt_logprobs"),
-        "priorities": PRIORITIES if not engine.lacks("look_ahead") else (),
-        "lacks": {name: why for name in _NAMES if (why := engine.lacks(name))},
-        "max_logprobs": getattr(engine, "max_logprobs", LOGPROBS),
+        "add_bos": engine.add_bos, "scores": can.has("prompt_logprobs"),
+        "priorities": PRIORITIES if can.has("look_ahead") else (),
+        "lacks": dict(can.missing), "max_logprobs": can.max_logprobs,
     })  # fmt: skip
 
 
@@ -48,7 +44,7 @@ async def vocabulary(context: Context) -> Response:
 
 async def pieces(context: Context) -> Response:
     """What some tokens write, also where the whole vocabulary is not known."""
-    engine, fields = context.engine, Fields(await context.json())
+    engine, fields = context.engine, await context.fields()
     ids = read_ids("ids", fields.raw("ids"), engine)
     special = fields.flag("special")
 

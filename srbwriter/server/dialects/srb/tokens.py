@@ -10,12 +10,13 @@ from starlette.responses import Response
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import ONLY_READ, Prompt, Request, TokenRun
-from srbwriter.server.answers import finite, token_object
+from srbwriter.server.body import Fields, read_options
 from srbwriter.server.context import Context
-from srbwriter.server.dialects.srb.completions import branch_runs
+from srbwriter.server.dialects.srb.completions import parent_runs
 from srbwriter.server.dialects.srb.handles import branch_of
-from srbwriter.server.fields import Fields, read_ids, read_prompts, wants_bos
-from srbwriter.server.params import read_options
+from srbwriter.server.prompts import read_ids, read_prompts, wants_bos
+from srbwriter.server.reply import finite, token_object
+from srbwriter.server.services import Services
 
 USUAL = 10
 """Tokens told where a request does not say how many."""
@@ -26,15 +27,14 @@ async def next_tokens(context: Context) -> Response:
 
     With ``from`` also the prompt's own tokens from that number on, with as many others of each place.
     """
-    fields = Fields(await context.json())
-    parent = fields.mapping("parent")
-    before = None if parent is None else await branch_runs(parent, context)
+    fields = await context.fields()
+    parent = context.parent()
 
-    def read() -> list[Request]:
-        engine = context.engine
+    def read(fields: Fields, services: Services) -> list[Request]:
+        engine = services.engine
         given = fields.raw("ids")
         ids = () if given is None else tuple(read_ids("ids", given, engine))
-        whole = before if before is not None else _half_a_word(fields, engine)
+        whole = _half_a_word(fields, engine) if parent is None else parent_runs(fields, parent, engine)
         prompts = [whole] if whole is not None else read_prompts(fields.raw("prompt"), engine)
         first = fields.integer("from", 1, 1) if fields.has("from") else None
         options = read_options(fields, False, engine)
@@ -49,11 +49,11 @@ async def next_tokens(context: Context) -> Response:
         ]  # fmt: skip
         if first is not None:  # its tokens are counted from the prompt's own beginning
             return requests
-        put_before = context.services.put_system_before
+        put_before = services.put_system_before
         return [put_before(one) if isinstance(one.prompt, str) else one for one in requests]
 
     record = await context.submit(await context.read(read))
-    several = before is None and _several(fields.raw("prompt"))
+    several = parent is None and _several(fields.raw("prompt"))
 
     def make() -> Mapping[str, Any]:
         told = [_told(context.engine, generation) for generation in record.generations]
@@ -66,7 +66,7 @@ async def branch_tokens(context: Context) -> Response:
     """The tokens of a branch as it is now, each with what else could have stood there."""
     record = context.record(context.path["id"])
     branch = branch_of(context, record)
-    fields = Fields(await context.json())
+    fields = await context.fields()
     written = len(branch.buffer.ids)
     start = fields.integer("from", 0, 0, written)
     end = fields.integer("to", written, start, written)

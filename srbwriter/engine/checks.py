@@ -1,0 +1,67 @@
+"""Checks of requests and verbs that hold for every engine, made on the caller's thread.
+
+A request that passes can be carried out, or fails with a reason, so a bad value never costs another request
+anything. Knows the table of parameters and the size of the vocabulary; starts nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import limits, verbs
+from .generation import Command
+from .parameters import PARAMETERS
+from .types import InvalidRequest, LimitExceeded, Request, Sampling, Stop
+
+_OF_STOP = {p.field: p for p in PARAMETERS if p.record == "stop"}
+_OF_REQUEST = {p.field: p for p in PARAMETERS if p.record == "request"}
+
+
+class RequestChecks:
+    """Raise InvalidRequest for the first field that cannot mean anything, LimitExceeded for ``n``."""
+
+    def __init__(self, n_vocab: int, max_branches: int) -> None:
+        self.n_vocab, self.max_branches = n_vocab, max_branches
+
+    def check_request(self, request: Request) -> None:
+        """Check everything but the prompt."""
+        for field, parameter in _OF_REQUEST.items():
+            parameter.check(getattr(request, field))
+        if request.n > self.max_branches:
+            raise LimitExceeded(request.n, self.max_branches)
+        for sampling in limits.one_or_each("sampling", request.sampling, request.n):
+            self.check_sampling(sampling, request)
+        for stop in limits.one_or_each("stop", request.stop, request.n):
+            self.check_stop(stop)
+        limits.check_takes(request.takes)
+        for field in ("next_ids", "begin", "without"):
+            limits.check_ids(field, getattr(request, field), self.n_vocab)
+        for field in ("next_logprobs", "next_ids"):
+            if (request.begin or request.takes) and getattr(request, field) not in (None, ()):
+                raise InvalidRequest(
+                    field, "it is about what follows the prompt: ask without begin and takes"
+                )
+        if request.logits_callback is not None and not callable(request.logits_callback):
+            raise InvalidRequest("logits_callback", "it cannot be called")
+
+    def check_command(self, command: Command) -> None:
+        """Check a verb and its arguments."""
+        asked = command.generation.request
+
+        def check(sampling: Sampling) -> None:
+            self.check_sampling(sampling, asked)
+
+        verbs.check_command(command, self.n_vocab, self.max_branches, check, self.check_stop)
+
+    def check_sampling(self, sampling: Any, request: Request) -> None:
+        """Check settings that a branch of ``request`` is to sample by."""
+        if not isinstance(sampling, Sampling):
+            raise InvalidRequest("sampling", f"{sampling!r} is not a Sampling")
+
+    def check_stop(self, stop: Any) -> None:
+        """Check a stop rule."""
+        if not isinstance(stop, Stop):
+            raise InvalidRequest("stop", f"{stop!r} is not a Stop")
+        for field, parameter in _OF_STOP.items():
+            parameter.check(getattr(stop, field))
+        limits.check_ids("stop_token_ids", stop.token_ids, self.n_vocab)

@@ -1,0 +1,246 @@
+"""Branches of one request that are drawn together, so that they differ: until their texts part.
+
+Two branches are together while what one has written is the beginning of the other. Whoever is together with
+nobody any more draws as if it were alone, at no cost. Knows branches and distributions, nothing of batches.
+
+*distinct*: without replacement. In the order in which they come to a text, each branch draws from its own
+filtered distribution less what siblings took there. With equal settings that is the law of Gumbel top-k
+(Yellott, 1977; Kool, van Hoof and Welling, 2019); with a sweep each draw is still exact, given those before.
+Where the filters leave nothing that nobody took, the branch draws from all they leave, and parts later.
+
+*stratified*: arithmetic sampling (Vilnis et al., 2023). A branch has a code point, those of siblings lie
+evenly apart; the token is the one in whose interval it lies, and the place in the interval is the next code
+point. At each text the points of all who come there are turned round the unit interval by one fresh random
+angle. So every token is an exact sample, given everything that siblings did; a code point needs no more
+digits than a float has; and a branch that has parted can go on by chance of its own, which without the turn
+it could not (that it has parted says something about its point).
+
+*repulsion*: what siblings took at the same text is pushed down, for whoever comes later.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..types import Drawn, InvalidRequest, NotANumber, Sampling
+
+if TYPE_CHECKING:
+    from ..active import ActiveBranch, ActiveRequest
+    from ..constraints import Constraint
+    from ..generation import Buffer
+    from ..sampling import Chain
+    from . import Logits
+
+Distribution: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.float64]]"
+"""Tokens in ascending order, and their probabilities."""
+
+DEPTH = 24
+"""Tokens after which a branch is taken to have parted: from siblings that have not begun, nobody can tell."""
+
+
+class Siblings:
+    """The branches of a request, and how they are drawn. Belongs to the engine's thread."""
+
+    def __init__(self, request: ActiveRequest, seed: int) -> None:
+        self.request, self.seed = request, seed
+        self.kind = request.asked.siblings
+        self.repulsion = request.asked.repulsion
+        self.discarded: list[Sequence[int]] = []  # beginnings of attempts that nobody wanted
+        self._points = 0  # code points given
+
+    def for_branch(self, branch: ActiveBranch) -> SiblingDraw:
+        return SiblingDraw(self, branch)
+
+    def discard(self, buffer: Buffer) -> None:
+        if begun := _begun(buffer):
+            self.discarded.append(begun)
+
+    def next_point(self) -> float:
+        """Return a code point: evenly apart for the first branches, then in the widest gaps between them."""
+        count, self._points = self._points, self._points + 1
+        row, place = divmod(count, self.request.asked.n)
+        return (place + _radical_inverse(row)) / self.request.asked.n
+
+
+class SiblingDraw:
+    """One branch's part in a draw with its siblings; also a processor, which applies their repulsion."""
+
+    def __init__(self, siblings: Siblings, branch: ActiveBranch) -> None:
+        self._siblings, self._branch = siblings, branch
+        self._code: float | None = None  # the point at which it is drawn, where they lie evenly
+
+    def done(self, branch: ActiveBranch) -> bool:
+        return branch.shared_draw is not self
+
+    def apply(self, logits: Logits, branch: ActiveBranch) -> None:
+        """Push down what siblings took at the same text."""
+        for token, times in Counter(self._taken()).items():
+            logits[token] -= self._siblings.repulsion * times
+
+    def rewound(self) -> None:
+        self._code = None  # what led to the phrase says something about it
+
+    def parted(self) -> bool:
+        """Whether the text of the branch is the beginning of nobody's, nor the other way round."""
+        mine = self._branch.buffer.ids
+        count = len(mine)
+        if count >= DEPTH:
+            return True
+        for other in self._siblings.request.branches:
+            theirs = other.buffer.ids
+            if len(theirs) <= count:
+                theirs = _begun(other.buffer)
+            if other is not self._branch and (len(theirs) > count or other.branch.live):
+                common = min(count, len(theirs))
+                if mine[:common] == theirs[:common]:
+                    return False
+        return not any(ids[:count] == mine for ids in self._siblings.discarded if len(ids) > count)
+
+    def draw(self, logits: Logits, constraint: Constraint | None) -> int | None:
+        chain, kind = self._branch.chain, self._siblings.kind
+        assert chain is not None
+        if kind == "independent" or (chain.greedy and kind == "stratified"):
+            return None
+        tokens, chances = _distribution(chain, logits, constraint)
+        if not len(tokens):
+            return None
+        if kind == "stratified":
+            place, left = self._stratified(chances), chances
+        else:
+            left = self._not_taken(tokens, chances)
+            place = int(left.argmax()) if chain.greedy else _at(left, self._chance())
+        token = int(tokens[place])
+        among = float(left[place] / left.sum())
+        drawn, count = self._branch.buffer.drawn, len(self._branch.buffer.ids)
+        while drawn and drawn[-1].position >= count:  # the branch has gone back before a banned phrase
+            drawn.pop()
+        drawn.append(Drawn(count, token, math.log(chances[place]), math.log(among)))
+        return token
+
+    def _not_taken(self, tokens: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return ``chances`` without those of tokens that siblings took; all, if nothing else is left."""
+        left = np.where(np.isin(tokens, list(self._taken())), 0.0, chances)
+        return left if left.any() else chances
+
+    def _taken(self) -> Iterator[int]:
+        """Yield what siblings, and discarded attempts, wrote at the text where the branch stands."""
+        mine = self._branch.buffer.ids
+        count = len(mine)
+        others = [other for other in self._siblings.request.branches if other is not self._branch]
+        for ids in (*(_begun(other.buffer) for other in others), *self._siblings.discarded):
+            if len(ids) > count and ids[:count] == mine:
+                yield ids[count]
+
+    def _stratified(self, chances: NDArray[np.float64]) -> int:
+        ids = self._branch.buffer.ids
+        if self._code is None:
+            begins = not ids and not self._branch.branch.bans
+            self._code = self._siblings.next_point() if begins else self._chance()
+        point = (self._code + _chance(self._siblings.seed, *ids)) % 1.0
+        place = _at(chances, point)
+        self._code = (point * chances.sum() - chances[:place].sum()) / chances[place]
+        return place
+
+    def _chance(self) -> float:
+        """Return a number that belongs to this attempt, this place in it, and how often it went back."""
+        handle, place = self._branch.branch, len(self._branch.buffer.ids)
+        return _chance(handle.seed, place, handle.bans) if handle.bans else _chance(handle.seed, place)
+
+
+def share_draws(request: ActiveRequest, seed: int) -> Siblings | None:
+    """Return the siblings of ``request``, if its branches are drawn together or repel each other."""
+    together = request.asked.siblings != "independent" or request.asked.repulsion
+    return Siblings(request, seed) if together else None
+
+
+def repel_siblings(branch: ActiveBranch) -> SiblingDraw | None:
+    """Return the branch's draw as a processor, if siblings repel each other."""
+    draw = branch.shared_draw
+    return draw if isinstance(draw, SiblingDraw) and branch.request.asked.repulsion else None
+
+
+def _begun(buffer: Buffer) -> list[int]:
+    """Return the first tokens of an attempt, with the one behind them that ended it, where that is known."""
+    count, begun = len(buffer.ids), buffer.ids[:DEPTH]
+    if buffer.drawn and buffer.drawn[-1].position == count:  # in order of their places
+        begun += [drawn.token for drawn in buffer.drawn if drawn.position == count]
+    return begun
+
+
+def _chance(seed: int, *place: int) -> float:
+    """A number in 0 … 1, less than 1, that looks like chance and is the same for the same place."""
+    digest = blake2b(np.array(place, np.int64).tobytes(), digest_size=8, key=seed.to_bytes(8, "little"))
+    return (int.from_bytes(digest.digest(), "little") >> 11) / 2**53
+
+
+def check_together(siblings: str, sampling: Sampling) -> None:
+    """Raises InvalidRequest for settings whose sampler does not leave the choice to another."""
+    if siblings == "independent" or sampling.temperature <= 0:
+        return
+    for name, on in (("mirostat", sampling.mirostat > 0), ("adaptive_target", sampling.adaptive_target >= 0)):
+        if on:
+            raise InvalidRequest(
+                "siblings",
+                f"branches cannot be drawn together with {name}, which steers by its own choices: "
+                f"turn that off, or let siblings be independent",
+            )
+
+
+def _distribution(chain: Chain, logits: Logits, constraint: Constraint | None) -> Distribution:
+    """What a branch alone would draw from: nothing where no token is allowed.
+
+    A constraint is asked about the token that was drawn, and only if that is forbidden the others are drawn
+    from anew: so the law of a constrained branch is a mixture of both distributions.
+    """
+    if constraint is None:
+        return _ordered(*chain.distribution(logits))
+    masked = logits.copy()
+    if not constraint.mask(masked):
+        return np.empty(0, np.int64), np.empty(0)
+    tokens, chances = chain.distribution(logits)
+    allowed = masked[tokens] > -np.inf
+    mixed = np.zeros(len(logits))
+    if chain.greedy:
+        allowed[:] = False
+    else:
+        mixed[tokens[allowed]] = chances[allowed]
+    rest = float(chances[~allowed].sum())
+    if rest > 0.0:
+        tokens, chances = chain.distribution(masked)
+        mixed[tokens] += rest * chances
+    tokens = np.flatnonzero(mixed)
+    return tokens, mixed[tokens]
+
+
+def _ordered(tokens: NDArray[np.int64], chances: NDArray[np.float64]) -> Distribution:
+    """In one order for all, and without what has no chance."""
+    if not np.isfinite(chances).all():
+        raise NotANumber
+    if (tokens[1:] < tokens[:-1]).any():  # the whole vocabulary is not sorted, and sorting it takes long
+        order = np.argsort(tokens, kind="stable")
+        tokens, chances = tokens[order], chances[order]
+    some = chances > 0.0
+    return tokens[some], chances[some]
+
+
+def _at(chances: NDArray[np.float64], point: float) -> int:
+    """The interval in which ``point`` of 0 … 1 lies; never one of no width."""
+    ends = np.cumsum(chances)
+    place = int(ends.searchsorted(point * float(ends[-1]), side="right"))
+    return min(place, int(chances.nonzero()[0][-1]))
+
+
+def _radical_inverse(number: int) -> float:
+    """The bits of ``number`` behind the point, the lowest first (van der Corput, 1935)."""
+    value, digit = 0.0, 0.5
+    while number:
+        value += digit * (number & 1)
+        number, digit = number >> 1, digit / 2
+    return value

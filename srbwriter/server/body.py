@@ -1,0 +1,736 @@
+"""A body, read: from the fields of one JSON object, in any spelling, to what the engine is asked for.
+
+Clients send whole settings objects. What is unknown or null is not there, what is out of range is bent into
+it, and what cannot mean anything is a 400 that names the field. Spellings, kinds and ranges are the engine's
+table of parameters; here is only what a wire adds: biases by text, constraints under many names, one seed a
+branch. A dialect that means something of its own by leaving a field out says so in one mapping.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypedDict, TypeVar, cast
+
+from srbwriter.engine import limits
+from srbwriter.engine.backend import Backend
+from srbwriter.engine.compat import replace_gone
+from srbwriter.engine.gbnf import check_grammar
+from srbwriter.engine.parameters import (
+    BY_NAME,
+    DEFAULT_ORDER,
+    PARAMETERS,
+    Parameter,
+    is_number,
+    sampler_order,
+)
+from srbwriter.engine.types import (
+    InvalidRequest,
+    Overflow,
+    Prompt,
+    Request,
+    Sampling,
+    Stop,
+    Together,
+)
+from srbwriter.server.errors import ApiError, bad, missing, out_of_range
+from srbwriter.server.lora import Scales, read_lora
+from srbwriter.server.prompts import is_integer, read_penalty_prompt, wants_bos
+from srbwriter.server.schemas import OF_DIALECTS
+from srbwriter.server.services import Services
+
+SEED_LIMIT = 2**32
+
+ALIASES: Mapping[str, tuple[str, ...]] = {parameter.name: parameter.aliases for parameter in PARAMETERS}
+"""Other spellings of a field by its canonical name: the engine's table, nothing of our own."""
+
+_TABLE = {parameter.name: parameter for parameter in PARAMETERS}
+_EMPTY_IS_NONE = {
+    "top_logprobs",
+    *(row.name for row in PARAMETERS if row.kind in ("int", "float", "choice", "ids", "biases")),
+}
+"""Parameters that have no empty value: clients with an empty box send ``""`` or ``[]``."""
+
+
+class Fields:
+    """The fields of one request by canonical name."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.values = values
+
+    def raw(self, name: str) -> Any:
+        """The first spelling of ``name`` that is there and not null, or None."""
+        return self.found(name)[1]
+
+    def found(self, name: str) -> tuple[str, Any]:
+        """Like ``raw``, with the spelling the client used, for errors it can understand."""
+        for spelling in (name, *ALIASES.get(name, ())):
+            value = self.values.get(spelling)
+            if value is not None and not (name in _EMPTY_IS_NONE and value in ("", [])):
+                return spelling, value
+        return name, None
+
+    def has(self, name: str) -> bool:
+        return self.raw(name) is not None
+
+    def number(self, name: str, default: float, low: float | None = None, high: float | None = None) -> float:
+        """A finite number, clamped to the range."""
+        spelling, value = self.found(name)
+        if value is None:
+            return default
+        return min(
+            max(_number(spelling, value), -math.inf if low is None else low),
+            math.inf if high is None else high,
+        )
+
+    def integer(
+        self, name: str, default: int, low: int | None = None, high: int | None = None, *, hard: bool = False
+    ) -> int:
+        """A whole number, clamped to the range, or refused outside of it when ``hard``."""
+        spelling, value = self.found(name)
+        if value is None:
+            return default
+        number = int(_number(spelling, value))
+        if (low is not None and number < low) or (high is not None and number > high):
+            if hard:
+                raise out_of_range(spelling, number, "-inf" if low is None else low, high)
+            number = low if low is not None and number < low else cast(int, high)
+        return number
+
+    def size(self, name: str, default: int, low: int = 0, *, like: str = "") -> int:
+        """A whole number whose bound is the table's: more is refused, less than ``low`` is ``low``.
+
+        ``like``: the row that it is another name of, in one dialect.
+        """
+        most = _TABLE[like or name].maximum
+        spelling, value = self.found(name)
+        if value is None:
+            return default
+        number = int(_number(spelling, value))
+        if most is not None and number > most:
+            raise out_of_range(spelling, number, low, int(most))
+        return max(number, low)
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        spelling, value = self.found(name)
+        if value is None:
+            return default
+        if isinstance(value, bool):
+            return value
+        if isinstance(value, (int, float)):
+            return bool(value)
+        if isinstance(value, str) and value.lower() in ("true", "false", "1", "0", ""):
+            return value.lower() in ("true", "1")
+        raise bad(spelling, f"Field '{spelling}': expected true or false")
+
+    def text(self, name: str, default: str = "") -> str:
+        spelling, value = self.found(name)
+        if value is None:
+            return default
+        if not isinstance(value, str):
+            raise bad(spelling, f"Field '{spelling}': expected text")
+        return value
+
+    def need_text(self, name: str) -> str:
+        """A text that has to be there, if only an empty one."""
+        if not self.has(name):
+            raise missing(name)
+        return self.text(name)
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A text or a list of texts, no more and no longer than the table allows; empty ones are dropped."""
+        spelling, value = self.found(name)
+        if value is None:
+            return ()
+        items: Sequence[Any] = [value] if isinstance(value, str) else value
+        if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
+            raise bad(spelling, f"Field '{spelling}': expected a text or a list of texts")
+        texts = tuple(item for item in cast("Sequence[str]", items) if item)
+        self._check(name, spelling, texts)
+        return texts
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        """A list of whole numbers, no more than the table allows."""
+        spelling, value = self.found(name)
+        if value is None:
+            return ()
+        if not isinstance(value, list) or not all(is_integer(item) for item in cast("list[Any]", value)):
+            raise bad(spelling, f"Field '{spelling}': expected a list of whole numbers")
+        numbers = tuple(cast("list[int]", value))
+        self._check(name, spelling, numbers)
+        return numbers
+
+    def _check(self, name: str, spelling: str, values: tuple[Any, ...]) -> None:
+        """Raises ApiError (400) for a list that is too long, or holds texts that are."""
+        parameter = _TABLE.get(name)
+        if parameter is not None:
+            problem = parameter.problem(values)
+        elif len(values) > limits.LIST:
+            problem = f"{len(values)} entries, {limits.LIST} are possible"
+        elif any(isinstance(value, str) and len(value) > limits.LIST_CHARS for value in values):
+            problem = f"a text of more than {limits.LIST_CHARS} characters"
+        else:
+            return
+        if problem:
+            raise bad(spelling, f"Field '{spelling}': {problem}")
+
+    def seed(self) -> int | None:
+        """The seed, or None to draw one; -1 and its unsigned twin mean that too."""
+        spelling, value = self.found("seed")
+        if value is None:
+            return None
+        number = int(_number(spelling, value))
+        return None if number < 0 or number == SEED_LIMIT - 1 else number % SEED_LIMIT
+
+    def mapping(self, name: str) -> Mapping[str, Any] | None:
+        spelling, value = self.found(name)
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise bad(spelling, f"Field '{spelling}': expected an object")
+        return cast("dict[str, Any]", value)
+
+
+def _number(name: str, value: Any) -> float | int:
+    """A finite number of JSON, or one written as text. Raises ApiError (400)."""
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            raise _no_number(name) from None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _no_number(name)
+    if not abs(value) < 2**63:  # neither is what is not finite
+        raise _no_number(name)
+    return value
+
+
+def _no_number(name: str) -> ApiError:
+    return bad(name, f"Field '{name}': expected a number")
+
+
+# ---- constraints
+
+
+class Form(NamedTuple):
+    """One constraint of a request."""
+
+    spelling: str  # the field that the client sent
+    notation: str  # the field of Sampling
+    text: str
+
+
+Reader = Callable[[str, Any], str]
+"""Makes the text of a constraint from the name and the value of a field. Raises ApiError (400)."""
+
+
+def schema_text(name: str, schema: Any) -> str:
+    """Return a JSON schema as text. Raises ApiError (400) when it is none."""
+    if isinstance(schema, str):
+        return schema
+    if not isinstance(schema, dict):
+        raise bad(name, f"Field '{name}': expected a JSON schema")
+    return json.dumps(schema)
+
+
+def _constraint_text(name: str, value: Any) -> str:
+    return Fields({name: value}).text(name)
+
+
+def _ebnf(name: str, value: Any) -> str:
+    text = _constraint_text(name, value)
+    try:
+        BY_NAME["grammar"].check(text)
+        if not text.startswith("%llguidance"):
+            check_grammar(text)
+    except InvalidRequest as error:
+        raise bad(name, f"Field '{name}': {error.problem}") from None
+    return text
+
+
+def _any_of(name: str, value: Any) -> str:
+    """Return a regular expression for one of several texts; what could mean something in it is escaped."""
+    texts = Fields({name: value}).texts(name)  # without empty ones
+    if not texts:
+        raise bad(name, f"Field '{name}': expected a text, and not only an empty one")
+    found = "|".join("".join(c if c.isalnum() or c.isspace() else "\\" + c for c in text) for text in texts)
+    return f"({found})?" if isinstance(value, list) and "" in value else found
+
+
+_CONSTRAINTS: Mapping[str, tuple[str, Reader]] = {
+    **{
+        spelling: (name, reader)
+        for name, reader in (
+            ("grammar", _constraint_text),
+            ("json_schema", schema_text),
+            ("regex", _constraint_text),
+        )
+        for spelling in (name, *BY_NAME[name].aliases)
+    },
+    "guided_grammar": ("grammar", _ebnf),
+    "ebnf": ("grammar", _ebnf),
+    "regex_pattern": ("regex", _constraint_text),
+    "guided_choice": ("regex", _any_of),
+}
+"""Fields whose value is a constraint, with the field of Sampling that it becomes."""
+
+_OF_STRUCTURED_OUTPUTS: Mapping[str, tuple[str, Reader]] = {
+    "json": ("json_schema", schema_text),
+    "regex": ("regex", _constraint_text),
+    "choice": ("regex", _any_of),
+    "grammar": ("grammar", _ebnf),
+}
+"""The same within vLLM's ``structured_outputs``."""
+
+_REFUSED = (
+    "structural_tag", "whitespace_pattern", "disable_any_whitespace", "disable_additional_properties",
+)  # fmt: skip
+"""What else stands there; these would change the text."""
+
+_ABOUT_BACKENDS = ("backend", "_backend", "_backend_was_auto", "disable_fallback")
+"""These say which of vLLM's libraries is to follow the constraint."""
+
+
+def read_form(fields: Fields) -> Form | None:
+    """Return the one form that a request asks for, None for free text. Raises ApiError (400)."""
+    given = list(dict.fromkeys([*_plain(fields), *_structured(fields), *_response_format(fields)]))
+    for other in given[1:]:
+        if other[1:] != given[0][1:]:
+            raise bad(
+                other.spelling,
+                f"Field '{other.spelling}': only one constraint is possible, "
+                f"and {given[0].spelling} is given",
+            )
+    return given[0] if given else None
+
+
+def _plain(fields: Fields) -> Iterator[Form]:
+    for spelling, (notation, reader) in _CONSTRAINTS.items():
+        value = fields.values.get(spelling)
+        if not _is_neutral(value):
+            yield Form(spelling, notation, reader(spelling, value))
+
+
+def _is_neutral(value: Any) -> bool:
+    """Whether a value asks for no form: null, nothing, 0 or false. ``{}`` is the schema of any JSON."""
+    return not value and value != {}
+
+
+def _structured(fields: Fields) -> Iterator[Form]:
+    """vLLM's ``structured_outputs``, an object with one kind of constraint."""
+    name = "structured_outputs"
+    value = fields.raw(name)
+    if _is_neutral(value):
+        return
+    inner = fields.mapping(name) or {}
+    for key in _REFUSED:
+        if inner.get(key):
+            raise bad(name, f"Field '{name}': {key} is not possible here; leave it out, or send null")
+    known = {"json_object", *_OF_STRUCTURED_OUTPUTS, *_REFUSED, *_ABOUT_BACKENDS}
+    if unknown := next((key for key in inner if key not in known and not _is_neutral(inner[key])), None):
+        kinds = ", ".join((*_OF_STRUCTURED_OUTPUTS, "json_object"))
+        raise bad(name, f"Field '{name}': there is no constraint {unknown[:60]!r}; there are {kinds}")
+    if inner.get("json_object"):
+        yield Form(name, "json_schema", json.dumps({"type": "object"}))
+    for key, (notation, reader) in _OF_STRUCTURED_OUTPUTS.items():
+        if not _is_neutral(inner.get(key)):
+            yield Form(name, notation, reader(name, inner[key]))
+
+
+def _response_format(fields: Fields) -> Iterator[Form]:
+    """OpenAI's ``response_format``; the type ``text`` asks for no form."""
+    name = "response_format"
+    value = fields.raw(name)
+    if _is_neutral(value):
+        return
+    wanted = fields.mapping(name) or {}
+    kind, inner = wanted.get("type"), wanted.get("json_schema")
+    if kind == "json_object":
+        yield Form(name, "json_schema", schema_text(name, wanted.get("schema") or {"type": "object"}))
+    elif kind == "json_schema" and isinstance(inner, dict):
+        schema: Any = cast("dict[str, Any]", inner).get("schema")
+        yield Form(name, "json_schema", schema_text(name, schema or {}))
+    elif kind != "text":
+        problem = "type must be text, json_object or json_schema, the last with a schema"
+        raise bad(name, f"Field '{name}': {problem}")
+
+
+_MOST_BANS = 8 * limits.BIASES  # characters
+_BANS = ("custom_token_bans", "banned_tokens")
+"""Token ids that are never chosen. Under the second name KoboldCpp takes texts, and tabbyAPI token ids."""
+
+
+# ---- one loop over the table
+
+
+def _told(fields: Fields, rows: Iterable[Parameter], base: object) -> dict[str, Any]:
+    """The values that a body names in any spelling, by the field of the record. Raises ApiError (400)."""
+    return {
+        row.field: _READERS.get(row.name, _value)(fields, row, getattr(base, row.field, row.default))
+        for row in rows
+        if fields.has(row.name)
+    }
+
+
+def _value(fields: Fields, row: Parameter, default: Any) -> Any:
+    """A value of the row's kind: bent into its range, or refused where it is a size."""
+    if row.kind == "bool":
+        return fields.flag(row.name, default)
+    if row.kind == "texts":
+        return fields.texts(row.name)
+    if row.kind == "ids":
+        return fields.integers(row.name) or default
+    if row.kind == "choice":
+        return _choice(fields, row)
+    if row.kind == "text":
+        return fields.text(row.name) or default
+    if row.size:
+        return fields.size(row.name, default, int(row.minimum or 0))
+    value = row.clamp(fields.number(row.name, default or 0.0))
+    return int(value) if row.kind == "int" else float(value)
+
+
+def _choice(fields: Fields, row: Parameter) -> str | None:
+    text = fields.text(row.name)
+    if not text and row.optional:
+        return None
+    if text not in row.choices:
+        words = f"{', '.join(row.choices[:-1])} or {row.choices[-1]}"
+        raise bad(row.name, f"Field '{row.name}': expected {words}")
+    return text
+
+
+def _limit(fields: Fields, row: Parameter, default: int | None) -> int | None:
+    """Tokens at most, None without end. Where two spellings differ, the one that says a number is meant.
+
+    The settings that llama.cpp tells have the limit twice, and clients send them back with one changed.
+    """
+    told = [
+        Fields({spelling: value}).integer(row.name, -1, -1, int(row.maximum or 0), hard=True)
+        for spelling in (row.name, *row.aliases)
+        if (value := fields.values.get(spelling)) is not None
+    ]
+    return next((number for number in told if number >= 0), None)
+
+
+def _dry_base(fields: Fields, row: Parameter, default: float) -> float:
+    """Less than 1 means the usual one, as with llama.cpp."""
+    return row.default if fields.number(row.name, default) < 1.0 else _value(fields, row, default)
+
+
+def _breakers(fields: Fields, row: Parameter, default: tuple[str, ...]) -> tuple[str, ...]:
+    """A list, or a list written as JSON text, which some clients send."""
+    value = fields.raw(row.name)
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except RecursionError:
+            raise bad(row.name, f"Field '{row.name}': nested too deeply") from None
+        except ValueError:
+            value = [value]
+    if not isinstance(value, list):
+        return default
+    texts = [item for item in cast("list[Any]", value) if isinstance(item, str) and "\0" not in item]
+    return Fields({row.name: texts}).texts(row.name) or default
+
+
+def _phrases(fields: Fields, row: Parameter, default: tuple[str, ...]) -> tuple[str, ...]:
+    """The texts of all spellings: one, a list, or a list written as JSON text. Token ids are no phrases."""
+    texts: list[str] = []
+    for spelling in (row.name, *row.aliases):
+        value = _listed(fields.values.get(spelling))
+        if value and not (spelling in _BANS and _are_ids(value)):
+            texts += Fields({spelling: value}).texts(row.name)
+    return Fields({row.name: list(dict.fromkeys(texts))}).texts(row.name)
+
+
+def _listed(value: Any) -> Any:
+    """What is written as JSON text is read; texts that are none stay, and so does everything else."""
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    return value
+
+
+def _are_ids(value: Any) -> bool:
+    """Whether a list, or a text with commas, names tokens and not texts."""
+    if isinstance(value, str):
+        return all(part.strip().isdecimal() for part in value.split(","))
+    return isinstance(value, list) and all(map(is_integer, cast("list[Any]", value)))
+
+
+def _samplers(fields: Fields, row: Parameter, default: Any) -> tuple[str, ...] | None:
+    """An order by name or by letter; unknown names are skipped."""
+    value = fields.raw(row.name)
+    items: list[Any] = list(value) if isinstance(value, str) else []
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+    order = tuple(dict.fromkeys(sampler_order(item for item in items if isinstance(item, str))))
+    return order or default
+
+
+_READERS: Mapping[str, Callable[[Fields, Parameter, Any], Any]] = {
+    "seed": lambda fields, row, default: fields.seed(),
+    "top_k": lambda fields, row, default: max(_value(fields, row, default), 0),
+    "max_tokens": _limit,
+    "max_seconds": lambda fields, row, default: fields.number(row.name, 0.0, 0.0) or default,
+    "context": lambda fields, row, default: (
+        fields.size(row.name, 0, 2) if fields.number(row.name, 0) else None
+    ),
+    "dry_base": _dry_base,
+    "dry_sequence_breakers": _breakers,
+    "banned_phrases": _phrases,
+    "samplers": _samplers,
+}
+"""Rows that the wire writes otherwise than their kind says."""
+
+_BY_DIALECTS = OF_DIALECTS | {"n", "add_bos"}  # which each dialect reads itself, or that clients cannot have
+
+_FORMS = ("grammar", "json_schema", "regex")  # which .constraints reads
+_SAMPLING = [
+    row for row in PARAMETERS if row.record == "sampling" and row.kind != "biases" and row.name not in _FORMS
+]
+_STOP = [row for row in PARAMETERS if row.record == "stop"]
+_OPTIONS = [row for row in PARAMETERS if row.record == "request" and row.name not in _BY_DIALECTS]
+
+
+def read_sampling(fields: Fields, base: Sampling, engine: Backend) -> Sampling:
+    """How the request wants its tokens chosen; ``base`` where it says nothing. Raises ApiError (400)."""
+    changes = _told(fields, _SAMPLING, base)
+    if biases := read_biases(fields, engine):
+        changes["logit_bias"] = tuple({**dict(base.logit_bias), **dict(biases)}.items())
+    if changes.get("samplers") == default_order(False) and base.samplers is None:
+        infill = changes.get("infill", base.infill)
+        changes["samplers"] = changes["samplers"] if infill else None
+    if form := read_form(fields):
+        changes |= {**dict.fromkeys(_FORMS), form.notation: form.text}
+    emulated = _emulated(fields)
+    if "samplers" in changes:
+        emulated.pop("samplers", None)
+    return replace(base, **{**changes, **emulated})
+
+
+def _emulated(fields: Fields) -> dict[str, Any]:
+    """Parameters for fields that llama.cpp does not know, and other programs send. Raises ApiError (400)."""
+    try:
+        return replace_gone(fields.values)
+    except InvalidRequest as error:
+        raise bad(error.field, f"Field '{error.field}': {error.problem}") from None
+
+
+def default_order(infill: bool) -> tuple[str, ...]:
+    """The samplers that act where a request names none, in their order."""
+    return tuple(name for name in DEFAULT_ORDER if infill or name != "infill")
+
+
+def read_stop(fields: Fields, base: Stop) -> Stop:
+    """When the request wants its branches to end; ``base`` where it says nothing. Raises ApiError (400)."""
+    changes = _told(fields, _STOP, base)
+    if milliseconds := fields.number("t_max_predict_ms", 0.0, 0.0):
+        changes["max_seconds"] = milliseconds / 1000
+    return replace(base, **changes)
+
+
+class Options(TypedDict):
+    """The rest of a Request that every dialect takes."""
+
+    heal: bool
+    n_keep: int
+    overflow: Overflow
+    cache_prompt: bool
+    cache_salt: str
+    context: int | None
+    penalty_prompt: Prompt | None
+    lora: Scales | None
+    siblings: Together
+    repulsion: float
+
+
+def read_options(
+    fields: Fields, context_shift: bool, engine: Backend, overflow: Overflow = "error"
+) -> Options:
+    """What happens where prompt and text meet, and where the context ends. Raises ApiError (400)."""
+    usual = {row.field: row.default for row in _OPTIONS}
+    usual["overflow"] = "shift" if context_shift else overflow
+    lora, penalty_prompt = fields.raw("lora"), fields.raw("penalty_prompt")
+    return cast(
+        "Options",
+        {
+            **usual,
+            **_told(fields, _OPTIONS, None),
+            "penalty_prompt": None if penalty_prompt is None else read_penalty_prompt(penalty_prompt, engine),
+            "lora": read_lora(lora, engine) if lora else None,
+        },
+    )
+
+
+def read_n(fields: Fields, default: int, limit: int) -> int:
+    """How many branches; above ``limit`` a 400 that names it."""
+    return fields.integer("n", default, 1, limit, hard=True)
+
+
+def seeded(request: Request) -> tuple[Sampling, ...]:
+    """A Sampling for each branch of a request that has one for all; its seed tells them apart."""
+    return branch_samplings(cast("Sampling", request.sampling), request.n)
+
+
+def branch_samplings(sampling: Sampling, n: int) -> tuple[Sampling, ...]:
+    """One Sampling a branch: an explicit seed counts up from branch to branch, as llama.cpp's children do."""
+    if sampling.seed is None:
+        return (sampling,) * n
+    return tuple(replace(sampling, seed=(sampling.seed + k) % SEED_LIMIT) for k in range(n))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Params:
+    """What a body asks for, but for its prompt: a request to the engine, and what the reply is to hold."""
+
+    request: Request  # as yet without a prompt, and its seed is the first branch's
+    stream: bool = False
+    post_sampling_probs: bool = False
+    timings_per_token: bool = False
+    return_progress: bool = False
+    verbose: bool = False
+
+    @property
+    def n(self) -> int:
+        return self.request.n
+
+    @property
+    def logprobs(self) -> int | None:
+        return self.request.logprobs
+
+    def more(self, kind: type[P], **told: Any) -> P:
+        """The same as a dialect's own kind of params, with what that has beside."""
+        return kind(**{**{name: getattr(self, name) for name in ("request", *_SWITCHES)}, **told})
+
+    def of_prompt(self, prompt: Prompt, **changes: Any) -> Request:
+        """The request for one prompt; ``changes`` are fields of it."""
+        told = {"add_bos": wants_bos(prompt), **changes, "prompt": prompt}
+        return replace(self.request, **told, sampling=seeded(self.request))
+
+
+P = TypeVar("P", bound=Params)
+T = TypeVar("T", Sampling, Stop)
+
+
+def _with_usual(base: T, record: str, usual: Mapping[str, Any]) -> T:
+    """``base`` with what is usual in a dialect, where the server was not started with something else."""
+    rows = (row for row in PARAMETERS if row.record == record and row.name in usual)
+    return replace(
+        base, **{row.field: usual[row.name] for row in rows if getattr(base, row.field) == row.default}
+    )
+
+
+def read_params(
+    fields: Fields, services: Services, usual: Mapping[str, Any] = MappingProxyType({})
+) -> Params:
+    """What every dialect reads alike. Raises ApiError (400).
+
+    Without a limit of its own a text has the server's, or none. ``usual``: what a dialect's clients mean by
+    leaving a parameter out, by its name.
+    """
+    engine, settings = services.engine, services.settings
+    limit = settings.n_predict
+    stop = Stop(max_tokens=limit if limit >= 0 else None)
+    request = Request(
+        "",
+        n=read_n(fields, 1, services.max_n),
+        sampling=read_sampling(fields, _with_usual(settings.sampling, "sampling", usual), engine),
+        stop=read_stop(fields, _with_usual(stop, "stop", usual)),
+        **read_options(fields, settings.context_shift, engine, usual.get("overflow", "error")),
+    )
+    return Params(request=request, **{name: fields.flag(name) for name in _SWITCHES})
+
+
+_SWITCHES = ("stream", "post_sampling_probs", "timings_per_token", "return_progress", "verbose")
+"""What a body says about its reply, in every dialect alike."""
+
+
+def stop_also(request: Request, texts: Sequence[str]) -> Request:
+    """The same, which ends at these texts too."""
+    stop = cast("Stop", request.stop)
+    return replace(request, stop=replace(stop, strings=(*stop.strings, *texts))) if texts else request
+
+
+def read_biases(fields: Fields, engine: Backend) -> tuple[tuple[int, float], ...]:
+    """``logit_bias`` as pairs or as an object, by id or by text; and ``custom_token_bans``."""
+    value = fields.raw("logit_bias")
+    pairs: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, dict):
+        pairs = cast("dict[str, Any]", value).items()
+    elif isinstance(value, list):
+        pairs = [_pair(item) for item in cast("list[Any]", value)]
+    elif value is not None:
+        raise bad("logit_bias", "Field 'logit_bias': expected an object or a list of pairs")
+    if len(cast("Sized", value or ())) > limits.BIASES:
+        raise bad("logit_bias", f"Field 'logit_bias': at most {limits.BIASES} entries")
+    biases: dict[int, float] = {}
+    n_vocab = engine.info.n_vocab
+    for key, bias in pairs:
+        amount = _bias(bias)
+        for token in _tokens(key, engine, n_vocab):
+            biases[token] = biases.get(token, 0.0) + amount
+    for token in _bans(fields):
+        if token < n_vocab:
+            biases[token] = -math.inf
+    if len(biases) > limits.BIASES:
+        raise bad("logit_bias", f"Field 'logit_bias': at most {limits.BIASES} tokens")
+    return tuple(biases.items())
+
+
+def _bans(fields: Fields) -> Iterable[int]:
+    """Token ids that are never to be chosen: a list of them, or a text with commas."""
+    for name in _BANS:
+        value = _listed(fields.raw(name))
+        if name == "custom_token_bans" or _are_ids(value):
+            yield from _banned_ids(name, value)
+
+
+def _banned_ids(name: str, value: Any) -> Iterable[int]:
+    items: list[Any] = cast("list[Any]", value) if isinstance(value, list) else []
+    if not isinstance(value, list):
+        text = Fields({name: value}).text(name)
+        if len(text) > _MOST_BANS:
+            raise bad(name, f"Field '{name}': {len(text)} characters, {_MOST_BANS} are possible")
+        parts = text.replace(" ", "").split(",")
+        items = [int(part) for part in parts if part.isdecimal() and len(part) < 12]
+    if not all(map(is_integer, items)):
+        raise bad(name, f"Field '{name}': expected token ids")
+    return [item for item in items if item >= 0]
+
+
+def _pair(item: Any) -> tuple[Any, Any]:
+    pair = cast("list[Any]", item) if isinstance(item, list) else []
+    if len(pair) == 2:
+        return pair[0], pair[1]
+    if isinstance(item, dict):
+        entry = cast("Mapping[str, Any]", item)
+        return entry.get("token"), entry.get("bias")
+    raise bad("logit_bias", "Field 'logit_bias': expected pairs of a token and a number or false")
+
+
+def _bias(value: Any) -> float:
+    if value is False or value is None:
+        return -math.inf
+    if is_number(value):
+        return float(value)
+    raise bad("logit_bias", "Field 'logit_bias': expected pairs of a token and a number or false")
+
+
+def _tokens(key: Any, engine: Backend, n_vocab: int) -> list[int]:
+    """Ids that a key of ``logit_bias`` means; ids outside the vocabulary mean nothing."""
+    if isinstance(key, str):
+        if len(key) > limits.LIST_CHARS:
+            raise bad("logit_bias", f"Field 'logit_bias': a text of more than {limits.LIST_CHARS} characters")
+        if not key.removeprefix("-").isdecimal() or len(key) > 12:
+            return engine.tokenize(key)
+        key = int(key)
+    if not is_integer(key):
+        raise bad("logit_bias", "Field 'logit_bias': a token is an id or a text")
+    return [key] if 0 <= key < n_vocab else []

@@ -1,0 +1,592 @@
+"""Ollama's API: ``/api/generate``, ``/api/chat``, ``/api/embed``, and what its clients ask about models.
+
+Answers are lines of JSON unless ``stream`` is false. A prompt is put into the chat template of the model, if
+it has one and ``raw`` is not set. ``options`` may hold every parameter of this server beside those of Ollama.
+https://github.com/ollama/ollama/blob/main/docs/api.md
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, cast
+
+from starlette.responses import Response
+
+from srbwriter.engine.backend import Backend
+from srbwriter.engine.generation import Branch
+from srbwriter.engine.limits import check_prompt
+from srbwriter.engine.types import Finished, NotSupported, Prompt, Request
+from srbwriter.server.body import Fields, Params, read_params, stop_also
+from srbwriter.server.chat import TEMPLATE_SECONDS, read_chat, read_messages, template_in_use
+from srbwriter.server.context import Context, json_response
+from srbwriter.server.embed import embed
+from srbwriter.server.endpoints import Leaf, rows_of, told
+from srbwriter.server.errors import ApiError, Dialect, bad, missing
+from srbwriter.server.models import Served
+from srbwriter.server.prompts import fill, read_ids
+from srbwriter.server.reply import (
+    BranchReply,
+    Piece,
+    branch_tokens,
+    content_logprobs,
+    finish_reason,
+    timings,
+)
+from srbwriter.server.schemas import FIELDS, MESSAGES, OBJECTS, TEXTS, S, object_of, record
+from srbwriter.server.services import Services
+from srbwriter.server.tools import Argued, Called, Said, ToolReader, Tools, constrain, message_of
+from srbwriter.server.work import PER_ENTRY, encode
+
+VERSION = "0.12.6"
+"""The Ollama whose answers these are; clients compare it."""
+
+LINES = "application/x-ndjson"
+
+USUAL: Mapping[str, Any] = {
+    "temperature": 0.8, "top_k": 40, "top_p": 0.9, "min_p": 0.0, "repeat_penalty": 1.1, "repeat_last_n": 64,
+    "overflow": "truncate",
+}  # fmt: skip
+"""What its clients mean by leaving an option out, by the table's names."""
+
+OPTIONS: Mapping[str, str] = {"num_keep": "n_keep"}
+"""Options that are a parameter under another name; the others have names that every dialect takes."""
+
+OF_OLLAMAS_MACHINE = frozenset(
+    "num_batch num_gpu main_gpu num_thread numa low_vram use_mmap use_mlock vocab_only f16_kv logits_all "
+    "embedding_only penalize_newline tfs_z n stream".split()
+)
+"""Options that say how a model is loaded there, or that no sampler here reads. They change nothing."""
+
+OLLAMA = Dialect("ollama", lambda error: {"error": error.message}, "OllamaError", record(error=S))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OllamaParams(Params):
+    """Everything but the prompt."""
+
+    model: str
+    tools: Tools | None = None
+    context: bool = False  # whether the answer ends with the tokens of prompt and text
+
+
+def _read_params(
+    fields: Fields, services: Services, stops: Sequence[str] = (), tools: Tools | None = None,
+    *, keeps_context: bool = False,
+) -> OllamaParams:  # fmt: skip
+    """Everything but the prompt. ``stops`` end a text beside the request's own. Raises ApiError (400)."""
+    if fields.flag("think") if isinstance(fields.raw("think"), bool) else fields.raw("think"):
+        raise bad("think", f"{json.dumps(_name(services, fields))} does not support thinking")
+    asked = fields.mapping("options") or {}
+    values = {
+        OPTIONS.get(name, name): value for name, value in asked.items() if name not in OF_OLLAMAS_MACHINE
+    }
+    options = Fields(values)
+    if options.number("max_tokens", 0) < 0:  # -1 and -2: as many as there is room for
+        values = {name: value for name, value in values.items() if name != "num_predict"}
+    if options.has("context"):
+        values["num_ctx"] = options.integer("context", 0, 2, services.engine.n_ctx)
+    form = fields.raw("format")
+    if form == "json":
+        values["json_schema"] = {"type": "object"}
+    elif isinstance(form, dict):
+        values["json_schema"] = form
+    elif form:
+        raise bad("format", 'invalid format: expected "json" or a JSON schema')
+    params = read_params(Fields(values), services, USUAL)
+    wanted = Fields({"logprobs": fields.values.get("logprobs")}).flag("logprobs")
+    top = fields.size("top_logprobs", 0, like="logprobs")
+    request = replace(stop_also(params.request, stops), logprobs=top if wanted else None, parse_special=True)
+    return params.more(
+        OllamaParams,
+        request=request if tools is None else constrain(request, tools),
+        stream=fields.flag("stream", True),
+        model=_name(services, fields),
+        tools=tools,
+        context=keeps_context,
+    )
+
+
+def _name(services: Services, fields: Fields) -> str:
+    return fields.text("model") or services.model_name
+
+
+# ---- generate
+
+
+async def generate(context: Context) -> Response:
+    """Text that continues or answers a prompt. Without a prompt the model is only loaded."""
+    fields = _read_body(await context.json())
+    if not fields.text("prompt") and not fields.text("suffix"):
+        return await _loaded(context, fields, {"response": ""})
+    request, reply = await context.read(_read_generate, TEMPLATE_SECONDS)
+    return await context.reply([request], reply)
+
+
+def _read_generate(fields: Fields, services: Services) -> tuple[Request, GenerateLines]:
+    """Raises ApiError."""
+    prompt, stops, add_bos, plain = _read_prompt(fields, services)
+    params = _read_params(fields, services, stops, keeps_context=not fields.flag("raw"))
+    request = params.of_prompt(prompt, add_bos=add_bos)
+    request = services.put_system_before(request) if plain else request
+    return request, GenerateLines(services, params)
+
+
+class _Read(NamedTuple):
+    """A prompt as the model is given it."""
+
+    prompt: Prompt
+    stops: tuple[str, ...] = ()
+    add_bos: bool = True
+    plain: bool = True  # whether the server's system prompt has yet to be put before it
+
+
+def _read_prompt(fields: Fields, services: Services) -> _Read:
+    """Raises ApiError."""
+    engine = services.engine
+    text, system, template = (fields.text(name) for name in ("prompt", "system", "template"))
+    if suffix := fields.text("suffix"):
+        try:
+            return _Read(fill(engine, text, suffix), add_bos=True, plain=False)
+        except NotSupported:
+            raise bad("suffix", f"{services.model_name} does not support insert") from None
+    if fields.flag("raw"):
+        read = _Read(text)
+    elif template:
+        read = _Read(fill_template(template, system, text))
+    elif not _has_template(services):
+        read = _Read("\n\n".join(part for part in (system, text) if part))
+    else:
+        messages = [{"role": "system", "content": system}] if system else []
+        messages.append({"role": "user", "content": text})
+        chat = read_chat(Fields({"messages": messages}), services)
+        read = _Read(chat.prompt, chat.stops, chat.add_bos, False)
+    if not fields.raw("context"):
+        return read
+    before = read_ids("context", fields.raw("context"), engine)
+    check_prompt("prompt", len(read.prompt))
+    ids = engine.tokenize(str(read.prompt), parse_special=True)
+    return _Read([*before, *ids], read.stops, False, False)
+
+
+def _has_template(services: Services) -> bool:
+    return bool(services.chat_template or services.engine.info.chat_template)
+
+
+_IF = re.compile(
+    r"\{\{-?\s*if\s+\.(\w+)\s*-?\}\}(.*?)(?:\{\{-?\s*else\s*-?\}\}(.*?))?\{\{-?\s*end\s*-?\}\}", re.S
+)
+_VALUE = re.compile(r"\{\{-?\s*\.(\w+)\s*-?\}\}")
+
+
+def fill_template(template: str, system: str, prompt: str) -> str:
+    """Fill in Ollama's template: ``{{ .Prompt }}``, and ``{{ if .System }}…{{ else }}…{{ end }}``.
+
+    The text ends where the response would begin. Raises ApiError (400) for what else a template may hold.
+    """
+    values = {"System": system, "Prompt": prompt, "Suffix": "", "First": "true"}
+    text = template.partition("{{ .Response }}")[0].partition("{{.Response}}")[0]
+    text = _IF.sub(lambda found: (found[2] if values.get(found[1]) else found[3]) or "", text)
+    if "{{" in _VALUE.sub("", text) or not set(_VALUE.findall(text)) <= set(values):
+        words = "only .System, .Prompt, .Response and `if` of one of them are possible here"
+        raise bad("template", f"Field 'template': {words}; use raw for anything else")
+    return _VALUE.sub(lambda found: values[found[1]], text)
+
+
+# ---- chat
+
+
+async def chat(context: Context) -> Response:
+    """The next message of a conversation. Without messages the model is only loaded."""
+    fields = _read_body(await context.json())
+    if not fields.raw("messages"):
+        return await _loaded(context, fields, {"message": {"role": "assistant", "content": ""}})
+    for message in read_messages(fields.raw("messages")):
+        if message.get("images"):
+            raise bad("messages", "this model reads text only; no images")
+    request, reply = await context.read(_read_chat, TEMPLATE_SECONDS)
+    return await context.reply([request], reply)
+
+
+def _read_chat(fields: Fields, services: Services) -> tuple[Request, ChatLines]:
+    """Raises ApiError."""
+    chat = read_chat(Fields({name: fields.raw(name) for name in ("messages", "tools")}), services)
+    params = _read_params(fields, services, chat.stops, chat.tools)
+    return params.of_prompt(chat.prompt, add_bos=chat.add_bos), ChatLines(services, params)
+
+
+# ---- answers
+
+
+def _read_body(values: Mapping[str, Any]) -> Fields:
+    """Raises ApiError (400) where the body names no model, or has pictures."""
+    fields = Fields(values)
+    if not fields.text("model"):
+        raise missing("model")
+    if fields.raw("images"):
+        raise bad("images", "this model reads text only; no images")
+    return fields
+
+
+async def _loaded(context: Context, fields: Fields, empty: Mapping[str, Any]) -> Response:
+    _ = context.engine
+    return json_response(
+        {**_head(_name(context.services, fields)), **empty, "done": True, "done_reason": "load"}
+    )
+
+
+def _head(model: str) -> dict[str, Any]:
+    return {"model": model, "created_at": _time(time.time())}
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+
+
+class GenerateLines(BranchReply):
+    """A line of JSON for each piece, and a last one with counts and times in nanoseconds."""
+
+    headers = {"content-type": LINES}
+    ping = b""
+    _params: OllamaParams
+
+    def waiting(self, place: int) -> bytes:
+        return b""
+
+    def error(self, error: ApiError) -> bytes:
+        return encode(OLLAMA.body(error)) + b"\n"
+
+    def whole(self) -> dict[str, Any]:
+        """The answer in one piece. Raises ApiError where the text could not be finished."""
+        branch = self._record.branches[0]
+        if branch.error is not None:
+            raise ApiError(500, branch.error.words)
+        return {
+            **_head(self._params.model), **self._text(branch.text), **self._end(branch), **self._known(branch)
+        }  # fmt: skip
+
+    def _known(self, branch: Branch) -> dict[str, Any]:
+        if self._params.logprobs is None:
+            return {}
+        return {"logprobs": content_logprobs(self._engine, branch_tokens(self._engine, branch))}
+
+    def _piece(self, out: list[str], index: int, piece: Piece) -> None:
+        parts = self._parts(piece.text)
+        known = content_logprobs(self._engine, piece.tokens) if piece.tokens else None
+        for part in parts or ([self._text("")] if known else []):
+            more = {} if known is None else {"logprobs": known}
+            out.append(self._line({**part, "done": False, **more}))
+            known = None
+
+    def _finish(self, out: list[str], index: int, last: Finished) -> None:
+        if last.problem is not None:
+            out.append(self.error(ApiError(500, last.problem)).decode())
+            return
+        out.extend(self._line({**part, "done": False}) for part in self._parts("", last=True))
+        out.append(self._line({**self._text(""), **self._end(self._of(index)[1])}))
+
+    def _line(self, told: Mapping[str, Any]) -> str:
+        return encode({**_head(self._params.model), **told}).decode() + "\n"
+
+    def _end(self, branch: Branch) -> dict[str, Any]:
+        generation = branch.generation
+        known = timings(generation, branch)
+        told: dict[str, Any] = {"done": True, "done_reason": finish_reason(branch.finish_reason)}
+        if self._params.context:
+            told["context"] = [*generation.prompt_ids, *branch.ids]
+        nanoseconds = {name: max(int(known[f"{name}_ms"] * 1e6), 1) for name in ("prompt", "predicted")}
+        return {
+            **told,
+            "total_duration": sum(nanoseconds.values()),
+            "load_duration": 1,
+            "prompt_eval_count": len(generation.prompt_ids),
+            "prompt_eval_duration": nanoseconds["prompt"],
+            "eval_count": len(branch.buffer.ids),
+            "eval_duration": nanoseconds["predicted"],
+        }
+
+    # ---- how a text is told
+
+    def _text(self, text: str) -> dict[str, Any]:
+        return {"response": text}
+
+    def _parts(self, text: str, last: bool = False) -> list[dict[str, Any]]:
+        return [self._text(text)] if text else []
+
+
+class ChatLines(GenerateLines):
+    """The same with messages. A call of a tool comes whole, in a line of its own."""
+
+    def __init__(self, services: Services, params: OllamaParams) -> None:
+        super().__init__(services, params)
+        self._reader = None if params.tools is None else ToolReader(params.tools)
+        self._name, self._arguments = "", ""
+
+    def _text(self, text: str) -> dict[str, Any]:
+        tools = self._params.tools
+        if tools is None or not text:
+            return {"message": {"role": "assistant", "content": text}}
+        message = message_of(tools, text)
+        calls = [
+            _call(one["function"]["name"], one["function"]["arguments"])
+            for one in message.pop("tool_calls", ())
+        ]
+        return {
+            "message": {
+                **message,
+                "content": message["content"] or "",
+                **({"tool_calls": calls} if calls else {}),
+            }
+        }
+
+    def _parts(self, text: str, last: bool = False) -> list[dict[str, Any]]:
+        if self._reader is None:
+            return super()._parts(text)
+        told: list[dict[str, Any]] = []
+        for part in self._reader.feed(text, last):
+            match part:
+                case Said(said):
+                    told.append({"message": {"role": "assistant", "content": said}})
+                case Called(_, _, name):
+                    told += self._called()
+                    self._name = name
+                case Argued(_, more):
+                    self._arguments += more
+        return told + (self._called() if last else [])
+
+    def _called(self) -> list[dict[str, Any]]:
+        """The call that has come whole, if there is one."""
+        if not self._name:
+            return []
+        call = _call(self._name, self._arguments)
+        self._name, self._arguments = "", ""
+        return [{"message": {"role": "assistant", "content": "", "tool_calls": [call]}}]
+
+
+def _call(name: str, arguments: str) -> dict[str, Any]:
+    try:
+        return {"function": {"name": name, "arguments": json.loads(arguments)}}
+    except ValueError:  # the text ended within them
+        return {"function": {"name": name, "arguments": {}}}
+
+
+# ---- embeddings
+
+
+async def embeddings(context: Context) -> Response:
+    """``input`` is a text or several. A text that is too long loses its end, unless ``truncate`` is false."""
+    fields, began = _read_body(await context.json()), time.monotonic()
+    value: Any = fields.raw("input")
+    if value is None:
+        raise missing("input")
+    texts: list[Any] = cast("list[Any]", value) if isinstance(value, list) else [value]
+    if not all(isinstance(text, str) for text in texts):
+        raise bad("input", "invalid input type")
+    width = context.engine.info.n_embd
+    if fields.integer("dimensions", width) != width:
+        raise bad("dimensions", f"this model's vectors have {width} numbers, and are not cut")
+    found = await embed(context, await _cut(context, fields, texts)) if texts else []
+    return await context.answer(
+        sum(one.values.size for one in found) * PER_ENTRY,
+        lambda: {
+            "model": _name(context.services, fields),
+            "embeddings": [one.values.tolist() for one in found],
+            "total_duration": _since(began),
+            "load_duration": 1,
+            "prompt_eval_count": sum(one.tokens for one in found),
+        },
+    )
+
+
+async def old_embeddings(context: Context) -> Response:
+    """The vector of one ``prompt``, as long as the model makes it."""
+    fields = _read_body(await context.json())
+    (found,) = await embed(context, await _cut(context, fields, [fields.need_text("prompt")]), normalize=-1)
+    return await context.answer(found.values.size * PER_ENTRY, lambda: {"embedding": found.values.tolist()})
+
+
+async def _cut(context: Context, fields: Fields, texts: Sequence[str]) -> list[str | list[int]]:
+    """Texts, or the first tokens of those that are longer than the model reads."""
+    longest = context.engine.embedder.longest
+    if not fields.flag("truncate", True):
+        return [*texts]
+    cut: list[str | list[int]] = []
+    for text in texts:
+        long = len(text.encode()) >= longest
+        ids = await context.services.tokenize(text, add_bos=True, parse_special=True) if long else []
+        cut.append(ids[: longest - 1] if len(ids) >= longest else text)
+    return cut
+
+
+def _since(began: float) -> int:
+    return max(int((time.monotonic() - began) * 1e9), 1)
+
+
+# ---- models
+
+
+async def tags(context: Context) -> Response:
+    return json_response({"models": [_card(one) for one in context.services.models]})
+
+
+async def running(context: Context) -> Response:
+    """Models that are loaded. They stay until another needs the place, whatever ``keep_alive`` says."""
+    more = {"expires_at": "2318-01-01T00:00:00Z", "size_vram": 0}
+    loaded = [one for one in context.services.models if one.services.loader.engine is not None]
+    return json_response(
+        {"models": [{**_card(one), **more, "context_length": one.services.engine.n_ctx} for one in loaded]}
+    )
+
+
+def _card(one: Served) -> dict[str, Any]:
+    services = one.services
+    engine, name = services.loader.engine, services.model_name
+    size = one.need if engine is None else engine.info.size
+    return {
+        "name": name,
+        "model": name,
+        "modified_at": _time(services.started),
+        "size": size,
+        "digest": hashlib.sha256(f"{name} {size}".encode()).hexdigest(),
+        "details": _details(engine),
+    }
+
+
+def _details(engine: Backend | None) -> dict[str, Any]:
+    family = "" if engine is None else engine.info.architecture
+    billions = 0.0 if engine is None else engine.info.n_params / 1e9
+    return {
+        "parent_model": "",
+        "format": "gguf",
+        "family": family,
+        "families": [family] if family else [],
+        "parameter_size": f"{billions:.1f}B" if billions >= 1 else f"{billions * 1000:.2f}M",
+        "quantization_level": "" if engine is None else _quantization(engine),
+    }
+
+
+def _quantization(engine: Backend) -> str:
+    found = re.search(r"\b(I?Q\d\w*|F16|F32|BF16)\b", engine.info.description)
+    return found[0] if found else "unknown"
+
+
+def _named(fields: Fields) -> str:
+    """The model that a question is about; ``name`` is the older field. Raises ApiError (400)."""
+    return (fields.text("name") if fields.has("name") else "") or fields.need_text("model")
+
+
+async def show(context: Context) -> Response:
+    fields = await context.fields()
+    name = _named(fields)
+    one = context.services.models.named(name)
+    if name.removesuffix(".gguf").removesuffix(":latest") not in one.services.model_names:
+        raise ApiError(404, f"model '{name[:200]}' not found")
+    services, engine = one.services, one.services.engine
+    info = engine.info
+    template = template_in_use(services) if _has_template(services) else "{{ .Prompt }}"
+    able = ["completion"]
+    if engine.capabilities.has("gap_filling"):
+        able.append("insert")
+    if re.search(r"\btools\b", template):
+        able.append("tools")
+    return json_response(
+        {
+            "modelfile": f'# served by srbwriter\nFROM {services.model_name}\nTEMPLATE """{template}"""\n',
+            "parameters": "",
+            "template": template,
+            "details": _details(engine),
+            "model_info": {
+                **info.metadata,
+                "general.architecture": info.architecture,
+                "general.parameter_count": info.n_params,
+                f"{info.architecture}.context_length": info.n_ctx_train,
+                f"{info.architecture}.embedding_length": info.n_embd,
+            },
+            "capabilities": able,
+            "modified_at": _time(services.started),
+        }
+    )
+
+
+async def pull(context: Context) -> Response:
+    """A model that is there needs no fetching; others are put into place with srbwriter itself."""
+    fields = await context.fields()
+    name = _named(fields)
+    if name.removesuffix(":latest") not in context.services.models.named(name).services.model_names:
+        raise ApiError(404, f"pull model manifest: {name[:200]} is not served here; start the server with it")
+    body = encode({"status": "success"}) + b"\n"
+    return Response(body, 200, None, LINES if fields.flag("stream", True) else "application/json")
+
+
+async def keeps_its_models(context: Context) -> Response:
+    raise ApiError(501, "this server keeps the models that it was started with")
+
+
+async def asks_for_no_page(context: Context) -> bool:
+    return "text/html" not in context.request.headers.get("accept", "")
+
+
+async def is_running(context: Context) -> Response:
+    return Response("Ollama is running", media_type="text/plain; charset=utf-8")
+
+
+# ---- rows
+
+_COMMON: dict[str, Any] = {
+    "model": "string",
+    "stream": {"type": "boolean", "default": True},
+    "format": {"description": '"json", or a JSON schema.'},
+    "options": object_of(**FIELDS),
+    "keep_alive": {"description": "Read and without effect: a model stays until another needs its place."},
+    "logprobs": "boolean",
+    "top_logprobs": {"type": "integer", "minimum": 0},
+}
+_GENERATE = object_of(
+    "model",
+    prompt="string",
+    suffix="string",
+    system="string",
+    template="string",
+    raw="boolean",
+    context={"type": "array", "items": {"type": "integer"}},
+    **_COMMON,
+    example={"model": "any", "prompt": "Once upon a time,", "options": {"num_predict": 8}},
+)
+_CHAT = object_of("model", messages=MESSAGES, tools=OBJECTS, **_COMMON)
+_EMBED = object_of(
+    "model input",
+    model="string",
+    input={"oneOf": [{"type": "string"}, TEXTS]},
+    truncate="boolean",
+    dimensions="integer",
+)
+_NAMED = object_of("model", model="string", stream="boolean")
+_row = rows_of(OLLAMA, "Ollama")
+LEAF = Leaf(
+    rows=(
+        _row("GET /", is_running, "a sign of life for clients that ask for no page", public=True,
+             claims=asks_for_no_page, gives_way=True),
+        _row("GET /api/version", told(lambda _: {"version": VERSION}), "what Ollama this answers as"),
+        _row("GET /api/tags", tags, "the models"),
+        _row("GET /api/ps", running, "the models that are loaded"),
+        _row("POST /api/show", show, "a model by name", body=_NAMED, chooses=False),
+        _row("POST /api/generate", generate, "a text that answers or continues a prompt", body=_GENERATE),
+        _row("POST /api/chat", chat, "the next message of a conversation", body=_CHAT),
+        _row("POST /api/embed", embeddings, "vectors of texts", body=_EMBED),
+        _row("POST /api/embeddings", old_embeddings, "the vector of one text",
+             body=object_of("model prompt", model="string", prompt="string")),
+        _row("POST /api/pull", pull, "nothing to do for a model that is there", body=_NAMED, chooses=False),
+        _row("POST /api/create /api/copy /api/push", keeps_its_models, "not possible here", chooses=False),
+        _row("DELETE /api/delete", keeps_its_models, "not possible here", chooses=False),
+    ),
+    prefixes=dict.fromkeys(
+        (f"/api/{name}" for name in
+         "version tags ps show generate chat embed pull create copy push delete blobs".split()),
+        OLLAMA,
+    ),
+)  # fmt: skip

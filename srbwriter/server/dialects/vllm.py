@@ -1,0 +1,20 @@
+"""What vLLM's and aphrodite's clients ask for beside completions, which are OpenAI's."""
+
+from __future__ import annotations
+
+from srbwriter import __version__
+from srbwriter.server.endpoints import Leaf, rows_of, told
+from srbwriter.server.errors import OPENAI
+
+_row = rows_of(OPENAI, "vLLM and aphrodite")
+LEAF = Leaf(
+    rows=(
+        _row("GET /version", told(lambda _: {"version": __version__}), "the program's version"),
+        _row("GET /ping", told(lambda _: {}, ready=True), "whether it can answer"),
+        _row(
+            "GET /load",
+            told(lambda context: {"server_load": len(context.services.registry.live())}),
+            "how many requests are being answered",
+        ),
+    )
+)

@@ -1,0 +1,29 @@
+"""What hangs on the server: each dialect, the pages and the line protocol is a module with a ``LEAF``.
+
+A line of this table is all that the rest of the server knows of it; whoever deletes the module and its line
+deletes the feature. Rows of an earlier leaf are looked at first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+
+from srbwriter.server.endpoints import Leaf
+
+_NAMES = (
+    "dialects.srb",
+    "dialects.openai",
+    "dialects.llamacpp",
+    "dialects.embeddings",
+    "dialects.kobold",
+    "dialects.ooba",
+    "dialects.tabby",
+    "dialects.vllm",
+    "dialects.exllama",
+    "dialects.ollama",
+    "page",
+    "lines",
+)
+
+LEAVES: Mapping[str, Leaf] = {name: import_module(f"srbwriter.server.{name}").LEAF for name in _NAMES}

@@ -1,0 +1,385 @@
+"""The rounds of a session: asking the engine for branches, steering them, picking one, and leaving.
+
+A round begins in one place (:meth:`Rounds.begin_round`), and is left once in one place
+(:meth:`Rounds.leave_round`): its branches stop, and everything typed and written goes into the story in one
+transaction with the verb that leads on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from srbwriter.engine.generation import Branch, Generation
+from srbwriter.engine.loader import EngineLoader
+from srbwriter.engine.types import (
+    EngineError,
+    EngineOptions,
+    FinishReason,
+    NoModel,
+    Priority,
+    Request,
+    Sampling,
+    Stop,
+    Take,
+)
+from srbwriter.engine.verbs import VERBS, BranchVerb
+from srbwriter.story import NodeId, ReadOnlyStory, Story, StoryError
+from srbwriter.story.context import Assembly, ContextError
+
+from . import typing
+from .models import Models
+from .open import rescue_folder
+from .picking import Picking
+from .prompting import Prompter, with_words
+from .recorder import Recorder
+from .rounds import Round, RoundHistory, Turn, adopted
+from .sampling import Sweep, Variety, swept
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+_END_SECONDS = 10.0  # a step of the engine that is under way cannot be broken off
+
+
+class Rounds(Models):
+    """The branches of a session, which go on from where the writer stands."""
+
+    def __init__(
+        self, story: Story, loader: EngineLoader, options: EngineOptions | None, n: int,
+        sampling: Sampling, stop: Stop, variety: Variety,
+    ) -> None:  # fmt: skip
+        super().__init__(story, loader, options)
+        self.n, self.sampling, self.stop, self.variety = n, sampling, stop, variety
+        self.sweep: Sweep | None = None
+        self.round: Round | None = None
+        self._history = RoundHistory()
+        self.typing = typing.Typing(story, story.set_text, rescue_folder(story))
+        self._recorder = Recorder(story, self.typing, self._lock)
+        self._picking = Picking(story, self.typing, self._recorder)
+
+    def _text_changed(self) -> None:
+        for instrument in self.instruments.values():
+            instrument.text_changed()
+
+    # ---- into a round
+
+    def generate(self, n: int | None = None) -> Round:
+        """Let ``n`` (the session's n by default) branches write on from the current node.
+
+        A round that is still running is stopped; its text stays. Before the model is loaded the
+        round waits for it. Raises ReadOnlyStory where no branch could be kept, and NoModel where there is
+        none to wait for; what is shown stays then.
+        """
+        self.may_write()
+        with self._lock:
+            self.leave_round(self.story.end_typing)
+            return self._ask(n or self.n)
+
+    def may_write(self) -> None:
+        """Raises ReadOnlyStory where no branch could be kept, and NoModel where there is none to wait for."""
+        if self.story.read_only is not None:
+            raise ReadOnlyStory(self.story.read_only)
+        if self.engine_state == "FAILED":
+            raise NoModel(f"{self._why_no_model()}; the branches stay as they are")
+
+    def _ask(self, n: int) -> Round:
+        """Begin a round where the writer stands, or let it wait for the model."""
+        current = self.round = Round(self.story, self.story.current, n)
+        if self._prompter is not None:
+            self.begin_round(current)
+        return current
+
+    def begin_round(self, current: Round, takes: tuple[Take, ...] = (), turn: Turn | None = None) -> None:
+        """Ask the engine for the branches of ``current``, and show them.
+
+        With ``takes`` they stand at the end of these texts; with ``turn`` they go on otherwise. Where they
+        cannot be had, no branches are shown, but what was shown before instead of ``takes``. Raises
+        EngineError, ContextError or StoryError.
+        """
+        try:
+            current.generation = self._request(current.parent, current.n, takes, turn)
+        except (EngineError, ContextError, StoryError):
+            if not takes:
+                self.round = None
+            raise
+        current.lead = current.generation.healed
+        self.round = current
+        self._begun(current)
+
+    def _request(
+        self, parent: NodeId, n: int, takes: tuple[Take, ...] = (), turn: Turn | None = None,
+        samplings: tuple[Sampling, ...] = (),
+    ) -> Generation:  # fmt: skip
+        """Ask the engine for branches that go on from ``parent``, or stand at the end of ``takes``."""
+        engine, prompter = self.engine, self.prompter
+        assert engine is not None
+        self._failure = None
+        try:
+            request, assembly = self._question(prompter, parent, n, takes, turn, samplings)
+            generation = self._find_written(request) if turn is None and not takes else None
+            generation = generation or engine.submit(request)
+        except (EngineError, ContextError, StoryError) as error:
+            self._failure = error
+            raise
+        prompter.remember(parent, assembly)
+        return generation
+
+    def _find_written(self, request: Request) -> Generation | None:
+        found = (instrument.find_written(request) for instrument in self.instruments.values())
+        return next((generation for generation in found if generation is not None), None)
+
+    def _question(
+        self, prompter: Prompter, parent: NodeId, n: int, takes: tuple[Take, ...] = (),
+        turn: Turn | None = None, samplings: tuple[Sampling, ...] = (), at: int | None = None,
+    ) -> tuple[Request, Assembly]:  # fmt: skip
+        """What the engine is asked for branches that go on from ``parent``, or ``at`` characters into it.
+
+        They are sampled with ``samplings``, or as the knobs and the settings of the story there say.
+        """
+        engine = self.engine
+        assert engine is not None
+        stop, settings = with_words(self.stop), self.story.settings(parent)
+        sweep = None if takes else self.sweep
+        samplings = samplings or swept(self.sampling, settings.sampling, sweep, n)
+        assembly = prompter.assemble(parent, settings, stop, at)
+        request = Request(
+            prompter.prompt(assembly),
+            n=n,
+            sampling=samplings,
+            stop=stop,
+            takes=takes,
+            priority=Priority.FOREGROUND,
+            heal=True,
+            add_bos=False,
+        )
+        for instrument in self.instruments.values():
+            request = instrument.shape(request)
+        if turn is not None:
+            turned = replace(request, prompt=turn.prompt, begin=turn.begin, without=turn.without, heal=False)
+            return turned, assembly
+        return replace(request, **self.variety.asked(samplings, engine.capabilities)), assembly
+
+    def would_ask(self, index: int | None, upto: int | None) -> Request | None:
+        """What :meth:`generate` would ask for at the current node, or after a pick; None if nothing."""
+        if self._prompter is None:
+            return None
+        node, at = self.story.current, None
+        if index is not None:
+            current = self.round
+            if current is None or self.stale or index >= len(current.tracks):
+                return None
+            found = self._picking.find(current, index, upto)
+            if found is None:
+                return None
+            node, at = found
+        return self._question(self._prompter, node, self.n, at=at)[0]
+
+    def _begun(self, current: Round) -> None:
+        """The engine has the round: it is written down and remembered from now on."""
+        engine = self.engine
+        assert engine is not None
+        if current.prefix is None:
+            self._picking.keep_prefix(current)
+        current.model, current.vocab = engine.info.name, engine.info.vocab
+        self._recorder.follow(current)
+        self._history.remember(current)
+        for instrument in self.instruments.values():
+            instrument.round_begins(current)
+
+    def recall(self) -> None:
+        """Show the branches that were written where the writer stands now, if there are any."""
+        self._text_changed()
+        here = self.story.current
+        shown = self.round
+        if shown is not None and shown.generation is None:
+            return
+        if shown is None or shown.parent != here or self.stale:
+            shown = self.round = self._history.at(self.story, here)
+            if shown is not None:
+                self._recorder.follow(shown)
+        if shown is not None:
+            shown.taken = False
+
+    # ---- branches
+
+    @property
+    def stale(self) -> bool:
+        """Whether the text before the branches is no longer the one they were written for."""
+        return self._picking.is_stale(self.round)
+
+    def joined(self, index: int) -> str:
+        """Return the text of branch ``index`` as a pick would append it to the story as it is now."""
+        text = self._branch(index).text
+        return text if self.round is None else self._picking.joined(self.round, text)
+
+    def steer(self, index: int, verb: BranchVerb, **arguments: Any) -> None:
+        """Call a verb of :data:`.engine.verbs.VERBS` on a branch; what it replaces stays in the tree."""
+        asleep = "ended" not in VERBS[verb].states  # nothing happens to a branch that no engine knows
+        getattr(self._branch(index) if asleep else self.steered(index), verb)(**arguments)
+
+    def append(self, index: int, text: str) -> None:
+        """Type into a branch; it goes on from there. The words are on the disk when this returns."""
+        branch = self.steered(index)
+        with self._lock:
+            current = self.round
+            assert current is not None
+
+            def hand_over() -> None:
+                self._recorder.keep(current)
+                typing.hand_over(self.story, current.node_of(index), text)
+
+            self._recorder.together(hand_over)
+            try:
+                branch.append(text, go_on=True)
+            except EngineError:  # whoever typed them is told, and has them still
+                typing.arrived(self.story, text)
+                raise
+
+    def lock(self, index: int) -> None:
+        """Spare this branch when all are rolled again; a second time lets it go."""
+        if self.round is not None:
+            self.round.locked ^= {index}
+
+    def reroll_all(self) -> None:
+        """Roll every branch again that is not locked."""
+        self.take_up()
+        if self.round is not None:
+            for branch in self.round.branches:
+                if branch.index not in self.round.locked:
+                    branch.reroll()
+
+    def add_branches(self, count: int = 1) -> None:
+        generation = self.take_up()
+        if generation is not None:
+            generation.add_branch(count)
+
+    def _branch(self, index: int) -> Branch:
+        if self.round is None or not 0 <= index < len(self.round.branches):
+            raise IndexError(f"there is no branch {index + 1}")
+        return self.round.branches[index]
+
+    def steered(self, index: int) -> Branch:
+        """Branch ``index``, for a verb that needs an engine which knows it."""
+        self._branch(index)
+        self.take_up()
+        if self.round is not None:
+            self.round.duplicates.steered.add(index)
+        return self._branch(index)
+
+    def take_up(self) -> Generation | None:
+        """Give the branches of an earlier sitting to the engine, each standing where its node ends.
+
+        Returns the branches that are shown; None where there are none. Raises EngineError where there is no
+        engine.
+        """
+        with self._lock:
+            old = self.round
+            if old is None or old.taken_up:
+                return old.generation if old is not None else None
+            if self.engine is None or self._prompter is None:
+                raise NoModel(f"{self._why_no_model()}; the branches stay as they are")
+            takes = tuple(
+                Take(branch.text, branch.ids, branch.finish_reason or FinishReason.STOPPED)
+                for branch in old.branches
+            )
+            samplings = tuple(branch.sampling for branch in old.branches)
+            self.round = adopted(old, self._request(old.parent, old.n, takes, samplings=samplings))
+            self._begun(self.round)
+            return self.round.generation
+
+    # ---- out of a round
+
+    def stop_all(self) -> None:
+        """Stop the branches; they stay in view."""
+        with self._lock:
+            for instrument in self.instruments.values():
+                instrument.round_ends()
+            if self.round is not None and self.round.generation is not None:
+                self.round.generation.cancel()
+            else:
+                self._forget_waiting()
+
+    def leave_round(self, act: Callable[[], Result], wait: float = 0.0) -> Result:
+        """Stop the branches; do ``act``, a verb of the story, in one transaction with all typed and written.
+
+        The engine has ``wait`` seconds to end them before. Raises StoryError as :meth:`keep` does.
+        """
+        self.stop_all()
+        if wait:
+            self._let_end(wait)
+        return self._in_story(act)
+
+    def pick(
+        self, index: int, upto: int | None = None, text: str | None = None, go_on: bool = False
+    ) -> NodeId:
+        """Take branch ``index``, or its first ``upto`` characters, into the story.
+
+        ``text`` replaces what was taken (edited before picking; the model's own take stays beside
+        it). The other branches stop and stay in the tree. Where the story has grown or changed since the
+        branches began, a copy of what is taken follows the text as it is now, so that no word is lost; it
+        begins as :meth:`joined` says. With ``go_on`` a new round begins behind it, as :meth:`generate` would
+        let it; where that raises, the pick stands.
+        """
+        self._branch(index)
+        with self._lock:
+            current = self.round
+            assert current is not None
+            node = self.leave_round(lambda: self._picking.take(current, index, upto, text))
+            current.taken = True
+            if go_on:
+                self.may_write()
+                self._ask(self.n)
+            return node
+
+    def _let_end(self, seconds: float = _END_SECONDS) -> None:
+        """Wait until the engine has left the round, so that all it wrote can be written down."""
+        generation = self.round.generation if self.round is not None else None
+        if generation is not None:
+            try:
+                generation.wait(seconds)
+            except (EngineError, TimeoutError) as error:
+                log.warning("the last branches did not end well: %s", error)
+
+    # ---- onto the disk
+
+    def keep(self) -> None:
+        """Everything typed and written so far is on the disk when this returns.
+
+        Raises StoryError when the disk refuses; nothing is lost then, and it is tried again by itself.
+        """
+        self._recorder.write()
+
+    def _in_story(self, act: Callable[[], Result]) -> Result:
+        """Do ``act``, which may lead elsewhere: whoever comes back sees the branches that are shown now."""
+
+        def leave() -> Result:
+            self._history.leave(self.story, self.round)
+            return act()
+
+        try:
+            return self._recorder.together(leave)
+        finally:
+            self._picking.text_may_differ()
+
+    # ---- models that go and come
+
+    def _leave_model(self) -> None:
+        self.stop_all()
+
+    def _meet_model(self) -> None:
+        if self.round is not None and self.round.generation is None:
+            try:
+                self.begin_round(self.round)
+            except (EngineError, ContextError, StoryError) as error:
+                log.warning("the round that waited for the model is refused: %s", error)
+        self._text_changed()
+
+    def _forget_waiting(self) -> None:
+        """No round waits for a model any more; the branches that were there before are shown again."""
+        if self.round is not None and self.round.generation is None:
+            self.round = None
+            self.recall()

@@ -1,0 +1,13 @@
+"""The instruments of a session, one line each. Deleting its line and its module removes an instrument."""
+
+from __future__ import annotations
+
+from . import ahead as ahead
+from . import bans as bans
+from . import exploring as exploring
+from . import judging as judging
+from . import tokens as tokens
+from . import variety as variety
+from .instrument import Instrument
+
+INSTRUMENTS: tuple[type[Instrument], ...] = tuple(Instrument.__subclasses__())

@@ -1,0 +1,141 @@
+"""The text of a session: typing, taking back, moving through the tree, and what the model sees of it.
+
+Notes and memory are settings of the story, which change by :meth:`Writing.together`, as with any verb of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from srbwriter.story import NodeId, ReadOnlyStory, Refused
+
+from . import typing
+from .asking import Rounds
+from .picking import cut
+from .prompting import Context
+from .rounds import Round
+
+Result = TypeVar("Result")
+
+_LAST_SECONDS = 0.25  # for a step of the engine that is under way, where the system ends the program
+
+
+class Writing(Rounds):
+    """The story of a session, and verbs on it."""
+
+    rescued: typing.Rescued | None
+
+    @property
+    def node(self) -> NodeId:
+        return self.story.current
+
+    @property
+    def title(self) -> str:
+        return self.story.title
+
+    @property
+    def words(self) -> int:
+        """Words of the text up to here."""
+        return self.story.words(self.story.current)
+
+    @property
+    def save_state(self) -> str:
+        """In words: saved, read only, the age of the oldest unsaved key, or the problem."""
+        return "read only" if self.story.read_only is not None else str(self.typing.state)
+
+    def text(self) -> str:
+        """The text from the beginning to the current node."""
+        return self.story.text(self.story.current)
+
+    def context(self) -> Context:
+        """Where the model's window goes at the current node. Empty before a model is loaded."""
+        with self._lock:
+            if self._prompter is None:
+                return Context([], 0, 0)
+            return self._prompter.account(self.story.current, self.stop)
+
+    # ---- words
+
+    def set_text(self, text: str) -> None:
+        """The writer changed the text to ``text``; it is on the disk when this returns."""
+        if self.story.read_only is not None:
+            raise ReadOnlyStory(self.story.read_only)
+        self.typing.text(text)
+        self.keep()
+
+    def draft(self, sheet: str) -> typing.Draft:
+        """Where the words of an open sheet are safe; ``sheet`` names it in a word or two."""
+        return typing.Draft(self.typing, self.story, sheet)
+
+    def take_rescued(self) -> None:
+        """Put :attr:`rescued` where it belongs: into the story, and on its sheets. Raises StoryError."""
+        with self._lock:
+            if (found := self.rescued) is not None:
+                self.together(lambda: found.take(self.story))
+                found.clear()
+                self.rescued = None
+
+    # ---- verbs
+
+    def together(self, act: Callable[[], Result]) -> Result:
+        """Do ``act``, a verb of the story, in one transaction with everything typed before it."""
+        try:
+            return self._in_story(act)
+        finally:
+            self._text_changed()
+
+    def keep_last(self, act: Callable[[], object]) -> None:
+        """Stop the branches; put everything typed and written, and what ``act`` does, into one transaction.
+
+        Raises StoryError as :meth:`keep` does.
+        """
+        self.leave_round(act, _LAST_SECONDS)
+
+    def undo(self) -> str:
+        """Take back the last pick, edit or verb; returns which verb, empty when there is none."""
+        action = self._moved(lambda: self.leave_round(self.story.undo))
+        return action.verb if action is not None else ""
+
+    def redo(self) -> str:
+        """Do again what was taken back last; returns which verb, empty when there is none."""
+        action = self._moved(lambda: self.together(self.story.redo))
+        return action.verb if action is not None else ""
+
+    def revisit(self, node: NodeId) -> None:
+        """Move to another node; the cached tokens of its path are not evaluated again."""
+        self._moved(lambda: self.leave_round(lambda: self.story.visit(node)))
+
+    def _moved(self, act: Callable[[], Result]) -> Result:
+        """Do ``act``, which may take the writer elsewhere, and show the branches that were written there."""
+        with self._lock:
+            done = act()
+            self.recall()
+            return done
+
+    def write_from(self, place: int) -> Round:
+        """Generate branches from character ``place`` of the text; the text behind it becomes another branch.
+
+        Raises Refused at the beginning, where there is no text to continue.
+        """
+        self.may_write()
+        with self._lock:
+            self.leave_round(lambda: self.cut_at(place))
+            return self._ask(self.n)
+
+    def cut_at(self, place: int) -> NodeId:
+        """Move behind character ``place`` of the text, within a transaction; the rest becomes a branch."""
+        node = cut(self.story, place)[0]
+        self.story.visit(node)
+        return node
+
+    def split_at(self, place: int) -> NodeId:
+        """Make two nodes of the one that holds character ``place`` of the text; the second is returned.
+
+        Raises Refused where a node ends anyway.
+        """
+        with self._lock:
+            before, after = self.together(lambda: cut(self.story, place))
+            if after is None:
+                raise Refused(f"node {before} ends here; there is nothing to split")
+            return after

@@ -1,0 +1,133 @@
+"""Changes of a story's tree and of what is said about its nodes, as parts of an action.
+
+Nothing is ever dropped: what is deleted or undone is in the bin, or comes back with redo. Whoever calls a
+function here has looked whether it may be done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from srbwriter.story.document import Document
+from srbwriter.story.history import Action, SetEntry, SetSettings, SetValue, Split
+from srbwriter.story.languages import default_language, language_tag, nearest_languages
+from srbwriter.story.model import (
+    ROOT,
+    JsonObject,
+    JsonValue,
+    Marks,
+    NodeId,
+    Properties,
+    Refused,
+    State,
+    settings_from,
+    settings_text,
+)
+from srbwriter.story.tree import VISITED
+
+
+def set_entry(document: Document, action: Action, node: NodeId, **after: JsonValue) -> None:
+    """Give fields of the index new values."""
+    action.run(document, SetEntry.of(document.tree[node], **after))
+
+
+def set_marks(document: Document, action: Action, node: NodeId, marks: Marks) -> None:
+    """Make ``marks`` those of ``node``."""
+    if after := changed_fields(document, node, marks):
+        set_entry(document, action, node, **after)
+
+
+def changed_fields(document: Document, node: NodeId, marks: Marks) -> JsonObject:
+    """The fields of the index that differ where ``node`` has ``marks``."""
+    before = document.tree[node]
+    after = before.with_marks(marks)._asdict()
+    return {name: value for name, value in after.items() if value != getattr(before, name)}
+
+
+def set_visited(document: Document, node: NodeId, visited: bool) -> None:
+    """Mark ``node`` read or unread, which is no part of an action."""
+    flags = document.tree[node].flags & ~VISITED
+    document.tree.set(node, flags=flags | (VISITED if visited else 0))
+
+
+def take_out_of_bin(document: Document, action: Action, node: NodeId) -> None:
+    """Make ``node`` and all that it hangs below part of the readable tree."""
+    for above in list(document.tree.upward(node)):
+        if document.tree[above].state != State.LIVING:
+            set_entry(document, action, above, state=State.LIVING)
+
+
+def merge(document: Document, action: Action, parent: NodeId, node: NodeId) -> None:
+    """Make ``node`` part of ``parent``, with the marks and the settings of both."""
+    upper, lower = document.tree[parent], document.tree[node]
+    _settings_down(document, action, parent, node)
+    action.run(document, Split(parent, upper.chars, rest=node, joining=True))
+    set_marks(document, action, parent, _together(upper.marks, lower.marks))
+    if upper.author != lower.author:
+        set_entry(document, action, parent, author="edited")
+    if document.value("hoisted") == node:
+        action.run(document, SetValue("hoisted", node, parent))
+
+
+def _settings_down(document: Document, action: Action, parent: NodeId, node: NodeId) -> None:
+    """Give ``parent`` the settings of both, so that what hangs below goes on under the same ones."""
+    upper, lower = document.body(parent).settings, document.body(node).settings
+    if lower:
+        both = settings_from(lower).inherit(settings_from(upper))
+        action.run(document, SetSettings(parent, upper, settings_text(both)))
+
+
+def _together(upper: Marks, lower: Marks) -> Marks:
+    return Marks(
+        bookmark=upper.bookmark or lower.bookmark,
+        tags=tuple(dict.fromkeys((*upper.tags, *lower.tags))),
+        rating=upper.rating or lower.rating,
+        note="\n".join(note for note in (upper.note, lower.note) if note),
+        chapter=upper.chapter or lower.chapter,
+        title=upper.title or lower.title,
+        visited=upper.visited,
+    )
+
+
+def copy(document: Document, action: Action, node: NodeId, deep: bool) -> NodeId:
+    """Put a copy of ``node`` beside it, ``deep`` with everything below; returns the copy."""
+    parent = document.tree.parent(node) or ROOT
+    copies = {parent: parent}
+    for old in document.tree.reading_order(node) if deep else [node]:
+        entry, body = document.tree[old], document.body(old)._replace(name=None)
+        above = copies[entry.parent or ROOT]
+        copies[old] = document.add(above, document.spans(old), entry.author, body=body)
+        document.tree.put(entry._replace(id=copies[old], parent=above))
+        action.created(copies[old])
+    return copies[node]
+
+
+def reorder(document: Document, action: Action, node: NodeId, index: int) -> None:
+    """Make ``node`` the ``index``-th of its living siblings."""
+    tree = document.tree
+    parent = tree.parent(node) or ROOT
+    living = [sibling for sibling in tree.children(parent) if sibling != node]
+    index = max(0, min(index, len(living)))
+    order = [sibling for sibling in tree.all_children(parent) if sibling != node]
+    order.insert(order.index(living[index]) if index < len(living) else len(order), node)
+    for place, sibling in enumerate(order):
+        if tree[sibling].place != place:
+            set_entry(document, action, sibling, place=place)
+
+
+def checked_properties(given: Properties, before: Properties) -> Properties:
+    """Return ``given`` as a story may have it; an empty language is that of the surroundings.
+
+    Refused for a title without a letter, and for a language without a tag (BCP 47) that is not that of
+    ``before``.
+    """
+    title, author = (" ".join(words.split()) for words in (given.title, given.author))
+    if not title:
+        raise Refused("a story needs a title, and this one has no letter in it")
+    wanted = given.language.strip()
+    language = language_tag(wanted) if wanted else default_language()
+    if language is None and wanted == before.language:
+        language = wanted
+    if language is None:
+        raise Refused(f"{wanted} is no language that is known; {nearest_languages(wanted)}")
+    return replace(given, title=title, author=author, language=language)

@@ -1,0 +1,50 @@
+"""The command that edits the story's banned phrases."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from srbwriter.session.bans import Bans, as_sheet
+from srbwriter.session.instrument import sheet_lines
+from srbwriter.story.model import counted
+from srbwriter.tui.commands import INSTRUMENTS, command
+from srbwriter.tui.screens.sheet import Sheet
+from srbwriter.tui.welcome import writes
+
+if TYPE_CHECKING:
+    from srbwriter.tui.write_screen import WriteScreen
+
+
+@command(INSTRUMENTS, "Phrases that never come", "right_parenthesis")
+@writes
+def bans(screen: WriteScreen) -> None:
+    """Edit the phrases that branches of this story never write; starts with a list of clichés."""
+    session = screen.session
+    before = session.sampling.banned_phrases
+
+    def take(text: str) -> bool:
+        if why := session.capabilities.reason_for("banned_phrases"):
+            screen.notify(why, severity="error")
+            return False
+        phrases = sheet_lines(text)
+        done = screen.guarded(lambda: (Bans.of(session).ban(phrases), screen.app.knobs.keep()))
+        if done:
+            screen.notify(f"{counted(len(phrases), 'phrase')} will not come." if phrases else "All may come.")
+        return done
+
+    state = (
+        f"{counted(len(before), 'phrase')} banned."
+        if before
+        else "None banned yet: this is a suggested list."
+    )
+    about = f"A branch that writes one of these goes back and writes something else. One per line. {state}"
+    screen.app.push_screen(
+        Sheet(
+            "Phrases that never come",
+            as_sheet(before),
+            about,
+            take,
+            session.draft("bans"),
+            "bans them",
+        )
+    )

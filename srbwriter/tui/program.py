@@ -1,0 +1,266 @@
+"""The interfaces of the app and of the write screen, for screens and helpers.
+
+The app itself (:mod:`srbwriter.tui.app`) imports all parts and combines them.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from textual.filter import LineFilter
+from textual.notifications import SeverityLevel
+from textual.screen import Screen
+from textual.theme import Theme
+
+from srbwriter import paths
+from srbwriter.config import Settings
+from srbwriter.session.sampling import RememberedKnobs
+from srbwriter.story import library
+from srbwriter.tui import colours, commands, options, themes
+from srbwriter.tui.driver import FailingApp, driver_of
+from srbwriter.tui.messages import Messages, Shows
+from srbwriter.tui.options import Preferences
+
+if TYPE_CHECKING:
+    from textual import events
+    from textual.containers import Vertical
+
+    from srbwriter.models import RecommendedModel
+    from srbwriter.session import Session
+    from srbwriter.tui.widgets.branch_grid import BranchGrid
+    from srbwriter.tui.widgets.story_editor import StoryEditor
+
+_REST_SECONDS = 2.0  # without a key in a text, after which the writer counts as pausing
+
+
+class Writer(Screen[None]):
+    """The interface of the write screen for its helpers and other screens."""
+
+    session: Session
+    editor: StoryEditor
+    grid: BranchGrid
+    right: Vertical
+    large: bool
+    quiet: bool
+
+    if TYPE_CHECKING:
+
+        @property
+        def app(self) -> Program: ...  # pyright: ignore[reportIncompatibleMethodOverride]
+        @property
+        def writing(self) -> bool: ...
+        def run(self, command: str, number: int = 0) -> None: ...
+        def guarded(self, act: Callable[[], object]) -> bool: ...
+        def admit(self, error: Exception, again: bool = True) -> None: ...
+        def use_key(self, event: events.Key | events.Paste) -> bool: ...
+        def wants_in_story(self, event: events.Key | events.Paste) -> bool: ...
+        def go_to_story(self) -> None: ...
+        def show_story(self, where_changed: bool = False) -> None: ...
+        def flush(self) -> None: ...
+        def flush_slowly(self) -> None: ...
+        def keys_on_branch(self, command: str) -> str: ...
+        @staticmethod
+        def key_names(keys: Iterable[str]) -> str: ...
+
+
+class Gate(Protocol):
+    """The interface of the key queue for screens."""
+
+    @property
+    def is_open(self) -> bool: ...
+    def open(self, asked: bool = False) -> None: ...
+
+
+class Fetch(Protocol):
+    """The interface of the model download for screens."""
+
+    @property
+    def model(self) -> RecommendedModel | None: ...
+    def describe(self) -> str: ...
+    def begin(self, screen: Writer, model: RecommendedModel) -> None: ...
+    def cancel(self, screen: Writer) -> bool: ...
+    def may_leave(self, screen: Writer) -> bool: ...
+    def watch(self, screen: Writer) -> None: ...
+
+
+class Offer(Protocol):
+    """The interface of the offer of a larger model for screens."""
+
+    def count_pick(self) -> None: ...
+    def withdraw(self) -> None: ...
+    def watch(self, screen: Writer) -> None: ...
+
+
+class Program(FailingApp):
+    """The interface of the app for its screens."""
+
+    write_screen: Writer
+    keyboard: Gate
+    fetch: Fetch
+    offer: Offer
+
+    def __init__(self, session: Session, settings: Settings) -> None:
+        super().__init__()
+        self.session = session
+        self.messages = Messages()
+        self.next_story: Path | None = None
+        self.next_notes: list[str] = []
+        self.next_begins = self.begins = False  # whether branches are written as soon as a story is open
+        self.typed_at = -math.inf
+        self.address = ""  # the address of a server beside the app
+        self.notes: list[str] = []  # messages to show once the screen is up
+        self._conflicts: list[str] = []  # messages about conflicting keys that were shown
+        self._keys_applied: tuple[str, dict[str, str]] | None = None
+        self.preferences = Preferences(settings)
+        self.knobs = RememberedKnobs(session, settings)
+        self.knobs.recall()
+        self._apply_keys()
+        self._form: colours.Form | None = None
+        self._theme_missed: str | None = None  # the configured theme that is missing, once reported
+        self.load_themes()
+        self._watcher = themes.Watcher()
+
+    # ---- implemented by the app
+
+    def apply_preferences(self) -> None:
+        """Apply changed settings at once, where possible."""
+        raise NotImplementedError
+
+    def open_story(self, file: Path, notes: Iterable[str] = (), begins: bool = False) -> None:
+        """Leave this story and open another: the screen is reset, and the model stays loaded.
+
+        ``notes`` are shown then; with ``begins``, branches are written at once.
+        """
+        raise NotImplementedError
+
+    def show_help(self, page: type[Any]) -> None:
+        """Show the help of a page."""
+        raise NotImplementedError
+
+    # ---- settings for the screens
+
+    @property
+    def writer_rests(self) -> bool:
+        """Whether the writer is not typing, so that a dialog may open without catching the next keys."""
+        return time.monotonic() - self.typed_at > _REST_SECONDS
+
+    @property
+    def text_width(self) -> int:
+        """The longest line of the story, in cells."""
+        return self.preferences[options.TEXT_WIDTH]
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether new branches are written as soon as one is picked."""
+        return self.preferences[options.CONTINUE]
+
+    def keys(self, command: str) -> list[str]:
+        """Return the keys that run a command on a branch."""
+        return self.known_keys.plain.get(command, [])
+
+    def anywhere(self, command: str) -> list[str]:
+        """Return the keys that run a command with any focus."""
+        return self.known_keys.anywhere.get(command, [])
+
+    def _apply_keys(self) -> None:
+        own = {key.name.removeprefix("keys."): self.preferences[key] for key in options.own_keys()}
+        configured = self.preferences[options.KEYMAP], own
+        if configured == self._keys_applied:
+            return  # finding conflicts takes a while
+        self._keys_applied = configured
+        self.known_keys = commands.Keys(*configured)
+        self.set_keymap(self.known_keys.keymap)
+        shown, self._conflicts = self._conflicts, self.known_keys.conflicts()
+        self.notes += [words for words in self._conflicts if words not in shown]
+
+    def _tell_notes(self) -> None:
+        while self.notes:
+            self.notify(self.notes.pop(0))
+
+    # ---- themes
+
+    def load_themes(self) -> None:
+        """Read all themes; collect one complaint for each that is invalid."""
+        found, self.complaints = themes.load_all()
+        self._add_themes(found)
+
+    def _apply_theme(self) -> None:
+        """Show the configured theme, or else the default one with a message why."""
+        wanted = self.preferences[options.THEME]
+        found = wanted in self.available_themes
+        self.theme = wanted if found else themes.DEFAULT
+        if not found and wanted != self._theme_missed:
+            self.notes.append(themes.explain_missing(wanted, self.complaints))
+        self._theme_missed = None if found else wanted
+
+    def _add_themes(self, found: list[Theme]) -> None:
+        for theme in found:
+            self.register_theme(theme)
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Return Textual's filters and, for a terminal with few colours, the reduced form of the theme."""
+        theme = self.current_theme
+        terminal = None if self.is_headless else self.console.color_system
+        depth = colours.depth(self.preferences[options.COLOURS], terminal)
+        if depth is None or theme.ansi or self.no_color:
+            return super().get_line_filters()
+        if self._form is None or self._form.made_for != (theme, depth):
+            self._form = colours.Form(theme, depth)
+        return [*super().get_line_filters(), self._form]
+
+    def reload_changed_themes(self) -> None:
+        """Show a theme of the writer's own as soon as its file changes."""
+        changed = self._watcher.changed()
+        if not changed:
+            return
+        found, complaints = themes.load_all(changed)
+        self._add_themes(found)
+        for complaint in complaints:
+            self.notify(complaint, severity="warning")
+        if self.theme in {theme.name for theme in found}:
+            self.apply_theme_again()
+        if self._theme_missed is not None:
+            self._apply_theme()
+
+    # ---- messages
+
+    def recent(self) -> list[tuple[Path, str]]:
+        """Return the recently opened stories, newest first."""
+        known = library.RecentStories(paths.recent_file()).all()
+        return [(entry.path, entry.title or entry.path.stem) for entry in known if entry.path.exists()]
+
+    def notify(
+        self, message: str, *, title: str = "", severity: SeverityLevel = "information",
+        timeout: float | None = None, markup: bool = False,
+    ) -> None:  # fmt: skip
+        """Show a message to the writer, in a line of the top screen.
+
+        It is never parsed as markup: most messages contain text of a file or a person.
+        """
+        seconds = self.messages.add(message, severity == "error")
+        self.show_messages()
+        self.set_timer(seconds, self.show_messages)
+        if not isinstance(self.screen, Shows):  # a screen of Textual itself
+            super().notify(message, title=title, severity=severity, timeout=timeout, markup=False)
+
+    def show_messages(self) -> None:
+        """Show the current messages on the top screen; there may be none while the app ends."""
+        top = self.screen_stack[-1] if self.screen_stack else None
+        if isinstance(top, Shows):
+            top.show_messages(self.messages.current)
+
+    def show_title(self, story: str, writing: bool) -> None:
+        """Set the title of the terminal window to the story's."""
+        name = "".join(character for character in story if character.isprintable()) or "srbwriter"
+        title = f"{name} {'▸' if writing else ''}".rstrip()
+        if title != self.title:
+            self.title = title
+            self._to_terminal(f"\x1b]2;{title}\x07")
+
+    def _to_terminal(self, sequence: str) -> None:
+        if (driver := driver_of(self)) is not None and not self.is_headless:
+            driver.write(sequence)

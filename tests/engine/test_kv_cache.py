@@ -1,0 +1,175 @@
+"""A KV cache that cannot be is refused in words: llama.cpp would abort, or take memory until the end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from srbwriter.demo import bundled_model
+from srbwriter.engine import engine as engine_module
+from srbwriter.engine.engine import Engine
+from srbwriter.engine.kv_cache import check_cache
+from srbwriter.engine.types import EngineOptions, InvalidRequest, ModelError, Request
+
+from .guards import run_child
+from .support import SHORT, finish
+from .toy_models import _ARRAY, _I32, _U32, _write, make_gemma, make_jamba, make_qwen
+
+BLOCKS = ["q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "iq4_nl"]
+
+
+def options(**fields: Any) -> EngineOptions:
+    return EngineOptions(**{"n_ctx": 256, "gpu_layers": 0, "threads": 1, "max_branches": 4, **fields})
+
+
+def test_no_way_to_load_it_ends_the_process(tmp_path: Path) -> None:
+    """In a process of its own, as that would end it."""
+    files = {
+        80: make_qwen(tmp_path / "80", size=80), 48: make_qwen(tmp_path / "48", size=48),
+        16: make_jamba(tmp_path / "16"),
+    }  # fmt: skip
+    child = run_child(
+        f"""
+        from srbwriter.engine.engine import Engine
+        for size, file in { ({size: str(file) for size, file in files.items()})!r}.items():
+            for which, flash in (("k", "off"), ("k", "on"), ("k", "auto"), ("v", "on"), ("v", "auto")):
+                for kind in {BLOCKS!r}:
+                    wish = {{f"cache_type_{{which}}": kind, "flash_attn": flash}}
+                    try:
+                        Engine.load(file, EngineOptions(gpu_layers=0, n_ctx=256, threads=1, **wish))
+                    except ModelError as error:
+                        said = str(error)
+                    assert all(word in said for word in (file, f"cache_type_{{which}} {{kind}}", str(size),
+                               f"--cache-type-{{which}} f16")), said
+        """
+    )
+    assert child.returncode == 0, child.stderr
+
+
+@pytest.mark.parametrize("kind", BLOCKS)
+@pytest.mark.parametrize("flash", ["on", "off"])
+def test_heads_that_fit_are_served(tmp_path: Path, kind: str, flash: str) -> None:
+    values = {"cache_type_v": kind} if flash == "on" else {}
+    model = make_qwen(tmp_path / "toy.gguf", size=64)
+    chosen = options(cache_type_k=kind, flash_attn=flash, **values)
+    with Engine.load(model, chosen, thread=False) as engine:
+        generation = engine.submit(Request("the fox and the king", n=2, stop=SHORT))
+        finish(engine, generation)
+        assert [len(branch.ids) for branch in generation.branches] == [4, 4]
+
+
+@pytest.mark.parametrize("size", [80, 48, 16])
+def test_whole_numbers_fit_every_head(tmp_path: Path, size: int) -> None:
+    model = make_qwen(tmp_path / "toy.gguf", size=size)
+    with Engine.load(model, options(cache_type_k="bf16", cache_type_v="f32"), thread=False) as engine:
+        finish(engine, engine.submit(Request("the fox", n=2, stop=SHORT)))
+
+
+def header(path: Path, *values: tuple[str, Any]) -> Path:
+    """A file that says no more than this of its attention."""
+    pairs = [(f"toy.{key}", *(value if isinstance(value, tuple) else (_U32, value))) for key, value in values]
+    _write(path, [("general.architecture", 8, "toy"), *pairs], {})
+    return path
+
+
+WIDTH, HEADS = ("embedding_length", 256), ("attention.head_count", 4)
+KEYS, VALUES = "attention.key_length", "attention.value_length"
+
+
+@pytest.mark.parametrize(
+    ("values", "refused"),
+    [
+        ([WIDTH, HEADS], {}),
+        ([("embedding_length", 320), HEADS], {"k": 80, "v": 80}),
+        ([WIDTH, HEADS, (KEYS, 80)], {"k": 80}),
+        ([WIDTH, HEADS, (VALUES, 48)], {"v": 48}),
+        ([WIDTH, HEADS, (KEYS, 192), (VALUES, 128)], {}),
+        ([WIDTH, HEADS, (KEYS, 64), ("attention.key_length_swa", 40)], {"k": 40}),
+        ([WIDTH, ("attention.head_count", (_ARRAY, (_I32, [0, 4, 0])))], {}),
+        ([WIDTH, ("attention.head_count", (_ARRAY, (_I32, [4, 0, 3])))], {"k": 85, "v": 85}),
+        ([WIDTH, HEADS, (KEYS, (_ARRAY, (_I32, [64, 72])))], {"k": 72}),
+        ([WIDTH, ("attention.head_count", 0)], {}),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("which", ["k", "v"])
+def test_sizes_of_heads_are_read_as_llama_cpp_reads_them(
+    tmp_path: Path, values: list[tuple[str, Any]], refused: dict[str, int], which: str
+) -> None:
+    file = header(tmp_path / "toy.gguf", *values)
+    with pytest.raises(ModelError) as caught:  # it is no model in any case
+        Engine.load(file, options(**{f"cache_type_{which}": "q8_0"}))
+    said = str(caught.value)
+    assert (f"cache_type_{which} q8_0" in said) is (which in refused)
+    if which in refused:
+        assert f"has {refused[which]}," in said
+
+
+def test_sliding_layers_are_looked_at(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="has 16,"):
+        Engine.load(make_gemma(tmp_path / "toy.gguf"), options(cache_type_k="q8_0"))
+
+
+def test_quantised_values_need_flash_attention(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match="flash"):
+        Engine.load(make_qwen(tmp_path / "toy.gguf", size=64), options(cache_type_v="q8_0", flash_attn="off"))
+
+
+# ---- the memory of a context
+
+LAYERS = ("block_count", 4)
+BUNDLED_TOKEN = 8 * 8 * (32 + 32) * 2  # layers, heads, keys and values of each, bytes of a number
+
+
+def test_a_context_that_no_memory_holds_is_refused_before_anything_is_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engine_module, "all_memory", lambda: 64 << 30)
+    loaded: list[float] = []
+    with pytest.raises(ModelError) as caught:
+        Engine.load(bundled_model(), options(n_ctx=1 << 24), on_progress=loaded.append)
+    assert not loaded
+    said = str(caught.value)
+    assert "16777216 tokens takes 137.4 GB" in said and "has 68.7 GB" in said
+    most = int(said.split("--ctx-size ")[1].split()[0])
+    assert most * BUNDLED_TOKEN < 64 << 30 < 2 * most * BUNDLED_TOKEN
+
+
+@pytest.mark.parametrize("fields", [{}, {"cache_type_k": "q4_0"}, {"n_ctx": None}])
+def test_a_context_that_may_fit_is_left_to_llama_cpp(
+    monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(engine_module, "all_memory", lambda: 2048 * BUNDLED_TOKEN)
+    with Engine.load(bundled_model(), replace(options(), **{"n_ctx": 2048, **fields}), thread=False):
+        pass
+    with pytest.raises(ModelError, match="--ctx-size"):
+        Engine.load(bundled_model(), replace(options(), n_ctx=2304))
+
+
+@pytest.mark.parametrize(
+    ("values", "kinds", "size"),
+    [
+        ([LAYERS, WIDTH, HEADS], ("f16", "f16"), 4 * 4 * 2 * 64 * 2),
+        ([LAYERS, WIDTH, HEADS, ("attention.head_count_kv", 2)], ("f32", "bf16"), 4 * 2 * 64 * 6),
+        ([LAYERS, WIDTH, HEADS, (KEYS, 32)], ("q8_0", "q4_0"), 4 * 4 * (34 + 2 * 18)),
+        (
+            [("block_count", 3), WIDTH, HEADS, ("attention.head_count_kv", (_ARRAY, (_I32, [2, 0, 1])))],
+            ("f16", "f16"), 3 * 2 * 64 * 2,
+        ),
+        ([LAYERS, WIDTH, HEADS, ("attention.key_length_mla", 64)], ("f16", "f16"), 4 * 4 * 64 * 2),
+        ([LAYERS, WIDTH, HEADS, ("attention.shared_kv_layers", 3)], ("f16", "f16"), 4 * 2 * 64 * 2),
+        ([LAYERS, WIDTH, HEADS, ("ssm.state_size", 3)], ("f16", "f16"), 0),
+        ([WIDTH], ("f16", "f16"), 0),
+    ],
+)  # fmt: skip
+def test_what_a_token_takes(
+    tmp_path: Path, values: list[tuple[str, Any]], kinds: tuple[str, str], size: int
+) -> None:
+    file = header(tmp_path / "toy.gguf", *values)
+    asked = EngineOptions(n_ctx=1000, cache_type_k=kinds[0], cache_type_v=kinds[1])
+    check_cache(file, asked, 1000 * size)
+    if size:
+        with pytest.raises(ModelError, match="1000 tokens"):
+            check_cache(file, asked, 1000 * size - 1)

@@ -1,0 +1,109 @@
+"""The table of verbs: handles, engines and docs agree with it."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from srbwriter.engine.commands import Commands
+from srbwriter.engine.generation import Branch, Command, Generation
+from srbwriter.engine.remote.verbs import RemoteVerbs
+from srbwriter.engine.types import (
+    BranchState,
+    InvalidRequest,
+    LimitExceeded,
+    Priority,
+    Request,
+    Sampling,
+    Stop,
+)
+from srbwriter.engine.verbs import HTTP_VERBS, REQUIRED, VERBS, BranchVerb, Verb, check_command
+from tools import pages
+
+DOCS = Path(__file__).parents[2] / "docs" / "http-api.md"
+GENERATION = Generation(1, Request("Once"), lambda command: None)
+
+
+@pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS)
+def test_a_handle_has_the_arguments_of_the_table(verb: Verb) -> None:
+    handle = getattr(Generation if verb.whole else Branch, verb.name)
+    parameters = list(inspect.signature(handle).parameters.values())[1:]
+    assert [p.name for p in parameters] == [argument.name for argument in verb.arguments]
+    empty = inspect.Parameter.empty
+    assert [REQUIRED if p.default is empty else p.default for p in parameters] == [
+        argument.default for argument in verb.arguments
+    ]
+
+
+@pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS)
+def test_both_engines_carry_it_out(verb: Verb) -> None:
+    # what an engine works out before it carries the verb out comes behind the arguments
+    for engine in (Commands, RemoteVerbs):
+        if verb.name != "promote" or engine is RemoteVerbs:  # the local engine's is that of its queue
+            names = list(inspect.signature(getattr(engine, verb.name)).parameters)[2:]
+            assert len(names) >= len(verb.arguments)
+
+
+def test_the_names_of_the_type_are_those_of_the_table() -> None:
+    assert set(get_args(BranchVerb)) == {verb.name for verb in VERBS.values() if not verb.whole}
+
+
+@pytest.mark.parametrize(
+    ("state", "useless"),
+    [
+        (BranchState.WRITING, {"resume", "extend"}),
+        (BranchState.PROMPT, {"resume", "extend"}),
+        (BranchState.PAUSED, {"pause", "extend"}),
+        (BranchState.DONE, {"stop", "pause", "resume"}),
+        (BranchState.FAILED, {"stop", "pause", "resume"}),
+    ],
+)
+def test_what_does_nothing_in_a_state_says_why(state: BranchState, useless: set[str]) -> None:
+    branch = Branch(GENERATION, 0, Sampling(), Stop(), 1)
+    branch.state = state
+    verbs = [verb for verb in VERBS.values() if not verb.whole]
+    assert {verb.name for verb in verbs if verb.problem(branch)} == useless
+    assert not VERBS["extend"].problem(branch, {"stop": 3})
+
+
+def _check(verb: str, *args: Any) -> None:
+    check_command(Command(verb, GENERATION, 0, args), 100, 4, lambda sampling: None, lambda stop: None)
+
+
+@pytest.mark.parametrize(
+    ("verb", "args"),
+    [
+        ("append", (5, False)),
+        ("append", ("x", 1)),
+        ("extend", (True,)),
+        ("extend", (-1,)),
+        ("rewind", (-1, None, None, None)),
+        ("rewind", (1, None, None, 2**64)),
+        ("reroll", (None, None, None, (100,), ())),
+        ("reroll", (None, Stop(), None, (), ())),
+        ("set_sampling", (None,)),
+        ("add_branch", (2, (Sampling(),), None, (), ())),
+        ("promote", ("soon",)),
+    ],
+)
+def test_an_argument_of_another_kind_is_refused(verb: str, args: tuple[Any, ...]) -> None:
+    with pytest.raises(InvalidRequest):
+        _check(verb, *args)
+
+
+@pytest.mark.parametrize("n", [0, 5])
+def test_no_more_branches_than_the_engine_runs(n: int) -> None:
+    _check("add_branch", 4, (Sampling(),) * 4, Stop(), (1,), ())
+    _check("promote", Priority.NORMAL)
+    with pytest.raises(LimitExceeded):
+        _check("add_branch", n, None, None, (), ())
+
+
+def test_the_docs_list_the_verbs_as_they_are() -> None:
+    text = DOCS.read_text("utf-8")
+    assert pages.verbs() in text, "run: python -m tools.pages"
+    assert all(f"| `{verb.name}` | {verb.help} |" in text for verb in HTTP_VERBS)
+    assert VERBS["extend"].always == "stop" and "pause does nothing: branch 0 has ended already" in text

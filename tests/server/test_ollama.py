@@ -1,0 +1,265 @@
+"""Ollama's API over a socket: raw HTTP, and its official client where that is installed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from srbwriter.engine.types import EngineOptions, Sampling, Stop
+from tests.fakes.engine import FIM_MID, FIM_PRE, FIM_SUF, FakeEngine
+from tests.fakes.shared_model import load_engine
+from tests.fakes.short_model import short_model
+
+from .conftest import Serve, serving
+from .test_tools import HERMES
+from .wire import BROWSER
+
+BODY: dict[str, Any] = {"model": "fake", "prompt": "Once upon a time,", "options": {"num_predict": 6}}
+TEXT = " there was a cat. The"
+MESSAGES = [{"role": "user", "content": "Tell me a story."}]
+
+
+def lines(answer: httpx.Response) -> list[dict[str, Any]]:
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"] == "application/x-ndjson"
+    assert answer.text.endswith("\n")
+    return [json.loads(line) for line in answer.text.splitlines()]
+
+
+def sampled(engine: FakeEngine) -> Sampling:
+    told = engine.submitted[-1].sampling
+    return told[0] if isinstance(told, tuple) else told
+
+
+def stopped(engine: FakeEngine) -> Stop:
+    told = engine.submitted[-1].stop
+    return told[0] if isinstance(told, tuple) else told
+
+
+def test_a_sign_of_life_beside_the_page(client: httpx.Client) -> None:
+    assert client.get("/").text == "Ollama is running"
+    assert client.head("/", headers={"Accept": "application/json"}).status_code == 200
+    page = client.get("/", headers=BROWSER)
+    assert page.headers["content-type"].startswith("text/html") and "<html" in page.text
+
+
+def test_a_stream_is_lines_of_json(client: httpx.Client) -> None:
+    *pieces, last = lines(client.post("/api/generate", json=BODY))
+    assert "".join(one["response"] for one in pieces) == TEXT
+    assert {(one["model"], one["done"]) for one in pieces} == {("fake", False)}
+    assert last["done"] and last["done_reason"] == "length" and last["response"] == ""
+    assert (last["prompt_eval_count"], last["eval_count"]) == (len(last["context"]) - 6, 6)
+    durations = ("total_duration", "load_duration", "prompt_eval_duration", "eval_duration")
+    assert all(isinstance(last[name], int) and last[name] > 0 for name in durations)
+    assert last["total_duration"] >= last["eval_duration"]
+
+
+def test_one_object_without_stream(client: httpx.Client) -> None:
+    told = client.post("/api/generate", json={**BODY, "stream": False})
+    assert told.headers["content-type"].startswith("application/json")
+    assert (told.json()["response"], told.json()["done"], told.json()["eval_count"]) == (TEXT, True, 6)
+    told = client.post("/api/generate", json={**BODY, "stream": False, "options": {"stop": ["."]}}).json()
+    assert (told["response"], told["done_reason"]) == (" there was a cat", "stop")
+
+
+def test_options_are_read(client: httpx.Client, engine: FakeEngine) -> None:
+    options = {
+        "num_predict": 3, "temperature": 0.4, "top_k": 7, "top_p": 0.6, "min_p": 0.1, "typical_p": 0.8,
+        "seed": 42, "stop": ["\n", "cat"], "repeat_penalty": 1.3, "repeat_last_n": 33,
+        "presence_penalty": 0.2, "frequency_penalty": 0.3, "mirostat": 2, "mirostat_tau": 4.0,
+        "mirostat_eta": 0.2, "num_keep": 4,
+        "num_ctx": 2048, "num_gpu": 99, "num_thread": 4, "penalize_newline": True, "xtc_probability": 0.5,
+    }  # fmt: skip
+    client.post("/api/generate", json={**BODY, "options": options}).raise_for_status()
+    told, stop = sampled(engine), stopped(engine)
+    assert (told.temperature, told.top_k, told.top_p, told.min_p, told.typical_p) == (0.4, 7, 0.6, 0.1, 0.8)
+    assert (told.repeat_penalty, told.repeat_last_n, told.seed) == (1.3, 33, 42)
+    assert (told.presence_penalty, told.frequency_penalty, told.xtc_probability) == (0.2, 0.3, 0.5)
+    assert (told.mirostat, told.mirostat_tau, told.mirostat_eta) == (2, 4.0, 0.2)
+    assert (stop.max_tokens, stop.strings) == (3, ("\n", "cat"))
+    assert engine.submitted[-1].n_keep == 4
+
+
+def test_what_is_left_out_means_what_it_means_there(client: httpx.Client, engine: FakeEngine) -> None:
+    client.post("/api/generate", json={**BODY, "options": {"num_predict": -1}}).raise_for_status()
+    told = sampled(engine)
+    assert (told.temperature, told.top_k, told.top_p) == (0.8, 40, 0.9)
+    assert (told.repeat_penalty, told.repeat_last_n) == (1.1, 64)
+    assert stopped(engine).max_tokens is None
+
+
+def test_system_template_raw_and_suffix(serve: Serve, client: httpx.Client, engine: FakeEngine) -> None:
+    def prompt(http: httpx.Client, **fields: Any) -> Any:
+        http.post("/api/generate", json={**BODY, **fields}).raise_for_status()
+        return engine.submitted[-1].prompt
+
+    assert prompt(client) == BODY["prompt"]  # the model has no template
+    assert prompt(client, system="Be brief.") == f"Be brief.\n\n{BODY['prompt']}"
+    assert prompt(client, system="Be brief.", raw=True) == BODY["prompt"]
+    template = "{{ if .System }}[{{ .System }}] {{ end }}Q: {{ .Prompt }}\nA:{{ .Response }}."
+    assert prompt(client, template=template) == f"Q: {BODY['prompt']}\nA:"
+    assert prompt(client, template=template, system="S") == f"[S] Q: {BODY['prompt']}\nA:"
+    assert client.post("/api/generate", json={**BODY, "suffix": " end"}).status_code == 400
+    engine.fim = (FIM_PRE, FIM_SUF, FIM_MID)
+    filled = [*prompt(client, prompt="Once", suffix=" time")]
+    assert {FIM_PRE, FIM_SUF, FIM_MID} <= set(filled)
+    with httpx.Client(base_url=serve(chat_template="chatml").url) as http:
+        asked = prompt(http, system="Be brief.")
+        assert asked.startswith("<|im_start|>system\nBe brief.<|im_end|>")
+        assert BODY["prompt"] in asked and asked.endswith("<|im_start|>assistant\n")
+        assert prompt(http, raw=True) == BODY["prompt"]
+
+
+def test_a_text_goes_on_from_its_context(client: httpx.Client, engine: FakeEngine) -> None:
+    first = client.post("/api/generate", json={**BODY, "stream": False}).json()
+    body = {**BODY, "prompt": " And", "context": first["context"]}
+    client.post("/api/generate", json=body).raise_for_status()
+    prompt = [*engine.submitted[-1].prompt]
+    assert prompt == [*first["context"], *engine.tokenize(" And")]
+
+
+def test_formats(client: httpx.Client, engine: FakeEngine) -> None:
+    client.post("/api/generate", json={**BODY, "format": "json"}).raise_for_status()
+    assert json.loads(sampled(engine).json_schema or "") == {"type": "object"}
+    schema = {"type": "object", "properties": {"name": {"type": "string"}}}
+    body = {"model": "m", "messages": MESSAGES, "format": schema, "stream": False}
+    client.post("/api/chat", json=body).raise_for_status()
+    assert json.loads(sampled(engine).json_schema or "") == schema
+    assert client.post("/api/generate", json={**BODY, "format": "xml"}).status_code == 400
+
+
+def test_chat(client: httpx.Client) -> None:
+    body = {"model": "fake", "messages": MESSAGES, "options": {"num_predict": 3}}
+    *pieces, last = lines(client.post("/api/chat", json=body))
+    assert "".join(one["message"]["content"] for one in pieces) == " there was a"
+    assert all(one["message"]["role"] == "assistant" for one in (*pieces, last))
+    assert (last["done"], last["done_reason"], last["eval_count"]) == (True, "length", 3)
+    assert "context" not in last
+    told = client.post("/api/chat", json={**body, "stream": False}).json()
+    assert told["message"] == {"role": "assistant", "content": " there was a"}
+
+
+CALL = '<tool_call>\n{"name": "look", "arguments": {"at": "sea"}}\n</tool_call>'
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "look",
+        "parameters": {"type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"]},
+    },
+}
+
+
+def test_tools_are_called(serve: Serve, engine: FakeEngine) -> None:
+    engine.script = lambda prompt, branch: CALL
+    with httpx.Client(base_url=serve(chat_template=HERMES).url, timeout=30) as http:
+        for stream in (True, False):
+            body = {"model": "m", "messages": MESSAGES, "tools": [TOOL], "stream": stream}
+            answer = http.post("/api/chat", json=body)
+            told = lines(answer) if stream else [answer.json()]
+            calls = [call for one in told for call in one["message"].get("tool_calls", [])]
+            assert calls == [{"function": {"name": "look", "arguments": {"at": "sea"}}}]
+            assert "".join(one["message"]["content"] for one in told) == "" and told[-1]["done"]
+
+
+def test_logprobs(client: httpx.Client) -> None:
+    body = {**BODY, "logprobs": True, "top_logprobs": 2}
+    told = [
+        known for one in lines(client.post("/api/generate", json=body)) for known in one.get("logprobs", [])
+    ]
+    assert len(told) == 6 and all(one["token"] and len(one["top_logprobs"]) == 2 for one in told)
+    whole = client.post("/api/generate", json={**body, "stream": False}).json()["logprobs"]
+    assert [one["token"] for one in whole] == [one["token"] for one in told]
+
+
+def test_models(client: httpx.Client, engine: FakeEngine) -> None:
+    assert client.get("/api/version").json()["version"].count(".") == 2
+    for path in ("/api/tags", "/api/ps"):
+        (card,) = client.get(path).json()["models"]
+        assert card["name"] == card["model"] == "fake" and len(card["digest"]) == 64
+        assert card["details"]["format"] == "gguf" and card["size"] >= 0
+    assert {"expires_at", "size_vram", "context_length"} <= card.keys()
+    engine.fim = (FIM_PRE, FIM_SUF, FIM_MID)
+    told = client.post("/api/show", json={"model": "fake"}).json()
+    assert {"modelfile", "parameters", "template", "details", "model_info"} <= told.keys()
+    assert told["capabilities"] == ["completion", "insert"]
+    assert client.post("/api/show", json={"model": "other"}).status_code == 404
+    assert client.post("/api/pull", json={"model": "fake", "stream": False}).json() == {"status": "success"}
+    assert client.post("/api/pull", json={"model": "other"}).status_code == 404
+
+
+def test_nothing_to_write_loads_the_model(client: httpx.Client) -> None:
+    for path, empty in (("generate", {"response": ""}), ("chat", {"message": {"content": ""}})):
+        told = client.post(f"/api/{path}", json={"model": "fake", "keep_alive": "5m"}).json()
+        assert told["done"] and told["done_reason"] == "load"
+        assert empty.keys() <= told.keys()
+
+
+def test_errors_are_its_own(client: httpx.Client) -> None:
+    said = {"role": "user", "content": "a", "images": ["aGk="]}
+    for path, body, status in (
+        ("generate", {"prompt": "a"}, 400),
+        ("generate", {**BODY, "options": {"temperature": "hot"}}, 400),
+        ("generate", {**BODY, "images": ["aGk="]}, 400),
+        ("generate", {**BODY, "think": True}, 400),
+        ("generate", {**BODY, "template": "{{ range .Messages }}{{ end }}"}, 400),
+        ("chat", {"model": "m", "messages": [{"content": "no role"}]}, 400),
+        ("chat", {"model": "m", "messages": "Hello"}, 400),
+        ("chat", {"model": "m", "messages": [said]}, 400),
+        ("embed", {"model": "m"}, 400),
+        ("embed", {"model": "m", "input": 3}, 400),
+        ("create", {"model": "m"}, 501),
+    ):
+        answer = client.post(f"/api/{path}", json=body)
+        assert answer.status_code == status, (path, body)
+        assert answer.json().keys() == {"error"} and answer.json()["error"]
+
+
+# ---- a real engine
+
+OPTIONS = EngineOptions(n_ctx=512, gpu_layers=0, seed=1, threads=1, max_branches=4)
+
+
+@pytest.fixture(scope="module")
+def real() -> Iterator[httpx.Client]:
+    yield from serving(load_engine(short_model(), OPTIONS))
+
+
+def test_embeddings(real: httpx.Client) -> None:
+    body = {"model": "m", "input": ["The fox ran.", "It snowed."]}
+    told = real.post("/api/embed", json=body).json()
+    assert len(told["embeddings"]) == 2 and told["prompt_eval_count"] > 2
+    assert np.linalg.norm(told["embeddings"][0]) == pytest.approx(1.0, abs=1e-4)
+    (other,) = real.post("/api/embed", json={"model": "m", "input": "The fox ran."}).json()["embeddings"]
+    np.testing.assert_allclose(other, told["embeddings"][0], atol=1e-4)
+    old = real.post("/api/embeddings", json={"model": "m", "prompt": "The fox ran."}).json()["embedding"]
+    np.testing.assert_allclose(np.array(old) / np.linalg.norm(old), other, atol=1e-4)
+    long = {"model": "m", "input": "The fox ran. " * 400}
+    assert len(real.post("/api/embed", json=long).json()["embeddings"]) == 1
+    assert real.post("/api/embed", json={**long, "truncate": False}).status_code == 400
+
+
+# ---- the official client
+
+
+def test_the_official_client(client: httpx.Client, engine: FakeEngine) -> None:
+    ollama = pytest.importorskip("ollama")
+    ours = ollama.Client(host=str(client.base_url), timeout=20)
+    (model,) = ours.list().models
+    assert model.model == "fake" and model.details.format == "gguf"
+    assert ours.ps().models[0].model == "fake"
+    assert "completion" in ours.show("fake").capabilities
+    answer = ours.generate("fake", "Once upon a time,", options={"num_predict": 6, "temperature": 0})
+    assert (answer.response, answer.done, answer.eval_count) == (TEXT, True, 6)
+    pieces = list(ours.chat("fake", MESSAGES, stream=True, options={"num_predict": 3}))
+    assert "".join(piece.message.content for piece in pieces) == " there was a"
+    assert pieces[-1].done_reason == "length"
+    with pytest.raises(ollama.ResponseError) as caught:
+        ours.show("other")
+    assert caught.value.status_code == 404
+    ours.pull("fake")
+    ours.close()

@@ -1,0 +1,92 @@
+"""A round is left once: its branches are stopped once, and all that was written goes into one transaction."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from srbwriter.engine.generation import Generation
+from srbwriter.engine.types import NoModel
+from srbwriter.session import Session
+from srbwriter.story import Story
+from tests.session.conftest import written
+
+
+@pytest.fixture
+def counted(session: Session, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often branches were cancelled, and how often verbs of the story were put together."""
+    counts = Counter[str]()
+
+    def count(owner: type, name: str) -> None:
+        act: Callable[..., object] = getattr(owner, name)
+
+        def counting(self: object, *arguments: object) -> object:
+            counts[name] += 1
+            return act(self, *arguments)
+
+        monkeypatch.setattr(owner, name, counting)
+
+    count(Generation, "cancel")
+    count(Story, "pick")
+    return counts
+
+
+def test_a_pick_that_goes_on_stops_the_branches_once(session: Session, counted: Counter[str]) -> None:
+    session.generate()
+    written(session)
+    first = session.round
+    counted.clear()
+    node = session.pick(0, go_on=True)
+    assert counted == {"cancel": 1, "pick": 1}
+    assert session.round is not first and session.round is not None
+    assert session.round.parent == node == session.node
+    assert session.round.generation is not None, "the engine was not asked"
+
+
+def test_what_is_written_and_typed_goes_into_the_transaction_of_the_pick(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is left for the round that follows to write down."""
+    session.generate()
+    texts = written(session)
+    session.typing.text("It rained.")
+    outer: list[bool] = []
+    together, depth = Story.together, [0]
+
+    class Counted:
+        def __init__(self, inner: object) -> None:
+            self.inner = inner
+
+        def __enter__(self) -> object:
+            outer.append(depth[0] == 0)
+            depth[0] += 1
+            return self.inner.__enter__()  # type: ignore[attr-defined]
+
+        def __exit__(self, *why: object) -> object:
+            depth[0] -= 1
+            return self.inner.__exit__(*why)  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(Story, "together", lambda self: Counted(together(self)))
+    session.pick(0)
+    assert sum(outer) == 1
+    assert session.typing.state.saved
+    assert session.text().startswith("It rained.") and texts[0].strip() in session.text()
+
+
+def test_a_pick_stands_where_nothing_can_go_on_from_it(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.generate()
+    [text, *_] = written(session)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise NoModel("gone")
+
+    engine = session.engine
+    assert engine is not None
+    monkeypatch.setattr(engine, "submit", refuse)
+    with pytest.raises(NoModel, match="gone"):
+        session.pick(0, go_on=True)
+    assert session.text() == text

@@ -1,0 +1,261 @@
+"""EPUB, OpenDocument and RTF on their way in, as other programs write them, and broken."""
+
+from __future__ import annotations
+
+import html
+import io
+import re
+import shutil
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from srbwriter.story import formats
+from srbwriter.story.formats import FormatError, archive
+from srbwriter.story.model import DraftNode, Marks, StoryDraft
+from tests.sizes import examples
+from tests.story.documents import MANIFEST, PACKAGE, RTF, book, content, odt, page, zipped
+from tests.story.format_files import path_text
+
+
+def notices(draft: StoryDraft) -> list[str]:
+    return draft.meta.get("notices", [])
+
+
+def refusal(data: bytes, name: str = "novel") -> str:
+    with pytest.raises(FormatError) as raised:
+        formats.read(data, name)
+    words = str(raised.value)
+    assert words.startswith(name) and "\n" not in words
+    return words
+
+
+# -- EPUB ----------------------------------------------------------------------------------------------
+
+
+def test_a_book_is_read_in_the_order_of_its_spine() -> None:
+    draft = formats.read(book(), "book.epub")
+    assert formats.detect(book()).name == "epub"
+    assert path_text(draft) == (
+        "A tale of rain.\n\n# One\n\nIt was *late*; “go”, she said.\n\n* * *\n\nRain & **snow**.\n\n"
+        "## Two\n\nHome.\nNobody\u00a0came."
+    )
+    assert (draft.title, draft.byline, draft.language) == ("The Orchard", "Ada Lovell, Ben Pohl", "en-GB")
+    assert [node.marks.title for node in draft.nodes if node.marks.chapter] == ["One", "Two"]
+    assert notices(draft) == ["pictures were left out"]
+
+
+def test_what_a_book_says_besides_is_written_back() -> None:
+    made = formats.read(formats.write(formats.read(book(), "a"), "epub"), "b")
+    assert made.meta["foreign"]["epub"] == {"publisher": ["Small Press"], "identifier": ["9781234567897"]}
+
+
+PARAGRAPHS = st.lists(st.text(alphabet="ab *_#\\&<>é夜🌙\u00a0\n'\"-", min_size=1, max_size=20), max_size=6)
+
+
+@given(st.lists(st.tuples(st.text("abc *_&<é", max_size=8), PARAGRAPHS), min_size=1, max_size=4))
+@hypothesis_settings(max_examples=examples(100), deadline=None)
+def test_what_is_exported_as_a_book_comes_back_with_the_same_words(
+    told: list[tuple[str, list[str]]],
+) -> None:
+    nodes = [DraftNode("r")]
+    for number, (title, paragraphs) in enumerate(told):
+        text = "\n\n".join(paragraphs) + "\n\n"
+        marks = Marks(chapter=True, title=title)
+        nodes.append(DraftNode(f"n{number}", nodes[-1].id, text=text, marks=marks))
+    draft = StoryDraft(nodes, nodes[-1].id, "A tale", "Ada", "de", id="12345678-1234-5678-1234-567812345678")
+    data = formats.write(draft, "epub")
+    shown = re.sub(r"<head>.*?</head>|<[^>]*>", " ", _pages(data), flags=re.DOTALL)
+    words = words_of(html.unescape(shown))
+    try:
+        back = formats.read(data, "a.epub")
+    except FormatError as error:
+        assert "without words" in str(error) and not words
+        return
+    assert words_of(path_text(back)) == words
+    assert (back.title, back.byline, back.language, back.id) == (draft.title, "Ada", "de", draft.id)
+
+
+def words_of(text: str) -> list[str]:
+    """The words, cut at marks of emphasis."""
+    return re.findall(r"\w+", re.sub(r"[*_\\]", " ", text))
+
+
+def _pages(data: bytes) -> str:
+    with zipfile.ZipFile(io.BytesIO(data)) as book:
+        return "".join(book.read(name).decode() for name in sorted(book.namelist()) if "chapter-" in name)
+
+
+def test_a_book_of_ours_comes_back_as_it_was() -> None:
+    text = (
+        "# One\n\nIt was *late*.\nA line.\n\n* * *\n\nHe said **no**.\n\n"
+        "# Two\n\n\u201cRain & snow,\u201d 1 < 2."
+    )
+    draft = formats.read(text.encode(), "a.md")
+    draft.title = "Tale"
+    assert path_text(formats.read(formats.write(draft, "epub"), "a.epub")) == text
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (zipped({"a": "b"}, "application/epub+zip"), "META-INF/container.xml is missing"),
+        (book(**{"META-INF/container.xml": "<a"}), "(META-INF/container.xml: unclosed token"),
+        (book("<package/>"), "is a book without words"),
+        (book(PACKAGE.replace("idref=", "id=")), "is a book without words"),
+        (book(**{"OEBPS/content.opf": '<!DOCTYPE a [<!ENTITY b "c">]><package>&b;</package>'}), "entities"),
+        (
+            book(**{"META-INF/encryption.xml": '<e><EncryptionMethod Algorithm="aes256"/></e>'}),
+            "is protected against copying (DRM)",
+        ),
+        (book(**{"OEBPS/Text/chapter1.xhtml": b"<p>caf\xe9</p>"}), "is not in UTF-8"),
+        (book()[:-200], "broken archive"),
+    ],
+)  # fmt: skip
+def test_a_broken_book_says_what_is_wrong_and_what_to_do(data: bytes, words: str) -> None:
+    said = refusal(data)
+    assert words in said and ("—" in said)
+
+
+def test_hidden_fonts_are_no_protection_and_a_missing_page_is_told() -> None:
+    font = '<e><EncryptionMethod Algorithm="http://www.idpf.org/2008/embedding"/></e>'
+    package = PACKAGE.replace("Text/title.xhtml", "Text/nothing.xhtml")
+    draft = formats.read(book(package, **{"META-INF/encryption.xml": font}), "a")
+    assert "OEBPS/Text/nothing.xhtml was left out; the book names it and does not hold it" in notices(draft)
+
+
+def test_a_page_says_its_encoding() -> None:
+    text = page("x", "<p>caf\u00e9</p>").replace("utf-8", "iso-8859-1").encode("latin-1")
+    draft = formats.read(book(**{"OEBPS/Text/title.xhtml": text}), "a")
+    assert path_text(draft).startswith("caf\u00e9\n\n")
+
+
+def test_archives_that_unpack_to_more_than_any_text_has_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "MOST_UNPACKED", 5000)
+    bomb = "<p>" + "a" * 100_000 + "</p>"
+    assert "unpacks to more than" in refusal(book(**{"OEBPS/Text/title.xhtml": bomb}))
+    assert "unpacks to more than" in refusal(odt(bomb))
+    assert "export its text alone" in refusal(odt(bomb))
+
+
+# -- OpenDocument --------------------------------------------------------------------------------------
+
+
+def test_a_text_of_libreoffice_is_read_whole() -> None:
+    draft = formats.read(odt(), "a.odt")
+    assert formats.detect(odt()).name == "odt"
+    assert path_text(draft) == (
+        "# One\n\nIt was *late*; \u201cgo\u201d,  she\tsaid[^1].\nNext line.\n\n*All* but this *slanted*"
+        "\n\n* * *\n\n"
+        "- first\n\nmore\n\n- second\n\n[^1]: Below **it**.\n\n## Two\n\na | b\n\nHome."
+    )
+    assert (draft.title, draft.byline, draft.language) == ("The Orchard", "Ada Lovell", "en-GB")
+    assert draft.meta["foreign"]["odt"] == {"subject": ["rain"]}
+    assert draft.nodes[1].marks.note == "Bob: Really?"
+    for words in ("the table of contents", "comments", "pictures", "tables", "lists"):
+        assert any(words in notice for notice in notices(draft)), words
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (odt(**{"META-INF/manifest.xml": MANIFEST.replace("file-entry", "encryption-data")}),
+         "has a password — save it without one"),
+        (zipped({"a": "b"}, "application/vnd.oasis.opendocument.text"), "content.xml is missing"),
+        (odt("<text:p>"), "content.xml: mismatched tag"),
+        (odt("<text:p>&nbsp;</text:p>"), "undefined entity"),
+        (odt(**{"content.xml": content("&b;", '<!DOCTYPE a [<!ENTITY b "c">]>')}), "entities, which are not"),
+        (odt(**{"content.xml": content("&b;", '<!DOCTYPE a [<!ENTITY b SYSTEM "/etc/x">]>')}), "entities"),
+        (odt("<text:section>" * 5000 + "</text:section>" * 5000), "nested too deeply"),
+        (odt()[:-300], "broken archive"),
+    ],
+)  # fmt: skip
+def test_a_broken_text_says_what_is_wrong_and_what_to_do(data: bytes, words: str) -> None:
+    assert words in refusal(data)
+
+
+def test_one_element_does_not_stand_for_endless_spaces() -> None:
+    draft = formats.read(odt('<text:p>a<text:s text:c="999999999999"/>b</text:p>'), "a")
+    assert len(path_text(draft)) < 2000
+
+
+# -- RTF -----------------------------------------------------------------------------------------------
+
+
+def test_rich_text_is_read_whole() -> None:
+    draft = formats.read(RTF, "a.rtf")
+    assert formats.detect(RTF).name == "rtf"
+    assert path_text(draft) == (
+        "# One\n\nIt was *late*; “go”, she said—“now”. \U0001f4d9 **bold*both***\nNext\n\n"
+        "Привет\n\nNote[^1]. link\n\na | b\nc | d\n\n{ok} * star_ \n\n- Item\n\n* * *\n\n"
+        "Hang\n\nBoxed\n\nTwo\n\n"
+        "Three\n\nFour\n\n[^1]: Below *it*."
+    )
+    assert (draft.title, draft.byline) == ("The Orchard", "Ada Lovell")
+    assert draft.nodes[1].marks.note == "Bob: Really?"
+    for words in ("comments", "pictures", "hidden or deleted", "tables", "lists", "text boxes"):
+        assert any(words in notice for notice in notices(draft)), words
+
+
+def test_text_edit_ends_paragraphs_with_a_backslash() -> None:
+    data = rb"""{\rtf1\ansi\ansicpg1252\cocoartf2709
+\cocoatextscaling0\cocoaplatform0{\fonttbl\f0\fswiss\fcharset0 Helvetica;\f1\fswiss Helvetica-Oblique;}
+{\*\expandedcolortbl;;}
+\pard\tx720\pardirnatural\partightenfactor0
+
+\f0\fs24 \cf0 It rained.\
+\
+She \f1\i ran
+\f0\i0 .}"""
+    assert path_text(formats.read(data, "a.rtf")) == "It rained.\n\nShe *ran*."
+
+
+def test_rich_text_in_other_code_pages() -> None:
+    for page_number, codec, words in (
+        (1251, "cp1251", "Привет"),
+        (932, "cp932", "夜の雨"),
+        (10000, "mac_roman", "café"),
+    ):
+        packed = "".join(f"\\'{byte:02x}" for byte in words.encode(codec))
+        data = f"{{\\rtf1\\ansi\\ansicpg{page_number} {packed}\\par}}".encode()
+        assert path_text(formats.read(data, "a.rtf")) == words
+
+
+@given(st.binary(max_size=60), st.integers(0, len(RTF)))
+@hypothesis_settings(max_examples=examples(300), deadline=None)
+def test_damaged_rich_text_is_read_as_far_as_it_goes(noise: bytes, at: int) -> None:
+    assert formats.read(RTF[:at] + noise + RTF[at:], "a").nodes if at > 5 else True
+    assert formats.read(b"{\\rtf1 " + noise, "a").nodes
+
+
+def test_rich_text_that_was_cut_off_says_so() -> None:
+    draft = formats.read(rb"{\rtf1 It {\i rained", "a.rtf")
+    assert path_text(draft) == "It *rained*"
+    assert notices(draft) == ["the file ends in the middle; what there is of it was read"]
+
+
+@given(st.sampled_from((book(), odt())), st.integers(0, 10_000), st.binary(min_size=1, max_size=4))
+@hypothesis_settings(max_examples=examples(400), deadline=None)
+def test_damaged_archives_are_read_or_refused_in_words(data: bytes, at: int, noise: bytes) -> None:
+    at %= len(data)
+    for damaged in (data[:at] + noise + data[at + len(noise) :], data[:at]):
+        try:
+            assert formats.read(damaged, "novel").nodes
+        except FormatError as error:
+            assert str(error).startswith("novel")
+
+
+@pytest.mark.parametrize("form", ["epub", "odt", "rtf"])
+def test_documents_of_pandoc(form: str, tmp_path: Path) -> None:
+    if (pandoc := shutil.which("pandoc")) is None:
+        pytest.skip("pandoc is not installed (apt install pandoc)")
+    text = "# One\n\nIt was *late*.\n\n**No**, she said.\n\n# Two\n\nHome.\n"
+    file = tmp_path / f"tale.{form}"
+    subprocess.run([pandoc, "-s", "-f", "markdown", "-o", str(file)], input=text, text=True, check=True)
+    said = path_text(formats.read(file.read_bytes(), file.name))
+    assert "# One\n\nIt was *late*.\n\n**No**, she said.\n\n# Two\n\nHome." in said

@@ -1,0 +1,269 @@
+"""Folders as stories: files that are chapters, Obsidian vaults and Scrivener projects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from srbwriter.story import Story, StoryError, folders, formats
+from srbwriter.story.formats import FormatError
+from srbwriter.story.formats.binding import title_of
+from srbwriter.story.model import StoryDraft, children_by_parent
+from srbwriter.story.transfer import Import, carry_out
+from tests.story.documents import odt
+from tests.story.format_files import FIXTURES, path_text
+
+
+def laid_out(folder: Path, files: Mapping[str, str | bytes]) -> Path:
+    for name, data in files.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data.encode() if isinstance(data, str) else data)
+    return folder
+
+
+def read(folder: Path, *, as_one: bool = False, format_name: str = "") -> StoryDraft:
+    return formats.read_folder(folders.open_folder(folder), as_one=as_one, format_name=format_name)
+
+
+def chapters(draft: StoryDraft) -> list[str]:
+    return [node.marks.title for node in draft.nodes if node.marks.chapter]
+
+
+def told(draft: StoryDraft) -> str:
+    return "\n".join(draft.meta.get("notices", []))
+
+
+# -- files that are chapters ---------------------------------------------------------------------------
+
+
+def test_files_are_chapters_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    folder = laid_out(
+        tmp_path / "Orchard",
+        {
+            "10 - The end.txt": "Nobody came.",
+            "2.md": "---\ntitle: Snow\nauthor: Ada\n---\nIt *snowed*.\n",
+            "01_The_storm.txt": "It rained.\n",
+            "part 3/b.odt": odt("<text:p>Second.</text:p>"),
+            "part 3/a.md": "# Own heading\n\nFirst.",
+            ".hidden/x.md": "no",
+            ".DS_Store": b"\0\0",
+        },
+    )
+    draft = read(folder, as_one=True)
+    assert path_text(draft) == (
+        "# The storm\n\nIt rained.\n\n# Snow\n\nIt *snowed*.\n\n# The end\n\nNobody came.\n\n"
+        "# Own heading\n\nFirst.\n\n# b\n\nSecond."
+    )
+    assert chapters(draft) == ["The storm", "Snow", "The end", "Own heading", "b"]
+    assert (draft.title, draft.byline) == ("Orchard", "Ada")
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("01 The Storm.md", "The Storm"), ("2 - Rain.txt", "Rain"), ("3. Snow.txt", "Snow"),
+        ("2 Brothers.md", "2 Brothers"), ("1984.md", "1984"), ("007.md", "007"), ("1-2.md", "2"),
+        ("a/04_late_frost.md", "late frost"),
+    ],
+)  # fmt: skip
+def test_a_chapter_is_called_as_its_file_without_its_number(name: str, title: str) -> None:
+    assert title_of(name) == title
+
+
+def test_branches_of_a_file_come_along_beside_its_path(tmp_path: Path) -> None:
+    loom = (FIXTURES / "loom_simple.json").read_bytes()
+    alone = formats.read(loom, "a")
+    folder = laid_out(tmp_path / "f", {"1.txt": "Before.", "2.json": loom, "3.txt": "After."})
+    draft = read(folder, as_one=True)
+    texts = sorted(node.text.strip() for node in alone.nodes if node.text)
+    joined = [node.text for node in draft.nodes]
+    assert all(any(text in other for other in joined) for text in texts)
+    forks = [below for below in children_by_parent(draft).values() if len(below) > 1]
+    assert len(forks) == sum(len(below) > 1 for below in children_by_parent(alone).values())
+    path = path_text(draft)
+    assert path.startswith("# 1\n\nBefore.\n\n") and path.endswith("\n\n# 3\n\nAfter.")
+    assert path_text(alone).strip() in path
+
+
+def test_what_is_no_story_is_left_out_and_told_and_a_broken_chapter_is_an_error(tmp_path: Path) -> None:
+    folder = laid_out(tmp_path / "f", {"1.txt": "One.", "2.txt": " \n", "map.jpg": b"\xff\xd8\xff\xe0"})
+    draft = read(folder, as_one=True)
+    assert path_text(draft) == "# 1\n\nOne."
+    assert "2.txt is empty" in told(draft) and "map.jpg is a picture (JPEG)" in told(draft)
+    laid_out(folder, {"3.docx": b"PK\x03\x04broken"})
+    with pytest.raises(FormatError, match=r"3\.docx is a broken archive .* — copy it again"):
+        read(folder, as_one=True)
+
+
+def test_a_folder_is_one_story_only_if_the_writer_says_so(tmp_path: Path) -> None:
+    folder = laid_out(tmp_path / "f", {"1.txt": "One."})
+    with pytest.raises(FormatError, match="is a folder — name a file in it; `srbwriter import --as-one`"):
+        read(folder)
+    assert path_text(read(folder, format_name="folder")) == "# 1\n\nOne."
+    with pytest.raises(FormatError, match="hold nothing that can be read"):
+        read(laid_out(tmp_path / "g", {"map.jpg": b"\xff\xd8\xff\xe0"}), as_one=True)
+
+
+def test_a_folder_of_too_many_files_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folders, "MOST_FILES", 2)
+    folder = laid_out(tmp_path / "f", {f"{n}.txt": "x" for n in range(3)})
+    with pytest.raises(StoryError, match="has more than 2 files — name a folder with one story in it"):
+        folders.open_folder(folder)
+
+
+def test_a_folder_becomes_a_story_file(tmp_path: Path) -> None:
+    folder = laid_out(tmp_path / "Orchard", {"1.md": "One.", "2.md": "Two."})
+    landed = carry_out(Import(folder, tmp_path / "library", as_one=True))
+    with Story.open(landed.path) as story:
+        assert story.title == "Orchard"
+        assert story.text(story.current) == "# 1\n\nOne.\n\n# 2\n\nTwo."
+        assert [story.marks(node).title for node in story.chapters()] == ["1", "2"]
+
+
+# -- Obsidian ------------------------------------------------------------------------------------------
+
+VAULT = {
+    ".obsidian/app.json": "{}",
+    ".obsidian/plugins/x/README.md": "no chapter",
+    ".trash/old.md": "gone",
+    "Novel/1. Rain.md": (
+        "---\ntags: [draft]\ndate: 2024-05-06\n---\nShe met [[Ada Lovell]] and [[Ben Pohl|Ben]] at "
+        "[[Places/The Orchard#At night]].\n\n![[Letter]]\n\n![[map.png|300]] `[[code]]`\n"
+    ),
+    "Novel/2. Snow.md": "![[Notes on snow#Facts]]\n\n![[Notes on snow#^cold]]\n\n![[Nowhere]]",
+    "Novel/Letter.md": "Dear [[Ben Pohl]],\n\nCome.",
+    "Novel/Notes on snow.md": (
+        "# Other\n\nNo.\n\n# Facts\n\nIt is white.\n\n## More\n\nAnd cold. ^cold\n\n# Last\n\nEnd."
+    ),
+    "map.png": b"\x89PNG",
+}
+
+
+def test_an_obsidian_vault_is_a_story_of_its_notes(tmp_path: Path) -> None:
+    draft = read(laid_out(tmp_path / "Vault", VAULT))
+    assert path_text(draft) == (
+        "# Rain\n\nShe met Ada Lovell and Ben at The Orchard > At night.\n\nDear Ben Pohl,\n\nCome.\n\n"
+        "[map.png] `[[code]]`\n\n"
+        "# Snow\n\n# Facts\n\nIt is white.\n\n## More\n\nAnd cold. ^cold\n\nAnd cold.\n\n[Nowhere]\n\n"
+        "# Other\n\nNo.\n\n# Facts\n\nIt is white.\n\n## More\n\nAnd cold. ^cold\n\n# Last\n\nEnd."
+    )
+    assert draft.title == "Vault"
+    assert told(draft) == "not embedded, their names stand in the text: map.png, Nowhere"
+    assert draft.nodes[1].meta["foreign"]["markdown"] == {"tags": ["draft"]}
+
+
+def test_notes_that_embed_one_another_lose_no_word(tmp_path: Path) -> None:
+    vault = {".obsidian/a": "", "a.md": "A. ![[b]]", "b.md": "B. ![[a]]", "c.md": "C. ![[c]]"}
+    draft = read(laid_out(tmp_path / "v", vault))
+    for words in ("A. B. [a]", "C. [c]"):
+        assert words in path_text(draft)
+
+
+def test_a_note_with_nothing_but_front_matter_is_a_chapter_without_words(tmp_path: Path) -> None:
+    vault = {".obsidian/a": "", "a.md": "---\nstatus: open\n---\n", "b.md": "B."}
+    draft = read(laid_out(tmp_path / "v", vault))
+    assert path_text(draft) == "# a\n\n# b\n\nB."
+    assert draft.nodes[1].meta["foreign"]["markdown"] == {"status": "open"}
+
+
+def test_a_part_of_a_vault_is_read_as_one_by_name(tmp_path: Path) -> None:
+    folder = laid_out(tmp_path / "v", {"a.md": "See [[b]].", "b.md": "B."})
+    assert path_text(read(folder, format_name="obsidian")) == "# a\n\nSee b.\n\n# b\n\nB."
+    assert "[[b]]" in path_text(read(folder, as_one=True))
+
+
+# -- Scrivener -----------------------------------------------------------------------------------------
+
+
+def item(uuid: str, kind: str, title: str, *children: str, compiled: bool = True) -> str:
+    meta = "<IncludeInCompile>Yes</IncludeInCompile>" if compiled else ""
+    below = f"<Children>{''.join(children)}</Children>" if children else ""
+    return (
+        f'<BinderItem UUID="{uuid}" Type="{kind}" Created="2024-01-01 10:00:00 +0100"><Title>{title}</Title>'
+        f"<MetaData>{meta}</MetaData>{below}</BinderItem>"
+    )
+
+
+def rtf(words: str) -> str:
+    return f"{{\\rtf1\\ansi\\ansicpg1252{{\\fonttbl\\f0 Palatino;}}\\pard\\fi360 {words}\\par}}"
+
+
+BINDER = item(
+    "D", "DraftFolder", "Manuscript",
+    item("F1", "Folder", "Part one", item("S1", "Text", "Gate"), item("S2", "Text", "Cut", compiled=False),
+         item("S3", "Text", "Lane", item("S4", "Text", "Deeper"))),
+    item("T1", "Text", "Coda"),
+    item("P1", "Image", "Map"),
+) + item("R", "ResearchFolder", "Research", item("X", "Text", "Notes"))  # fmt: skip
+
+PROJECT = {
+    "Orchard.scrivx": (
+        '<?xml version="1.0" encoding="UTF-8"?><ScrivenerProject Version="2.0"><ProjectProperties>'
+        "<ProjectTitle>The Orchard</ProjectTitle><FullName>Ada Lovell</FullName></ProjectProperties>"
+        f"<Binder>{BINDER}</Binder></ScrivenerProject>"
+    ),
+    "Files/Data/S1/content.rtf": rtf(
+        "<$Scr_Ps::0>It was {\\i late\\i0}.<!$Scr_Ps::0>\\par \\'93Go\\'94, she said."
+    ),
+    "Files/Data/S1/synopsis.txt": "She arrives.",
+    "Files/Data/S1/notes.rtf": rtf("Check the date."),
+    "Files/Data/S2/content.rtf": rtf("An old scene."),
+    "Files/Data/S3/content.rtf": rtf("The lane."),
+    "Files/Data/S4/content.rtf": rtf("Deeper in."),
+    "Files/Data/T1/content.rtf": rtf("The end."),
+    "Files/Data/X/content.rtf": rtf("Research."),
+    "Settings/ui.plist": "<plist/>",
+}
+
+
+def test_a_scrivener_project_is_its_draft_in_the_order_of_the_binder(tmp_path: Path) -> None:
+    draft = read(laid_out(tmp_path / "Orchard.scriv", PROJECT))
+    assert path_text(draft) == (
+        "# Part one\n\nIt was *late*.\n\n“Go”, she said.\n\nThe lane.\n\nDeeper in.\n\n# Coda\n\nThe end."
+    )
+    assert (draft.title, draft.byline, chapters(draft)) == ("The Orchard", "Ada Lovell", ["Part one", "Coda"])
+    gate = next(node for node in draft.nodes if node.marks.title == "Gate")
+    assert gate.marks.note == "She arrives.\n\nCheck the date."
+    cut = next(node for node in draft.nodes if node.marks.title == "Cut")
+    assert (cut.text.strip(), cut.marks.tags, cut.parent_id) == ("An old scene.", ("not compiled",), gate.id)
+    assert "Research" not in "".join(node.text for node in draft.nodes)
+    assert "Map was left out" in told(draft)
+
+
+def test_an_older_project_has_numbers_for_its_files(tmp_path: Path) -> None:
+    binder = (
+        '<ScrivenerProject><Binder><BinderItem ID="0" Type="DraftFolder"><Title>Draft</Title><Children>'
+        '<BinderItem ID="3" Type="Text"><Title>One</Title></BinderItem>'
+        '<BinderItem ID="12" Type="Text"><Title>Two</Title></BinderItem></Children></BinderItem></Binder>'
+        "</ScrivenerProject>"
+    )
+    files = {"p.scrivx": binder, "Files/Docs/3.rtf": rtf("First."), "Files/Docs/12.rtf": rtf("Second.")}
+    files["Files/Docs/3_synopsis.txt"] = "A start."
+    draft = read(laid_out(tmp_path / "Old.scriv", files))
+    assert path_text(draft) == "# One\n\nFirst.\n\n# Two\n\nSecond."
+    assert (draft.title, draft.nodes[1].marks.note) == ("Old", "A start.")
+
+
+@pytest.mark.parametrize(
+    ("binder", "words"),
+    [
+        ("<ScrivenerProject>", "Old.scriv/p.scrivx is no sound binder of Scrivener (no element found"),
+        ("<ScrivenerProject/>", "p.scrivx has no Draft folder — open it in Scrivener"),
+        ('<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>', "entities, which are not expanded here"),
+        ('<a><BinderItem Type="DraftFolder"/></a>', "has nothing in its Draft folder"),
+    ],
+)
+def test_a_broken_project_says_what_is_wrong_and_what_to_do(tmp_path: Path, binder: str, words: str) -> None:
+    with pytest.raises(FormatError) as raised:
+        read(laid_out(tmp_path / "Old.scriv", {"p.scrivx": binder}))
+    assert words in str(raised.value)
+
+
+def test_a_binder_as_deep_as_it_likes_is_read(tmp_path: Path) -> None:
+    deep = "<Children><BinderItem Type='Folder'><Title>x</Title>" * 3000 + "</BinderItem></Children>" * 3000
+    binder = f"<a><BinderItem Type='DraftFolder'>{deep}</BinderItem></a>"
+    draft = read(laid_out(tmp_path / "Deep.scriv", {"p.scrivx": binder}))
+    assert len(chapters(draft)) == 3000

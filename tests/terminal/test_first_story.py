@@ -1,0 +1,73 @@
+"""The steps of docs/first-story.md, by their keys, in a terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from srbwriter import cli
+from tests.terminal.support import says_saved, text_of
+from tests.terminal.terminal import CTRL_N, CTRL_Q, CTRL_S, CTRL_Z, ENTER, F3, RIGHT, Terminal
+
+UP = b"\x1b[A"
+MINE = "Then it began to rain."
+
+
+def ended_branches(terminal: Terminal, what: str) -> str:
+    return terminal.wait(lambda screen: screen.count("full length") == 4, what)
+
+
+def test_the_tutorial_can_be_followed(terminal: Terminal, tmp_path: Path) -> None:
+    terminal.start("--n", "4", "--max-tokens", "16", "--seed", "3")
+    terminal.wait_for("Choose an opening")
+    terminal.press(ENTER)
+    terminal.wait_for("type to write")
+    first = ended_branches(terminal, "four branches of the opening")
+
+    terminal.press(b"3")
+    terminal.wait(lambda screen: screen != first and "type to write" in screen, "a pick")
+    ended_branches(terminal, "four branches after the pick")
+    terminal.press(CTRL_Z)
+    terminal.wait(
+        lambda screen: first.splitlines()[-8:-2] == screen.splitlines()[-8:-2], "the first branches"
+    )
+
+    for letter in MINE:
+        terminal.press(letter.encode())
+    terminal.wait_for(MINE)
+    terminal.press(CTRL_N)
+    ended_branches(terminal, "four branches after a sentence of one's own")
+
+    terminal.press(RIGHT)
+    terminal.wait_for("BRANCH")
+    terminal.press(b"w", b"w", ENTER)
+    terminal.wait_for("type to write")
+    ended_branches(terminal, "four branches after a part")
+
+    terminal.press(F3)
+    terminal.wait_for("go and write")
+    terminal.press(UP)
+    terminal.wait_for("space shows them")
+    terminal.press(b" ")
+    terminal.wait(lambda screen: "shows them" not in screen, "the branches that were not picked")
+    terminal.press(b"g")
+    terminal.wait(lambda screen: "go and write" not in screen, "the story again")
+    ended_branches(terminal, "four branches from another node")
+
+    terminal.press(RIGHT)
+    terminal.wait_for("BRANCH")
+    terminal.press(b"N")
+    terminal.wait_for("PROMPT")
+    terminal.press(b"A storm is coming.", CTRL_S)
+    terminal.wait_for("BRANCH")
+    terminal.press(CTRL_N)
+    ended_branches(terminal, "four branches that know the note")
+    terminal.wait(says_saved, "everything on the disk")
+    last = terminal.screen
+    terminal.press(CTRL_Q)
+    assert terminal.ended() == 0
+
+    [story] = (terminal.folder / "data").rglob("*.srbw")
+    assert story.stem.lower().replace("-", " ") == "first story"
+    assert MINE in " ".join(text_of(story).split()) or MINE in last
+    book = tmp_path / "story.epub"
+    assert cli.main(["export", str(story), "-o", str(book)]) == 0 and book.stat().st_size > 1000

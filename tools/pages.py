@@ -1,0 +1,320 @@
+"""Write the generated tables of README.md and docs/ from the program's own tables: ``python -m tools.pages``.
+
+A table stands between two comments, and the first one names it. The text around them is written by hand.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, cast
+
+from textual.binding import Binding
+
+import srbwriter.tui.write_screen  # noqa: F401 - loads all screens
+from srbwriter.cli.exits import Exit
+from srbwriter.cli.table import every_key
+from srbwriter.config import Key
+from srbwriter.config.keys import SECTIONS
+from srbwriter.config.kinds import SWITCH
+from srbwriter.engine.compat import GONE, Gone
+from srbwriter.engine.parameters import GROUPS, PARAMETERS, Parameter, number_words
+from srbwriter.engine.verbs import HTTP_VERBS, Argument, Verb
+from srbwriter.models import RecommendedModel, read_recommended, size_words
+from srbwriter.server.dialects.openai import params as openai
+from srbwriter.story import formats
+from srbwriter.tui.commands import COMMANDS, Command, groups, screen_commands
+from srbwriter.tui.key_names import shown_name
+
+ROOT = Path(__file__).parent.parent
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+
+_PART = re.compile(
+    r"(?P<begin><!-- generated: (?P<name>[a-z-]+)[^\n]*-->\n).*?(?P<end><!-- end of generated -->\n)",
+    re.DOTALL,
+)
+
+
+def renewed(text: str) -> str:
+    """Return a page with each generated part made again."""
+    return _PART.sub(lambda part: f"{part['begin']}\n{PARTS[part['name']]()}\n{part['end']}", text)
+
+
+def by_hand(text: str) -> str:
+    """Return a page without its generated parts."""
+    return _PART.sub("", text)
+
+
+def table(head: str, rule: str, rows: Iterable[Iterable[str]]) -> str:
+    """Return a Markdown table: its heading, the line below it, and its rows."""
+    return "\n".join([head, rule, *(f"| {' | '.join(row)} |" for row in rows)]) + "\n"
+
+
+def _codes(words: Iterable[str], separator: str = ", ") -> str:
+    return separator.join(f"`{word}`" for word in words)
+
+
+def _sections(parts: Iterable[tuple[str, str]], level: str = "##") -> str:
+    return "\n".join(f"{level} {title}\n\n{text}" for title, text in parts)
+
+
+# ---- settings
+
+
+def settings() -> str:
+    """Every setting by section: key, default, value, meaning, flags, variable."""
+    head = "| Key | Default | Value | Meaning | Flags | Variable |"
+    return _sections(
+        (
+            f"`[{section}]` {title}",
+            table(head, "|---|---|---|---|---|---|", map(_setting, every_key().section(section))),
+        )
+        for section, title in SECTIONS.items()
+    )
+
+
+def _setting(key: Key[Any]) -> list[str]:
+    cells = (
+        f"`{key.name.partition('.')[2]}`",
+        "" if key.default is None else f"`{_toml(key.default)}`",
+        key.expected,
+        key.help,
+        _codes(_flags(key), " "),
+        f"`{key.env}`",
+    )
+    return [cell.replace("|", "\\|") for cell in cells]
+
+
+def _flags(key: Key[Any]) -> list[str]:
+    negations = [f"--no-{flag[2:]}" for flag in key.flags if key.kind is SWITCH and flag.startswith("--")]
+    return [*key.flags, *negations]
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "[" + ", ".join(_toml(item) for item in cast("tuple[Any, ...]", value)) + "]"
+    return json.dumps(value)  # TOML writes texts, numbers and switches as JSON does
+
+
+def exit_codes() -> str:
+    """The exit codes of every command."""
+    return table("| Code | Meaning |", "|---|---|", ((str(code.value), code.meaning) for code in Exit))
+
+
+# ---- parameters
+
+
+def parameters() -> str:
+    """Every parameter by group: default, range, meaning, other names, flags."""
+    head = "| Parameter | Default | Range | Meaning | Also called | Flags |"
+    return _sections(
+        (
+            f"{group[0].upper()}{group[1:]}",
+            table(head, "|---|---|---|---|---|---|", (_parameter(p) for p in PARAMETERS if p.group == group)),
+        )
+        for group in GROUPS
+    )
+
+
+def _parameter(p: Parameter) -> tuple[str, ...]:
+    return (_codes((p.name,)), _default(p), _range(p), p.help, _codes(p.aliases), _codes(p.flags))
+
+
+def _default(p: Parameter) -> str:
+    if p.default is None or p.default == ():
+        return "–"
+    if p.choices and not isinstance(p.default, str):
+        return f"`{p.default.name.lower()}`"
+    if p.kind == "texts":
+        return " ".join(f"`{text!r}`" for text in p.default)
+    return f"`{str(p.default).lower()}`"
+
+
+def _range(p: Parameter) -> str:
+    if p.choices:
+        return _codes(p.choices)
+    if p.minimum is None:
+        bounds = (f"{p.most} at most" * bool(p.most), f"{p.longest} characters" * bool(p.longest),
+                  f"{p.in_all} in all" * bool(p.in_all))  # fmt: skip
+        return ", ".join((p.kind, *filter(None, bounds)))
+    return f"{number_words(p.minimum)} … {number_words(p.maximum)}".strip()
+
+
+def retired_parameters() -> str:
+    """Parameters of other programs that the engine does not have."""
+    rows = ((_codes(gone.names), gone.treatment, _passing(gone), gone.why) for gone in GONE)
+    return table("| Names | What happens | Passes | Why |", "|---|---|---|---|", rows)
+
+
+def _passing(gone: Gone) -> str:
+    if gone.treatment != "refused":
+        return "any value"
+    return _codes(str(value).lower() for value in gone.neutral) or "nothing"
+
+
+# ---- keys
+
+
+def keys() -> str:
+    """Every command of the writing screen by group."""
+    head = "| name | key | vim | anywhere | what it does |"
+    return _sections(
+        (
+            group,
+            table(
+                head,
+                "|---|---|---|---|---|",
+                (_command(command) for command in COMMANDS.values() if command.group == group),
+            ),
+        )
+        for group in groups()
+    )
+
+
+def keys_of_screens() -> str:
+    """The commands of all other screens."""
+    head = "| name | key | what it does |"
+    return _sections(
+        (
+            (heading, table(head, "|---|---|---|", ((f"`{b.id}`", _keys(b.key), _words(b)) for b in bound)))
+            for heading, bound in screen_commands().items()
+        ),
+        "###",
+    )
+
+
+def _command(command: Command) -> tuple[str, ...]:
+    plain = "`1` … `9`" if command.numbered else _keys(command.keys)
+    words = f"{command.title}. {command.help}"
+    return (f"`{command.id}`", plain, _keys(command.vim), _keys(command.anywhere), words)
+
+
+def _keys(names: str) -> str:
+    return _codes((shown_name(key) for key in names.split(",") if key), " ").replace("|", "\\|")
+
+
+def _words(binding: Binding) -> str:
+    return f"{binding.description[:1].upper()}{binding.description[1:]}. {binding.tooltip}".rstrip()
+
+
+# ---- models
+
+
+def models() -> str:
+    """The recommended models in short."""
+    head = "| Model | Machine | Download | Memory | `srbwriter models pull …` |"
+    rows = (
+        (model.name, model.machine, _size(model.size), _size(model.memory), f"`{model.pull_name}`")
+        for model in read_recommended().models
+    )
+    return table(head, "|---|---|---:|---:|---|", rows)
+
+
+def models_with_sources() -> str:
+    """The recommended models with the page that confirms each fact."""
+    found = read_recommended()
+    head = "| Model | Kind | Machine | Download | Memory | Context | Licence | `srbwriter models pull …` |"
+    rows = (
+        (
+            model.name,
+            model.kind,
+            model.machine,
+            _size(model.size),
+            _size(model.memory),
+            f"{model.context:,}" if model.context else "",
+            model.licence,
+            f"`{model.pull_name}`",
+        )
+        for model in found.models
+    )
+    notes = [f"* **{model.name}**: {model.note} {_sources(model)}" for model in found.models]
+    text = table(head, "|---|---|---|---:|---:|---:|---|---|", rows)
+    return "\n".join([text, f"As of {found.date}. Where each fact was confirmed:", "", *notes]) + "\n"
+
+
+def _sources(model: RecommendedModel) -> str:
+    """Return links to the pages, each with the facts that it confirms."""
+    facts: dict[str, list[str]] = {}
+    for fact, page in model.pages.items():
+        facts.setdefault(page, []).append(fact)
+    return "Pages: " + "; ".join(f"[{', '.join(names)}]({page})" for page, names in facts.items()) + "."
+
+
+def _size(size: int | None) -> str:
+    return size_words(size) if size else ""
+
+
+# ---- formats and HTTP
+
+
+def file_formats() -> str:
+    """Every format of a story, with its extension and directions."""
+    rows = [
+        (
+            form.label,
+            f"`{form.name}`",
+            f"`{form.extension}`",
+            "yes" * form.can_import,
+            "yes" * form.can_export,
+        )
+        for form in sorted(formats.FORMATS, key=lambda form: not form.can_export)
+    ]
+    rows += [
+        (form.label, f"`{form.name}`", form.extension.strip("()"), "yes", "") for form in formats.FOLDERS
+    ]
+    head = "| Format | Name | Extension | Import | Export |"
+    return table(head, "|---|---|---|:-:|:-:|", rows)
+
+
+def verbs() -> str:
+    """What can be done with a branch over HTTP."""
+    rows = ((f"`{verb.name}`", verb.help, _fields(verb.arguments), _when(verb)) for verb in HTTP_VERBS)
+    return table("| Verb | What it does | Fields | When it has an effect |", "|---|---|---|---|", rows)
+
+
+def _fields(arguments: Iterable[Argument]) -> str:
+    names = [argument.field or argument.name for argument in arguments if "ids" not in argument.kinds]
+    settings = {"sampling": "any sampler", "stop": "any stop rule"}
+    return ", ".join(settings.get(name) or f"`{name}`" for name in names) or "–"
+
+
+def _when(verb: Verb) -> str:
+    words = {"writing": "writes", "paused": "is paused", "ended": "has ended"}
+    return "always" if len(verb.states) == 3 else "while it " + " or ".join(words[s] for s in verb.states)
+
+
+def openai_fields() -> str:
+    """Fields of other programs' OpenAI interfaces, beside the parameters of all dialects."""
+    refused = [name for gone in GONE if gone.treatment == "refused" for name in gone.names]
+    rows = {"honoured": openai.HONOURED, "passed over": openai.IGNORED, "400 unless neutral": refused}
+    return table("| Treatment | Fields |", "|---|---|", ((name, _codes(ones)) for name, ones in rows.items()))
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "exit-codes": exit_codes,
+    "file-formats": file_formats,
+    "keys": keys,
+    "keys-of-screens": keys_of_screens,
+    "models": models,
+    "models-with-sources": models_with_sources,
+    "openai-fields": openai_fields,
+    "parameters": parameters,
+    "retired-parameters": retired_parameters,
+    "settings": settings,
+    "verbs": verbs,
+}
+
+
+def main() -> None:
+    """Write every page whose generated parts are not up to date."""
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        if (fresh := renewed(text)) != text:
+            page.write_text(fresh, "utf-8")
+            print(page.relative_to(ROOT))
+
+
+if __name__ == "__main__":
+    main()
