@@ -89,7 +89,11 @@ export async function tokens(request, pane, fork) {
   if (list) return list.remove();
   const told = (await call("POST", `/srb/v1/requests/${request.id}/branches/${pane.index}/tokens`, { k: 6 })).tokens;
   const from = (place) => told.slice(place).map(({ text }) => text).join("");
-  while (told.length && !pane.text.endsWith(from(0))) told.shift(); // the prompt's end, spelt again
+  // The first tokens may write the prompt's end again; what the pane shows begins inside one of them.
+  let again = from(0).length - pane.text.length;
+  while (told.length && again >= told[0].text.length) again -= told.shift().text.length;
+  if (told.length && again > 0) told[0] = { ...told[0], text: told[0].text.slice(again) };
+  while (told.length && !pane.text.endsWith(from(0))) told.shift();
   const shown = Object.assign(document.createElement("div"), { className: "tokens" });
   const others = document.createElement("p");
   shown.append(...told.map((token, place) => {
