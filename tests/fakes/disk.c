@@ -1,9 +1,12 @@
-/* A disk with moods, for one folder: preloaded into the program, it delays or refuses what is written there.
+/* A disk with moods, for one folder, and a clock: preloaded into the program, it delays or refuses what is
+   written there, and shifts the time of day.
 
    DISK_FOLDER is the folder. DISK_MOODS is another one; while it holds a file of this name,
      slow      each fsync and fdatasync takes DISK_SECONDS (1), of the folder itself too,
      full      nothing can be written, as on a full disk,
-     readonly  nothing can be written or opened for writing.
+     failing   every write and sync ends in an I/O error (EIO),
+     readonly  nothing can be written or opened for writing,
+     clock     the time of day is shifted by the seconds that this file holds.
    Each delayed sync adds a line to the file "slow" itself. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -45,6 +48,7 @@ static int mood(const char *name, char *path, size_t size) {
 static int refused(void) {
     char path[4096];
     if (mood("full", path, sizeof path)) return ENOSPC;
+    if (mood("failing", path, sizeof path)) return EIO;
     return mood("readonly", path, sizeof path) ? EROFS : 0;
 }
 
@@ -66,8 +70,26 @@ static void delay(int fd) {
     nanosleep(&pause, NULL);
 }
 
-int fsync(int fd) { delay(fd); return REAL(fsync)(fd); }
-int fdatasync(int fd) { delay(fd); return REAL(fdatasync)(fd); }
+static int failing(int fd) {
+    char path[4096];
+    if (!mood("failing", path, sizeof path) || !open_here(fd)) return 0;
+    errno = EIO;
+    return -1;
+}
+
+int fsync(int fd) { delay(fd); return failing(fd) ? -1 : REAL(fsync)(fd); }
+int fdatasync(int fd) { delay(fd); return failing(fd) ? -1 : REAL(fdatasync)(fd); }
+
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    char path[4096];
+    int failed = REAL(clock_gettime)(clock, now);
+    if (failed || clock != CLOCK_REALTIME || !mood("clock", path, sizeof path)) return failed;
+    FILE *shift = fopen(path, "r");
+    long seconds;
+    if (shift && fscanf(shift, "%ld", &seconds) == 1) now->tv_sec += seconds;
+    if (shift) fclose(shift);
+    return 0;
+}
 
 #define REFUSE(fd) do { int why = refused_at(fd); if (why) { errno = why; return -1; } } while (0)
 

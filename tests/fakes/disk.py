@@ -18,8 +18,8 @@ SIZE = 2 * 2**20  # bytes of a small disk
 class MoodyDisk:
     """A folder whose disk has moods, for programs that run with :attr:`environment`.
 
-    ``trouble`` is the mood that stands for a full disk: ``full``, or ``readonly``. A sync of a slow disk
-    takes ``seconds``.
+    ``trouble`` is the mood that stands for a full disk: ``full``, ``failing`` (I/O errors) or ``readonly``. A
+    sync of a slow disk takes ``seconds``.
     """
 
     def __init__(self, folder: Path, library: Path, trouble: str = "full", seconds: int = 1) -> None:
@@ -50,6 +50,12 @@ class MoodyDisk:
 
     def free(self) -> None:
         (self._moods / self._trouble).unlink()
+
+    def shift_clock(self, seconds: int) -> None:
+        """Let the program's time of day be ``seconds`` later than the true one."""
+        new = self._moods / "clock.new"
+        new.write_text(str(seconds))
+        new.rename(self._moods / "clock")
 
 
 class SmallDisk:

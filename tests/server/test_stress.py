@@ -12,6 +12,7 @@ import time
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 
 from tests.fakes.engine import FakeEngine
@@ -123,6 +124,31 @@ def test_many_clients_at_once_get_their_own_text(serve: Serve, engine: FakeEngin
     for thread in threads:
         thread.join(60)
     assert texts == {number: f" {number:03}" + " cat" * 20 for number in range(24)}
+
+
+@pytest.mark.full
+def test_thousands_of_connections_leave_nothing_behind(serve: Serve, engine: FakeEngine) -> None:
+    """Some say nothing, some half a request, some ask and leave; a client beside them is answered."""
+    engine.script = lambda prompt, branch: " cat"
+    handle = serve()
+    with httpx.Client(base_url=handle.url, timeout=30) as http:
+
+        def ask() -> str:
+            return http.post("/completion", json={"prompt": "a"}).json()["content"]
+
+        assert ask() == " cat"
+        before = psutil.Process().num_fds()
+        for _ in range(10):
+            plugs = [socket.create_connection(("127.0.0.1", handle.port), timeout=20) for _ in range(200)]
+            for plug in plugs[::3]:
+                plug.sendall(b"POST /completion HTTP/1.1\r\nHost: loc")
+            plugs += [raw_post(handle.port, "/completion", {"prompt": "b"}) for _ in range(20)]
+            assert ask() == " cat"
+            for plug in plugs:
+                plug.close()
+        wait_until(lambda: all(asked.done for asked in engine.generations))
+        wait_until(lambda: psutil.Process().num_fds() <= before)
+        assert ask() == " cat"
 
 
 def test_stopping_lets_running_answers_end_within_the_deadline(serve: Serve, engine: FakeEngine) -> None:

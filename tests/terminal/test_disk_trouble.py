@@ -32,7 +32,9 @@ from tests.terminal.terminal import CTRL_Q, CTRL_S, ESC, Terminal
 
 SOON = 10.0  # seconds in which the screen tells of trouble, or of its end
 
-SMALL, FILLED, CLOSED = "a small disk is full", "a library says that the disk is full", "read-only"
+SMALL, FILLED = "a small disk is full", "a library says that the disk is full"
+CLOSED, FAILING = "read-only", "I/O errors"
+MOODS = {CLOSED: "readonly", FAILING: "failing"}
 
 Scenario = Callable[[Terminal, Disk], list[str]]
 """Says what is wrong with what came of it."""
@@ -57,7 +59,7 @@ def bad_disk(trouble: str, folder: Path, library: Path) -> Iterator[Disk]:
         finally:
             small.unmount()
     else:
-        yield MoodyDisk(folder / "disk", library, "readonly" if trouble == CLOSED else "full")
+        yield MoodyDisk(folder / "disk", library, MOODS.get(trouble, "full"))
 
 
 def on_bad_disk(new_terminal: NewTerminal, library: Path, trouble: str, scenario: Scenario) -> list[str]:
@@ -164,8 +166,8 @@ def left_nevertheless(terminal: Terminal, disk: Disk) -> list[str]:
 def test_a_disk_that_takes_nothing_for_a_while_loses_no_word(
     new_terminal: NewTerminal, library: Path, full: bool
 ) -> None:
-    usual = [(SMALL, well_again), (CLOSED, left_nevertheless)]
-    every = list(product((SMALL, FILLED, CLOSED), (well_again, left_nevertheless)))
+    usual = [(SMALL, well_again), (CLOSED, left_nevertheless), (FAILING, well_again)]
+    every = list(product((SMALL, FILLED, CLOSED, FAILING), (well_again, left_nevertheless)))
     acts = [partial(on_bad_disk, new_terminal, library, *which) for which in (every if full else usual)]
     wrong = [fault for faults in two_at_once(acts) for fault in faults]
     assert not wrong, "\n".join(wrong)
