@@ -32,6 +32,7 @@ soak *args:
 shots:
     UPDATE_SNAPSHOTS=1 pytest tests/tui/test_snapshots.py
     python -m tools.screenshots
+    python -m tools.moving_picture
 
 # The manual page, and the generated tables of README.md and docs/.
 pages:

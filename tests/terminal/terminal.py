@@ -309,6 +309,14 @@ class Terminal:
                 self._shown = "\n".join(line.rstrip() for line in lines)
             return self._shown
 
+    @property
+    def cells(self) -> list[list[Char]]:
+        """The characters of the screen with their colours, line by line."""
+        with self._drawing:
+            self._draw()
+            rows = self._screen.buffer
+            return [[rows[y][x] for x in range(self.columns)] for y in range(self.lines)]
+
     def _draw(self) -> bool:
         """Draw what has come since; returns whether there was any."""
         with self._news:
