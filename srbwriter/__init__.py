@@ -10,12 +10,12 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from srbwriter.version import __version__
+
 if TYPE_CHECKING:
     from srbwriter.engine import Engine, Request, Sampling
     from srbwriter.session import Session
     from srbwriter.story import Story
-
-__version__ = "0.1.0"
 
 if sys.platform == "win32":
     raise ImportError(

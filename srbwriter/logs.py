@@ -100,7 +100,7 @@ def _watch_faults() -> None:
 
 def write_crash_report(error: BaseException) -> Path | None:
     """Write ``error`` with its stack into a file of its own; None if even that is impossible."""
-    from srbwriter import __version__
+    from srbwriter.version import __version__
 
     report = "\n".join(
         (

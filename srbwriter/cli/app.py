@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 
-from srbwriter import __version__
 from srbwriter.cli import serve
 from srbwriter.cli.commands import COMMANDS
 from srbwriter.cli.exits import Exit, Failure
 from srbwriter.cli.flags import add_keys
 from srbwriter.config import Settings, Table
 from srbwriter.config.keys import SECTIONS
+from srbwriter.version import __version__
 
 DESCRIPTION = """\
 Write a story with many live branches of a language model on your own machine.
@@ -64,3 +64,25 @@ def open_app(story: str | None, settings: Settings) -> int:
     beside = serve.server_beside(settings) if served else None
     fetch_named_model(settings)
     return tui.run(settings, path, beside)
+
+
+class Open:
+    """``srbwriter open``: opens the terminal app on a story, by name or path."""
+
+    DESCRIPTION = """\
+Open the terminal app on a story of the library, or on a file.
+
+  srbwriter open orchard
+  srbwriter open "The Orchard" -m novelist
+  srbwriter open drafts/orchard.srbw --n 6"""
+
+    @staticmethod
+    def configure(parser: argparse.ArgumentParser, table: Table) -> None:
+        parser.add_argument(
+            "story", metavar="STORY", help="title, name or file; a file that is missing is made"
+        )
+        add_keys(parser, table, SECTIONS)
+
+    @staticmethod
+    def run(arguments: argparse.Namespace, settings: Settings) -> int:
+        return open_app(arguments.story, settings)

@@ -49,7 +49,7 @@ COMMANDS = {
         Command("write", "write branches of a prompt to standard output", "write"),
         Command("lines", "talk in the line protocol on standard input and output", "lines"),
         Command("new", "create a story in the library", "stories:New"),
-        Command("open", "open the terminal app on a story", "stories:Open"),
+        Command("open", "open the terminal app on a story", "app:Open"),
         Command("list", "list the stories of the library", "stories:List"),
         Command("info", "describe a story", "stories:Info"),
         Command("rename", "change the title of a story", "stories:Rename"),

@@ -1,7 +1,7 @@
-"""The commands on stories: new, open, list, info, rename, export, import and check; and finding a story by
+"""The commands on stories: new, list, info, rename, export, import and check; and finding a story by
 name.
 
-None of these commands needs a model, and only ``open`` needs a screen.
+None of these commands needs a model or a screen.
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ from typing import TYPE_CHECKING, TypeVar
 from srbwriter import paths
 from srbwriter.cli.columns import columns, document, plain
 from srbwriter.cli.exits import Exit, Failure, say
-from srbwriter.cli.flags import add_keys
 from srbwriter.config import Settings, Table
-from srbwriter.config.keys import SECTIONS
 from srbwriter.gguf import is_gguf
 from srbwriter.story import DamagedStory, Story, StoryError, files, library
 from srbwriter.story.backup import backups
@@ -207,30 +205,6 @@ Begin a story in the library, and print where it is.
             opened(story.file, story.title)
             print(story.file)
         return Exit.OK
-
-
-class Open:
-    """``srbwriter open``: opens the terminal app on a story, by name or path."""
-
-    DESCRIPTION = """\
-Open the terminal app on a story of the library, or on a file.
-
-  srbwriter open orchard
-  srbwriter open "The Orchard" -m novelist
-  srbwriter open drafts/orchard.srbw --n 6"""
-
-    @staticmethod
-    def configure(parser: argparse.ArgumentParser, table: Table) -> None:
-        parser.add_argument(
-            "story", metavar="STORY", help="title, name or file; a file that is missing is made"
-        )
-        add_keys(parser, table, SECTIONS)
-
-    @staticmethod
-    def run(arguments: argparse.Namespace, settings: Settings) -> int:
-        from srbwriter.cli import app
-
-        return app.open_app(arguments.story, settings)
 
 
 class List:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .masks import ConstraintModel
 from .parameters import notation
 from .types import Sampling
 
@@ -63,28 +64,6 @@ class Constraint(Protocol):
         ...
 
 
-class ConstraintModel(Protocol):
-    """What constraints need to know of a model."""
-
-    @property
-    def n_vocab(self) -> int: ...
-    @property
-    def eog(self) -> frozenset[int]: ...
-    @property
-    def special_pieces(self) -> Sequence[bytes]: ...  # text of every token, control tokens written out
-    @property
-    def pieces(self) -> _Bytes: ...  # the same with nothing for control tokens
-    def token(self, text: str) -> int | None: ...
-
-
-_Piece: TypeAlias = bytes
-
-
-class _Bytes(Protocol):
-    @property
-    def bytes(self) -> Sequence[_Piece]: ...
-
-
 def compile_constraint(sampling: Sampling, model: ConstraintModel) -> Constraint | None:
     """The constraint that ``sampling`` asks for, at its beginning; fork it for every branch.
 
@@ -97,13 +76,6 @@ def compile_constraint(sampling: Sampling, model: ConstraintModel) -> Constraint
     from .grammar import compile_grammar  # llguidance takes long to load, and few requests need it
 
     return compile_grammar(name, getattr(sampling, name), model)
-
-
-def apply_bits(bits: bytes, logits: NDArray[np.float32]) -> bool:
-    """Set the logits of tokens whose bit is 0 to minus infinity; False when none is left."""
-    allowed = np.unpackbits(np.frombuffer(bits, np.uint8), count=logits.size, bitorder="little")
-    logits[allowed == 0] = _NEGATIVE_INFINITY
-    return bool(logits.max() > _NEGATIVE_INFINITY)
 
 
 class PieceIndex:

@@ -19,8 +19,8 @@ import numpy as np
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper, regex_to_lark
 from numpy.typing import NDArray
 
-from .constraints import ConstraintModel, apply_bits
 from .gbnf import to_lark
+from .masks import ConstraintModel, apply_bits
 from .parameters import BY_NAME
 from .types import InvalidRequest
 

@@ -23,7 +23,7 @@ from functools import lru_cache, partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .constraints import ConstraintModel
+from .masks import ConstraintModel
 
 if TYPE_CHECKING:
     from .grammar import GrammarConstraint

@@ -15,9 +15,10 @@ import numpy as np
 
 from .active import ActiveBranch, ActiveRequest, ChainState, Choice, Logits, constraint_key
 from .cache import Cache
-from .constraints import Constraint, PrefixConstraint, apply_bits, compile_constraint
+from .constraints import Constraint, PrefixConstraint, compile_constraint
 from .grammar_process import Answer, GrammarProcess, Question
 from .logprobs import score
+from .masks import apply_bits
 from .model import Model
 from .native.context import Context
 from .native.library import library

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import Any, Literal, Protocol, TypeAlias, cast
 
 from . import limits
 from .parameters import PARAMETERS
 from .types import BranchState, FinishReason, InvalidRequest, LimitExceeded, Priority, Sampling, Stop
-
-if TYPE_CHECKING:
-    from .generation import Branch, Command
 
 BranchVerb = Literal[
     "stop", "kill", "pause", "resume", "reroll", "extend", "rewind", "append", "set_sampling", "set_stop",
@@ -23,6 +20,36 @@ BranchVerb = Literal[
 ]  # fmt: skip
 State = Literal["writing", "paused", "ended"]
 Kind = Literal["branches", "count", "seed", "text", "flag", "ids", "sampling", "stop", "priority"]
+
+
+class SteeredBranch(Protocol):
+    """What a verb's condition reads of a branch."""
+
+    @property
+    def state(self) -> BranchState: ...
+    @property
+    def live(self) -> bool: ...
+
+
+class SentCommand(Protocol):
+    """A verb on its way to the engine, with the request and the number of the branch that it is about."""
+
+    @property
+    def verb(self) -> str: ...
+    @property
+    def generation(self) -> HasBranches: ...
+    @property
+    def branch(self) -> int: ...
+    @property
+    def args(self) -> tuple[Any, ...]: ...
+
+
+class HasBranches(Protocol):
+    """A request, of which only the number of branches counts here."""
+
+    @property
+    def branches(self) -> Sequence[object]: ...
+
 
 STATE_WORDS: Mapping[State, str] = {
     "writing": "is still writing", "paused": "is paused", "ended": "has ended already"
@@ -84,14 +111,14 @@ class Verb:
     revives: bool = False  # a request that was done may go on after it
     interrupts: bool = False  # a long prompt of the request is not finished for it
 
-    def problem(self, branch: Branch, given: Mapping[str, Any] | None = None) -> str:
+    def problem(self, branch: SteeredBranch, given: Mapping[str, Any] | None = None) -> str:
         """Return why the verb does nothing to ``branch`` now, in words; "" if it does something."""
         state = state_of(branch)
         useful = state in self.states or self.always and (given or {}).get(self.always) is not None
         return "" if useful else STATE_WORDS[state]
 
 
-def state_of(branch: Branch) -> State:
+def state_of(branch: SteeredBranch) -> State:
     paused = branch.state is BranchState.PAUSED
     return "paused" if paused else "writing" if branch.live else "ended"
 
@@ -148,7 +175,11 @@ CheckStop: TypeAlias = Callable[[Stop], None]
 
 
 def check_command(
-    command: Command, n_vocab: int, max_branches: int, check_sampling: CheckSampling, check_stop: CheckStop
+    command: SentCommand,
+    n_vocab: int,
+    max_branches: int,
+    check_sampling: CheckSampling,
+    check_stop: CheckStop,
 ) -> None:
     """Raise InvalidRequest for a verb that cannot be carried out, LimitExceeded for too many branches."""
     verb = VERBS.get(command.verb)
@@ -171,7 +202,7 @@ def check_command(
                 raise InvalidRequest("n", problem)
 
 
-def carry_out(command: Command, performer: object, request: object, branches: Sequence[object]) -> None:
+def carry_out(command: SentCommand, performer: object, request: object, branches: Sequence[object]) -> None:
     """Call the method of ``performer`` for a verb, with the request or the branch that the verb is about."""
     if command.verb == "submit":
         return  # whoever takes the command has the request now

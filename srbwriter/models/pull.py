@@ -22,7 +22,7 @@ from typing import Protocol
 
 import httpx
 
-from srbwriter import __version__, paths
+from srbwriter import paths
 from srbwriter.models.files import (
     BadModelFile,
     Cancelled,
@@ -39,6 +39,7 @@ from srbwriter.models.files import (
 from srbwriter.models.fit import Run, Wanted, memory_budget, need, size_words, suggest, url_file
 from srbwriter.models.hub import Hub, RemoteModel, choose, refusal
 from srbwriter.models.recommended import RecommendedModel
+from srbwriter.version import __version__
 
 HowRun = Callable[[Header | None], Run]
 """How a model of that header would be run on this machine."""

@@ -19,7 +19,6 @@ from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from srbwriter import __version__
 from srbwriter.engine.types import EngineError
 from srbwriter.server.body import ALIASES
 from srbwriter.server.context import Context, json_response
@@ -27,6 +26,7 @@ from srbwriter.server.errors import LLAMACPP, ApiError, Dialect, from_engine
 from srbwriter.server.schemas import Schema, ref
 from srbwriter.server.services import Services
 from srbwriter.server.streams import ClientGone
+from srbwriter.version import __version__
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,6 @@ from copy import copy
 from dataclasses import replace
 from typing import Any, Self, cast
 
-from srbwriter import __version__
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.chat import CHATML
 from srbwriter.engine.generation import Generation
@@ -25,6 +24,7 @@ from srbwriter.engine.types import ContextOverflow, Request, TokenRun
 from srbwriter.server.models import Loader, Models, Offer
 from srbwriter.server.settings import Client, ServerSettings
 from srbwriter.server.streams import Notifier
+from srbwriter.version import __version__
 
 from .errors import ApiError, bad, from_engine, unavailable
 from .registry import Record, Registry, Slots

@@ -8,13 +8,13 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 
-from srbwriter import __version__
 from srbwriter.cli.columns import document, plain
 from srbwriter.cli.doctor import files, machine, terminal
 from srbwriter.cli.doctor.findings import Check, Examination, Finding, NoNative
 from srbwriter.cli.exits import Exit
 from srbwriter.cli.flags import add_keys
 from srbwriter.config import Settings, Table
+from srbwriter.version import __version__
 
 DESCRIPTION = """\
 Go over this machine, the program's files and the terminal: what is well, what is not, and the command that

@@ -13,7 +13,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NamedTuple
 
-from srbwriter import __version__
 from srbwriter.cli.doctor import findings
 from srbwriter.cli.doctor.findings import Examination, Finding, pip, reinstall, requirements, run_program
 from srbwriter.config import keys
@@ -21,6 +20,7 @@ from srbwriter.engine.cores import affinity, count_cores, tightest_quota
 from srbwriter.engine.devices import gpus
 from srbwriter.models import memory, size_words
 from srbwriter.models.fit import free_memory
+from srbwriter.version import __version__
 
 LEAST_MEMORY = 512_000_000  # bytes that should be free
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 
-from srbwriter import __version__
+from srbwriter.version import __version__
 
 from .options import RemoteOptions, address, shown
 from .problems import from_answer, from_transport, garbage

@@ -9,7 +9,6 @@ from typing import Any
 
 from starlette.responses import Response
 
-from srbwriter import __version__
 from srbwriter.server.chat import TEMPLATE_SECONDS, read_chat, template_in_use
 from srbwriter.server.context import Context, json_response
 from srbwriter.server.endpoints import Leaf, rows_of, told
@@ -19,6 +18,7 @@ from srbwriter.server.schemas import MESSAGES, object_of
 from srbwriter.server.services import Services
 from srbwriter.server.streams import EVENTS
 from srbwriter.server.work import PER_ENTRY, encode
+from srbwriter.version import __version__
 
 
 async def load_model(context: Context) -> Response:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from srbwriter import __version__
 from srbwriter.server.endpoints import Leaf, rows_of, told
 from srbwriter.server.errors import OPENAI
+from srbwriter.version import __version__
 
 _row = rows_of(OPENAI, "vLLM and aphrodite")
 LEAF = Leaf(

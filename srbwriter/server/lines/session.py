@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from srbwriter import __version__
 from srbwriter.engine.compat import BY_GONE_NAME, RETIRED_NAMES
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import EngineError, Event, Finished, FinishReason, InvalidRequest, Text, TokenRun
@@ -29,6 +28,7 @@ from srbwriter.server.reply import token_text
 from srbwriter.server.sessions import BARE_NAME, find_session, place_session
 from srbwriter.server.settings import Client, ServerSettings
 from srbwriter.server.work import PER_BYTE, PER_ENTRY, off_loop
+from srbwriter.version import __version__
 
 log = logging.getLogger(__name__)
 

@@ -8,13 +8,13 @@ from typing import Any
 
 from starlette.responses import Response
 
-from srbwriter import __version__
 from srbwriter.engine.backend import Backend
 from srbwriter.server.context import Context, json_response
 from srbwriter.server.dialects.srb.branches import PRIORITIES
 from srbwriter.server.errors import ApiError
 from srbwriter.server.prompts import read_ids
 from srbwriter.server.work import PER_ENTRY, off_loop
+from srbwriter.version import __version__
 
 _LARGEST = 1 << 22  # tokens of a vocabulary; a backend that does not know its own says more
 
