@@ -81,16 +81,7 @@ def test_public_names_resolve() -> None:
 # ---- circles
 
 PACKAGE = Path(srbwriter.__file__).parent
-CIRCLES = {
-    frozenset({"cli.app", "cli.stories"}),
-    frozenset({"engine.active", "engine.processors", "engine.processors.caller",
-               "engine.processors.positions", "engine.processors.siblings"}),
-    frozenset({"engine.constraints", "engine.grammar"}),
-    frozenset({"engine.generation", "engine.verbs"}),
-    frozenset({"engine.watchers", "engine.watchers.boundary", "engine.watchers.phrases",
-               "engine.watchers.stop_text"}),
-    frozenset({"server.models", "server.services"}),
-}  # fmt: skip
+CIRCLES = {frozenset({"server.models", "server.services"})}
 """Modules that know each other by their types. The list may become shorter, never longer."""
 
 

@@ -16,8 +16,7 @@ from .branch import WAITING_STATES, BranchWriter, ServedRequest
 from .constraints import Constraint
 from .generation import Branch, Generation
 from .logprobs import likeliest, score
-from .processors import LogitProcessor
-from .processors.siblings import SiblingDraw, Siblings
+from .processors.base import LogitProcessor, SharedDraw, SharedDraws
 from .sampling import Chain, SamplerTemplate
 from .text import TokenPieces
 from .tree import Demand, Namespace
@@ -91,8 +90,8 @@ class ActiveBranch(BranchWriter, Demand):
         self.heal: Constraint | None = None
         self.rewinder_settings: Hashable = rewinder_settings(Sampling())  # of the watchers it has
         self.fast = False
-        self.processors: list[LogitProcessor] = []
-        self.shared_draw: SiblingDraw | None = None
+        self.processors: list[LogitProcessor[ActiveBranch]] = []
+        self.shared_draw: SharedDraw | None = None
         BranchWriter.__init__(self, request, branch, pieces)
         self.join_siblings()
 
@@ -167,7 +166,7 @@ class ActiveRequest(ServedRequest):
         self.eog_ids = eog_ids  # of the model
         self.client = self.asked.client
         self.scoring: ScoringDemand | None = None  # while the prompt is scored
-        self.shared_draws: Siblings | None = None  # where branches are drawn together
+        self.shared_draws: SharedDraws[ActiveBranch] | None = None  # where branches are drawn together
         self.branches: list[ActiveBranch] = []
         self.ending: Constraint | None = None  # the end of the prompt, which next tokens have to spell again
         self.wants_next_logprobs = self.asked.next_logprobs is not None or bool(self.asked.next_ids)

@@ -9,34 +9,17 @@ and the chosen token mostly allowed. A new processor is one module here and one 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING
+
+from .base import LogitProcessor
+from .caller import process_by_caller
+from .positions import bar_tokens, delay_end
+from .siblings import repel_siblings
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from ..active import ActiveBranch
 
-    Logits: TypeAlias = "NDArray[np.float32]"
-
-
-class LogitProcessor(Protocol):
-    """Changes the logits that a token of one branch is chosen from."""
-
-    def done(self, branch: ActiveBranch) -> bool:
-        """Whether it changes nothing any more, until the branch's text or its rules are changed."""
-        ...
-
-    def apply(self, logits: Logits, branch: ActiveBranch) -> None:
-        """Change ``logits``, a private copy of the row, in place."""
-        ...
-
-
-from .caller import process_by_caller  # noqa: E402 - the modules import the protocol above
-from .positions import bar_tokens, delay_end  # noqa: E402
-from .siblings import repel_siblings  # noqa: E402
-
-PROCESSORS: tuple[Callable[[ActiveBranch], LogitProcessor | None], ...] = (
+PROCESSORS: tuple[Callable[[ActiveBranch], LogitProcessor[ActiveBranch] | None], ...] = (
     process_by_caller,
     delay_end,
     bar_tokens,
@@ -45,7 +28,7 @@ PROCESSORS: tuple[Callable[[ActiveBranch], LogitProcessor | None], ...] = (
 """Each makes a processor for a branch whose settings ask for one; they are applied in this order."""
 
 
-def processors_for(branch: ActiveBranch) -> list[LogitProcessor]:
+def processors_for(branch: ActiveBranch) -> list[LogitProcessor[ActiveBranch]]:
     """Return the processors of a branch that have anything to do."""
     made = [processor for make in PROCESSORS if (processor := make(branch)) is not None]
     return [processor for processor in made if not processor.done(branch)]

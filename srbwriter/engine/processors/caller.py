@@ -8,7 +8,7 @@ from ..types import BranchView, LogitsCallback, TokensView
 
 if TYPE_CHECKING:
     from ..active import ActiveBranch
-    from . import Logits
+    from .base import Logits
 
 
 class CallerCallback:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from ..active import ActiveBranch
-    from . import Logits
+    from .base import Logits
 
 
 class DelayedEnd:

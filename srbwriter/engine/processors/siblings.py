@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ..constraints import Constraint
     from ..generation import Buffer
     from ..sampling import Chain
-    from . import Logits
+    from .base import Logits
 
 Distribution: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.float64]]"
 """Tokens in ascending order, and their probabilities."""

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ...prose import LineScanner, ParagraphScanner, Scanner, SentenceScanner
 from ..types import Boundary, FinishReason, Stop
-from . import GO_ON, Continue, Finish, Watcher
+from .base import GO_ON, Continue, Finish, Watcher
 
 _CONTEXT = 64  # characters of earlier text that a sentence scanner is given
 

@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import ClassVar
 
 from ..types import Sampling
-from . import GO_ON, Continue, Rewind, Watcher
+from .base import GO_ON, Continue, Rewind, Watcher
 from .stop_text import StopStrings
 
 _WORD_START = "\0"

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
 from ..types import FinishReason, Stop
-from . import GO_ON, Continue, Finish, Watcher
+from .base import GO_ON, Continue, Finish, Watcher
 
 
 class Match(NamedTuple):
