@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import operator
 import reprlib
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, cast
 
-from .types import FinishReason, InvalidRequest, Take
+from .types import FinishReason, InvalidRequest, OutOfRange, Take
 
 TOKENS = 1_000_000
 """Tokens that a branch may be told to write, or a sampler to look back; no context is larger."""
@@ -66,6 +66,20 @@ LIST, LIST_CHARS = 256, 1000
 
 MESSAGES = 4096
 """Messages of a conversation."""
+
+
+def check_range(name: str, value: float, low: float | None, high: float | None) -> None:
+    """Raise OutOfRange for a number below ``low`` or above ``high``; None is no bound."""
+    if (low is not None and value < low) or (high is not None and value > high):
+        raise OutOfRange(name, value, low, high)
+
+
+def check_list(name: str, values: Sequence[object]) -> None:
+    """Raise InvalidRequest for more than ``LIST`` values, or a text of more than ``LIST_CHARS``."""
+    if len(values) > LIST:
+        raise InvalidRequest(name, f"{len(values)} entries, {LIST} are possible")
+    if any(isinstance(value, str) and len(value) > LIST_CHARS for value in values):
+        raise InvalidRequest(name, f"a text of more than {LIST_CHARS} characters")
 
 
 def check_prompt(field: str, chars: int, ids: int = 0) -> None:

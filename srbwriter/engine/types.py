@@ -474,12 +474,33 @@ class InvalidRequest(EngineError):
         super().__init__(f"{field_name}: {problem}")
 
 
-class LimitExceeded(InvalidRequest):
-    """More branches than the engine runs at once."""
+class OutOfRange(InvalidRequest):
+    """A number of a request is below ``low`` or above ``high``; None is no bound.
+
+    The message is the engine's. A face that has words of its own makes them from the attributes.
+    """
+
+    def __init__(
+        self, field_name: str, value: float, low: float | None, high: float | None, problem: str = ""
+    ) -> None:
+        self.value, self.low, self.high = value, low, high
+        bounds = f"{number_words(low) or '∞'} … {number_words(high) or '∞'}"
+        super().__init__(field_name, problem or f"{value} is not in {bounds}")
+
+
+class LimitExceeded(OutOfRange):
+    """A request for more branches than the engine runs at once."""
 
     def __init__(self, n: int, limit: int) -> None:
         self.n, self.limit = n, limit
-        super().__init__("n", f"{n} branches asked for, the limit is {limit}")
+        super().__init__("n", n, 1, limit, f"{n} branches asked for, the limit is {limit}")
+
+
+def number_words(bound: float | None) -> str:
+    """Return a bound as text; "" for None and for bounds that only the width of an integer sets."""
+    if bound is None or bound >= 2**31 - 1:
+        return ""
+    return str(int(bound)) if bound == int(bound) else f"{bound:g}"
 
 
 class NotSupported(EngineError):

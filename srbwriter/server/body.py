@@ -36,7 +36,7 @@ from srbwriter.engine.types import (
     Stop,
     Together,
 )
-from srbwriter.server.errors import ApiError, bad, missing, out_of_range
+from srbwriter.server.errors import ApiError, bad, missing
 from srbwriter.server.lora import Scales, read_lora
 from srbwriter.server.prompts import is_integer, read_penalty_prompt, wants_bos
 from srbwriter.server.schemas import OF_DIALECTS
@@ -46,6 +46,8 @@ SEED_LIMIT = 2**32
 
 ALIASES: Mapping[str, tuple[str, ...]] = {parameter.name: parameter.aliases for parameter in PARAMETERS}
 """Other spellings of a field by its canonical name: the engine's table, nothing of our own."""
+
+E = TypeVar("E")
 
 _TABLE = {parameter.name: parameter for parameter in PARAMETERS}
 _EMPTY_IS_NONE = {
@@ -76,43 +78,24 @@ class Fields:
     def has(self, name: str) -> bool:
         return self.raw(name) is not None
 
-    def number(self, name: str, default: float, low: float | None = None, high: float | None = None) -> float:
-        """A finite number, clamped to the range."""
+    def number(self, name: str, default: float) -> float:
+        """Return a finite number."""
         spelling, value = self.found(name)
-        if value is None:
-            return default
-        return min(
-            max(_number(spelling, value), -math.inf if low is None else low),
-            math.inf if high is None else high,
-        )
+        return default if value is None else _number(spelling, value)
 
-    def integer(
-        self, name: str, default: int, low: int | None = None, high: int | None = None, *, hard: bool = False
-    ) -> int:
-        """A whole number, clamped to the range, or refused outside of it when ``hard``."""
-        spelling, value = self.found(name)
-        if value is None:
-            return default
-        number = int(_number(spelling, value))
-        if (low is not None and number < low) or (high is not None and number > high):
-            if hard:
-                raise out_of_range(spelling, number, "-inf" if low is None else low, high)
-            number = low if low is not None and number < low else cast(int, high)
-        return number
+    def integer(self, name: str, default: int) -> int:
+        """Return a whole number; a fraction is cut off."""
+        return int(self.number(name, default))
 
-    def size(self, name: str, default: int, low: int = 0, *, like: str = "") -> int:
-        """A whole number whose bound is the table's: more is refused, less than ``low`` is ``low``.
+    def size(self, name: str, default: int, low: int | None = None, *, like: str = "") -> int:
+        """Return a whole number within the range of a parameter: of ``name``, or of ``like`` in its place.
 
-        ``like``: the row that it is another name of, in one dialect.
+        ``low`` is a minimum in place of the parameter's. Raises OutOfRange for more than the maximum.
         """
-        most = _TABLE[like or name].maximum
         spelling, value = self.found(name)
         if value is None:
             return default
-        number = int(_number(spelling, value))
-        if most is not None and number > most:
-            raise out_of_range(spelling, number, low, int(most))
-        return max(number, low)
+        return int(_TABLE[like or name].fit(int(_number(spelling, value)), spelling, low))
 
     def flag(self, name: str, default: bool = False) -> bool:
         spelling, value = self.found(name)
@@ -148,9 +131,7 @@ class Fields:
         items: Sequence[Any] = [value] if isinstance(value, str) else value
         if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
             raise bad(spelling, f"Field '{spelling}': expected a text or a list of texts")
-        texts = tuple(item for item in cast("Sequence[str]", items) if item)
-        self._check(name, spelling, texts)
-        return texts
+        return _checked(name, spelling, tuple(item for item in cast("Sequence[str]", items) if item))
 
     def integers(self, name: str) -> tuple[int, ...]:
         """A list of whole numbers, no more than the table allows."""
@@ -159,23 +140,7 @@ class Fields:
             return ()
         if not isinstance(value, list) or not all(is_integer(item) for item in cast("list[Any]", value)):
             raise bad(spelling, f"Field '{spelling}': expected a list of whole numbers")
-        numbers = tuple(cast("list[int]", value))
-        self._check(name, spelling, numbers)
-        return numbers
-
-    def _check(self, name: str, spelling: str, values: tuple[Any, ...]) -> None:
-        """Raises ApiError (400) for a list that is too long, or holds texts that are."""
-        parameter = _TABLE.get(name)
-        if parameter is not None:
-            problem = parameter.problem(values)
-        elif len(values) > limits.LIST:
-            problem = f"{len(values)} entries, {limits.LIST} are possible"
-        elif any(isinstance(value, str) and len(value) > limits.LIST_CHARS for value in values):
-            problem = f"a text of more than {limits.LIST_CHARS} characters"
-        else:
-            return
-        if problem:
-            raise bad(spelling, f"Field '{spelling}': {problem}")
+        return _checked(name, spelling, tuple(cast("list[int]", value)))
 
     def seed(self) -> int | None:
         """The seed, or None to draw one; -1 and its unsigned twin mean that too."""
@@ -192,6 +157,16 @@ class Fields:
         if not isinstance(value, dict):
             raise bad(spelling, f"Field '{spelling}': expected an object")
         return cast("dict[str, Any]", value)
+
+
+def _checked(name: str, spelling: str, values: tuple[E, ...]) -> tuple[E, ...]:
+    """Return the values of a list. Raises InvalidRequest where they are too many or too long."""
+    parameter = _TABLE.get(name)
+    if parameter is not None:
+        parameter.check(values, spelling)
+    else:
+        limits.check_list(spelling, values)
+    return values
 
 
 def _number(name: str, value: Any) -> float | int:
@@ -242,8 +217,8 @@ def _constraint_text(name: str, value: Any) -> str:
 
 def _ebnf(name: str, value: Any) -> str:
     text = _constraint_text(name, value)
+    BY_NAME["grammar"].check(text, name)
     try:
-        BY_NAME["grammar"].check(text)
         if not text.startswith("%llguidance"):
             check_grammar(text)
     except InvalidRequest as error:
@@ -387,10 +362,9 @@ def _value(fields: Fields, row: Parameter, default: Any) -> Any:
         return _choice(fields, row)
     if row.kind == "text":
         return fields.text(row.name) or default
-    if row.size:
-        return fields.size(row.name, default, int(row.minimum or 0))
-    value = row.clamp(fields.number(row.name, default or 0.0))
-    return int(value) if row.kind == "int" else float(value)
+    if row.kind == "int":
+        return fields.size(row.name, default)
+    return float(row.fit(fields.number(row.name, default or 0.0)))
 
 
 def _choice(fields: Fields, row: Parameter) -> str | None:
@@ -408,12 +382,13 @@ def _limit(fields: Fields, row: Parameter, default: int | None) -> int | None:
 
     The settings that llama.cpp tells have the limit twice, and clients send them back with one changed.
     """
-    told = [
-        Fields({spelling: value}).integer(row.name, -1, -1, int(row.maximum or 0), hard=True)
-        for spelling in (row.name, *row.aliases)
-        if (value := fields.values.get(spelling)) is not None
-    ]
-    return next((number for number in told if number >= 0), None)
+    limit: int | None = None
+    for spelling in (row.name, *row.aliases):
+        number = Fields({spelling: fields.values.get(spelling)}).integer(row.name, -1)
+        limits.check_range(spelling, number, -1, row.maximum)  # -1 is no limit
+        if limit is None and number >= 0:
+            limit = number
+    return limit
 
 
 def _dry_base(fields: Fields, row: Parameter, default: float) -> float:
@@ -478,9 +453,9 @@ _READERS: Mapping[str, Callable[[Fields, Parameter, Any], Any]] = {
     "seed": lambda fields, row, default: fields.seed(),
     "top_k": lambda fields, row, default: max(_value(fields, row, default), 0),
     "max_tokens": _limit,
-    "max_seconds": lambda fields, row, default: fields.number(row.name, 0.0, 0.0) or default,
+    "max_seconds": lambda fields, row, default: _value(fields, row, default) or default,
     "context": lambda fields, row, default: (
-        fields.size(row.name, 0, 2) if fields.number(row.name, 0) else None
+        _value(fields, row, default) if fields.number(row.name, 0) else None
     ),
     "dry_base": _dry_base,
     "dry_sequence_breakers": _breakers,
@@ -509,18 +484,10 @@ def read_sampling(fields: Fields, base: Sampling, engine: Backend) -> Sampling:
         changes["samplers"] = changes["samplers"] if infill else None
     if form := read_form(fields):
         changes |= {**dict.fromkeys(_FORMS), form.notation: form.text}
-    emulated = _emulated(fields)
+    emulated = replace_gone(fields.values)
     if "samplers" in changes:
         emulated.pop("samplers", None)
     return replace(base, **{**changes, **emulated})
-
-
-def _emulated(fields: Fields) -> dict[str, Any]:
-    """Parameters for fields that llama.cpp does not know, and other programs send. Raises ApiError (400)."""
-    try:
-        return replace_gone(fields.values)
-    except InvalidRequest as error:
-        raise bad(error.field, f"Field '{error.field}': {error.problem}") from None
 
 
 def default_order(infill: bool) -> tuple[str, ...]:
@@ -531,7 +498,7 @@ def default_order(infill: bool) -> tuple[str, ...]:
 def read_stop(fields: Fields, base: Stop) -> Stop:
     """When the request wants its branches to end; ``base`` where it says nothing. Raises ApiError (400)."""
     changes = _told(fields, _STOP, base)
-    if milliseconds := fields.number("t_max_predict_ms", 0.0, 0.0):
+    if (milliseconds := fields.number("t_max_predict_ms", 0.0)) > 0:
         changes["max_seconds"] = milliseconds / 1000
     return replace(base, **changes)
 
@@ -570,8 +537,10 @@ def read_options(
 
 
 def read_n(fields: Fields, default: int, limit: int) -> int:
-    """How many branches; above ``limit`` a 400 that names it."""
-    return fields.integer("n", default, 1, limit, hard=True)
+    """Return the number of branches. Raises OutOfRange above ``limit``."""
+    n = fields.integer("n", default)
+    limits.check_range("n", n, 1, limit)
+    return n
 
 
 def seeded(request: Request) -> tuple[Sampling, ...]:

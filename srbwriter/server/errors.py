@@ -15,8 +15,8 @@ from srbwriter.engine.types import (
     EngineClosed,
     EngineError,
     InvalidRequest,
-    LimitExceeded,
     NotSupported,
+    OutOfRange,
     RemoteError,
 )
 from srbwriter.server.schemas import I, S, Schema, null_or, record
@@ -111,12 +111,6 @@ def missing(field: str) -> ApiError:
     return bad(field, f"`{field}` is missing")
 
 
-def out_of_range(field: str, value: Any, low: Any, high: Any) -> ApiError:
-    """A 400 in llama.cpp's words; either bound may be None."""
-    bounds = f"{low} <= value" if high is None else f"{low} <= value <= {high}"
-    return bad(field, f"Field '{field}': Value must be between {bounds}, but got {value}")
-
-
 def unavailable(message: str, seconds: int = 1) -> ApiError:
     return ApiError(503, message, headers={"Retry-After": str(seconds)})
 
@@ -133,8 +127,11 @@ def from_engine(error: BaseException) -> ApiError:
             code="context_length_exceeded",
             extra={"n_prompt_tokens": error.n_prompt, "n_ctx": error.n_ctx},
         )
-    if isinstance(error, LimitExceeded):
-        return out_of_range("n", error.n, 1, error.limit)
+    if isinstance(error, OutOfRange):  # in llama.cpp's words
+        low = "-inf" if error.low is None else error.low
+        high = "" if error.high is None else f" <= {error.high}"
+        words = f"Value must be between {low} <= value{high}, but got {error.value}"
+        return bad(error.field, f"Field '{error.field}': {words}")
     if isinstance(error, InvalidRequest):
         return bad(error.field, f"Field '{error.field}': {error.problem}")
     if isinstance(error, NotSupported):

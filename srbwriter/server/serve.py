@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import socket
 import stat
-import sys
 import threading
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
@@ -94,10 +94,6 @@ class Listener(socket.socket):
 
 def most_connections() -> int:
     """How many connections the process may have, by what it may open and has open now."""
-    if sys.platform == "win32":
-        return 4096
-    import resource
-
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit == resource.RLIM_INFINITY:
         return 65_536

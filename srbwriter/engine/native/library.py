@@ -12,7 +12,6 @@ import ctypes as C
 import logging
 import os
 import re
-import sys
 import threading
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -142,7 +141,7 @@ class Library:
             native.ggml_backend_reg_count()
             if hasattr(native, "omp_get_max_threads"):  # of a runtime that the library was linked with
                 native.omp_get_max_threads()
-        self.strlen = C.cast(C.CDLL(None).strlen, C.c_void_p).value if sys.platform != "win32" else None
+        self.strlen = C.cast(C.CDLL(None).strlen, C.c_void_p).value
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"{name} is not among the bound functions")

@@ -90,7 +90,7 @@ def _read_params(
     if options.number("max_tokens", 0) < 0:  # -1 and -2: as many as there is room for
         values = {name: value for name, value in values.items() if name != "num_predict"}
     if options.has("context"):
-        values["num_ctx"] = options.integer("context", 0, 2, services.engine.n_ctx)
+        values["num_ctx"] = max(2, min(options.integer("context", 0), services.engine.n_ctx))
     form = fields.raw("format")
     if form == "json":
         values["json_schema"] = {"type": "object"}

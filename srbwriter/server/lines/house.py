@@ -13,7 +13,6 @@ import os
 import re
 import socket
 import ssl
-import sys
 import threading
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -92,7 +91,7 @@ class House:
         return [await self._accept(one) for one in self._listening]
 
     async def _accept(self, one: socket.socket) -> asyncio.Server:
-        if sys.platform != "win32" and one.family == socket.AF_UNIX:
+        if one.family == socket.AF_UNIX:
             return await asyncio.start_unix_server(self._came, sock=one, limit=_CHUNK)
         tls = self._tls()
         seconds = self._services.settings.head_seconds if tls else None

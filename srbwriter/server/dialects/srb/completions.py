@@ -17,6 +17,7 @@ from starlette.responses import Response
 
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.generation import Branch
+from srbwriter.engine.limits import check_range
 from srbwriter.engine.types import (
     Added,
     Cut,
@@ -119,7 +120,11 @@ def read_request(fields: Fields, services: Services, parent: Branch | None = Non
 def parent_runs(fields: Fields, parent: Branch, engine: Backend) -> tuple[TokenRun, ...]:
     """What a parent has written, or the beginning of it that ``chars`` says. Raises ApiError (400)."""
     told = Fields(fields.mapping("parent") or {})
-    return branch_runs(parent, engine, told.integer("chars", -1, 0, len(parent.text), hard=True))
+    if not told.has("chars"):
+        return branch_runs(parent, engine)
+    chars = told.integer("chars", 0)
+    check_range("chars", chars, 0, len(parent.text))
+    return branch_runs(parent, engine, chars)
 
 
 def branch_runs(branch: Branch, engine: Backend, chars: int = -1) -> tuple[TokenRun, ...]:

@@ -10,6 +10,7 @@ from typing import Any
 from starlette.responses import Response
 
 from srbwriter.engine.generation import Branch
+from srbwriter.engine.limits import check_range
 from srbwriter.engine.text import whole_tokens
 from srbwriter.engine.types import Priority, Prompt, Request, Sampling, Stop
 from srbwriter.engine.verbs import HTTP_VERBS, Argument, Kind, Verb
@@ -233,7 +234,11 @@ def _read_more(argument: Argument, branch: Branch, fields: Fields, services: Ser
 
 
 def _read_count(argument: Argument, branch: Branch, fields: Fields, services: Services) -> int | None:
-    return fields.integer(argument.name, 1, 1, 2**31 - 1, hard=True) if fields.has(argument.name) else None
+    if not fields.has(argument.name):
+        return None
+    count = fields.integer(argument.name, 1)
+    check_range(argument.name, count, 1, 2**31 - 1)
+    return count
 
 
 def _read_sampling(argument: Argument, branch: Branch, fields: Fields, services: Services) -> Sampling:
@@ -289,7 +294,8 @@ def _turn(
     if not any(fields.has(name) for name in ("at", "token", "without")):
         return branch_runs(branch, engine), (), ()
     written = len(branch.buffer.ids)
-    at = fields.integer("at", written, 0, written, hard=True)
+    at = fields.integer("at", written)
+    check_range("at", at, 0, written)
     token, banned = fields.raw("token"), fields.raw("without")
     chosen = () if token is None else tuple(read_ids("token", [token], engine))
     without = () if banned is None else tuple(read_ids("without", banned, engine))
@@ -305,7 +311,7 @@ async def _pick(context: Context, record: Record, branch: Branch, fields: Fields
     ``chars`` keeps only the beginning of its text. Answers when the branch has ended: until then it may write
     another token.
     """
-    chars = fields.integer("chars", 0, 0) if fields.has("chars") else None
+    chars = max(fields.integer("chars", 0), 0) if fields.has("chars") else None
     for other in record.branches:
         if other is branch:
             other.stop()

@@ -36,7 +36,7 @@ async def next_tokens(context: Context) -> Response:
         ids = () if given is None else tuple(read_ids("ids", given, engine))
         whole = _half_a_word(fields, engine) if parent is None else parent_runs(fields, parent, engine)
         prompts = [whole] if whole is not None else read_prompts(fields.raw("prompt"), engine)
-        first = fields.integer("from", 1, 1) if fields.has("from") else None
+        first = max(fields.integer("from", 1), 1) if fields.has("from") else None
         options = read_options(fields, False, engine)
         k = fields.size("k", USUAL, like="logprobs")
         requests = [
@@ -68,8 +68,8 @@ async def branch_tokens(context: Context) -> Response:
     branch = branch_of(context, record)
     fields = await context.fields()
     written = len(branch.buffer.ids)
-    start = fields.integer("from", 0, 0, written)
-    end = fields.integer("to", written, start, written)
+    start = max(0, min(fields.integer("from", 0), written))
+    end = max(start, min(fields.integer("to", written), written))
     k = fields.size("k", USUAL, like="logprobs")
     before, ids = branch.generation.prompt_ids, tuple(branch.buffer.ids)
     asked = Request(
