@@ -1,6 +1,6 @@
-"""One error type for everything a client may be told, and the words of a dialect around it.
+"""One error type for all responses that are not 200, and the form that each dialect gives it.
 
-Engine errors become these in one place, so that no face invents a status of its own.
+Engine errors are translated here and nowhere else, so that every dialect uses the same status.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TYPES = {
 
 
 class ApiError(Exception):
-    """An answer that is not 200. ``field`` names the culprit of a 400."""
+    """A response other than 200. ``field`` names the culprit of a 400."""
 
     def __init__(
         self,
@@ -58,10 +58,10 @@ class ApiError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How one family of clients is told of an error.
+    """The form of errors for one family of clients.
 
-    ``body`` makes the JSON that they read, ``error`` is the name of its schema and ``schema`` that schema.
-    ``busy`` is the status that tells them to come back later.
+    ``body`` makes the JSON object, ``error`` is the name of its schema and ``schema`` that schema. ``busy``
+    is the status for a server with too many requests.
     """
 
     name: str
@@ -116,7 +116,7 @@ def unavailable(message: str, seconds: int = 1) -> ApiError:
 
 
 def from_engine(error: BaseException) -> ApiError:
-    """What a client is told of an engine's error."""
+    """Return the response to an engine's error."""
     if isinstance(error, ApiError):
         return error
     if isinstance(error, ContextOverflow):

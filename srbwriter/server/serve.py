@@ -1,7 +1,7 @@
-"""Running the application: in the foreground for ``--serve``, on a thread of its own beside the terminal.
+"""Run the application: in the foreground for ``--serve``, on its own thread beside the terminal.
 
-Owns the sockets, the loop and the signals; knows no endpoint. Where the process may open few files, whoever
-waits longest without a whole head makes room for the next.
+Owns the sockets, the loop and the signals; knows no endpoint. Where the process may open few files, the
+connection that has waited longest without a complete head is closed for the next one.
 """
 
 from __future__ import annotations
@@ -132,11 +132,11 @@ def run(
     *,
     needs_model: bool = False,
 ) -> int:
-    """Serve until a signal says stop; the exit code. ``ready`` is told the URL once the socket listens.
+    """Serve until a signal; return the exit code. ``ready`` gets the URL once the socket listens.
 
-    ``offers`` are the models where there are several, that of ``loader`` first. ``needs_model``: end when the
-    load fails, and raise what it raised. Raises ServerError for a setting that cannot be used, AddressError
-    when the address cannot be.
+    ``offers`` are the models where there are several, that of ``loader`` first. With ``needs_model`` the
+    server ends when the load fails, and raises the load's error. Raises ServerError for a setting that cannot
+    be used, AddressError for an address that cannot be listened on.
     """
     prepared = _prepare(loader, settings, offers)
     if needs_model:
@@ -180,7 +180,7 @@ def _work(prepared: _Prepared) -> None:
 
 
 def _close(listener: socket.socket, file: Path | None) -> None:
-    """Close, and remove the socket file, which is nobody's then."""
+    """Close a listening socket and remove its socket file."""
     listener.close()
     _remove_socket_file(file)
 
@@ -295,7 +295,7 @@ def _check_pair(settings: ServerSettings) -> None:
 
 
 def _load(config: uvicorn.Config, settings: ServerSettings) -> None:
-    """Read key and certificate now, so that what is wrong with them is an error in words."""
+    """Load key and certificate before listening. Raises ServerError where they cannot be used."""
     _check_pair(settings)
     try:
         config.load()
@@ -361,7 +361,7 @@ def _listen_unix(path: Path) -> Listener:
 
 
 def _answers(path: Path) -> bool:
-    """Whether somebody listens on a socket file; one that was left behind may be replaced."""
+    """Whether a server listens on a socket file; a stale file may be replaced."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:
             probe.connect(str(path))

@@ -360,7 +360,7 @@ class ChatLines(GenerateLines):
         return told + (self._called() if last else [])
 
     def _called(self) -> list[dict[str, Any]]:
-        """The call that has come whole, if there is one."""
+        """Return the tool call if it is complete."""
         if not self._name:
             return []
         call = _call(self._name, self._arguments)
@@ -435,7 +435,7 @@ async def tags(context: Context) -> Response:
 
 
 async def running(context: Context) -> Response:
-    """Models that are loaded. They stay until another needs the place, whatever ``keep_alive`` says."""
+    """List the loaded models. ``keep_alive`` has no effect: a model stays until another needs its place."""
     more = {"expires_at": "2318-01-01T00:00:00Z", "size_vram": 0}
     loaded = [one for one in context.services.models if one.services.loader.engine is not None]
     return json_response(

@@ -187,7 +187,7 @@ class CompletionReply(BranchReply):
 
 
 def _read_system_prompt(fields: Fields, context: Context) -> None:
-    """``system_prompt`` changes what stands before every prompt from now on, as the field always did."""
+    """Change the text before every later prompt where the body has ``system_prompt``, as llama.cpp did."""
     value = fields.raw("system_prompt")
     if value is None:
         return

@@ -79,7 +79,7 @@ RUNNING = 202
 
 
 async def requests(context: Context) -> Response:
-    """The requests of whoever asks; an admin's key sees those of all."""
+    """List this client's requests; an admin's key sees those of all."""
     records = context.services.registry.of(context.client)
     places = {record.id: context.services.registry.place(record) for record in records}
     branches = sum(len(record.branches) for record in records)
@@ -92,7 +92,7 @@ async def requests(context: Context) -> Response:
 
 
 async def create(context: Context) -> Response:
-    """Start a request that nobody's connection holds; it is read and steered by its id."""
+    """Start a request that outlives its connection; clients read and steer it by its id."""
     await context.fields()
     return await _start(context, await context.read(partial(read_request, parent=context.parent())))
 
@@ -117,7 +117,7 @@ async def cancel_all(context: Context) -> Response:
 
 
 async def promote(context: Context) -> Response:
-    """What was asked ahead, or in the background, is wanted now. What it has written stays."""
+    """Raise a background or prefetch request to the foreground; its text stays."""
     record = _record(context)
     for generation in record.generations:
         if generation.request.priority > Priority.NORMAL:
@@ -173,7 +173,7 @@ async def read_branch(context: Context) -> Response:
 
 
 async def patch_branch(context: Context) -> Response:
-    """Change how a branch goes on: any sampler, any stop rule; what is not named stays."""
+    """Change a branch's samplers and stop rules; fields that the body leaves out stay."""
     record, branch = _branch(context)
     sampling, stop = await context.read(
         lambda fields, services: (
@@ -258,9 +258,9 @@ _READERS: Mapping[tuple[Kind, ...], Callable[[Argument, Branch, Fields, Services
 
 
 async def _fork(context: Context, record: Record, branch: Branch, fields: Fields) -> Response:
-    """A new request that goes on from where this branch is now; the branch itself is not touched.
+    """Start a new request that continues from this branch, which itself stays as it is.
 
-    Or from before its token number ``at``: with ``token`` in its place, or with none of ``without``.
+    With ``at`` it continues from before that token: with ``token`` in its place, or with none of ``without``.
     """
     n = read_n(split_branches(fields)[0], 1, context.services.max_n)
     base = replace(branch.sampling, seed=None)

@@ -63,7 +63,7 @@ async def next_tokens(context: Context) -> Response:
 
 
 async def branch_tokens(context: Context) -> Response:
-    """The tokens of a branch as it is now, each with what else could have stood there."""
+    """Answer with the tokens of a branch as it is now, and the alternatives at each place."""
     record = context.record(context.path["id"])
     branch = branch_of(context, record)
     fields = await context.fields()
@@ -119,5 +119,5 @@ def _told(engine: Backend, generation: Generation) -> dict[str, Any]:
 
 
 def listed(engine: Backend, pairs: Sequence[tuple[int, float]]) -> list[dict[str, Any]]:
-    """Tokens with their log-probabilities. What part of a character writes is told by its bytes."""
+    """Return tokens with their log-probabilities; a part of a character is shown by its bytes."""
     return [{**token_object(engine, token), "logprob": finite(logprob)} for token, logprob in pairs]
