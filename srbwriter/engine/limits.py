@@ -1,7 +1,7 @@
-"""How much of anything one request may name. Numbers only; the one place where such a bound stands.
+"""Bounds of one request, and checks against them. No other module states such a bound.
 
-llama.cpp takes a number at its word: it asks for the memory of a window of two thousand million tokens for
-every branch, and the system ends the process. Bounds that belong to a single parameter are in its row of
+llama.cpp does not check a number: it allocates memory for a window of two thousand million tokens for every
+branch, and the system ends the process. Bounds of a single parameter are in its row of
 :mod:`srbwriter.engine.parameters`, made from these.
 """
 
@@ -83,7 +83,7 @@ def check_list(name: str, values: Sequence[object]) -> None:
 
 
 def check_prompt(field: str, chars: int, ids: int = 0) -> None:
-    """Raises InvalidRequest for a text or a list of token ids that is too long to look at."""
+    """Raise InvalidRequest for a text or a list of token ids that is too long."""
     if chars > PROMPT_CHARS:
         raise InvalidRequest(field, f"it has {chars} characters, {PROMPT_CHARS} are possible")
     if ids > PROMPT_IDS:
@@ -99,7 +99,7 @@ def too_deep(value: object) -> bool:
 
 
 def _parts(value: object) -> list[object]:
-    """What stands in a list or object, as far as that can hold more."""
+    """Return the lists and objects within a list or object."""
     inner: Iterable[object] = ()
     if isinstance(value, dict):
         inner = cast("dict[str, object]", value).values()
@@ -109,7 +109,7 @@ def _parts(value: object) -> list[object]:
 
 
 def check_ids(name: str, ids: Any, n_vocab: int) -> None:
-    """Raises InvalidRequest for what is no sequence of ids of the vocabulary, naming the field ``name``."""
+    """Raise InvalidRequest for field ``name`` unless ``ids`` are ids of the vocabulary."""
     if not isinstance(ids, Iterable) or isinstance(ids, Set | Mapping):
         raise InvalidRequest(name, f"{reprlib.repr(cast('object', ids))} is not a sequence of token ids")
     for token in cast("Iterable[Any]", ids):
@@ -118,7 +118,7 @@ def check_ids(name: str, ids: Any, n_vocab: int) -> None:
 
 
 def as_id(name: str, token: Any) -> int:
-    """Return a token id as Python's own whole number. Raises InvalidRequest for what is none."""
+    """Return a token id as a Python int. Raises InvalidRequest for any other value."""
     try:
         return operator.index(token)
     except TypeError:
@@ -126,7 +126,7 @@ def as_id(name: str, token: Any) -> int:
 
 
 def check_takes(takes: Any) -> None:
-    """Raises InvalidRequest for what is no tuple of texts that were written already."""
+    """Raise InvalidRequest unless ``takes`` is a tuple of earlier attempts."""
     for take in cast("tuple[Any, ...]", takes) if isinstance(takes, tuple) else (takes,):
         if not isinstance(take, Take):
             raise InvalidRequest("takes", f"{reprlib.repr(take)} is not a Take")

@@ -139,7 +139,7 @@ class Parameter:
         return next(f for f in fields(_RECORDS[self.record]) if f.name == self.field)
 
     def _problem(self, value: Any) -> str:
-        """Return what is wrong with ``value``, its range aside; "" if nothing is."""
+        """Return the problem with ``value``, its range aside, or ""."""
         if not _is_kind(self.kind, value):
             return f"{reprlib.repr(value)} is not {_KIND_WORDS[self.kind]}"
         if self.choices and _text(value) not in self.choices:

@@ -156,7 +156,7 @@ class Context(Connection):
         await self.services.models.unload(name)
 
     def need_admin(self, what: str) -> None:
-        """Raises ApiError (403) for keys that are no admin's, where there are several models."""
+        """Raise ApiError (403) for keys that are no admin's, where there are several models."""
         if not self.client.admin and not self.services.models.alone:
             raise ApiError(403, f"{what} concerns all clients: it takes an admin key")
 

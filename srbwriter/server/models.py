@@ -209,7 +209,7 @@ class Models:
             self._current = one
 
     async def unload(self, name: str) -> None:
-        """Raises ApiError: 400 for one that is not loaded, 409 while it answers, 501 for one that is kept."""
+        """Raise ApiError: 400 for one that is not loaded, 409 while it answers, 501 for one that is kept."""
         one = self.named(name)
         named = one.services.model_name
         async with self._door:

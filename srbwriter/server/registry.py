@@ -109,7 +109,7 @@ class Record:
         return self.branches.index(branch)
 
     def branch(self, index: int) -> Branch:
-        """Raises ApiError (404) when there is no such branch."""
+        """Raise ApiError (404) when there is no such branch."""
         branches = self.branches
         if not 0 <= index < len(branches):
             raise ApiError(404, f"request {self.id} has no branch {index}; it has {len(branches)}")
@@ -147,7 +147,7 @@ class Registry:
         return record
 
     def get(self, id: str, client: Client) -> Record:
-        """Raises ApiError (404) when the request is unknown, was forgotten, or is another client's."""
+        """Raise ApiError (404) when the request is unknown, was forgotten, or is another client's."""
         self.sweep()
         record = self._records.get(id)
         if record is None or not self._sees(client, record):

@@ -242,7 +242,7 @@ class _Built(NamedTuple):
 
 
 def _build(loader: Loader, settings: ServerSettings, offers: Sequence[Offer]) -> _Built:
-    """Raises ServerError for a setting that cannot be used."""
+    """Raise ServerError for a setting that cannot be used."""
     check_exposure(settings)
     most = settings.max_connections or most_connections()
     most_lines = max(most // 4, 1) if line_places(settings) else 0

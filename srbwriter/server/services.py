@@ -91,7 +91,7 @@ class Services:
 
     @property
     def engine(self) -> Backend:
-        """Raises ApiError (503) while the model is being loaded, or when it could not be."""
+        """Raise ApiError (503) while the model is being loaded, or when it could not be."""
         engine = self.loader.engine
         if engine is not None:
             return engine

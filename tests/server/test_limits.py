@@ -76,7 +76,7 @@ OUT_OF_RANGE: tuple[tuple[str, dict[str, Any], str, str], ...] = (
         "/v1/completions",
         {"echo": True, "truncate_prompt_tokens": -2},
         "truncate_prompt_tokens",
-        "-1 <= value <= 4096",
+        "-1 <= value <= 512, but got -2",
     ),
     ("/v1/chat/completions", {"n": 0}, "n", "1 <= value <= 64, but got 0"),
 )

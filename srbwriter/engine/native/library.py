@@ -26,7 +26,7 @@ versions without notice, and what does not fit ends the process."""
 
 
 def _check_version() -> None:
-    """Raises LibraryError for a llama-cpp-python that is missing, or that nobody has tested."""
+    """Raise LibraryError for a llama-cpp-python that is missing, or of an untested version."""
     first, last = (".".join(map(str, one)) for one in TESTED)
     cure = f"pip install 'llama-cpp-python>={first},<={last}'"
     try:

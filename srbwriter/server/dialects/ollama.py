@@ -129,7 +129,7 @@ async def generate(context: Context) -> Response:
 
 
 def _read_generate(fields: Fields, services: Services) -> tuple[Request, GenerateLines]:
-    """Raises ApiError."""
+    """Raise ApiError."""
     prompt, stops, add_bos, plain = _read_prompt(fields, services)
     params = _read_params(fields, services, stops, keeps_context=not fields.flag("raw"))
     request = params.of_prompt(prompt, add_bos=add_bos)
@@ -147,7 +147,7 @@ class _Read(NamedTuple):
 
 
 def _read_prompt(fields: Fields, services: Services) -> _Read:
-    """Raises ApiError."""
+    """Raise ApiError."""
     engine = services.engine
     text, system, template = (fields.text(name) for name in ("prompt", "system", "template"))
     if suffix := fields.text("suffix"):
@@ -214,7 +214,7 @@ async def chat(context: Context) -> Response:
 
 
 def _read_chat(fields: Fields, services: Services) -> tuple[Request, ChatLines]:
-    """Raises ApiError."""
+    """Raise ApiError."""
     chat = read_chat(Fields({name: fields.raw(name) for name in ("messages", "tools")}), services)
     params = _read_params(fields, services, chat.stops, chat.tools)
     return params.of_prompt(chat.prompt, add_bos=chat.add_bos), ChatLines(services, params)
@@ -224,7 +224,7 @@ def _read_chat(fields: Fields, services: Services) -> tuple[Request, ChatLines]:
 
 
 def _read_body(values: Mapping[str, Any]) -> Fields:
-    """Raises ApiError (400) where the body names no model, or has pictures."""
+    """Raise ApiError (400) where the body names no model, or has pictures."""
     fields = Fields(values)
     if not fields.text("model"):
         raise missing("model")

@@ -122,7 +122,7 @@ class Plain(Peer):
         await self.both(self._listen(), self._work(asking))
 
     def _apply(self, asking: Asking) -> None:
-        """Raises PlainError."""
+        """Raise PlainError."""
         usual = (("overflow", "shift"), ("include_stop", "true"))
         lists = ((name, json.dumps(texts)) for name, texts in asking.lists.items())
         told = ((row.name, value) for row, value in asking.values)

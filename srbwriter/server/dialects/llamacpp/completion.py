@@ -48,7 +48,7 @@ class LlamaCppParams(Params):
 
 
 def _read_params(fields: Fields, services: Services) -> LlamaCppParams:
-    """Raises ApiError: 400 for a field that means nothing, 501 for what this server cannot do."""
+    """Raise ApiError: 400 for a field that means nothing, 501 for what this server cannot do."""
     refuse_media(fields.values)
     params = read_params(fields, services)
     request = replace(params.request, parse_special=True, logprobs=fields.size("logprobs", 0) or None)
