@@ -20,7 +20,8 @@ from srbwriter.config import Key
 from srbwriter.config.keys import SECTIONS
 from srbwriter.config.kinds import SWITCH
 from srbwriter.engine.compat import GONE, Gone
-from srbwriter.engine.parameters import GROUPS, PARAMETERS, Parameter, number_words
+from srbwriter.engine.parameters import GROUPS, PARAMETERS, Parameter
+from srbwriter.engine.types import number_words
 from srbwriter.engine.verbs import HTTP_VERBS, Argument, Verb
 from srbwriter.models import RecommendedModel, read_recommended, size_words
 from srbwriter.server.dialects.openai import params as openai

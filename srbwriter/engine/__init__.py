@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         ModelInfo,
         NoRoom,
         NotSupported,
+        OutOfRange,
         Priority,
         Request,
         Sampling,
@@ -45,14 +46,15 @@ _HOMES = {
     **dict.fromkeys(
         ("BranchState", "ContextOverflow", "EngineClosed", "EngineError", "EngineOptions", "EngineStats",
          "FinishReason", "InvalidRequest", "LibraryError", "LimitExceeded", "ModelError", "ModelInfo",
-         "NoRoom", "NotSupported", "Priority", "Request", "Sampling", "Stop", "TokenRun"), "types"),
+         "NoRoom", "NotSupported", "OutOfRange", "Priority", "Request", "Sampling", "Stop", "TokenRun"),
+        "types"),
 }  # fmt: skip
 
 __all__ = [
     "Branch", "BranchState", "ContextOverflow", "Cursor", "Delta", "Engine", "EngineClosed", "EngineError",
     "EngineLoader", "EngineOptions", "EngineStats", "FinishReason", "Generation", "InvalidRequest",
-    "LibraryError", "LimitExceeded", "ModelError", "ModelInfo", "NoRoom", "NotSupported", "Priority",
-    "RemoteEngine", "RemoteOptions", "Request", "Sampling", "Sequences", "Stop", "TokenRun",
+    "LibraryError", "LimitExceeded", "ModelError", "ModelInfo", "NoRoom", "NotSupported", "OutOfRange",
+    "Priority", "RemoteEngine", "RemoteOptions", "Request", "Sampling", "Sequences", "Stop", "TokenRun",
 ]  # fmt: skip
 
 

@@ -197,11 +197,11 @@ class ActiveRequest(ServedRequest):
 
     @property
     def needs_scoring(self) -> bool:
-        """Whether log-probabilities of the prompt are asked for and missing."""
+        """Whether the request has prompt log-probabilities that are still missing."""
         return self.asked.prompt_logprobs is not None and self.scored < len(self.ids) - 1
 
     def report_next_logprobs(self, logits: Logits) -> None:
-        """Report the likeliest next tokens from the ``logits`` after the prompt, if that was asked for."""
+        """Report the likeliest next tokens from the ``logits`` after the prompt, if the request has them."""
         if self.wants_next_logprobs:
             asked, self.wants_next_logprobs = self.asked, False
             found = likeliest(logits, asked.next_logprobs or 0, asked.next_ids, self.ending)

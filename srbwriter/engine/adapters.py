@@ -1,7 +1,7 @@
-"""LoRA adapters and control vectors that are loaded, and who uses which.
+"""The loaded LoRA adapters and control vectors, and the requests that use them.
 
-What an adapter changes is every value in the cache, so each set of adapters has a root of the token tree of
-its own, and a step is decoded with one set only.
+An adapter changes every value in the cache, so each set of adapters has a root of the token tree of its own,
+and a step is decoded with one set only.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Adapters:
     """The adapters of one model. Made and read from any thread; the root of a set never changes."""
 
     def __init__(self, model: Model, files: Sequence[tuple[str, float]]) -> None:
-        """Raises ModelError for a file that cannot be used, InvalidRequest for a scale that cannot be."""
+        """Raise ModelError for a file that cannot be used, InvalidRequest for a scale that cannot be."""
         if len(files) > MOST_ADAPTERS:
             raise InvalidRequest("lora", f"{len(files)} adapters, {MOST_ADAPTERS} are possible")
         self._pointers: list[int] = []
@@ -152,7 +152,7 @@ class Adapters:
         return _tidy(chosen)
 
     def root(self, chosen: AdapterSet, own: int = SHARED.root) -> int:
-        """Return the root of the token tree for what is evaluated with a set.
+        """Return the root of the token tree for tokens evaluated with a set.
 
         ``own`` is for a request that shares nothing with others, and :meth:`forget` for its end.
         """
@@ -165,7 +165,7 @@ class Adapters:
         return root
 
     def shared(self, chosen: AdapterSet) -> bool:
-        """Whether requests with this set can share what is evaluated; only so many sets are remembered."""
+        """Whether requests with this set can share evaluated tokens; the number of such sets is bounded."""
         return chosen in self._roots or len(self._roots) < MOST_SETS
 
     def set_of(self, root: int) -> AdapterSet:
@@ -182,7 +182,7 @@ class Adapters:
         return [state_key(Path(path)) for path in self._paths]
 
     def forget(self, root: int) -> None:
-        """Nobody uses a request's own root any more. From any thread."""
+        """Forget a request's own root, which is no longer used. For any thread."""
         if root > SHARED.root:
             self._sets.pop(root, None)
 

@@ -86,7 +86,7 @@ class Backend(Tokenizer, Protocol):
         ...
 
     def stand_back(self) -> None:
-        """Let what is written ahead on this machine rest for a moment."""
+        """Pause prefetches on this machine for a moment."""
         ...
 
     def trouble_now(self) -> str:

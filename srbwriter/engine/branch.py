@@ -106,15 +106,15 @@ class ServedRequest:
 
 
 class BranchWriter:
-    """Writes one branch. ``base`` and the buffer's ids from ``first`` on are the path it is on.
+    """The writer of one branch. ``base`` and the buffer's ids from ``first`` on are its path.
 
     Attributes:
         hidden: decoded characters that belong to the prompt (token healing).
         pending: characters that the next tokens have to spell again, and that are not published again.
         healed: the text whose last ``pending`` characters these are.
-        reported: tokens of the buffer that events have told of.
-        barred: tokens that may not come at a position of the attempt.
-        rewinds: where it goes back to before a banned phrase; None while nothing may take it back.
+        reported: tokens of the buffer that events have reported.
+        barred: tokens that are barred at a position of the attempt.
+        rewinds: the checkpoints before a banned phrase; None while no watcher may rewind it.
         deadline: time.monotonic() at which it ends.
     """
 
@@ -148,7 +148,7 @@ class BranchWriter:
 
     @property
     def at_prompt(self) -> bool:
-        """Whether it stands where the prompt ends, as all branches of its request do at first."""
+        """Whether it is at the end of the prompt, as all branches of its request are at first."""
         return not self.buffer.ids and self.base is self.request.ids
 
     @property
@@ -158,7 +158,7 @@ class BranchWriter:
 
     @property
     def first_free(self) -> int:
-        """The first token that can be chosen anew: those before it were typed, or have slid out."""
+        """The first token that can be sampled again: those before it were typed, or have left the window."""
         buffer = self.buffer
         end = max((end for _, end in buffer.typed), default=0)
         typed = bisect_left(buffer.ends, end) + 1 if buffer.typed else 0
@@ -188,7 +188,7 @@ class BranchWriter:
 
     @property
     def sampling_rule(self) -> tuple[object, ...]:
-        """The part of the stop rule that whoever computes the branch applies."""
+        """The part of the stop rule that the engine applies."""
         return self.ignore_eog, self.min_tokens
 
     def tokens_within(self, chars: int) -> int:
@@ -196,7 +196,7 @@ class BranchWriter:
         return bisect_right(self.buffer.ends, chars)
 
     def unscored(self, ids: Sequence[int]) -> list[TokenLogprob]:
-        """Return what stands beside ``ids`` that the model did not write, where logprobs are reported."""
+        """Return placeholder logprobs for ``ids`` that the model did not write, if logprobs are reported."""
         if self.request.asked.logprobs is None:
             return []
         return [TokenLogprob(token, -math.inf) for token in ids]
@@ -206,8 +206,8 @@ class BranchWriter:
     def add_token(self, token: int, logprob: TokenLogprob | None, now: float) -> Finish | Rewind | None:
         """Add a sampled token and apply the stop rules that look at text, and the limits.
 
-        Returns how the branch ends, with its buffer cut already; or a phrase before which it has to go back,
-        after which only :meth:`rewind` or :meth:`commit` may follow; None if it goes on.
+        Returns None if the branch continues; a Finish, with the buffer cut already; or a Rewind for a banned
+        phrase, after which only :meth:`rewind` or :meth:`commit` may follow.
         """
         buffer, text = self.branch.buffer, self.text
         if text.plain and not self.pending and (whole := text.whole[token]) is not None:
@@ -318,7 +318,7 @@ class BranchWriter:
             self.request.events.append(Cut(branch.index, len(branch.text), kept))
 
     def report(self, text: str, held: int = 0) -> None:
-        """Add an event for ``text``, and for the tokens that none has told of but for the last ``held``."""
+        """Add an event for ``text`` and for the unreported tokens except the last ``held``."""
         buffer, begin = self.branch.buffer, self.reported
         self.reported = max(len(buffer.ids) - held, begin)
         ids, logprobs = buffer.ids[begin : self.reported], buffer.logprobs[begin : self.reported]
@@ -375,7 +375,7 @@ class BranchWriter:
         self.text.set_stop(stop)
 
     def rules_changed(self) -> None:
-        """The next token is chosen by other rules; chance goes on."""
+        """Note that the sampling rules have changed; the random state stays."""
 
     def start_clock(self, now: float) -> None:
         """Note the time of the first token, from which ``max_seconds`` count."""
@@ -394,7 +394,7 @@ class BranchWriter:
         """The text is not the one that the last token was chosen after."""
 
     def restart_sampling(self) -> None:
-        """The next token belongs to another attempt: chance begins anew."""
+        """Note that the next token begins another attempt, with a fresh random state."""
 
     def restart_attempt(self) -> None:
         """Forget the text; the reader sees a new revision."""
@@ -411,10 +411,10 @@ class BranchWriter:
         self.set_stop(branch.stop_rule)
 
     def begin(self, ids: Sequence[int], without: Sequence[int], pieces: TokenPieces) -> None:
-        """Begin a new attempt with ``ids``, and do not go on with one of ``without``.
+        """Begin a new attempt with ``ids``, followed by none of ``without``.
 
-        They are kept as they are, also where the last one ends inside a character. The attempt writes as much
-        as its rule says after them. Tokens that do not spell all of what token healing took off are left out.
+        The ids are kept as they are, even if the last one ends inside a character. The attempt writes the
+        rule's number of tokens after them. Tokens that do not spell all of the healed prefix are left out.
         """
         healed = len(self.request.pending_text)
         speller = BranchText(pieces, Stop())
@@ -437,7 +437,7 @@ class BranchWriter:
             self.barred = {len(self.buffer.ids): set(without)}
 
     def take_up(self, attempt: Take, ids: Sequence[int], pieces: Sequence[bytes]) -> None:
-        """Stand where an earlier attempt ended, whose tokens, with the prompt's end, are ``ids``.
+        """Restore an earlier attempt, whose tokens, with the prompt's end, are ``ids``.
 
         The tokens write ``pieces``.
         """
@@ -454,9 +454,9 @@ class BranchWriter:
         self.reported = len(ids)
 
     def rewind(self, place: int) -> bool:
-        """Go back to after ``place`` tokens, before a banned phrase; chance goes on.
+        """Rewind to after ``place`` tokens, before a banned phrase; the random state stays.
 
-        Returns whether any of the rest had been published.
+        Returns whether any of the removed text had been published.
         """
         buffer, known = self.buffer, self.text.rewind(place)
         if known and max(self.text.published - self.hidden, 0) == len(self.branch.text):
@@ -511,7 +511,7 @@ class BranchWriter:
         self.hidden = self.branch.overlap = self.pending
 
     def _forget_rewinds(self) -> None:
-        """Forget what is known of other continuations: the text has changed."""
+        """Forget rewind state: the text has changed."""
         self.reported = len(self.buffer.ids)
         self.barred = {k: tokens for k, tokens in self.barred.items() if k == self.reported}
         if self.rewinds is not None:
@@ -549,7 +549,7 @@ class BranchWriter:
         self.request.events.append(Text(branch.index, text, tuple(ids)))
 
     def settle_tail(self, ids: Sequence[int]) -> None:
-        """Let ``ids`` be the tokens of the text that none covers, so that the branch can go on from it."""
+        """Make ``ids`` the tokens of the text that has none yet, so that the branch can continue from it."""
         buffer, before = self.buffer, self.written
         buffer.ids.extend(ids)
         buffer.ends.extend([len(self.branch.text)] * len(ids))

@@ -1,9 +1,9 @@
 """Sequences, cells and the tiers beneath them.
 
 A sequence is live (a branch or a prompt runs on it), idle (kept for later) or free. Idle sequences are
-evicted, least recently used first, when cells or ids are needed, and as soon as something runs that they
-would slow: attention reads every cell up to the highest in use at each step. What is evicted is copied to
-the archive, and copied back when it is needed.
+evicted, least recently used first, when cells or ids are needed, and as soon as they would slow a running
+request: attention reads every cell up to the highest in use at each step. Evicted states are copied to the
+archive, and copied back when they are needed.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Cache:
         logits_rows: rows of logits kept, so that forking evaluates nothing.
         host_bytes: bytes of host memory for states that are not in cells.
         disk: for states that outlive the program.
-        visible_paths: gives the paths that somebody sees; they leave host memory last.
-        evaluated_with: names what a namespace is evaluated with, beside the model.
+        visible_paths: returns the paths on the screen; they leave host memory last.
+        evaluated_with: names the adapters of a namespace.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Cache:
 
     @property
     def live_cells(self) -> int:
-        """Cells that running sequences hold; all others can be had."""
+        """Cells that running sequences hold; all others can be freed."""
         return self.used_cells - self.memory.count_idle_cells()
 
     def open_namespace(self, namespace: Namespace, common: Sequence[int] = ()) -> None:
@@ -101,11 +101,11 @@ class Cache:
     # ---- sequences for demands
 
     def count_held(self, ids: Sequence[int], namespace: Namespace = SHARED) -> int:
-        """Return how many of ``ids`` can be resumed without evaluating them, from whatever tier."""
+        """Return how many of ``ids`` can be resumed without evaluating them, from any tier."""
         return self.tree.match_resumable(ids, None, namespace).length
 
     def count_used(self, ids: Sequence[int], namespace: Namespace = SHARED) -> int:
-        """Return how many of ``ids`` are held because somebody wanted them; prefetched ones do not count."""
+        """Return how many of ``ids`` are held because a request used them; prefetched ones do not count."""
         node = self.tree.match_prefix(ids, None, namespace).node
         while node.parent is not None and not node.last_used:
             node = node.parent
@@ -233,9 +233,9 @@ class Cache:
         self, seqs: Sequence[int], tokens: Sequence[int], namespace: Namespace = SHARED, *,
         answered: bool = True, reason: Reason = "",
     ) -> None:  # fmt: skip
-        """Record that ``tokens`` were decoded for ``seqs``. Cells evaluated twice are given back if possible.
+        """Record that ``tokens`` were decoded for ``seqs``. Cells evaluated twice are freed if possible.
 
-        ``answered``: the logits after the last of them were wanted. ``reason`` is why the others were
+        ``answered``: the logits after the last token were requested. ``reason`` is why the others were
         decoded, if the cache held them already.
         """
         start = self.tree.tip[seqs[0]].end
@@ -273,7 +273,7 @@ class Cache:
         return self.memory.rewind(seq, end)
 
     def make_idle(self, seq: int) -> None:
-        """Record that nobody runs ``seq`` any more; what only it holds is kept, in whatever tier."""
+        """Record that ``seq`` no longer runs; tokens that only it holds are kept in some tier."""
         self._excuses.pop(seq, None)
         self._changes += 1
         if self.memory.is_redundant(seq) and not self.memory.is_worth_keeping(self.tree.tip[seq]):
@@ -305,7 +305,7 @@ class Cache:
         self._changes += 1
 
     def clear(self) -> None:
-        """Forget everything but what is on disk; no sequence may be live."""
+        """Forget everything except states on disk; no sequence may be live."""
         self.on_clear()
         self.memory.clear()
         self._excuses.clear()
@@ -459,7 +459,7 @@ class Cache:
     def collect_states(
         self, ids: Sequence[int], namespace: Namespace = SHARED
     ) -> tuple[list[int], list[SavedState]]:
-        """Return what is held of the beginning of ``ids``, or a little more of its path, and its states."""
+        """Return the held beginning of ``ids``, or a little more of its path, and its states."""
         found = self.tree.match_resumable(ids, None, namespace)
         node = self.tree.split(found.node, found.offset)
         for one in self.tree.state_nodes(node):

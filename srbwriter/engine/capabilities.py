@@ -51,6 +51,6 @@ class Capabilities:
         return not self.reason_for(feature)
 
     def require(self, feature: Feature | Parameter, /, wanted: bool = True) -> None:
-        """Raise NotSupported if ``feature`` is wanted and missing."""
+        """Raise NotSupported if ``feature`` is missing and ``wanted`` is true."""
         if wanted and (reason := self.reason_for(feature)):
             raise NotSupported(reason)

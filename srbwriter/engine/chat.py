@@ -1,7 +1,7 @@
-"""From chat messages to one prompt: by the model's own Jinja template, another, or ChatML.
+"""Turn chat messages into one prompt: by the model's own Jinja template, another, or ChatML.
 
-A template comes with the model file and is not trusted: it runs in :mod:`.sandbox`. Must never know tokens
-or the model; whether a beginning-of-text token is to be added is up to who tokenises the result.
+A template comes with the model file and is not trusted: it runs in :mod:`.sandbox`. Must never know tokens or
+the model; the caller that tokenises the result decides on the BOS token.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def render(
     tools: Sequence[Mapping[str, Any]] | None = None,
     **kwargs: Any,
 ) -> str:
-    """The prompt that ``messages`` become under ``template``: Jinja, or a name that llama.cpp knows.
+    """Return the prompt for ``messages`` under ``template``: Jinja, or a name that llama.cpp knows.
 
-    ``continue_final_message`` leaves the last message open, so that the model goes on with it; no
-    generation prompt is added then. ``kwargs`` are further variables of the template.
+    ``continue_final_message`` leaves the last message open, so that the model continues it; no generation
+    prompt is added then. ``kwargs`` are further variables of the template.
 
     Raises InvalidRequest naming ``messages`` when these are malformed or refused by the template,
     ``chat_template`` when the template is broken or runs away.

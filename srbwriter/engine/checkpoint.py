@@ -1,13 +1,13 @@
-"""The one way back of a branch: where its text stood before a token, and which token it goes back before.
+"""Checkpoints of a branch, and the choice of the token to rewind to.
 
-The sampler is not part of a checkpoint: chance goes on after going back, or the same token would be drawn
-again.
+The sampler is not part of a checkpoint: its random state continues after a rewind, or the same token would be
+drawn again.
 
-When a watcher wants a branch to go back, it goes to the last token that could well have been another, and
+When a watcher asks for a rewind, the branch returns to the last token that could well have been another, and
 this token is barred there: the same token is allowed at every other position, and at this one as soon as
-something before it changes. Where too little is left to choose from it goes further back. After ``TRIES``
-attempts at one position it goes back behind the beginning of what was found, and after as many more that may
-stay; half as many are made at the next position then. So it ends, whatever is banned.
+something before it changes. Where too little probability is left, it returns further. After ``TRIES``
+attempts at one position it returns to before the beginning of the match, and after as many more the match may
+stay; half as many are made at the next position then. So it ends, for any list of banned phrases.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TRIES = 16
 
 
 class Checkpoint:
-    """Where a branch's text stood before a token, and what that token was chosen from.
+    """The state of a branch's text before a token, and the logits of that token.
 
     Attributes:
         tokens: tokens of the attempt before it.
@@ -87,7 +87,7 @@ class RewindPolicy:
         first: int,
         floor: int,
     ) -> int | None:
-        """Return the position in ``ids`` to choose anew, or None if there is none.
+        """Return the position in ``ids`` to sample again, or None if there is none.
 
         Args:
             ids: tokens of the branch.
@@ -119,7 +119,7 @@ class RewindPolicy:
 
 
 def _left_to_others(token: int, row: NDArray[np.float32] | None, barred: Collection[int]) -> float:
-    """Return the probability of what is neither ``token`` nor barred."""
+    """Return the probability of all tokens except ``token`` and the barred ones."""
     import numpy as np  # here, for an engine elsewhere needs none
 
     if row is None:

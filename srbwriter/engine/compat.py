@@ -1,6 +1,6 @@
-"""What other programs' clients still send and is no parameter: llama.cpp no longer has it, or never had.
+"""Fields of other programs' clients that are no parameters: llama.cpp dropped them, or never had them.
 
-The parameters there are stand in :mod:`srbwriter.engine.parameters`; no name is both.
+The parameters are in :mod:`srbwriter.engine.parameters`; no name is in both.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Gone:
     neutral: tuple[float, ...] = (0,)
 
     def check(self, name: str, value: Any) -> None:
-        """Raise InvalidRequest for a value that asks for what cannot be had; warn of a retired field."""
+        """Raise InvalidRequest for a value that asks for a missing feature; warn of a retired field."""
         if self.treatment == "retired" and self.asks(value):
             warn_once(name, self.why)
         if self.treatment == "refused" and self.asks(value):
@@ -113,9 +113,9 @@ BY_GONE_NAME: dict[str, Gone] = {name: gone for gone in GONE for name in gone.na
 
 
 def replace_gone(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of today that ``values`` of a request mean.
+    """Return the current parameters that ``values`` of a request mean.
 
-    Raises InvalidRequest for what cannot be had or cannot mean anything.
+    Raises InvalidRequest for a field that is not supported or has no meaning.
     """
     asked = [n for n, value in values.items() if (gone := BY_GONE_NAME.get(n)) and gone.asks(value)]
     for name in asked:

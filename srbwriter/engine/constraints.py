@@ -1,7 +1,7 @@
-"""What a branch may write next, token by token: the protocol, and prefixes that tokens must spell.
+"""Constraints on a branch's next token: the protocol, and prefixes that tokens must spell.
 
 Knows no chains and no scheduling; a constraint stays outside the sampler chain. Grammars, JSON schemas and
-regular expressions live in :mod:`srbwriter.engine.grammar`, which is loaded when the first one is asked for.
+regular expressions live in :mod:`srbwriter.engine.grammar`, which is imported for the first request with one.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class PrefixConstraint:
 
     @property
     def finished(self) -> bool:
-        """The prefix stands there; the constraint has nothing more to say."""
+        """Whether the prefix is complete; the constraint allows every token from then on."""
         return not self._rest
 
     @property

@@ -1,8 +1,8 @@
-"""Fills the batch of the next decode with the first absent nodes of the most urgent demands.
+"""Fill the batch of the next decode with the first unevaluated tokens of the most urgent demands.
 
-A branch that writes has a row of its own, or shares one with branches that want the same node. A demand that
-lacks several tokens gets a portion of the batch. This module knows demands and rows, not requests, sampling
-or text.
+A branch that writes has a row of its own, or shares one with branches that demand the same node. A demand
+that lacks several tokens gets a portion of the batch. This module knows demands and rows, not requests,
+sampling or text.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ChunkBudget:
         self.row_step = 0.0  # seconds of a step in which branches write
 
     def size(self, writing: bool, abortable: bool) -> int:
-        """Return the tokens of the next chunk: more when no branch writes, as nobody waits then."""
+        """Return the size of the next chunk in tokens; larger when no branch is writing."""
         if self.per_token == 0.0:
             return min(64, self.most)
         seconds = self.seconds if writing or not abortable else self.seconds * 8

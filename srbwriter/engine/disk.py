@@ -198,7 +198,7 @@ class DiskCache:
             self._written.wait_for(lambda: not self._waiting)
 
     def close(self) -> None:
-        """Write what is left and end the thread."""
+        """Write all pending states and end the thread."""
         if self._thread is not None:
             self._jobs.put(None)
             self._thread.join(10)

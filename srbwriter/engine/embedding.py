@@ -1,7 +1,7 @@
-"""Vectors of texts, and how well texts answer a question: a context and a thread of their own.
+"""Vectors of texts, and scores of texts for a question, on a context and a thread of their own.
 
-The context is made when the first text comes, so that nobody who only writes pays for it; no step of the
-engine waits for it. Knows the model and its tokens; knows no branches.
+The context is made for the first text, so that it costs nothing before; no step of the engine waits for it.
+Knows the model and its tokens; knows no branches.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Embedder:
 
     @property
     def pooling(self) -> Pooling:
-        """How the model wants its vectors made one; the mean where it does not say."""
+        """The model's own pooling; the mean where its file names none."""
         own = self._options.pooling or own_pooling(self._model)
         return cast("Pooling", own) if own in _POOLED or self._options.pooling == "none" else "mean"
 
@@ -167,7 +167,7 @@ class Embedder:
         return self._submit(_Job(ids, True, lambda marks, tokens: Score(float(marks[-1, 0]), tokens)))
 
     def close(self, timeout: float = 5.0) -> None:
-        """End what is under way, and free the context. May be called twice."""
+        """Cancel the running work and free the context. May be called twice."""
         with self._lock:
             self._closed, thread = True, self._thread
         if self._forked:
@@ -181,7 +181,7 @@ class Embedder:
             thread.join(timeout)
 
     def after_fork(self, error: EngineClosed) -> None:
-        """In the child of a fork: the thread is gone, and nothing native is freed."""
+        """Mark the lane as closed in the child of a fork: the thread is gone, and nothing native is freed."""
         self._lock = threading.Lock()  # which a thread of the parent may have held
         self._closed = self._forked = True
         self._why = str(error)

@@ -1,7 +1,7 @@
-"""Engines that nobody closed, at the end of the program.
+"""Close engines that are still open at the end of the program.
 
-Their threads would go on decoding while the process takes llama.cpp's and OpenMP's own data apart, and crash.
-Knows that an engine can be closed, and nothing else.
+Their threads would decode on while the process destroys llama.cpp's and OpenMP's own data, and crash. Knows
+that an engine can be closed, and nothing else.
 """
 
 from __future__ import annotations

@@ -146,9 +146,9 @@ class Engine:
         return cls(model, context, options, window, adapters)
 
     def close(self, timeout: float = 5.0) -> None:
-        """End every request (readers are told) and free the model. May be called twice.
+        """End every request, notify readers, and free the model. May be called twice.
 
-        An engine that nobody holds any more finishes what runs and is closed then.
+        An engine without references finishes its running requests and is closed then.
         """
         self._runner.close(timeout)
 
@@ -198,9 +198,9 @@ class Engine:
         return generation
 
     def _namespace(self, generation: Generation, ids: Sequence[int], chosen: AdapterSet) -> Namespace:
-        """Return the namespace of a request: what is evaluated in another is nothing to it.
+        """Return the namespace of a request; tokens evaluated in another one are not found in it.
 
-        Values that one set of adapters made mean nothing under another.
+        Values that one set of adapters computed are wrong under another.
         """
         request = generation.request
         alone = not request.cache_prompt or not self.adapters.shared(chosen)
@@ -229,10 +229,7 @@ class Engine:
 
     @property
     def sequences(self) -> Sequences:
-        """The low-level face, for who owns the loop, and holds the engine meanwhile.
-
-        Raises NotSupported for an engine with a thread.
-        """
+        """Return the low-level interface for callers with their own loop; it holds the engine meanwhile."""
         if self._thread is not None:
             raise NotSupported("this engine steps by itself; load it with thread=False to own the loop")
         return self._sequences
@@ -320,7 +317,7 @@ class Engine:
     def embed(
         self, texts: Sequence[str | Sequence[int]], pooling: Pooling | None = None, normalize: int = 2
     ) -> list[Embedding]:
-        """Vectors of texts, computed beside whatever is written. Waits for them.
+        """Return the vectors of texts. Blocks until they are computed, beside running requests.
 
         ``pooling`` says how the vectors of a text's tokens become one; None leaves it to the model.
         ``normalize`` counts as llama.cpp does: 2 is length 1, -1 as they are. Raises InvalidRequest,
@@ -338,11 +335,11 @@ class Engine:
     # ---- the cache
 
     def trouble_now(self) -> str:
-        """Return "": requests are refused with the reason, and nobody has to be asked for it."""
+        """Return "": a local engine refuses requests with the reason itself."""
         return ""
 
     def stand_back(self) -> None:
-        """Let what is written ahead rest for a moment: what a key that was pressed does needs the cores."""
+        """Pause prefetches for a moment: the handling of a pressed key needs the cores."""
         self._scheduler.pause_prefetch()
 
     def pin(self, name: str, ids: Sequence[int], salt: str = "", common: Sequence[str] = ()) -> None:
@@ -449,7 +446,7 @@ class Engine:
 
 
 def _tokenize_common(model: Model, text: str, parse_special: bool) -> tuple[int, ...]:
-    """Return a text as it stands at the beginning of a prompt."""
+    """Return the tokens of a text at the beginning of a prompt."""
     ids = model.tokenize(text, False, parse_special)
     bos = model.bos
     return (bos, *ids) if model.add_bos and bos is not None and ids[:1] != [bos] else tuple(ids)

@@ -1,9 +1,9 @@
-"""What a text could go on with: its first tokens, and every way that is likely enough, token by token.
+"""Likely continuations of a text: its first tokens, and every path that is likely enough, token by token.
 
-Exploration by threshold, as in LLooM: a token is followed where the model gives it at least a share; the
-likeliest ways of each beginning are kept, until they end or are long enough. What all ways could go on with
-is asked at once, so that they share their batches. Nothing is drawn. Asks nobody itself: whoever has a
-backend submits the requests of a level and hands back what came of them.
+Exploration by threshold, as in LLooM: a token is followed where the model gives it at least a given
+probability; the likeliest paths of each first token are kept, until they end or are long enough. The next
+tokens of all paths are requested at once, so that they share their batches. Nothing is sampled. This module
+submits nothing: the caller submits the requests of a level to a backend and hands back the results.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CLOSING = "\"'”’»)"
 
 
 class Opening(NamedTuple):
-    """A token, the model's probability of it before any sampler, and which branches go on with it."""
+    """A token, the model's probability of it before any sampler, and the branches that begin with it."""
 
     token: int
     raw: bytes  # what it writes
@@ -50,12 +50,12 @@ class Fork(NamedTuple):
 
     @property
     def covered(self) -> float:
-        """The probability of all that branches go on with."""
+        """The total probability of the tokens that branches begin with."""
         return sum(opening.probability for opening in self.openings if opening.branches)
 
     @property
     def unexplored(self) -> tuple[Opening, ...]:
-        """Those that no branch goes on with."""
+        """The tokens that no branch begins with."""
         return tuple(opening for opening in self.openings if not opening.branches)
 
     @property
@@ -77,7 +77,7 @@ def question(generation: Generation, after: tuple[int, ...] = ()) -> Request:
 
 
 def ask(engine: Backend, request: Request) -> Generation:
-    """Submit a question; an engine that tells fewer tokens is asked for fewer. Raises EngineError."""
+    """Submit a request for next tokens, fewer where the engine's bound is lower. Raises EngineError."""
     while True:
         try:
             return engine.submit(request)
@@ -95,7 +95,7 @@ def with_fewer(request: Request) -> Request | None:
 
 
 def _told(asked: Request, best: int) -> Request:
-    """``asked`` with nothing to write: only what could follow its prompt is told."""
+    """Return ``asked`` without writing, with its ``best`` likeliest next tokens."""
     return Request(
         asked.prompt, stop=ONLY_READ, next_logprobs=best, priority=asked.priority, heal=asked.heal,
         add_bos=asked.add_bos, parse_special=asked.parse_special, overflow=asked.overflow,
@@ -112,10 +112,10 @@ def _after(told: Request, prompt: tuple[int, ...], ids: tuple[int, ...]) -> Requ
 def fork_of(
     generation: Generation, after: tuple[int, ...], told: Sequence[tuple[int, float]], engine: Backend
 ) -> Fork:
-    """How the branches of ``generation`` lie among what could follow, which was ``told``.
+    """Return which of the reported next tokens the branches of ``generation`` begin with.
 
-    Where the first token has to spell the end of a word again, only tokens that do are told, and their
-    probabilities are shares of what all of them have.
+    Where token healing requires a prefix, only tokens that spell it are reported, and their probabilities are
+    shares of the sum of these.
     """
     count, begun = len(after), dict[int, list[int]]()
     for branch in generation.branches:
@@ -138,8 +138,10 @@ def fork_of(
 
 @dataclass(frozen=True, slots=True)
 class Exploring:
-    """Which ways are followed. ``cutoff`` is the least probability of a token, ``multiplier`` changes it with
-    each token, ``depth`` are tokens of a way at most and ``beams`` ways.
+    """The bounds of an exploration.
+
+    ``cutoff`` is the least probability of a token, and ``multiplier`` changes it with each token; a path has
+    at most ``depth`` tokens, and at most ``beams`` paths are kept.
     """
 
     cutoff: float = 0.05
@@ -149,7 +151,7 @@ class Exploring:
     ends: Ends = "sentence"
 
     def check(self) -> None:
-        """Raises InvalidRequest for what cannot mean anything."""
+        """Raise InvalidRequest for what cannot mean anything."""
         bounds: dict[str, tuple[float, float]] = {
             "cutoff": (0, 1), "multiplier": (0, 10), "depth": (1, MOST_TOKENS), "beams": (1, MOST_WAYS)
         }  # fmt: skip
@@ -160,7 +162,7 @@ class Exploring:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way on: its tokens, what they write after the prompt, and how probable all of them together are."""
+    """One path: its tokens, their text after the prompt, and the natural logarithm of their probability."""
 
     ids: tuple[int, ...] = ()
     raw: bytes = b""
@@ -173,10 +175,10 @@ class Way:
 
 
 class Exploration:
-    """Follows ways from a prompt. Have :meth:`requests` done and let it :meth:`hear`, until there are none.
+    """Follow paths from a prompt: submit :meth:`requests` and pass the results to :meth:`hear`, repeatedly.
 
     Args:
-        first: the prompt, and who asks.
+        first: the prompt, and the request's other fields.
     """
 
     def __init__(self, first: Request, wanted: Exploring, eog: Collection[int]) -> None:
@@ -189,7 +191,7 @@ class Exploration:
 
     @property
     def tokens(self) -> int:
-        """How far it has come."""
+        """The depth of the paths so far, in tokens."""
         return self._level
 
     @property

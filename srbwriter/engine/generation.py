@@ -44,7 +44,7 @@ class Command(NamedTuple):
     args: tuple[Any, ...] = ()
 
     def values(self) -> Iterator[Any]:
-        """Its arguments; where one is a tuple, as of one for each branch, what is in it."""
+        """Yield its arguments; of a tuple with one value for each branch, the values."""
         for arg in self.args:
             yield from cast("tuple[Any, ...]", arg) if isinstance(arg, tuple) else (arg,)
 
@@ -167,7 +167,7 @@ class Branch:
         self._post("reroll", seed, sampling, stop, begin, without)
 
     def extend(self, stop: Stop | int | None = None) -> None:
-        """Go on from where it ended. A number is that many tokens more."""
+        """Continue from where it ended. A number is that many tokens more."""
         self._post("extend", stop)
 
     def pause(self) -> None:
@@ -184,18 +184,18 @@ class Branch:
         sentences: int | None = None,
         seed: int | None = None,
     ) -> None:
-        """Drop the last ``tokens``, ``chars`` or ``sentences`` (exactly one of them) and go on.
+        """Drop the last ``tokens``, ``chars`` or ``sentences`` (exactly one of them) and continue.
 
-        A new seed is drawn when none is given, so that the text takes another turn.
+        A new seed is drawn when none is given, so that the new text differs.
         """
         if sum(x is not None for x in (tokens, chars, sentences)) != 1:
             raise InvalidRequest("rewind", "give exactly one of tokens, chars and sentences")
         self._post("rewind", tokens, chars, sentences, seed)
 
     def append(self, text: str, go_on: bool = False) -> None:
-        """Write ``text`` into the branch as if the model had; if it writes, it goes on from there.
+        """Add ``text`` to the branch as if the model had written it; a writing branch continues from there.
 
-        One that has ended stays so, unless it is to ``go_on``: then it writes as much as after `extend`.
+        A branch that has ended stays so, unless ``go_on`` is true: then it writes as much as after `extend`.
         """
         self._post("append", text, go_on)
 
@@ -325,13 +325,13 @@ class Generation:
     ) -> None:  # fmt: skip
         """Fork ``n`` more branches from the prompt; they follow as ``Added`` events.
 
-        ``sampling`` and ``stop`` are one for all of them, or a tuple of one for each.
-        With ``begin`` they begin with these tokens, and go on with none of ``without``.
+        ``sampling`` and ``stop`` are one for all of them, or a tuple of one for each. With ``begin`` they
+        begin with these tokens, followed by none of ``without``.
         """
         self.send(Command("add_branch", self, -1, (n, sampling, stop, begin, without)))
 
     def promote(self, priority: Priority = Priority.FOREGROUND) -> None:
-        """Serve it sooner from now on: what was written ahead is wanted. What it has written stays.
+        """Raise the priority of a request, a prefetch for example. Its text stays.
 
         Raises InvalidRequest for a priority that is lower than its own.
         """
@@ -404,9 +404,9 @@ class Generation:
             self.error, self._idle = error, True
 
     def _tell(self) -> None:
-        """Call the listeners. One that raises (its event loop is closed, say) is not called again.
+        """Call the listeners. One that raises (because its event loop is closed, say) is not called again.
 
-        What is no Exception, as SystemExit, would end the engine's thread: it ends the request instead.
+        An exception such as SystemExit would end the engine's thread: it ends the request instead.
         """
         for listener in self._listeners:
             try:

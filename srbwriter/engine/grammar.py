@@ -170,7 +170,7 @@ class GrammarConstraint:
 
 
 class _Vocabulary:
-    """A vocabulary as llguidance wants it. Without forcing it never tokenizes."""
+    """A vocabulary in llguidance's form. Without forced tokens llguidance never tokenizes."""
 
     bos_token_id = None
 

@@ -46,12 +46,12 @@ class Question(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """``allowed``: the token may follow, and nothing after it if ``finished``.
+    """The answer to a question about a token.
 
-    Otherwise ``mask`` holds a bit for each token that may. Without one, nothing may: because the text is
-    complete, or for the reason that ``trouble`` gives in words. With a mask, ``trouble`` is what to say if
-    none of its tokens can be had. ``unread`` is true when the text is long, and the question has to be asked
-    again.
+    ``allowed``: the token may follow, and nothing after it if ``finished``. Otherwise ``mask`` holds a bit
+    for each token that may. Without a mask no token may: the text is complete, or ``trouble`` has the reason.
+    With a mask, ``trouble`` is the message for the case that none of its tokens can be sampled. ``unread`` is
+    true when the text is long, and the question has to be asked again.
     """
 
     allowed: bool = False
@@ -113,7 +113,7 @@ class Follower:
         return Answer(mask=mask, trouble=state.trouble())
 
     def _state(self, question: Question) -> tuple[list[int], GrammarConstraint]:
-        """A state that stands somewhere on the way to the end of the question's ids."""
+        """Return a state for some beginning of the question's ids."""
         key = question.form, question.text
         known = self._texts.pop(key, None)
         if known is None or known[0] != list(question.ids[: len(known[0])]):
@@ -151,7 +151,7 @@ class GrammarProcess:
         return [self._answers.popleft() for _ in range(len(self._answers))]
 
     def close(self, timeout: float = 5.0) -> None:
-        """End the process. Whoever still waits gets no answer."""
+        """End the process. Open questions get no answer."""
         self._closed = True
         self._questions.put(None)
         process = self._process

@@ -1,7 +1,7 @@
 """Prompts that fill a gap between two texts, for models trained with tokens for it. Knows tokens only.
 
 The pattern is that of most such models, https://arxiv.org/pdf/2409.12186: other texts first, each with its
-name where the vocabulary marks them, then prefix, suffix, and the mark of what stands between.
+name where the vocabulary has tokens for that, then prefix, suffix, and the middle token.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _SNIPPET = "\n\n--- snippet ---\n\n"
 def infill_ids(
     engine: Backend, prefix: Prompt, suffix: str, files: Sequence[tuple[str, str]] = ()
 ) -> list[int]:
-    """Token ids that ask for what stands between ``prefix`` and ``suffix``; ``files`` are names and texts.
+    """Return the prompt for the text between ``prefix`` and ``suffix``; ``files`` are names and texts.
 
-    What does not fit the context is left out where it is farthest from the gap. Raises NotSupported.
+    Text beyond the context is left out where it is farthest from the gap. Raises NotSupported.
     """
     if engine.fim is None:
         raise NotSupported(NO_MARKS)

@@ -1,7 +1,7 @@
-"""Whether a KV cache that was asked for can be: by the size of a model's heads, and by the memory it takes.
+"""Checks of the KV cache's type and size: by the size of a model's heads, and by the memory of the machine.
 
 Reads the header of the model's file. llama.cpp does not check these in all cases: it ends the process while
-it makes the context, computes what is no number, or takes memory until the system ends the process.
+it makes the context, computes NaN, or takes memory until the system ends the process.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _Value: TypeAlias = "Scalar | list[int]"
 
 
 def check_cache(path: Path, options: EngineOptions, memory: int) -> None:
-    """Raise ModelError for a KV cache that a model cannot have, or that no memory of this machine holds.
+    """Raise ModelError for a KV cache that a model cannot have, or that is larger than this machine's memory.
 
-    The blocks of a type have to divide a head of the model. ``memory`` are all bytes that this machine has:
-    what is free now is not known here. A file whose header cannot be read is left to llama.cpp.
+    The blocks of a type have to divide a head of the model. ``memory`` is the machine's total in bytes, used
+    or free. A file whose header cannot be read is left to llama.cpp.
     """
     asked = {"k": options.cache_type_k, "v": options.cache_type_v}
     quantised = {which: kind for which, kind in asked.items() if kind not in WHOLE_TYPES}

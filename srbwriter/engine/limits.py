@@ -1,7 +1,7 @@
-"""How much of anything one request may name. Numbers only; the one place where such a bound stands.
+"""Bounds of one request, and checks against them. No other module states such a bound.
 
-llama.cpp takes a number at its word: it asks for the memory of a window of two thousand million tokens for
-every branch, and the system ends the process. Bounds that belong to a single parameter are in its row of
+llama.cpp does not check a number: it allocates memory for a window of two thousand million tokens for every
+branch, and the system ends the process. Bounds of a single parameter are in its row of
 :mod:`srbwriter.engine.parameters`, made from these.
 """
 
@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import operator
 import reprlib
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, cast
 
-from .types import FinishReason, InvalidRequest, Take
+from .types import FinishReason, InvalidRequest, OutOfRange, Take
 
 TOKENS = 1_000_000
 """Tokens that a branch may be told to write, or a sampler to look back; no context is larger."""
@@ -68,8 +68,22 @@ MESSAGES = 4096
 """Messages of a conversation."""
 
 
+def check_range(name: str, value: float, low: float | None, high: float | None) -> None:
+    """Raise OutOfRange for a number below ``low`` or above ``high``; None is no bound."""
+    if (low is not None and value < low) or (high is not None and value > high):
+        raise OutOfRange(name, value, low, high)
+
+
+def check_list(name: str, values: Sequence[object]) -> None:
+    """Raise InvalidRequest for more than ``LIST`` values, or a text of more than ``LIST_CHARS``."""
+    if len(values) > LIST:
+        raise InvalidRequest(name, f"{len(values)} entries, {LIST} are possible")
+    if any(isinstance(value, str) and len(value) > LIST_CHARS for value in values):
+        raise InvalidRequest(name, f"a text of more than {LIST_CHARS} characters")
+
+
 def check_prompt(field: str, chars: int, ids: int = 0) -> None:
-    """Raises InvalidRequest for a text or a list of token ids that is too long to look at."""
+    """Raise InvalidRequest for a text or a list of token ids that is too long."""
     if chars > PROMPT_CHARS:
         raise InvalidRequest(field, f"it has {chars} characters, {PROMPT_CHARS} are possible")
     if ids > PROMPT_IDS:
@@ -85,7 +99,7 @@ def too_deep(value: object) -> bool:
 
 
 def _parts(value: object) -> list[object]:
-    """What stands in a list or object, as far as that can hold more."""
+    """Return the lists and objects within a list or object."""
     inner: Iterable[object] = ()
     if isinstance(value, dict):
         inner = cast("dict[str, object]", value).values()
@@ -95,7 +109,7 @@ def _parts(value: object) -> list[object]:
 
 
 def check_ids(name: str, ids: Any, n_vocab: int) -> None:
-    """Raises InvalidRequest for what is no sequence of ids of the vocabulary, naming the field ``name``."""
+    """Raise InvalidRequest for field ``name`` unless ``ids`` are ids of the vocabulary."""
     if not isinstance(ids, Iterable) or isinstance(ids, Set | Mapping):
         raise InvalidRequest(name, f"{reprlib.repr(cast('object', ids))} is not a sequence of token ids")
     for token in cast("Iterable[Any]", ids):
@@ -104,7 +118,7 @@ def check_ids(name: str, ids: Any, n_vocab: int) -> None:
 
 
 def as_id(name: str, token: Any) -> int:
-    """Return a token id as Python's own whole number. Raises InvalidRequest for what is none."""
+    """Return a token id as a Python int. Raises InvalidRequest for any other value."""
     try:
         return operator.index(token)
     except TypeError:
@@ -112,7 +126,7 @@ def as_id(name: str, token: Any) -> int:
 
 
 def check_takes(takes: Any) -> None:
-    """Raises InvalidRequest for what is no tuple of texts that were written already."""
+    """Raise InvalidRequest unless ``takes`` is a tuple of earlier attempts."""
     for take in cast("tuple[Any, ...]", takes) if isinstance(takes, tuple) else (takes,):
         if not isinstance(take, Take):
             raise InvalidRequest("takes", f"{reprlib.repr(take)} is not a Take")

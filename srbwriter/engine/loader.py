@@ -33,7 +33,7 @@ Fit: TypeAlias = Callable[["str | os.PathLike[str]", EngineOptions], tuple[Engin
 
 
 class Load(Protocol):
-    """Brings up an engine, as ``Engine.load`` does; raises Cancelled when told to stop."""
+    """Load an engine, as ``Engine.load`` does; raises Cancelled when told to stop."""
 
     def __call__(
         self, path: str | os.PathLike[str], options: EngineOptions | None, /, *, on_progress: OnProgress
@@ -51,17 +51,13 @@ def _load_engine(
 class EngineLoader:
     """One load of one model on a daemon thread. Everything here may be used from any thread.
 
-    Attributes, which are for the loader to set:
-        options: how the model is to be run, before that is fitted to the memory of this machine.
-        place: where the model is, as whoever asked for it said it.
-        notes: what was made smaller for lack of memory, in sentences for the writer; known once it is loaded.
-        state: INIT before :meth:`start`, then LOADING, then READY or FAILED.
-        progress: share of the model that is loaded, from 0 to 1; never goes back.
-        engine: the engine, while the state is READY.
-        error: why there is no engine, once the state is FAILED.
+    Attributes, set by the loader: options: the options, before they are fitted to the memory of this machine.
+    place: the path or address of the model, as the caller gave it. notes: options that were reduced for lack
+    of memory, in sentences for the writer; known once it is loaded. state: INIT before :meth:`start`, then
+    LOADING, then READY or FAILED. progress: share of the model that is loaded, from 0 to 1; never goes back.
+    engine: the engine, while the state is READY. error: why there is no engine, once the state is FAILED.
 
-    >>> loader = EngineLoader("model.gguf").start()
-    >>> engine = loader.wait()
+    >>> loader = EngineLoader("model.gguf").start() >>> engine = loader.wait()
     """
 
     def __init__(
@@ -111,10 +107,10 @@ class EngineLoader:
         return self
 
     def wait(self, timeout: float | None = None) -> Backend:
-        """The engine, once it is loaded; starts the load if nobody has.
+        """Return the engine once it is loaded; start the load if it has not been started.
 
-        Raises what the load raised (ModelError, Cancelled and the like), or TimeoutError when it
-        takes more than ``timeout`` seconds.
+        Raises the error of the load (ModelError, Cancelled and the like), or TimeoutError when it takes more
+        than ``timeout`` seconds.
         """
         self.start()
         with self._changed:

@@ -60,10 +60,10 @@ class Memory:
     """The memory of an attention model: cells that are shared and dropped one by one.
 
     Attributes:
-        idle: sequences that nobody runs and that are kept for later.
+        idle: sequences that do not run and are kept for later.
         can_rewind: whether the end of a sequence can be dropped.
         most_idle_cells: how many idle cells may stay while something runs.
-        repeat_reason: why held tokens are evaluated again where nothing else is known.
+        repeat_reason: the default reason for evaluating held tokens again.
     """
 
     can_rewind = True
@@ -116,7 +116,7 @@ class Memory:
     def find_progress(self, goal: Node, excused: int) -> Node:
         """Return the last node on the path to ``goal`` that a running demand for ``goal`` could join.
 
-        What is stored up to position ``excused`` could not be restored, and does not count.
+        States stored up to position ``excused`` could not be restored, and do not count.
         """
         node = goal
         while node.parent is not None and not node.seqs:
@@ -234,7 +234,7 @@ class Memory:
     # ---- what may go
 
     def is_redundant(self, seq: int) -> bool:
-        """Whether nothing would be lost with ``seq`` if nobody runs it."""
+        """Whether ``seq`` can be dropped without losing a state, if no demand runs it."""
         node = self.tree.tip[seq]
         return node.parent is None or len(node.seqs) > 1
 
@@ -360,7 +360,7 @@ class RecurrentMemory(Memory):
         return False
 
     def compact(self) -> None:
-        """No-op: a step reads states, wherever they lie."""
+        """No-op: a step reads states in any cell."""
 
     def is_redundant(self, seq: int) -> bool:
         node = self.tree.tip[seq]

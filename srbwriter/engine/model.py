@@ -95,7 +95,7 @@ class Model:
         return not (self.recurrent or self.hybrid)
 
     def info(self, n_ctx: int, device: str = "") -> ModelInfo:
-        """What can be told of the model, run in windows of ``n_ctx`` tokens on ``device``."""
+        """Return the ModelInfo of the model, run in windows of ``n_ctx`` tokens on ``device``."""
         return ModelInfo(
             path=str(self.path), name=self.name, description=self.description, architecture=self.architecture,
             n_params=self.n_params, size=self.size, n_vocab=self.n_vocab, n_ctx_train=self.n_ctx_train,
@@ -104,7 +104,7 @@ class Model:
         )  # fmt: skip
 
     def tokenize(self, text: str, add_bos: bool = False, parse_special: bool = False) -> list[int]:
-        """Token ids of ``text``; ``add_bos`` puts the beginning token first if the model wants one.
+        """Return the token ids of ``text``; ``add_bos`` puts the BOS token first if the model has one.
 
         Raises EngineClosed once the model is freed.
         """
@@ -116,10 +116,10 @@ class Model:
         return ids
 
     def tokenize_continuation(self, text: str) -> list[int]:
-        """Token ids of ``text`` that follows other text.
+        """Return the token ids of ``text`` after other text.
 
-        SentencePiece vocabularies put a space before whatever they tokenise; a line break in
-        front takes it, and its tokens are cut off again.
+        SentencePiece vocabularies put a space before any text; a line break in front takes the space, and its
+        tokens are removed again.
         """
         if not self._adds_space:
             return self.tokenize(text)
@@ -138,7 +138,7 @@ class Model:
         return PieceIndex(self.pieces.bytes)
 
     def check_ids(self, ids: Iterable[int]) -> None:
-        """Raises InvalidRequest for an id that is not in the vocabulary."""
+        """Raise InvalidRequest for an id that is not in the vocabulary."""
         check_ids("prompt", ids, self.n_vocab)
 
     def token_bytes(self, token: int, special: bool = True) -> bytes:
@@ -174,14 +174,14 @@ class Model:
         return ids[0] if len(ids) == 1 else None
 
     def close(self) -> None:
-        """Free the weights once nobody reads the vocabulary. Closing twice does nothing."""
+        """Free the weights once no thread reads the vocabulary. Closing twice does nothing."""
         self.in_use.end()
         if self.pointer:
             self._lib.llama_model_free(self.pointer)
             self.pointer = 0
 
     def after_fork(self) -> None:
-        """In the child of a fork: no thread reads the vocabulary there, whatever the lock says."""
+        """Mark the vocabulary as unread in the child of a fork, where no other thread exists."""
         self.in_use = _Use()
 
     def _all_pieces(self, special: bool) -> list[bytes]:

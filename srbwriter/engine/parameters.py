@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any, Literal, TypeGuard, get_args
 
 from . import limits
-from .types import MAX_SEQUENCES, InvalidRequest, Priority, Request, Sampling, Stop, Together
+from .types import MAX_SEQUENCES, InvalidRequest, OutOfRange, Priority, Request, Sampling, Stop, Together
 
 Kind = Literal["int", "float", "bool", "text", "choice", "texts", "ids", "biases"]
 """Shape of a value: the last three are sequences of strings, of token ids, of (token id, bias)."""
@@ -106,34 +106,46 @@ class Parameter:
     def default(self) -> Any:
         return None if self._field.default is MISSING else self._field.default
 
-    def check(self, value: Any) -> None:
-        """Raise InvalidRequest when ``value`` is not of this kind or not in range."""
+    def check(self, value: Any, name: str = "") -> None:
+        """Raise InvalidRequest for a value of another kind, OutOfRange for a number out of range.
+
+        ``name`` is the spelling of the field that the error is to name.
+        """
         if value is None and self.optional:
             return
-        problem = self.problem(value)
+        problem = self._problem(value)
         if problem:
-            raise InvalidRequest(self.name, problem)
+            raise InvalidRequest(name or self.name, problem)
+        if isinstance(value, (int, float)) and self.kind in ("int", "float"):
+            limits.check_range(name or self.name, value, self.minimum, self.maximum)
 
     def clamp(self, value: float) -> float:
-        """The nearest number in range, for faces that would rather bend a value than refuse it."""
+        """Return the nearest number in range."""
         value = value if self.minimum is None else max(value, self.minimum)
         return value if self.maximum is None else min(value, self.maximum)
+
+    def fit(self, value: float, name: str = "", low: float | None = None) -> float:
+        """Return the nearest number in range; raise OutOfRange for a size above its maximum.
+
+        ``name`` is the spelling that the error is to name, ``low`` a minimum in place of the parameter's.
+        """
+        low = self.minimum if low is None else low
+        if self.size and self.maximum is not None and value > self.maximum:
+            raise OutOfRange(name or self.name, value, low, self.maximum)
+        return max(self.clamp(value), value if low is None else low)
 
     @cached_property
     def _field(self) -> Any:
         return next(f for f in fields(_RECORDS[self.record]) if f.name == self.field)
 
-    def problem(self, value: Any) -> str:
-        """What is wrong with ``value``, in words; nothing if it can be used."""
+    def _problem(self, value: Any) -> str:
+        """Return the problem with ``value``, its range aside, or ""."""
         if not _is_kind(self.kind, value):
             return f"{reprlib.repr(value)} is not {_KIND_WORDS[self.kind]}"
         if self.choices and _text(value) not in self.choices:
             return f"{reprlib.repr(value)} is not one of {', '.join(self.choices)}"
         if isinstance(value, (int, float)):
-            if self.clamp(value) == value:
-                return ""
-            low, high = number_words(self.minimum), number_words(self.maximum)
-            return f"{value} is not in {low or '∞'} … {high or '∞'}"
+            return ""
         return self._oversize(value) or self._unwritable(value)
 
     def _oversize(self, value: Any) -> str:
@@ -211,13 +223,6 @@ def _is_bias(item: Any) -> bool:
 
 def _text(value: Any) -> str:
     return value.name.lower() if isinstance(value, IntEnum) else str(value)
-
-
-def number_words(bound: float | None) -> str:
-    """A bound as it is shown; nothing where there is none, or none that matters to anybody."""
-    if bound is None or bound >= _INT32:
-        return ""
-    return str(int(bound)) if bound == int(bound) else f"{bound:g}"
 
 
 def _sampling(

@@ -147,7 +147,7 @@ def typed(model: Vocabulary, text: str, healed: str = "") -> Typed:
 
 
 def _constrained(request: Request) -> bool:
-    """Whether a constraint is asked for: it begins where the prompt ends, and completes no word of that."""
+    """Whether the request has a constraint, which begins after the prompt: no word of it is healed then."""
     samplings = request.sampling if isinstance(request.sampling, tuple) else (request.sampling,)
     return any(notation(sampling) for sampling in samplings)
 

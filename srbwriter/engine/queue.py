@@ -1,9 +1,9 @@
-"""Which branches run, which wait, and which give way.
+"""The queue: which branches run, which wait, and which give way.
 
 A branch with something to write waits until it is admitted: by priority, then by how few branches of its
 client and its request run, then by how long it has waited. Running branches are shared out between clients
-first, then between a client's requests, then between their branches: nobody waits long because another asked
-for much. The queue knows nothing of batches.
+first, then between a client's requests, then between their branches: a large request delays no other for
+long. The queue knows nothing of batches.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Queue:
         return not self.busy and self._wanted_waits
 
     def has_wanted_requests(self) -> bool:
-        """Whether there is a request whose text somebody wants now."""
+        """Whether any request is more than a prefetch."""
         return bool(self._wanted_requests)
 
     @property
@@ -117,7 +117,7 @@ class Queue:
 
     @property
     def _wanted_waits(self) -> bool:
-        """Whether a branch waits whose text somebody wants now."""
+        """Whether a branch of more than a prefetch waits."""
         return any(is_waiting(r) for request in self._wanted_requests for r in request.branches)
 
     @property
@@ -132,7 +132,7 @@ class Queue:
 
     @property
     def has_wanted_work(self) -> bool:
-        """Whether there is work that somebody wants now."""
+        """Whether there is any work beyond prefetches."""
         if self.works_elsewhere() or any(d.urgency is not Priority.AHEAD for d in self._running_demands):
             return True
         return self._wanted_waits
@@ -156,7 +156,7 @@ class Queue:
         return max(left, 0.0)
 
     def yield_slots(self) -> None:
-        """Suspend prefetches as soon as anybody wants something else."""
+        """Suspend prefetches while there is other work."""
         prefetches = [d for d in self._running_demands if d.urgency is Priority.AHEAD]
         if not prefetches:
             return
@@ -306,7 +306,8 @@ class Queue:
     def _admit_request(self, request: ActiveRequest, under_way: dict[Step, Demand]) -> bool:
         """Start the waiting branches of a request; False if it lacks room that later requests must not take.
 
-        ``under_way`` has what is evaluated next. A branch that needs one of these tokens waits for it.
+        ``under_way`` holds the demands of the next steps. A branch that needs one of their tokens waits for
+        it.
         """
         waits = [r for r in request.branches if is_waiting(r)]
         for active in waits:
@@ -329,9 +330,9 @@ class Queue:
         return True
 
     def _end_if_complete(self, active: ActiveBranch) -> bool:
-        """End a branch that has nothing to write; False if it has.
+        """End a branch that has nothing to write; return False if it has.
 
-        That is so where the window is full, or no token was asked for.
+        That is so where the window is full, or the limit is 0 tokens.
         """
         if active.length > self.window and not active.shift(self.window):
             self.loop.finish(active, FinishReason.CONTEXT, None)
@@ -467,9 +468,9 @@ class Queue:
                 return False
 
     def _make_room_to_end(self, cells: int, request: ActiveRequest, active: ActiveBranch) -> bool:
-        """Make room for ``cells`` more and all that running branches and ``active`` will write; False if not.
+        """Make room for ``cells`` more and the rest of running branches and ``active``; False if impossible.
 
-        Where host memory cannot hold what is evicted, branches that take turns would be evaluated again and
+        Where host memory cannot hold evicted states, branches that take turns would be evaluated again and
         again; so they wait until the running branches have ended.
         """
         while True:

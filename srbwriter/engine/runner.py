@@ -118,7 +118,7 @@ class Runner:
         close_at_exit(self)
 
     def close(self, timeout: float = 5.0) -> None:
-        """End every request (readers are told) and free the model. May be called twice."""
+        """End every request, notify readers, and free the model. May be called twice."""
         if self.closing or self.forked:
             return
         self.closing = True
@@ -136,7 +136,7 @@ class Runner:
             self.thread.join(timeout)
 
     def drop(self) -> None:
-        """Nobody holds the engine any more: finish what runs, and close.
+        """Finish the running requests and close, since the engine has no references left.
 
         Returns at once, and takes no lock: the garbage collector may call it on any thread, anywhere.
         """
@@ -152,9 +152,9 @@ class Runner:
             self.wake.set()
 
     def after_fork(self) -> None:
-        """In the child of a fork: nothing here works any more, and nothing native is freed.
+        """Mark the engine as closed in the child of a fork; nothing native is freed.
 
-        The threads are gone, and locks may be held for ever by one of them.
+        The threads are gone, and one of them may have left a lock held for ever.
         """
         self.forked = True
         error = EngineClosed(FORKED)
@@ -177,7 +177,10 @@ class Runner:
     # ---- work
 
     def post(self, command: Command) -> None:
-        """Hand a command to whoever steps. Raises InvalidRequest for a verb that cannot be carried out."""
+        """Post a command to the stepping thread.
+
+        Raises InvalidRequest for a verb that cannot be carried out.
+        """
         generation = command.generation
         if generation is not _NOBODY:
             self.checks.check_command(command)
@@ -334,7 +337,7 @@ class Runner:
             self._abandon()
 
     def _abandon(self) -> None:
-        """Tell everyone who waits that nothing will come."""
+        """Fail all waiting commands and requests."""
         try:
             self.check_open()
         except EngineClosed as error:
@@ -345,7 +348,7 @@ class Runner:
                 command.args[0].cancel()
 
     def _release(self) -> None:
-        """Free what is native; only for whoever holds the right to step."""
+        """Free native memory; only for the holder of the right to step."""
         self._abandon()
         for generation in list(self.generations):
             generation.engine_state.close()

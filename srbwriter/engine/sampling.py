@@ -4,9 +4,8 @@ The order is llama.cpp's own (``common/common.h``): bias, penalties, DRY, top-n-
 min-p, XTC, temperature, selector. Knows nothing of scheduling, text or grammars; constraints stay outside the
 chain because a chain in which a grammar rejects every candidate aborts the process.
 
-A chain has chance of its own (where its random numbers have got to) and may have learnt (mirostat's and
-adaptive-p's idea of the text). A branch that goes on goes on with it: made anew from the same seed it would
-draw the same numbers again.
+A chain has a random state and may have learnt state (mirostat's and adaptive-p's estimates of the text). A
+branch that continues keeps its chain: a new one from the same seed would draw the same numbers again.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ class Chain:
 
     Args:
         members: the samplers in order, the selector last; the chain owns them.
-        states: what each of ``members`` has that must not be lost.
+        states: the state of each of ``members`` that must be kept.
         memories: those of ``members`` that look back at the text.
         length: how many tokens they look back.
-        learns: whether the chain has to be told of tokens that were picked.
+        learns: whether the chain must be told of picked tokens.
         greedy: whether it takes the likeliest token.
     """
 
@@ -99,7 +98,7 @@ class Chain:
             self._accept(self.pointer, token)
 
     def remember(self, ids: Sequence[int]) -> None:
-        """Look back at the end of ``ids`` instead of what was seen so far. Chance goes on as it is."""
+        """Replace the history of the penalties by the end of ``ids``. The random state stays."""
         for sampler in self._memories:
             native.reset(sampler)
             native.accept_all(sampler, ids[-self.length :])
@@ -126,9 +125,9 @@ class Chain:
 
 
 class Resting:
-    """Chains of branches that have ended and may go on, within a budget of bytes: the oldest are let go.
+    """Chains of branches that have ended and may continue, within a budget of bytes; the oldest go first.
 
-    Belongs to the engine's thread. Holds none of them: one whose branch nobody knows any more is freed.
+    Belongs to the engine's thread. Holds weak references only: the chain of a forgotten branch is freed.
     """
 
     def __init__(self, most: int = 32 * 2**20) -> None:
@@ -138,7 +137,7 @@ class Resting:
         self._chains: list[tuple[weakref.ref[Chain], int, int]] = []  # with the number of its rest, and bytes
 
     def add(self, chain: Chain) -> None:
-        """``chain`` is not in use until somebody sets its ``rests`` to 0."""
+        """Add a chain, which is unused until its ``rests`` is set to 0."""
         self._count += 1
         chain.rests = self._count
         self._chains.append((weakref.ref(chain), self._count, chain.size))
@@ -180,9 +179,9 @@ _WHOLE_CONTEXT = 131072  # tokens of history at most; a ring buffer of the histo
 
 @dataclass(slots=True)
 class _Stage:
-    """A place in the chain: made afresh from a seed, or cloned from a prototype that has a history.
+    """A stage of the chain: created from a seed, or cloned from a prototype that has a history.
 
-    What has a ``state`` goes on where it is, in whatever chain comes next.
+    A stage with a ``state`` keeps it in the next chain.
     """
 
     name: str
@@ -192,7 +191,7 @@ class _Stage:
 
 
 def check_for(sampling: Sampling, model: Model) -> None:
-    """Raises InvalidRequest for values outside their ranges and for what the model cannot do."""
+    """Raise InvalidRequest for values outside their ranges and for what the model cannot do."""
     validate(sampling)
     if sampling.infill or "infill" in sampler_order(sampling.samplers or ()):
         _check_infill(model)
@@ -240,10 +239,10 @@ class SamplerTemplate:
                 native.accept_all(stage.prototype, ids)
 
     def new(self, seed: int, ids: Sequence[int] = (), before: Chain | None = None) -> Chain:
-        """A chain of its own for one branch, that has seen the primed history and ``ids``.
+        """Return a chain for one branch that has seen the primed history and ``ids``.
 
-        Equal seeds choose equally. Seeded samplers are made afresh, as a clone would repeat its twin; those
-        that the chain ``before``, which is closed, has alike go on with their chance and what they learnt.
+        Equal seeds choose equally. Seeded samplers are created, as a clone would repeat its twin; those that
+        the closed chain ``before`` has with equal settings keep their random and learnt state.
         """
         stages = [*self._stages, self._selector]
         going_on = {} if before is None else dict(before.give(stage.state for stage in stages))

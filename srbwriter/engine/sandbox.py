@@ -1,6 +1,6 @@
-"""Runs a chat template that nobody trusts: no attribute leads out of it, and time and size are bounded.
+"""Run an untrusted chat template: no attribute leads out of it, and time and size are bounded.
 
-Whatever makes text in Jinja is asked how long the text will be before it is made: operators, methods of
+Everything that makes text in Jinja has its length estimated before the text is made: operators, methods of
 strings, filters, and the printing of lists that hold one another. Knows templates only.
 """
 
@@ -195,7 +195,7 @@ def _escaped(value: Any, *_: Any, **__: Any) -> int:
 
 
 def _of_json(value: Any, ensure_ascii: Any = False, indent: Any = None, *_: Any, **__: Any) -> int:
-    """Of indented JSON each entry is a line, and stands as deep as there are lists around it."""
+    """Return the length of indented JSON: each entry is a line, indented by the number of lists around it."""
     size = 6 * _printed(value)
     inset = len(indent) if isinstance(indent, str) else int(indent or 0)
     return size + size // 6 * inset
@@ -301,7 +301,7 @@ def _method(called: Any) -> tuple[Any, str]:
 
 
 def _held(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The same with lists instead of what can be gone through only once."""
+    """Return the values with lists instead of iterators that can be read only once."""
     return tuple(
         _listed(cast("Iterator[Any]", value)) if isinstance(value, Iterator) else value for value in values
     )

@@ -160,7 +160,7 @@ class Scheduler:
         queue.steady = (alone or cache.evict_idle()) and self.turns is None and queue.all_writing
 
     def interrupt(self, generation: Generation) -> None:
-        """Abort a decode that nobody wants any more. For any thread."""
+        """Abort the running decode if it is for ``generation`` and no request needs it. For any thread."""
         if self.abortable and generation.number in self._in_flight and self._is_unwanted():
             self.context.abort()
 
@@ -171,7 +171,7 @@ class Scheduler:
             self.context.abort()
 
     def abort_prefetch(self, command: Command) -> None:
-        """Abort a decode of a prefetch if ``command`` starts work that somebody wants. For any thread."""
+        """Abort a decode of a prefetch if ``command`` starts other work. For any thread."""
         if self._ahead_in_flight and _starts_wanted_work(command):
             self.context.abort()
 
@@ -278,7 +278,7 @@ class Scheduler:
             self._apply_results(plan)
 
     def _give_way(self, plan: Plan, code: int) -> None:
-        """Make room after a decode that failed for want of it; forget one that was aborted."""
+        """Make room after a decode that failed for lack of it; forget one that was aborted."""
         if code == ABORTED:
             self.decoder.roll_back(plan)
         elif self.queue.busy and not self.queue.suspend_least():
@@ -390,7 +390,7 @@ class Scheduler:
         self.queue.drop_ended()
 
     def _answer_demand(self, demand: Demand, row: int) -> None:
-        """Give a demand the logits that it wanted, from a row of the last decode."""
+        """Give a demand its logits, from a row of the last decode."""
         if demand.seq < 0:
             return  # an error in a callback may have ended its whole request
         node = demand.node
@@ -519,7 +519,7 @@ class Scheduler:
 
 
 def _starts_wanted_work(command: Command) -> bool:
-    """Whether a command may start work that somebody wants now."""
+    """Whether a command may start work of more than prefetch priority."""
     if command.verb not in STARTING:
         return False
     return command.generation.request.priority is not Priority.AHEAD

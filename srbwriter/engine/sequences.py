@@ -1,8 +1,8 @@
 """Sequences that a caller evaluates, samples and forks one call at a time, in a loop of its own.
 
-A sequence is a demand on the tree of tokens, as a request's branch is one: the same decoder evaluates it on
-the same cells, so what a sequence or a branch has evaluated is not evaluated again. Calls run between the
-steps of requests. Every call is checked, in whatever order calls come; none can end the process.
+A sequence is a demand on the token tree, like the branch of a request: the same decoder evaluates it on the
+same cells, so tokens that a sequence or a branch has evaluated are not evaluated again. Calls run between the
+steps of requests. Every call is checked, in any order of calls; none can end the process.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Logits: TypeAlias = "NDArray[np.float32]"
 class _Sequence(Demand):
     """Tokens and their sampler. The first of ``ids``, up to the sequence's tip in the tree, are evaluated.
 
-    It wants a node of the tree only within a call.
+    It demands a node of the tree only within a call.
     """
 
     __slots__ = ("accepted", "chain", "ids", "logits", "sampling")
@@ -108,10 +108,11 @@ class Sequences:
             return self._add(sampling or source.sampling, seed, source)
 
     def truncate(self, seq: int, length: int) -> None:
-        """Keep the first ``length`` tokens. Raises InvalidRequest where it has not so many.
+        """Keep the first ``length`` tokens. Raises InvalidRequest where there are fewer.
 
-        What is cut off stays in the cache until its room is needed. A recurrent or hybrid memory goes on from
-        whole states only: what comes after the last one it kept is evaluated again by the next :meth:`eval`.
+        The dropped tokens stay in the cache until their room is needed. A recurrent or hybrid memory
+        continues from whole states only: the tokens after the last kept state are evaluated again by the next
+        :meth:`eval`.
         """
         sequence, length = self._find(seq), _whole_number("length", length)
         if not 0 <= length <= len(sequence.ids):
@@ -223,7 +224,7 @@ class Sequences:
     # ---- cells and samplers, between two steps
 
     def _forget_cells(self) -> None:
-        """After the cache was cleared, sequences have tokens and no cells: they are evaluated anew."""
+        """Forget the cells of all sequences after the cache was cleared; their tokens are evaluated again."""
         for sequence in self._sequences.values():
             sequence.seq = -1
 
@@ -263,7 +264,7 @@ class Sequences:
                 raise NoRoom("no sequence is free: delete one, or end a request")
 
     def _release(self, sequence: _Sequence) -> None:
-        """Leave the cells to whoever needs them, with the logits that follow."""
+        """Release the cells of a sequence, with the logits that follow."""
         if sequence.logits is not None and self._evaluated(sequence) == len(sequence.ids):
             self.cache.store_logits(sequence.seq, sequence.logits)
         self.cache.release(sequence)
@@ -287,7 +288,7 @@ class Sequences:
                 self.cache.tree.remove_demand(sequence)
 
     def _use_cached(self, sequence: _Sequence) -> None:
-        """Want the end of the ids, and take from the cache what it holds of them and of the logits there."""
+        """Demand the end of the ids, and take their cached states and logits."""
         node = self.cache.tree.add_demand(sequence, sequence.ids)
         most = node.end if node.logits is not None else node.end - 1
         if self._evaluated(sequence) > most and not self.cache.rewind(sequence.seq, most):

@@ -1,7 +1,7 @@
-"""The verbs: what a command does to a branch and its request.
+"""The verbs: how a command changes a branch and its request.
 
-A verb takes the branch off whatever computes it, changes its text or its rules, and lets it wait to be served
-again. How an engine computes branches is behind the hooks at the end of :class:`Steering`. Runs on the
+A verb takes the branch off the engine that computes it, changes its text or its rules, and lets it wait to be
+served again. The hooks at the end of :class:`Steering` hide how an engine computes branches. Runs on the
 engine's thread.
 """
 
@@ -196,11 +196,11 @@ class Steering(Generic[W]):
         raise NotImplementedError
 
     def discard(self, writer: W) -> None:
-        """Let go of what is kept for going on from a branch that has ended."""
+        """Free the state that is kept for continuing a branch that has ended."""
         raise NotImplementedError
 
     def release(self, writer: W, keep: bool = True) -> None:
-        """Stop computing a branch; ``keep``: it may go on from where it is."""
+        """Stop computing a branch; ``keep`` its state so that it can continue."""
         raise NotImplementedError
 
     def rest(self, writer: W) -> None:
@@ -208,7 +208,7 @@ class Steering(Generic[W]):
         self.release(writer)
 
     def follow_rules(self, writer: W) -> None:
-        """Let a branch that is being computed go on by its new rules."""
+        """Apply new rules to a branch that is being computed."""
         raise NotImplementedError
 
     def heal(self, writer: W, text: str) -> None:
@@ -228,7 +228,7 @@ def typed_text(vocabulary: Vocabulary, text: str, request: ServedRequest, heals:
 
 
 def take_up(writer: BranchWriter, take: Take, vocabulary: Vocabulary) -> None:
-    """Let a new branch stand where an earlier one ended."""
+    """Restore an earlier attempt in a new branch."""
     whole = writer.request.pending_text + take.text
     try:
         known = vocabulary.detokenize(take.ids) == whole

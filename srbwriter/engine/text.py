@@ -1,7 +1,7 @@
-"""From tokens to text, branch by branch: UTF-8 across tokens, and what the branch's watchers make of it.
+"""From tokens to text, branch by branch: UTF-8 across tokens, and the decisions of the branch's watchers.
 
-Runs once per branch and decode step, so that the usual token (whole characters, no rule) costs
-one look-up. Must never know the model, sampling or who reads the text.
+Runs once per branch and decode step, so that the usual token (whole characters, no rule) costs one look-up.
+Must never know the model, sampling or readers.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class BranchText:
         self._decide_plain()
 
     def rewind(self, place: int) -> bool:
-        """Return to where the text stood after ``place`` tokens; False if no checkpoint knows that."""
+        """Return to the text after ``place`` tokens; False if no checkpoint has that position."""
         back = self.tokens - place
         if not 0 <= back <= len(self.checkpoints):
             return False
@@ -166,7 +166,7 @@ class BranchText:
         return True
 
     def commit(self) -> tuple[str, Finish | None]:
-        """Keep what :meth:`feed` wanted to go back before; return what that would have returned otherwise."""
+        """Keep the text that :meth:`feed` asked to rewind; return feed's result without the rewind."""
         text, self._found = self._found, ""
         self._held = self._held[: len(self._held) - len(text)]
         self.checkpoints.clear()

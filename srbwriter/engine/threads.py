@@ -54,9 +54,9 @@ class Threads:
         self._last: tuple[float, float, float] | None = None  # time, own and idle seconds
 
     def count(self) -> int:
-        """Return the number for the next step: one for each core that nobody else wants, at least one.
+        """Return the number of threads for the next step: one for each core that is free, at least one.
 
-        A core of which others want less than half counts as free: terminals and browsers work in bursts.
+        A core that other programs use less than half counts as free: terminals and browsers work in bursts.
         """
         now = self._clock()
         if self.most == 1 or (self._last is not None and now < self._last[0] + INTERVAL):

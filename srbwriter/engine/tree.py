@@ -1,11 +1,11 @@
-"""The tree of tokens: the tokens that some tier of the cache holds, and those that a demand wants evaluated.
+"""The token tree: tokens that some tier of the cache holds, and tokens that a demand needs evaluated.
 
 A node is a run of tokens. A node is resident while sequences hold its cells (``node.seqs``), and stored while
-its state lies outside the cells (``node.block``); it can be both. A node that is neither is absent, and stays
+its state is outside the cells (``node.block``); it can be both. A node that is neither is absent, and stays
 only while there is a demand at it or below it (``node.demands``). Resident nodes hang below resident nodes,
 so a sequence is a path from the root to its tip. Stored nodes hang below resident ones, absent nodes below
 both. Two demands for the same tokens share the same nodes, so a token is evaluated once. The tree only keeps
-account: its owner does to the cells what a ``Merge`` says. Pure Python, for one thread; it knows nothing of
+account: its owner applies each ``Merge`` to the cells. Pure Python, for one thread; it knows nothing of
 llama.cpp.
 """
 
@@ -67,7 +67,7 @@ class KVBlock:
 
 
 class Namespace(NamedTuple):
-    """The part of the tree that a path lies in. Tokens evaluated in one namespace are not found in another.
+    """The part of the tree that holds a path. Tokens evaluated in one namespace are not found in another.
 
     ``root`` is where the path begins: 0 by default, below 0 for other sets of adapters, above 0 for a request
     that shares nothing. With a ``salt``, the tokens from position ``start`` on are found under that salt
@@ -101,10 +101,10 @@ Key: TypeAlias = "int | tuple[str, int]"
 
 
 class Demand:
-    """Asks for the logits after a path of tokens.
+    """A demand for the logits after a path of tokens.
 
-    By default the answer is kept at the node where the path ends, for the next demand there. Subclasses that
-    want more override :meth:`on_logits`.
+    By default the answer is kept at the node where the path ends, for the next demand there. Subclasses may
+    override :meth:`on_logits`.
     """
 
     __slots__ = ("namespace", "node", "seq", "spare", "urgency")
@@ -221,7 +221,7 @@ class TokenTree:
         return self._roots[number]
 
     def namespace_of(self, node: Node) -> Namespace:
-        """Return the namespace that ``node`` lies in; where its salt is "", its start means nothing."""
+        """Return the namespace of ``node``; where its salt is "", its start has no meaning."""
         salt, start = "", 0
         while node.parent is not None:
             if node.salt:
@@ -372,7 +372,7 @@ class TokenTree:
         return source
 
     def advance_single(self, demand: Demand) -> bool:
-        """Record that the one token ``demand`` wanted was evaluated; False where :meth:`advance` has to.
+        """Record that the one token of ``demand`` was evaluated; False where :meth:`advance` is needed.
 
         This is the usual step of a branch that has parted from its siblings: the node above grows by the
         token, and the node of the token is kept for the next one. It costs a fraction of :meth:`advance`.
@@ -435,7 +435,7 @@ class TokenTree:
         return Advance(merges, known)
 
     def attach_sequence(self, seq: int, node: Node) -> None:
-        """Record that cells of ``seq`` hold ``node`` too, which lies below the tip of ``seq``."""
+        """Record that cells of ``seq`` hold ``node`` too, which is below the tip of ``seq``."""
         self.tip[seq].tips.discard(seq)
         self.tip[seq] = node
         node.tips.add(seq)
@@ -579,7 +579,7 @@ class TokenTree:
         return sum(len(node.tokens) for node in seen)
 
     def is_unused(self, seq: int) -> bool:
-        """Whether nobody has used the end of ``seq`` yet: it was prefetched."""
+        """Whether the end of ``seq`` is unused so far: it was prefetched."""
         return not self.tip[seq].last_used
 
     def least_recent(self, seqs: Iterable[int], last: Iterable[Node] = ()) -> int | None:

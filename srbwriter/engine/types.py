@@ -1,7 +1,7 @@
-"""The vocabulary of the house: what is asked of the engine and what it answers.
+"""The types of engine requests and answers.
 
-Frozen dataclasses only. Knows no llama.cpp, no story, no screen and no HTTP; every face and every
-backend speaks in these words.
+Frozen dataclasses only. Knows no llama.cpp, no story, no screen and no HTTP; all faces and backends use these
+types.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ DEFAULT_MAX_BRANCHES = 64
 
 
 class Priority(IntEnum):
-    """Who is served first. Background work runs only while nothing else is active.
+    """The order in which requests are served. Background work runs only while nothing else is active.
 
-    What is written ahead, in case somebody wants it, runs only while there is no background work either, and
-    in room that is free: it takes nothing from the cache that somebody has used.
+    Prefetches run only while there is no background work either, and only in free room: they evict nothing
+    that a request has used.
     """
 
     FOREGROUND = 0
@@ -70,8 +70,8 @@ Together = Literal["independent", "distinct", "stratified"]
 class Sampling:
     """How one branch chooses its tokens. Names, meanings and defaults are llama.cpp's.
 
-    Ranges and help texts stand in :data:`srbwriter.engine.parameters.PARAMETERS`; building a
-    chain from values outside them raises :class:`InvalidRequest`.
+    Ranges and help texts are in :data:`srbwriter.engine.parameters.PARAMETERS`; building a chain from values
+    outside them raises :class:`InvalidRequest`.
     """
 
     temperature: float = 0.8  # 0 is greedy
@@ -126,16 +126,16 @@ class Stop:
 
 
 ONLY_READ = Stop(max_tokens=0)
-"""Nothing is written: the prompt is evaluated, and what was asked about it is told."""
+"""Evaluate and score the prompt, and write nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenRun:
     """A piece of a prompt.
 
-    ``ids`` are reused as they are when ``vocab`` is the engine's vocabulary fingerprint (or
-    None); otherwise ``text`` is tokenised again. ``overlap`` is how many characters at the start
-    of the ids' text already stand at the end of the run before (left by token healing).
+    ``ids`` are reused as they are when ``vocab`` is the engine's vocabulary fingerprint (or None); otherwise
+    ``text`` is tokenised again. ``overlap`` is the number of characters at the start of the ids' text that
+    the run before ends with already (left by token healing).
     """
 
     text: str
@@ -183,7 +183,7 @@ class TokensView(Sequence[int]):
 
 @dataclass(frozen=True, slots=True)
 class BranchView:
-    """What a logits callback is told about the branch it steers. It holds during the call."""
+    """The branch that a logits callback changes. Valid during the call only."""
 
     index: int
     prompt_ids: Sequence[int]
@@ -196,7 +196,7 @@ LogitsCallback: TypeAlias = "Callable[[NDArray[np.float32], BranchView], None]"
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """What a branch has written already, in a request that is gone. It has ended, and can be steered on.
+    """The text of a branch in an earlier request. It has ended, and can be steered and continued.
 
     ``ids`` are its tokens where this model wrote them; where they do not spell ``text`` it is tokenised.
     """
@@ -291,9 +291,9 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class PhraseBanned:
-    """A branch was about to write a phrase that is banned, and took back its last ``tokens``.
+    """A branch began a banned phrase and rewound its last ``tokens``.
 
-    With ``tokens`` 0 there was no other way, and the phrase was let be.
+    With ``tokens`` 0 there was no alternative, and the phrase stays.
     """
 
     branch: int
@@ -318,7 +318,7 @@ class StateChanged:
 class Finished:
     """A branch ended. ``stop_text`` is the stop string that matched, if one did.
 
-    ``problem`` says in words why it could not go on, when the reason is an error.
+    ``problem`` is the reason in words where the finish reason is an error.
     """
 
     branch: int
@@ -382,7 +382,7 @@ class EngineOptions:
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """What is known of a loaded model. Sizes in bytes, contexts in tokens."""
+    """Facts of a loaded model. Sizes in bytes, contexts in tokens."""
 
     path: str
     name: str
@@ -444,12 +444,12 @@ class EngineError(Exception):
 
     @property
     def words(self) -> str:
-        """What is wrong, for somebody whom it does not concern where an engine elsewhere is."""
+        """The message without addresses, for clients who must not see where a remote engine is."""
         return str(self)
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the type of an error and what it says, for a message about somebody else's code."""
+    """Return the type and message of an error, for a message about code of the caller."""
     said = str(error)
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
@@ -474,16 +474,37 @@ class InvalidRequest(EngineError):
         super().__init__(f"{field_name}: {problem}")
 
 
-class LimitExceeded(InvalidRequest):
-    """More branches than the engine runs at once."""
+class OutOfRange(InvalidRequest):
+    """A number of a request is below ``low`` or above ``high``; None is no bound.
+
+    The message is the engine's. A face that has words of its own makes them from the attributes.
+    """
+
+    def __init__(
+        self, field_name: str, value: float, low: float | None, high: float | None, problem: str = ""
+    ) -> None:
+        self.value, self.low, self.high = value, low, high
+        bounds = f"{number_words(low) or '∞'} … {number_words(high) or '∞'}"
+        super().__init__(field_name, problem or f"{value} is not in {bounds}")
+
+
+class LimitExceeded(OutOfRange):
+    """A request for more branches than the engine runs at once."""
 
     def __init__(self, n: int, limit: int) -> None:
         self.n, self.limit = n, limit
-        super().__init__("n", f"{n} branches asked for, the limit is {limit}")
+        super().__init__("n", n, 1, limit, f"{n} branches asked for, the limit is {limit}")
+
+
+def number_words(bound: float | None) -> str:
+    """Return a bound as text; "" for None and for bounds that only the width of an integer sets."""
+    if bound is None or bound >= 2**31 - 1:
+        return ""
+    return str(int(bound)) if bound == int(bound) else f"{bound:g}"
 
 
 class NotSupported(EngineError):
-    """What was asked for is right, but not with this model or these settings; the message names the cure."""
+    """A valid request that this model or these settings cannot carry out; the message names the cure."""
 
 
 class ContextOverflow(EngineError):
@@ -502,9 +523,10 @@ class NoRoom(EngineError):
 
 
 class RemoteError(EngineError):
-    """The engine elsewhere cannot be reached, or refuses. ``again`` tells whether to try once more.
+    """A remote engine cannot be reached, or refuses. ``again`` says whether to try once more.
 
-    ``status`` is that of its answer, 0 where there was none; ``field`` what a 400 is about, if it says so.
+    ``status`` is the HTTP status of its answer, 0 where there was none; ``field`` is the field that a 400
+    names, or "".
     """
 
     def __init__(
@@ -539,7 +561,7 @@ class NotANumber(EngineError):
 
 
 class LibraryError(EngineError):
-    """llama.cpp is not there, or is one that nobody has tested. The message names the cure."""
+    """llama.cpp is missing, or of an untested version. The message names the cure."""
 
 
 class NativeError(EngineError):

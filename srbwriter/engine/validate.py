@@ -1,6 +1,6 @@
-"""What is asked of the local engine, looked at on the caller's thread before the engine sees it.
+"""Checks of requests to the local engine and of its options, on the caller's thread.
 
-Adds to :mod:`srbwriter.engine.checks` what llama.cpp makes of settings, and of the engine's options.
+Adds to :mod:`srbwriter.engine.checks` how llama.cpp reads settings, and the engine's options.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class LocalChecks(RequestChecks):
 
 
 def check_sampling(sampling: Any, model: Model) -> None:
-    """Raises InvalidRequest for settings that this model cannot sample by."""
+    """Raise InvalidRequest for settings that this model cannot sample by."""
     if not isinstance(sampling, Sampling):
         raise InvalidRequest("sampling", f"{sampling!r} is not a Sampling")
     check_for(sampling, model)
@@ -61,7 +61,7 @@ def check_sampling(sampling: Any, model: Model) -> None:
 
 
 def _check_types(options: EngineOptions) -> None:
-    """Raises InvalidRequest for an option of another type than its field has, or none of its choices."""
+    """Raise InvalidRequest for an option of another type than its field has, or none of its choices."""
     hints = get_type_hints(EngineOptions)
     choices = {name: get_args(hints[name]) for name in ("numa", "flash_attn", "pooling")}
     choices |= dict.fromkeys(("cache_type_k", "cache_type_v"), tuple(CACHE_TYPES))
@@ -78,7 +78,7 @@ def _check_types(options: EngineOptions) -> None:
 
 
 def check_options(options: EngineOptions) -> None:
-    """Raises InvalidRequest for options that llama.cpp would end the process over, or misread."""
+    """Raise InvalidRequest for options that llama.cpp would end the process over, or misread."""
     _check_types(options)
     for name, least in _LEAST_OPTIONS.items():
         value = getattr(options, name)

@@ -1,7 +1,7 @@
-"""The one table of verbs: what steers a branch or a request, its arguments, and the states it is for.
+"""The table of verbs: commands that steer a branch or a request, with their arguments and states.
 
-The handles, their check, both engines, the session, the app and the HTTP routes read this table. Whoever
-carries verbs out has a method for each, which :func:`carry_out` calls by name.
+The handles, their check, both engines, the session, the app and the HTTP routes read this table. An engine
+has a method for each verb, which :func:`carry_out` calls by name.
 """
 
 from __future__ import annotations

@@ -15,11 +15,11 @@ _END = 4  # tokens of a prompt's end that remain at least, as in llama.cpp's ser
 
 
 def window_and_cells(n_ctx: int | None, n_ctx_train: int) -> tuple[int, int]:
-    """Tokens that one branch may use, and tokens that the cache holds for all of them.
+    """Return the tokens that one branch may use, and the tokens that the cache holds for all branches.
 
     Args:
-        n_ctx: the number asked for; None leaves it to the model.
-        n_ctx_train: tokens that the model was trained for; 0 if it does not say.
+        n_ctx: the number that the user chose; None leaves it to the model.
+        n_ctx_train: tokens that the model was trained for; 0 if unknown.
     """
     if n_ctx:
         return n_ctx, n_ctx
@@ -61,8 +61,8 @@ def _shorten(ids: list[int], request: Request) -> list[int]:
 
 
 def _head(request: Request, room: int) -> int:
-    """Tokens at the start that are kept of a prompt too long for ``room``: as many as asked for, if they fit.
+    """Return the tokens kept at the start of a prompt too long for ``room``: ``n_keep``, if they fit.
 
-    Some of the end stays in any case; of a prompt of which all is to be kept, as much as of the beginning.
+    Some of the end stays in any case; with ``n_keep`` -1, as much as of the beginning.
     """
     return room // 2 if request.n_keep < 0 else min(request.n_keep, max(room - _END, room // 2))

@@ -35,10 +35,10 @@ def build_app(
     loader: Loader, settings: ServerSettings, lines: Sequence[socket.socket] = (), most_lines: int = 0,
     offers: Sequence[Offer] = (),
 ) -> ASGIApp:  # fmt: skip
-    """The ASGI application of one server. To be run on one event loop. ``offers`` are its models, if several.
+    """Return the ASGI application of one server, for one event loop. ``offers`` are its models, if several.
 
-    On the listening sockets of ``lines`` the line protocol is spoken, by so many clients at once; they may
-    be put in until it runs.
+    The line protocol is spoken on the listening sockets of ``lines``, to ``most_lines`` clients at once.
+    Sockets may be appended until the application starts.
     """
     services = Services(loader, settings, Notifier(), offers)
     template = template_of(settings)
@@ -89,7 +89,7 @@ _PREFIXES = sorted(
 
 
 def dialect_of(path: str) -> Dialect:
-    """The dialect that whoever asks for a path expects to be answered in."""
+    """Return the dialect in which errors about a path are answered."""
     return next((dialect for prefix, dialect in _PREFIXES if path.startswith(prefix)), LLAMACPP)
 
 
@@ -109,7 +109,7 @@ def check_folders(settings: ServerSettings) -> None:
 
 
 async def _not_here(request: Request, error: Exception) -> Response:
-    """Unknown paths and methods, in the path's dialect."""
+    """Answer an unknown path or method in the dialect of the path."""
     assert isinstance(error, HTTPException)
     message = "File Not Found" if error.status_code == 404 else str(error.detail)
     told = ApiError(error.status_code, message, headers=error.headers)

@@ -1,9 +1,9 @@
-"""A body, read: from the fields of one JSON object, in any spelling, to what the engine is asked for.
+"""Read the fields of one JSON body, in any spelling, into an engine's request.
 
-Clients send whole settings objects. What is unknown or null is not there, what is out of range is bent into
-it, and what cannot mean anything is a 400 that names the field. Spellings, kinds and ranges are the engine's
-table of parameters; here is only what a wire adds: biases by text, constraints under many names, one seed a
-branch. A dialect that means something of its own by leaving a field out says so in one mapping.
+Clients send whole settings objects. An unknown or null field is ignored, a number out of range is clamped,
+and a value without a meaning is a 400 that names the field. Spellings, kinds and ranges come from the
+engine's table of parameters. This module adds what only HTTP bodies have: biases by text, constraints under
+many names, one seed per branch. A dialect with defaults of its own lists them in one mapping.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from srbwriter.engine.types import (
     Stop,
     Together,
 )
-from srbwriter.server.errors import ApiError, bad, missing, out_of_range
+from srbwriter.server.errors import ApiError, bad, missing
 from srbwriter.server.lora import Scales, read_lora
 from srbwriter.server.prompts import is_integer, read_penalty_prompt, wants_bos
 from srbwriter.server.schemas import OF_DIALECTS
@@ -45,7 +45,9 @@ from srbwriter.server.services import Services
 SEED_LIMIT = 2**32
 
 ALIASES: Mapping[str, tuple[str, ...]] = {parameter.name: parameter.aliases for parameter in PARAMETERS}
-"""Other spellings of a field by its canonical name: the engine's table, nothing of our own."""
+"""Other spellings of a field by its canonical name, from the engine's table."""
+
+E = TypeVar("E")
 
 _TABLE = {parameter.name: parameter for parameter in PARAMETERS}
 _EMPTY_IS_NONE = {
@@ -62,11 +64,11 @@ class Fields:
         self.values = values
 
     def raw(self, name: str) -> Any:
-        """The first spelling of ``name`` that is there and not null, or None."""
+        """Return the value under the first spelling of ``name`` that is present and not null, or None."""
         return self.found(name)[1]
 
     def found(self, name: str) -> tuple[str, Any]:
-        """Like ``raw``, with the spelling the client used, for errors it can understand."""
+        """Like ``raw``, with the spelling that the client used, for error messages."""
         for spelling in (name, *ALIASES.get(name, ())):
             value = self.values.get(spelling)
             if value is not None and not (name in _EMPTY_IS_NONE and value in ("", [])):
@@ -76,43 +78,24 @@ class Fields:
     def has(self, name: str) -> bool:
         return self.raw(name) is not None
 
-    def number(self, name: str, default: float, low: float | None = None, high: float | None = None) -> float:
-        """A finite number, clamped to the range."""
+    def number(self, name: str, default: float) -> float:
+        """Return a finite number."""
         spelling, value = self.found(name)
-        if value is None:
-            return default
-        return min(
-            max(_number(spelling, value), -math.inf if low is None else low),
-            math.inf if high is None else high,
-        )
+        return default if value is None else _number(spelling, value)
 
-    def integer(
-        self, name: str, default: int, low: int | None = None, high: int | None = None, *, hard: bool = False
-    ) -> int:
-        """A whole number, clamped to the range, or refused outside of it when ``hard``."""
-        spelling, value = self.found(name)
-        if value is None:
-            return default
-        number = int(_number(spelling, value))
-        if (low is not None and number < low) or (high is not None and number > high):
-            if hard:
-                raise out_of_range(spelling, number, "-inf" if low is None else low, high)
-            number = low if low is not None and number < low else cast(int, high)
-        return number
+    def integer(self, name: str, default: int) -> int:
+        """Return a whole number; a fraction is cut off."""
+        return int(self.number(name, default))
 
-    def size(self, name: str, default: int, low: int = 0, *, like: str = "") -> int:
-        """A whole number whose bound is the table's: more is refused, less than ``low`` is ``low``.
+    def size(self, name: str, default: int, low: int | None = None, *, like: str = "") -> int:
+        """Return a whole number within the range of a parameter: of ``name``, or of ``like`` in its place.
 
-        ``like``: the row that it is another name of, in one dialect.
+        ``low`` is a minimum in place of the parameter's. Raises OutOfRange for more than the maximum.
         """
-        most = _TABLE[like or name].maximum
         spelling, value = self.found(name)
         if value is None:
             return default
-        number = int(_number(spelling, value))
-        if most is not None and number > most:
-            raise out_of_range(spelling, number, low, int(most))
-        return max(number, low)
+        return int(_TABLE[like or name].fit(int(_number(spelling, value)), spelling, low))
 
     def flag(self, name: str, default: bool = False) -> bool:
         spelling, value = self.found(name)
@@ -135,50 +118,35 @@ class Fields:
         return value
 
     def need_text(self, name: str) -> str:
-        """A text that has to be there, if only an empty one."""
+        """Return a text that must be present; it may be empty. Raises ApiError (400)."""
         if not self.has(name):
             raise missing(name)
         return self.text(name)
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """A text or a list of texts, no more and no longer than the table allows; empty ones are dropped."""
+        """Return one text or a list of texts as a tuple without empty ones.
+
+        Raises InvalidRequest above the bounds.
+        """
         spelling, value = self.found(name)
         if value is None:
             return ()
         items: Sequence[Any] = [value] if isinstance(value, str) else value
         if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
             raise bad(spelling, f"Field '{spelling}': expected a text or a list of texts")
-        texts = tuple(item for item in cast("Sequence[str]", items) if item)
-        self._check(name, spelling, texts)
-        return texts
+        return _checked(name, spelling, tuple(item for item in cast("Sequence[str]", items) if item))
 
     def integers(self, name: str) -> tuple[int, ...]:
-        """A list of whole numbers, no more than the table allows."""
+        """Return a list of whole numbers. Raises InvalidRequest above the bounds."""
         spelling, value = self.found(name)
         if value is None:
             return ()
         if not isinstance(value, list) or not all(is_integer(item) for item in cast("list[Any]", value)):
             raise bad(spelling, f"Field '{spelling}': expected a list of whole numbers")
-        numbers = tuple(cast("list[int]", value))
-        self._check(name, spelling, numbers)
-        return numbers
-
-    def _check(self, name: str, spelling: str, values: tuple[Any, ...]) -> None:
-        """Raises ApiError (400) for a list that is too long, or holds texts that are."""
-        parameter = _TABLE.get(name)
-        if parameter is not None:
-            problem = parameter.problem(values)
-        elif len(values) > limits.LIST:
-            problem = f"{len(values)} entries, {limits.LIST} are possible"
-        elif any(isinstance(value, str) and len(value) > limits.LIST_CHARS for value in values):
-            problem = f"a text of more than {limits.LIST_CHARS} characters"
-        else:
-            return
-        if problem:
-            raise bad(spelling, f"Field '{spelling}': {problem}")
+        return _checked(name, spelling, tuple(cast("list[int]", value)))
 
     def seed(self) -> int | None:
-        """The seed, or None to draw one; -1 and its unsigned twin mean that too."""
+        """Return the seed, or None to draw one; -1 and 2³² - 1 mean that too."""
         spelling, value = self.found("seed")
         if value is None:
             return None
@@ -192,6 +160,16 @@ class Fields:
         if not isinstance(value, dict):
             raise bad(spelling, f"Field '{spelling}': expected an object")
         return cast("dict[str, Any]", value)
+
+
+def _checked(name: str, spelling: str, values: tuple[E, ...]) -> tuple[E, ...]:
+    """Return the values of a list. Raises InvalidRequest where they are too many or too long."""
+    parameter = _TABLE.get(name)
+    if parameter is not None:
+        parameter.check(values, spelling)
+    else:
+        limits.check_list(spelling, values)
+    return values
 
 
 def _number(name: str, value: Any) -> float | int:
@@ -224,7 +202,7 @@ class Form(NamedTuple):
 
 
 Reader = Callable[[str, Any], str]
-"""Makes the text of a constraint from the name and the value of a field. Raises ApiError (400)."""
+"""Return the text of a constraint from the name and the value of a field. Raises ApiError (400)."""
 
 
 def schema_text(name: str, schema: Any) -> str:
@@ -242,8 +220,8 @@ def _constraint_text(name: str, value: Any) -> str:
 
 def _ebnf(name: str, value: Any) -> str:
     text = _constraint_text(name, value)
+    BY_NAME["grammar"].check(text, name)
     try:
-        BY_NAME["grammar"].check(text)
         if not text.startswith("%llguidance"):
             check_grammar(text)
     except InvalidRequest as error:
@@ -288,14 +266,14 @@ _OF_STRUCTURED_OUTPUTS: Mapping[str, tuple[str, Reader]] = {
 _REFUSED = (
     "structural_tag", "whitespace_pattern", "disable_any_whitespace", "disable_additional_properties",
 )  # fmt: skip
-"""What else stands there; these would change the text."""
+"""Other members of it that would change the text."""
 
 _ABOUT_BACKENDS = ("backend", "_backend", "_backend_was_auto", "disable_fallback")
-"""These say which of vLLM's libraries is to follow the constraint."""
+"""Members of it that choose one of vLLM's libraries."""
 
 
 def read_form(fields: Fields) -> Form | None:
-    """Return the one form that a request asks for, None for free text. Raises ApiError (400)."""
+    """Return the constraint of a request, or None for free text. Raises ApiError (400) for several."""
     given = list(dict.fromkeys([*_plain(fields), *_structured(fields), *_response_format(fields)]))
     for other in given[1:]:
         if other[1:] != given[0][1:]:
@@ -315,7 +293,7 @@ def _plain(fields: Fields) -> Iterator[Form]:
 
 
 def _is_neutral(value: Any) -> bool:
-    """Whether a value asks for no form: null, nothing, 0 or false. ``{}`` is the schema of any JSON."""
+    """Whether a value means no constraint: null, empty, 0 or false. ``{}`` is the schema of any JSON."""
     return not value and value != {}
 
 
@@ -367,7 +345,7 @@ _BANS = ("custom_token_bans", "banned_tokens")
 
 
 def _told(fields: Fields, rows: Iterable[Parameter], base: object) -> dict[str, Any]:
-    """The values that a body names in any spelling, by the field of the record. Raises ApiError (400)."""
+    """Return the parameters that a body sets in any spelling, by the field of the record."""
     return {
         row.field: _READERS.get(row.name, _value)(fields, row, getattr(base, row.field, row.default))
         for row in rows
@@ -376,7 +354,10 @@ def _told(fields: Fields, rows: Iterable[Parameter], base: object) -> dict[str, 
 
 
 def _value(fields: Fields, row: Parameter, default: Any) -> Any:
-    """A value of the row's kind: bent into its range, or refused where it is a size."""
+    """Return a value of the parameter's kind, within its range.
+
+    Raises OutOfRange for a size that is too large.
+    """
     if row.kind == "bool":
         return fields.flag(row.name, default)
     if row.kind == "texts":
@@ -387,10 +368,9 @@ def _value(fields: Fields, row: Parameter, default: Any) -> Any:
         return _choice(fields, row)
     if row.kind == "text":
         return fields.text(row.name) or default
-    if row.size:
-        return fields.size(row.name, default, int(row.minimum or 0))
-    value = row.clamp(fields.number(row.name, default or 0.0))
-    return int(value) if row.kind == "int" else float(value)
+    if row.kind == "int":
+        return fields.size(row.name, default)
+    return float(row.fit(fields.number(row.name, default or 0.0)))
 
 
 def _choice(fields: Fields, row: Parameter) -> str | None:
@@ -404,25 +384,26 @@ def _choice(fields: Fields, row: Parameter) -> str | None:
 
 
 def _limit(fields: Fields, row: Parameter, default: int | None) -> int | None:
-    """Tokens at most, None without end. Where two spellings differ, the one that says a number is meant.
+    """Return the limit in tokens, or None for no limit. Of several spellings the first that is no -1 holds.
 
-    The settings that llama.cpp tells have the limit twice, and clients send them back with one changed.
+    llama.cpp's settings hold the limit twice, and clients send them back with only one of the two changed.
     """
-    told = [
-        Fields({spelling: value}).integer(row.name, -1, -1, int(row.maximum or 0), hard=True)
-        for spelling in (row.name, *row.aliases)
-        if (value := fields.values.get(spelling)) is not None
-    ]
-    return next((number for number in told if number >= 0), None)
+    limit: int | None = None
+    for spelling in (row.name, *row.aliases):
+        number = Fields({spelling: fields.values.get(spelling)}).integer(row.name, -1)
+        limits.check_range(spelling, number, -1, row.maximum)  # -1 is no limit
+        if limit is None and number >= 0:
+            limit = number
+    return limit
 
 
 def _dry_base(fields: Fields, row: Parameter, default: float) -> float:
-    """Less than 1 means the usual one, as with llama.cpp."""
+    """Return DRY's base; less than 1 means the default, as in llama.cpp."""
     return row.default if fields.number(row.name, default) < 1.0 else _value(fields, row, default)
 
 
 def _breakers(fields: Fields, row: Parameter, default: tuple[str, ...]) -> tuple[str, ...]:
-    """A list, or a list written as JSON text, which some clients send."""
+    """Return a list of texts; some clients send the list as JSON text."""
     value = fields.raw(row.name)
     if isinstance(value, str):
         try:
@@ -438,7 +419,7 @@ def _breakers(fields: Fields, row: Parameter, default: tuple[str, ...]) -> tuple
 
 
 def _phrases(fields: Fields, row: Parameter, default: tuple[str, ...]) -> tuple[str, ...]:
-    """The texts of all spellings: one, a list, or a list written as JSON text. Token ids are no phrases."""
+    """Return the phrases of all spellings: a text, a list, or a list as JSON text. Token ids are left out."""
     texts: list[str] = []
     for spelling in (row.name, *row.aliases):
         value = _listed(fields.values.get(spelling))
@@ -448,7 +429,7 @@ def _phrases(fields: Fields, row: Parameter, default: tuple[str, ...]) -> tuple[
 
 
 def _listed(value: Any) -> Any:
-    """What is written as JSON text is read; texts that are none stay, and so does everything else."""
+    """Return the list that a JSON text holds; any other value unchanged."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
             return json.loads(value)
@@ -458,14 +439,14 @@ def _listed(value: Any) -> Any:
 
 
 def _are_ids(value: Any) -> bool:
-    """Whether a list, or a text with commas, names tokens and not texts."""
+    """Whether a list, or a text with commas, holds token ids only."""
     if isinstance(value, str):
         return all(part.strip().isdecimal() for part in value.split(","))
     return isinstance(value, list) and all(map(is_integer, cast("list[Any]", value)))
 
 
 def _samplers(fields: Fields, row: Parameter, default: Any) -> tuple[str, ...] | None:
-    """An order by name or by letter; unknown names are skipped."""
+    """Return an order of samplers from names or letters; unknown ones are skipped."""
     value = fields.raw(row.name)
     items: list[Any] = list(value) if isinstance(value, str) else []
     if isinstance(value, list):
@@ -478,16 +459,16 @@ _READERS: Mapping[str, Callable[[Fields, Parameter, Any], Any]] = {
     "seed": lambda fields, row, default: fields.seed(),
     "top_k": lambda fields, row, default: max(_value(fields, row, default), 0),
     "max_tokens": _limit,
-    "max_seconds": lambda fields, row, default: fields.number(row.name, 0.0, 0.0) or default,
+    "max_seconds": lambda fields, row, default: _value(fields, row, default) or default,
     "context": lambda fields, row, default: (
-        fields.size(row.name, 0, 2) if fields.number(row.name, 0) else None
+        _value(fields, row, default) if fields.number(row.name, 0) else None
     ),
     "dry_base": _dry_base,
     "dry_sequence_breakers": _breakers,
     "banned_phrases": _phrases,
     "samplers": _samplers,
 }
-"""Rows that the wire writes otherwise than their kind says."""
+"""Parameters that bodies write otherwise than their kind says."""
 
 _BY_DIALECTS = OF_DIALECTS | {"n", "add_bos"}  # which each dialect reads itself, or that clients cannot have
 
@@ -500,7 +481,10 @@ _OPTIONS = [row for row in PARAMETERS if row.record == "request" and row.name no
 
 
 def read_sampling(fields: Fields, base: Sampling, engine: Backend) -> Sampling:
-    """How the request wants its tokens chosen; ``base`` where it says nothing. Raises ApiError (400)."""
+    """Return the sampling of a request; ``base`` holds for fields that it leaves out.
+
+    Raises ApiError (400).
+    """
     changes = _told(fields, _SAMPLING, base)
     if biases := read_biases(fields, engine):
         changes["logit_bias"] = tuple({**dict(base.logit_bias), **dict(biases)}.items())
@@ -509,35 +493,30 @@ def read_sampling(fields: Fields, base: Sampling, engine: Backend) -> Sampling:
         changes["samplers"] = changes["samplers"] if infill else None
     if form := read_form(fields):
         changes |= {**dict.fromkeys(_FORMS), form.notation: form.text}
-    emulated = _emulated(fields)
+    emulated = replace_gone(fields.values)
     if "samplers" in changes:
         emulated.pop("samplers", None)
     return replace(base, **{**changes, **emulated})
 
 
-def _emulated(fields: Fields) -> dict[str, Any]:
-    """Parameters for fields that llama.cpp does not know, and other programs send. Raises ApiError (400)."""
-    try:
-        return replace_gone(fields.values)
-    except InvalidRequest as error:
-        raise bad(error.field, f"Field '{error.field}': {error.problem}") from None
-
-
 def default_order(infill: bool) -> tuple[str, ...]:
-    """The samplers that act where a request names none, in their order."""
+    """Return the samplers that act where a request names none, in their order."""
     return tuple(name for name in DEFAULT_ORDER if infill or name != "infill")
 
 
 def read_stop(fields: Fields, base: Stop) -> Stop:
-    """When the request wants its branches to end; ``base`` where it says nothing. Raises ApiError (400)."""
+    """Return the stop rule of a request; ``base`` holds for fields that it leaves out.
+
+    Raises ApiError (400).
+    """
     changes = _told(fields, _STOP, base)
-    if milliseconds := fields.number("t_max_predict_ms", 0.0, 0.0):
+    if (milliseconds := fields.number("t_max_predict_ms", 0.0)) > 0:
         changes["max_seconds"] = milliseconds / 1000
     return replace(base, **changes)
 
 
 class Options(TypedDict):
-    """The rest of a Request that every dialect takes."""
+    """The other fields of a Request that every dialect has."""
 
     heal: bool
     n_keep: int
@@ -554,7 +533,7 @@ class Options(TypedDict):
 def read_options(
     fields: Fields, context_shift: bool, engine: Backend, overflow: Overflow = "error"
 ) -> Options:
-    """What happens where prompt and text meet, and where the context ends. Raises ApiError (400)."""
+    """Return the other fields of a Request: cache, overflow, adapters, healing. Raises ApiError (400)."""
     usual = {row.field: row.default for row in _OPTIONS}
     usual["overflow"] = "shift" if context_shift else overflow
     lora, penalty_prompt = fields.raw("lora"), fields.raw("penalty_prompt")
@@ -570,17 +549,19 @@ def read_options(
 
 
 def read_n(fields: Fields, default: int, limit: int) -> int:
-    """How many branches; above ``limit`` a 400 that names it."""
-    return fields.integer("n", default, 1, limit, hard=True)
+    """Return the number of branches. Raises OutOfRange above ``limit``."""
+    n = fields.integer("n", default)
+    limits.check_range("n", n, 1, limit)
+    return n
 
 
 def seeded(request: Request) -> tuple[Sampling, ...]:
-    """A Sampling for each branch of a request that has one for all; its seed tells them apart."""
+    """Return a Sampling for each branch of a request; only the seeds differ."""
     return branch_samplings(cast("Sampling", request.sampling), request.n)
 
 
 def branch_samplings(sampling: Sampling, n: int) -> tuple[Sampling, ...]:
-    """One Sampling a branch: an explicit seed counts up from branch to branch, as llama.cpp's children do."""
+    """Return n samplings: an explicit seed counts up from branch to branch, as llama.cpp's children do."""
     if sampling.seed is None:
         return (sampling,) * n
     return tuple(replace(sampling, seed=(sampling.seed + k) % SEED_LIMIT) for k in range(n))
@@ -588,7 +569,7 @@ def branch_samplings(sampling: Sampling, n: int) -> tuple[Sampling, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Params:
-    """What a body asks for, but for its prompt: a request to the engine, and what the reply is to hold."""
+    """A body without its prompt: a request to the engine, and what the reply shall hold."""
 
     request: Request  # as yet without a prompt, and its seed is the first branch's
     stream: bool = False
@@ -606,11 +587,11 @@ class Params:
         return self.request.logprobs
 
     def more(self, kind: type[P], **told: Any) -> P:
-        """The same as a dialect's own kind of params, with what that has beside."""
+        """Return a copy of the dialect's class ``kind``, with that class's own fields from ``told``."""
         return kind(**{**{name: getattr(self, name) for name in ("request", *_SWITCHES)}, **told})
 
     def of_prompt(self, prompt: Prompt, **changes: Any) -> Request:
-        """The request for one prompt; ``changes`` are fields of it."""
+        """Return the request for one prompt; ``changes`` are fields of it."""
         told = {"add_bos": wants_bos(prompt), **changes, "prompt": prompt}
         return replace(self.request, **told, sampling=seeded(self.request))
 
@@ -620,7 +601,7 @@ T = TypeVar("T", Sampling, Stop)
 
 
 def _with_usual(base: T, record: str, usual: Mapping[str, Any]) -> T:
-    """``base`` with what is usual in a dialect, where the server was not started with something else."""
+    """Return ``base`` with a dialect's defaults, except where the server was started with other values."""
     rows = (row for row in PARAMETERS if row.record == record and row.name in usual)
     return replace(
         base, **{row.field: usual[row.name] for row in rows if getattr(base, row.field) == row.default}
@@ -630,10 +611,10 @@ def _with_usual(base: T, record: str, usual: Mapping[str, Any]) -> T:
 def read_params(
     fields: Fields, services: Services, usual: Mapping[str, Any] = MappingProxyType({})
 ) -> Params:
-    """What every dialect reads alike. Raises ApiError (400).
+    """Read the fields that every dialect has. Raises ApiError (400).
 
-    Without a limit of its own a text has the server's, or none. ``usual``: what a dialect's clients mean by
-    leaving a parameter out, by its name.
+    A text without a limit gets the server's ``n_predict``, or none. ``usual`` are a dialect's defaults by
+    name.
     """
     engine, settings = services.engine, services.settings
     limit = settings.n_predict
@@ -649,17 +630,17 @@ def read_params(
 
 
 _SWITCHES = ("stream", "post_sampling_probs", "timings_per_token", "return_progress", "verbose")
-"""What a body says about its reply, in every dialect alike."""
+"""Fields about the reply that every dialect has."""
 
 
 def stop_also(request: Request, texts: Sequence[str]) -> Request:
-    """The same, which ends at these texts too."""
+    """Return the request with more stop texts."""
     stop = cast("Stop", request.stop)
     return replace(request, stop=replace(stop, strings=(*stop.strings, *texts))) if texts else request
 
 
 def read_biases(fields: Fields, engine: Backend) -> tuple[tuple[int, float], ...]:
-    """``logit_bias`` as pairs or as an object, by id or by text; and ``custom_token_bans``."""
+    """Return the biases of ``logit_bias`` (pairs or an object, by id or by text) and of the banned tokens."""
     value = fields.raw("logit_bias")
     pairs: Iterable[tuple[Any, Any]] = ()
     if isinstance(value, dict):
@@ -685,7 +666,7 @@ def read_biases(fields: Fields, engine: Backend) -> tuple[tuple[int, float], ...
 
 
 def _bans(fields: Fields) -> Iterable[int]:
-    """Token ids that are never to be chosen: a list of them, or a text with commas."""
+    """Return the ids of banned tokens: from a list, or from a text with commas."""
     for name in _BANS:
         value = _listed(fields.raw(name))
         if name == "custom_token_bans" or _are_ids(value):
@@ -724,7 +705,7 @@ def _bias(value: Any) -> float:
 
 
 def _tokens(key: Any, engine: Backend, n_vocab: int) -> list[int]:
-    """Ids that a key of ``logit_bias`` means; ids outside the vocabulary mean nothing."""
+    """Return the token ids of a key of ``logit_bias``; none for ids outside the vocabulary."""
     if isinstance(key, str):
         if len(key) > limits.LIST_CHARS:
             raise bad("logit_bias", f"Field 'logit_bias': a text of more than {limits.LIST_CHARS} characters")

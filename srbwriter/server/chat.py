@@ -26,9 +26,9 @@ _ANSWER = "\ue000answer\ue001"  # private-use characters; marks where an answer 
 
 
 def template_of(settings: ServerSettings) -> str | None:
-    """The template that a server was told to use: Jinja or a name; None for the model's own.
+    """Return the template that the server was started with, Jinja or a name; None for the model's own.
 
-    Raises ServerError for the name of a template that is not there, and for one that is broken.
+    Raises ServerError for the name of an unknown template, and for a broken one.
     """
     told = settings.chat_template
     if not told:

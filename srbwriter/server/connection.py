@@ -114,7 +114,7 @@ class _Connection(H11Protocol):
         super().connection_lost(exc)
 
     def _answering(self) -> bool:
-        """Whether a request has come as a whole and is being answered."""
+        """Whether a complete request has been received and is being answered."""
         cycle = self.cycle
         return cycle is not None and not cycle.more_body and not cycle.response_complete  # pyright: ignore
 

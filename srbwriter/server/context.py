@@ -35,7 +35,7 @@ def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | No
 
 
 class Context(Connection):
-    """What a handler is given."""
+    """One HTTP request, as handlers get it."""
 
     def __init__(self, request: HttpRequest, services: Services, dialect: Dialect) -> None:
         super().__init__(request.receive, services.settings, services.notifier, services.registry)
@@ -66,12 +66,15 @@ class Context(Connection):
         return self.request.query_params
 
     def switch(self, name: str) -> bool:
-        """A switch in the query: present and neither 0, false nor no."""
+        """Whether a query parameter is present and neither 0, false nor no."""
         value = self.query.get(name)
         return value is not None and value.lower() not in ("0", "false", "no")
 
     async def json(self) -> dict[str, Any]:
-        """The body as a JSON object; no body is an empty one. No content type is asked for."""
+        """Return the body as a JSON object; an absent body is an empty one.
+
+        The content type does not matter.
+        """
         if self._values is None:
             self._values = await self.given(await self._body())
         return self._values
@@ -81,11 +84,11 @@ class Context(Connection):
 
     @property
     def sent(self) -> Mapping[str, Any]:
-        """The fields of the body, as far as it has been read."""
+        """The fields of the body, once it has been read."""
         return self._values or {}
 
     async def given(self, raw: bytes) -> dict[str, Any]:
-        """The same of a message that came over a WebSocket; it is this context's body from then on."""
+        """Parse a WebSocket message, which is this context's body from then on."""
         self.effort = len(raw) * PER_BYTE
         value: Any = await read_json(raw) if raw.strip() else {}
         if not isinstance(value, dict):
@@ -103,9 +106,9 @@ class Context(Connection):
         return self._values
 
     def parent(self) -> Branch | None:
-        """The branch that the body goes on from, named as ``{"request": id, "branch": number}``.
+        """Return the parent branch, which the body names as ``{"request": id, "branch": number}``, or None.
 
-        Its model is the one that answers. Raises ApiError (404).
+        Switches to the model that answers the parent. Raises ApiError (404).
         """
         told = Fields(self.sent).mapping("parent")
         if told is None:
@@ -121,9 +124,9 @@ class Context(Connection):
         return False
 
     async def choose(self, name: str) -> None:
-        """Answer with that model, or with the current one without a name; it stays until all has been sent.
+        """Answer with a model, the current one for ``name`` "", and hold it until the response has been sent.
 
-        It is loaded first if need be. Raises ApiError: 404 for a name that is none, and as ``Models.take``.
+        Loads the model first if need be. Raises ApiError: 404 for an unknown name, and as ``Models.take``.
         """
         models = self.services.models
         if models.alone:
@@ -153,12 +156,12 @@ class Context(Connection):
         await self.services.models.unload(name)
 
     def need_admin(self, what: str) -> None:
-        """Raises ApiError (403) for keys that are no admin's, where there are several models."""
+        """Raise ApiError (403) for keys that are no admin's, where there are several models."""
         if not self.client.admin and not self.services.models.alone:
             raise ApiError(403, f"{what} concerns all clients: it takes an admin key")
 
     def bind(self, record: Record) -> Record:
-        """Go on with the model that answers ``record``; the record."""
+        """Switch to the model that answers ``record``; return the record."""
         models = self.services.models
         if not models.alone:
             one = models.of(record)
@@ -172,15 +175,15 @@ class Context(Connection):
         return self.request.scope["srbwriter.held"]
 
     async def read(self, reader: Callable[[Fields, Services], T], more: float = 0.0) -> T:
-        """What ``reader`` makes of the body for the model that was chosen.
+        """Return what ``reader`` makes of the body for the chosen model.
 
-        On a thread when the body is large, or where it takes ``more`` seconds.
+        Runs on a thread when the body is large, or when reading takes ``more`` seconds.
         """
         fields, services = await self.fields(), self.services
         return await off_loop(services.asking + self.effort + more, lambda: reader(fields, services))
 
     async def value(self) -> Any:
-        """The body as JSON of whatever kind; no body is null."""
+        """Return the body as JSON of any kind; an absent body is null."""
         raw = await self._body()
         return await read_json(raw) if raw.strip() else None
 
@@ -215,7 +218,7 @@ class Context(Connection):
     async def reply(
         self, requests: Sequence[Request], reply: Reply, *, slot: int = -1, tag: str = ""
     ) -> Response:
-        """Have requests answered, and answer with that: in frames, or whole. Raises ApiError."""
+        """Submit requests and return their answer, streamed or whole. Raises ApiError."""
         record = await self.submit(requests, slot=slot, tag=tag)
         reply.begin(record)
         return await (self.stream(record, reply) if reply.stream else self.whole(record, reply.whole))
@@ -232,12 +235,12 @@ class Context(Connection):
         )
 
     def stop_own(self, tag: str = "") -> bool:
-        """End what this key asked for from this address; nothing of others, and nothing of the terminal."""
+        """Cancel the requests of this key from this address; return whether any was live."""
         live = [record for record in self.services.registry.own(self.client, tag) if record.live]
         for record in live:
             cancel(record)
         return bool(live)
 
     def record(self, id: str) -> Record:
-        """A request that this client may see. Raises ApiError (404)."""
+        """Return a request that this client may see, and switch to its model. Raises ApiError (404)."""
         return self.bind(self.services.registry.get(id, self.client))

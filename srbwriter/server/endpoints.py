@@ -1,7 +1,7 @@
-"""Endpoints as rows: which method and path, who answers, what the body has; and their OpenAPI description.
+"""Endpoints as rows: method, paths, handler, body; and their OpenAPI description.
 
 Routing, the OpenAPI description and the list of paths open without a key are all made from these rows. A
-``Leaf`` is what a dialect, the pages or the line protocol bring to the server.
+``Leaf`` is what a dialect, the pages or the line protocol add to the server.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Endpoint:
 
     ``body`` is the JSON schema of the request body, ``query`` the schemas of query parameters by name.
     ``answers`` are names of schemas by status and media type; a stream is described by one of its events.
-    ``public`` paths are open without a key. Rows that work on no model, or on that of another request, do not
-    choose one (``chooses``). Several leaves may have a row of one path: the first whose ``claims`` is true of
-    a request answers it, or else the one without ``claims``. A row that ``gives_way`` is not there where a
-    folder of one's own is served.
+    ``public`` paths are open without a key. ``chooses`` is false for rows that need no model, or the model of
+    an earlier request. Several leaves may have a row for one path: the first whose ``claims`` returns true
+    answers, or else the one without ``claims``. A row with ``gives_way`` is left out where the server serves
+    a folder.
     """
 
     method: Literal["GET", "POST", "DELETE", "PATCH"]
@@ -107,7 +107,7 @@ Row = Callable[..., Endpoint]
 
 
 def rows_of(dialect: Dialect, title: str) -> Row:
-    """Makes rows, ``row("GET /a /b", handler, summary, body=…)``, listed in the docs under ``title``."""
+    """Return a function that makes rows under ``title``: ``row("GET /a /b", handler, summary, body=…)``."""
 
     def row(where: str, handler: Handler, summary: str, **more: Any) -> Endpoint:
         method, *paths = where.split()
@@ -143,7 +143,7 @@ class Socket:
 
 
 class Companion(Protocol):
-    """What a leaf runs beside the HTTP routes of one server, on its loop."""
+    """A service of a leaf that runs beside the HTTP routes, on the server's loop."""
 
     @property
     def sockets(self) -> Sequence[Socket]: ...
@@ -152,11 +152,11 @@ class Companion(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaf:
-    """What a dialect, the pages or the line protocol bring to the server.
+    """What a dialect, the pages or the line protocol add to the server.
 
-    ``prefixes``: the dialect of whoever asks for a path that begins so, where no row answers. ``schemas`` are
-    those of the answers, by name. ``beside`` makes what runs beside the routes, from the services, the
-    listening sockets for lines and how many of their clients there may be.
+    ``prefixes`` are dialects for the errors of unknown paths, by the beginning of the path. ``schemas`` are
+    those of the answers, by name. ``beside`` makes a companion from the services, the listening sockets for
+    lines and the maximum number of their clients.
     """
 
     rows: tuple[Endpoint, ...] = ()
@@ -167,7 +167,10 @@ class Leaf:
 
 
 def told(make: Callable[[Context], Any], *, ready: bool = False) -> Handler:
-    """A handler that answers with a value and reads nothing; ``ready``: 503 before the model is."""
+    """Return a handler that answers with a value and reads no body.
+
+    ``ready``: it answers 503 while the model is loading.
+    """
 
     async def handler(context: Context) -> Response:
         if ready:
@@ -178,14 +181,17 @@ def told(make: Callable[[Context], Any], *, ready: bool = False) -> Handler:
 
 
 def as_told(error: Exception) -> ApiError:
-    """What a client is told of an error. Only what nobody foresaw is a 500, and is logged."""
+    """Return the response to an error. Only an internal error is a 500, and it is logged."""
     if not isinstance(error, (ApiError, EngineError)):
         log.error("unforeseen error while answering", exc_info=error)
     return from_engine(error)
 
 
 def by_its_spelling(error: ApiError, sent: Mapping[str, Any]) -> ApiError:
-    """The error about the field as the client spells it in ``sent``: an engine knows only one name of it."""
+    """Return the error with the client's spelling of the field; the engine knows one name of each.
+
+    ``sent`` are the fields of the body.
+    """
     name = error.field
     if name is not None and sent.get(name) is None:
         spellings = (*ALIASES.get(name, ()), *_OTHER_NAMES.get(name, ()))
@@ -204,7 +210,7 @@ _OTHER_NAMES = {
 
 
 def failure(error: Exception, dialect: Dialect, sent: Mapping[str, Any]) -> Response:
-    """An error as an answer in ``dialect``, to a client that ``sent`` these fields."""
+    """Return an error as a response in ``dialect``, to a client that ``sent`` these fields."""
     told = by_its_spelling(as_told(error), sent)
     return json_response(dialect.body(told), told.status, told.headers)
 
@@ -248,7 +254,7 @@ def description(leaves: Iterable[Leaf]) -> dict[str, Any]:
 
 
 def _responses(group: Sequence[Endpoint]) -> dict[str, Any]:
-    """What the rows of a path answer, and their errors in the form of their dialects."""
+    """Return the responses of a path: the answers of its rows, and errors in the form of their dialects."""
     errors = dict.fromkeys(row.dialect.error for row in reversed(group))
     wrong = {"application/json": {"schema": _either(list(errors))}}
     told: dict[str, Any] = {}

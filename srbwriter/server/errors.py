@@ -1,6 +1,6 @@
-"""One error type for everything a client may be told, and the words of a dialect around it.
+"""One error type for all responses that are not 200, and the form that each dialect gives it.
 
-Engine errors become these in one place, so that no face invents a status of its own.
+Engine errors are translated here and nowhere else, so that every dialect uses the same status.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from srbwriter.engine.types import (
     EngineClosed,
     EngineError,
     InvalidRequest,
-    LimitExceeded,
     NotSupported,
+    OutOfRange,
     RemoteError,
 )
 from srbwriter.server.schemas import I, S, Schema, null_or, record
@@ -33,7 +33,7 @@ _TYPES = {
 
 
 class ApiError(Exception):
-    """An answer that is not 200. ``field`` names the culprit of a 400."""
+    """A response other than 200. ``field`` names the culprit of a 400."""
 
     def __init__(
         self,
@@ -58,10 +58,10 @@ class ApiError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How one family of clients is told of an error.
+    """The form of errors for one family of clients.
 
-    ``body`` makes the JSON that they read, ``error`` is the name of its schema and ``schema`` that schema.
-    ``busy`` is the status that tells them to come back later.
+    ``body`` makes the JSON object, ``error`` is the name of its schema and ``schema`` that schema. ``busy``
+    is the status for a server with too many requests.
     """
 
     name: str
@@ -111,18 +111,12 @@ def missing(field: str) -> ApiError:
     return bad(field, f"`{field}` is missing")
 
 
-def out_of_range(field: str, value: Any, low: Any, high: Any) -> ApiError:
-    """A 400 in llama.cpp's words; either bound may be None."""
-    bounds = f"{low} <= value" if high is None else f"{low} <= value <= {high}"
-    return bad(field, f"Field '{field}': Value must be between {bounds}, but got {value}")
-
-
 def unavailable(message: str, seconds: int = 1) -> ApiError:
     return ApiError(503, message, headers={"Retry-After": str(seconds)})
 
 
 def from_engine(error: BaseException) -> ApiError:
-    """What a client is told of an engine's error."""
+    """Return the response to an engine's error."""
     if isinstance(error, ApiError):
         return error
     if isinstance(error, ContextOverflow):
@@ -133,8 +127,11 @@ def from_engine(error: BaseException) -> ApiError:
             code="context_length_exceeded",
             extra={"n_prompt_tokens": error.n_prompt, "n_ctx": error.n_ctx},
         )
-    if isinstance(error, LimitExceeded):
-        return out_of_range("n", error.n, 1, error.limit)
+    if isinstance(error, OutOfRange):  # in llama.cpp's words
+        low = "-inf" if error.low is None else error.low
+        high = "" if error.high is None else f" <= {error.high}"
+        words = f"Value must be between {low} <= value{high}, but got {error.value}"
+        return bad(error.field, f"Field '{error.field}': {words}")
     if isinstance(error, InvalidRequest):
         return bad(error.field, f"Field '{error.field}': {error.problem}")
     if isinstance(error, NotSupported):

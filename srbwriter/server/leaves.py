@@ -1,7 +1,7 @@
-"""What hangs on the server: each dialect, the pages and the line protocol is a module with a ``LEAF``.
+"""The table of leaves: each dialect, the pages and the line protocol is a module with a ``LEAF``.
 
-A line of this table is all that the rest of the server knows of it; whoever deletes the module and its line
-deletes the feature. Rows of an earlier leaf are looked at first.
+The rest of the server knows a leaf only by its line here; deleting the module and its line deletes the
+feature. Rows of an earlier leaf are tried first.
 """
 
 from __future__ import annotations

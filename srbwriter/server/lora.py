@@ -16,9 +16,9 @@ Scales: TypeAlias = "tuple[tuple[int, float], ...]"
 
 
 def read_lora(value: Any, engine: Backend) -> Scales | None:
-    """The adapters that a request wants; None where it names none, or has a list for each branch.
+    """Return the adapters of a request; None where it names none, or has a list for each branch.
 
-    Raises ApiError: 400 for what means nothing, 501 where there are no adapters at all.
+    Raises ApiError: 400 for a value without a meaning, 501 where the model has no adapters.
     """
     if not value or is_one_each(value):
         return None

@@ -1,7 +1,7 @@
-"""Who may speak to the server, and what stands around every answer.
+"""Authentication, and the headers of every response.
 
-Host, key and origin are checked, ids and CORS headers are added. Plain ASGI, because it stands in the way of
-every streamed frame. Logs method, path, status and time; never a body, a query or a header.
+Checks host, key and origin; adds ids and CORS headers. Plain ASGI, because every streamed frame passes
+through it. Logs method, path, status and time; never a body, a query or a header.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Guard:
         return name is not None and (name in self._hosts or is_loopback(name))
 
     def client(self, authorization: str | None, api_key: str | None, peer: str) -> Client | None:
-        """Whose key either header holds, or whoever comes from ``peer`` where none is needed.
+        """Return the client whose key either header holds, or the one at ``peer`` where no key is needed.
 
-        None where a key is needed and none is given. Every key is compared, in constant time.
+        None where a key is needed and missing or wrong. Every key is compared, in constant time.
         """
         if not self._keys:
             return Client(peer, True, peer)
@@ -113,7 +113,7 @@ _TWO_LENGTHS = ApiError(
 
 
 class Middleware:
-    """Wraps the application. ``is_public`` tells which paths are open without a key."""
+    """Wrap the application. ``is_public`` returns whether a path is open without a key."""
 
     def __init__(
         self, app: ASGIApp, settings: ServerSettings, is_public: Callable[[str], bool],
@@ -164,7 +164,7 @@ class Middleware:
                 self._log(scope, status, time.monotonic() - started)
 
     async def _socket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """A WebSocket is asked for host, origin and key before it is opened; a refusal is a 403."""
+        """Check host, origin and key before a WebSocket is opened; a refusal is a 403."""
         scope["srbwriter.id"] = new_id()
         scope["method"] = "POST"  # a page of another origin could otherwise open one
         refusal = self._refusal(scope)

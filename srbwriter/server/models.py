@@ -1,8 +1,8 @@
-"""The models of one server: which are loaded, which one a request is for, and which makes room for another.
+"""The models of one server: which are loaded, which one a request uses, and which one makes room for another.
 
 Each has services of its own that share everything but the engine with those of the first. A model is loaded
-when it is first asked for, and unloaded when another needs its place: the one that was used least lately, and
-never one that answers. Where there is one model alone nothing here does anything.
+on the first request for it, and unloaded when another needs its place: the least recently used one, never one
+that is answering. All of this has no effect where there is one model alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LOOK = 0.02  # seconds between looks at a load, or at requests that are to end
 
 
 class Loader(Protocol):
-    """Brings a backend up in the background. ``state`` is INIT, LOADING, READY or FAILED."""
+    """Load a backend in the background. ``state`` is INIT, LOADING, READY or FAILED."""
 
     @property
     def state(self) -> str: ...
@@ -37,7 +37,7 @@ class Loader(Protocol):
 
 
 class Reloader(Loader, Protocol):
-    """One that can be begun, ended and begun anew."""
+    """A loader that can be started, closed and copied for another start."""
 
     def start(self) -> object: ...
     def close(self) -> None: ...
@@ -48,8 +48,8 @@ class Reloader(Loader, Protocol):
 class Offer:
     """A model that a server may load.
 
-    ``need`` is what it takes, about, in bytes. Without a ``name`` it goes by what it calls itself. One that
-    is ``kept`` is somebody else's: it is neither loaded nor unloaded here.
+    ``need`` estimates its memory in bytes. Without a ``name`` it has the one in its file. One that is
+    ``kept`` has another owner: it is neither loaded nor unloaded here.
     """
 
     loader: Loader
@@ -59,7 +59,7 @@ class Offer:
 
 
 class Served:
-    """One of the models, and who uses it."""
+    """One of the models, and its use."""
 
     def __init__(self, services: Services, offer: Offer) -> None:
         self.services, self.need, self.kept = services, offer.need, offer.kept
@@ -209,7 +209,7 @@ class Models:
             self._current = one
 
     async def unload(self, name: str) -> None:
-        """Raises ApiError: 400 for one that is not loaded, 409 while it answers, 501 for one that is kept."""
+        """Raise ApiError: 400 for one that is not loaded, 409 while it answers, 501 for one that is kept."""
         one = self.named(name)
         named = one.services.model_name
         async with self._door:
@@ -236,7 +236,7 @@ class Models:
             await asyncio.sleep(_LOOK)
 
     async def _make_room(self, one: Served) -> None:
-        """Unload what is idle, least recently used first, until ``one`` fits. Raises ApiError (501)."""
+        """Unload idle models, least recently used first, until ``one`` fits. Raises ApiError (501)."""
         while True:
             others = [other for other in self._all if other.up]
             free = self._free()

@@ -48,7 +48,10 @@ def wants_bos(prompt: Prompt) -> bool:
 
 
 def read_penalty_prompt(value: Any, engine: Backend) -> Prompt | None:
-    """What penalties look back at: None is the prompt, what is empty nothing. Raises ApiError (400)."""
+    """Return the text that penalties look back at: None for the prompt, "" for none.
+
+    Raises ApiError (400).
+    """
     if value is None or value in ("", []):
         return None if value is None else ()
     if not isinstance(value, str | list):
@@ -102,7 +105,7 @@ def _checked(field: str, ids: list[int], engine: Backend) -> list[int]:
 def read_mixed(
     field: str, value: list[Any], engine: Backend, add_bos: bool = True, parse_special: bool = False
 ) -> list[int]:
-    """Texts and ids in one run; a text at the very start gets the beginning token, if that is wanted.
+    """Return the token ids of mixed texts and ids; a text at the start may get the BOS token.
 
     Raises ApiError (400) that names ``field``.
     """
@@ -121,7 +124,7 @@ def read_mixed(
 def fill(
     engine: Backend, prefix: Prompt, suffix: str, files: Sequence[tuple[str, str]] = (), field: str = "prompt"
 ) -> list[int]:
-    """Token ids that ask for what stands between two texts, with others to know.
+    """Return a fill-in-the-middle prompt as token ids: two texts, and other files as context.
 
     Raises NotSupported, and InvalidRequest that names ``field`` where they are too long.
     """

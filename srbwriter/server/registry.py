@@ -1,7 +1,7 @@
-"""Requests that can be addressed by name, by whom they belong to: all that run, and the latest that ended.
+"""The register of requests that clients can address by id: all that run, and the latest that ended.
 
-Beside it llama.cpp's slots, which are numbers for branches while they are written. Bounded in number, age and
-bytes. Holds no text of its own; a record points at the engine's generations.
+llama.cpp's slots are here too: numbers for branches while they are written. Bounded in number, age and bytes.
+Holds no text of its own; a record points at the engine's generations.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Record:
 
     @property
     def bytes(self) -> int:
-        """What it holds in memory, about; log-probabilities are most of that where they were asked for."""
+        """Estimate its memory in bytes; log-probabilities are most of it where the request has them."""
         return sum(map(_bytes, self.generations))
 
     @property
@@ -109,7 +109,7 @@ class Record:
         return self.branches.index(branch)
 
     def branch(self, index: int) -> Branch:
-        """Raises ApiError (404) when there is no such branch."""
+        """Raise ApiError (404) when there is no such branch."""
         branches = self.branches
         if not 0 <= index < len(branches):
             raise ApiError(404, f"request {self.id} has no branch {index}; it has {len(branches)}")
@@ -118,7 +118,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one client has asked for and has running."""
+    """The past and running work of one client."""
 
     requests: int = 0
     tokens: int = 0  # written, of requests that are still kept or were
@@ -138,7 +138,7 @@ class Registry:
         self, client: Client, generations: Sequence[Generation], id: str | None = None,
         *, tag: str = "", bound: bool = True,
     ) -> Record:  # fmt: skip
-        """Register under ``id``, or under a new one that nobody can guess."""
+        """Register generations under ``id``, or under a new unguessable one."""
         record = Record(
             id or new_id(), client.name, tuple(generations), peer=client.peer, tag=tag, bound=bound
         )
@@ -147,7 +147,7 @@ class Registry:
         return record
 
     def get(self, id: str, client: Client) -> Record:
-        """Raises ApiError (404) when the request is unknown, was forgotten, or is another client's."""
+        """Raise ApiError (404) when the request is unknown, was forgotten, or is another client's."""
         self.sweep()
         record = self._records.get(id)
         if record is None or not self._sees(client, record):
@@ -198,7 +198,7 @@ class Registry:
         return sum(other.live and other.waiting and other.priority <= record.priority for other in earlier)
 
     def shares(self) -> Mapping[str, Share]:
-        """What every client has asked for and has running."""
+        """Return the past and running work of each client, by name."""
         shares = dict(self._past)
         for record in self._records.values():
             before, live = shares.get(record.client, Share()), record.live
@@ -211,7 +211,7 @@ class Registry:
         return shares
 
     def sweep(self) -> None:
-        """Forget what ended too long ago, and the oldest of what is too much."""
+        """Forget requests that ended too long ago, and the oldest beyond the bounds."""
         now = time.time()
         ended: list[Record] = []
         for record in tuple(self._records.values()):
@@ -286,7 +286,7 @@ class Slot:
 
     @property
     def kept(self) -> tuple[int, ...]:
-        """The same, or else what is pinned of it; what another client had pinned is not its."""
+        """The tokens of the latest branch, or else those that the same client has pinned."""
         return self.ids or (self.pinned if self._pinned_by == self.client else ())
 
     def give(self, branch: Branch, client: str) -> None:
@@ -322,7 +322,7 @@ class Slots:
         return self._slots[:count]
 
     def assign(self, record: Record, count: int, wanted: int = -1) -> list[int]:
-        """A number for every branch of a record: from ``wanted`` on if given, else idle ones first."""
+        """Return a slot for every branch of a record: those from ``wanted`` on, or idle ones first."""
         slots = self.all(count)
         order = sorted(slots, key=lambda slot: (slot.busy, slot.branch is not None, slot.id))
         if 0 <= wanted < count:

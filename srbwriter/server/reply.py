@@ -1,9 +1,9 @@
-"""Replies of every dialect: what they say alike, and the frames of a stream.
+"""Replies of every dialect: their common parts, and the frames of a stream.
 
-Why a text ended, how many tokens there were, how long it took; tokens as text, log-probabilities in the
-shapes that clients read, and llama.cpp's whole account of a branch. Of a stream, a batch of events is taken
-apart by branch here, and a dialect says how its frames look: before the first piece of a branch, for a piece,
-at a branch's end, and while a prompt is read. Branches are numbered through all prompts of a request.
+Finish reasons, token counts and timings; tokens as text, log-probabilities in the shapes that clients read,
+and llama.cpp's final object of a branch. A stream's batch of events is sorted by branch here, and a dialect
+overrides the frames: before a branch's first piece, for a piece, at its end, and while a prompt is evaluated.
+Branches are numbered through all prompts of a request.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _BY_ITSELF = frozenset(
 
 
 def finish_reason(reason: FinishReason | None) -> str:
-    """``stop``, ``length``, or ``error`` for a choice that could not go on beside others that could."""
+    """Return ``stop`` or ``length``; ``error`` for a choice that failed while others did not."""
     if reason is FinishReason.ERROR:
         return "error"
     return "length" if reason in _BY_LIMIT else "stop"
 
 
 def stop_type(reason: FinishReason | None, stop_text: str | None) -> str:
-    """llama.cpp's word: ``word`` only where there is one, ``eos`` for every other end that a text has itself.
+    """Return llama.cpp's ``word``, ``limit``, ``eos`` or ``none``; ``word`` only with a stop text.
 
-    Such are a grammar that is fulfilled, a stop token, and the end of a line, sentence or paragraph.
+    A complete grammar, a stop token, and the end of a line, sentence or paragraph are ``eos``.
     """
     if reason in _BY_LIMIT:
         return "limit"
@@ -51,12 +51,12 @@ def stop_type(reason: FinishReason | None, stop_text: str | None) -> str:
 
 
 def problem(branch: Branch) -> dict[str, str]:
-    """What is added to a choice that could not go on: why, in words."""
+    """Return the ``error`` member of a choice that failed: the reason as text."""
     return {} if branch.error is None else {"error": branch.error.words}
 
 
 def usage(record: Record) -> dict[str, Any]:
-    """Tokens of all prompts, each once, and of all branches, in OpenAI's names."""
+    """Return OpenAI's ``usage``: tokens of all prompts, each once, and of all branches."""
     return {
         "prompt_tokens": record.prompt_tokens,
         "completion_tokens": record.written,
@@ -68,10 +68,12 @@ def usage(record: Record) -> dict[str, Any]:
 def timings(
     generation: Generation, branch: Branch, now: float = 0.0, read: int | None = None
 ) -> dict[str, Any]:
-    """Milliseconds and rates; the rate of writing leaves out the first token, whose time is the prompt's.
+    """Return llama.cpp's ``timings``.
 
-    Of a prompt that is being evaluated ``read`` says how many tokens are in the cache, and ``now`` (of
-    time.monotonic) since when.
+    The rate of writing leaves out the first token: the prompt took its time.
+
+    While a prompt is evaluated ``read`` is the number of its tokens in the cache, and ``now`` the start of
+    that in seconds of time.monotonic.
     """
     prompt = (len(generation.prompt_ids) if read is None else read) - generation.cached_tokens
     begun = (branch.started_at if read is None else now) or generation.submitted_at
@@ -256,7 +258,7 @@ def token_text(engine: Backend, token: int) -> str:
 
 
 def token_object(engine: Backend, token: int) -> dict[str, Any]:
-    """A token. What a part of a character writes is told by its bytes."""
+    """Return a token's id, text and bytes; the bytes show a part of a character."""
     raw = engine.token_bytes(token)
     return {"id": token, "text": raw.decode("utf-8", "replace"), "bytes": list(raw)}
 
@@ -276,7 +278,7 @@ def prompt_tokens(engine: Backend, ids: Sequence[int], logprobs: Sequence[TokenL
 
 
 def _piece(engine: Backend, token: int) -> bytes:
-    """What a token adds to the text: nothing if it is a control token, whatever its name."""
+    """Return the bytes that a token adds to the text: none for a control token."""
     return engine.token_bytes(token) if engine.detokenize((token,)) else b""
 
 
@@ -316,7 +318,7 @@ def _top(engine: Backend, text: str, known: TokenLogprob) -> Mapping[str, float]
 
 
 def entry(engine: Backend, id: int, **known: float) -> dict[str, Any]:
-    """A token, with what is known of its probability."""
+    """Return a token's id, text and bytes, with its probability under the names of ``known``."""
     return {"id": id, "token": token_text(engine, id), "bytes": list(engine.token_bytes(id)), **known}
 
 
@@ -329,7 +331,7 @@ def frame(value: Mapping[str, Any]) -> str:
 
 
 class Piece(NamedTuple):
-    """What a branch wrote. The text may be empty while a character is incomplete."""
+    """New text of a branch. The text may be empty while a character is incomplete."""
 
     text: str
     tokens: Sequence[Written]  # where logprobs were asked for
@@ -337,7 +339,7 @@ class Piece(NamedTuple):
 
 
 class BranchReply:
-    """The answer to one record, branch by branch; a dialect fills in what it looks like."""
+    """The answer to one record, branch by branch; a dialect overrides its form."""
 
     dialect: Dialect = LLAMACPP
     headers: Mapping[str, str] = {"content-type": EVENTS}
@@ -418,7 +420,7 @@ class BranchReply:
     # ---- a dialect's own
 
     def _reading(self, number: int, told: dict[str, Any]) -> str:
-        """A frame that tells how far a prompt has been read."""
+        """Return a frame with the progress of a prompt."""
         return ""
 
     def _begin(self, out: list[str], index: int) -> None:

@@ -1,7 +1,7 @@
-"""Words to write JSON schemas with, and what the bodies of several dialects have in common.
+"""Helpers to write JSON schemas, and the parts that the bodies of several dialects share.
 
-A dialect's own schemas stand in its leaf. Those of answers are listed under ``components`` in
-``/openapi.json``: every object lists all of its fields, and those that are not always there are optional.
+Schemas of one dialect are in its leaf. Those of answers are listed under ``components`` in ``/openapi.json``:
+every object lists all of its fields, and fields that may be absent are optional.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""Running the application: in the foreground for ``--serve``, on a thread of its own beside the terminal.
+"""Run the application: in the foreground for ``--serve``, on its own thread beside the terminal.
 
-Owns the sockets, the loop and the signals; knows no endpoint. Where the process may open few files, whoever
-waits longest without a whole head makes room for the next.
+Owns the sockets, the loop and the signals; knows no endpoint. Where the process may open few files, the
+connection that has waited longest without a complete head is closed for the next one.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import socket
 import stat
-import sys
 import threading
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
@@ -94,10 +94,6 @@ class Listener(socket.socket):
 
 def most_connections() -> int:
     """How many connections the process may have, by what it may open and has open now."""
-    if sys.platform == "win32":
-        return 4096
-    import resource
-
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit == resource.RLIM_INFINITY:
         return 65_536
@@ -136,11 +132,11 @@ def run(
     *,
     needs_model: bool = False,
 ) -> int:
-    """Serve until a signal says stop; the exit code. ``ready`` is told the URL once the socket listens.
+    """Serve until a signal; return the exit code. ``ready`` gets the URL once the socket listens.
 
-    ``offers`` are the models where there are several, that of ``loader`` first. ``needs_model``: end when the
-    load fails, and raise what it raised. Raises ServerError for a setting that cannot be used, AddressError
-    when the address cannot be.
+    ``offers`` are the models where there are several, that of ``loader`` first. With ``needs_model`` the
+    server ends when the load fails, and raises the load's error. Raises ServerError for a setting that cannot
+    be used, AddressError for an address that cannot be listened on.
     """
     prepared = _prepare(loader, settings, offers)
     if needs_model:
@@ -184,7 +180,7 @@ def _work(prepared: _Prepared) -> None:
 
 
 def _close(listener: socket.socket, file: Path | None) -> None:
-    """Close, and remove the socket file, which is nobody's then."""
+    """Close a listening socket and remove its socket file."""
     listener.close()
     _remove_socket_file(file)
 
@@ -246,7 +242,7 @@ class _Built(NamedTuple):
 
 
 def _build(loader: Loader, settings: ServerSettings, offers: Sequence[Offer]) -> _Built:
-    """Raises ServerError for a setting that cannot be used."""
+    """Raise ServerError for a setting that cannot be used."""
     check_exposure(settings)
     most = settings.max_connections or most_connections()
     most_lines = max(most // 4, 1) if line_places(settings) else 0
@@ -299,7 +295,7 @@ def _check_pair(settings: ServerSettings) -> None:
 
 
 def _load(config: uvicorn.Config, settings: ServerSettings) -> None:
-    """Read key and certificate now, so that what is wrong with them is an error in words."""
+    """Load key and certificate before listening. Raises ServerError where they cannot be used."""
     _check_pair(settings)
     try:
         config.load()
@@ -365,7 +361,7 @@ def _listen_unix(path: Path) -> Listener:
 
 
 def _answers(path: Path) -> bool:
-    """Whether somebody listens on a socket file; one that was left behind may be replaced."""
+    """Whether a server listens on a socket file; a stale file may be replaced."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:
             probe.connect(str(path))

@@ -1,7 +1,4 @@
-"""What every handler works with: the engine behind its loader, the register of requests, the limits.
-
-Loader is what the server needs of whatever brings its model up.
-"""
+"""The objects that every handler uses: the engine behind its loader, the register of requests, the limits."""
 
 from __future__ import annotations
 
@@ -76,7 +73,7 @@ class Services:
         return other
 
     def renew(self, loader: Loader) -> None:
-        """Go on with another load; nothing is left of what the engine held."""
+        """Replace the loader, and forget everything about the previous engine."""
         self.loader, self.slots, self.tokens_max, self._heads = loader, Slots(), 0, None
 
     def change_system_prompt(self, system: SystemPrompt) -> None:
@@ -94,7 +91,7 @@ class Services:
 
     @property
     def engine(self) -> Backend:
-        """Raises ApiError (503) while the model is being loaded, or when it could not be."""
+        """Raise ApiError (503) while the model is being loaded, or when it could not be."""
         engine = self.loader.engine
         if engine is not None:
             return engine
@@ -152,11 +149,11 @@ class Services:
         self, requests: Sequence[Request], client: Client, id: str, slot: int = -1,
         *, tag: str = "", bound: bool = True, common: bool = False, busy: int = 503,
     ) -> Record:  # fmt: skip
-        """Hand a client's requests to the engine as one record. All are submitted or none is.
+        """Submit a client's requests to the engine as one record: all of them or none.
 
-        Its branches get slots, from ``slot`` on if one is wanted. What is evaluated is for this client alone
-        where keys do not share the cache, unless it is ``common``, the server's own.
-        Raises ApiError: 400 for what the engine refuses, ``busy`` with Retry-After when too much runs.
+        Its branches get slots, from ``slot`` on if given. Their cache is for this client alone where keys do
+        not share it, unless ``common`` says that the prompt is the server's own. Raises ApiError: 400 for a
+        request that the engine refuses, ``busy`` with Retry-After when too much runs.
         """
         engine = self.engine
         _check_branches(requests)
@@ -249,7 +246,7 @@ def _check_branches(requests: Sequence[Request]) -> None:
 
 
 def _check_length(request: Request, window: int) -> None:
-    """Refuse a hopelessly long list of ids before anybody copies it. Raises ContextOverflow."""
+    """Refuse a list of ids longer than the window before it is copied. Raises ContextOverflow."""
     prompt = request.prompt
     ids = not isinstance(prompt, str) and bool(prompt) and isinstance(prompt[0], int)
     if ids and len(prompt) > window and request.overflow == "error" and request.context is None:
@@ -257,7 +254,7 @@ def _check_length(request: Request, window: int) -> None:
 
 
 def words(text: str | None) -> tuple[str, ...]:
-    """What stands between the commas of a setting."""
+    """Return the comma-separated entries of a setting, without empty ones."""
     return tuple(word.strip() for word in (text or "").split(",") if word.strip())
 
 

@@ -1,4 +1,4 @@
-"""Saved sessions: the file that a name stands for, which depends on whose key asks.
+"""Saved sessions: the file that a name stands for, which depends on the client's key.
 
 With one key or none, all files are in the folder itself. Where there are several, each key has a folder of
 its own inside it, so that no key reads or overwrites the files of another.

@@ -1,4 +1,4 @@
-"""What the server is told when it starts, and the keys of those who may ask.
+"""Settings of the server, and its keys.
 
 Plain values; the command line fills them in.
 """
@@ -90,12 +90,12 @@ class ServerError(Exception):
 
 
 class AddressError(ServerError):
-    """An address cannot be listened on, whatever is wrong with it now."""
+    """An address cannot be listened on, for example because it is in use."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key, the name of whoever has it, and whether they see the requests of all."""
+    """A key, its owner's name, and whether it is an admin's."""
 
     secret: str
     name: str
@@ -114,9 +114,9 @@ class ApiKey:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Who asks: a key's name, or the address that a request without one came from.
+    """A client: the name of its key, or the address of one without a key.
 
-    ``admin`` sees, steers and cancels the requests of all. Where there are no keys, everybody is that.
+    ``admin`` sees, steers and cancels the requests of all. Without keys every client is an admin.
     """
 
     name: str
@@ -136,7 +136,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_socket_file(host: str) -> bool:
-    """Whether an address is the path of a socket file, as llama-server tells them apart."""
+    """Whether an address is the path of a socket file: it ends in ``.sock``, as with llama-server."""
     return host.endswith(".sock")
 
 

@@ -1,8 +1,8 @@
-"""Which clients share what the model has evaluated for them.
+"""The rule for which clients share cached prompts.
 
-How many tokens of a prompt were in the cache, and how soon its answer comes, tells what others have written.
-So each key has a namespace of the cache of its own; what the server itself puts before a prompt is common to
-all. Knows keys and texts; knows no HTTP.
+The number of cached tokens, and how soon an answer comes, would reveal what other clients have written. So
+each key has its own namespace of the cache; only the server's own text before prompts is common to all. Knows
+keys and texts; knows no HTTP.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Sharing:
 
 
 def template_heads(engine: Backend, template: str, system: str) -> tuple[str, ...]:
-    """Return what a chat template writes before a client's first words, by the message they stand in.
+    """Return the text that a chat template writes before a client's first words, by the role of the message.
 
     ``system`` is the text that the server puts before conversations, if any.
     """

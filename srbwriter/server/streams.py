@@ -1,8 +1,8 @@
-"""Answers while they are written: from the engine's thread to the event loop, and on to the client.
+"""Carry an answer from the engine's thread to the event loop while it is written, and on to the client.
 
-The engine wakes the loop at most once per step whatever the number of streams; each follower then reads its
-generations' logs by index. A reader that is slow finds more to read, and nothing is queued for it: everything
-that was published since the last look goes out in one piece.
+The engine wakes the loop at most once per step, however many streams there are. Each follower then reads its
+generations' logs by index. Nothing is queued for a slow reader: the next read returns every event published
+since the last one.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ EVENTS = "text/event-stream; charset=utf-8"
 PING = b": ping\n\n"
 
 News = Sequence[tuple[int, Event]]
-"""Events, each with the number of its generation: they are numbered by prompt."""
+"""Events, each with the number of its generation; generations are numbered by prompt."""
 
 _MOST = 1000  # events; writing as many frames takes some milliseconds
 
 
 class Notifier:
-    """Carries "there is news" from the engine's thread to one loop."""
+    """Wake one event loop from the engine's thread when there are new events."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -49,7 +49,7 @@ class Notifier:
         self._loop = loop
 
     def listener(self, event: asyncio.Event) -> Callable[[], None]:
-        """A listener that sets ``event`` on the loop; only the first of a step wakes the loop."""
+        """Return a listener that sets ``event`` on the loop; only the first call of a step wakes the loop."""
         loop = self._loop
         assert loop is not None, "the bridge is attached when the application starts"
 
@@ -72,7 +72,7 @@ class Notifier:
 
 
 class Follower:
-    """Reads several generations to their ends. Use as a context manager."""
+    """Read the events of several generations until all have ended. Use as a context manager."""
 
     def __init__(self, notifier: Notifier, generations: Sequence[Generation], after: int = 0) -> None:
         self.generations = tuple(generations)
@@ -89,7 +89,7 @@ class Follower:
             remove()
 
     def take(self) -> list[tuple[int, Event]]:
-        """Events not seen yet, each with the number of its generation; of long ones the next thousand."""
+        """Return unread events, each with the number of its generation; at most 1000 of one generation."""
         news: list[tuple[int, Event]] = []
         for number, generation in enumerate(self.generations):
             log, start = generation.log, self._positions[number]
@@ -100,7 +100,7 @@ class Follower:
         return news
 
     async def batches(self, idle: float | None = None) -> AsyncIterator[list[tuple[int, Event]]]:
-        """Events as they come; an empty list when nothing has happened for ``idle`` seconds."""
+        """Yield events as they are published; an empty list after ``idle`` seconds without one."""
         while True:
             self._news.clear()
             done = all(generation.done for generation in self.generations)
@@ -133,12 +133,12 @@ class Stream(Protocol):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Those of the answer, its ``content-type`` among them."""
+        """The response headers, ``content-type`` included."""
         ...
 
     @property
     def ping(self) -> bytes:
-        """What keeps a silent connection open; empty if the dialect has nothing of the kind."""
+        """Bytes that keep a silent connection open; empty if the dialect has none."""
         ...
 
     def batch(self, news: News) -> bytes:
@@ -146,7 +146,7 @@ class Stream(Protocol):
         ...
 
     def waiting(self, place: int) -> bytes:
-        """What a request is told while it waits, and ``place`` others before it."""
+        """Return frames for a request that waits behind ``place`` others."""
         ...
 
     def end(self) -> bytes:
@@ -163,29 +163,29 @@ class Reply(Stream, Protocol):
 
     @property
     def stream(self) -> bool:
-        """Whether it is wanted in frames."""
+        """Whether the client asked for a stream."""
         ...
 
     def begin(self, record: Record) -> None:
-        """Be the answer of ``record``; called once, before anything else."""
+        """Take the record to answer; called once, before anything else."""
         ...
 
     def whole(self) -> Any:
-        """The value that is written as JSON when all of the record has ended."""
+        """Return the JSON value of the whole answer, after every branch has ended."""
         ...
 
 
 def waiting_comment(place: int) -> bytes:
-    """For streams whose clients know no such frame: they pass comments over."""
+    """Return the place in the queue as an SSE comment, for clients that know no frame for it."""
     return f": waiting, {place} before this one\n\n".encode()
 
 
 class ClientGone(Exception):
-    """The client closed its connection; there is nobody to answer."""
+    """The client closed its connection before it was answered."""
 
 
 class Connection:
-    """The way back to one client. What is done for it ends when it leaves."""
+    """The connection to one client. Work for the client is cancelled when it disconnects."""
 
     def __init__(
         self, receive: Receive, settings: ServerSettings, notifier: Notifier, registry: Registry
@@ -195,11 +195,14 @@ class Connection:
 
     @property
     def asking(self) -> float:
-        """Seconds that a look at words may take beside the work that it is."""
+        """Extra seconds that tokenizing may take: 0 with a local engine."""
         return 0.0
 
     async def until_gone(self, work: Awaitable[T]) -> T:
-        """The result of ``work``, which is cancelled when the client leaves first (ClientGone)."""
+        """Return the result of ``work``.
+
+        Cancels it and raises ClientGone when the client disconnects first.
+        """
         if self._gone is None:
             self._gone = asyncio.create_task(_disconnect(self.receive))
         task = asyncio.ensure_future(work)
@@ -215,9 +218,9 @@ class Connection:
                     await task
 
     async def whole(self, record: Record, make: Callable[[], Any], more: float = 0.0) -> Response:
-        """``make``'s value as JSON, when all is written; whatever still runs afterwards is cancelled.
+        """Wait until all is written, then answer with the value of ``make`` as JSON; cancel what still runs.
 
-        It takes ``more`` seconds to make than the record tells.
+        ``more`` is the time in seconds that ``make`` takes beyond ``record.effort``.
         """
         try:
             with Follower(self.notifier, record.generations) as follower:
@@ -227,10 +230,10 @@ class Connection:
         return await self.answer(record.effort + more, make, record)
 
     async def stream(self, record: Record, stream: Stream, *, after: int = 0, own: bool = True) -> Response:
-        """Answer with the frames of a record, less those of its first ``after`` events.
+        """Answer with the frames of a record, without those of its first ``after`` events.
 
-        What goes wrong before the first frame is still an error of its own. The record ends with the
-        connection, unless the client only looks on (``own`` is false).
+        An error before the first frame is an ordinary error response. The record is cancelled with the
+        connection, unless ``own`` is false because the client only watches it.
         """
         out = self.frames(record, stream, after)
         close = partial(self.end, record) if own else self.close
@@ -246,10 +249,10 @@ class Connection:
         return StreamResponse(first, out, sent, self._gone, self.settings.timeout, close)
 
     async def frames(self, record: Record, stream: Stream, after: int = 0) -> AsyncGenerator[bytes]:
-        """The frames of a record, less those of its first ``after`` events.
+        """Yield the frames of a record, without those of its first ``after`` events.
 
-        An error before the first frame is raised, a later one is a frame. A request that waits for others
-        tells its place a second later, and whenever that changes.
+        An error before the first frame is raised, a later one is a frame. A request in the queue reports its
+        place after a second, and whenever the place changes.
         """
         begun, quiet, told = False, 0.0, -1
         ping_seconds = self.settings.ping_seconds
@@ -282,9 +285,9 @@ class Connection:
             raise from_engine(error)
 
     async def answer(self, seconds: float, make: Callable[[], Any], record: Record | None = None) -> Response:
-        """``make``'s value as JSON, the answer of ``record`` if it is one.
+        """Answer with the value of ``make`` as JSON; ``record`` adds its place in the queue to the headers.
 
-        Made and written on a thread when both take so many seconds.
+        Calls ``make`` and encodes on a thread where that takes long; ``seconds`` is the estimate.
         """
         headers = self.queue(record) if record is not None else None
 
@@ -294,11 +297,11 @@ class Connection:
         return await off_loop(self.asking + seconds, work)
 
     def queue(self, record: Record) -> dict[str, str]:
-        """The header that says how many requests wait before this one."""
+        """Return the header with the number of requests that wait before this one."""
         return {"X-Queue": str(self.registry.place(record))}
 
     def end(self, record: Record) -> None:
-        """Nobody reads ``record`` over this connection any more."""
+        """Cancel ``record`` and stop watching the connection."""
         cancel(record)
         self.close()
 
@@ -308,7 +311,7 @@ class Connection:
 
 
 def cancel(record: Record) -> None:
-    """Stop what nobody reads any more."""
+    """Cancel the generations of a record that have not ended."""
     for generation in record.generations:
         if not generation.done:
             generation.cancel()
@@ -324,7 +327,7 @@ async def _disconnect(receive: Receive) -> None:
 
 
 def _seconds(record: Record, news: News) -> float:
-    """How long it takes to write the frames of some events, about."""
+    """Estimate the seconds that encoding the frames of some events takes."""
     entries = 0
     for number, event in news:
         entries += 3
@@ -339,7 +342,7 @@ def _seconds(record: Record, news: News) -> float:
 
 
 async def _send_body(send: Send, body: bytes, *, more: bool) -> None:
-    """In pieces: the loop copies each, and waits for clients that read slowly between them."""
+    """Send a body in pieces: the loop copies each piece, and waits for slow readers between two."""
     for start in range(0, max(len(body), 1), _PIECE):
         end = start + _PIECE
         rest = more or end < len(body)
@@ -350,7 +353,7 @@ _PIECE = 256 * 1024  # bytes
 
 
 class WholeResponse(Response):
-    """An answer that may be large."""
+    """A response whose body may be large; it is sent in pieces."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
@@ -358,7 +361,7 @@ class WholeResponse(Response):
 
 
 class StreamResponse(Response):
-    """Sends frames as they come, and stops at once when the client leaves or stops reading."""
+    """Send frames as they come; stop at once when the client disconnects or stops reading."""
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ from srbwriter.server.settings import ServerError, ServerSettings, read_text
 
 @dataclass(frozen=True, slots=True)
 class SystemPrompt:
-    """A text to stand before every prompt, and the names that chat clients read from ``/props``."""
+    """A text before every prompt, and the names that chat clients read from ``/props``."""
 
     prompt: str = ""
     anti_prompt: str = ""

@@ -1,8 +1,8 @@
-"""Tools that a conversation offers: how a template writes a call, a grammar for that, and reading it back.
+"""Tools of a conversation: how a template writes a call, a grammar for calls, and the parser of answers.
 
-No list of models stands here. A template is shown a conversation in which a tool was called, and what it
-writes around the name and the arguments is the format the model was trained with. Answers then follow a
-grammar made of these pieces and the tools' own JSON schemas, so that what is parsed is always well formed.
+There is no list of models here. A template renders a conversation in which a tool was called, and the text
+around the name and the arguments is the format that the model was trained with. Answers then follow a grammar
+made of these pieces and the tools' own JSON schemas, so that the parsed text is always well formed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TEXT = "srbwriter said this"
 
 
 class Format(NamedTuple):
-    """What stands around names and arguments of calls: ``first name middle {…} (between name …)* last``."""
+    """The text around names and arguments of calls: ``first name middle {…} (between name …)* last``."""
 
     first: str
     middle: str
@@ -128,7 +128,7 @@ def _named(choice: Any) -> str | None:
 
 
 def _format(engine: Backend, template: str) -> Format:
-    """How a template writes calls; looked at once. The common format where that cannot be told."""
+    """Return a template's format of calls, cached; a common format where the template shows none."""
 
     def write(messages: Sequence[dict[str, Any]], prompt: bool) -> str:
         return engine.apply_template(messages, add_generation_prompt=prompt, template=template)
@@ -180,7 +180,7 @@ def _after(begun: str, whole: str) -> str:
 
 
 def _object(text: str) -> tuple[int, int] | None:
-    """Where the JSON object with the trial's argument stands."""
+    """Return start and end of the JSON object with the trial's argument."""
     at = text.find(f'"{_ARGUMENT}"')
     start = text.rfind("{", 0, at) if at >= 0 else -1
     if start < 0:
@@ -256,7 +256,7 @@ def _quoted(text: str) -> str:
 
 
 def _marker(first: str) -> str:
-    """What tells a call from text: the first word of the format, unless that is JSON already."""
+    """Return the text that marks a call: the first word of the format, unless that is JSON already."""
     word = first.split("{")[0].split("[{")[0].split("\n")[0].strip()
     return word if len(word) > 1 else ""
 
@@ -286,7 +286,7 @@ class Argued(NamedTuple):
 
 
 class ToolReader:
-    """Tells text from calls while an answer is written; feed it the pieces, and an empty last one."""
+    """Separate text from calls while an answer is written; feed it the pieces, and an empty last one."""
 
     def __init__(self, tools: Tools) -> None:
         self._form, self._auto = tools.format, tools.choice == "auto"
@@ -299,7 +299,7 @@ class ToolReader:
         self.calls = 0
 
     def feed(self, text: str, last: bool = False) -> list[Said | Called | Argued]:
-        """What is certain now."""
+        """Return the parts that are complete now."""
         self._rest += text
         found: list[Said | Called | Argued] = []
         while self._step(found, last):
@@ -307,7 +307,7 @@ class ToolReader:
         return found
 
     def _step(self, found: list[Said | Called | Argued], last: bool) -> bool:
-        """Take the next part of what has come; False when more has to come first."""
+        """Consume the next part of the input; return False when more input is needed."""
         if self._state == "text":
             return self._text(found, last)
         if self._state == "head":

@@ -37,7 +37,7 @@ _SLICE = 16_384  # characters, or entries of a list, that one call looks at
 
 
 async def off_loop(seconds: float, work: Callable[[], T]) -> T:
-    """What ``work`` answers; on a thread when it is estimated to take more than the loop has to give."""
+    """Return the result of ``work``; run it on a thread when it is estimated to take more than 5 ms."""
     if seconds <= MOST_SECONDS:
         return work()
     return await asyncio.get_running_loop().run_in_executor(_THREADS, work)
@@ -47,14 +47,14 @@ async def off_loop(seconds: float, work: Callable[[], T]) -> T:
 
 
 async def read_json(raw: bytes) -> Any:
-    """The value of a body, read on a thread where that takes long. Raises ApiError (400)."""
+    """Parse a body, on a thread where that takes long. Raises ApiError (400)."""
     if len(raw) <= LARGE:
         return parse(raw)
     return await off_loop(len(raw) * PER_BYTE, lambda: parse(raw))
 
 
 def parse(raw: bytes) -> Any:
-    """JSON without the extensions of Python's parser, no deeper than is allowed. Raises ApiError (400)."""
+    """Parse standard JSON, up to the depth that is allowed. Raises ApiError (400)."""
     try:
         text = raw.decode("utf-8")
         value = _DECODER.decode(text) if len(raw) <= LARGE else _Sliced(text).read()
@@ -136,7 +136,7 @@ class _Sliced:
         return items
 
     def _numbers(self) -> list[Any]:
-        """Numbers that stand here one after the other, up to a comma or the list's end; perhaps none."""
+        """Return the consecutive numbers from here up to a comma or the list's end; may be empty."""
         run = _NUMBERS.match(self._text, self._at)
         if run is None:
             return []
@@ -185,7 +185,7 @@ class _Sliced:
 
 
 def _mended(value: Any) -> Any:
-    """Half surrogate pairs, which JSON can write and UTF-8 cannot, become the replacement character."""
+    """Replace half surrogate pairs, which JSON can write and UTF-8 cannot, by U+FFFD."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, list):
@@ -199,7 +199,7 @@ def _mended(value: Any) -> Any:
 
 
 def encode(value: Any) -> bytes:
-    """Compact JSON in one go, for what is small."""
+    """Return compact JSON, for small values."""
     return _dumps(value).encode()
 
 

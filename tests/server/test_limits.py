@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
 
-from srbwriter.engine import limits
+from srbwriter.engine import Sampling, limits
 from tests.fakes.engine import FakeEngine
 from tests.sizes import some_of
 
@@ -61,6 +61,46 @@ def test_the_bound_of_likeliest_tokens_is_told_by_every_dialect(client: httpx.Cl
         assert answer.status_code == 400 and "100" in answer.text, path
         most = {name: 100 if value == 101 else value for name, value in fields.items()}
         assert client.post(path, json={**BODY, **most}).status_code == 200, path
+
+
+OUT_OF_RANGE: tuple[tuple[str, dict[str, Any], str, str], ...] = (
+    ("/completion", {"n_cmpl": 65}, "n_cmpl", "1 <= value <= 64, but got 65"),
+    ("/completion", {"n_predict": -2}, "n_predict", "-1 <= value <= 1000000, but got -2"),
+    ("/completion", {"rep_pen_range": HUGE}, "rep_pen_range", f"-1 <= value <= 1000000, but got {HUGE}"),
+    ("/completion", {"n_probs": 101}, "n_probs", "0 <= value <= 100, but got 101"),
+    ("/completion", {"id_slot": 64}, "id_slot", "-1 <= value <= 63, but got 64"),
+    ("/completion", {"slot_id": 64}, "slot_id", "-1 <= value <= 63, but got 64"),
+    ("/v1/completions", {"best_of": 0}, "best_of", "1 <= value <= 64, but got 0"),
+    ("/v1/completions", {"logprobs": 101}, "logprobs", "0 <= value <= 100, but got 101"),
+    (
+        "/v1/completions",
+        {"echo": True, "truncate_prompt_tokens": -2},
+        "truncate_prompt_tokens",
+        "-1 <= value <= 512, but got -2",
+    ),
+    ("/v1/chat/completions", {"n": 0}, "n", "1 <= value <= 64, but got 0"),
+)
+
+
+@pytest.mark.parametrize(("path", "fields", "name", "range"), OUT_OF_RANGE)
+def test_a_range_is_told_in_the_words_of_llama_cpp_and_in_the_clients_spelling(
+    client: httpx.Client, path: str, fields: dict[str, Any], name: str, range: str
+) -> None:
+    body = {key: value for key, value in BODY.items() if key != "max_tokens"}
+    answer = client.post(path, json={**body, **fields})
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert error["message"].startswith(f"Field '{name}': Value must be between {range}")
+    assert error["type"] == "invalid_request_error"
+    assert (error["code"], error.get("param", name)) == (400, name)
+
+
+def test_a_number_that_is_no_size_is_brought_into_its_range(client: httpx.Client, engine: FakeEngine) -> None:
+    sent = {"temperature": 1e9, "top_p": -3, "min_keep": -0.5, "repeat_last_n": -5, "slot_id": -9}
+    assert client.post("/completion", json={**BODY, **sent}).status_code == 200
+    (sampling,) = cast("tuple[Sampling, ...]", engine.submitted[-1].sampling)
+    assert (sampling.temperature, sampling.top_p, sampling.min_keep) == (100, 0, 0)
+    assert sampling.repeat_last_n == -1
 
 
 def test_a_text_that_is_too_long_is_refused(client: httpx.Client) -> None:

@@ -1,9 +1,9 @@
 """Whether llama.cpp's AMX code may be used. Knows files and version numbers, no model.
 
-Some GCC versions translate ``_tile_loadconfig`` so that most of the tile configuration never reaches
-memory (GCC bug 114098, mended in 11.5, 12.4, 13.3 and 14); ``ldtilecfg`` then faults on what lies
-there. A llama.cpp built by one of them for a processor with AMX dies at its first matrix product.
-AMX works on weights in a layout of its own, so weights that stay as they are keep clear of it.
+Some GCC versions translate ``_tile_loadconfig`` so that most of the tile configuration never reaches memory
+(GCC bug 114098, fixed in 11.5, 12.4, 13.3 and 14); ``ldtilecfg`` then faults on uninitialised memory. A
+llama.cpp built by one of them for a processor with AMX dies at its first matrix product. AMX needs weights in
+a layout of its own, so weights that keep theirs avoid it.
 """
 
 from __future__ import annotations

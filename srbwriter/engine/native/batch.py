@@ -48,7 +48,7 @@ class Batch:
         self.size = 0
 
     def add_rows(self, tokens: Sequence[int], positions: Sequence[int], seqs: Sequence[int]) -> None:
-        """Add one row a branch, each with logits wanted."""
+        """Add one row per branch; each computes logits."""
         start, end = self.size, self.size + len(tokens)
         self._tokens[start:end] = array("i", tokens)  # at a fraction of the cost of an assignment of numpy's
         self._positions[start:end] = array("i", positions)
@@ -71,9 +71,9 @@ class Batch:
         self._n_seq[row] = len(ids)
 
     def add_run(self, tokens: Sequence[int], position: int, seq: int, outputs: bool | int) -> int:
-        """Consecutive tokens of one sequence; returns the index of the last row.
+        """Add consecutive tokens of one sequence; return the index of the last row.
 
-        ``outputs`` True wants logits of every row, an integer of that many at the end.
+        ``outputs``: True computes logits of every row, an integer those of that many rows at the end.
         """
         start, end = self.size, self.size + len(tokens)
         self._token[start:end] = tokens

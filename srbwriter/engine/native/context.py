@@ -111,7 +111,7 @@ class Context:
     def decode(self, meanwhile: Callable[[], None] = _nothing) -> int:
         """Run the batch: OK, NO_SLOT or ABORTED. Raises NativeError for anything else.
 
-        On a GPU llama.cpp comes back before the batch is computed. What is to be done ``meanwhile`` must not
+        On a GPU llama.cpp returns before the batch is computed. ``meanwhile`` is called then, and must not
         touch the batch, sequences or logits.
         """
         code = self._lib.llama_decode(self.pointer, self.batch.take())
@@ -292,10 +292,10 @@ def has_gpu() -> bool:
 
 
 def flash_attention(options: EngineOptions) -> Literal["auto", "on", "off"]:
-    """Return what llama.cpp is told about flash attention; "auto" leaves it to llama.cpp.
+    """Return llama.cpp's flash attention setting; "auto" leaves it to llama.cpp.
 
     On a processor flash attention goes row by row below 64 queries, so that several branches over one prefix
-    are 1.7 to 2.1 times slower with it. A quantised V cache cannot do without it.
+    are 1.7 to 2.1 times slower with it. A quantised V cache needs it.
     """
     if options.flash_attn != "auto" or (has_gpu() and options.gpu_layers != 0):
         return options.flash_attn

@@ -12,7 +12,6 @@ import ctypes as C
 import logging
 import os
 import re
-import sys
 import threading
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -27,7 +26,7 @@ versions without notice, and what does not fit ends the process."""
 
 
 def _check_version() -> None:
-    """Raises LibraryError for a llama-cpp-python that is missing, or that nobody has tested."""
+    """Raise LibraryError for a llama-cpp-python that is missing, or of an untested version."""
     first, last = (".".join(map(str, one)) for one in TESTED)
     cure = f"pip install 'llama-cpp-python>={first},<={last}'"
     try:
@@ -142,7 +141,7 @@ class Library:
             native.ggml_backend_reg_count()
             if hasattr(native, "omp_get_max_threads"):  # of a runtime that the library was linked with
                 native.omp_get_max_threads()
-        self.strlen = C.cast(C.CDLL(None).strlen, C.c_void_p).value if sys.platform != "win32" else None
+        self.strlen = C.cast(C.CDLL(None).strlen, C.c_void_p).value
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"{name} is not among the bound functions")

@@ -43,7 +43,7 @@ def make_dry(
 
 
 def logit_biases(biases: Iterable[tuple[int, float]]) -> Any:
-    """(token id, what is added to its logit) as llama.cpp takes them; ids must lie within the vocabulary."""
+    """Return (token id, bias) pairs as llama.cpp's array; ids must be within the vocabulary."""
     pairs = [_c.llama_logit_bias(token, bias) for token, bias in biases]
     return (_c.llama_logit_bias * len(pairs))(*pairs)
 
@@ -101,7 +101,7 @@ _POINTER: Any = C.POINTER(_c.llama_token_data)  # pyright: ignore[reportUnknownV
 
 
 class Candidates:
-    """One candidate array of vocabulary size, filled anew for every pick."""
+    """One candidate array of vocabulary size, filled again for every pick."""
 
     __slots__ = ("_array", "_data", "_finite", "_ids", "_native", "_order")
 

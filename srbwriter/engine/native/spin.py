@@ -27,16 +27,16 @@ _QUIET = {"GGML_NO_BACKTRACE": "1"}
 
 
 def spin_limits(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Variables to set; none if whoever started the program chose a way to wait."""
+    """Return the variables to set; none if the user has chosen a wait policy."""
     return {} if any(name in environment for name in _SPIN) else _SPIN
 
 
 @contextmanager
 def load_variables() -> Generator[None]:
-    """Set the variables that llama.cpp and its OpenMP read while they are loaded, and undo it then.
+    """Set the variables that llama.cpp and its OpenMP read while they are loaded, and restore them then.
 
-    They are for nobody else: neither for the rest of the program nor for what it starts. What ggml sets by
-    itself (``KMP_BLOCKTIME``, in ``ggml_cpu_init``) goes, too.
+    They must reach neither the rest of the program nor its child processes. A variable that ggml sets by
+    itself (``KMP_BLOCKTIME``, in ``ggml_cpu_init``) is removed, too.
     """
     chosen = {**spin_limits(os.environ), **_QUIET}
     added = {name: value for name, value in chosen.items() if name not in os.environ}

@@ -121,7 +121,7 @@ def _init_numa(strategy: str) -> None:
 
 
 def _read(function: Any, *args: Any) -> str:
-    """Call a C function that fills a buffer and returns the length it wanted."""
+    """Call a C function that fills a buffer and returns the length it needs."""
     size = 1024
     while True:
         buffer = C.create_string_buffer(size)
@@ -183,7 +183,7 @@ _UNSAFE_TYPES = {24: "I8", 25: "I16", 27: "I64", 28: "F64"}  # enum ggml_type
 
 
 def refuse_unsafe_tensors(path: Path) -> None:
-    """Raises ModelError for tensor types that llama.cpp loads and then crashes on in a decode."""
+    """Raise ModelError for tensor types that llama.cpp loads and then crashes on in a decode."""
     check_file(path)
     library()
     native: Any = L._lib

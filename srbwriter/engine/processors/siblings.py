@@ -1,21 +1,22 @@
-"""Branches of one request that are drawn together, so that they differ: until their texts part.
+"""Branches of one request that are sampled together, so that they differ until their texts part.
 
-Two branches are together while what one has written is the beginning of the other. Whoever is together with
-nobody any more draws as if it were alone, at no cost. Knows branches and distributions, nothing of batches.
+Two branches are together while the text of one is the beginning of the other's. A branch that is together
+with no other draws as if it were alone, at no cost. Knows branches and distributions, nothing of batches.
 
-*distinct*: without replacement. In the order in which they come to a text, each branch draws from its own
-filtered distribution less what siblings took there. With equal settings that is the law of Gumbel top-k
-(Yellott, 1977; Kool, van Hoof and Welling, 2019); with a sweep each draw is still exact, given those before.
-Where the filters leave nothing that nobody took, the branch draws from all they leave, and parts later.
+*distinct*: without replacement. In the order in which they reach a text, each branch draws from its own
+filtered distribution without the tokens that siblings chose there. With equal settings that is the law of
+Gumbel top-k (Yellott, 1977; Kool, van Hoof and Welling, 2019); with a sweep each draw is still exact, given
+those before. Where siblings have chosen every token that the filters leave, the branch draws from all of
+these, and parts later.
 
-*stratified*: arithmetic sampling (Vilnis et al., 2023). A branch has a code point, those of siblings lie
-evenly apart; the token is the one in whose interval it lies, and the place in the interval is the next code
-point. At each text the points of all who come there are turned round the unit interval by one fresh random
-angle. So every token is an exact sample, given everything that siblings did; a code point needs no more
-digits than a float has; and a branch that has parted can go on by chance of its own, which without the turn
-it could not (that it has parted says something about its point).
+*stratified*: arithmetic sampling (Vilnis et al., 2023). A branch has a code point, and those of siblings are
+evenly spaced; the token is the one in whose interval the point is, and its place in the interval is the next
+code point. At each text the points of all arriving branches are rotated round the unit interval by one fresh
+random angle. So every token is an exact sample, given the choices of all siblings; a code point needs no more
+digits than a float has; and a branch that has parted can continue with random numbers of its own. Without the
+rotation it could not, since having parted says something about its point.
 
-*repulsion*: what siblings took at the same text is pushed down, for whoever comes later.
+*repulsion*: tokens that siblings chose at the same text get a lower logit for later branches.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class SiblingDraw:
         self._code = None  # what led to the phrase says something about it
 
     def parted(self) -> bool:
-        """Whether the text of the branch is the beginning of nobody's, nor the other way round."""
+        """Whether no sibling's text begins with the branch's text, nor the other way round."""
         mine = self._branch.buffer.ids
         count = len(mine)
         if count >= DEPTH:
@@ -130,7 +131,7 @@ class SiblingDraw:
         return left if left.any() else chances
 
     def _taken(self) -> Iterator[int]:
-        """Yield what siblings, and discarded attempts, wrote at the text where the branch stands."""
+        """Yield the tokens that siblings, and discarded attempts, chose after the branch's current text."""
         mine = self._branch.buffer.ids
         count = len(mine)
         others = [other for other in self._siblings.request.branches if other is not self._branch]
@@ -181,7 +182,7 @@ def _chance(seed: int, *place: int) -> float:
 
 
 def check_together(siblings: str, sampling: Sampling) -> None:
-    """Raises InvalidRequest for settings whose sampler does not leave the choice to another."""
+    """Raise InvalidRequest for settings whose sampler does not leave the choice to another."""
     if siblings == "independent" or sampling.temperature <= 0:
         return
     for name, on in (("mirostat", sampling.mirostat > 0), ("adaptive_target", sampling.adaptive_target >= 0)):
@@ -194,10 +195,10 @@ def check_together(siblings: str, sampling: Sampling) -> None:
 
 
 def _distribution(chain: Chain, logits: Logits, constraint: Constraint | None) -> Distribution:
-    """What a branch alone would draw from: nothing where no token is allowed.
+    """Return the distribution that a branch alone would draw from; empty where no token is allowed.
 
-    A constraint is asked about the token that was drawn, and only if that is forbidden the others are drawn
-    from anew: so the law of a constrained branch is a mixture of both distributions.
+    A constraint is asked about the drawn token, and only if that is forbidden another is drawn from the
+    allowed ones: so the law of a constrained branch is a mixture of both distributions.
     """
     if constraint is None:
         return _ordered(*chain.distribution(logits))
@@ -231,7 +232,7 @@ def _ordered(tokens: NDArray[np.int64], chances: NDArray[np.float64]) -> Distrib
 
 
 def _at(chances: NDArray[np.float64], point: float) -> int:
-    """The interval in which ``point`` of 0 … 1 lies; never one of no width."""
+    """Return the interval that contains ``point`` of 0 … 1; never one of no width."""
     ends = np.cumsum(chances)
     place = int(ends.searchsorted(point * float(ends[-1]), side="right"))
     return min(place, int(chances.nonzero()[0][-1]))

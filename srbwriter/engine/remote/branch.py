@@ -48,11 +48,11 @@ class RemoteRequest(ServedRequest):
 
     Attributes:
         estimated: the ids are pseudo tokens, so tokens are counted as they come.
-        pieces: what the tokens write, as far as it is known.
-        next_wanted: the tokens that could follow the prompt are still to be asked for.
+        pieces: the known bytes of tokens.
+        next_wanted: the likeliest next tokens of the prompt have yet to be requested.
         prompt_done: the server has evaluated the prompt.
-        restart: a branch is to be asked for once more.
-        dead: it has failed as a whole.
+        restart: a branch has to be requested once more.
+        dead: the whole request has failed.
     """
 
     def __init__(self, generation: Generation, estimated: bool, pieces: TokenPieces) -> None:
@@ -98,17 +98,13 @@ class RemoteRequest(ServedRequest):
 class RemoteBranch(BranchWriter):
     """One branch.
 
-    Attributes:
-        writer: the request to the server that writes it now.
-        resting: it is paused on the server, whose request goes on.
-        backlog: events that came while it rested.
-        offset: characters of its text before those that the server began with.
-        repeated: characters that the server began with and that stood there already (token healing).
-        failures: attempts since the last token.
-        asked_at: since when it waits for a token.
-        alive_at: since when it waits for any sign of life.
-        beyond_end: it is to continue where the model ended its text.
-        heals: the first tokens are to spell what token healing took off the prompt; else that is sent.
+    Attributes: writer: the upstream request that writes it now. resting: it is paused, while its upstream
+    request continues. backlog: events that arrived while it was paused. offset: characters of its text before
+    those of the upstream request. repeated: characters of the upstream request that repeat its text (token
+    healing). failures: attempts since the last token. asked_at: since when it waits for a token, in seconds
+    of time.monotonic. alive_at: since when it waits for any sign of life. beyond_end: it is to continue where
+    the model ended its text. heals: the first tokens must spell the end of the prompt that token healing
+    removed; else that is sent.
     """
 
     request: RemoteRequest

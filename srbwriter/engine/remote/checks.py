@@ -1,4 +1,4 @@
-"""What is asked of a server, checked before anything is sent."""
+"""Checks of requests to a server, made before anything is sent."""
 
 from __future__ import annotations
 

@@ -49,10 +49,10 @@ class RemoteEngine(RemoteVocabulary, WithoutCache):
     def connect(
         cls, options: RemoteOptions, on_progress: Callable[[float], bool] | None = None
     ) -> RemoteEngine:  # fmt: skip
-        """Connect, and find out what the server is; ``on_progress`` gives up by returning False.
+        """Connect, and find out which program the server is; ``on_progress`` cancels by returning False.
 
-        Raises RemoteError where nobody answers or the answer is none, InvalidRequest for an address that is
-        none, Cancelled.
+        Raises RemoteError for a server that does not answer as one, InvalidRequest for an invalid address,
+        Cancelled.
         """
         if not options.url:
             raise InvalidRequest("connect", "there is no address")
@@ -66,7 +66,7 @@ class RemoteEngine(RemoteVocabulary, WithoutCache):
     def close(self, timeout: float = 5.0) -> None:
         """End every request and the connections. A second call does nothing.
 
-        An engine that nobody holds any more finishes what runs and is closed then.
+        An engine without references finishes its running requests and is closed then.
         """
         self._runner.close(timeout)
 

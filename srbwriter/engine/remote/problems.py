@@ -152,7 +152,7 @@ def retry_notice(error: RemoteError, wait: float, attempt: int, most: int) -> st
 
 
 def own_words(body: bytes) -> str:
-    """Return the message in an error's body, from whichever of the usual places has it."""
+    """Return the message in an error's body, from the first usual place that has one."""
     text = body[: 1 << 16].decode("utf-8", "replace").strip()
     try:
         value: Any = json.loads(text)

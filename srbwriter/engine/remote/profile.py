@@ -1,4 +1,4 @@
-"""What is known of the other side: asked once, when the connection is made, and shown."""
+"""The profile of a server: read once, when the connection is made, and shown to the writer."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Profile:
     lacking: Mapping[str, str] = field(default_factory=dict[str, str])  # why, in their own words
 
     def lines(self) -> list[str]:
-        """What a person may want to know, one thing a line."""
+        """Return the facts that are shown to a person, one per line."""
         yes = [
             ("token ids in and out", self.ids),
             ("branches can be let go one by one", self.handles or self.many == 1),

@@ -1,7 +1,7 @@
-"""A vocabulary for servers that say nothing of theirs: up to five plain letters make a pseudo token.
+"""A vocabulary for servers that report none: up to five ASCII letters make a pseudo token.
 
-That is about the length of an English token, so counts and windows come out about right. An id says which
-characters it stands for, so text becomes ids and ids become text without loss, in any program at any time.
+That is about the length of an English token, so counts and windows are about right. An id encodes its
+characters, so text becomes ids and ids become text without loss, in any program at any time.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ class RemoteRunner:
             self._abandon()
 
     def drop(self) -> None:
-        """Nobody holds the engine any more: finish what runs, and close.
+        """Finish the running requests and close, since the engine has no references left.
 
         Returns at once, and takes no lock: the garbage collector may call it on any thread, anywhere.
         """
@@ -132,7 +132,7 @@ class RemoteRunner:
         self._end_if_dropped()
 
     def _end_if_dropped(self) -> None:
-        """End everything once nobody holds the engine, and nothing is being written."""
+        """Close once the engine has no references and nothing is being written."""
         if not self._dropped or self.upstream.busy:
             return
         with self._posting:

@@ -202,7 +202,7 @@ class UpstreamRequest:
         )
 
     async def _ask_about_prompt(self, completion: Completion) -> None:
-        """Ask how likely the prompt's tokens are, and what could follow, where that is wanted."""
+        """Request the prompt's log-probabilities and the likeliest next tokens, if the request has them."""
         request, asked = self.request, self.request.asked
         scored = asked.prompt_logprobs is not None and not request.prompt_done
         if scored:
@@ -251,7 +251,7 @@ class UpstreamRequest:
                     break  # which closes the connection, and ends there what nobody wants any more
 
     async def _watch(self, limit: asyncio.Timeout) -> None:
-        """End an answer that is silent for long, where the server is ill, takes nobody, or seems dead."""
+        """End an answer that is silent for long, where the server is ill, refuses requests, or seems dead."""
         quiet, patience, where = self.options.quiet_seconds, self.options.patience, self.connection.where
         self._heard = time.monotonic()
         self._alive = max((each.alive_at for each in self.live), default=self._heard)
@@ -277,7 +277,7 @@ class UpstreamRequest:
             self.upstream.notify(f"{where}: no sign of life for {silent:.0f} s. {left}.")
 
     def _receive(self, event: StreamEvent) -> None:
-        """Hand an event to its branch. Raises RemoteError for a branch that was not asked for."""
+        """Hand an event to its branch. Raises RemoteError for an unknown branch."""
         match event:
             case Tokens() | Rewound():
                 branch = self._branch(event.branch)
@@ -422,7 +422,7 @@ class UpstreamRequest:
         return self._steer(self.branches.index(branch), "pause")
 
     def resume(self, branch: RemoteBranch) -> None:
-        """Let a branch that rests go on, with what came for it meanwhile."""
+        """Resume a paused branch with the events that arrived meanwhile."""
         self._steer(self.branches.index(branch), "resume")
         backlog, branch.backlog = branch.backlog, []
         for event in backlog:
@@ -430,7 +430,7 @@ class UpstreamRequest:
                 self._deliver(branch, event)
 
     def promote(self) -> None:
-        """Tell the server that a request asked ahead is wanted now, or do so once it has answered."""
+        """Raise a prefetch request on the server to the foreground, now or once the server has answered."""
         self._tell("promote", lambda dialect: dialect.promote(self._id))
 
     def _steer(self, index: int, verb: str) -> bool:

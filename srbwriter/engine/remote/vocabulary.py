@@ -1,4 +1,4 @@
-"""The server's vocabulary: text to token ids and back, from what is remembered or by asking the server."""
+"""The server's vocabulary: text to token ids and back, from memory or by asking the server."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The seam after a token was chosen: watchers read each token's text and say whether the branch goes on.
+"""The seam after a token was chosen: watchers read each token's text and decide whether the branch continues.
 
-A branch shows every watcher the text of each token once, in order (:mod:`srbwriter.engine.text`). The text
-is published only as far as no watcher may still cut it off. A new stop rule is one module here and one line
-in :data:`STOP_RULES`; the branch does not change.
+A branch shows every watcher the text of each token once, in order (:mod:`srbwriter.engine.text`). Text is
+published only as far as no watcher may still cut it off. A new stop rule is one module here and one line in
+:data:`STOP_RULES`; the branch does not change.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ def rewinder_settings(sampling: Sampling) -> Hashable:
 
 
 def rewinders_for(sampling: Sampling, text_before: Callable[[int], str]) -> list[Watcher]:
-    """Return the watchers that may take a branch back.
+    """Return the watchers that may rewind a branch.
 
-    ``text_before`` gives the end of the text before the branch, at least as many characters as asked for.
+    ``text_before`` gives the end of the text before the branch, at least the number of characters given to
+    it.
     """
     return [watcher for make in REWINDERS if (watcher := make(sampling, text_before)) is not None]

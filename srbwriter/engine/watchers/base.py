@@ -8,7 +8,7 @@ from ..types import FinishReason
 
 
 class Continue(NamedTuple):
-    """The branch goes on; the last ``hold`` characters may still be cut off and are not published."""
+    """The branch continues; the last ``hold`` characters may still be cut off and are not published."""
 
     hold: int = 0
 

@@ -62,11 +62,11 @@ def _letters(text: str, position: int, before: str) -> list[tuple[str, int]]:
 
 
 class PhraseWatcher:
-    """Looks for phrases in one branch. What is read is never read again.
+    """Search one branch for phrases. Each character is read once.
 
     Args:
-        phrases: what to look for.
-        prompt_end: the text before the branch, in which a phrase may begin; as much of it as that takes.
+        phrases: the phrases to search for.
+        prompt_end: the end of the text before the branch, in which a phrase may begin.
     """
 
     rewinds: ClassVar[bool] = True

@@ -96,7 +96,7 @@ async def rerank(context: Context) -> Response:
     tei = fields.has("texts") and not fields.has("documents")
     name = "texts" if tei else "documents"
     texts = _documents(name, fields.raw(name))
-    most = fields.integer("top_n", len(texts), 1)
+    most = max(fields.integer("top_n", len(texts)), 1)
     size = len(query) * len(texts) + sum(map(len, texts))
     work = await off_loop(size * PER_BYTE, lambda: lane.rank(query, texts))
     scores = await context.until_gone(asyncio.wrap_future(work))
@@ -141,7 +141,8 @@ def _ranks(
 async def _embed(context: Context, fields: Fields, field: str) -> list[Embedding]:
     """Vectors of the texts in ``field``. Raises ApiError."""
     texts = await context.read(lambda fields, _: _texts(field, fields.raw(field)))
-    return await embed(context, texts, fields.integer("embd_normalize", 2, -1, 100), _pooling(fields))
+    normalize = max(-1, min(fields.integer("embd_normalize", 2), 100))
+    return await embed(context, texts, normalize, _pooling(fields))
 
 
 def _pooling(fields: Fields) -> Pooling | None:

@@ -1,7 +1,6 @@
 """exllama's small server: ``POST /generate`` answers in plain text, ``/check`` names the model.
 
-The page at ``/chat`` uses both. What of a growing conversation is evaluated is the cache's work: whatever
-begins as something did before is found there.
+The page at ``/chat`` uses both. The cache finds the part of a growing conversation that is evaluated already.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ async def generate(context: Context) -> Response:
 
 
 def _read(fields: Fields, services: Services) -> tuple[Request, PlainText]:
-    """It streams unless it is told not to. Raises ApiError (400)."""
+    """Read a body; the answer is streamed unless ``stream`` is false. Raises ApiError (400)."""
     params = replace(read_params(fields, services, USUAL), stream=fields.flag("stream", True))
     if params.stream and params.n > 1:
         raise bad("n", "Field 'n': a stream of plain text is one text; without stream there is a list of n")

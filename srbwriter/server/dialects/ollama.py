@@ -90,7 +90,7 @@ def _read_params(
     if options.number("max_tokens", 0) < 0:  # -1 and -2: as many as there is room for
         values = {name: value for name, value in values.items() if name != "num_predict"}
     if options.has("context"):
-        values["num_ctx"] = options.integer("context", 0, 2, services.engine.n_ctx)
+        values["num_ctx"] = max(2, min(options.integer("context", 0), services.engine.n_ctx))
     form = fields.raw("format")
     if form == "json":
         values["json_schema"] = {"type": "object"}
@@ -129,7 +129,7 @@ async def generate(context: Context) -> Response:
 
 
 def _read_generate(fields: Fields, services: Services) -> tuple[Request, GenerateLines]:
-    """Raises ApiError."""
+    """Raise ApiError."""
     prompt, stops, add_bos, plain = _read_prompt(fields, services)
     params = _read_params(fields, services, stops, keeps_context=not fields.flag("raw"))
     request = params.of_prompt(prompt, add_bos=add_bos)
@@ -147,7 +147,7 @@ class _Read(NamedTuple):
 
 
 def _read_prompt(fields: Fields, services: Services) -> _Read:
-    """Raises ApiError."""
+    """Raise ApiError."""
     engine = services.engine
     text, system, template = (fields.text(name) for name in ("prompt", "system", "template"))
     if suffix := fields.text("suffix"):
@@ -214,7 +214,7 @@ async def chat(context: Context) -> Response:
 
 
 def _read_chat(fields: Fields, services: Services) -> tuple[Request, ChatLines]:
-    """Raises ApiError."""
+    """Raise ApiError."""
     chat = read_chat(Fields({name: fields.raw(name) for name in ("messages", "tools")}), services)
     params = _read_params(fields, services, chat.stops, chat.tools)
     return params.of_prompt(chat.prompt, add_bos=chat.add_bos), ChatLines(services, params)
@@ -224,7 +224,7 @@ def _read_chat(fields: Fields, services: Services) -> tuple[Request, ChatLines]:
 
 
 def _read_body(values: Mapping[str, Any]) -> Fields:
-    """Raises ApiError (400) where the body names no model, or has pictures."""
+    """Raise ApiError (400) where the body names no model, or has pictures."""
     fields = Fields(values)
     if not fields.text("model"):
         raise missing("model")
@@ -360,7 +360,7 @@ class ChatLines(GenerateLines):
         return told + (self._called() if last else [])
 
     def _called(self) -> list[dict[str, Any]]:
-        """The call that has come whole, if there is one."""
+        """Return the tool call if it is complete."""
         if not self._name:
             return []
         call = _call(self._name, self._arguments)
@@ -435,7 +435,7 @@ async def tags(context: Context) -> Response:
 
 
 async def running(context: Context) -> Response:
-    """Models that are loaded. They stay until another needs the place, whatever ``keep_alive`` says."""
+    """List the loaded models. ``keep_alive`` has no effect: a model stays until another needs its place."""
     more = {"expires_at": "2318-01-01T00:00:00Z", "size_vram": 0}
     loaded = [one for one in context.services.models if one.services.loader.engine is not None]
     return json_response(

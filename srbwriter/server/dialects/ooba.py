@@ -62,7 +62,7 @@ async def chat_prompt(context: Context) -> Response:
 
 
 async def stop_generation(context: Context) -> Response:
-    """End what this client asked for; nothing of others, and nothing of the terminal."""
+    """Cancel this client's requests; those of other clients and of the terminal continue."""
     context.stop_own()
     return json_response("OK")
 

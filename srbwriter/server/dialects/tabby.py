@@ -1,6 +1,6 @@
-"""What tabbyAPI's clients ask for beside completions: models, tokens, who they are.
+"""tabbyAPI's routes beside completions: models, tokens, permissions.
 
-Their completions are OpenAI's (``/v1/completions``), with the samplers of the engine's table.
+Its completions are OpenAI's (``/v1/completions``), with the samplers of the engine's table.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from srbwriter.version import __version__
 
 
 async def load_model(context: Context) -> Response:
-    """Load a model, which answers those who name none from then on; told as a stream, when it is loaded."""
+    """Load a model and make it the current one; answers with a stream, once it is loaded."""
     fields = await context.fields()
     context.need_admin("loading a model")
     name = fields.text("model_name") or fields.text("name")

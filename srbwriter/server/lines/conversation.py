@@ -1,7 +1,7 @@
-"""What a client has set, and what was said and written so far.
+"""A client's settings and conversation.
 
-One loop over the engine's table of parameters sets, reads and lists them all. A conversation is kept as
-tokens, turn by turn, so that going on evaluates what is new and nothing else.
+One loop over the engine's table of parameters sets, reads and lists the settings. A conversation is kept as
+tokens, turn by turn, so that a new turn evaluates only its own tokens.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Knobs:
         return row
 
     def get(self, row: Parameter) -> Any:
-        """The value that holds now; what is off or left to the engine as it would be set."""
+        """Return the current value, in the form that a client would send."""
         request = self.usual
         value = getattr(request if row.record == "request" else getattr(request, row.record), row.field)
         if value is None and row.name == "seed":
@@ -155,7 +155,7 @@ class Answer:
 
 @dataclass(slots=True)
 class Turn:
-    """What a client said, and what was answered; the conversation goes on from one answer."""
+    """A client's message and the answers to it; the conversation continues from one answer."""
 
     typed: str
     answers: Sequence[Answer]
@@ -201,7 +201,7 @@ class Talk:
         self.turns.append(Turn(text, answers))
 
     def pick(self, number: int) -> None:
-        """Go on from another answer of the latest turn. Raises Refused."""
+        """Continue from another answer of the latest turn. Raises Refused."""
         count = len(self.turns[-1].answers) if self.turns else 0
         if not 0 <= number < count:
             raise Refused(404, f"there is no answer {number}: the latest turn has {count}")
@@ -214,7 +214,7 @@ class Talk:
         self.turns.pop()
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Forget the conversation."""
         self._head = self._start
         self.turns.clear()
 

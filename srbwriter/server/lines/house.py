@@ -1,7 +1,7 @@
-"""Where lines come from: TCP, socket files, WebSockets, standard input. Who is let in, and what is spoken.
+"""The line server: TCP, socket files, WebSockets, standard input; authentication and choice of protocol.
 
-A connection costs nobody anything before it has said who it is: it may be silent for a while only, and where
-there are too many, the one that has been silent longest makes room.
+A client has limited time to identify itself. Where there are too many connections, the one that has been
+silent longest is closed to make room.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import os
 import re
 import socket
 import ssl
-import sys
 import threading
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -92,7 +91,7 @@ class House:
         return [await self._accept(one) for one in self._listening]
 
     async def _accept(self, one: socket.socket) -> asyncio.Server:
-        if sys.platform != "win32" and one.family == socket.AF_UNIX:
+        if one.family == socket.AF_UNIX:
             return await asyncio.start_unix_server(self._came, sock=one, limit=_CHUNK)
         tls = self._tls()
         seconds = self._services.settings.head_seconds if tls else None
@@ -218,7 +217,7 @@ class House:
         peer.talk = Talk(*self._start)
 
     async def _asked_in(self, intake: Intake, address: str) -> Client:
-        """The first line of a client that has to say who it is. Raises Fatal and Gone."""
+        """Read the first line of a client, which must identify itself. Raises Fatal and Gone."""
         try:
             async with asyncio.timeout(self._services.settings.head_seconds):
                 line = await intake.until(b"\n", _LONGEST_KEY)

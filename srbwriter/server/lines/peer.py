@@ -1,7 +1,7 @@
-"""One client of the lines, whatever it speaks: what it has asked, and turns written for it.
+"""One client of either line protocol: its input, and turns written for it.
 
-Reading goes on while a turn is written, so that STOP and leaving act at once. Turns are read from the
-engine's buffers, so that a client which reads slowly holds up nobody and finds all there is in its next line.
+Input is read while a turn is written, so that STOP and a disconnect take effect at once. Turns are read from
+the engine's buffers: a slow client delays no other, and gets everything new in its next line.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Peer:
                     raise Fatal("nothing was said for too long") from None
 
     async def both(self, reading: Coroutine[Any, Any, None], working: Coroutine[Any, Any, None]) -> None:
-        """Read and work until the work ends, or the client leaves; what is being written then ends too."""
+        """Read input and work until the work ends or the client disconnects; cancel the current turn then."""
         reader, worker = asyncio.create_task(reading), asyncio.create_task(working)
         try:
             await asyncio.wait({reader, worker}, return_when=asyncio.FIRST_COMPLETED)
@@ -140,9 +140,9 @@ class Peer:
         return record
 
     async def batches(self, record: Record) -> AsyncGenerator[Sequence[Event]]:
-        """What happens to a request, and nothing where it only waits; it ends with whoever reads this.
+        """Yield the events of a request, and empty batches while it waits.
 
-        Raises ApiError where it failed.
+        Cancels the request when the caller stops reading. Raises ApiError where it failed.
         """
         self._record = record
         try:

@@ -81,7 +81,7 @@ _FLAGS = _flags()
 
 
 def parse_arguments(arguments: Sequence[str]) -> Asking:
-    """Raises PlainError for what is unknown or not allowed here."""
+    """Parse the arguments of a client. Raises PlainError for unknown and forbidden ones."""
     asking, rest = Asking(), list(reversed(arguments))
     while rest:
         told = rest.pop()
@@ -113,7 +113,7 @@ class Plain(Peer):
     """A client that sent arguments."""
 
     async def serve(self, arguments: Sequence[str]) -> None:
-        """Write, and in between take lines as text. Raises PlainError, Fatal and Gone."""
+        """Write turns, and read a line of text between two. Raises PlainError, Fatal and Gone."""
         asking = parse_arguments(arguments)
         await until_loaded(self.services)
         self._apply(asking)
@@ -122,7 +122,7 @@ class Plain(Peer):
         await self.both(self._listen(), self._work(asking))
 
     def _apply(self, asking: Asking) -> None:
-        """Raises PlainError."""
+        """Raise PlainError."""
         usual = (("overflow", "shift"), ("include_stop", "true"))
         lists = ((name, json.dumps(texts)) for name, texts in asking.lists.items())
         told = ((row.name, value) for row, value in asking.values)
@@ -157,7 +157,7 @@ class Plain(Peer):
             text += await self._said()
 
     async def _said(self) -> str:
-        """The client's next line. Raises Gone."""
+        """Return the client's next line. Raises Gone."""
         said = await self.inbox.get()
         if said.word == b"QUIT":
             raise Gone
@@ -181,7 +181,10 @@ class Plain(Peer):
 
 
 async def hand_over(peer: Plain, seconds: float) -> None:
-    """Read the arguments, which have so long to come, and serve. Raises PlainError, Fatal and Gone."""
+    """Read the arguments, which must arrive within ``seconds``, and serve.
+
+    Raises PlainError, Fatal and Gone.
+    """
     try:
         async with asyncio.timeout(seconds):
             arguments = await read_arguments(peer.intake)

@@ -1,7 +1,7 @@
-"""The line protocol: HELO, what is known as KV, and a conversation in commands.
+"""The line protocol: HELO, the server's state as KV, and a conversation in commands.
 
-After every command stands ``KV awaiting_prompt=true``: the one sign that the server is ready. Commands may be
-sent ahead and are answered in their order; only STOP and PING are looked at when they come.
+``KV awaiting_prompt=true`` follows every command: the only sign that the server is ready. Commands may be
+sent ahead and are answered in order; only STOP and PING act at once.
 """
 
 from __future__ import annotations
@@ -55,7 +55,10 @@ class Session(Peer):
     debug = False
 
     async def serve(self) -> None:
-        """Say what there is, then obey until the client leaves. Raises Fatal and Gone."""
+        """Send the server's state, then carry out commands until the client disconnects.
+
+        Raises Fatal and Gone.
+        """
         await until_loaded(self.services)
         await self.pipe.write(b"".join(self._card()) + kv("awaiting_prompt", True))
         await self.both(self._listen(), self._work())

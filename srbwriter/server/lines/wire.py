@@ -16,7 +16,7 @@ MOST = 1 << 20
 
 
 class Refused(Exception):
-    """A command that cannot be carried out; the connection goes on. ``code`` is HTTP's for the same."""
+    """A command was refused; the connection stays open. ``code`` is the HTTP status for the same error."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -28,7 +28,7 @@ class Fatal(Exception):
 
 
 class Gone(Exception):
-    """Nobody is there any more, or nobody reads."""
+    """The client disconnected, or stopped reading."""
 
 
 class Pipe(Protocol):
@@ -39,7 +39,7 @@ class Pipe(Protocol):
         ...
 
     async def write(self, data: bytes) -> None:
-        """Whole lines. Waits for a client that reads slowly; raises Gone for one that is not there."""
+        """Send whole lines; wait for a slow client. Raises Gone for one that stopped reading."""
         ...
 
 
@@ -57,9 +57,9 @@ class Intake:
         return bool(data)
 
     async def until(self, end: bytes, most: int = MOST) -> bytes | None:
-        """What stands before the next ``end``, which is taken too. None where the client has left.
+        """Read up to and including the next ``end``; return the bytes before it, None after a disconnect.
 
-        Raises Fatal where it is longer than ``most`` bytes.
+        Raises Fatal for more than ``most`` bytes.
         """
         looked = 0
         while (at := self.held.find(end, looked)) < 0:
@@ -105,7 +105,10 @@ def _written(found: re.Match[str]) -> str:
 
 
 def unescape(raw: bytes) -> str:
-    """The text that was written so. Raises Refused for unknown escapes, and for what is not UTF-8."""
+    """Decode a text with its escapes.
+
+    Raises Refused for unknown escapes, and for bytes that are not UTF-8.
+    """
     try:
         return _ESCAPE.sub(_meant, raw).decode()
     except UnicodeDecodeError:
@@ -158,7 +161,7 @@ def _plain(value: Any) -> Any:
 
 
 def unquoted(raw: bytes) -> str:
-    """A value as a client writes it: as it stands, or between quotes. Raises Refused."""
+    """Decode a value, bare or in quotes. Raises Refused."""
     if len(raw) > 1 and raw[:1] == raw[-1:] == b'"' and not re.search(rb'(?<!\\)(?:\\\\)*\\"\Z', raw):
         raw = raw[1:-1]
     return unescape(raw)

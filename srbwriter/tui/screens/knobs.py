@@ -16,8 +16,8 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from srbwriter.engine.capabilities import Capabilities
-from srbwriter.engine.parameters import Parameter, number_words
-from srbwriter.engine.types import InvalidRequest
+from srbwriter.engine.parameters import Parameter
+from srbwriter.engine.types import InvalidRequest, number_words
 from srbwriter.session.sampling import Sweep
 from srbwriter.tui import knobs
 from srbwriter.tui.commands import action

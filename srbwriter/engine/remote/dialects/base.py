@@ -108,10 +108,10 @@ class Dialect:
         return pseudo_tokenizer.encode(text)
 
     async def tokenize_continuation(self, text: str) -> list[int]:
-        """Return the ids of ``text`` that follows other text.
+        """Return the ids of ``text`` after other text.
 
-        Some vocabularies put a space before whatever they tokenise; a line break in front takes it, and its
-        tokens are cut off again.
+        SentencePiece vocabularies put a space before any text; a line break in front takes the space, and its
+        tokens are removed again.
         """
         lead, ids = await self.tokenize("\n", False), await self.tokenize("\n" + text, False)
         return ids[len(lead) :] if ids[: len(lead)] == lead else await self.tokenize(text, False)
@@ -136,24 +136,24 @@ class Dialect:
         return None
 
     async def score(self, ids: Sequence[int], request: Request) -> Sequence[TokenLogprob]:
-        """Return log-probabilities of ``ids`` that ``request`` wants, if the profile has them.
+        """Return the log-probabilities of ``ids`` for ``request``, if the profile has them.
 
-        Those from its ``score_from`` on, or from the second: nothing comes before the first token.
+        They begin with its ``score_from``, or with the second token: the first one has none.
         """
         return ()
 
     async def next(
         self, ids: Sequence[int], request: Request, begun: str = ""
     ) -> Sequence[tuple[int, float]]:
-        """Return the likeliest tokens after ``ids`` that ``request`` wants, then those of its ``next_ids``.
+        """Return the likeliest tokens after ``ids`` for ``request``, then those of its ``next_ids``.
 
-        Of these, tokens that the server says nothing of are left out. The likeliest spell ``begun``, or the
-        beginning of it, where the server says enough for that.
+        Tokens of ``next_ids`` that the server does not report are left out. The likeliest tokens spell
+        ``begun`` or the beginning of it, where the server reports enough of them.
         """
         return ()
 
     async def promote(self, request: str) -> None:
-        """Say that a request asked ahead is wanted now. Its name came as a :class:`RequestId`."""
+        """Raise a prefetch request to the foreground. ``request`` came as a :class:`RequestId`."""
 
     async def steer(self, request: str, index: int, verb: str) -> None:
         """``stop``, ``kill``, ``pause`` or ``resume`` one branch of a request."""
@@ -221,8 +221,8 @@ def is_control(text: str) -> bool:
 def decoded(decoder: msgspec.json.Decoder[T], data: bytes, where: str) -> T:
     """Decode an event's JSON. Raises RemoteError for garbage, and for an error that it reports.
 
-    Fields that cannot be missing must be there: a name that is spoilt on the way would otherwise be a token
-    lost. For the same reason all of it has to be UTF-8, also what is passed over.
+    Required fields must be present: a garbled name would otherwise lose a token. For the same reason all of
+    the data has to be UTF-8, also in ignored fields.
     """
     try:
         return decoder.decode(data.decode())
@@ -236,7 +236,7 @@ def decoded(decoder: msgspec.json.Decoder[T], data: bytes, where: str) -> T:
 
 
 def model_info(name: str, path: str, n_ctx: int, vocab: str, **more: Any) -> ModelInfo:
-    """Return what is known of a model whose file is not here."""
+    """Return the ModelInfo of a model whose file is on another machine."""
     unknown: dict[str, Any] = {
         "description": "", "architecture": "", "n_params": 0, "size": 0, "n_vocab": 2**31 - 1, "n_embd": 0,
         "n_ctx_train": n_ctx, "chat_template": None, "metadata": {},
@@ -245,5 +245,5 @@ def model_info(name: str, path: str, n_ctx: int, vocab: str, **more: Any) -> Mod
 
 
 def not_found(error: RemoteError) -> bool:
-    """Whether the server is there, but not what was asked for."""
+    """Whether the server answered that it has no such route or model."""
     return error.status in (400, 403, 404, 405, 422, 500, 501)

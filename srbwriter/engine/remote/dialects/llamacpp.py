@@ -1,8 +1,8 @@
 """llama-server's own ``/completion``: token ids both ways, every sampler, several branches in one request.
 
-Facts of its sources (tools/server, October 2026): the ids are told with ``return_tokens``, that of a text's
-end among them; child k is seeded seed + k; ``n_cmpl`` may be as high as there are slots. ``/tokenize`` takes
-ids among its content and tells their pieces, so that one question brings the whole vocabulary.
+Facts from its sources (tools/server, October 2026): ``return_tokens`` reports the ids, that of a text's end
+included; child k is seeded seed + k; ``n_cmpl`` may be at most the number of slots. ``/tokenize`` accepts ids
+in its content and returns their pieces, so that one request brings the whole vocabulary.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class LlamaCpp(Dialect):
     async def next(
         self, ids: Sequence[int], request: Request, begun: str = ""
     ) -> Sequence[tuple[int, float]]:
-        """Look for the wanted tokens among the likeliest, which are all that the server reports."""
+        """Return the requested tokens that are among the likeliest; the server reports no others."""
         best, start = request.next_logprobs or 0, begun.encode()
         most = _LIKELIEST if request.next_ids or start else max(best, 1)
         body = {"prompt": list(ids), "n_predict": 1, "n_probs": most, "cache_prompt": True, "stream": False}

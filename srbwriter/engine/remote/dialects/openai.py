@@ -1,9 +1,9 @@
 """``/v1/completions`` as OpenAI has it: text goes out, text comes back. And vLLM and SGLang, which add to it.
 
 Facts of vLLM 0.32: ``return_token_ids`` gives the ids of each chunk; the id that ends a text is among them,
-with no text. It makes ``n`` requests of one for ``n`` branches, which share its prefix cache as ours do; so
-each branch has a request of its own here, and ends there when its connection is closed.
-``prompt_logprobs`` is not streamed, so it is asked for apart.
+with no text. A request for ``n`` branches becomes ``n`` requests there, which share the prefix cache; so each
+branch has a request of its own here, and ends when its connection is closed. ``prompt_logprobs`` is not
+streamed, so it is a separate request.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class OpenAI(Dialect):
         self._decoder = msgspec.json.Decoder(Chunk)
 
     async def card(self) -> dict[str, Any]:
-        """Return what the server lists of the wanted model, or of its first one. Raises RemoteError."""
+        """Return the server's card of the configured model, or of its first one. Raises RemoteError."""
         listed, wanted = cards_of(await self.transport.ask("GET", "/v1/models")), self.options.model
         found = [card for card in listed if card["id"] == wanted or not wanted]
         if not found:
@@ -230,7 +230,10 @@ class VLLM(OpenAI):
     async def next(
         self, ids: Sequence[int], request: Request, begun: str = ""
     ) -> Sequence[tuple[int, float]]:
-        """Name the wanted tokens; those that an older vLLM does not report are scored as a prompt's end."""
+        """Request log-probabilities of given tokens.
+
+        An older vLLM does not report all of them; the others are scored as the end of a prompt.
+        """
         best = request.next_logprobs or 0
         told = (await self._likely(ids, logprobs=max(best, 1)))[:best]
         wanted = [token for token in dict.fromkeys(request.next_ids) if token not in dict(told)]
@@ -301,7 +304,7 @@ class VLLM(OpenAI):
 
 
 class SGLang(OpenAI):
-    """Known from its documentation, not run: OpenAI's completions with more samplers, text both ways."""
+    """SGLang, from its documentation, untested: OpenAI's completions with more samplers, text both ways."""
 
     name = "vllm"
     server = "SGLang"

@@ -1,8 +1,8 @@
 """KoboldAI's dialect as KoboldCpp speaks it: ``/api/v1``, ``/api/latest`` and ``/api/extra``.
 
-Its clients name no request when they look at one or stop it: that is then what the same key asked for from
-the same address, or what they called it (``genkey``). Text-generation-webui's older clients use the same
-paths for the same things, and fields of either are read.
+Its clients send no request id when they poll or abort. The request is then the latest of the same key and
+address, or the one with their ``genkey``. Older clients of text-generation-webui use the same paths for the
+same things, so the fields of both are read.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def _known(engine: Backend, branch: Branch) -> dict[str, Any]:
 
 
 async def _of(context: Context) -> Record | None:
-    """The latest request of whoever asks, by the name they gave it if they say one."""
+    """Return this client's latest request, the latest with its ``genkey`` if it sends one; or None."""
     own = context.services.registry.own(context.client, await tag_of(context))
     return context.bind(own[-1]) if own else None
 
@@ -215,7 +215,7 @@ async def check(context: Context) -> Response:
 
 
 async def abort(context: Context) -> Response:
-    """End what this client asked for; nothing of others, and nothing of the terminal."""
+    """Cancel this client's requests; those of other clients and of the terminal continue."""
     stopped = context.stop_own(await tag_of(context))
     return json_response({"success": "true" if stopped else "false", "done": "true"})
 

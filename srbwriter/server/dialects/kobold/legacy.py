@@ -1,7 +1,7 @@
 """text-generation-webui's older interface: ``/api/v1`` with WebSockets; ``/api/v1/generate`` is KoboldAI's.
 
-A WebSocket is one client: its requests are answered one after the other, a message for each batch of tokens,
-and closing it ends what it asked for.
+A WebSocket is one client: its requests are answered one after the other, with a message for each batch of
+tokens. Closing the WebSocket cancels its request.
 """
 
 from __future__ import annotations

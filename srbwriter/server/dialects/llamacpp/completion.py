@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.generation import Branch
+from srbwriter.engine.limits import check_range
 from srbwriter.engine.types import Finished, Request
 from srbwriter.server.body import Fields, Params, read_params
 from srbwriter.server.chat import TEMPLATE_SECONDS, read_chat
@@ -47,17 +48,27 @@ class LlamaCppParams(Params):
 
 
 def _read_params(fields: Fields, services: Services) -> LlamaCppParams:
-    """Raises ApiError: 400 for a field that means nothing, 501 for what this server cannot do."""
+    """Raise ApiError: 400 for a field that means nothing, 501 for what this server cannot do."""
     refuse_media(fields.values)
-    params, last = read_params(fields, services), services.max_n - 1
+    params = read_params(fields, services)
     request = replace(params.request, parse_special=True, logprobs=fields.size("logprobs", 0) or None)
     return params.more(
         LlamaCppParams,
         request=request,
         return_tokens=fields.flag("return_tokens"),
         response_fields=fields.texts("response_fields"),
-        id_slot=fields.integer("id_slot", fields.integer("slot_id", -1, -1), -1, last, hard=True),
+        id_slot=_read_slot(fields, services.max_n),
     )
+
+
+def _read_slot(fields: Fields, count: int) -> int:
+    """Return the slot that a request names, one of ``count``, or -1. Raises OutOfRange."""
+    name = "id_slot" if fields.has("id_slot") else "slot_id"
+    slot = fields.integer(name, -1)
+    if name == "slot_id":  # older clients send any negative number
+        slot = max(slot, -1)
+    check_range(name, slot, -1, count - 1)
+    return slot
 
 
 async def completion(context: Context) -> Response:
@@ -176,7 +187,7 @@ class CompletionReply(BranchReply):
 
 
 def _read_system_prompt(fields: Fields, context: Context) -> None:
-    """``system_prompt`` changes what stands before every prompt from now on, as the field always did."""
+    """Change the text before every later prompt where the body has ``system_prompt``, as llama.cpp did."""
     value = fields.raw("system_prompt")
     if value is None:
         return

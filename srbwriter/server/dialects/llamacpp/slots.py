@@ -1,4 +1,4 @@
-"""llama.cpp's slots: what they are doing, and what is kept of them, in the cache or in files."""
+"""llama.cpp's slots: their state, and their tokens in the cache or in files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def slots(context: Context) -> Response:
 
 
 async def slot_action(context: Context) -> Response:
-    """Erase what is kept of a slot, write it to a file, or read that again."""
+    """Erase the tokens of a slot, save them to a file, or restore them from one."""
     _need_slots(context)
     number = context.path["slot"]
     if not number.isdecimal() or len(number) > 6 or int(number) >= context.services.max_n:
@@ -57,7 +57,7 @@ def _need_slots(context: Context) -> None:
 
 
 def slot_objects(context: Context, busy: int) -> list[dict[str, Any]]:
-    """Every slot. Where branches are written that have none (the terminal's), idle ones stand for them."""
+    """Return every slot. Idle slots are shown as busy for branches that have none, such as the terminal's."""
     slots = context.services.slots.all(context.services.max_n)
     others = busy - sum(slot.busy for slot in slots)
     lent = [slot.id for slot in slots if not slot.busy][: max(others, 0)]
@@ -70,7 +70,7 @@ _OF_A_REQUEST = ("stop", "grammar", "json_schema", "logit_bias", "banned_phrases
 
 
 def _slot(context: Context, slot: Slot, params: dict[str, Any], lent: bool) -> dict[str, Any]:
-    """Numbers only: no text of anybody's."""
+    """Return the state of a slot in numbers, without any text."""
     value: dict[str, Any] = {
         "id": slot.id,
         "n_ctx": context.engine.n_ctx,

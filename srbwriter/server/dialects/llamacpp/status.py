@@ -1,6 +1,6 @@
-"""What the server is doing: ``/health``, ``/props``, ``/slots``, ``/metrics``, and its LoRA adapters.
+"""The state of the server: ``/health``, ``/props``, ``/slots``, ``/metrics``, and its LoRA adapters.
 
-Figures are told in Prometheus' text format, under llama.cpp's names of today and of 2024.
+Metrics are written in Prometheus' text format, under llama.cpp's names of today and of 2024.
 https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format, version 0.0.4.
 """
 
@@ -139,9 +139,9 @@ class Figure(NamedTuple):
 
 
 def exposition(services: Services, client: Client) -> str:
-    """All figures; valid while the model is being loaded too, when the engine's are 0.
+    """Return all metrics; those of the engine are 0 while the model is loading.
 
-    What clients have asked for is told to each of itself, and of all to an admin.
+    A client sees its own counts of requests, an admin those of all clients.
     """
     shown = services.models.loaded() or [services]
     rows = zip(*(_figures(one, _stats(one)) for one in shown), strict=True)
@@ -234,7 +234,7 @@ async def lora_adapters(context: Context) -> Response:
 
 
 async def set_lora_adapters(context: Context) -> Response:
-    """Set those scales; what is running goes on with its own."""
+    """Set the scales of the adapters; running requests keep their own."""
     scales, adapters = read_scales(await context.value()), context.engine.adapters
     if not adapters:
         raise NotSupported(NO_ADAPTERS)

@@ -6,7 +6,7 @@ from typing import cast
 
 from starlette.responses import Response
 
-from srbwriter.engine.limits import check_prompt
+from srbwriter.engine.limits import check_prompt, check_range
 from srbwriter.engine.types import NotSupported, Prompt, Request, Stop
 from srbwriter.server.body import Fields
 from srbwriter.server.chat import TEMPLATE_SECONDS, read_chat
@@ -63,7 +63,8 @@ def _logprobs(fields: Fields) -> int | None:
 
 def _truncated(params: OpenAIParams, fields: Fields, services: Services, prompt: Prompt) -> Prompt:
     """The last so many tokens of a prompt; -1 is as many as fit."""
-    most = fields.integer("truncate_prompt_tokens", -1, -1, services.engine.n_ctx, hard=True)
+    most = fields.integer("truncate_prompt_tokens", -1)
+    check_range("truncate_prompt_tokens", most, -1, services.engine.n_ctx)
     if most == 0:
         raise bad("truncate_prompt_tokens", "Field 'truncate_prompt_tokens': at least one, or -1")
     keep = (

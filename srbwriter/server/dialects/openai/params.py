@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from srbwriter.engine.limits import check_range
 from srbwriter.engine.types import Prompt, Request
 from srbwriter.server.body import Fields, Params, read_params, stop_also
 from srbwriter.server.errors import bad
@@ -53,7 +54,8 @@ def read_openai(
     params = read_params(fields, services)
     n, best_of = params.n, params.n
     if fields.has("best_of"):
-        best_of = fields.integer("best_of", n, 1, services.max_n, hard=True)
+        best_of = fields.integer("best_of", n)
+        check_range("best_of", best_of, 1, services.max_n)
     if best_of < n:
         raise bad("best_of", f"Field 'best_of': must be at least n, which is {n}, but got {best_of}")
     if best_of > n and params.stream:

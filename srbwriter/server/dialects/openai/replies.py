@@ -1,4 +1,4 @@
-"""OpenAI's answers, whole and in chunks: one choice a chunk, the reason last, usage when asked for."""
+"""OpenAI's answers, whole and in chunks: one choice per chunk, the finish reason last, usage on request."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class _Reply(BranchReply):
         raise NotImplementedError
 
     def _tail_of(self, index: int, *, last: bool) -> str:
-        """How a chunk ends: with timings at a choice's end, or with each piece where they are asked for."""
+        """Return the end of a chunk: with timings at a choice's end, or in each chunk if requested."""
         if not (last or self._params.timings_per_token):
             return self._with_usage(self._tail)
         generation, branch = self._of(index)
@@ -101,7 +101,7 @@ class _Reply(BranchReply):
 
 
 class CompletionReply(_Reply):
-    """``text_completion``; where ``echo`` is asked for, texts begin with their prompts."""
+    """A ``text_completion``; with ``echo`` each text begins with its prompt."""
 
     prefix, kind, chunk = "cmpl", "text_completion", "text_completion"
 
@@ -228,7 +228,7 @@ class ChatReply(_Reply):
             known = "null"
 
     def _called(self, index: int, text: str, last: bool = False) -> list[str]:
-        """What is certain of an answer that may call tools."""
+        """Return chunks for the part of an answer that is surely text or surely a tool call."""
         assert self._params.tools is not None
         reader = self._readers.setdefault(index, ToolReader(self._params.tools))
         return [_tool_delta(part) for part in reader.feed(text, last)]
@@ -272,7 +272,7 @@ def _tool_delta(part: Said | Called | Argued) -> str:
 
 
 def _problem(last: Finished) -> str:
-    """One more field of a choice that could not go on, beside others that could."""
+    """Return the ``error`` member of a choice that failed while others did not."""
     return "" if last.problem is None else f',"error":{_QUOTED(last.problem)}'
 
 

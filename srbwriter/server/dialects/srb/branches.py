@@ -1,4 +1,4 @@
-"""What only this dialect has: values for each branch, and requests that stand back."""
+"""Fields that only this dialect has: values for each branch, and background priority."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PRIORITIES = ("normal", "background", "ahead")
 
 
 def read_priority(fields: Fields) -> Priority:
-    """Who goes first: a client may stand back, and never push ahead. Raises ApiError (400)."""
+    """Return the priority: a client may lower it, never raise it. Raises ApiError (400)."""
     name = fields.text("priority", "normal")
     if name not in PRIORITIES:
         raise bad("priority", f"Field 'priority': expected one of {', '.join(PRIORITIES)}")
@@ -101,5 +101,5 @@ def for_each_branch(request: Request, value: Any, engine: Backend) -> list[Reque
 
 
 def _own(given: Any, k: int) -> Any:
-    """What is the k-th branch's of one for all or one for each."""
+    """Return the value of branch ``k`` from one for all, or from one for each."""
     return cast("tuple[Any, ...]", given)[k] if isinstance(given, tuple) else given

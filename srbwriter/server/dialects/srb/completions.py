@@ -17,6 +17,7 @@ from starlette.responses import Response
 
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.generation import Branch
+from srbwriter.engine.limits import check_range
 from srbwriter.engine.types import (
     Added,
     Cut,
@@ -85,9 +86,9 @@ def _read(
 
 
 def read_request(fields: Fields, services: Services, parent: Branch | None = None) -> Request:
-    """The prompt of an SRB request, and how its branches are to be written. Raises ApiError (400).
+    """Return the request of an SRB body. Raises ApiError (400).
 
-    With a ``parent`` it goes on from that branch, token by token, and ``prompt`` is what was typed after it.
+    With a ``parent`` it continues that branch, token by token, and ``prompt`` is text typed after it.
     """
     settings, engine = services.settings, services.engine
     common, _ = split_branches(fields)
@@ -117,9 +118,16 @@ def read_request(fields: Fields, services: Services, parent: Branch | None = Non
 
 
 def parent_runs(fields: Fields, parent: Branch, engine: Backend) -> tuple[TokenRun, ...]:
-    """What a parent has written, or the beginning of it that ``chars`` says. Raises ApiError (400)."""
+    """Return a parent's prompt and text, or the first ``chars`` characters of its text.
+
+    Raises ApiError (400).
+    """
     told = Fields(fields.mapping("parent") or {})
-    return branch_runs(parent, engine, told.integer("chars", -1, 0, len(parent.text), hard=True))
+    if not told.has("chars"):
+        return branch_runs(parent, engine)
+    chars = told.integer("chars", 0)
+    check_range("chars", chars, 0, len(parent.text))
+    return branch_runs(parent, engine, chars)
 
 
 def branch_runs(branch: Branch, engine: Backend, chars: int = -1) -> tuple[TokenRun, ...]:

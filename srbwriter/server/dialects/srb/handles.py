@@ -10,6 +10,7 @@ from typing import Any
 from starlette.responses import Response
 
 from srbwriter.engine.generation import Branch
+from srbwriter.engine.limits import check_range
 from srbwriter.engine.text import whole_tokens
 from srbwriter.engine.types import Priority, Prompt, Request, Sampling, Stop
 from srbwriter.engine.verbs import HTTP_VERBS, Argument, Kind, Verb
@@ -78,7 +79,7 @@ RUNNING = 202
 
 
 async def requests(context: Context) -> Response:
-    """The requests of whoever asks; an admin's key sees those of all."""
+    """List this client's requests; an admin's key sees those of all."""
     records = context.services.registry.of(context.client)
     places = {record.id: context.services.registry.place(record) for record in records}
     branches = sum(len(record.branches) for record in records)
@@ -91,7 +92,7 @@ async def requests(context: Context) -> Response:
 
 
 async def create(context: Context) -> Response:
-    """Start a request that nobody's connection holds; it is read and steered by its id."""
+    """Start a request that outlives its connection; clients read and steer it by its id."""
     await context.fields()
     return await _start(context, await context.read(partial(read_request, parent=context.parent())))
 
@@ -116,7 +117,7 @@ async def cancel_all(context: Context) -> Response:
 
 
 async def promote(context: Context) -> Response:
-    """What was asked ahead, or in the background, is wanted now. What it has written stays."""
+    """Raise a background or prefetch request to the foreground; its text stays."""
     record = _record(context)
     for generation in record.generations:
         if generation.request.priority > Priority.NORMAL:
@@ -172,7 +173,7 @@ async def read_branch(context: Context) -> Response:
 
 
 async def patch_branch(context: Context) -> Response:
-    """Change how a branch goes on: any sampler, any stop rule; what is not named stays."""
+    """Change a branch's samplers and stop rules; fields that the body leaves out stay."""
     record, branch = _branch(context)
     sampling, stop = await context.read(
         lambda fields, services: (
@@ -233,7 +234,11 @@ def _read_more(argument: Argument, branch: Branch, fields: Fields, services: Ser
 
 
 def _read_count(argument: Argument, branch: Branch, fields: Fields, services: Services) -> int | None:
-    return fields.integer(argument.name, 1, 1, 2**31 - 1, hard=True) if fields.has(argument.name) else None
+    if not fields.has(argument.name):
+        return None
+    count = fields.integer(argument.name, 1)
+    check_range(argument.name, count, 1, 2**31 - 1)
+    return count
 
 
 def _read_sampling(argument: Argument, branch: Branch, fields: Fields, services: Services) -> Sampling:
@@ -253,9 +258,9 @@ _READERS: Mapping[tuple[Kind, ...], Callable[[Argument, Branch, Fields, Services
 
 
 async def _fork(context: Context, record: Record, branch: Branch, fields: Fields) -> Response:
-    """A new request that goes on from where this branch is now; the branch itself is not touched.
+    """Start a new request that continues from this branch, which itself stays as it is.
 
-    Or from before its token number ``at``: with ``token`` in its place, or with none of ``without``.
+    With ``at`` it continues from before that token: with ``token`` in its place, or with none of ``without``.
     """
     n = read_n(split_branches(fields)[0], 1, context.services.max_n)
     base = replace(branch.sampling, seed=None)
@@ -289,7 +294,8 @@ def _turn(
     if not any(fields.has(name) for name in ("at", "token", "without")):
         return branch_runs(branch, engine), (), ()
     written = len(branch.buffer.ids)
-    at = fields.integer("at", written, 0, written, hard=True)
+    at = fields.integer("at", written)
+    check_range("at", at, 0, written)
     token, banned = fields.raw("token"), fields.raw("without")
     chosen = () if token is None else tuple(read_ids("token", [token], engine))
     without = () if banned is None else tuple(read_ids("without", banned, engine))
@@ -305,7 +311,7 @@ async def _pick(context: Context, record: Record, branch: Branch, fields: Fields
     ``chars`` keeps only the beginning of its text. Answers when the branch has ended: until then it may write
     another token.
     """
-    chars = fields.integer("chars", 0, 0) if fields.has("chars") else None
+    chars = max(fields.integer("chars", 0), 0) if fields.has("chars") else None
     for other in record.branches:
         if other is branch:
             other.stop()

@@ -1,7 +1,7 @@
-"""What is asked of the model besides writing: what branches do not show, likely ways on, judgements.
+"""Questions to the model besides writing: unexplored tokens, likely continuations, judgements.
 
-No client reads the texts of these requests. They go to the engine a few at a time: each counts as a request
-that is being answered, and whoever asks a thousand questions shall take nobody's place.
+No client reads the texts of these requests. They are submitted a few at a time, since each one counts as a
+running request: a client with a thousand questions must not fill the server.
 """
 
 from __future__ import annotations
@@ -59,7 +59,10 @@ async def _portion(context: Context, asked: Sequence[Request]) -> Sequence[Gener
 
 
 async def _submitted(context: Context, asked: Sequence[Request]) -> Record:
-    """An engine elsewhere that tells fewer tokens is asked for fewer. Raises ApiError."""
+    """Submit requests, with fewer log-probabilities where a remote engine has a lower bound.
+
+    Raises ApiError.
+    """
     while True:
         try:
             return await context.submit(asked, new_id())
@@ -74,7 +77,7 @@ async def _submitted(context: Context, asked: Sequence[Request]) -> Record:
 
 
 async def unexplored(context: Context) -> Response:
-    """What could follow a request's prompt, and which of its branches go on so."""
+    """Answer with likely next tokens of a request's prompt, and which of its branches begin with each."""
     record = context.record(context.path["id"])
     fork = await context.until_gone(_fork(context, record.generation))
     return await context.answer(0.0, lambda: {"id": record.id, **_told(context, fork)})
@@ -97,7 +100,7 @@ async def open_unexplored(context: Context) -> Response:
 
 
 async def explore(context: Context) -> Response:
-    """Follow the ways on from a prompt that are likely enough; nothing is drawn."""
+    """Follow the likely continuations of a prompt, without sampling."""
     fields = await context.fields()
     wanted = _wanted(fields)
     first = await context.read(partial(read_request, parent=context.parent()))
@@ -123,7 +126,7 @@ async def explore(context: Context) -> Response:
 
 
 def _wanted(fields: Fields) -> Exploring:
-    """Which ways are wanted. Raises ApiError (400)."""
+    """Return the bounds of an exploration. Raises ApiError (400)."""
     told: dict[str, Any] = {}
     for field in fields_of(Exploring):
         if not fields.has(field.name):
@@ -182,7 +185,7 @@ class _Asked:
 
 
 async def judge(context: Context) -> Response:
-    """Score the branches that have ended. Nothing is written, and who is still writing is left out."""
+    """Score the branches that have ended; the others are left out."""
     record = context.record(context.path["id"])
     ended = {index: branch for index, branch in enumerate(record.branches) if may_be_judged(branch)}
     if not ended:

@@ -20,7 +20,7 @@ _LARGEST = 1 << 22  # tokens of a vocabulary; a backend that does not know its o
 
 
 async def model(context: Context) -> Response:
-    """What a backend knows of itself. Where the model is and runs on this machine is nobody's business."""
+    """Describe the backend, without paths and devices of this machine."""
     engine, can = context.engine, context.engine.capabilities
     info = asdict(engine.info) | {"path": "", "name": context.services.model_name}
     del info["device"]

@@ -36,7 +36,7 @@ async def next_tokens(context: Context) -> Response:
         ids = () if given is None else tuple(read_ids("ids", given, engine))
         whole = _half_a_word(fields, engine) if parent is None else parent_runs(fields, parent, engine)
         prompts = [whole] if whole is not None else read_prompts(fields.raw("prompt"), engine)
-        first = fields.integer("from", 1, 1) if fields.has("from") else None
+        first = max(fields.integer("from", 1), 1) if fields.has("from") else None
         options = read_options(fields, False, engine)
         k = fields.size("k", USUAL, like="logprobs")
         requests = [
@@ -63,13 +63,13 @@ async def next_tokens(context: Context) -> Response:
 
 
 async def branch_tokens(context: Context) -> Response:
-    """The tokens of a branch as it is now, each with what else could have stood there."""
+    """Answer with the tokens of a branch as it is now, and the alternatives at each place."""
     record = context.record(context.path["id"])
     branch = branch_of(context, record)
     fields = await context.fields()
     written = len(branch.buffer.ids)
-    start = fields.integer("from", 0, 0, written)
-    end = fields.integer("to", written, start, written)
+    start = max(0, min(fields.integer("from", 0), written))
+    end = max(start, min(fields.integer("to", written), written))
     k = fields.size("k", USUAL, like="logprobs")
     before, ids = branch.generation.prompt_ids, tuple(branch.buffer.ids)
     asked = Request(
@@ -119,5 +119,5 @@ def _told(engine: Backend, generation: Generation) -> dict[str, Any]:
 
 
 def listed(engine: Backend, pairs: Sequence[tuple[int, float]]) -> list[dict[str, Any]]:
-    """Tokens with their log-probabilities. What part of a character writes is told by its bytes."""
+    """Return tokens with their log-probabilities; a part of a character is shown by its bytes."""
     return [{**token_object(engine, token), "logprob": finite(logprob)} for token, logprob in pairs]
