@@ -1,8 +1,8 @@
 """Chapters of the text: where one begins, and moving one past another, as parts of an action.
 
-A chapter is a node with the mark ``chapter``, and all that follows on the path up to the next one. Its heading
-stands where :mod:`.headings` says. Chapters change places by new parents for their first nodes, so nodes keep
-their numbers, tokens and marks. Whoever calls a function here has looked whether it may be done.
+A chapter is a node with the mark ``chapter``, and all that follows on the path up to the next one. Its
+heading stands where :mod:`.headings` says. Chapters change places by new parents for their first nodes, so
+nodes keep their numbers, tokens and marks. Whoever calls a function here has looked whether it may be done.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ def set_heading(document: Document, action: Action, node: NodeId, title: str | N
 def move(document: Document, action: Action, text: str, place: int, later: bool) -> int:
     """Let the chapter that holds character ``place`` of ``text`` change places with the next or previous one.
 
-    Scenes move with their chapter; in a text without titles, a scene moves. White space between chapters stays
-    where it is. Returns where the chapter starts now.
+    Scenes move with their chapter; in a text without titles, a scene moves. White space between chapters
+    stays where it is. Returns where the chapter starts now.
     """
     first, second, third = _neighbours(document, text, place, later)
     upper, lower = text[first:second], text[second:third]

@@ -1,8 +1,9 @@
 """Where the headings of chapters and scenes stand in a text that does not hold them.
 
 A node of the story that is marked as a chapter has a heading: its title, or a scene break if it has none. The
-heading stands before the paragraph in which the node's own words begin. It is no part of the text, unless that
-paragraph is itself a heading of Markdown or a scene break; then nothing is added. Knows no story and no file.
+heading stands before the paragraph in which the node's own words begin. It is no part of the text, unless
+that paragraph is itself a heading of Markdown or a scene break; then nothing is added.
+Knows no story and no file.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def headings(text: str, marks: Iterable[tuple[int, str]]) -> Iterator[Heading]:
         first = _SPACE.match(text, begin)
         words = first.end() if first is not None else begin
         start = paragraph_start(text, words)
-        if not text[begin:].strip() and text[start:].strip():
+        if words == len(text) and text[start:].strip():
             continue
         own = words if heading_line(text, words) is not None else start
         if (line := heading_line(text, own)) is not None:

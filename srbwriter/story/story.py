@@ -396,7 +396,7 @@ class Story(Reader):
             chapters.set_heading(self._document, action, node, None if title is None else well_formed(title))
 
     def move_chapter(self, place: int, *, later: bool) -> int:
-        """Let the chapter that holds character ``place`` change places with the next one, or the previous one.
+        """Let the chapter that holds character ``place`` change places with the next or previous one.
 
         Nodes keep numbers, tokens and marks; white space between chapters stays where it is. What was not
         picked stays below the node that it follows. Returns the character at which the chapter starts now.

@@ -18,6 +18,7 @@ from itertools import accumulate
 from srbwriter.story.formats import webpage
 from srbwriter.story.formats.base import Format
 from srbwriter.story.formats.inline import Inline, placed, plain
+from srbwriter.story.formats.prose import Heading as HeadingBlock
 from srbwriter.story.formats.prose import (
     Paragraph,
     added_headings,
@@ -26,7 +27,6 @@ from srbwriter.story.formats.prose import (
     xhtml,
     xml_text,
 )
-from srbwriter.story.formats.prose import Heading as HeadingBlock
 from srbwriter.story.headings import Heading
 from srbwriter.story.languages import language_tag
 from srbwriter.story.model import (
@@ -160,7 +160,7 @@ def _set(line: Sequence[DraftNode], before: str) -> Iterator[str]:
     pieces = list(_with_headings(list(_pieces(text, edges)), text, marks, len(before)))
     at = 0
     for node, low, high in zip(line, edges, edges[1:], strict=False):
-        while at < len(pieces) and pieces[at].end <= low and not pieces[at].start == low:
+        while at < len(pieces) and pieces[at].end <= low and pieces[at].start != low:
             at += 1
         here: list[_Piece] = []
         for index in range(at, len(pieces)):

@@ -30,6 +30,7 @@ def tree(screen: WriteScreen) -> None:
 
 
 def _go(screen: WriteScreen, target: Way | None) -> None:
+    screen.show_headings()  # titles may have changed
     if target is not None:
         screen.guarded(lambda: screen.revisit(target.node, write=target.write))
 
