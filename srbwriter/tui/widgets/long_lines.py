@@ -148,7 +148,7 @@ class PlainWrapped(WrappedDocument):
                 offsets = rewrapped(line, self._width, old, column, old_column, new_column)
             else:
                 offsets = compute_wrap_offsets(line, self._width, self._tab_width)
-            if len(offsets) == len(old) and not self._tab_width_cache[row]:  # no row moved
+            if len(offsets) == len(old) and not any(self._tab_width_cache[row]):  # no row moved
                 self._wrap_offsets[row] = [*[0] * rows, *offsets]
                 return
         super().wrap_range(start, old_end, new_end)
