@@ -400,14 +400,10 @@ class Story(Reader):
 
         Nodes keep numbers, tokens and marks; white space between chapters stays where it is. What was not
         picked stays below the node that it follows. Returns the character at which the chapter starts now.
-        Refused without such a chapter, and while a model writes below the text.
+        Refused without such a chapter.
         """
-        document = self._document
         with self._action("move_chapter", self.current) as action:
-            for written in document.live.values():
-                if document.current in document.tree.upward(written.node):
-                    document.check_unwritten(written.node)
-            return chapters.move(document, action, self.text(self.current), place, later)
+            return chapters.move(self._document, action, self.text(self.current), place, later)
 
     # -- marks, settings and values ----------------------------------------------------------------
 

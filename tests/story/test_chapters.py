@@ -158,11 +158,16 @@ def test_moves_that_cannot_be_are_refused(story: Story) -> None:
     ):
         with pytest.raises(Refused, match=words):
             story.move_chapter(place, later=later)
+
+
+def test_a_branch_that_is_being_written_stays_behind_its_chapter(story: Story) -> None:
+    book(story, ("It", "One"), ("He", "Two"))
     [branch] = story.begin_branches(story.current, 1)
-    with pytest.raises(Refused, match="still being written"):
-        story.move_chapter(len(BOOK), later=False)
-    story.finish(branch, "stop")
+    story.stream(branch, " And")
     story.move_chapter(len(BOOK), later=False)
+    story.stream(branch, " then.")
+    story.finish(branch, "stop")
+    assert story.text(branch) == "He stayed.\n\nThe sun rose. And then."
 
 
 def test_what_was_not_picked_stays_reachable_when_its_chapter_moves(story: Story) -> None:

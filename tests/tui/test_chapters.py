@@ -162,3 +162,47 @@ async def test_a_chapter_deleted_with_its_text_has_no_heading(open_bench: OpenBe
         bench.session.keep()
         bench.screen.flush_slowly()
         assert bench.session.text() == "It ra" and editor.headings == []
+
+
+async def test_a_branch_is_picked_after_a_chapter_began_before_it(open_bench: OpenBench) -> None:
+    text = "It rained.\n\nShe left."
+    async with open_bench(text=text) as bench:
+        await bench.write()
+        branch = bench.texts()[0]
+        bench.screen.editor.go(len(text))
+        bench.screen.run("chapter")
+        await bench.press(*"Two", "enter")
+        assert bench.screen.editor.headings == [(text.index("She"), "Two")]
+        await bench.on_panes()
+        await bench.press("1")
+        assert bench.session.text() == text + branch
+        assert bench.screen.editor.headings == [(text.index("She"), "Two")]
+
+
+async def test_a_moved_chapter_stops_branches_and_undo_shows_them(open_bench: OpenBench) -> None:
+    text = "It rained.\n\nShe left."
+    async with open_bench(text=text) as bench:
+        bench.session.story.begin_chapter(0, "One")
+        bench.session.story.begin_chapter(text.index("She"), "Two")
+        bench.screen.show_story()
+        await bench.write()
+        branch = bench.texts()[0]
+        bench.screen.editor.go(len(text))
+        bench.screen.run("chapter_up")
+        await bench.settle()
+        assert bench.screen.editor.whole == bench.session.text() == "She left.\n\nIt rained."
+        await bench.press("ctrl+z")
+        assert bench.session.text() == text and bench.texts()[0] == branch
+
+
+async def test_a_chapter_of_an_empty_story_waits_for_its_words(open_bench: OpenBench) -> None:
+    async with open_bench(text="") as bench:
+        await bench.press("escape")  # the openings
+        bench.screen.run("chapter")
+        await bench.press(*"One", "enter")
+        bench.screen.editor.focus()
+        await bench.press(*"It rained.")
+        bench.session.keep()
+        bench.screen.flush_slowly()
+        assert bench.session.text() == "It rained." and bench.screen.editor.headings == [(0, "One")]
+        assert [chapter.words for chapter in bench.session.story.outline()] == [2]
