@@ -25,6 +25,7 @@ from srbwriter.config import Settings, Table
 from srbwriter.gguf import is_gguf
 from srbwriter.story import DamagedStory, Story, StoryError, files, library
 from srbwriter.story.backup import backups
+from srbwriter.story.headings import headings
 from srbwriter.story.model import Refused, counted
 from srbwriter.story.store import SUFFIX
 
@@ -324,14 +325,24 @@ def _facts(story: Story) -> dict[str, object]:
         "unread": len(story.unread()),
         "in_the_bin": len(story.bin()),
         "chapters": [story.marks(node).title for node in story.chapters()],
+        "outline": _outline(story),
         "bookmarks": len(story.bookmarks()),
         "tags": story.tags(),
         "backups": len(backups(story.backup_folder(paths.backup_dir()))),
     }
 
 
+def _outline(story: Story) -> list[dict[str, object]]:
+    """Return the chapters and scenes of the text with their words."""
+    outline = story.outline()
+    found = headings(story.text(story.current), [(chapter.begin, chapter.title) for chapter in outline])
+    return [{"title": heading.words, "words": outline[heading.mark].words} for heading in found]
+
+
 def _shown(fact: object) -> str:
     match fact:
+        case [{"title": _}, *_]:
+            return ", ".join(f"{row['title']} ({row['words']})" for row in fact)  # pyright: ignore
         case dict():
             return ", ".join(f"{name} {number}" for name, number in fact.items()) or "none"  # pyright: ignore
         case list():

@@ -71,10 +71,13 @@ class _StoryField(_Field):
         """It was changed by ``edits``, which are in order and apart."""
         before, self.words = self.words, apply_edits(self.words, edits)
         one = settled(edits[0], lambda start, end: before[start:end]) if len(edits) == 1 else None
-        self._step(tuple(edits) if one is None else (one,), one, before)
+        self._step(tuple(edits), one, before)
 
     def _step(self, step: Step, edit: Edit | None, before: str) -> None:
-        """Add ``step``, which did ``edit`` to ``before`` (None: several), or let the last one have it."""
+        """Add ``step``, which did ``edit`` to ``before`` (None: several), or let the last one have it.
+
+        A step keeps the place where the words were typed: at the end of a chapter or at the next one's start.
+        """
         last = self.steps[-1] if len(self.steps) > self.taken_steps else None
         place, self.place = self.place, None
         if edit is not None:
@@ -82,8 +85,8 @@ class _StoryField(_Field):
             if place and type(last) is type(step) and edit.start <= place[1] and edit.end >= place[0]:
                 start, end = min(start, place[0]), max(end, place[1] + len(self.words) - len(before))
                 self.steps.pop()
-                if not isinstance(last, str | None):
-                    step = (in_one(last[0], edit, before),)
+                if not isinstance(last, str | None) and not isinstance(step, str):
+                    step = (in_one(last[0], step[0], before),)
             self.place = start, end
         self.steps.append(step)
         if len(self.steps) > _MOST_STEPS and self.taken is None:

@@ -113,6 +113,13 @@ class Writing(Rounds):
             self.recall()
             return done
 
+    def move_chapter(self, place: int, *, later: bool) -> int:
+        """Move the chapter that holds character ``place`` of the text; see :meth:`Story.move_chapter`.
+
+        Branches stop first. Returns the character at which the chapter starts now.
+        """
+        return self._moved(lambda: self.leave_round(lambda: self.story.move_chapter(place, later=later)))
+
     def write_from(self, place: int) -> Round:
         """Generate branches from character ``place`` of the text; the text behind it becomes another branch.
 

@@ -39,6 +39,7 @@ class Piece(NamedTuple):
     end: int
     model: bool  # who wrote it
     writing: bool = False  # it still does
+    chapter: bool = False  # a chapter begins with it
 
 
 def same_start(a: str, b: str) -> int:
@@ -215,6 +216,18 @@ def sparing(edit: Edit, pieces: Sequence[Piece], read: Read) -> Edit:
     return Edit(start - moved, end - moved, words[turned:] + words[:turned])
 
 
+def within_chapter(given: Edit, found: Edit, pieces: Sequence[Piece]) -> Edit:
+    """Return ``found``, which does the same as ``given`` in another place.
+
+    It is ``given`` if a chapter begins between the two places: what is typed at the end of a chapter stays
+    in it.
+    """
+    low, high = sorted((given.start, found.start))
+    if given.start < given.end or low == high:
+        return found
+    return given if any(p.chapter and low < p.begin <= high for p in between(pieces, low, high)) else found
+
+
 def between(pieces: Sequence[Piece], start: int, stop: int) -> Sequence[Piece]:
     """The pieces that have characters ``start`` to ``stop``, or end or begin there."""
     low = bisect_left(pieces, start, key=lambda piece: piece.end)
@@ -224,10 +237,12 @@ def between(pieces: Sequence[Piece], start: int, stop: int) -> Sequence[Piece]:
 def touched(pieces: Sequence[Piece], start: int, stop: int) -> list[Piece]:
     """The nodes that have characters ``start`` to ``stop``.
 
-    What is inserted between nodes goes into the first there that a person wrote, or into the last that is
-    not being written: to that one words can only be added at its end.
+    What is inserted between nodes goes into the one that begins a chapter there; else into the first that a
+    person wrote, or into the last that is not being written: to that one words can only be added at its end.
     """
     there = between(pieces, start, stop)
+    if start == stop and (first := next((p for p in there if p.chapter and p.begin == start), None)):
+        return [first]
     within = [p for p in there if p.begin < stop and start < p.end and p.begin < p.end]
     ended = next((p for p in reversed(there) if not p.writing), there[-1])
     return within or [next((p for p in there if not p.model), ended)]

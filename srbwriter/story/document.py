@@ -38,7 +38,7 @@ from srbwriter.story.model import (
 from srbwriter.story.progress import SittingLog
 from srbwriter.story.spans import Spans, decode, encode, text_of
 from srbwriter.story.store import Body, Store
-from srbwriter.story.tree import SETTINGS, VISITED, Entry, Tree
+from srbwriter.story.tree import CHAPTER, SETTINGS, VISITED, Entry, Tree
 from srbwriter.story.words import count
 
 log = logging.getLogger(__name__)
@@ -388,8 +388,9 @@ class PathText(Sequence[Piece]):
             return [self[at] for at in range(*index.indices(len(self)))]
         at = range(len(self))[index]
         node = self._nodes[at]
-        model = self._document.tree[node].author == "model"
-        return Piece(node, self._ends[at], self._ends[at + 1], model, node in self._writing)
+        entry = self._document.tree[node]
+        model, chapter = entry.author == "model", bool(entry.flags & CHAPTER)
+        return Piece(node, self._ends[at], self._ends[at + 1], model, node in self._writing, chapter)
 
     def read(self, start: int, stop: int) -> str:
         """Characters ``start`` to ``stop``; as many as there are."""

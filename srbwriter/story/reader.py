@@ -9,6 +9,8 @@ import json
 from collections.abc import Iterator
 from typing import cast
 
+from srbwriter.story import chapters
+from srbwriter.story.chapters import Chapter
 from srbwriter.story.document import Document
 from srbwriter.story.languages import default_language
 from srbwriter.story.model import (
@@ -219,6 +221,11 @@ class Reader:
     def chapters(self) -> list[NodeId]:
         with self._lock:
             return self._document.tree.where(lambda entry: bool(entry.flags & CHAPTER))
+
+    def outline(self) -> list[Chapter]:
+        """Chapters and scenes of the text up to the current node, with their words."""
+        with self._lock:
+            return chapters.outline(self._document, self._document.current)
 
     def unread(self) -> list[NodeId]:
         with self._lock:

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Self
 from uuid import uuid4
 
-from srbwriter.story import arranging, backup, branches, convert
+from srbwriter.story import arranging, backup, branches, chapters, convert
 from srbwriter.story.connection import making, remove
 from srbwriter.story.diff import Edit
 from srbwriter.story.document import Document
@@ -377,6 +377,33 @@ class Story(Reader):
                 if node in document.tree.upward(written.node):
                     document.check_unwritten(written.node)
             arranging.set_entry(document, action, node, parent=parent, place=document.tree.last_place(parent))
+
+    # -- chapters ----------------------------------------------------------------------------------
+
+    def begin_chapter(self, at: int, title: str) -> NodeId:
+        """Let a chapter begin at character ``at`` of the text; without a title, a scene. Returns its node.
+
+        The node that holds the character is split there. At the end of the text the new node is empty.
+        """
+        with self._action("heading", self.current) as action:
+            if not 0 <= at <= self.chars():
+                raise Refused(f"the text has no character {at}")
+            return chapters.begin(self._document, action, at, well_formed(title))
+
+    def set_heading(self, node: NodeId, title: str | None) -> None:
+        """Give ``node`` a heading with ``title``; empty for a scene break, None for no heading."""
+        with self._action("heading", self._document.check_living(node)) as action:
+            chapters.set_heading(self._document, action, node, None if title is None else well_formed(title))
+
+    def move_chapter(self, place: int, *, later: bool) -> int:
+        """Let the chapter that holds character ``place`` change places with the next or previous one.
+
+        Nodes keep numbers, tokens and marks; white space between chapters stays where it is. What was not
+        picked stays below the node that it follows. Returns the character at which the chapter starts now.
+        Refused without such a chapter.
+        """
+        with self._action("move_chapter", self.current) as action:
+            return chapters.move(self._document, action, self.text(self.current), place, later)
 
     # -- marks, settings and values ----------------------------------------------------------------
 

@@ -129,7 +129,8 @@ class TextEditor:
                 start, stop, words = parts[0]
                 if start == stop == path.length:
                     return self.append(end, words)
-                parts = [diff.sparing(parts[0], path, path.read)]
+                spared = diff.sparing(parts[0], path, path.read)
+                parts = [diff.within_chapter(edits[0], spared, path)]
             return self._cut_end(parts, path, end)
 
     def _cut_end(self, parts: Sequence[Edit], path: PathText, end: NodeId) -> NodeId:

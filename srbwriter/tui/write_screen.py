@@ -24,6 +24,7 @@ from srbwriter.session.tokens import Tokens
 from srbwriter.session.variety import Renewing
 from srbwriter.story import Author, Edit, NodeId, StoryError
 from srbwriter.story.diff import apply_edits, same_end, same_start
+from srbwriter.story.headings import headings
 from srbwriter.tui import layouts, options, status
 from srbwriter.tui.commands import COMMANDS
 from srbwriter.tui.program import Program, Writer
@@ -45,6 +46,8 @@ from srbwriter.tui.widgets.story_editor import Provenance, StoryEditor
 if TYPE_CHECKING:
     from srbwriter.engine.generation import Branch
     from srbwriter.session import Round, Session
+    from srbwriter.story.chapters import Chapter
+    from srbwriter.story.headings import Heading
     from srbwriter.tui.messages import Message
 
 log = logging.getLogger(__name__)
@@ -99,6 +102,7 @@ class WriteScreen(Writer):
         self._ordered: tuple[object, int] = (None, 0)  # the round that was sorted, and its branch count
         self._colours = StoryColours(session)
         self.defects: list[str] = []  # defects that were reported, each once
+        self._headings_for = (-1, -1)  # the count of typed changes and the node that headings were drawn for
         self._forked = -1  # the branch to focus as soon as it exists
         self._round: Round | None = None
         self._shown = -1
@@ -372,9 +376,32 @@ class WriteScreen(Writer):
         if where_changed and text != before:
             room = min(len(text), len(before))
             place = len(text) - same_end(before, text, room - same_start(before, text))
+        elif where_changed:
+            place = self.editor.place
         self.editor.show(text, place)
         self.session.typing.shown(text)
+        self.show_headings()
         self.show_authors()
+
+    def headings(self) -> list[tuple[Chapter, Heading]]:
+        """Return the chapters of the saved text, each with its heading."""
+        outline = self.session.story.outline()
+        marks = [(chapter.begin, chapter.title) for chapter in outline]
+        return [(outline[found.mark], found) for found in headings(self.editor.whole, marks)]
+
+    def show_headings(self) -> None:
+        """Draw the headings of chapters and scenes, unless the text has words that are not saved yet."""
+        self._headings_for = self.session.typing.changes, self.session.node
+        if self.session.typing.waiting_text is None:
+            self.editor.headings = [
+                (heading.start, heading.words) for _, heading in self.headings() if not heading.in_text
+            ]
+
+    def _renew_headings(self) -> None:
+        """Draw the headings again after typing: what was deleted may have been a chapter."""
+        now = self.session.typing.changes, self.session.node
+        if self.editor.headings and now != self._headings_for and self.session.typing.waiting_text is None:
+            self.show_headings()
 
     def show_authors(self) -> None:
         """Tint the story by author, if the writer has chosen that."""
@@ -579,6 +606,7 @@ class WriteScreen(Writer):
         self.status_line.left = (*filter(None, [self.app.fetch.describe()]), *left)
         self._watch_exploring()
         self._show_saved()
+        self._renew_headings()
         self._renew_alike()
         self._put_in_order()
         self._update_colours()

@@ -87,6 +87,16 @@ def test_info_counts_what_is_there(run: Any) -> None:
     assert run("info", "orchard")[1].startswith("The Orchard\n")
 
 
+def test_info_lists_chapters_with_their_words(run: Any) -> None:
+    text = "It rained.\n\nShe left early.\n\n# Three\n\nHe stayed."
+    with Story.open(make(text=text)) as story:
+        for words, title in (("It", "One"), ("She", ""), ("# Three", "Three")):
+            story.begin_chapter(text.index(words), title)
+    rows = [{"title": "One", "words": 2}, {"title": "* * *", "words": 3}, {"title": "Three", "words": 3}]
+    assert json.loads(run("info", "orchard", "--json")[1])["outline"] == rows
+    assert "One (2), * * * (3), Three (3)" in run("info", "orchard")[1]
+
+
 # ---- names
 
 

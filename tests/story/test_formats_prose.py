@@ -120,7 +120,7 @@ def test_epub_chapters_follow_the_marks() -> None:
     nodes = [
         DraftNode("r", text="Before."),
         chapter("a", "r", "First", "# First\nText one."),
-        DraftNode("b", "a", text=" More."),
+        DraftNode("b", "a", text=" More.\n"),
         chapter("c", "b", "Second", "Text two.\nNext line."),
     ]
     archive = open_epub(StoryDraft(nodes, "c", title="T"))

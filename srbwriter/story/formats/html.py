@@ -10,6 +10,7 @@ Emphasis and headings are set line of reading by line of reading: all nodes that
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -17,7 +18,16 @@ from itertools import accumulate
 from srbwriter.story.formats import webpage
 from srbwriter.story.formats.base import Format
 from srbwriter.story.formats.inline import Inline, placed, plain
-from srbwriter.story.formats.prose import Heading, Paragraph, inline_xhtml, placed_blocks, xhtml, xml_text
+from srbwriter.story.formats.prose import Heading as HeadingBlock
+from srbwriter.story.formats.prose import (
+    Paragraph,
+    added_headings,
+    inline_xhtml,
+    placed_blocks,
+    xhtml,
+    xml_text,
+)
+from srbwriter.story.headings import Heading
 from srbwriter.story.languages import language_tag
 from srbwriter.story.model import (
     DraftNode,
@@ -130,26 +140,31 @@ def _before(node: DraftNode, by_id: dict[str, DraftNode]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A stretch of a text: words of one look, or a heading, which has a ``level``."""
+    """A stretch of a text: words of one look, or a heading, which has a ``level``.
+
+    ``added`` is the tag of a heading or scene break that the text does not hold.
+    """
 
     start: int
     end: int
     inline: Inline
     level: int = 0
+    added: str = ""
 
 
 def _set(line: Sequence[DraftNode], before: str) -> Iterator[str]:
     """Return the nodes of one reading path in order, each as the content of its page."""
     text = before + "".join(node.text for node in line)
     edges = list(accumulate((len(node.text) for node in line), initial=len(before)))
-    pieces = list(_pieces(text, edges))
+    marks = [(at, node.marks.title) for at, node in zip(edges, line, strict=False) if node.marks.chapter]
+    pieces = list(_with_headings(list(_pieces(text, edges)), text, marks, len(before)))
     at = 0
     for node, low, high in zip(line, edges, edges[1:], strict=False):
-        while at < len(pieces) and pieces[at].end <= low:
+        while at < len(pieces) and pieces[at].end <= low and pieces[at].start != low:
             at += 1
         here: list[_Piece] = []
         for index in range(at, len(pieces)):
-            if pieces[index].start >= high:
+            if pieces[index].start >= high and not (node is line[-1] and not pieces[index].end > high):
                 break
             here.extend(_cut(pieces[index], low, high))
         yield _spans(node, here)
@@ -166,13 +181,39 @@ def _pieces(text: str, edges: Sequence[int]) -> Iterator[_Piece]:
             case Paragraph():
                 for place in placed(text[start:end]):
                     yield _Piece(start + place.start, start + place.end, place.inline)
-            case Heading(level, title) if bisect_right(edges, start) == bisect_left(edges, end):
+            case HeadingBlock(level, title) if bisect_right(edges, start) == bisect_left(edges, end):
                 yield _Piece(start, end, Inline(title), min(level + 1, 6))  # the story's title is the first
                 at += text.startswith("\n", end)  # the heading is a line of its own anyway
             case _:
                 yield _Piece(start, end, Inline(text[start:end]))
     if at < len(text):
         yield _Piece(at, len(text), Inline(text[at:]))
+
+
+def _with_headings(
+    pieces: Sequence[_Piece], text: str, marks: Sequence[tuple[int, str]], least: int
+) -> Iterator[_Piece]:
+    """Yield ``pieces``, and before the paragraphs of chapters the headings that ``text`` does not hold.
+
+    Headings before character ``least`` stand there.
+    """
+    added = deque((max(heading.start, least), heading) for heading in added_headings(text, marks))
+    for piece in pieces:
+        while added and added[0][0] < piece.end:
+            at, heading = added.popleft()
+            if piece.start < at:
+                yield from _cut(piece, piece.start, at)
+                rest = list(_cut(piece, at, piece.end))
+                piece = rest[0] if rest else _Piece(at, piece.end, Inline(""))
+            yield _added(at, heading)
+        yield piece
+    for at, heading in added:
+        yield _added(at, heading)
+
+
+def _added(at: int, heading: Heading) -> _Piece:
+    tag = f"<h2>{xml_text(heading.title)}</h2>" if heading.title else "<hr>"
+    return _Piece(at, at, Inline(""), added=tag)
 
 
 def _cut(piece: _Piece, low: int, high: int) -> Iterator[_Piece]:
@@ -188,20 +229,22 @@ def _cut(piece: _Piece, low: int, high: int) -> Iterator[_Piece]:
 
 
 def _spans(node: DraftNode, pieces: Sequence[_Piece]) -> str:
-    if not node.text:
+    if not node.text and not pieces:
         return ""
     by = f' class="{node.author}"' if node.author in ("model", "edited") else ""
     anchor = f' id="{xml_text(node.id)}"' if node.marks.chapter else ""
     texts: list[str] = []
     words: list[str] = []
     for piece in [*pieces, None]:
-        if piece is not None and not piece.level:
+        if piece is not None and not piece.level and not piece.added:
             words.append(inline_xhtml(piece.inline, "\n"))
             continue
         if words:
             texts.append(f"<span{by}{anchor}>{''.join(words)}</span>")
             words, anchor = [], ""
-        if piece is not None:
+        if piece is not None and piece.added:
+            texts.append(piece.added)
+        elif piece is not None:
             tag = f"h{piece.level}"
             texts.append(f"<{tag}{by}{anchor}>{xhtml(piece.inline.text)}</{tag}>")
             anchor = ""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from srbwriter.story.formats.build import Grower, notice
 from srbwriter.story.formats.inline import Inline, marked
-from srbwriter.story.formats.prose import is_scene_break
+from srbwriter.story.headings import is_scene_break
 from srbwriter.story.model import DraftNode, Marks, StoryDraft
 
 _SAID_BY_MARKS = re.compile(r"^(?=#{1,6}[ \t]+\S|```)", re.MULTILINE)

@@ -8,7 +8,7 @@ from srbwriter.story.formats.build import Grower, notice, read_time, write_time
 from srbwriter.story.formats.encoding import unix_lines
 from srbwriter.story.formats.frontmatter import FrontMatter, NotYaml, words_of
 from srbwriter.story.formats.inline import plain
-from srbwriter.story.formats.prose import heading_at, heading_starts, path_text
+from srbwriter.story.formats.prose import heading_at, heading_starts, path_text, text_with_headings
 from srbwriter.story.model import (
     DraftNode,
     JsonObject,
@@ -98,8 +98,9 @@ def _usable(name: str, value: JsonValue) -> bool:
 
 
 def write(draft: StoryDraft) -> bytes:
-    text = path_text(draft)
-    return f"---\n{_front(draft, len(text.split()))}---\n{text}".encode("utf-8", "replace")
+    words = len(path_text(draft).split())
+    text = text_with_headings(draft, markdown=True)
+    return f"---\n{_front(draft, words)}---\n{text}".encode("utf-8", "replace")
 
 
 def _front(draft: StoryDraft, words: int) -> str:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 
-from srbwriter.story.formats.inline import Inline, inlines, plain
+from srbwriter.story import headings
+from srbwriter.story.formats.inline import Inline, inlines, marked
+from srbwriter.story.headings import SCENE_BREAK, heading_line, is_scene_break
 from srbwriter.story.model import DraftNode, StoryDraft, path_to
 
 _BLANK_LINES = re.compile(r"\n(?:[ \t]*\n)+")
 _LINE_END = re.compile(r"\n")
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_HEADING = re.compile(r"^(#{1,6})[ \t]+(\S.*)$", re.MULTILINE)
 _FENCE_OR_HEADING = re.compile(r"^(?:(```|~~~)|#{1,6}[ \t]+\S)", re.MULTILINE)
-_BREAK = re.compile(r"[ \t]*(?:([*_~=•·⁂-])(?:[ \t]*\1){2,}|[#*⁂❦❧☙⁑])[ \t]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +54,8 @@ class Chapter:
 
 def heading_at(text: str, start: int = 0) -> tuple[Heading, int] | None:
     """The heading that the line at ``start`` is, and where the line ends; None for any other line."""
-    found = _HEADING.match(text, start)
-    if found is None:
-        return None
-    return Heading(len(found[1]), _without_closing(found[2].rstrip(" \t"))), found.end()
-
-
-def _without_closing(title: str) -> str:
-    """The title without the ``#`` that may close a heading."""
-    words = title.rstrip("#")
-    return words.rstrip(" \t") if words.endswith((" ", "\t")) else title
+    found = heading_line(text, start)
+    return None if found is None else (Heading(found[0], found[1]), found[2])
 
 
 def heading_starts(text: str) -> list[int]:
@@ -78,34 +70,79 @@ def heading_starts(text: str) -> list[int]:
     return starts
 
 
-def is_scene_break(line: str) -> bool:
-    """Whether a line is stars, dashes or the like and nothing else."""
-    return _BREAK.fullmatch(line) is not None
-
-
 def chapters(draft: StoryDraft) -> list[Chapter]:
-    """The path cut at chapter marks, or at headings in the text if nothing is marked."""
-    path = path_to(draft, draft.current_id)
-    if not any(node.marks.chapter for node in path):
-        return _by_headings("".join(node.text for node in path))
-    found: list[Chapter] = []
-    for title, text in _by_marks(path):
-        level, first = 1, text.lstrip("\n")
-        heading = heading_at(first)
-        if heading and (not title or plain(heading[0].title) == plain(title)):
-            level, title, text = heading[0].level, heading[0].title, first[heading[1] :]
-        if title or text.strip():
-            found.append(Chapter(title, text, level))
-    return found or [Chapter("", "")]
+    """The path cut at the headings of chapters, or at headings in the text if nothing is marked."""
+    text, marks = marked_text(path_to(draft, draft.current_id))
+    if not marks:
+        return _by_headings(text)
+    found = [Chapter("", "")]
+    parts: list[list[str]] = [[]]
+    at = 0
+    for heading in added_headings(text, marks, with_own=True):
+        parts[-1].append(text[at : heading.start])
+        at = heading.start
+        own = heading_at(text, at) if heading.in_text else None
+        if own is not None:
+            at = own[1]
+            found.append(Chapter(own[0].title, "", own[0].level))
+            parts.append([])
+        elif heading.title:
+            found.append(Chapter(marked_title(heading.title), ""))
+            parts.append([])
+        elif not heading.in_text:
+            parts[-1].append(f"{SCENE_BREAK}\n")
+    parts[-1].append(text[at:])
+    whole = [replace(chapter, text="".join(texts)) for chapter, texts in zip(found, parts, strict=True)]
+    return [chapter for chapter in whole if chapter.title or chapter.text.strip()] or [Chapter("", "")]
 
 
-def _by_marks(path: Sequence[DraftNode]) -> list[tuple[str, str]]:
-    parts: list[tuple[str, list[str]]] = [("", [])]
+def marked_text(path: Sequence[DraftNode]) -> tuple[str, list[tuple[int, str]]]:
+    """Return the text of a path, and where its chapters begin, with their titles."""
+    marks: list[tuple[int, str]] = []
+    at = 0
     for node in path:
         if node.marks.chapter:
-            parts.append((node.marks.title, []))
-        parts[-1][1].append(node.text)
-    return [(title, "".join(texts)) for title, texts in parts]
+            marks.append((at, node.marks.title))
+        at += len(node.text)
+    return "".join(node.text for node in path), marks
+
+
+def added_headings(
+    text: str, marks: Sequence[tuple[int, str]], *, with_own: bool = False
+) -> Iterator[headings.Heading]:
+    """Yield the headings that an export adds to ``text``, ``with_own`` those that are in it, too.
+
+    A scene break is left out where nothing stands between it and the heading before it.
+    """
+    last = 0
+    for heading in headings.headings(text, marks):
+        begins_scene = bool(text[last : heading.start].strip())
+        if (heading.title or begins_scene) and (with_own or not heading.in_text):
+            yield heading
+        last = heading.start
+
+
+def text_with_headings(draft: StoryDraft, *, markdown: bool) -> str:
+    """Return the text of the path with the headings that it does not hold, each a paragraph of its own."""
+    text, marks = marked_text(path_to(draft, draft.current_id))
+    parts: list[str] = []
+    at = 0
+    for heading in added_headings(text, marks):
+        parts.append(text[at : heading.start])
+        at = heading.start
+        if at and not text.endswith("\n\n", 0, at):
+            parts.append("\n")
+        if markdown and heading.title:
+            parts.append(f"# {marked_title(heading.title)}\n\n")
+        else:
+            parts.append(f"{heading.words}\n\n")
+    return "".join([*parts, text[at:]])
+
+
+def marked_title(title: str) -> str:
+    """Return a title of plain words as Markdown that reads so, also in a heading."""
+    words = marked([Inline(title)]).text
+    return f"{words[:-1]}\\#" if words.endswith("#") and not words.endswith("\\#") else words
 
 
 def _by_headings(text: str) -> list[Chapter]:

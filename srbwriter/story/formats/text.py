@@ -9,7 +9,7 @@ from srbwriter.story.formats import frontmatter
 from srbwriter.story.formats.base import Document, Format
 from srbwriter.story.formats.build import Grower, notice
 from srbwriter.story.formats.encoding import unix_lines
-from srbwriter.story.formats.prose import path_text
+from srbwriter.story.formats.prose import text_with_headings
 from srbwriter.story.model import DraftNode, StoryDraft
 
 NAME = "text"
@@ -26,7 +26,7 @@ def read(document: Document) -> StoryDraft:
 
 
 def write(draft: StoryDraft) -> bytes:
-    return path_text(draft).encode("utf-8", "replace")
+    return text_with_headings(draft, markdown=False).encode("utf-8", "replace")
 
 
 FORMAT = Format(

@@ -31,6 +31,8 @@ _DID = {
     "mark": "mark",
     "settings": "setting",
     "restore": "restored branch",
+    "heading": "heading",
+    "move_chapter": "move of a chapter",
 }
 """Nouns for the story's verbs in messages; a verb that is missing here is shown as it is."""
 STORY = "Story"

@@ -30,6 +30,7 @@ def tree(screen: WriteScreen) -> None:
 
 
 def _go(screen: WriteScreen, target: Way | None) -> None:
+    screen.show_headings()  # titles may have changed
     if target is not None:
         screen.guarded(lambda: screen.revisit(target.node, write=target.write))
 
@@ -48,7 +49,7 @@ def parent(screen: WriteScreen) -> None:
 @command(TREE, "Split at the cursor", "backslash")
 @writes
 def split(screen: WriteScreen) -> None:
-    """Split a node in two at the cursor in the story, to branch off there or to start a chapter."""
+    """Split a node in two at the cursor in the story, to branch off there."""
     node = screen.session.split_at(screen.editor.place)
     first = " ".join(screen.session.story.node(node).text.split()[:4])
     screen.notify(f"Split: a new node starts with: {first} …")

@@ -162,7 +162,7 @@ def jump(screen: WriteScreen) -> None:
 @command(VIEW, "Read mode", "p", anywhere="ctrl+r")
 def read(screen: WriteScreen) -> None:
     """Show the story as a clean page; again to go back."""
-    screen.app.push_screen(Reading(screen.editor.whole, screen.app.text_width))
+    screen.app.push_screen(Reading(screen.editor.whole, screen.app.text_width, screen.editor.headings))
 
 
 @command(VIEW, "Theme")

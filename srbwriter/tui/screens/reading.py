@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -53,18 +54,28 @@ class Reading(Page[None]):
     Reading #reading-keys { width: 100%; padding: 0 1; text-align: center; color: $text-muted; }
     """
 
-    def __init__(self, text: str, width: int) -> None:
+    def __init__(self, text: str, width: int, headings: Sequence[tuple[int, str]] = ()) -> None:
+        """``headings`` are placed at characters of ``text``, in order."""
         super().__init__()
-        self._text, self._width = text, width
+        self._text, self._width, self._headings = text, width, headings
 
     def compose(self) -> ComposeResult:
         with VerticalScroll():
-            page = Static(typeset(self._text) or "Nothing is written yet.", id="page", markup=False)
+            page = Static(self._page() or "Nothing is written yet.", id="page", markup=False)
             page.styles.width = self._width + 4
             page.styles.max_width = "100%"
             yield page
         foot = "{close_dialog} or {opened_by} goes back · {read_page} reads on"
         yield Static(self.with_keys(foot), id="reading-keys", markup=False)
+
+    def _page(self) -> Content:
+        """Return the text with its headings, all parts with one empty line between them."""
+        parts: list[tuple[str, str]] = []
+        at = 0
+        for start, heading in [*self._headings, (len(self._text), "")]:
+            parts += [(typeset(self._text[at:start]), ""), (heading, "bold $primary")]
+            at = start
+        return Content("\n\n").join([Content.styled(*part) for part in parts if part[0]])
 
     def on_mount(self) -> None:
         scroll = self.query_one(VerticalScroll)

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from typing import ClassVar, cast
 
+from rich.segment import Segment
+from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.document._document import Document, EditResult
-from textual.document._document_navigator import DocumentNavigator
 from textual.document._wrapped_document import WrappedDocument
 from textual.geometry import Size
 from textual.strip import Strip
@@ -23,7 +24,7 @@ from textual.widgets.text_area import Edit, Location
 
 from srbwriter.prose import Unit, unit_ends
 from srbwriter.tui.commands import Keyed
-from srbwriter.tui.widgets.long_lines import OneRow, PlainDocument, PlainWrapped, Row
+from srbwriter.tui.widgets.long_lines import Navigator, OneRow, PlainDocument, PlainWrapped, Row
 from srbwriter.unspaced import CHARACTER, words
 
 
@@ -104,8 +105,9 @@ class ProseArea(Keyed, TextArea):
     def _set_document(self, text: str, language: str | None) -> None:
         self._highlight_query = None
         self.document = document = PlainDocument(text)
-        self.wrapped_document = PlainWrapped(document, tab_width=self.indent_width)
-        self.navigator = DocumentNavigator(self.wrapped_document)
+        wrapped = PlainWrapped(document, tab_width=self.indent_width)
+        wrapped.headings = self.line_headings
+        self.wrapped_document, self.navigator = wrapped, Navigator(wrapped)
         self._build_highlight_map()
         self.move_cursor((0, 0))
         self._rewrap_and_refresh_virtual_size()
@@ -118,9 +120,33 @@ class ProseArea(Keyed, TextArea):
         start, end = self._painted
         return Row(drawable(line[start:end]), start, len(line))
 
+    def line_headings(self) -> dict[int, list[str]]:
+        """Return the headings to draw above lines, each in a row of its own; they are no part of the text."""
+        return {}
+
+    def place_headings(self) -> None:
+        """Draw the headings that there are now."""
+        wrapped = self.wrapped_document
+        if isinstance(wrapped, PlainWrapped) and wrapped.place_headings():
+            self.refresh_size()
+            self.notify_style_update()  # clears the cache of painted lines
+
+    def heading_style(self, heading: str) -> Style:
+        """Return how a heading is painted."""
+        return Style(bold=True)
+
+    def _heading_strip(self, heading: str) -> Strip:
+        width, base = self.scrollable_content_region.width, self.rich_style
+        line = Text(drawable(heading), end="", no_wrap=True)
+        line.truncate(self.wrap_width, overflow="ellipsis")
+        segments = [Segment(line.plain, base + self.heading_style(heading))]
+        return Strip(segments, line.cell_len).extend_cell_length(width, base)
+
     def _render_line(self, y: int) -> Strip:
         wrapped, place = self.wrapped_document, y + self.scroll_offset.y
         assert isinstance(wrapped, PlainWrapped)
+        if (heading := wrapped.heading_at(place)) is not None:
+            return self._heading_strip(heading)
         index, self._painted = wrapped.long_row(place)
         if self._painted is None:
             return super()._render_line(y)

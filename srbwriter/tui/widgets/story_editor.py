@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
+from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.geometry import Offset, Size
@@ -19,6 +21,7 @@ from textual.widgets.text_area import Edit, EditResult, Selection
 
 from srbwriter import story
 from srbwriter.story.diff import same_end, same_start
+from srbwriter.story.headings import SCENE_BREAK
 from srbwriter.tui.spelling import unknown
 from srbwriter.tui.widgets.long_lines import Row
 from srbwriter.tui.widgets.prose_area import ProseArea
@@ -79,6 +82,7 @@ class Provenance:
 WINDOW = 48_000
 """Characters of the story in the text area at a time."""
 
+_PLACEHOLDER = "Begin here …"
 _SAY_AGAIN_SECONDS = 4.0  # between two messages that the story is read-only
 
 
@@ -107,6 +111,8 @@ class StoryEditor(ProseArea):
         & .story--model { color: $secondary; text-style: italic; }
         & .story--edited { color: $accent; text-style: bold italic; }
         & .story--imported { color: $text-muted; text-style: dim; }
+        & .story--heading { color: $primary; text-style: bold; }
+        & .story--scene { color: $text-muted; }
         & .story--tint-1 { color: $text-success; text-style: italic; }
         & .story--tint-2 { color: $text-warning; text-style: bold; }
         & .story--tint-3 { color: $text-error; text-style: bold italic; }
@@ -115,7 +121,8 @@ class StoryEditor(ProseArea):
     }
     """
     COMPONENT_CLASSES = {
-        "story--model", "story--edited", "story--imported", *(f"story--{tint}" for tint in TINTS)
+        "story--model", "story--edited", "story--imported", "story--heading", "story--scene",
+        *(f"story--{tint}" for tint in TINTS),
     }  # fmt: skip
 
     _typewriter = False  # a class attribute, because TextArea reads it in its constructor
@@ -129,9 +136,9 @@ class StoryEditor(ProseArea):
 
     def __init__(self, edited: Callable[[story.Edit], object], id: str | None = None) -> None:
         """``edited`` is called with every edit by the writer, with offsets in the whole text."""
-        super().__init__(id=id, soft_wrap=True, show_line_numbers=False, placeholder="Begin here …")
+        self._before, self._headings = "", list[tuple[int, str]]()  # read while the text area is made
+        super().__init__(id=id, soft_wrap=True, show_line_numbers=False, placeholder=_PLACEHOLDER)
         self._edited = edited
-        self._before = ""
         self._after = ""
         self._spelling = False
         self._provenance: Provenance | None = None
@@ -177,6 +184,13 @@ class StoryEditor(ProseArea):
         self.move_cursor(self._lines.get_location_from_index(inside))
         self.scroll_cursor_visible()
 
+    def go_to_heading(self, place: int) -> None:
+        """Put the cursor at the paragraph that starts at ``place``, with its heading in the first row."""
+        self.go(place)
+        row = self.wrapped_document.location_to_offset(self.cursor_location).y
+        rows = len(self.line_headings().get(self.cursor_location[0], ()))
+        self.scroll_to(y=row - rows, animate=False)
+
     def mark(self, start: int, end: int) -> None:
         """Select characters ``start`` to ``end`` of the whole story and scroll to them."""
         self.go(start)
@@ -202,6 +216,7 @@ class StoryEditor(ProseArea):
             self.replace(text[head : len(text) - tail], start, end)
         finally:
             self._quiet = False
+        self.place_headings()
         self.history.clear()
 
     @property
@@ -223,6 +238,44 @@ class StoryEditor(ProseArea):
     def provenance(self, found: Provenance | None) -> None:
         self._provenance = found
         self.notify_style_update()
+
+    @property
+    def headings(self) -> list[tuple[int, str]]:
+        """The offset in :attr:`whole` of each paragraph with a heading, and the heading; in order."""
+        return self._headings
+
+    @headings.setter
+    def headings(self, found: Iterable[tuple[int, str]]) -> None:
+        self._headings = list(found)
+        self.placeholder = "" if self._headings else _PLACEHOLDER
+        self.place_headings()
+
+    def line_headings(self) -> dict[int, list[str]]:
+        before, end = len(self._before), len(self._before) + len(self.text)
+        here = deque((place, words) for place, words in self._headings if before <= place <= end)
+        found: dict[int, list[str]] = {}
+        if not here:
+            return found
+        start = before
+        for line, text in enumerate(self.document.lines):
+            while here and here[0][0] <= start + len(text):
+                found.setdefault(line, []).append(here.popleft()[1])
+            start += len(text) + 1
+            if not here:
+                break
+        return found
+
+    def heading_style(self, heading: str) -> Style:
+        kind = "scene" if heading == SCENE_BREAK else "heading"
+        return self.get_component_rich_style(f"story--{kind}", partial=True)
+
+    def _move_headings(self, start: int, end: int, length: int) -> None:
+        """Keep headings at their paragraphs where ``start`` to ``end`` gave way to ``length`` characters."""
+        grown = length - (end - start)
+        self._headings = [
+            (place if place <= start else max(start, place + grown) if place >= end else start, words)
+            for place, words in self._headings
+        ]
 
     @property
     def typewriter(self) -> bool:
@@ -308,6 +361,8 @@ class StoryEditor(ProseArea):
     def edit(self, edit: Edit) -> EditResult:
         index = self._lines.get_index_from_location
         start, end = (len(self._before) + index(place) for place in (edit.top, edit.bottom))
+        if not self._quiet:
+            self._move_headings(start, end, len(edit.text))
         if self._quiet or len(edit.text) <= WINDOW:
             result = super().edit(edit)
         else:  # a pasted book: lay out only a window of it

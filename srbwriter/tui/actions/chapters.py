@@ -1,0 +1,150 @@
+"""Commands on chapters and scenes: begin one, list them, rename, remove and move them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from srbwriter.story import Refused
+from srbwriter.story.headings import Heading, paragraph_start
+from srbwriter.story.model import counted
+from srbwriter.tui.commands import command
+from srbwriter.tui.screens.ask import AskWords
+from srbwriter.tui.screens.picker import Choice, Picker
+from srbwriter.tui.welcome import writes
+
+if TYPE_CHECKING:
+    from srbwriter.story.chapters import Chapter
+    from srbwriter.tui.write_screen import WriteScreen
+
+CHAPTERS = "Chapters"
+
+_PREVIEW = 2_000  # characters of a chapter that the list shows
+_FIRST_WORDS = 40  # characters of a scene that the list shows
+_IN_TEXT = "This heading is a line of the text: change it there."
+
+
+@command(CHAPTERS, "Chapter or scene here")
+@writes
+def chapter(screen: WriteScreen) -> None:
+    """Begin a chapter at the paragraph with the cursor; without a title, a scene."""
+    place = paragraph_start(screen.editor.whole, screen.editor.place)
+    for found, heading in _headings(screen):
+        if heading.start == place:
+            _rename(screen, found, heading)
+            return
+
+    def begin(title: str) -> None:
+        screen.session.together(lambda: screen.session.story.begin_chapter(place, title))
+
+    _ask_title(screen, "", begin)
+
+
+@command(CHAPTERS, "Rename the chapter")
+@writes
+def rename_chapter(screen: WriteScreen) -> None:
+    """Change the title of the chapter with the cursor."""
+    _rename(screen, *_here(screen))
+
+
+@command(CHAPTERS, "Remove the heading")
+@writes
+def remove_heading(screen: WriteScreen) -> None:
+    """Remove the last heading before the cursor; the text stays."""
+    found, heading = _here(screen)
+    session = screen.session
+    session.together(lambda: session.story.set_heading(found.node, None))
+    screen.show_headings()
+    stays = " The line in the text stays." if heading.in_text else ""
+    screen.notify(f"Removed the heading {heading.words}.{stays}")
+
+
+@command(CHAPTERS, "Chapters")
+def chapters(screen: WriteScreen) -> None:
+    """List chapters and scenes with their words, and go to one."""
+    screen.session.keep()
+    found = _headings(screen)
+    if not found:
+        screen.notify("There are no chapters yet. “Chapter or scene here” begins one at the cursor.")
+        return
+
+    def chosen(start: int | None) -> None:
+        if start is not None:
+            screen.go_to_story()
+            screen.editor.go_to_heading(start)
+
+    before = [heading.start for _, heading in found if heading.start <= screen.editor.place]
+    choices = _choices(screen, found)
+    screen.app.push_screen(Picker("Chapters", choices, at=before[-1] if before else None), chosen)
+
+
+@command(CHAPTERS, "Move the chapter up")
+@writes
+def chapter_up(screen: WriteScreen) -> None:
+    """Put the chapter with the cursor before the previous one; its scenes move with it."""
+    _move(screen, later=False)
+
+
+@command(CHAPTERS, "Move the chapter down")
+@writes
+def chapter_down(screen: WriteScreen) -> None:
+    """Put the chapter with the cursor behind the next one; its scenes move with it."""
+    _move(screen, later=True)
+
+
+def _headings(screen: WriteScreen) -> list[tuple[Chapter, Heading]]:
+    """Return the chapters of the text with their headings; everything typed is saved first."""
+    screen.session.keep()
+    return screen.headings()
+
+
+def _here(screen: WriteScreen) -> tuple[Chapter, Heading]:
+    """Return the last chapter or scene before the cursor. Raises Refused if there is none."""
+    found = [each for each in _headings(screen) if each[1].start <= screen.editor.place]
+    if not found:
+        raise Refused("no chapter starts before the cursor; put the cursor into a chapter")
+    return found[-1]
+
+
+def _rename(screen: WriteScreen, found: Chapter, heading: Heading) -> None:
+    if heading.in_text:
+        screen.notify(_IN_TEXT)
+        return
+
+    def rename(title: str) -> None:
+        screen.session.together(lambda: screen.session.story.set_heading(found.node, title))
+
+    _ask_title(screen, heading.title, rename)
+
+
+def _ask_title(screen: WriteScreen, now: str, act: Callable[[str], None]) -> None:
+    def take(title: str) -> bool:
+        done = screen.guarded(lambda: act(title))
+        screen.show_headings()
+        return done
+
+    question = "Chapter title; empty for a scene break"
+    screen.app.push_screen(AskWords(question, take, screen.session.draft("chapter title"), now))
+
+
+def _choices(screen: WriteScreen, found: list[tuple[Chapter, Heading]]) -> list[Choice]:
+    """Return the list's entries; a chapter counts the words of its scenes, too."""
+    text = screen.editor.whole
+    ends = [*(heading.start for _, heading in found[1:]), len(text)]
+    choices: list[Choice] = []
+    for index, ((chapter, heading), end) in enumerate(zip(found, ends, strict=True)):
+        words = chapter.words
+        for scene, below in found[index + 1 :] if heading.title else ():
+            if below.title:
+                break
+            words += scene.words
+        preview = text[heading.start : min(end, heading.start + _PREVIEW)].strip()
+        title = heading.title or f"  {heading.words}  {' '.join(preview.split())[:_FIRST_WORDS]}"
+        choices.append(Choice(heading.start, title, counted(words, "word"), preview or "(no words)"))
+    return choices
+
+
+def _move(screen: WriteScreen, *, later: bool) -> None:
+    place = screen.session.move_chapter(screen.editor.place, later=later)
+    screen.show_story()
+    screen.editor.go_to_heading(place)

@@ -1,0 +1,239 @@
+"""Rows of headings in the editor: drawn above their lines, and no place for the cursor."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from textual.app import App, ComposeResult
+from textual.geometry import Offset
+
+from srbwriter import story
+from srbwriter.story.diff import apply_edits
+from srbwriter.tui.screens.reading import Reading
+from srbwriter.tui.widgets.long_lines import PlainWrapped
+from srbwriter.tui.widgets.story_editor import StoryEditor
+from tests.sizes import examples
+from tests.tui.conftest import OpenBench
+
+BOOK = "It rained.\n\n" + "She left the house early. " * 9 + "\nHe stayed.\nThe sun rose."
+
+
+class Page(App[None]):
+    """An editor alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.edits: list[story.Edit] = []
+
+    def compose(self) -> ComposeResult:
+        yield StoryEditor(self.edits.append)
+
+
+def painted(editor: StoryEditor) -> list[str]:
+    """The rows on the screen."""
+    return [editor.render_line(y).text.strip() for y in range(editor.size.height)]
+
+
+async def test_headings_have_rows_that_the_cursor_passes() -> None:
+    app = Page()
+    async with app.run_test(size=(64, 20)) as pilot:
+        editor = app.query_one(StoryEditor)
+        editor.show(BOOK, 0)
+        she, he = BOOK.index("She"), BOOK.index("He stayed")
+        editor.headings = [(0, "One"), (she, "Two"), (he, "* * *")]
+        await pilot.pause()
+        page = painted(editor)
+        assert page[:4] == ["One", "It rained.", "", "Two"] and page[4].startswith("She left")
+        row = page.index("* * *")
+        assert page[row + 1 : row + 3] == ["He stayed.", "The sun rose."]
+        assert editor.whole == BOOK
+        editor.go(he + 3)
+        await pilot.press("up")
+        assert editor.place < he
+        assert editor.wrapped_document.location_to_offset(editor.cursor_location).y == row - 1
+        await pilot.press("down")
+        assert editor.place == he + 3
+        await pilot.press("up", "home", "up", "up", "up", "up", "up", "up", "up")
+        assert editor.place == 0
+        await pilot.click(StoryEditor, offset=(4, row))
+        assert editor.place == he + 2
+        editor.go(she)
+        await pilot.press("x")
+        assert app.edits == [story.Edit(she, she, "x")] and painted(editor)[3] == "Two"
+        await pilot.press(
+            "backspace", "backspace", "backspace"
+        )  # the heading's paragraph joins the first one
+        page = painted(editor)
+        assert page[:2] == ["One", "Two"] and page[2].startswith("It rained.She left")
+
+
+async def test_rows_are_those_of_a_fresh_editor_after_any_edit() -> None:
+    rng = random.Random(7)
+    app = Page()
+    async with app.run_test(size=(50, 30)) as pilot:
+        editor = app.query_one(StoryEditor)
+        text = "\n".join("word " * rng.randint(0, 30) for _ in range(30))
+        editor.show(text, 0)
+        starts = [at for at in range(len(text)) if (not at or text[at - 1] == "\n") and rng.random() < 0.4]
+        editor.headings = [(at, f"Chapter {number}") for number, at in enumerate(starts)]
+        for _ in range(examples(60)):
+            start = rng.randint(0, len(text))
+            end = min(len(text), start + rng.choice((0, 0, 1, 7, 90)))
+            words = rng.choice(("", "x", "two words ", "\n", "a\nb\n\nc ", "long " * 40))
+            first, last = (editor._lines.get_location_from_index(place) for place in (start, end))
+            editor.replace(words, first, last)
+            text = apply_edits(text, [story.Edit(start, end, words)])
+            assert editor.whole == text
+            wrapped = editor.wrapped_document
+            kept = wrapped._offset_to_line_info, wrapped._line_index_to_offsets, wrapped._wrap_offsets
+            headings = [wrapped.heading_at(row) for row in range(wrapped.height)]
+            editor.rewrap()
+            assert kept == (
+                wrapped._offset_to_line_info, wrapped._line_index_to_offsets, wrapped._wrap_offsets,
+            )  # fmt: skip
+            assert headings == [wrapped.heading_at(row) for row in range(wrapped.height)]
+            assert [each for each in headings if each] == [words for _, words in editor.headings]
+            for row in range(wrapped.height):
+                line, _ = wrapped.offset_to_location(Offset(3, row))
+                assert 0 <= line < len(editor.document.lines)
+        await pilot.pause()
+
+
+async def test_a_key_in_a_chapters_paragraph_wraps_that_paragraph_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = Page()
+    async with app.run_test(size=(64, 20)) as pilot:
+        editor = app.query_one(StoryEditor)
+        editor.show(BOOK, 0)
+        editor.headings = [(BOOK.index("He stayed"), "Two")]
+        editor.go(BOOK.index("stayed"))
+        await pilot.pause()
+        wrapped = editor.wrapped_document
+        assert isinstance(wrapped, PlainWrapped)
+        counted: list[int] = []
+        place = wrapped.place_headings
+        monkeypatch.setattr(wrapped, "place_headings", lambda: counted.append(1) or place())
+        await pilot.press("y")
+        assert "He ystayed." in editor.whole and not counted
+        await pilot.press("enter")
+        assert counted
+
+
+async def test_reading_shows_headings(open_bench: OpenBench) -> None:
+    text = "It rained.\nShe left.\n\nHe stayed."
+    async with open_bench(text=text) as bench:
+        bench.session.story.begin_chapter(text.index("She"), "The [Two]")
+        bench.session.story.begin_chapter(text.index("He"), "")
+        bench.screen.show_headings()
+        bench.screen.run("read")
+        await bench.settle()
+        assert isinstance(bench.app.screen, Reading)
+        page = str(bench.app.screen.query_one("#page").render())
+        assert page == "It rained.\n\nThe [Two]\n\nShe left.\n\n* * *\n\nHe stayed."
+
+
+async def test_a_title_given_in_the_tree_is_a_heading_of_the_story(open_bench: OpenBench) -> None:
+    async with open_bench(text="It rained.") as bench:
+        await bench.press("f3", "t", *"Rain", "enter")
+        await bench.press("escape")
+        assert bench.screen.editor.headings == [(0, "Rain")]
+
+
+async def test_undo_of_a_heading_leaves_the_cursor_where_it_is(open_bench: OpenBench) -> None:
+    text = "It rained.\nShe left."
+    async with open_bench(text=text) as bench:
+        bench.screen.editor.go(3)
+        bench.screen.run("chapter")
+        await bench.press(*"One", "enter")
+        assert bench.screen.editor.headings == [(0, "One")]
+        await bench.press("ctrl+z")
+        assert bench.screen.editor.headings == [] and bench.screen.editor.place == 3
+
+
+async def test_a_chapter_deleted_with_its_text_has_no_heading(open_bench: OpenBench) -> None:
+    text = "It rained.\n\nShe left."
+    async with open_bench(text=text) as bench:
+        bench.session.story.begin_chapter(text.index("She"), "Two")
+        bench.screen.show_story()
+        editor = bench.screen.editor
+        editor.replace("", (0, 5), editor.document.end)
+        bench.session.keep()
+        bench.screen.flush_slowly()
+        assert bench.session.text() == "It ra" and editor.headings == []
+
+
+async def test_a_branch_is_picked_after_a_chapter_began_before_it(open_bench: OpenBench) -> None:
+    text = "It rained.\n\nShe left."
+    async with open_bench(text=text) as bench:
+        await bench.write()
+        branch = bench.texts()[0]
+        bench.screen.editor.go(len(text))
+        bench.screen.run("chapter")
+        await bench.press(*"Two", "enter")
+        assert bench.screen.editor.headings == [(text.index("She"), "Two")]
+        await bench.on_panes()
+        await bench.press("1")
+        assert bench.session.text() == text + branch
+        assert bench.screen.editor.headings == [(text.index("She"), "Two")]
+
+
+async def test_a_moved_chapter_stops_branches_and_undo_shows_them(open_bench: OpenBench) -> None:
+    text = "It rained.\n\nShe left."
+    async with open_bench(text=text) as bench:
+        bench.session.story.begin_chapter(0, "One")
+        bench.session.story.begin_chapter(text.index("She"), "Two")
+        bench.screen.show_story()
+        await bench.write()
+        branch = bench.texts()[0]
+        bench.screen.editor.go(len(text))
+        bench.screen.run("chapter_up")
+        await bench.settle()
+        assert bench.screen.editor.whole == bench.session.text() == "She left.\n\nIt rained."
+        await bench.press("ctrl+z")
+        assert bench.session.text() == text and bench.texts()[0] == branch
+
+
+async def test_a_chapter_of_an_empty_story_waits_for_its_words(open_bench: OpenBench) -> None:
+    async with open_bench(text="") as bench:
+        await bench.press("escape")  # the openings
+        bench.screen.run("chapter")
+        await bench.press(*"One", "enter")
+        bench.screen.editor.focus()
+        await bench.press(*"It rained.")
+        bench.session.keep()
+        bench.screen.flush_slowly()
+        assert bench.session.text() == "It rained." and bench.screen.editor.headings == [(0, "One")]
+        assert [chapter.words for chapter in bench.session.story.outline()] == [2]
+
+
+async def test_what_is_pasted_at_the_end_of_a_chapter_stays_in_it(open_bench: OpenBench) -> None:
+    text = "It rained.\n\nShe left."
+    async with open_bench(text=text) as bench:
+        bench.session.story.begin_chapter(text.index("She"), "Two")
+        bench.screen.show_story()
+        editor = bench.screen.editor
+        editor.focus()
+        editor.go(len("It rained."))
+        editor.insert("\n\nStill one.")
+        bench.session.keep()
+        bench.screen.flush_slowly()
+        assert bench.session.text() == "It rained.\n\nStill one.\n\nShe left."
+        assert editor.headings == [(len("It rained.\n\nStill one.\n\n"), "Two")]
+        editor.go(editor.headings[0][0])
+        editor.insert("New first.\n\n")
+        bench.session.keep()
+        bench.screen.flush_slowly()
+        assert editor.headings == [(len("It rained.\n\nStill one.\n\n"), "Two")]
+        chapter = bench.session.story.outline()[0]
+        assert bench.session.story.node(chapter.node).text == "New first.\n\nShe left."
+
+
+async def test_a_long_title_is_cut_at_the_edge(open_bench: OpenBench) -> None:
+    async with open_bench(text="It rained.", size=(80, 24)) as bench:
+        bench.session.story.begin_chapter(0, "word " * 60)
+        bench.screen.show_story()
+        await bench.settle()
+        strips = bench.screen.editor.render_line(0)
+        assert strips.text.rstrip().endswith("…") and strips.cell_length <= bench.screen.editor.size.width
