@@ -50,7 +50,7 @@ class Session(Writing):
         """How many times words of an earlier run, which died, became nodes of the story."""
         self.rescued = typing.rescued(rescue_folder(story))
         """Words of an earlier run that the disk did not take; None if there are none."""
-        self.recall()
+        self.restore_workspace()
         self._await(loader)
 
     @classmethod

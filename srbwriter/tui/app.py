@@ -22,6 +22,7 @@ from srbwriter.tui.driver import own_driver
 from srbwriter.tui.keyboard import Burst, Keyboard
 from srbwriter.tui.model_fetch import ModelFetch
 from srbwriter.tui.model_offer import ModelOffer
+from srbwriter.tui.options import Preferences
 from srbwriter.tui.program import Program
 from srbwriter.tui.screens.help import CommandProvider, Help
 from srbwriter.tui.screens.trouble import crash_words
@@ -50,8 +51,8 @@ class App(Program):
     VerticalScroll, TextArea { scrollbar-size-vertical: 1; }
     """
 
-    def __init__(self, session: Session, settings: Settings) -> None:
-        super().__init__(session, settings)
+    def __init__(self, session: Session, settings: Settings, preferences: Preferences | None = None) -> None:
+        super().__init__(session, settings, preferences)
         self.keyboard = self._line = Keyboard(self, super().on_event)
         self.fetch = ModelFetch()
         self.offer = ModelOffer(settings)

@@ -97,14 +97,23 @@ class BranchGrid(Container):
         """The pane that commands act on."""
         return self.panes[self.current] if self.current < self._count else None
 
-    def show(self, branches: Sequence[Branch | None]) -> None:
-        """Show the branches of a round, one pane each."""
-        fresh = not branches or not self.panes or self.panes[0].branch is not branches[0]
+    @property
+    def shown_order(self) -> tuple[int, ...]:
+        """The indices of all branches, in display order."""
+        return tuple(self._order)
+
+    def show(self, branches: Sequence[Branch | None], again: bool = False) -> None:
+        """Show the branches of a round, one pane each.
+
+        With ``again`` they are those that are shown, taken up by an engine: order and places stay.
+        """
+        first_differs = not branches or not self.panes or self.panes[0].branch is not branches[0]
+        fresh = first_differs and not again
         self.grow(len(branches))
         self._count = len(branches)
         for pane, branch in zip(self.panes, branches, strict=False):
             if pane.branch is not branch or branch is None:
-                pane.show(branch)
+                pane.show(branch, again)
         self.current = min(self.current, max(0, self._count - 1))
         known = self._order if len(self._order) <= self._count and not fresh else []
         self._set_order([*known, *range(len(known), self._count)])
@@ -158,14 +167,15 @@ class BranchGrid(Container):
         for pane in self.shown:
             pane.pull()
 
-    def go(self, index: int) -> None:
+    def go(self, index: int, focus: bool = True) -> None:
         """Make ``index`` the current branch, turn to its page and focus it."""
         if not 0 <= index < self._count:
             return
         self.current = index
         if self.single or self._order.index(index) // self._per_page != self.page:
             self._arrange()
-        self.panes[index].focus()
+        if focus:
+            self.panes[index].focus()
 
     def turn(self, pages: int) -> None:
         """Show another page; the first follows the last."""
