@@ -718,7 +718,8 @@ class WriteScreen(Writer):
                     )
                     pane.note = ", ".join(filter(None, words))
         self.strip.show([f"{branch.index + 1}{state_sign(branch)}" for branch in branches], self.grid.current)
-        self.strip.set_class(self.grid.pages > 1 and bool(branches), "-needed")
+        # Not by the grid's own height, which is a row less while the strip is shown.
+        self.strip.set_class(bool(branches) and not self.grid.fits(self.right.size), "-needed")
 
     # ---- layout
 

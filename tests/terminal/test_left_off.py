@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from srbwriter.story import Story
-from tests.terminal.support import OPENING, make_story, text_of, to_branches
+from tests.terminal.support import OPENING, make_story, text_of
 from tests.terminal.terminal import CTRL_N, CTRL_Q, ENTER, LEFT, RIGHT, TAB, Terminal
 
 CTRL_O = b"\x0f"

@@ -191,14 +191,25 @@ class BranchGrid(Container):
 
     _columns = 1
 
+    def _shape(self, room: Size) -> tuple[int, int]:
+        """Return columns and rows of a page in ``room``."""
+        if self.single:
+            return 1, 1
+        if self.column:
+            return 1, max(1, min(self._count, room.height // MIN_HEIGHT))
+        return arrange(self._count, room.width, room.height)
+
+    def fits(self, room: Size) -> bool:
+        """Return whether all branches have a place on one page in ``room``."""
+        columns, rows = self._shape(room) if self._count and room else (0, 0)
+        return self._count <= columns * rows
+
     def _arrange(self) -> None:
         width, height = self.size
         if not self._count or not width or not height:
             return
         self._room = self.size
-        columns, rows = (1, 1) if self.single else arrange(self._count, width, height)
-        if self.column and not self.single:
-            columns, rows = 1, max(1, min(self._count, height // MIN_HEIGHT))
+        columns, rows = self._shape(self.size)
         self._columns = columns
         self._per_page = columns * rows
         self.pages = -(-self._count // self._per_page)
