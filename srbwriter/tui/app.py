@@ -6,8 +6,9 @@ It works over one Session and never touches the engine's insides or the store.
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 
 _TYPE = ("enter", "backspace", "delete")  # beside keys that have a character
+_AWAITED_SECONDS = 0.3  # from giving the terminal back to saying what is awaited
+_MODEL_AWAITED = "Your story is saved. The model is still being closed …"
+_DISK_AWAITED = "Your words are still being saved …"
 _LOOK_SECONDS = 1.0  # between two looks at what nobody tells of
 
 
@@ -137,4 +141,26 @@ class App(Program):
     def on_unmount(self) -> None:
         self._line.close()
         self._to_terminal("\x1b[23;2t")
-        self.session.close(keep_model=self.next_story is not None)
+        with self._naming_what_is_awaited():
+            self.session.close(keep_model=self.next_story is not None)
+
+    @contextlib.contextmanager
+    def _naming_what_is_awaited(self) -> Generator[None]:
+        """Say in the terminal, which has been given back, what the end of the program waits for."""
+        said = threading.Event()
+
+        def say() -> None:
+            said.set()
+            self._to_terminal(_MODEL_AWAITED if self.session.typing.state.saved else _DISK_AWAITED)
+
+        timer = threading.Timer(_AWAITED_SECONDS, say)
+        if self.next_story is None and not self.is_headless:
+            timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            if timer.is_alive():
+                timer.join()
+            if said.is_set():
+                self._to_terminal("\r\x1b[K")  # the prompt of the shell comes there

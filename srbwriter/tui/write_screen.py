@@ -765,6 +765,8 @@ class WriteScreen(Writer):
         except StoryError as error:
             self._ask_before_leaving(error)
         else:
+            if self.app.next_story is None:
+                self.session.prepare_close()
             self.app.exit()
 
     def _ask_before_leaving(self, error: StoryError) -> None:

@@ -142,6 +142,9 @@ class FakeSession:
     def keep(self) -> None:
         self.recorder.write()
 
+    def prepare_close(self) -> None:
+        """Nothing runs on its own."""
+
     def keep_view(self, view: JsonObject) -> None:
         self.view = view
 
