@@ -1,4 +1,4 @@
-"""A story that is opened again shows places and choices as they were left, also while branches are steered."""
+"""A story that is opened again shows places and choices as they were left, and steering keeps them."""
 
 from __future__ import annotations
 
