@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import atexit
+import os
 import sys
 
 from srbwriter.cli import serve
@@ -63,7 +65,11 @@ def open_app(story: str | None, settings: Settings) -> int:
     served = any(settings.source(key) == "flag" for key in serve.OPTIONS)
     beside = serve.server_beside(settings) if served else None
     fetch_named_model(settings)
-    return tui.run(settings, path, beside)
+    code = tui.run(settings, path, beside)
+    # Everything is closed and on the disk. Taking apart every module, as Python does at its end, would take
+    # longer than all that, with the terminal given back and no prompt in it.
+    atexit.register(os._exit, code)
+    return code
 
 
 class Open:

@@ -28,6 +28,7 @@ from srbwriter.engine.types import (
 from srbwriter.engine.verbs import VERBS, BranchVerb
 from srbwriter.story import NodeId, ReadOnlyStory, Story, StoryError
 from srbwriter.story.context import Assembly, ContextError
+from srbwriter.story.model import JsonObject
 
 from . import typing
 from .models import Models
@@ -37,6 +38,7 @@ from .prompting import Prompter, with_words
 from .recorder import Recorder
 from .rounds import Round, RoundHistory, Turn, adopted
 from .sampling import Sweep, Variety, swept
+from .workspace import Workspace
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +60,8 @@ class Rounds(Models):
         self.round: Round | None = None
         self._history = RoundHistory()
         self.typing = typing.Typing(story, story.set_text, rescue_folder(story))
-        self._recorder = Recorder(story, self.typing, self._lock)
+        self._workspace = Workspace(story, lambda: self.round)
+        self._recorder = Recorder(story, self.typing, self._lock, workspace=self._workspace)
         self._picking = Picking(story, self.typing, self._recorder)
 
     def _text_changed(self) -> None:
@@ -189,6 +192,28 @@ class Rounds(Models):
         self._history.remember(current)
         for instrument in self.instruments.values():
             instrument.round_begins(current)
+
+    @property
+    def view(self) -> JsonObject:
+        """What the face kept with :meth:`keep_view`, or an earlier run at the same node; empty without."""
+        return self._workspace.view
+
+    def keep_view(self, view: JsonObject) -> None:
+        """Keep what the face wants to find again when the story is opened next; returns at once."""
+        if view != self._workspace.view:
+            self._workspace.view = view
+            self._recorder.note_view()
+
+    def restore_workspace(self) -> None:
+        """Show the branches that were on the screen last, or else those of where the writer stands."""
+        shown = self._workspace.restore()
+        if shown is None:
+            self.recall()
+            return
+        self.round = shown
+        self._history.remember(shown)
+        self._recorder.follow(shown)
+        self._text_changed()
 
     def recall(self) -> None:
         """Show the branches that were written where the writer stands now, if there are any."""

@@ -18,13 +18,14 @@ from dataclasses import asdict
 from typing import TypeVar
 
 from srbwriter.engine.generation import Branch, Buffer
-from srbwriter.engine.types import Sampling
+from srbwriter.engine.types import FinishReason, Sampling
 from srbwriter.story import ROOT, DamagedStory, NodeId, NotSaved, ReadOnlyStory, State, Story, StoryError
 from srbwriter.story.model import JsonObject
 
 from . import typing
 from .prefix import keep_prefix
 from .rounds import Round, Track
+from .workspace import Workspace
 
 log = logging.getLogger(__name__)
 
@@ -52,9 +53,10 @@ class Recorder:
 
     def __init__(
         self, story: Story, words: typing.Typing, lock: threading.RLock,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.monotonic, workspace: Workspace | None = None,
     ) -> None:  # fmt: skip
         self._story, self._words, self._lock, self._clock = story, words, lock, clock
+        self._workspace = workspace
         self._rounds: list[Round] = []
         self._wake = threading.Condition()
         self._due: float | None = None
@@ -79,6 +81,10 @@ class Recorder:
             current.hear()  # what was written ahead is cut by the first verb, maybe before any news
             current.generation.add_listener(lambda: self._heard(current))
         self._note(0)
+
+    def note_view(self) -> None:
+        """The screen shows something else; the workspace is written down within a second."""
+        self._note(KEY_SECONDS)
 
     def _heard(self, current: Round) -> None:
         """The engine's thread comes by at every step with news."""
@@ -137,8 +143,19 @@ class Recorder:
                 self._transact()
             else:
                 self._words.written()  # a disk that refused a verb may take the next one
+                self._write_workspace()
             self._place_words()
             self._let_go()
+
+    def _write_workspace(self) -> None:
+        """Write down what the screen shows, where that is all that is new; a failure loses no word."""
+        if self._workspace is None or not self._workspace.changed:
+            return
+        try:
+            with self._story.together():
+                self._workspace.write()
+        except StoryError as error:
+            log.warning("what the screen shows is not written down yet: %s", error)
 
     def together(self, act: Callable[[], Result]) -> Result:
         """Do ``act`` in one transaction with everything typed and published before it.
@@ -185,6 +202,8 @@ class Recorder:
                 for current in rounds:
                     self._keep_if_possible(current)
                 done = act() if act is not None else None
+                if self._workspace is not None:
+                    self._workspace.write()
         except BaseException as error:
             for current, tracks in before:
                 current.tracks = tracks
@@ -264,6 +283,9 @@ class Recorder:
                     self._drain(current, track)
             if not live and not track.finished and track.branch.buffer is track.buffer:
                 self._end(track, str(track.branch.finish_reason or "failed"))
+            if track.killed_late:
+                track.killed = True
+                self._story.set_finish_reason(self._standing(track.nodes[-1][0]), str(FinishReason.KILLED))
 
     def settle(self, current: Round, index: int) -> None:
         """Write branch ``index`` down as it reads now; what it still writes becomes a child of that."""
@@ -274,7 +296,7 @@ class Recorder:
 
     def _end(self, track: Track, reason: str) -> None:
         self._story.finish(track.name, reason)
-        track.finished = True
+        track.finished, track.killed = True, reason == FinishReason.KILLED
 
     def _drain(self, current: Round, track: Track) -> None:
         """Write what is new in the buffer: model text with its ids, typed text as the writer's."""

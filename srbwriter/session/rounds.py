@@ -6,7 +6,9 @@ here steers the engine.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import accumulate
 from typing import NamedTuple, Protocol
 
 from srbwriter.engine.generation import Branch, Buffer, Command, Generation
@@ -43,6 +45,7 @@ class Track:
     ids: int = 0
     typed: int = 0
     finished: bool = False
+    killed: bool = False  # whether the story knows that the branch was killed
 
     @property
     def complete(self) -> bool:
@@ -55,7 +58,13 @@ class Track:
         """Whether there is anything to write down."""
         buffer = self.branch.buffer
         fresh = buffer is not self.buffer or self.pieces < len(buffer.pieces)
-        return fresh or (not self.finished and not self.branch.live)
+        return fresh or (not self.finished and not self.branch.live) or self.killed_late
+
+    @property
+    def killed_late(self) -> bool:
+        """Whether the branch was killed after its end, which the story does not know yet."""
+        killed = self.branch.finish_reason is FinishReason.KILLED and not self.branch.live
+        return killed and self.finished and not self.killed
 
     @property
     def text(self) -> str:
@@ -191,9 +200,11 @@ def adopted(old: Round, generation: Generation) -> Round:
     found = Round(old.story, old.parent, old.n)
     found.generation, found.lead, found.locked = generation, generation.healed, old.locked
     found.identity = old.identity
-    found.prefix = old.prefix
+    found.prefix, found.forced, found.probabilities = old.prefix, old.forced, old.probabilities
+    found.duplicates.renewed.update(old.duplicates.renewed)
     for track, branch in zip(old.tracks, generation.branches, strict=True):
         fresh = Track(branch, track.name, branch.buffer, list(track.nodes), finished=True)
+        fresh.killed = track.killed
         fresh.pieces, fresh.chars, fresh.ids = len(branch.buffer.pieces), track.chars, len(branch.buffer.ids)
         found.tracks.append(fresh)
     found.hear()
@@ -247,15 +258,28 @@ def restore(story: Story, parent: NodeId) -> Round | None:
     if not nodes:
         return None
     nodes, prefix = _of_one_text(story, parent, nodes)
-    nodes = nodes[-_KEPT_BRANCHES:]
-    found = Round(story, parent, len(nodes))
+    return ended_round(story, parent, prefix, [[(node, node.text)] for node in nodes[-_KEPT_BRANCHES:]])
+
+
+def ended_round(
+    story: Story, parent: NodeId, prefix: Prefix | None, branches: Sequence[Sequence[tuple[Node, str]]]
+) -> Round:
+    """Return a round of branches that have ended, which no engine knows.
+
+    ``branches`` are their nodes, first to last, each with the branch's text in it.
+    """
+    found = Round(story, parent, len(branches))
     found.taken_up, found.prefix = False, prefix
-    generation = found.generation = Generation(0, Request("", n=len(nodes)), _refuse)
-    for node in nodes:
-        branch = _branch(generation, node)
+    generation = found.generation = Generation(0, Request("", n=len(branches)), _refuse)
+    for parts in branches:
+        branch = _branch(generation, parts)
         generation.branches.append(branch)
-        track = Track(branch, node.id, branch.buffer, [(node.id, 0)], finished=True)
-        track.pieces, track.chars, track.ids = 1, len(node.text), len(branch.buffer.ids)
+        starts = accumulate((len(text) for _, text in parts), initial=0)
+        nodes = [(node.id, start) for (node, _), start in zip(parts, starts, strict=False)]
+        track = Track(branch, nodes[0][0], branch.buffer, nodes, finished=True)
+        track.pieces, track.chars, track.ids = 1, len(branch.text), len(branch.buffer.ids)
+        track.typed = len(branch.buffer.typed)
+        track.killed = branch.finish_reason is FinishReason.KILLED
         found.tracks.append(track)
     generation.publish([Done(0, 0, 0)])
     return found
@@ -279,17 +303,24 @@ def _refuse(command: Command) -> None:
         raise InvalidRequest("branch", "there is no model that could go on with it")
 
 
-def _branch(generation: Generation, node: Node) -> Branch:
+def _branch(generation: Generation, parts: Sequence[tuple[Node, str]]) -> Branch:
+    first, last = parts[0][0], parts[-1][0]
     known = {
         name: value
-        for name, value in node.sampling.items()
+        for name, value in first.sampling.items()
         if name in _SCALARS and isinstance(value, (int, float, str))
     }
     sampling = replace(Sampling(), **known)  # type: ignore[arg-type]
-    branch = Branch(generation, len(generation.branches), sampling, Stop(), node.seed or 0)
-    ids = [token for span in node.spans for token in span.ids]
-    branch.buffer = Buffer(pieces=[node.text], ids=ids)
+    branch = Branch(generation, len(generation.branches), sampling, Stop(), first.seed or 0)
+    branch.buffer = Buffer()
+    end = 0
+    for node, text in parts:
+        start, end = end, end + len(text)
+        branch.buffer.ids += [token for span in node.spans for token in span.ids]
+        if node.author == "writer":
+            branch.buffer.typed.append((start, end))
+    branch.buffer.pieces = ["".join(text for _, text in parts)]
     branch.state = BranchState.DONE
     reasons = {str(reason): reason for reason in FinishReason}
-    branch.finish_reason = reasons.get(node.finish_reason, FinishReason.STOPPED)
+    branch.finish_reason = reasons.get(last.finish_reason, FinishReason.STOPPED)
     return branch

@@ -50,7 +50,7 @@ class Session(Writing):
         """How many times words of an earlier run, which died, became nodes of the story."""
         self.rescued = typing.rescued(rescue_folder(story))
         """Words of an earlier run that the disk did not take; None if there are none."""
-        self.recall()
+        self.restore_workspace()
         self._await(loader)
 
     @classmethod
@@ -89,6 +89,11 @@ class Session(Writing):
                     return instrument
             raise AttributeError(f"a session has no {name!r}", name=name, obj=self)
 
+    def prepare_close(self) -> None:
+        """Stop the branches and a load that is under way, for :meth:`close` to wait less; returns at once."""
+        self.stop_all()
+        self._loader.cancel()
+
     def close(self, keep_model: bool = False) -> None:
         """Stop everything, save everything, free the model.
 
@@ -102,6 +107,10 @@ class Session(Writing):
             instrument.close()
             instrument.end_worker()
         self.stop_all()
+        try:
+            self.keep()  # the model may take a while to close: words first
+        except StoryError as error:
+            log.warning("not written down yet: %s", error)
         if keep_model:
             self._let_end()
         else:

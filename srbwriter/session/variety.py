@@ -25,11 +25,11 @@ class Renewing(Instrument):
         twice at most. To be called now and then while a round is shown. Returns the indices.
         """
         current = self._desk.round
-        if current is None or self._desk.stale or not current.taken_up or current.generation is None:
+        if current is None or self._desk.stale or current.generation is None:
             return []
         found = current.duplicates
         found.look(current.branches)
-        if not self._desk.variety.renew:
+        if not self._desk.variety.renew or not current.taken_up:
             return []
         chosen = found.to_renew(current.branches, current.locked.union(read), _FRESH)
         renewed = [index for index in chosen if not _is_marked(current, index)]

@@ -37,6 +37,9 @@ from srbwriter.story.spans import cut
 from srbwriter.story.store import Body
 from srbwriter.story.tree import BOOKMARK, CHAPTER, SETTINGS, VISITED
 
+LOCAL = "local-"
+"""How the names of values begin that belong to this file alone, such as what its screen showed last."""
+
 
 class Reader:
     """Every way to look at a story. Values are frozen: a node is as it was when asked for."""
@@ -245,6 +248,11 @@ class Reader:
         """A story-wide value kept for a face (``x-`` and its name), or None."""
         with self._lock:
             return cast(object, self._document.value(f"x-{key}"))
+
+    def local_value(self, key: str) -> object:
+        """Return a value that :meth:`~.story.Story.put_local_value` kept in this file, or None."""
+        with self._lock:
+            return cast(object, self._document.value(f"{LOCAL}{key}"))
 
     # -- search and statistics ---------------------------------------------------------------------
 

@@ -49,7 +49,7 @@ from srbwriter.story.model import (
 )
 from srbwriter.story.open import Opened, create_story, open_story, recovered
 from srbwriter.story.progress import taken
-from srbwriter.story.reader import Reader
+from srbwriter.story.reader import LOCAL, Reader
 from srbwriter.story.search import index
 from srbwriter.story.shapes import UNREADABLE
 from srbwriter.story.spans import plain
@@ -482,6 +482,11 @@ class Story(Reader):
         with self._document.change():
             self._document.put_value(f"x-{key}", value)
 
+    def put_local_value(self, key: str, value: JsonValue) -> None:
+        """Keep a JSON value for a face in this file only: no export has it. Not an action."""
+        with self._document.change():
+            self._document.put_value(f"{LOCAL}{key}", value)
+
     # -- history -----------------------------------------------------------------------------------
 
     def undo(self) -> Action | None:
@@ -561,6 +566,11 @@ class Story(Reader):
         """The branch is written."""
         with self._document.change():
             branches.finish(self._document, branch, reason)
+
+    def set_finish_reason(self, node: NodeId, reason: str) -> None:
+        """Note why a branch that has been written ended: one may be killed after its end. Not an action."""
+        with self._document.change():
+            self._document.set_body(node, finish=reason)
 
     def pick_as(self, parent: NodeId, text: str, original: str, end: NodeId | None = None) -> NodeId:
         """Take ``text`` below ``parent``, which somebody made of a model's ``original``; returns its node.

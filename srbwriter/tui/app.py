@@ -6,8 +6,9 @@ It works over one Session and never touches the engine's insides or the store.
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from srbwriter.tui.driver import own_driver
 from srbwriter.tui.keyboard import Burst, Keyboard
 from srbwriter.tui.model_fetch import ModelFetch
 from srbwriter.tui.model_offer import ModelOffer
+from srbwriter.tui.options import Preferences
 from srbwriter.tui.program import Program
 from srbwriter.tui.screens.help import CommandProvider, Help
 from srbwriter.tui.screens.trouble import crash_words
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 
 
 _TYPE = ("enter", "backspace", "delete")  # beside keys that have a character
+_AWAITED_SECONDS = 0.3  # from giving the terminal back to saying what is awaited
+_MODEL_AWAITED = "Your story is saved. The model is still being closed …"
+_DISK_AWAITED = "Your words are still being saved …"
 _LOOK_SECONDS = 1.0  # between two looks at what nobody tells of
 
 
@@ -50,8 +55,8 @@ class App(Program):
     VerticalScroll, TextArea { scrollbar-size-vertical: 1; }
     """
 
-    def __init__(self, session: Session, settings: Settings) -> None:
-        super().__init__(session, settings)
+    def __init__(self, session: Session, settings: Settings, preferences: Preferences | None = None) -> None:
+        super().__init__(session, settings, preferences)
         self.keyboard = self._line = Keyboard(self, super().on_event)
         self.fetch = ModelFetch()
         self.offer = ModelOffer(settings)
@@ -136,4 +141,26 @@ class App(Program):
     def on_unmount(self) -> None:
         self._line.close()
         self._to_terminal("\x1b[23;2t")
-        self.session.close(keep_model=self.next_story is not None)
+        with self._naming_what_is_awaited():
+            self.session.close(keep_model=self.next_story is not None)
+
+    @contextlib.contextmanager
+    def _naming_what_is_awaited(self) -> Generator[None]:
+        """Say in the terminal, which has been given back, what the end of the program waits for."""
+        said = threading.Event()
+
+        def say() -> None:
+            said.set()
+            self._to_terminal(_MODEL_AWAITED if self.session.typing.state.saved else _DISK_AWAITED)
+
+        timer = threading.Timer(_AWAITED_SECONDS, say)
+        if self.next_story is None and not self.is_headless:
+            timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            if timer.is_alive():
+                timer.join()
+            if said.is_set():
+                self._to_terminal("\r\x1b[K")  # the prompt of the shell comes there

@@ -65,6 +65,11 @@ class Keyboard:
         self._start()
 
     @property
+    def has_waiting(self) -> bool:
+        """Whether keys wait to be delivered."""
+        return bool(self._waiting)
+
+    @property
     def is_open(self) -> bool:
         """Whether the first screen is up, including its first question."""
         return self._open

@@ -62,6 +62,7 @@ class Writer(Screen[None]):
         def show_story(self, where_changed: bool = False) -> None: ...
         def flush(self) -> None: ...
         def flush_slowly(self) -> None: ...
+        def keep_view(self) -> None: ...
         def keys_on_branch(self, command: str) -> str: ...
         @staticmethod
         def key_names(keys: Iterable[str]) -> str: ...
@@ -72,6 +73,8 @@ class Gate(Protocol):
 
     @property
     def is_open(self) -> bool: ...
+    @property
+    def has_waiting(self) -> bool: ...
     def open(self, asked: bool = False) -> None: ...
 
 
@@ -103,7 +106,7 @@ class Program(FailingApp):
     fetch: Fetch
     offer: Offer
 
-    def __init__(self, session: Session, settings: Settings) -> None:
+    def __init__(self, session: Session, settings: Settings, preferences: Preferences | None = None) -> None:
         super().__init__()
         self.session = session
         self.messages = Messages()
@@ -115,7 +118,7 @@ class Program(FailingApp):
         self.notes: list[str] = []  # messages to show once the screen is up
         self._conflicts: list[str] = []  # messages about conflicting keys that were shown
         self._keys_applied: tuple[str, dict[str, str]] | None = None
-        self.preferences = Preferences(settings)
+        self.preferences = preferences or Preferences(settings)  # with the changes of the story before
         self.knobs = RememberedKnobs(session, settings)
         self.knobs.recall()
         self._apply_keys()

@@ -42,6 +42,7 @@ def _notice_hang_up(app: Program) -> None:
 
 def _keep_before_stop(app: Program) -> None:
     """Save everything: a stopped program may never be continued."""
+    app.write_screen.keep_view()
     with contextlib.suppress(StoryError):
         app.session.keep()
 
@@ -52,6 +53,7 @@ def _end(app: Program, number: int) -> None:
     The next start does the rest of the cleanup, as after a kill.
     """
     latest = time.monotonic() + _CLOSING_SECONDS
+    app.write_screen.keep_view()
     with contextlib.suppress(StoryError):  # text that cannot be saved has been rescued elsewhere by now
         app.session.keep_last(app.knobs.keep)
     # The watching process restores the terminal.

@@ -35,6 +35,7 @@ from srbwriter.tui.screens.help import LeaderMenu
 from srbwriter.tui.screens.trouble import DamagedNote, crash_words, trouble_words
 from srbwriter.tui.story_colours import Legend, StoryColours
 from srbwriter.tui.transfers import Transfers
+from srbwriter.tui.view import Focus, View
 from srbwriter.tui.welcome import receive
 from srbwriter.tui.widgets import tints
 from srbwriter.tui.widgets.branch_grid import BranchGrid
@@ -92,13 +93,15 @@ class WriteScreen(Writer):
         self._shown_notes: tuple[str, ...] = ()  # notes about reductions for lack of memory that were shown
         self._shown_trouble: StoryError | None = None  # error of saving that was shown
         self._today = status.WordsToday(session)
-        self.large = False  # show one branch only
+        self._left = View.from_json(session.view)  # what the writer left here; None if nothing is known
+        self._begun = False  # the first screen is up
+        self.large = self._left is not None and self._left.large  # show one branch only
         self.quiet = False  # show the story only
         self._unchosen = False  # no pane has been chosen since the last round or pick
         self.transfers = Transfers(self)
         self._load_watch = status.Watch()
         self.looked = Looked()
-        self.order = AS_DRAWN  # of the panes
+        self.order = self._left.order if self._left is not None else AS_DRAWN  # of the panes
         self._ordered: tuple[object, int] = (None, 0)  # the round that was sorted, and its branch count
         self._colours = StoryColours(session)
         self.defects: list[str] = []  # defects that were reported, each once
@@ -133,6 +136,8 @@ class WriteScreen(Writer):
         )  # the key itself goes first
         self.show_story()
         self.flush()
+        if self._left is not None:
+            self._show_as_left(self._left)
         self.apply_layout()
         self.pump.start()
         self.flush_slowly()
@@ -144,9 +149,48 @@ class WriteScreen(Writer):
             if self.app.begins:
                 self.guarded(self.write)
             self.leave_panes()
+            if self._left is not None and not self.app.begins:
+                self._focus_as_left(self._left)
         finally:
+            self._begun = True
             self.app.keyboard.open(asked=isinstance(self.app.screen, Confirm | DamagedNote))
             self.pump.settle()
+
+    def _show_as_left(self, left: View) -> None:
+        """Show the cursor of the story and the panes as the writer left them."""
+        self.editor.go(min(left.cursor, len(self.editor.whole)))
+        current = self.session.round
+        if current is None or len(left.panes) != len(current.branches):
+            return
+        self.grid.order(left.panes)
+        self._ordered = current.identity, len(left.panes)
+        for index, chars in left.takes:
+            if index < len(left.panes):
+                self.grid.panes[index].take_to(chars)
+
+    def _focus_as_left(self, left: View) -> None:
+        """Give the keys to what had them, but not to a branch if keys were typed before it could be seen."""
+        if left.pane >= self._shown or left.focus == "none":
+            return
+        self.grid.go(left.pane, focus=False)
+        if left.focus == "branch" and not self.app.keyboard.has_waiting:
+            self.choose_pane()
+        elif left.focus == "story":
+            self._unchosen = False
+            self._show_keys()
+
+    def keep_view(self) -> None:
+        """Have the session keep what the screen shows, for the next start; returns at once."""
+        if not self._begun:
+            return  # what is on the disk is still to be shown
+        focus: Focus = "none" if self._unchosen else "story"
+        if isinstance(self.focused, BranchPane):
+            focus = "branch"
+        panes = self.grid.shown_order if self._shown > 0 else ()
+        takes = ((index, self.grid.panes[index].take) for index in panes)
+        chosen = tuple((index, take) for index, take in takes if take is not None)
+        view = View(self.editor.place, focus, self.grid.current, self.order, panes, self.large, chosen)
+        self.session.keep_view(view.to_json())
 
     def on_unmount(self) -> None:
         self.session.typing.on_unsaved = lambda: None
@@ -577,13 +621,14 @@ class WriteScreen(Writer):
             return  # the round waits for the model: keep showing the previous one
         count = len(current.branches) if current is not None else 0
         if current is not self._round or count != self._shown:
+            again = current is not None and not self._shows_others(current)
             if current is not self._round:
                 self._usual = self.session.sampling  # later changes of knobs do not apply to these branches
                 if self._shows_others(current) and isinstance(self.focused, BranchPane):
                     self.leave_panes()  # exploring replaced the branches without a command
             self._round, self._shown = current, count
             blank: list[None] = [None] * self.session.n
-            self.grid.show(current.branches if current is not None and count else blank)
+            self.grid.show(current.branches if current is not None and count else blank, again)
             self.grid.show_stale(self.session.stale)
             self.grid.colour()
         if 0 <= self._forked < count:
@@ -615,6 +660,7 @@ class WriteScreen(Writer):
         self._watch_model()
         self._watch_disk()
         self.app.show_title(self.session.title, self.writing)
+        self.keep_view()
 
     def _set_prefetch_focus(self) -> None:
         """Tell the prefetcher which pick is likely; not for a branch with thoughts, whose pick omits them."""
@@ -676,12 +722,14 @@ class WriteScreen(Writer):
 
     def _put_in_order(self) -> None:
         current = self.session.round
-        if current is None or not current.branches or self._ordered == (current, len(current.branches)):
+        if current is None or not current.branches:
+            return
+        if self._ordered == (current.identity, len(current.branches)):
             return
         if self.order == AS_DRAWN or not any(branch.live for branch in current.branches):
             indices = ordered(current, self.order, Tokens.of(self.session).branch_logprobs)
             if indices is not None:  # None until the scores are computed
-                self._ordered = current, len(current.branches)
+                self._ordered = current.identity, len(current.branches)
                 self.grid.order(indices)
 
     def _show_marks(self) -> None:
@@ -698,7 +746,8 @@ class WriteScreen(Writer):
                     )
                     pane.note = ", ".join(filter(None, words))
         self.strip.show([f"{branch.index + 1}{state_sign(branch)}" for branch in branches], self.grid.current)
-        self.strip.set_class(self.grid.pages > 1 and bool(branches), "-needed")
+        # Not by the grid's own height, which is a row less while the strip is shown.
+        self.strip.set_class(bool(branches) and not self.grid.fits(self.right.size), "-needed")
 
     # ---- layout
 
@@ -738,11 +787,14 @@ class WriteScreen(Writer):
 
     def leave(self) -> None:
         """End the program; if text cannot be saved, ask the writer."""
+        self.keep_view()
         try:
             self.session.keep()
         except StoryError as error:
             self._ask_before_leaving(error)
         else:
+            if self.app.next_story is None:
+                self.session.prepare_close()
             self.app.exit()
 
     def _ask_before_leaving(self, error: StoryError) -> None:

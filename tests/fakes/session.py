@@ -20,6 +20,7 @@ from srbwriter.session.recorder import Recorder
 from srbwriter.session.sampling import Variety
 from srbwriter.session.typing import Draft, Typing
 from srbwriter.story import ROOT, NodeId, Story
+from srbwriter.story.model import JsonObject
 from tests.fakes.word_engine import WordEngine
 
 MODEL = ModelInfo(
@@ -123,6 +124,7 @@ class FakeSession:
             self.story.end_typing()
         self.round: Round | None = None
         self.closed = False
+        self.view: JsonObject = {}
         self.typing = Typing(self.story, self.story.set_text, folder / "rescued")
         self.recorder = Recorder(self.story, self.typing, threading.RLock())
         self.state_lock = threading.RLock()
@@ -139,6 +141,12 @@ class FakeSession:
 
     def keep(self) -> None:
         self.recorder.write()
+
+    def prepare_close(self) -> None:
+        """Nothing runs on its own."""
+
+    def keep_view(self, view: JsonObject) -> None:
+        self.view = view
 
     def together(self, act: Callable[[], Any]) -> Any:
         return self.recorder.together(act)

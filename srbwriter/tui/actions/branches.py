@@ -68,25 +68,27 @@ def pause(screen: WriteScreen) -> None:
     _steer(screen, "resume" if branch is not None and branch.state is BranchState.PAUSED else "pause")
 
 
-def _steer(screen: WriteScreen, verb: BranchVerb, **arguments: object) -> None:
-    """Apply a verb to the current branch; notify the writer if the verb does not apply now."""
+def _steer(screen: WriteScreen, verb: BranchVerb, **arguments: object) -> bool:
+    """Apply a verb to the current branch; if it does not apply now, notify the writer and return False."""
     here = screen.branch_here()
     if here is None:
-        return
+        return False
     pane, branch = here
     problem = VERBS[verb].problem(branch)
     if not problem:
         screen.session.steer(pane.index, verb, **arguments)
-        return
+        return True
     more = f": {state_words(branch)}" if not branch.live else ""
     more = more or (": space resumes it" if branch.state is BranchState.PAUSED else "")
     screen.notify(f"Branch {pane.index + 1} {problem}{more}.")
+    return False
 
 
 @command(BRANCH, "Extend this branch", "e")
 def extend(screen: WriteScreen) -> None:
     """Continue a finished branch from its end."""
-    _steer(screen, "extend")
+    if _steer(screen, "extend") and screen.grid.pane is not None:
+        screen.grid.pane.follow()  # the new words are at the end
 
 
 @command(BRANCH, "Rewind one sentence", "backspace", hint="rewind")
@@ -334,13 +336,16 @@ def _gave_up(screen: WriteScreen) -> bool:
 
 @command(ALL, "Step back", anywhere="escape", hint="stop")
 def back(screen: WriteScreen) -> None:
-    """Stop an export, import or load; move from the story to the branches; there, stop them or a download."""
+    """Stop an export, import or load; move from the story to the branches; there, remove the taking cursor,
+    then stop the branches or a download."""
     # Never focus the story here: keys pressed next would be typed into it.
     if screen.quiet:
         screen.be_quiet(False)
     elif (screen.editor.has_focus or screen.unchosen) and screen.grid.pane is not None:
         if not _gave_up(screen):
             screen.choose_pane()
+    elif (pane := screen.grid.pane) is not None and pane.take is not None:
+        pane.take_to(0)
     else:
         stop_all(screen)
 

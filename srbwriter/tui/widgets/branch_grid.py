@@ -97,14 +97,23 @@ class BranchGrid(Container):
         """The pane that commands act on."""
         return self.panes[self.current] if self.current < self._count else None
 
-    def show(self, branches: Sequence[Branch | None]) -> None:
-        """Show the branches of a round, one pane each."""
-        fresh = not branches or not self.panes or self.panes[0].branch is not branches[0]
+    @property
+    def shown_order(self) -> tuple[int, ...]:
+        """The indices of all branches, in display order."""
+        return tuple(self._order)
+
+    def show(self, branches: Sequence[Branch | None], again: bool = False) -> None:
+        """Show the branches of a round, one pane each.
+
+        With ``again`` they are those that are shown, taken up by an engine: order and places stay.
+        """
+        first_differs = not branches or not self.panes or self.panes[0].branch is not branches[0]
+        fresh = first_differs and not again
         self.grow(len(branches))
         self._count = len(branches)
         for pane, branch in zip(self.panes, branches, strict=False):
             if pane.branch is not branch or branch is None:
-                pane.show(branch)
+                pane.show(branch, again)
         self.current = min(self.current, max(0, self._count - 1))
         known = self._order if len(self._order) <= self._count and not fresh else []
         self._set_order([*known, *range(len(known), self._count)])
@@ -158,14 +167,15 @@ class BranchGrid(Container):
         for pane in self.shown:
             pane.pull()
 
-    def go(self, index: int) -> None:
+    def go(self, index: int, focus: bool = True) -> None:
         """Make ``index`` the current branch, turn to its page and focus it."""
         if not 0 <= index < self._count:
             return
         self.current = index
         if self.single or self._order.index(index) // self._per_page != self.page:
             self._arrange()
-        self.panes[index].focus()
+        if focus:
+            self.panes[index].focus()
 
     def turn(self, pages: int) -> None:
         """Show another page; the first follows the last."""
@@ -181,14 +191,25 @@ class BranchGrid(Container):
 
     _columns = 1
 
+    def _shape(self, room: Size) -> tuple[int, int]:
+        """Return columns and rows of a page in ``room``."""
+        if self.single:
+            return 1, 1
+        if self.column:
+            return 1, max(1, min(self._count, room.height // MIN_HEIGHT))
+        return arrange(self._count, room.width, room.height)
+
+    def fits(self, room: Size) -> bool:
+        """Return whether all branches have a place on one page in ``room``."""
+        columns, rows = self._shape(room) if self._count and room else (0, 0)
+        return self._count <= columns * rows
+
     def _arrange(self) -> None:
         width, height = self.size
         if not self._count or not width or not height:
             return
         self._room = self.size
-        columns, rows = (1, 1) if self.single else arrange(self._count, width, height)
-        if self.column and not self.single:
-            columns, rows = 1, max(1, min(self._count, height // MIN_HEIGHT))
+        columns, rows = self._shape(self.size)
         self._columns = columns
         self._per_page = columns * rows
         self.pages = -(-self._count // self._per_page)

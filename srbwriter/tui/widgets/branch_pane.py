@@ -59,6 +59,7 @@ class BranchPane(Widget, can_focus=True):
         &:focus.-writing .pane--head { color: $background; }
         &.-failed .pane--head { color: $text-error; }
         &.-stale .pane--text, &.-stale .pane--taken { color: $text-muted; }
+        &.-killed .pane--text, &.-killed .pane--taken { color: $text-muted; }
     }
     """
 
@@ -122,13 +123,17 @@ class BranchPane(Widget, can_focus=True):
         """The header line, as painted."""
         return self._head
 
-    def show(self, branch: Branch | None) -> None:
-        """Show another branch from its beginning."""
+    def show(self, branch: Branch | None, again: bool = False) -> None:
+        """Show another branch from its beginning; with ``again`` the same one, where it was scrolled to."""
+        take, top = self.take, self._top
         self.branch = branch
         self._cursor, self.take, self._top = None, None, self.start_at
         self.thoughts, self._settled, self._unfolded = NO_THOUGHTS, False, ""
         self._text.reset("")
         self.pull(force=True)
+        if again:
+            self.take = take if take is not None and take <= len(self._text.text) else None
+            self._top = top if top is None else min(top, self._last_top)
         self.refresh()
 
     def pull(self, force: bool = False) -> None:
@@ -189,12 +194,18 @@ class BranchPane(Widget, can_focus=True):
         now = time.monotonic()
         self.set_class(self.branch is not None and self.branch.state is BranchState.WRITING, "-writing")
         self.set_class(self.branch is not None and self.branch.state is BranchState.FAILED, "-failed")
+        self.set_class(self._killed, "-killed")
         if not force and now - self._head_at < _HEADER_SECONDS and self._state_unchanged():
             return
         head = self._compose_head()
         if head != self._head or force:
             self._head, self._head_at = head, now
             super().refresh(Region(0, 0, self._room.width, 1))
+
+    @property
+    def _killed(self) -> bool:
+        branch = self.branch
+        return branch is not None and branch.finish_reason is FinishReason.KILLED and not branch.live
 
     def _state_unchanged(self) -> bool:
         return self.branch is None or self._head_state == (self.branch.state, self.branch.finish_reason)
@@ -344,7 +355,7 @@ class BranchPane(Widget, can_focus=True):
         """Return a line in its tokens' colours, with the taken part and the highlighted token marked."""
         text, hidden = self._style("pane--text"), self.thoughts.end or 0
         styles = [text] * len(shown)
-        if self.tints is not None and self.branch is not None and not self.stale:
+        if self.tints is not None and self.branch is not None and not (self.stale or self._killed):
             first, last = hidden + start, hidden + start + len(shown)
             for begin, end, tint in self.tints.between(self.branch, first, last):
                 styles[begin - first : end - first] = [self._style(f"pane--{tint}")] * (end - begin)
@@ -477,7 +488,11 @@ class BranchPane(Widget, can_focus=True):
         if not self._text.text:
             return
         at = self.take if self.take is not None else (0 if direction > 0 else len(self._text.text))
-        self.take = unit_step(self._text.text, at, unit, direction) or None
+        self.take_to(unit_step(self._text.text, at, unit, direction))
+
+    def take_to(self, chars: int) -> None:
+        """Put the taking cursor behind so many characters and keep it in view; 0 removes it."""
+        self.take = min(chars, len(self._text.text)) or None
         if self.take is not None:
             row = self._text.line_of(self.take - 1)
             if not self._first <= row < self._first + self._body:

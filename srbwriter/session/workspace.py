@@ -1,0 +1,169 @@
+"""The workspace: what the screen showed last, kept in the story file so that it is there again.
+
+The record names the round on the screen by the nodes of its branches, in the order of the panes' numbers, and
+holds what the face wants to find again (its *view*). It belongs to the node where the writer stood: at any
+other node it does not apply. It is written by the recorder, in the transaction of the words or in one of its
+own, and never on the way of a key.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import cast
+
+from srbwriter.story import Node, NodeId, NoSuchNode, Story, StoryError
+from srbwriter.story.model import JsonObject, JsonValue, as_list, as_object
+
+from .prefix import Prefix
+from .rounds import Round, Track, ended_round
+
+log = logging.getLogger(__name__)
+
+KEPT = "workspace"
+"""The local value of the story that holds the record."""
+
+
+class Workspace:
+    """Records what is on the screen, in ``story``. ``shown`` returns the round on the screen."""
+
+    def __init__(self, story: Story, shown: Callable[[], Round | None]) -> None:
+        self._story, self._shown = story, shown
+        self.view: JsonObject = as_object(self._kept.get("view")) if self._applies else {}
+        """What the face wants to find again; empty where nothing is known."""
+
+    @property
+    def _kept(self) -> JsonObject:
+        return as_object(cast(JsonValue, self._story.local_value(KEPT)))
+
+    @property
+    def _applies(self) -> bool:
+        """Whether the writer still stands where the record was made."""
+        return self._kept.get("at") == self._story.current
+
+    @property
+    def changed(self) -> bool:
+        """Whether the screen shows something else than the story file says."""
+        return self._story.read_only is None and self._record() != self._kept
+
+    def write(self) -> None:
+        """Write the record, within a transaction. Raises StoryError."""
+        if self._story.read_only is None:
+            self._story.put_local_value(KEPT, self._record())
+
+    def _record(self) -> JsonObject:
+        record: JsonObject = {"at": self._story.current, "view": self.view}
+        current = self._shown()
+        if current is None:
+            return record
+        if not current.tracks:  # it waits for the model, and the screen shows the round before
+            return record | {"round": self._kept.get("round")}
+        return record | {"round": _round_record(self._story, current)}
+
+    def restore(self) -> Round | None:
+        """Return the round that was on the screen, ended; None if none was, or the story has changed since.
+
+        A damaged record counts as none.
+        """
+        kept = as_object(self._kept.get("round"))
+        if not self._applies or not kept:
+            return None
+        try:
+            return _restored(self._story, kept)
+        except (NoSuchNode, ValueError, TypeError, LookupError) as error:
+            log.warning("the branches that were on the screen are not restored: %s", error)
+        except StoryError as error:  # whoever reads the story next reports it
+            log.warning("the branches that were on the screen cannot be read: %s", error)
+        return None
+
+
+def _round_record(story: Story, current: Round) -> JsonObject:
+    branches: list[JsonValue] = [_branch_record(track) for track in current.tracks]
+    return {
+        "parent": current.parent,
+        "newest": _newest(story, current.parent),
+        "prefix": None if current.prefix is None else [*current.prefix],
+        "taken": current.taken,
+        "branches": branches,
+        "locked": sorted(current.locked),
+        "forced": sorted(current.forced),
+        "probabilities": {str(index): share for index, share in current.probabilities.items()},
+        "renewed": {str(index): times for index, times in dict(current.duplicates.renewed).items()},
+    }
+
+
+def _branch_record(track: Track) -> JsonObject:
+    nodes: list[JsonValue] = [[node, start] for node, start in track.nodes]
+    return {"nodes": nodes, "chars": track.chars if track.complete else None}
+
+
+def _newest(story: Story, parent: NodeId) -> NodeId:
+    """The newest child of ``parent``: a later one was written by a program that keeps no record."""
+    try:
+        return max(story.children(parent), default=0)
+    except NoSuchNode:
+        return 0
+
+
+def _restored(story: Story, kept: JsonObject) -> Round | None:
+    parent, prefix = int(cast(int, kept["parent"])), as_list(kept["prefix"])
+    if _newest(story, parent) != kept["newest"]:
+        return None
+    branches = [_parts(story, as_object(branch)) for branch in as_list(kept["branches"])]
+    if not branches:
+        return None
+    found = ended_round(story, parent, _prefix(prefix) if prefix else None, branches)
+    found.taken = bool(kept["taken"])
+    found.locked, found.forced = set(_numbers(kept["locked"])), set(_numbers(kept["forced"]))
+    shares = as_object(kept["probabilities"])
+    found.probabilities = {int(index): float(cast(float, share)) for index, share in shares.items()}
+    renewed = as_object(kept["renewed"])
+    found.duplicates.renewed.update({int(i): int(cast(int, times)) for i, times in renewed.items()})
+    return found
+
+
+def _prefix(fields: Sequence[JsonValue]) -> Prefix:
+    length, digest, end = fields
+    return Prefix(int(cast(int, length)), str(digest), str(end))
+
+
+def _numbers(value: JsonValue) -> list[int]:
+    return [int(cast(int, number)) for number in as_list(value)]
+
+
+def _parts(story: Story, branch: JsonObject) -> list[tuple[Node, str]]:
+    """Return the nodes of a branch, each with the text that the branch has in it."""
+    places = [_numbers(place) for place in as_list(branch["nodes"])]
+    ends = [*(start for _, start in places[1:]), branch["chars"]]
+    parts: list[tuple[Node, str]] = []
+    for (node, start), end in zip(places, ends, strict=True):
+        parts += _written(story, node, None if end is None else int(cast(int, end)) - start)
+    return parts
+
+
+def _written(story: Story, number: NodeId, length: int | None) -> list[tuple[Node, str]]:
+    """Return what a branch wrote into a node, which may have been edited or split since.
+
+    ``length`` is the number of its characters; None if the branch was still being written.
+    """
+    node = story.node(number)
+    if node.author == "edited":  # the unedited version is beside it
+        beside = (n for n in story.nodes(story.siblings(number)) if n.author == "model" and _alike(n, node))
+        node = next(beside, node)
+    if length is None:
+        return [(node, node.text)]
+    parts = [(node, node.text[:length])]
+    left = length - len(node.text)
+    while left > 0:  # a part of it was picked: the rest is below
+        below = story.nodes(story.children(parts[-1][0].id))
+        rest = next((n for n in below if n.author == node.author and _alike(n, node)), None)
+        if rest is None:
+            break
+        parts.append((rest, rest.text[:left]))
+        left -= len(rest.text)
+    return parts
+
+
+def _alike(node: Node, other: Node) -> bool:
+    """Whether two nodes are parts or versions of one branch."""
+    return node.seed == other.seed and node.seed is not None

@@ -1,0 +1,181 @@
+"""The workspace: a session opened again shows the branches that were on the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import cast
+
+from srbwriter.engine.loader import EngineLoader
+from srbwriter.engine.types import FinishReason, Stop
+from srbwriter.session import Round, Session
+from srbwriter.session.workspace import KEPT
+from srbwriter.story import Story
+from srbwriter.story.model import JsonValue, as_object
+from tests.fakes.shared_model import load_engine
+from tests.fakes.short_model import short_model
+
+from .conftest import OPTIONS, ready, written
+from .test_session import OPENING, until
+
+VIEW = {"cursor": 3}
+TYPED = " Suddenly the door."
+
+
+@contextmanager
+def again(file: Path) -> Iterator[Session]:
+    """A session that opens ``file`` again."""
+    session = Session(
+        Story.open(file), EngineLoader(short_model(), OPTIONS, load_engine), n=4,
+        stop=Stop(max_tokens=24, ignore_eog=True), options=OPTIONS,
+    )  # fmt: skip
+    ready(session)
+    yield session
+    session.close()
+
+
+def shown(session: Session) -> Round:
+    assert session.round is not None
+    return session.round
+
+
+def texts(session: Session) -> list[str]:
+    return [branch.text for branch in shown(session).branches]
+
+
+def three_rounds(session: Session) -> Round:
+    """Three rounds below one node, all ended; returns the last."""
+    session.set_text(OPENING)
+    for _ in range(3):
+        last = session.generate()
+        written(session)
+    return last
+
+
+def test_after_three_rounds_the_last_one_is_shown_with_kills_and_locks(file: Path, session: Session) -> None:
+    last = three_rounds(session)
+    before = texts(session)
+    session.steer(1, "kill")
+    until(session, lambda: last.branches[1].finish_reason is FinishReason.KILLED)
+    session.lock(2)
+    session.close()
+    with again(file) as later:
+        assert texts(later) == before and later.round is not last
+        reasons = [branch.finish_reason for branch in shown(later).branches]
+        assert [reason is FinishReason.KILLED for reason in reasons] == [False, True, False, False]
+        assert shown(later).locked == {2}
+
+
+def test_a_branch_killed_after_its_end_is_killed_in_the_story(file: Path, session: Session) -> None:
+    current = three_rounds(session)
+    node = current.node_of(0)
+    assert session.story.node(node).finish_reason == "length"
+    session.steer(0, "kill")
+    until(session, lambda: session.story.node(node).finish_reason == "killed")
+    session.steer(0, "extend")
+    until(session, lambda: len(current.branches[0].ids) == 48)
+    written(session)
+    assert session.story.node(current.node_of(0)).finish_reason == "length"
+
+
+def test_branches_of_several_nodes_and_a_partly_picked_one_are_whole_again(
+    file: Path, session: Session
+) -> None:
+    current = three_rounds(session)
+    session.append(0, TYPED)
+    session.steer(1, "extend")
+    session.steer(3, "reroll")
+    until(session, lambda: len(current.branches[1].ids) == 48 and current.over)
+    session.pick(2, upto=9)
+    before = texts(session)
+    assert TYPED in before[0]
+    session.close()
+    with again(file) as later:
+        assert texts(later) == before
+        assert not later.stale
+        later.undo()
+        later.pick(0)
+        assert later.text() == OPENING + before[0]
+
+
+def test_an_edited_pick_is_shown_as_the_model_wrote_it(file: Path, session: Session) -> None:
+    three_rounds(session)
+    before = texts(session)
+    session.pick(1)
+    picked = session.text()
+    session.set_text(picked[: len(OPENING) + 3] + "Zebra" + picked[len(OPENING) + 3 :])
+    session.close()
+    with again(file) as later:
+        assert texts(later) == before
+
+
+def test_restored_branches_can_be_steered_and_picked(file: Path, session: Session) -> None:
+    three_rounds(session)
+    before = texts(session)
+    session.close()
+    with again(file) as later:
+        later.steer(1, "extend")
+        after = written(later)
+        assert after[0] == before[0] and len(after[1]) > len(before[1])
+        later.pick(1)
+        assert later.text() == OPENING + after[1]
+
+
+def test_the_round_before_words_typed_since_is_shown(file: Path, session: Session) -> None:
+    three_rounds(session)
+    before = texts(session)
+    session.set_text(OPENING + " Zebra.")
+    session.close()
+    with again(file) as later:
+        assert texts(later) == before
+
+
+def test_a_branch_killed_before_its_first_word_keeps_its_number(file: Path, session: Session) -> None:
+    session.set_text(OPENING)
+    session.stop = Stop(max_tokens=24, ignore_eog=True)
+    current = session.generate()
+    while not current.branches:
+        pass
+    session.steer(1, "kill")
+    written(session)
+    before = texts(session)
+    session.close()
+    with again(file) as later:
+        assert texts(later) == before
+
+
+def test_where_another_program_wrote_since_its_branches_are_shown(file: Path, session: Session) -> None:
+    current = three_rounds(session)
+    parent = current.parent
+    session.close()
+    with Story.open(file) as story:  # as a version that keeps no workspace would
+        [name] = story.begin_branches(parent, 1)
+        story.stream(name, " Then it stopped.")
+        story.finish(name, "length")
+    with again(file) as later:
+        assert " Then it stopped." in texts(later)
+
+
+def test_a_record_that_makes_no_sense_is_none(file: Path, session: Session) -> None:
+    three_rounds(session)
+    session.close()
+    with Story.open(file) as story:
+        kept = as_object(cast(JsonValue, story.local_value(KEPT)))
+        story.put_local_value(KEPT, kept | {"round": {"parent": "x", "branches": 7}})
+    with again(file) as later:
+        assert len(texts(later)) == 12, "all that the story has below the node"
+
+
+def test_the_view_is_that_of_the_node_where_the_writer_stood(file: Path, session: Session) -> None:
+    three_rounds(session)
+    session.keep_view(VIEW)
+    session.close()
+    with Story.open(file) as story:
+        assert KEPT not in story.to_draft().values and f"local-{KEPT}" not in story.to_draft().values
+    with again(file) as later:
+        assert later.view == VIEW
+    with Story.open(file) as story:
+        story.visit(1)
+    with again(file) as later:
+        assert later.view == {}
