@@ -309,6 +309,13 @@ class Terminal:
                 self._shown = "\n".join(line.rstrip() for line in lines)
             return self._shown
 
+    def underlined(self) -> list[str]:
+        """The words on the screen that are underlined, from the top."""
+        with self._drawing:
+            self._shown = "" if self._draw() else self._shown
+            cells = [self._screen.buffer[y][x] for y in range(self.lines) for x in range(self.columns)]
+        return "".join(cell.data if cell.underscore else " " for cell in cells).split()
+
     def _draw(self) -> bool:
         """Draw what has come since; returns whether there was any."""
         with self._news:
