@@ -92,8 +92,11 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def _list(arguments: argparse.Namespace, settings: Settings) -> None:
     from srbwriter.models import local_models, memory, memory_budget, size_words
+    from srbwriter.models.fit import free_memory
+    from srbwriter.models.placement import HOST_SHARE
 
-    found, memory_bytes, budget = local_models(), memory(), memory_budget()
+    found, memory_bytes, free = local_models(), memory(), free_memory()
+    budget = min(memory_budget(), int(free * HOST_SHARE))
     in_use = _in_use(settings)
     rows = [_Row(model, settings, memory_bytes, budget, in_use) for model in found]
     if arguments.json:
@@ -104,7 +107,7 @@ def _list(arguments: argparse.Namespace, settings: Settings) -> None:
     for row in rows:
         if row.model.problem:
             say(f"{row.model.path}: {row.model.problem}")
-    say(f"* is in use; this machine has {size_words(memory_bytes)} of memory")
+    say(f"* is in use; this machine has {size_words(memory_bytes)} of memory, {size_words(free)} free")
     if in_use is not None and not any(row.in_use for row in rows):
         say(f"in use is {in_use}")
 

@@ -43,7 +43,7 @@ class Page(Keyed, Screen[Result]):
 
     KEYS = "Dialogs"
     OPENED_BY: ClassVar[str] = ""
-    BINDINGS = [Binding("f1", "help", show=False, id=f"help{ANYWHERE}")]
+    BINDINGS = [Binding("f1,question_mark", "help", show=False, id=f"help{ANYWHERE}")]
 
     DEFAULT_CSS = """
     Page .message { height: auto; padding: 0 1; color: $text-accent; }

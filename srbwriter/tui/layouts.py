@@ -52,6 +52,17 @@ def apply(screen: Writer, name: str) -> None:
         part.styles.width, part.styles.height = ("1fr", f"{percent}fr")[:: -1 if beside else 1]
 
 
+def describe(screen: Writer) -> str:
+    """Return a sentence that says where story and branches are in the window now."""
+    if screen.quiet:
+        return "The story fills the window; its live branches are hidden."
+    if screen.large:
+        return "One live branch fills the window; the story is hidden."
+    if screen.has_class("-right") or screen.has_class("-column"):
+        return "The story is on the left, its live branches are on the right."
+    return "The story is above, its live branches are below."
+
+
 def centre(screen: Writer) -> None:
     """Limit the story's line length and centre the story in its area."""
     # Uses the sizes of the last layout, so call it after each one. Too wide a margin would exceed the window.

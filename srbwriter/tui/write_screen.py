@@ -492,18 +492,23 @@ class WriteScreen(Writer):
         """Replace the story's text by ``text``, as one edit by the writer. Raises StoryError if it is not
         saved.
 
-        ``edits`` produce ``text`` from the current text; without them, the two are compared.
+        ``edits`` produce ``text`` from the current text, and the view stays where it is; without them, the
+        two are compared.
         """
         known = bool(edits) and apply_edits(self.editor.whole, edits) == text
+        view = self.editor.view.after(edits) if known else None
         self.session.keep()
         self.session.story.end_typing()
-        self.editor.show(text)
+        self.editor.show(text, view.end if view is not None else None)
+        if view is not None:
+            self.editor.show_view(view)
         if known:
             self.session.typing.edit(*edits)
             self.session.keep()
         else:
             self.session.set_text(text)
         self.session.story.end_typing()
+        self.show_authors()
 
     # ---- branches
 

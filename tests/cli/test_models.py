@@ -16,7 +16,7 @@ from srbwriter.cli.table import every_key
 from srbwriter.config import load
 from srbwriter.config.keys import RETIRED
 from srbwriter.demo import bundled_model
-from srbwriter.models import read_recommended
+from srbwriter.models import fit, read_recommended
 from tests.fakes.hub import Hub, running
 from tests.models.gguf_files import SHAPE, gguf, put
 
@@ -47,6 +47,13 @@ def run(capsys: pytest.CaptureFixture[str]) -> Any:
 def model_in_use() -> Path:
     """What a program that is started now would write with."""
     return launch.model_path(load(every_key(), {}, {}))
+
+
+def test_a_model_that_needs_more_than_is_free_is_tight(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fit, "free_memory", lambda: 100 * 10**6)  # other programs have the rest
+    _, out, err = run()
+    assert out.splitlines()[1].split()[-2:] == ["tight", "bundled"]
+    assert "of memory, 100 MB free" in err
 
 
 def test_the_list_shows_size_context_and_memory(run: Any) -> None:

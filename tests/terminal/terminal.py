@@ -313,9 +313,16 @@ class Terminal:
     def cells(self) -> list[list[Char]]:
         """The characters of the screen with their colours, line by line."""
         with self._drawing:
-            self._draw()
+            self._shown = "" if self._draw() else self._shown
             rows = self._screen.buffer
             return [[rows[y][x] for x in range(self.columns)] for y in range(self.lines)]
+
+    def underlined(self) -> list[str]:
+        """The words on the screen that are underlined, from the top."""
+        with self._drawing:
+            self._shown = "" if self._draw() else self._shown
+            cells = [self._screen.buffer[y][x] for y in range(self.lines) for x in range(self.columns)]
+        return "".join(cell.data if cell.underscore else " " for cell in cells).split()
 
     def _draw(self) -> bool:
         """Draw what has come since; returns whether there was any."""

@@ -15,7 +15,7 @@ from srbwriter.story.model import DraftNode, Generation, Marks, Span, StoryDraft
 from tests.sizes import few_or_all
 from tests.terminal.conftest import NewTerminal
 from tests.terminal.support import two_at_once
-from tests.terminal.terminal import CTRL_F, CTRL_Q, ENTER, ESC, Terminal
+from tests.terminal.terminal import CTRL_F, CTRL_Q, TAB, Terminal
 
 KILLS = {False: 1, True: 12}
 NODES = 12
@@ -87,10 +87,8 @@ def mend(terminal: Terminal, file: Path) -> None:
     terminal.press(CTRL_F)
     terminal.wait_for("↓ next")
     terminal.press(FOUND.encode())
-    terminal.wait_for("1 found")
-    terminal.press(ENTER)
     terminal.wait_for("1 of 1")
-    terminal.press(ESC)
+    terminal.press(TAB)
     terminal.wait_without("1 of 1")
     terminal.type(MISSING)
     terminal.wait_for(RIGHT)

@@ -105,9 +105,10 @@ def test_no_key_of_a_screen_means_two_things_and_no_name_two_actions() -> None:
     assert not [b.id for b in declared if b.tooltip and not b.tooltip.endswith(".")]
 
 
-def test_help_opens_on_every_page_with_the_key_that_opens_it_elsewhere() -> None:
+def test_help_opens_on_every_page_with_the_keys_that_open_it_elsewhere() -> None:
     (binding,) = [binding for binding in commands.own_bindings(Page) if binding.action == "help"]
-    assert binding.key == COMMANDS["help"].anywhere and binding.id == "help" + commands.ANYWHERE
+    help = COMMANDS["help"]
+    assert binding.key == f"{help.anywhere},{help.keys}" and binding.id == "help" + commands.ANYWHERE
     assert {page.OPENED_BY for page in commands.screens() if issubclass(page, Page)} - {""} <= set(COMMANDS)
 
 

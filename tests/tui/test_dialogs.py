@@ -244,3 +244,25 @@ async def test_the_frame_is_switched_and_its_request_edited_where_the_prompt_is_
         await bench.press("escape", "ctrl+z")
         assert story.settings(ROOT).framed is True
         assert bench.session.text() == "It rained."
+
+
+@pytest.mark.parametrize(
+    ("layout", "size", "places"),
+    [
+        ("below", (120, 40), "The story is above, its live branches are below."),
+        ("right", (120, 40), "The story is on the left, its live branches are on the right."),
+        ("column", (120, 40), "The story is on the left, its live branches are on the right."),
+        ("auto", (170, 40), "The story is on the left, its live branches are on the right."),
+        ("right", (60, 40), "The story is above, its live branches are below."),
+    ],
+)
+async def test_help_says_where_story_and_branches_are(
+    layout: str, size: tuple[int, int], places: str, open_bench: OpenBench
+) -> None:
+    async with open_bench(size=size, settings={"interface.layout": layout}) as bench:
+        await bench.press("f1")
+        await opened(bench, Help)
+        assert places in " ".join(visible(bench).replace("│", " ").split())
+        editor, panes = bench.screen.editor.region, bench.screen.right.region
+        assert (editor.x < panes.x) == ("left" in places)
+        assert (editor.y < panes.y) == ("above" in places)

@@ -8,9 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from srbwriter.story import Edit
+from srbwriter.story.diff import apply_edits
 from srbwriter.tui.screens.find import FindBar, Finder
+from srbwriter.tui.widgets.story_editor import View
 from tests.tui.conftest import Bench, OpenBench
-from tests.tui.scenarios.common import opened, visible
+from tests.tui.scenarios.common import opened, started, visible
 
 TEXT = "The captain slept.\n\nCaptain Mara did not. No captain does."
 
@@ -24,31 +27,155 @@ async def test_enter_goes_from_place_to_place_and_changes_nothing(open_bench: Op
     async with open_bench(TEXT) as bench:
         await bench.press("ctrl+f", *"Captain")
         await opened(bench, FindBar)
-        assert "3 found" in visible(bench)
         expected = [(11, "captain"), (27, "Captain"), (TEXT.rindex("captain") + 7, "captain")]
         for turn, place in enumerate([*expected, expected[0]]):
-            await bench.press("enter")
             assert shown(bench) == place
             assert f"{turn % 3 + 1} of 3" in visible(bench)
+            await bench.press("enter")
+        await bench.press("up")
         await bench.press("up")
         assert shown(bench) == expected[2]
         await bench.press("shift+enter")
         assert shown(bench) == expected[1]
-        await bench.press("escape", "enter")
+        await bench.press("tab", "enter")
         assert bench.screen.editor.text == TEXT[:27] + "\n" + TEXT[27:]
         await bench.press("ctrl+z", "ctrl+f", "enter")
         assert bench.screen.editor.selected_text.casefold() == "captain"
+
+
+def highlighted(bench: Bench, name: str) -> list[str]:
+    """The words of the story that are painted in the style of a component."""
+    editor = bench.screen.editor
+    wanted = editor.get_component_rich_style(name, partial=True)
+    strips = [editor.render_line(row) for row in range(editor.size.height)]
+    return [
+        segment.text
+        for strip in strips
+        for segment in strip
+        if segment.style is not None
+        and (segment.style.underline, segment.style.reverse) == (wanted.underline, wanted.reverse)
+        and segment.text.strip()
+    ]
+
+
+async def test_matches_are_highlighted_while_the_writer_types(open_bench: OpenBench) -> None:
+    async with open_bench(TEXT) as bench:
+        await bench.press("ctrl+f", *"cap")
+        assert highlighted(bench, "story--match-selected") == ["cap"]
+        assert highlighted(bench, "story--match") == ["Cap", "cap"]
+        assert "1 of 3" in visible(bench)
+        await bench.press(*"tain m")
+        assert highlighted(bench, "story--match-selected") == ["Captain M"]
+        assert highlighted(bench, "story--match") == [] and "1 of 1" in visible(bench)
+        await bench.press("x")
+        assert highlighted(bench, "story--match-selected") == []
+        await bench.press("escape")
+        assert highlighted(bench, "story--match") == []
+
+
+async def test_escape_goes_back_to_the_place_and_tab_stays_at_the_match(open_bench: OpenBench) -> None:
+    text = "Rain fell on the harbour.\n" * 5000 + "The beacon.\n" + "Rain again.\n" * 5000
+    async with open_bench(text) as bench:
+        editor = bench.screen.editor
+        editor.go(400)
+        await bench.settle()
+        before = editor.view
+        await bench.press("ctrl+f", *"beacon", "enter")
+        assert editor.selected_text == "beacon"
+        await bench.press("escape")
+        assert editor.view == before and editor.whole == text
+        await bench.press("ctrl+f", *"beacon", "tab", *"s")
+        assert editor.whole == text.replace("beacon", "beacons")
+
+
+async def replacing(bench: Bench, words: str, by: str) -> None:
+    bench.screen.run("replace")
+    await bench.pilot.pause()
+    await bench.press(*words, "tab", *by)
+
+
+async def test_matches_are_replaced_one_by_one_and_skipped(open_bench: OpenBench) -> None:
+    async with open_bench(TEXT) as bench:
+        bench.screen.editor.go(4)
+        await replacing(bench, "captain", "mate")
+        assert "1 of 3" in visible(bench)
+        await bench.press("enter")
+        assert bench.session.text() == "The mate slept.\n\nCaptain Mara did not. No captain does."
+        assert "1 of 2" in visible(bench) and bench.screen.editor.selected_text == "Captain"
+        await bench.press("down", "enter")
+        assert bench.session.text() == "The mate slept.\n\nCaptain Mara did not. No mate does."
+        await bench.press("up", "enter")
+        assert "Replaced 3 places; there are no more." in visible(bench)
+        await bench.press("escape")
+        assert bench.screen.editor.place == 4
+        assert bench.session.text() == TEXT.replace("captain", "mate").replace("Captain", "mate")
+        await bench.press("ctrl+z")
+        assert bench.session.text() == "The mate slept.\n\nCaptain Mara did not. No mate does."
+        await bench.press("ctrl+z", "ctrl+z")
+        assert bench.session.text() == TEXT
+
+
+async def test_a_replaced_word_is_the_writers_and_the_others_stay_the_models(open_bench: OpenBench) -> None:
+    async with open_bench("It rained.", settings={"interface.provenance": True}) as bench:
+        await started(bench)
+        await bench.press("enter")
+        text = bench.session.text()
+        word = max(text[len("It rained.") :].split(), key=len)
+        await replacing(bench, word, "lantern")
+        await bench.press("enter", "escape")
+        at = text.index(word)
+        assert bench.session.text() == text[:at] + "lantern" + text[at + len(word) :]
+        story = bench.session.story
+        spans = [span for node in story.nodes(story.path(story.current)) for span in node.spans]
+        authors = [span.author for span in spans for _ in span.text]
+        assert set(authors[at : at + len("lantern")]) <= {"writer", "edited"}
+        assert authors[len("It rained.") : at] == ["model"] * (at - len("It rained."))
+        assert set(authors[at + len("lantern") :]) == {"model"}
+        shown = bench.screen.editor.provenance
+        assert shown is not None
+        assert [
+            author for start, end, author in shown.between(0, shown.length) for _ in range(start, end)
+        ] == authors
+
+
+async def test_replacing_all_keeps_the_place_and_what_is_in_view(open_bench: OpenBench) -> None:
+    async with open_bench("The lamp was out.\n" * 300) as bench:
+        editor = bench.screen.editor
+        editor.go(100 * 18 + 5)
+        await bench.settle()
+        top = editor.scroll_offset.y
+        await replacing(bench, "lamp", "lantern")
+        await bench.press("alt+a")
+        assert "Replaced in 300 places." in bench.screen.status_line.line
+        assert (editor.cursor_location[0], editor.scroll_offset.y) == (100, top)
+
+
+@given(
+    st.text("ab", max_size=30), st.text("ab", min_size=1, max_size=2), st.text("xy", max_size=3), st.data()
+)
+def test_a_view_stays_at_its_letters_when_others_are_replaced(
+    text: str, words: str, by: str, data: st.DataObject
+) -> None:
+    finder = Finder(text)
+    finder.look(words, case=True)
+    place = data.draw(st.integers(0, len(text)))
+    edits = finder.edits(by)
+    after = View(place, place, place).after(edits).end
+    assert 0 <= after <= len(apply_edits(text, edits))
+    if not any(edit.start < place < edit.end for edit in edits):
+        behind = [Edit(e.start - place, e.end - place, by) for e in edits if e.start >= place]
+        assert apply_edits(text, edits)[after:] == apply_edits(text[place:], behind)
 
 
 @pytest.mark.full
 async def test_the_same_key_finds_again_and_other_words_begin_anew(open_bench: OpenBench) -> None:
     async with open_bench(TEXT) as bench:
         await bench.press("ctrl+f", *"captain", "ctrl+f", "ctrl+f")
-        assert "2 of 3" in visible(bench)
-        await bench.press(*" Mara", "enter")
+        assert "3 of 3" in visible(bench)
+        await bench.press(*" Mara")
         assert bench.screen.editor.selected_text == "Captain Mara"
         await bench.press(*" Celeste", "enter")
-        assert bench.screen.editor.selected_text == "Captain Mara"  # those are not there, and it stays
+        assert bench.screen.editor.selected_text == ""  # those are not there
         assert "not in the story" in visible(bench)
 
 
@@ -93,15 +220,16 @@ def test_what_is_counted_is_what_is_replaced(text: str, words: str, case: bool, 
     count = finder.look(words, case, whole)
     pattern = rf"(?<!\w){re.escape(words)}(?!\w)" if whole else re.escape(words)
     expected, times = re.subn(pattern, lambda _: "<->", text, flags=0 if case else re.IGNORECASE)
-    assert (finder.replaced("<->"), count) == (expected, times)
-    assert finder.replaced("<->").count("<->") == count
+    replaced = apply_edits(text, finder.edits("<->"))
+    assert (replaced, count) == (expected, times)
+    assert replaced.count("<->") == count
 
 
 @pytest.mark.full
 async def test_find_and_replace_agree(open_bench: OpenBench) -> None:
     async with open_bench("The captain slept. Captains do. CAPTAIN!") as bench:
         await bench.press("ctrl+f", *"Captain")
-        assert "3 found" in visible(bench)
+        assert "1 of 3" in visible(bench)
         await bench.press("alt+w")
         assert "2 found · whole words" in visible(bench)
         await bench.press("enter", "escape")
@@ -109,14 +237,14 @@ async def test_find_and_replace_agree(open_bench: OpenBench) -> None:
         await bench.pilot.pause()
         assert "2 found · whole words" in visible(bench)  # as it was looked for before
         await bench.press("tab", *"mate")
-        assert "replaces 2 places: …" in visible(bench)
-        await bench.press("enter")
+        assert "captainmate slept." in visible(bench)  # the old word is struck out
+        await bench.press("alt+a")
         assert bench.session.text() == "The mate slept. Captains do. mate!"
         assert "Replaced in 2 places." in bench.screen.status_line.line
         await bench.press("ctrl+z")
         assert "CAPTAIN!" in bench.session.text()
         await bench.press("ctrl+f", "alt+c", "alt+w", *"captain")
-        assert "2 found · case" not in visible(bench) and "1 found · case" in visible(bench)
+        assert "1 of 1 · case" in visible(bench)
 
 
 def forwards(finder: Finder, words: str) -> list[tuple[int, int]]:

@@ -58,3 +58,24 @@ async def test_words_typed_and_deleted_amid_the_models_keep_the_tint_true(open_b
         typed = len("It rever ained.") + 3
         assert shown[:typed] == ["writer"] * (typed - 3) + ["model"] * 3
         assert shown[typed : typed + 2] == ["writer"] * 2 and set(shown[typed + 2 :]) <= {"model", "writer"}
+
+
+async def test_the_paragraph_at_the_cursor_keeps_its_tints_while_it_is_edited(open_bench: OpenBench) -> None:
+    async with open_bench("It rained.", settings={"interface.provenance": True}) as bench:
+        await started(bench)
+        await bench.press("enter", "ctrl+g", "a")
+        editor = bench.screen.editor
+        editor.focus()
+        model = editor.get_component_rich_style("story--model", partial=True)
+        for key in ("end", "x", "backspace"):
+            await bench.press(key)
+            row = (
+                editor.wrapped_document.location_to_offset(editor.cursor_location).y - editor.scroll_offset.y
+            )
+            tinted = {
+                character
+                for segment in editor.render_line(row)
+                for character in segment.text
+                if segment.style is not None and segment.style.color == model.color and segment.style.italic
+            }
+            assert len(tinted) > 5, f"after {key} the line at the cursor is plain"

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import islice, takewhile
+from itertools import groupby, islice, takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ _LIKELY_MARKS = re.compile(
     r"|\\(?=[!-/:-@\[-`{-~]|\Z)"
 )
 _NO_MARKS = re.compile(r"(?!)")
+_CERTAIN = re.compile(r"(?:[^*]|(?<![^ \n])(\*\*?)[^\W_](?:[^*]*[^\W_])?\1(?![^ \n.,;:!?]))*")
+"""Emphasised words between spaces: CommonMark reads such a text as it was meant, so it need not be parsed."""
 _SEEN = re.compile(r"\S(?:.*\S)?", re.DOTALL)
 _INNER = re.compile(r"[^\W_](?:.*[^\W_])?", re.DOTALL)
 
@@ -34,6 +36,11 @@ class Inline:
     text: str
     emphasis: bool = False
     strong: bool = False
+
+    @property
+    def look(self) -> tuple[bool, bool]:
+        """Emphasis and strong."""
+        return self.emphasis, self.strong
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +79,7 @@ def placed(text: str) -> list[Placed]:
 
 def inlines(text: str) -> list[Inline]:
     """The words of a paragraph with their looks, neighbours of one look joined."""
-    return _joined(place.inline for place in placed(text))
+    return join_inlines(place.inline for place in placed(text))
 
 
 def plain(text: str) -> str:
@@ -94,7 +101,11 @@ def marked(parts: Iterable[Inline]) -> Marked:
     CommonMark cannot express an emphasis, it is removed first from the punctuation at the ends and then from
     the whole; the words are always the same.
     """
-    wanted = _within(_joined(parts), _SEEN)
+    wanted = _within(join_inlines(parts), _SEEN)
+    if not any(_MARKS.search(part.text) for part in wanted) and _CERTAIN.fullmatch(
+        text := _written(wanted, _NO_MARKS)
+    ):
+        return Marked(text, True)
     for escaped in (_NO_MARKS, _LIKELY_MARKS, _MARKS):
         if inlines(text := _written(wanted, escaped)) == wanted:
             return Marked(text, True)
@@ -112,15 +123,13 @@ def _parser() -> MarkdownIt:
     return parser.disable(["normalize", "text_join"])  # characters keep their places
 
 
-def _joined(parts: Iterable[Inline]) -> list[Inline]:
-    joined: list[Inline] = []
-    for part in parts:
-        last = joined[-1] if joined else None
-        if last is not None and (last.emphasis, last.strong) == (part.emphasis, part.strong):
-            joined[-1] = Inline(last.text + part.text, part.emphasis, part.strong)
-        elif part.text:
-            joined.append(part)
-    return joined
+def join_inlines(parts: Iterable[Inline]) -> list[Inline]:
+    """Return ``parts`` without empty ones, neighbours of one look joined."""
+    shown = (part for part in parts if part.text)
+    return [
+        Inline("".join(part.text for part in same), *look)
+        for look, same in groupby(shown, lambda part: part.look)
+    ]
 
 
 def _within(parts: Iterable[Inline], core: re.Pattern[str]) -> list[Inline]:
@@ -135,7 +144,7 @@ def _within(parts: Iterable[Inline], core: re.Pattern[str]) -> list[Inline]:
         found.append(Inline(part.text[:start]))
         found.append(Inline(part.text[start:end], part.emphasis, part.strong))
         found.append(Inline(part.text[end:]))
-    return _joined(found)
+    return join_inlines(found)
 
 
 def _written(parts: Sequence[Inline], escaped: re.Pattern[str]) -> str:

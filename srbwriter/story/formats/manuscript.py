@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from srbwriter.story.formats.build import Grower, notice
 from srbwriter.story.formats.inline import Inline, marked
@@ -117,6 +117,6 @@ def _split_lines(parts: Sequence[Inline]) -> list[list[Inline]]:
     lines: list[list[Inline]] = [[]]
     for part in parts:
         first, *others = part.text.split("\n")
-        lines[-1].append(replace(part, text=first))
-        lines += ([replace(part, text=other)] for other in others)
+        lines[-1].append(Inline(first, *part.look))
+        lines += ([Inline(other, *part.look)] for other in others)
     return lines

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from srbwriter.story.formats.base import Document, Format, FormatError
-from srbwriter.story.formats.inline import Inline
+from srbwriter.story.formats.inline import Inline, join_inlines
 from srbwriter.story.formats.manuscript import Manuscript
 from srbwriter.story.model import StoryDraft
 
@@ -102,7 +102,7 @@ class _Reader:
         self._state = _State()
         self._stack: list[_State] = []
         self._texts = [_Text()]
-        self._bytes = b""  # in the font's code page, not yet decoded
+        self._bytes = bytearray()  # in the font's code page, not yet decoded
         self._skip = 0  # characters that say again what a \u has said
         self._code_page = "cp1252"
         self._fonts: dict[int, str] = {}
@@ -233,7 +233,8 @@ class _Reader:
             act(number)
 
     def _set(self, **values: bool | int) -> None:
-        self._state = replace(self._state, **values)
+        for name, value in values.items():
+            setattr(self._state, name, value)
 
     def _set_font(self, number: int | None) -> None:
         self._state.font = number or 0
@@ -290,7 +291,8 @@ class _Reader:
         """Decode the bytes that were gathered."""
         if self._bytes:
             code_page = self._fonts.get(self._state.font, self._code_page)
-            text, self._bytes = self._bytes.decode(code_page, "replace"), b""
+            text = self._bytes.decode(code_page, "replace")
+            self._bytes.clear()
             self._add_text(text)
 
     def _add_text(self, text: str) -> None:
@@ -390,16 +392,9 @@ def _plainer(parts: list[Inline]) -> list[Inline]:
 
 def _whole_characters(parts: list[Inline]) -> list[Inline]:
     r"""The parts with the halves of characters that ``\u`` gives one by one put together."""
-    whole: list[Inline] = []
-    for part in parts:
-        last = whole[-1] if whole else None
-        if last is not None and (last.emphasis, last.strong) == (part.emphasis, part.strong):
-            whole[-1] = replace(last, text=last.text + part.text)
-        else:
-            whole.append(part)
     return [
-        replace(part, text=part.text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
-        for part in whole
+        Inline(part.text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"), *part.look)
+        for part in join_inlines(parts)
     ]
 
 

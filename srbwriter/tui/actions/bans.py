@@ -8,6 +8,7 @@ from srbwriter.session.bans import Bans, as_sheet
 from srbwriter.session.instrument import sheet_lines
 from srbwriter.story.model import counted
 from srbwriter.tui.commands import INSTRUMENTS, command
+from srbwriter.tui.screens.ask import asks
 from srbwriter.tui.screens.sheet import Sheet
 from srbwriter.tui.welcome import writes
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 
 @command(INSTRUMENTS, "Phrases that never come", "right_parenthesis")
+@asks
 @writes
 def bans(screen: WriteScreen) -> None:
     """Edit the phrases that branches of this story never write; starts with a list of clichés."""

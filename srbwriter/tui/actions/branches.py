@@ -12,7 +12,7 @@ from srbwriter.story import NodeId
 from srbwriter.tui import external, status
 from srbwriter.tui.commands import DIGITS, command
 from srbwriter.tui.knobs import Setup
-from srbwriter.tui.screens.ask import AskWords
+from srbwriter.tui.screens.ask import AskWords, asks
 from srbwriter.tui.screens.knobs import Knobs
 from srbwriter.tui.screens.picker import Choice, Picker
 from srbwriter.tui.screens.reading import Compare
@@ -98,6 +98,7 @@ def rewind(screen: WriteScreen) -> None:
 
 
 @command(BRANCH, "Type into this branch", "i")
+@asks
 @writes
 def type_into(screen: WriteScreen) -> None:
     """Add your own words at its end; the branch continues from them."""
@@ -132,6 +133,7 @@ def _draft(screen: WriteScreen, index: int, node: NodeId | None = None) -> Draft
 
 
 @command(BRANCH, "Edit, then pick", "o")
+@asks
 @writes
 def edit_pick(screen: WriteScreen) -> None:
     """Edit the branch's text, then add the edited text to the story."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from srbwriter.session.judging import Judging
 from srbwriter.story.model import counted
 from srbwriter.tui.commands import INSTRUMENTS, command
+from srbwriter.tui.screens.ask import asks
 from srbwriter.tui.screens.sheet import Sheet
 from srbwriter.tui.welcome import writes
 
@@ -35,6 +36,7 @@ def _when_done(screen: WriteScreen, judgement: Judgement) -> None:
 
 
 @command(INSTRUMENTS, "Rubric", "left_parenthesis")
+@asks
 @writes
 def rubric(screen: WriteScreen) -> None:
     """Edit the questions that branches are scored on, one per line."""

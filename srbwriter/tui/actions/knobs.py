@@ -10,6 +10,7 @@ from srbwriter.story import ROOT
 from srbwriter.story.context.preamble import DEFAULT_NOTE_DEPTH
 from srbwriter.tui.commands import command
 from srbwriter.tui.knobs import Setup
+from srbwriter.tui.screens.ask import asks
 from srbwriter.tui.screens.knobs import Knobs
 from srbwriter.tui.screens.lorebook import Lorebook
 from srbwriter.tui.screens.reading import ContextView
@@ -44,6 +45,7 @@ def knobs(screen: WriteScreen) -> None:
 
 
 @command(KNOBS, "Memory", "M")
+@asks
 @writes
 def memory(screen: WriteScreen) -> None:
     """Edit the text that the model reads before the story."""
@@ -61,6 +63,7 @@ def _put(screen: WriteScreen, **said: object) -> bool:
 
 
 @command(KNOBS, "Author's note", "N")
+@asks
 @writes
 def author_note(screen: WriteScreen) -> None:
     """Edit the text that the model reads near the end of the story."""

@@ -16,7 +16,7 @@ from srbwriter.story import files, library
 from srbwriter.story.backup import Backup, backups
 from srbwriter.story.model import counted
 from srbwriter.tui.commands import command
-from srbwriter.tui.screens.ask import Ask
+from srbwriter.tui.screens.ask import Ask, asks
 from srbwriter.tui.screens.picker import Choice, Picker
 from srbwriter.tui.welcome import writes
 
@@ -53,6 +53,7 @@ def _moment(seconds: float) -> str:
 
 
 @command(STORIES, "New story", "asterisk")
+@asks
 def new_story(screen: WriteScreen) -> None:
     """Create an empty story in the library."""
 
@@ -71,6 +72,7 @@ def _ask_title(screen: WriteScreen, question: str, suggested: str, act: Callable
 
 
 @command(STORIES, "Rename the story", "quotation_mark")
+@asks
 @writes
 def rename_story(screen: WriteScreen) -> None:
     """Change the title; the file keeps its name."""
@@ -85,6 +87,7 @@ def rename_story(screen: WriteScreen) -> None:
 
 
 @command(STORIES, "Duplicate the story", "ampersand")
+@asks
 def duplicate_story(screen: WriteScreen) -> None:
     """Copy the story with all its branches and open the copy; this one stays as it is."""
 
@@ -98,6 +101,7 @@ def duplicate_story(screen: WriteScreen) -> None:
 
 
 @command(STORIES, "Snapshot", "exclamation_mark")
+@asks
 def snapshot(screen: WriteScreen) -> None:
     """Save a named copy of the story as it is now."""
 

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from srbwriter import paths
 from srbwriter.story import Edit, Properties, StoryError, library
-from srbwriter.story.model import counted
 from srbwriter.tui import external, options
 from srbwriter.tui import spelling as spell
 from srbwriter.tui.commands import command
-from srbwriter.tui.screens.ask import Ask, PropertiesForm
+from srbwriter.tui.screens.ask import Ask, PropertiesForm, asks
 from srbwriter.tui.screens.choices import offer_openings
 from srbwriter.tui.screens.find import FindBar, ReplaceBar
 from srbwriter.tui.welcome import refuse, tell_damage, writes
@@ -62,18 +61,16 @@ def find(screen: WriteScreen) -> None:
 
 
 @command(STORY, "Find and replace")
+@asks
 @writes
 def replace(screen: WriteScreen) -> None:
-    """Replace words throughout the story; one undo reverts it."""
+    """Replace words in the story, one place at a time or all at once; one undo reverts each step."""
 
-    def take(text: str, edits: Sequence[Edit]) -> bool:
-        done = screen.guarded(lambda: screen.rewrite(text, edits))
-        if done:
-            screen.notify(f"Replaced in {counted(len(edits), 'place')}.")
-        return done
+    def apply(text: str, edits: Sequence[Edit]) -> bool:
+        return screen.guarded(lambda: screen.rewrite(text, edits))
 
     screen.show_the_story()
-    screen.app.push_screen(ReplaceBar(screen.editor, screen.looked, take))
+    screen.app.push_screen(ReplaceBar(screen.editor, screen.looked, apply))
 
 
 @command(STORY, "Copy the story", "C")
@@ -138,6 +135,7 @@ def openings(screen: WriteScreen) -> None:
 
 
 @command(STORY, "Title, author, language", "A")
+@asks
 @writes
 def properties(screen: WriteScreen) -> None:
     """Edit the title, author and language; exported books contain them."""
@@ -152,6 +150,7 @@ def properties(screen: WriteScreen) -> None:
 
 
 @command(STORY, "Export the story", "E")
+@asks
 def export(screen: WriteScreen) -> None:
     """Write the story to a file; its extension chooses the format: a book, Word, HTML, text or JSON."""
     _ask_target(screen, f"{library.file_name(screen.session.title)}.md")
@@ -223,6 +222,7 @@ def _export(screen: WriteScreen, target: Path, form: Format, *, force: bool) -> 
 
 
 @command(STORY, "Import a file", "I")
+@asks
 def import_(screen: WriteScreen) -> None:
     """Create a story from a text, a folder, or another program's file, and open it."""
 

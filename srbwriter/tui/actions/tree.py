@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from srbwriter.story import ROOT, NodeId
 from srbwriter.tui.commands import command
-from srbwriter.tui.screens.ask import Ask
+from srbwriter.tui.screens.ask import Ask, asks
 from srbwriter.tui.screens.picker import Choice, Picker
 from srbwriter.tui.screens.tree import TreeScreen, Way
 from srbwriter.tui.welcome import writes
@@ -67,6 +67,7 @@ def merge(screen: WriteScreen) -> None:
 
 
 @command(TREE, "Search the tree", "S")
+@asks
 def search(screen: WriteScreen) -> None:
     """Find words in all branches, including those not picked."""
     screen.session.keep()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple
-from typing import TYPE_CHECKING
+from functools import wraps
+from typing import TYPE_CHECKING, Any
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -14,11 +15,13 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from srbwriter.story import Properties
-from srbwriter.tui.dialog import Bar
+from srbwriter.tui.dialog import Bar, Page
 from srbwriter.tui.widgets.lines import key_name
 
 if TYPE_CHECKING:
     from srbwriter.session.typing import Draft
+    from srbwriter.tui.messages import Message
+    from srbwriter.tui.program import Writer
 
 
 _ENDS = re.compile(r"[ \t]*(?:\r\n|\r|\n)\s*")
@@ -32,6 +35,49 @@ class LineInput(Input):
         event.stop()
         words = _ENDS.sub(" ", event.text.strip("\r\n"))
         self.replace(words, *self.selection)
+
+
+Handler = Callable[..., Any]
+
+ASKING: set[Handler] = set()
+"""Every command that asks for text; see :func:`asks`."""
+
+
+def asks(handler: Handler) -> Handler:
+    """Decorate a command of a screen that opens a prompt for text.
+
+    If it opens none, a :class:`Refusal` shows why, so that text typed for the prompt never runs commands.
+    """
+
+    @wraps(handler)
+    def asked(screen: Writer | Page[Any], *given: object) -> None:
+        screen.app.write_screen.guarded(lambda: handler(screen, *given))
+        if screen.app.screen is screen:
+            screen.app.push_screen(Refusal([message.words for message in screen.app.messages.current]))
+
+    ASKING.add(asked)
+    return asked
+
+
+class Refusal(Bar[None]):
+    """Shows why a prompt did not open. Typed text is ignored."""
+
+    FOOT = "{close_dialog} or enter goes back"
+
+    def __init__(self, reasons: Sequence[str]) -> None:
+        super().__init__()
+        self._reasons = reasons
+
+    def content(self) -> ComposeResult:
+        yield Static("\n".join(self._reasons) or "There is nothing to type into here.", markup=False)
+
+    def show_messages(self, messages: Sequence[Message]) -> None:
+        """Show no messages: the reasons are among them."""
+
+    def on_key(self, event: events.Key) -> None:
+        event.stop()
+        if event.key == "enter" or event.key in self.app.known_keys.of(Page)["close_dialog"]:
+            self.close()
 
 
 LEFT = "Recovered: you typed this before the program ended. It is not saved in the story yet."

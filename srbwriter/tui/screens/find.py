@@ -1,7 +1,7 @@
 """Find and replace in the story: the search itself and the two bars.
 
 The story has no focus while a bar is open, so no key can overwrite the selected match. Both bars share one
-search: the number of matches shown is the number of replacements.
+search: the matches that are highlighted and counted are those that are replaced.
 """
 
 from __future__ import annotations
@@ -56,6 +56,11 @@ class Finder:
         self._starts = [found.start() for found in re.finditer(pattern, text)]
         return len(self._starts)
 
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """Return the spans (start, end) of all matches, in order."""
+        return [(start, start + len(self._words)) for start in self._starts]
+
     def after(self, place: int) -> tuple[int, int] | None:
         """Return the span (start, end) of the first match at or after ``place``; None if there is no match.
 
@@ -70,10 +75,6 @@ class Finder:
     def number(self, start: int) -> int:
         """Return the number of the match that starts at ``start``; the first is 1."""
         return bisect_left(self._starts, start) + 1
-
-    def replaced(self, by: str) -> str:
-        """Return the text with every match replaced by ``by``."""
-        return apply_edits(self._text, self.edits(by))
 
     def edits(self, by: str) -> list[Edit]:
         """Return the edits that replace every match with ``by``."""
@@ -111,24 +112,28 @@ class Looked:
     whole: bool = False
 
 
-class FindBar(Bar[None]):
-    """The bar for finding words. ``looked`` holds the last search and is updated."""
+class SearchBar(Bar[None]):
+    """The line for the words to find. ``looked`` holds the last search and is updated.
+
+    All matches are highlighted while the words are typed, and the first one after the cursor is selected.
+    Closing the bar restores the cursor and the visible part of the story.
+    """
 
     KEYS = "In find and replace"
-    HEADING = "Find · {keys}"
     DEFAULT_CSS = """
-    FindBar Horizontal { height: 1; }
-    FindBar #found { width: auto; min-width: 10; padding: 0 0 0 2; color: $foreground; }
-    FindBar Input { width: 1fr; }
+    SearchBar Horizontal { height: 1; }
+    SearchBar #found { width: auto; min-width: 10; padding: 0 0 0 2; color: $foreground; }
+    SearchBar Input { width: 1fr; }
     """
 
     def __init__(self, editor: StoryEditor, looked: Looked) -> None:
         super().__init__()
         self._editor, self._looked = editor, looked
         self._finder = Finder(editor.whole)
-        self._many = 0  # matches
+        self._count = 0  # matches
         self._asked: tuple[str, bool, bool] | None = None
         self._at: tuple[int, int] | None = None  # the match that is selected
+        self._before = editor.view
 
     def content(self) -> ComposeResult:
         with Horizontal():
@@ -138,6 +143,9 @@ class FindBar(Bar[None]):
     def on_mount(self) -> None:
         self._look()
 
+    def on_unmount(self) -> None:
+        self._editor.matches = ()
+
     @property
     def words(self) -> str:
         """The words in the input line."""
@@ -145,7 +153,9 @@ class FindBar(Bar[None]):
 
     @on(LineInput.Changed, "#words")
     def _changed(self) -> None:
-        self._look()
+        if self._look():
+            self._editor.show_view(self._before)
+            self._select(self._finder.after(self._before.end))
 
     @on(LineInput.Submitted, "#words")
     def _submitted(self) -> None:
@@ -167,58 +177,86 @@ class FindBar(Bar[None]):
     @action("find_next", "down,ctrl+f", "next", 1)
     @action("find_previous", "up,shift+enter", "previous", -1)
     def action_go(self, step: int) -> None:
-        """Go to the next or previous match from the cursor; wraps around at both ends."""
+        """Go to the next or previous match; wraps around at both ends."""
         self._look()
-        place = self._next(step)
+        self._select(self._next(step))
+
+    def _select(self, place: tuple[int, int] | None) -> None:
+        """Select a match in the story."""
+        self._at = place
         if place is not None:
-            self._looked.words = self.words
-            self._at = place
             self._editor.mark(*place)
-        self._say()
+        self._show_count()
 
     def _next(self, step: int) -> tuple[int, int] | None:
         """Return the next match in direction ``step``; the first search includes a match at the cursor."""
         start, end = self._at or (self._editor.place, self._editor.place)
         return self._finder.after(end) if step > 0 else self._finder.before(start)
 
-    def _look(self) -> None:
+    def _look(self) -> bool:
+        """Search if the words or the options have changed, and highlight the matches; return whether."""
         asked = self.words, self._looked.case, self._looked.whole
-        if asked != self._asked:
-            self._asked, self._at = asked, None
-            self._many = self._finder.look(*asked)
-            self._say()
+        if asked == self._asked:
+            return False
+        self._asked, self._at = asked, None
+        self._count = self._finder.look(*asked)
+        if self._count:
+            self._looked.words = self.words
+        self._editor.matches = self._finder.spans
+        self._show_count()
+        return True
 
-    def _say(self) -> None:
+    def _show_count(self) -> None:
+        """Show the number of the selected match, how many there are, and the options."""
         if not self.words:
-            said = ""
-        elif not self._many:
-            said = "not in the story"
+            count = ""
+        elif not self._count:
+            count = "not in the story"
         elif self._at is None:
-            said = f"{self._many} found"
+            count = f"{self._count} found"
         else:
-            said = f"{self._finder.number(self._at[0])} of {self._many}"
-        parts = said, "case" if self._looked.case else "", "whole words" if self._looked.whole else ""
+            count = f"{self._finder.number(self._at[0])} of {self._count}"
+        parts = count, "case" if self._looked.case else "", "whole words" if self._looked.whole else ""
         self.query_one("#found", Static).update(" · ".join(filter(None, parts)))
 
     def action_close(self) -> None:
+        self._editor.show_view(self._before)
+        self.close()
+
+
+class FindBar(SearchBar):
+    """The bar for finding words."""
+
+    HEADING = (
+        "Find · enter or {find_next} next · {find_previous} previous · {find_stay} edits there · "
+        "{close_dialog} goes back to where you were · {find_case} case · {find_whole} whole words"
+    )
+
+    @action("find_stay", "tab", "edits there")
+    def action_stay(self) -> None:
+        """Close the bar with the cursor at the end of the match."""
         self._editor.unmark()
         self.close()
 
 
-class ReplaceBar(FindBar):
-    """The bar for replacing. ``take`` gets the new text and the edits; if it returns False, the bar stays
-    open."""
+class ReplaceBar(SearchBar):
+    """The bar for replacing. ``apply`` gets the new text and the edits; it returns False if they failed."""
 
-    HEADING = "Replace · tab between the lines · {keys}"
+    HEADING = (
+        "Replace · tab between the lines · enter replaces this one · {find_next} skips it · "
+        "{find_previous} previous · {replace_all} replaces all · {find_case} case · "
+        "{find_whole} whole words · {close_dialog} goes back"
+    )
     DEFAULT_CSS = """
     ReplaceBar #preview { color: $text-muted; height: auto; min-height: 1; max-height: 2; }
     """
 
     def __init__(
-        self, editor: StoryEditor, looked: Looked, take: Callable[[str, Sequence[Edit]], bool]
+        self, editor: StoryEditor, looked: Looked, apply: Callable[[str, Sequence[Edit]], bool]
     ) -> None:
         super().__init__(editor, looked)
-        self._take = take
+        self._apply = apply
+        self._replaced = 0  # matches, one by one
 
     def content(self) -> ComposeResult:
         yield from super().content()
@@ -232,26 +270,49 @@ class ReplaceBar(FindBar):
 
     @on(LineInput.Changed, "#by")
     def _by_changed(self) -> None:
-        self._say()
+        self._show_count()
 
     @on(LineInput.Submitted, "#by")
-    def _replace(self) -> None:
-        if self._many and self._take(self._finder.replaced(self._by), self._finder.edits(self._by)):
-            self._looked.words = self.words
-            self.close()
+    def _replace_this(self) -> None:
+        """Replace the selected match and select the next one; without a selected one, only select one."""
+        self._look()
+        if self._at is None:
+            self._select(self._next(1))
+            return
+        edit = Edit(*self._at, self._by)
+        if self._replace([edit]):
+            self._replaced += 1
+            self._finder, self._asked = Finder(self._editor.whole), None
+            self._look()
+            self._select(self._finder.after(edit.start + len(edit.text)))
+
+    @action("replace_all", "alt+a", "replaces all")
+    def action_replace_all(self) -> None:
+        """Replace every match; one undo reverts it."""
+        self._look()
+        if self._count and self._replace(self._finder.edits(self._by)):
+            self.notify(f"Replaced in {counted(self._count, 'place')}.")
+            self.action_close()
+
+    def _replace(self, edits: list[Edit]) -> bool:
+        done = self._apply(apply_edits(self._editor.whole, edits), edits)
+        if done:
+            self._before = self._before.after(edits)
+        return done
 
     @property
     def _by(self) -> str:
         return self.query_one("#by", LineInput).value
 
-    def _say(self) -> None:
-        super()._say()
+    def _show_count(self) -> None:
+        super()._show_count()
         place = self._at or self._next(1)
         preview = Content("")
         if place is not None:
             before, old, behind = self._finder.around(place, _ROOM)
             preview = Content.assemble(
-                f"enter in the second line replaces {counted(self._many, 'place')}: …{before}",
-                (old, "strike"), (self._by, "bold $text-accent"), f"{behind}…",
-            )  # fmt: skip
+                f"…{before}", (old, "strike"), (self._by, "bold $text-accent"), f"{behind}…"
+            )
+        elif self._replaced:
+            preview = Content(f"Replaced {counted(self._replaced, 'place')}; there are no more.")
         self.query_one("#preview", Static).update(preview)

@@ -21,7 +21,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from srbwriter.tui import commands
+from srbwriter.tui import commands, layouts
 from srbwriter.tui.commands import COMMANDS, Command, action, groups, screen_commands
 from srbwriter.tui.dialog import QUIT, Bar, Dialog, Page
 from srbwriter.tui.widgets.lines import FilterLine, key_name, matches
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 _INTRO = (
-    "The story is above, its live branches are below. {write} writes branches; pick one by its number, "
+    "{places} {write} writes branches; pick one by its number, "
     "and it becomes part of the story and new branches continue from there. Everything else that you type "
     "goes into the story.\n\nAn arrow, {switch}, esc or a click chooses a branch, which then has a bright "
     "frame: plain keys act on it. From anywhere else, press {leader} first."
@@ -86,6 +86,7 @@ class Help(Dialog[None]):
 
     def _intro(self) -> str:
         return _INTRO.format(
+            places=layouts.describe(self.app.write_screen),
             write=self._entry(COMMANDS["generate"]).keys.replace("  ", " or "),
             switch=" or ".join(map(key_name, self.app.anywhere("switch"))),
             leader=" or ".join(map(key_name, self.app.anywhere("leader"))),

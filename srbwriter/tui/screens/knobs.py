@@ -23,7 +23,7 @@ from srbwriter.tui import knobs
 from srbwriter.tui.commands import action
 from srbwriter.tui.dialog import Dialog
 from srbwriter.tui.knobs import KNOBS, Setup
-from srbwriter.tui.screens.ask import Ask
+from srbwriter.tui.screens.ask import Ask, asks
 from srbwriter.tui.screens.picker import Choice, Picker
 from srbwriter.tui.widgets.lines import FilterLine, matches
 
@@ -172,6 +172,7 @@ class Knobs(Dialog[None]):
             self._take(self.setup.put(knob, knobs.stepped(knob, self.setup.get(knob), steps)))
 
     @action("knobs_type", "enter", "type a value")
+    @asks
     def action_type(self) -> None:
         """Type the knob's value."""
         knob = self.knob
@@ -250,6 +251,7 @@ class Knobs(Dialog[None]):
         self.open(Picker("Presets", choices, looked=looked), picked)
 
     @action("knobs_keep", "s", "keep as preset")
+    @asks
     def action_keep(self) -> None:
         """Save all knobs as a preset."""
 
@@ -266,6 +268,7 @@ class Knobs(Dialog[None]):
         self.open(Ask("Name of the preset"), answered)
 
     @action("knobs_ladder", "l", "sweep across branches")
+    @asks
     def action_ladder(self) -> None:
         """Vary the knob from the first branch to the last."""
         knob = self.knob

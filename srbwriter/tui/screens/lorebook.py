@@ -17,7 +17,7 @@ from srbwriter.story.lore import keys_from, keys_text
 from srbwriter.story.model import LoreEntry, SecondaryLogic
 from srbwriter.tui.commands import action
 from srbwriter.tui.dialog import Dialog
-from srbwriter.tui.screens.ask import AskWords
+from srbwriter.tui.screens.ask import AskWords, asks
 from srbwriter.tui.screens.sheet import Sheet
 
 if TYPE_CHECKING:
@@ -89,13 +89,16 @@ class Lorebook(Dialog[None]):
 
     # ---- keys
 
-    @property
-    def _at(self) -> int | None:
-        """The index of the entry under the cursor."""
+    def _entry_at_cursor(self) -> int | None:
+        """Return the index of the entry under the cursor; without entries, notify the writer: None."""
         at = self.query_one(OptionList).highlighted
-        return at if at is not None and at < len(self.entries) else None
+        if at is not None and at < len(self.entries):
+            return at
+        self.notify(self.with_keys("There are no entries yet; {lore_new} makes one."))
+        return None
 
     @action("lore_new", "n", "new")
+    @asks
     def action_new(self) -> None:
         """Add an entry."""
 
@@ -113,17 +116,20 @@ class Lorebook(Dialog[None]):
         self.open(AskWords("Name of the new entry; it is also its first key", take, draft), named)
 
     @action("lore_text", "enter", "text")
+    @asks
     def action_text(self) -> None:
         """Edit the text that the model reads."""
-        if (at := self._at) is not None:
+        if (at := self._entry_at_cursor()) is not None:
             self._write(at)
 
     @action("lore_keys", "k", "keys")
+    @asks
     def action_keys(self) -> None:
         """Edit the keys: words that bring the entry into the context."""
         self._keys("keys", 'Keys, with commas between them; a name with a comma is put in "quotes"')
 
     @action("lore_secondary", "s", "secondary keys")
+    @asks
     def action_secondary(self) -> None:
         """Edit secondary keys, which narrow down when the entry applies."""
         self._keys("secondary", "Secondary keys, with commas between them")
@@ -131,7 +137,7 @@ class Lorebook(Dialog[None]):
     @action("lore_logic", "l", "secondary logic")
     def action_logic(self) -> None:
         """Require any, all, none or not all of the secondary keys."""
-        if (at := self._at) is None:
+        if (at := self._entry_at_cursor()) is None:
             return
         entry, logics = self.entries[at], list(_LOGIC)
         if entry.secondary:
@@ -150,7 +156,7 @@ class Lorebook(Dialog[None]):
     @action("lore_delete", "d", "delete")
     def action_delete(self) -> None:
         """Delete the entry; undo restores it."""
-        if (at := self._at) is not None:
+        if (at := self._entry_at_cursor()) is not None:
             draft = self._draft(self.entries[at])
             if self._change(at, None):
                 draft.drop()
@@ -161,12 +167,12 @@ class Lorebook(Dialog[None]):
         self._flip("enabled")
 
     def _flip(self, field: Literal["constant", "enabled"]) -> None:
-        if (at := self._at) is not None:
+        if (at := self._entry_at_cursor()) is not None:
             entry = self.entries[at]
             self._change(at, replace(entry, **{field: not getattr(entry, field)}))
 
     def _keys(self, field: Literal["keys", "secondary"], question: str) -> None:
-        if (at := self._at) is None:
+        if (at := self._entry_at_cursor()) is None:
             return
         entry = self.entries[at]
 

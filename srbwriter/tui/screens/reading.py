@@ -25,6 +25,7 @@ from srbwriter.story.model import counted
 from srbwriter.story.words import count
 from srbwriter.tui.commands import action
 from srbwriter.tui.dialog import QUIT, Dialog, Page
+from srbwriter.tui.screens.ask import asks
 from srbwriter.tui.screens.sheet import Sheet
 from srbwriter.tui.welcome import refuse
 from srbwriter.tui.widgets.lines import bar
@@ -186,6 +187,7 @@ class ContextView(Dialog[None]):
         return kept
 
     @action("edit_request", "e", "edits the request")
+    @asks
     def action_edit_request(self) -> None:
         """Edit the instruction for an instruction model; an empty text restores the default."""
         story = self._session.story

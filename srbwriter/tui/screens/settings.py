@@ -15,7 +15,7 @@ from srbwriter.config import Key
 from srbwriter.config.keys import SECTIONS
 from srbwriter.tui.commands import action
 from srbwriter.tui.dialog import Dialog
-from srbwriter.tui.screens.ask import Ask
+from srbwriter.tui.screens.ask import Ask, asks
 
 
 class SettingsScreen(Dialog[None]):
@@ -85,6 +85,7 @@ class SettingsScreen(Dialog[None]):
         self.action_change()
 
     @action("settings_change", "enter", "changes one")
+    @asks
     def action_change(self) -> None:
         """Change the value of the setting."""
         at = self._list.highlighted

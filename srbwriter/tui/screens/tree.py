@@ -18,7 +18,7 @@ from srbwriter.story import ROOT, NodeId
 from srbwriter.story.model import Marks, counted
 from srbwriter.tui.commands import action
 from srbwriter.tui.dialog import Dialog, Page
-from srbwriter.tui.screens.ask import AskWords
+from srbwriter.tui.screens.ask import AskWords, asks
 from srbwriter.tui.screens.reading import Compare
 from srbwriter.tui.welcome import refuse
 from srbwriter.tui.widgets.lines import Foot
@@ -167,16 +167,19 @@ class TreeScreen(Page[Way]):
         self._mark(rating=0 if self._marks.rating == rating else rating)
 
     @action("tree_note", "n", "note")
+    @asks
     def action_note(self) -> None:
         """Write a note on the node."""
         self._ask("Note", "note", self._marks.note)
 
     @action("tree_title", "t", "title")
+    @asks
     def action_title(self) -> None:
         """Give the node a title, which makes it a chapter."""
         self._ask("Chapter title", "title", self._marks.title)
 
     @action("tree_tags", "number_sign", "tags")
+    @asks
     def action_tags(self) -> None:
         """Give the node tags."""
         self._ask("Tags, with commas between them", "tags", ", ".join(self._marks.tags))
@@ -239,6 +242,7 @@ class TreeScreen(Page[Way]):
         self.open(Compare((f"Node {other}", f"Node {here}"), texts))
 
     @action("tree_search", "slash", "search")
+    @asks
     def action_search(self) -> None:
         """Find words in all branches."""
         self._search()

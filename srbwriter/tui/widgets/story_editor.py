@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from rich.style import Style
 from rich.text import Text
@@ -99,6 +100,42 @@ def window_around(text: str, offset: int, size: int = WINDOW) -> tuple[int, int]
     return start, end
 
 
+_COVERED = 6  # rows at the bottom that a bar may cover
+
+
+Span = tuple[int, int]
+
+
+class View(NamedTuple):
+    """The visible part of a story, in offsets of the whole: a selection, and the first visible character."""
+
+    start: int
+    end: int
+    top: int
+
+    def after(self, edits: Iterable[story.Edit]) -> View:
+        """Return this view of the text after ``edits``, which are in order and apart."""
+        return View(*(_place_after(place, edits) for place in self))
+
+
+def _place_after(place: int, edits: Iterable[story.Edit]) -> int:
+    """Return where ``place`` is after ``edits``; inside a replaced span, the end of the new text."""
+    grown = 0
+    for edit in edits:
+        if edit.end > place:
+            return edit.start + grown + len(edit.text) if edit.start < place else place + grown
+        grown += len(edit.text) - (edit.end - edit.start)
+    return place + grown
+
+
+def _spans_within(spans: Sequence[Span], start: int, end: int) -> Iterator[Span]:
+    """Yield those of the sorted ``spans`` that overlap ``start`` to ``end``."""
+    index = bisect_right(spans, start, key=lambda span: span[1])
+    while index < len(spans) and spans[index][0] < end:
+        yield spans[index]
+        index += 1
+
+
 class StoryEditor(ProseArea):
     """The editor of the story. ``text`` is the window, :attr:`whole` the whole story."""
 
@@ -118,10 +155,13 @@ class StoryEditor(ProseArea):
         & .story--tint-3 { color: $text-error; text-style: bold italic; }
         & .story--tint-4 { color: $text-error; text-style: bold underline; }
         & .story--tint-unknown { color: $text-muted; }
+        & .story--match { color: $text-warning; text-style: underline; }
+        & .story--match-selected { color: $text-warning; text-style: bold reverse; }
     }
     """
     COMPONENT_CLASSES = {
         "story--model", "story--edited", "story--imported", "story--heading", "story--scene",
+        "story--match", "story--match-selected",
         *(f"story--{tint}" for tint in TINTS),
     }  # fmt: skip
 
@@ -142,6 +182,7 @@ class StoryEditor(ProseArea):
         self._after = ""
         self._spelling = False
         self._provenance: Provenance | None = None
+        self._matches: Sequence[Span] = ()
         self._why_shut, self._said_at = "", -_SAY_AGAIN_SECONDS
         self._quiet = False  # True while the program, not the writer, changes the text
         self._room = Size(0, 0)  # the size that the lines are wrapped for
@@ -194,14 +235,48 @@ class StoryEditor(ProseArea):
     def mark(self, start: int, end: int) -> None:
         """Select characters ``start`` to ``end`` of the whole story and scroll to them."""
         self.go(start)
+        self._select(start, end)
+        row = self.wrapped_document.location_to_offset(self.cursor_location).y - self.scroll_offset.y
+        covered = row >= self.scrollable_content_region.height - _COVERED
+        self.scroll_cursor_visible(center=covered)
+
+    def _select(self, start: int, end: int) -> None:
+        """Select a span of the whole story inside the window."""
         before = len(self._before)
         first, last = (self._lines.get_location_from_index(place - before) for place in (start, end))
         self.selection = Selection(first, last)
-        self.scroll_cursor_visible()
 
     def unmark(self) -> None:
         """Clear the selection, so that no key overwrites it; the cursor stays at its end."""
         self.move_cursor(self.selection.end)
+
+    @property
+    def view(self) -> View:
+        """The selection and the first visible character, to return to with :meth:`show_view`."""
+        index, before = self._lines.get_index_from_location, len(self._before)
+        top = self.wrapped_document.offset_to_location(Offset(0, self.scroll_offset.y))
+        start, end = self.selection
+        return View(before + index(start), before + index(end), before + index(top))
+
+    def show_view(self, view: View) -> None:
+        """Restore a selection and scroll to the first visible character."""
+        self.go(view.end)
+        shown = range(len(self._before), len(self._before) + len(self.text) + 1)
+        if view.start in shown:
+            self._select(view.start, view.end)
+        if view.top in shown:
+            top = self._lines.get_location_from_index(view.top - shown.start)
+            self.scroll_to(y=self.wrapped_document.location_to_offset(top).y, animate=False)
+
+    @property
+    def matches(self) -> Sequence[Span]:
+        """Spans (start, end) of the whole story that are highlighted: in order, without overlaps."""
+        return self._matches
+
+    @matches.setter
+    def matches(self, found: Sequence[Span]) -> None:
+        self._matches = found
+        self.notify_style_update()
 
     def _change(self, text: str) -> None:
         old = self.text
@@ -320,16 +395,32 @@ class StoryEditor(ProseArea):
     def _room_now(self) -> Size:
         return Size(self.wrap_width, self.scrollable_content_region.height)
 
+    def get_component_rich_style(
+        self, *names: str, partial: bool = False, default: Style | None = None
+    ) -> Style:
+        style = super().get_component_rich_style(*names, partial=partial, default=default)
+        if names == ("text-area--cursor-line",):  # its background only: words keep their authors' colours
+            return Style(bgcolor=style.bgcolor)
+        return style
+
     def get_line(self, line_index: int) -> Text:
         """Return a line with its styles; only visible lines are requested."""
         whole = super().get_line(line_index)
         column, line = (whole.start, whole.row) if isinstance(whole, Row) else (0, whole)
-        if self._provenance is not None:
+        first = 0
+        if self._provenance is not None or self._matches:
             first = len(self._before) + self._lines.get_index_from_location((line_index, 0)) + column
+        if self._provenance is not None:
             for start, end, author in self._provenance.between(first, first + len(line.plain)):
                 if author not in ("writer", "tint-0"):
                     style = self.get_component_rich_style(f"story--{author}", partial=True)
                     line.stylize(style, start - first, end - first)
+        if self._matches:
+            view = self.view
+            for start, end in _spans_within(self._matches, first, first + len(line.plain)):
+                name = "story--match-selected" if (view.start, view.end) == (start, end) else "story--match"
+                style = self.get_component_rich_style(name, partial=True)
+                line.stylize(style, max(start - first, 0), end - first)
         if self._spelling:
             for start, end in unknown(line.plain):
                 if self.cursor_location != (line_index, column + end):  # skip the word being typed

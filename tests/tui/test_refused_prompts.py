@@ -1,0 +1,186 @@
+"""A prompt that cannot open says why, and text typed for it runs no command; every dialog has help."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from textual.screen import Screen
+from textual.widgets import Input, TextArea
+
+from srbwriter.story import Story
+from srbwriter.story.model import ReadOnly
+from srbwriter.tui import commands
+from srbwriter.tui.commands import COMMANDS
+from srbwriter.tui.dialog import Page
+from srbwriter.tui.screens.ask import ASKING, Ask, AskWords, Refusal
+from srbwriter.tui.screens.find import FindBar
+from srbwriter.tui.screens.help import Help
+from srbwriter.tui.screens.knobs import Knobs
+from srbwriter.tui.screens.lorebook import Lorebook
+from srbwriter.tui.screens.picker import Picker
+from srbwriter.tui.screens.reading import ContextView, LogView, Reading
+from srbwriter.tui.screens.settings import SettingsScreen
+from srbwriter.tui.screens.tree import TreeScreen
+from srbwriter.tui.widgets.lines import FilterLine
+from tests.sizes import some_of
+from tests.tui.conftest import Bench, OpenBench
+from tests.tui.scenarios.common import opened, started, visible
+
+TITLE = "The mask, by day x"  # letters that are commands of the tree: hoist, bin, split, bookmark …
+
+
+async def on_folded_row(bench: Bench) -> TreeScreen:
+    """The tree, with the cursor on a row of folded branches."""
+    await bench.write()
+    await bench.press("1", "f3")
+    tree: TreeScreen = await opened(bench, TreeScreen)
+    tree.view.go(next(at for at, row in enumerate(tree.view.rows) if row.folded))
+    return tree
+
+
+def state(bench: Bench) -> object:
+    """All of the story that a command of the tree could change."""
+    story = bench.session.story
+    nodes = list(story.reading_order())
+    return nodes, story.hoisted, story.current, [story.marks(node) for node in nodes], story.bin()
+
+
+async def test_a_title_typed_at_a_folded_row_runs_no_command(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        tree = await on_folded_row(bench)
+        before, opened_rows = state(bench), set(tree.view.opened)
+        await bench.press("t", *TITLE)
+        await opened(bench, Refusal)
+        assert "These branches are folded; space shows them." in visible(bench)
+        assert state(bench) == before and tree.view.opened == opened_rows
+        await bench.press("enter")
+        assert bench.app.screen is tree
+        await bench.press("space", "down", "t", *TITLE, "enter")
+        assert tree.story.marks(tree.view.row.node).title == TITLE
+
+
+def is_typed_into(screen: Screen[Any]) -> bool:
+    focused = screen.focused
+    if (
+        not isinstance(screen, Page)
+        or isinstance(screen, Picker | FindBar)
+        or isinstance(focused, FilterLine)
+    ):
+        return False  # the write screen; lists and find have a line of their own, and always open
+    return isinstance(focused, Input) or (isinstance(focused, TextArea) and not focused.read_only)
+
+
+PAGES: dict[str, type[Page[Any]]] = {
+    "tree": TreeScreen, "lore": Lorebook, "knobs": Knobs, "context": ContextView, "settings": SettingsScreen,
+}  # fmt: skip
+
+
+def actions(page: type[Page[Any]]) -> list[tuple[str, Callable[..., Any]]]:
+    """The keys of a page's own commands, and their methods."""
+    return [
+        (binding.key.split(",")[0], vars(page)[f"action_{binding.action.partition('(')[0]}"].__wrapped__)
+        for binding in commands.own_bindings(page, inherited=False)
+        if binding.tooltip
+    ]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("command", PAGES)
+async def test_every_command_of_a_page_that_opens_a_prompt_is_declared(
+    command: str, open_bench: OpenBench
+) -> None:
+    async with open_bench() as bench:
+        await bench.write()
+        await bench.press("1")
+        bench.screen.run(command)
+        page = await opened(bench, PAGES[command])
+        if command == "lore":
+            await bench.press("n", *"Mara", "enter", "ctrl+s")
+        found: list[bool] = []
+        for key, method in actions(PAGES[command]):
+            await bench.press(key)
+            if is_typed_into(bench.app.screen):
+                assert method in ASKING, method
+                found.append(True)
+            while bench.app.screen not in (page, bench.screen):
+                bench.app.pop_screen()
+            if bench.app.screen is bench.screen:
+                bench.screen.run(command)
+                page = await opened(bench, PAGES[command])
+        assert found, "no prompt opened"
+
+
+@pytest.mark.parametrize("command", some_of(list(COMMANDS), ["type_into", "memory", "rename_story"]))
+async def test_every_command_that_opens_a_prompt_is_declared(command: str, open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        await started(bench)
+        if command not in ("quit", "suspend", "own_editor"):
+            bench.screen.run(command)
+            await bench.settle()
+        assert not is_typed_into(bench.app.screen) or COMMANDS[command].handler in ASKING
+
+
+REFUSED = [id for id, command in COMMANDS.items() if command.handler in ASKING]
+
+
+@pytest.mark.parametrize("command", some_of(REFUSED, ["type_into", "author_note"]))
+async def test_letters_for_a_prompt_that_did_not_open_leave_story_and_branches(
+    command: str, open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_bench() as bench:
+        await started(bench)
+        monkeypatch.setattr(Story, "read_only", property(lambda _: ReadOnly("damage", "It is damaged.")))
+        before, texts = state(bench), bench.texts()
+        bench.screen.run(command)
+        await bench.settle()
+        if isinstance(bench.app.screen, Refusal):
+            assert "damaged" in visible(bench)
+        else:
+            assert is_typed_into(bench.app.screen), "neither a prompt nor why there is none"
+        await bench.press(*"kxk ")
+        assert isinstance(bench.app.screen, Ask | Refusal)
+        assert (state(bench), bench.texts()) == (before, texts)
+        await bench.press("escape")
+        assert bench.app.screen is bench.screen
+
+
+async def test_a_lorebook_without_entries_says_so(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        bench.screen.run("lore")
+        await opened(bench, Lorebook)
+        await bench.press(*"kndtl")
+        await opened(bench, Refusal)
+        assert "There are no entries yet; n makes one." in visible(bench)
+
+
+@pytest.mark.parametrize(
+    ("command", "page", "keys"),
+    [
+        ("tree", TreeScreen, ["question_mark", "f1"]), ("lore", Lorebook, ["question_mark", "f1"]),
+        ("knobs", Knobs, ["question_mark", "f1"]), ("context", ContextView, ["question_mark", "f1"]),
+        ("settings", SettingsScreen, ["question_mark", "f1"]), ("read", Reading, ["question_mark", "f1"]),
+        ("log", LogView, ["question_mark", "f1"]), ("snapshot", Ask, ["f1"]), ("openings", Picker, ["f1"]),
+        ("find", FindBar, ["f1"]),
+    ],
+)  # fmt: skip
+async def test_help_opens_in_every_dialog(
+    command: str, page: type[Page[Any]], keys: list[str], open_bench: OpenBench
+) -> None:
+    async with open_bench() as bench:
+        bench.screen.run(command)
+        here = await opened(bench, page)
+        for key in keys:
+            await bench.press(key)
+            await opened(bench, Help)
+            await bench.press(key)
+            assert bench.app.screen is here
+
+
+async def test_where_text_is_typed_a_question_mark_is_a_character(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        tree = await on_folded_row(bench)
+        tree.view.go(1)
+        await bench.press("n", *"Why?")
+        assert (await opened(bench, AskWords)).query_one(Input).value == "Why?"
