@@ -350,6 +350,10 @@ RETIRED: tuple[Retired, ...] = (
         "model", ("--sampling-threads",), "one thread chooses the words", "model.sampling_threads", values=1
     ),
     Retired(
+        "interface", (), 'instruments.colour_tokens = "author" colours words by who wrote them',
+        "interface.provenance",
+    ),
+    Retired(
         "generation", ("--strict", "--no-strict"), "no branch gets a context of its own", "generation.strict",
     ),
 )  # fmt: skip

@@ -50,8 +50,10 @@ class App(Program):
     VerticalScroll, TextArea { scrollbar-size-vertical: 1; }
     """
 
-    def __init__(self, session: Session, settings: Settings) -> None:
-        super().__init__(session, settings)
+    def __init__(
+        self, session: Session, settings: Settings, preferences: options.Preferences | None = None
+    ) -> None:
+        super().__init__(session, settings, preferences)
         self.keyboard = self._line = Keyboard(self, super().on_event)
         self.fetch = ModelFetch()
         self.offer = ModelOffer(settings)
@@ -67,7 +69,7 @@ class App(Program):
         if self._desk.is_mounted:
             self._desk.layout_name = self.preferences[options.LAYOUT]
             self._desk.apply_layout()
-            self._desk.show_authors()
+            self._desk.colour()
             self._tell_notes()
 
     def _apply_spelling(self) -> None:

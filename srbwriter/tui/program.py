@@ -103,7 +103,8 @@ class Program(FailingApp):
     fetch: Fetch
     offer: Offer
 
-    def __init__(self, session: Session, settings: Settings) -> None:
+    def __init__(self, session: Session, settings: Settings, preferences: Preferences | None = None) -> None:
+        """``preferences`` are those of the story before, if this is not the first one."""
         super().__init__()
         self.session = session
         self.messages = Messages()
@@ -115,7 +116,7 @@ class Program(FailingApp):
         self.notes: list[str] = []  # messages to show once the screen is up
         self._conflicts: list[str] = []  # messages about conflicting keys that were shown
         self._keys_applied: tuple[str, dict[str, str]] | None = None
-        self.preferences = Preferences(settings)
+        self.preferences = preferences or Preferences(settings)
         self.knobs = RememberedKnobs(session, settings)
         self.knobs.recall()
         self._apply_keys()

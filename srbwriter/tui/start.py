@@ -23,6 +23,7 @@ from srbwriter.story import StoryError, library
 from srbwriter.tui.app import App
 from srbwriter.tui.model_fetch import ModelFetch
 from srbwriter.tui.model_offer import ModelOffer
+from srbwriter.tui.options import Preferences
 
 _RESTORE = (
     b"\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1015l\x1b[?1006l"  # mouse reports off
@@ -130,7 +131,8 @@ def open_app(settings: Settings, story: Path | None, beside: Beside | None = Non
     """Run the app until the writer leaves; returns the exit code. Raises StoryError."""
     notes: list[str] = []
     loader = launch.loader(settings, nice=BEHIND)
-    fetch, offer = ModelFetch(), ModelOffer(settings)  # which go on from story to story
+    # These go on from story to story.
+    fetch, offer, preferences = ModelFetch(), ModelOffer(settings), Preferences(settings)
     begins = False
     left: Path | None = None  # the story that the writer has left for this one
     with restored(), guarded(), contextlib.ExitStack() as models:
@@ -145,7 +147,7 @@ def open_app(settings: Settings, story: Path | None, beside: Beside | None = Non
                     raise
                 story, left, notes = left, None, [str(error)]  # nobody is to lose their story by a bad file
                 continue
-            app = App(session, settings)
+            app = App(session, settings, preferences)
             app.fetch, app.offer = fetch, offer
             app.notes.extend(notes)
             app.begins = begins

@@ -29,7 +29,7 @@ class StoryColours:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._of: object = None  # (node, text) that was tokenised
+        self._of: object = None  # (node, text, engine) that was tokenised
         self._coming: Future[TokenText] | None = None
         self._text: TokenText | None = None
         self._shown: object = None
@@ -38,7 +38,10 @@ class StoryColours:
         """Colour the known part; request the rest, which a later call will colour."""
         if anew:
             self._shown = None
-        now = self._session.node, editor.whole
+        engine = self._session.engine
+        if engine is None:  # still loading: the text is requested when the model is there
+            return
+        now = self._session.node, editor.whole, engine
         if now != self._of and self._coming is None and self._session.typing.state.saved:
             self._of = now
             try:
@@ -86,8 +89,9 @@ class Legend(Widget):
         self.refresh()
 
     def render(self) -> Content:
-        parts: list[tuple[str, str]] = [(f" {self._mode}: ", "")]
-        for words, tint in LEGENDS.get(self._mode, ()):
+        heading, entries = LEGENDS.get(self._mode, ("", ()))
+        parts: list[tuple[str, str]] = [(f" {heading}: ", "")]
+        for words, tint in entries:
             parts += [(words, _STYLES[tint]), ("   ", "")]
         return Content.assemble(*parts)
 
@@ -95,5 +99,5 @@ class Legend(Widget):
 _STYLES = {
     "tint-0": "$foreground", "tint-1": "italic $text-success", "tint-2": "bold $text-warning",
     "tint-3": "bold italic $text-error", "tint-4": "bold underline $text-error", UNKNOWN: "$text-muted",
-    WRITER: "bold $accent",
+    WRITER: "bold $accent", "story-model": "italic $secondary", "story-edited": "bold italic $accent",
 }  # fmt: skip

@@ -382,7 +382,7 @@ class WriteScreen(Writer):
         if mode in (tints.PROBABILITY, tints.SURPRISAL):
             self._colours.show(self.editor, mode, anew=True)
             return
-        if not self.app.preferences[options.PROVENANCE] and mode != tints.AUTHOR:
+        if mode != tints.AUTHOR:
             if self.editor.provenance is not None:
                 self.editor.provenance = None
             return

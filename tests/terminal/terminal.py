@@ -309,6 +309,16 @@ class Terminal:
                 self._shown = "\n".join(line.rstrip() for line in lines)
             return self._shown
 
+    def looks(self, words: str) -> set[tuple[bool, bool, bool]]:
+        """The styles (bold, italic, underlined) of the letters of ``words``, in the first row that has them."""
+        row, line = next(
+            ((y, line) for y, line in enumerate(self.screen.split("\n")) if words in line), (0, "")
+        )
+        start = line.find(words)
+        with self._drawing:
+            cells = [self._screen.buffer[row][start + k] for k in range(len(words) if line else 0)]
+        return {(cell.bold, cell.italics, cell.underscore) for cell in cells if cell.data.strip()}
+
     def _draw(self) -> bool:
         """Draw what has come since; returns whether there was any."""
         with self._news:

@@ -212,7 +212,12 @@ class StoryEditor(ProseArea):
     @spelling.setter
     def spelling(self, on: bool) -> None:
         self._spelling = on
+        self._repaint()
+
+    def _repaint(self) -> None:
+        """Paint all rows in view again: styles of words have changed, the words have not."""
         self.notify_style_update()  # clears the cache of painted lines
+        self.refresh()
 
     @property
     def provenance(self) -> Provenance | None:
@@ -222,7 +227,7 @@ class StoryEditor(ProseArea):
     @provenance.setter
     def provenance(self, found: Provenance | None) -> None:
         self._provenance = found
-        self.notify_style_update()
+        self._repaint()
 
     @property
     def typewriter(self) -> bool:
@@ -317,7 +322,7 @@ class StoryEditor(ProseArea):
         if not self._quiet:
             if self._provenance is not None:
                 self._provenance.typed(start, end, len(edit.text))
-                self.notify_style_update()  # repaint unchanged letters too: their author may differ
+                self._repaint()  # also letters that are as before: their author may differ
             self._edited(story.Edit(start, end, edit.text))
         return result
 

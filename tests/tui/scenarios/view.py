@@ -237,22 +237,3 @@ async def less_story(bench: Bench, _: pytest.MonkeyPatch) -> None:
     bench.screen.run("less_story")
     await bench.settle()
     assert 5 < bench.screen.editor.outer_size.height < before
-
-
-@scenario
-async def provenance(bench: Bench, _: pytest.MonkeyPatch) -> None:
-    await started(bench)
-    await bench.press("enter")  # a pick
-    editor = bench.screen.editor
-    taken = editor.whole[len("It rained.") :]
-    bench.screen.run("provenance")
-    await bench.settle()
-
-    def slanted() -> list[str]:
-        painted = [segment for row in range(4) for segment in editor.render_line(row)]
-        return "".join(part.text for part in painted if part.style and part.style.italic).split()
-
-    assert slanted() == taken.split()
-    bench.screen.run("provenance")
-    await bench.settle()
-    assert not slanted()
