@@ -30,6 +30,7 @@ from srbwriter.story import NodeId, ReadOnlyStory, Story, StoryError
 from srbwriter.story.context import Assembly, ContextError
 
 from . import typing
+from .instrument import Instrument
 from .models import Models
 from .open import rescue_folder
 from .picking import Picking
@@ -292,6 +293,11 @@ class Rounds(Models):
             return self.round.generation
 
     # ---- out of a round
+
+    @property
+    def long_work(self) -> Instrument | None:
+        """The first instrument that is at work which takes a while; None if there is none."""
+        return next((one for one in self.instruments.values() if one.progress), None)
 
     def stop_all(self) -> None:
         """Stop the branches; they stay in view."""

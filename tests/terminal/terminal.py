@@ -310,7 +310,7 @@ class Terminal:
             return self._shown
 
     def looks(self, words: str) -> set[tuple[bool, bool, bool]]:
-        """The styles (bold, italic, underlined) of the letters of ``words``, in the first row that has them."""
+        """The styles (bold, italic, underlined) of the letters of ``words`` in the first row with them."""
         row, line = next(
             ((y, line) for y, line in enumerate(self.screen.split("\n")) if words in line), (0, "")
         )

@@ -312,7 +312,7 @@ def write_from(screen: WriteScreen) -> None:
 
 @command(ALL, "Stop everything")
 def stop_all(screen: WriteScreen) -> None:
-    """Stop an export or import, loading a model, all branches, or the download of a model."""
+    """Stop an export or import, loading a model, scoring, all branches, or the download of a model."""
     if _gave_up(screen):
         return
     if screen.writing:
@@ -323,9 +323,13 @@ def stop_all(screen: WriteScreen) -> None:
 
 
 def _gave_up(screen: WriteScreen) -> bool:
-    """Stop the export, import or load in progress; return whether there was one."""
+    """Stop the export, import, load or long work of an instrument; return whether there was one."""
     if screen.transfers.cancel():
         return True  # the status line reports it
+    if (work := screen.session.long_work) is not None:
+        work.stop()
+        screen.flush_slowly()
+        return True
     if screen.session.cancel_load():
         screen.flush_slowly()  # redraws the status line with the keys that work now
         return True
@@ -334,7 +338,7 @@ def _gave_up(screen: WriteScreen) -> bool:
 
 @command(ALL, "Step back", anywhere="escape", hint="stop")
 def back(screen: WriteScreen) -> None:
-    """Stop an export, import or load; move from the story to the branches; there, stop them or a download."""
+    """Stop an export, import, load or scoring; or go from the story to the branches; or stop them."""
     # Never focus the story here: keys pressed next would be typed into it.
     if screen.quiet:
         screen.be_quiet(False)
