@@ -206,9 +206,9 @@ def bookmark(screen: WriteScreen) -> None:
         story.mark(node, bookmark=not story.marks(node).bookmark)
 
 
-@command(BRANCH, "Knobs of this branch", "t")
+@command(BRANCH, "Settings of this branch", "t")
 def branch_knobs(screen: WriteScreen) -> None:
-    """Change this branch's sampling settings while it runs."""
+    """Change how this branch is written, also while it runs."""
     here = screen.branch_here()
     if here is None:
         return
@@ -218,7 +218,7 @@ def branch_knobs(screen: WriteScreen) -> None:
         screen.guarded(lambda: screen.session.steer(index, "set_sampling", sampling=setup.sampling))
 
     now, can = Setup(branch.sampling, branch.stop_rule), screen.session.capabilities
-    screen.app.push_screen(Knobs(f"Knobs of branch {index + 1}", now, changed, can=can))
+    screen.app.push_screen(Knobs(f"Settings of branch {index + 1}", now, changed, can=can))
 
 
 @command(BRANCH, "Compare with another branch", "vertical_line")

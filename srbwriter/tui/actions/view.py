@@ -175,7 +175,7 @@ def help(screen: WriteScreen) -> None:
     screen.app.push_screen(Help(isinstance(screen.focused, BranchPane)))
 
 
-@command(PROGRAM, "Settings", anywhere="f10")
+@command(PROGRAM, "All settings", anywhere="f10")
 def settings(screen: WriteScreen) -> None:
     """Show every setting, and where its value comes from."""
     screen.app.push_screen(SettingsScreen())

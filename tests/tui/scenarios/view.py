@@ -176,7 +176,13 @@ async def settings(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await bench.press("f10")
     screen = await opened(bench, SettingsScreen)
     rows = screen.query_one(OptionList)
-    names = [str(rows.get_option_at_index(i).prompt) for i in range(rows.option_count)]
+
+    def listed() -> list[str]:
+        return [str(rows.get_option_at_index(i).prompt) for i in range(rows.option_count)]
+
+    rows.highlighted = next(i for i, name in enumerate(listed()) if "more settings" in name)
+    await bench.press("enter")
+    names = listed()
     rows.highlighted = next(i for i, name in enumerate(names) if "interface.layout" in name)
     await bench.press("enter")
     await answer(bench, "right")
