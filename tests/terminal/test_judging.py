@@ -32,7 +32,7 @@ def test_what_is_banned_does_not_come_and_panes_say_so(terminal: Terminal) -> No
     terminal.wait_for("happily ever after")
     terminal.type("\nthe fox\nthe big\nand the\nlittle girl")
     terminal.press(CTRL_S)
-    terminal.wait_for("phrases will not come")
+    terminal.wait_for("phrases banned.")
     terminal.press(b"g")
     terminal.wait(lambda screen: re.search(r"⌫\d", screen) is not None, "a pane says that it went back")
     terminal.press(ESC, CTRL_Q)

@@ -33,14 +33,14 @@ _SIGNS = {
 
 
 def state_words(branch: Branch) -> str:
-    """Return the state of the branch in words, for example ``writing`` or ``prompt 62 %``."""
+    """Return the state of the branch in words, for example ``writing`` or ``reading 62 %``."""
     if branch.state is BranchState.DONE and branch.finish_reason is not None:
         return _REASONS[branch.finish_reason]
     if branch.state is BranchState.FAILED and branch.error is not None:
         return f"failed: {branch.error}"
     if branch.state is BranchState.PROMPT:
         total = len(branch.generation.prompt_ids)
-        return f"prompt {100 * branch.generation.prompt_done // total} %" if total else "prompt"
+        return f"reading {100 * branch.generation.prompt_done // total} %" if total else "reading"
     return branch.state.value
 
 
