@@ -151,8 +151,8 @@ CONNECT = Key[str | None](
 )
 CONNECT_KEY = Key[str | None](
     "model.connect_key", TEXT, None,
-    "API key for that engine; better in the environment or a file, where others do not see it", ("--connect-key",),
-    env="SRBWRITER_CONNECT_KEY",
+    "API key for that engine; better in the environment or a file, where others do not see it",
+    ("--connect-key",), env="SRBWRITER_CONNECT_KEY",
 )
 CONNECT_KEY_FILE = Key[Path | None](
     "model.connect_key_file", PATH, None, "file whose first line is that key", ("--connect-key-file",),
@@ -170,8 +170,8 @@ DIALECT = Key[Dialect](
 )
 CTX_SIZE = Key[int | None](
     "model.ctx_size", INTEGER, None,
-    "context: tokens that story and branches share; if not given, the model's own, at most 8192, and fewer where "
-    "the memory does not hold them",
+    "context: tokens that story and branches share; if not given, the model's own, at most 8192, and fewer "
+    "where the memory does not hold them",
     ("--ctx-size", "-c"), minimum=16,
 )
 THREADS = Key[int | None](
@@ -218,8 +218,8 @@ CACHE_TYPE_V = Key(
 )
 CACHE_RAM = Key[int | None](
     "model.cache_ram", INTEGER, None,
-    "MiB of memory for text that the model has read and may need again; if not given, a quarter of what is free, "
-    "at most 8192; 0 is none", ("--cache-ram", "-cram"), minimum=0,
+    "MiB of memory for text that the model has read and may need again; if not given, a quarter of what is "
+    "free, at most 8192; 0 is none", ("--cache-ram", "-cram"), minimum=0,
 )
 CACHE_DISK = Key(
     "model.cache_disk", INTEGER, 4096,
@@ -265,8 +265,8 @@ SEED = Key[int | None](
 
 SIBLINGS = Key[Siblings](
     "instruments.siblings", one_of(*get_args(Siblings)), "distinct",
-    "how the beginnings of branches differ: independent, distinct (no two alike), or stratified (spread evenly "
-    "over what is likely)", ("--siblings",),
+    "how the beginnings of branches differ: independent, distinct (no two alike), or stratified (spread "
+    "evenly over what is likely)", ("--siblings",),
 )
 REPULSION = Key(
     "instruments.repulsion", NUMBER, 0.0,
@@ -274,8 +274,8 @@ REPULSION = Key(
     maximum=100,
 )
 EXPLORE_CUTOFF = Key(
-    "instruments.explore_cutoff", NUMBER, 0.05, "least probability of a token in the search for the likeliest continuations",
-    minimum=0, maximum=1,
+    "instruments.explore_cutoff", NUMBER, 0.05,
+    "least probability of a token in the search for the likeliest continuations", minimum=0, maximum=1,
 )
 EXPLORE_MULTIPLIER = Key(
     "instruments.explore_multiplier", NUMBER, 1.0, "factor on that probability after each token", minimum=0,
