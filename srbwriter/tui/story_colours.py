@@ -32,7 +32,7 @@ class StoryColours:
         self._of: object = None  # (node, text, engine) that was tokenised
         self._coming: Future[TokenText] | None = None
         self._text: TokenText | None = None
-        self._shown: object = None
+        self._shown: object = None  # (version of the probabilities, mode) with which it was coloured
 
     def show(self, editor: StoryEditor, mode: str, anew: bool = False) -> None:
         """Colour the known part; request the rest, which a later call will colour."""
@@ -43,7 +43,7 @@ class StoryColours:
             return
         now = self._session.node, editor.whole, engine
         if now != self._of and self._coming is None and self._session.typing.state.saved:
-            self._of = now
+            self._of, self._text = now, None
             try:
                 self._coming = Tokens.of(self._session).story_tokens()
             except (EngineError, StoryError) as error:
@@ -52,11 +52,12 @@ class StoryColours:
         if self._coming is not None and self._coming.done():
             coming, self._coming = self._coming, None
             self._text = None if coming.exception() is not None else coming.result()
+            self._shown = None
         if self._text is None or now != self._of:
             return
         text = self._text
         Tokens.of(self._session).collect()
-        state = id(text), Tokens.of(self._session).version, mode
+        state = Tokens.of(self._session).version, mode
         if self._shown == state:
             return
         self._shown = state

@@ -157,6 +157,7 @@ class StoryEditor(ProseArea):
     def show(self, text: str, place: int | None = None) -> None:
         """Show ``text``, repainting only the difference; put the cursor at ``place``, by default the end."""
         place = len(text) if place is None else place
+        self._keep_colours(text)
         start, end = len(self._before), len(text) - len(self._after)
         kept = text.startswith(self._before) and text.endswith(self._after) and start <= place <= end
         if not kept or end - start > 2 * WINDOW or end < start:
@@ -164,6 +165,16 @@ class StoryEditor(ProseArea):
             self._before, self._after = text[:start], text[end:]
         self._change(text[start:end])
         self.go(place)
+
+    def _keep_colours(self, text: str) -> None:
+        """Let words that ``text`` shares with the text in view keep their colours; others have none yet."""
+        before = self.whole
+        if self._provenance is None or text == before:
+            return
+        start = same_start(before, text)
+        end = same_end(before, text, min(len(before), len(text)) - start)
+        self._provenance.typed(start, len(before) - end, len(text) - start - end)
+        self._repaint()
 
     def go(self, place: int) -> None:
         """Put the cursor at an offset of the whole story; move the window if necessary."""
