@@ -27,6 +27,7 @@ from srbwriter.engine.types import Sampling  # noqa: E402
 from srbwriter.session import Session  # noqa: E402
 from srbwriter.session.ahead import Budget  # noqa: E402
 from srbwriter.session.bans import Bans  # noqa: E402
+from srbwriter.tui import options  # noqa: E402
 from srbwriter.tui.app import App  # noqa: E402
 
 SEED = 11
@@ -116,7 +117,8 @@ async def tokens(pilot: Pilot[None], app: App) -> None:
 
 
 async def coloured(pilot: Pilot[None], app: App) -> None:
-    app.write_screen.run("colour_tokens")
+    app.preferences.put(options.COLOUR_TOKENS, "probability")
+    app.apply_preferences()
     await ended(pilot, app)
     await asyncio.sleep(1.0)
     app.write_screen.pump.flush()

@@ -269,7 +269,7 @@ def add_keys(
                 help=_HIDDEN,
             )
     for retired in RETIRED:
-        if retired.section in sections:
+        if retired.flags and retired.section in sections:
             target.add_argument(
                 *retired.flags, dest="remarks", action=_Remark, nargs=retired.values, const=retired.notice,
                 default=argparse.SUPPRESS, help=_HIDDEN,

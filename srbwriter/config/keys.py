@@ -112,12 +112,12 @@ def _written(bound: float | None) -> str:
 
 
 SECTIONS = {
-    "model": "The model and how it is run",
-    "generation": "What is asked of the model",
-    "sampling": "How each branch chooses its words",
-    "instruments": "What branches can do beside writing",
+    "model": "The model",
+    "generation": "Branches",
+    "sampling": "Sampling",
+    "instruments": "Instruments",
     "interface": "The terminal app",
-    "keys": "Keys of your own in the terminal app",
+    "keys": "Your own keys in the terminal app",
     "server": "The HTTP server",
     "log": "The log",
 }
@@ -151,8 +151,8 @@ CONNECT = Key[str | None](
 )
 CONNECT_KEY = Key[str | None](
     "model.connect_key", TEXT, None,
-    "key that it wants; better in the environment or a file, where others do not see it", ("--connect-key",),
-    env="SRBWRITER_CONNECT_KEY",
+    "API key for that engine; better in the environment or a file, where others do not see it",
+    ("--connect-key",), env="SRBWRITER_CONNECT_KEY",
 )
 CONNECT_KEY_FILE = Key[Path | None](
     "model.connect_key_file", PATH, None, "file whose first line is that key", ("--connect-key-file",),
@@ -166,12 +166,12 @@ CONNECT_VERIFY = Key(
 )
 DIALECT = Key[Dialect](
     "model.dialect", one_of(*get_args(Dialect), instead={"koboldcpp": "openai"}), "auto",
-    "how it is spoken to", ("--dialect",),
+    "API of that engine", ("--dialect",),
 )
 CTX_SIZE = Key[int | None](
     "model.ctx_size", INTEGER, None,
-    "tokens of context that all branches share; if not given, the model's own, at most 8192, and fewer where "
-    "the memory does not hold them",
+    "context: tokens that story and branches share; if not given, the model's own, at most 8192, and fewer "
+    "where the memory does not hold them",
     ("--ctx-size", "-c"), minimum=16,
 )
 THREADS = Key[int | None](
@@ -218,8 +218,8 @@ CACHE_TYPE_V = Key(
 )
 CACHE_RAM = Key[int | None](
     "model.cache_ram", INTEGER, None,
-    "MiB of memory for text that is read but not being written on; if not given, a quarter of what is free, "
-    "at most 8192; 0 is none", ("--cache-ram", "-cram"), minimum=0,
+    "MiB of memory for text that the model has read and may need again; if not given, a quarter of what is "
+    "free, at most 8192; 0 is none", ("--cache-ram", "-cram"), minimum=0,
 )
 CACHE_DISK = Key(
     "model.cache_disk", INTEGER, 4096,
@@ -265,48 +265,49 @@ SEED = Key[int | None](
 
 SIBLINGS = Key[Siblings](
     "instruments.siblings", one_of(*get_args(Siblings)), "distinct",
-    "how branches are drawn until their texts part", ("--siblings",),
+    "how the beginnings of branches differ: independent, distinct (no two alike), or stratified (spread "
+    "evenly over what is likely)", ("--siblings",),
 )
 REPULSION = Key(
     "instruments.repulsion", NUMBER, 0.0,
-    "how much what one branch took is pushed down for others at the same text", ("--repulsion",), minimum=0,
+    "penalty on a token that sibling branches already chose at this position", ("--repulsion",), minimum=0,
     maximum=100,
 )
 EXPLORE_CUTOFF = Key(
-    "instruments.explore_cutoff", NUMBER, 0.05, "least probability of a token that an exploration follows",
-    minimum=0, maximum=1,
+    "instruments.explore_cutoff", NUMBER, 0.05,
+    "least probability of a token in the search for the likeliest continuations", minimum=0, maximum=1,
 )
 EXPLORE_MULTIPLIER = Key(
-    "instruments.explore_multiplier", NUMBER, 1.0, "what that is multiplied with after each token", minimum=0,
+    "instruments.explore_multiplier", NUMBER, 1.0, "factor on that probability after each token", minimum=0,
     maximum=10,
 )
 EXPLORE_DEPTH = Key(
-    "instruments.explore_depth", INTEGER, 24, "tokens of each way that an exploration follows, at most",
+    "instruments.explore_depth", INTEGER, 24, "most tokens of one continuation",
     minimum=1, maximum=128,
 )
 EXPLORE_BEAMS = Key(
-    "instruments.explore_beams", INTEGER, 8, "ways that an exploration follows, the likeliest", minimum=1,
+    "instruments.explore_beams", INTEGER, 8, "most continuations that are found", minimum=1,
     maximum=64,
 )
 EXPLORE_ENDS = Key[Ends](
-    "instruments.explore_ends", one_of(*get_args(Ends)), "sentence", "where such a way ends before that",
+    "instruments.explore_ends", one_of(*get_args(Ends)), "sentence", "where a continuation ends earlier",
 )
 RENEW_DUPLICATES = Key(
     "instruments.renew_duplicates", SWITCH, True,
-    "write a branch anew that comes out nearly the same as another, before anybody has read it",
+    "write a branch again if it is nearly the same as another one and was not read yet",
 )
 LOOK_AHEAD = Key[LookAhead](
     "instruments.look_ahead", one_of(*get_args(LookAhead)), "focused",
-    "what is written while you read, so that a pick need not wait: what follows the branch that the focus is "
-    "on, or what follows each of all",
+    "next branches that are written while you read, so that a pick need not wait: after the chosen branch "
+    "(focused), or after each of them (all)",
 )
 LOOK_AHEAD_TOKENS = Key(
-    "instruments.look_ahead_tokens", INTEGER, 2048, "most tokens written ahead for one round of branches",
+    "instruments.look_ahead_tokens", INTEGER, 2048, "most tokens that are written before a pick",
     minimum=16,
 )
 LOOK_AHEAD_BATTERY = Key[LookAhead](
     "instruments.look_ahead_battery", one_of(*get_args(LookAhead)), "off",
-    "the most that is written ahead while the machine runs from its battery",
+    "the most of look_ahead while the machine runs on battery power",
 )
 
 LOG_LEVEL = Key(
@@ -319,7 +320,7 @@ LOG_LEVEL = Key(
 class Retired(NamedTuple):
     """A setting of an earlier version, which is accepted with any value, without effect."""
 
-    section: str  # commands with the flags of this section take ``flags`` too
+    section: str  # commands with the flags of this section take ``flags``, if there are any
     flags: tuple[str, ...]
     why: str
     name: str = ""  # ``section.key`` as in the TOML file; "" for a flag that was no setting
@@ -348,6 +349,10 @@ RETIRED: tuple[Retired, ...] = (
     ),
     Retired(
         "model", ("--sampling-threads",), "one thread chooses the words", "model.sampling_threads", values=1
+    ),
+    Retired(
+        "interface", (), 'instruments.colour_tokens = "author" colours words by who wrote them',
+        "interface.provenance",
     ),
     Retired(
         "generation", ("--strict", "--no-strict"), "no branch gets a context of its own", "generation.strict",

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 from ..prose import SentenceScanner
 from .backend import Backend
 from .generation import Generation
-from .types import ONLY_READ, InvalidRequest, Request
+from .types import ONLY_READ, InvalidRequest, Priority, Request, Sampling, Stop
 
 Ends = Literal["sentence", "punctuation", "never"]
 
@@ -107,6 +107,41 @@ def _told(asked: Request, best: int) -> Request:
 def _after(told: Request, prompt: tuple[int, ...], ids: tuple[int, ...]) -> Request:
     """The same question about the prompt as it was evaluated, with more tokens behind it."""
     return replace(told, prompt=(*prompt, *ids), heal=False, add_bos=False)
+
+
+_WORD_TOKENS = 6  # that are written at most, to complete a word
+_AFTER_WORD = (" ", "\n", "\t", *'.,;:!?…—–"”“')
+_IN_WORD = "'’-"
+
+
+def needs_completion(raw: bytes) -> bool:
+    """Return whether a token may be the beginning of a longer word."""
+    text = raw.decode("utf-8", "replace")
+    return bool(text) and (text[-1].isalnum() or text[-1] in _IN_WORD or text[-1] == "\ufffd")
+
+
+def completion(generation: Generation, after: tuple[int, ...], token: int) -> Request:
+    """Return the request that writes the likeliest rest of the word that ``token`` begins at a fork."""
+    told = _after(_told(generation.request, 1), generation.prompt_ids, (*after, token))
+    return replace(
+        told, n=1, next_logprobs=None, priority=Priority.FOREGROUND, sampling=Sampling(temperature=0),
+        stop=Stop(max_tokens=_WORD_TOKENS, after_any=_AFTER_WORD),
+    )  # fmt: skip
+
+
+def rest_of_word(ids: Sequence[int], pieces: Sequence[bytes]) -> tuple[tuple[int, ...], bytes]:
+    """Return the tokens at the beginning of ``ids`` that continue a word, and what they write."""
+    count, raw = 0, b""
+    for end in range(1, len(ids) + 1):
+        written = b"".join(pieces[:end])
+        try:
+            text = written.decode()
+        except UnicodeDecodeError:  # the next token completes the character
+            continue
+        if not all(letter.isalnum() or letter in _IN_WORD for letter in text):
+            break
+        count, raw = end, written
+    return tuple(ids[:count]), raw
 
 
 def fork_of(

@@ -31,6 +31,7 @@ from srbwriter.story.context import Assembly, ContextError
 from srbwriter.story.model import JsonObject
 
 from . import typing
+from .instrument import Instrument
 from .models import Models
 from .open import rescue_folder
 from .picking import Picking
@@ -317,6 +318,11 @@ class Rounds(Models):
             return self.round.generation
 
     # ---- out of a round
+
+    @property
+    def long_work(self) -> Instrument | None:
+        """The first instrument that is at work which takes a while; None if there is none."""
+        return next((one for one in self.instruments.values() if one.progress), None)
 
     def stop_all(self) -> None:
         """Stop the branches; they stay in view."""

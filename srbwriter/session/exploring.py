@@ -13,10 +13,22 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from srbwriter.config import Settings, keys
-from srbwriter.engine.exploring import Exploration, Exploring, Fork, Opening, Way, ask, fork_of, question
+from srbwriter.engine.exploring import (
+    Exploration,
+    Exploring,
+    Fork,
+    Opening,
+    Way,
+    ask,
+    completion,
+    fork_of,
+    needs_completion,
+    question,
+    rest_of_word,
+)
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import EngineError, FinishReason, NoModel, Take
 from srbwriter.story import NodeId, ReadOnlyStory
@@ -48,6 +60,13 @@ class _Question:
     after: tuple[int, ...]
     told: Generation
     spelt: Future[object] | None = None  # done when it is known what the tokens told of write
+
+
+class Word(NamedTuple):
+    """The word that an opening begins: the tokens after the opening's own, and all that they write."""
+
+    rest: tuple[int, ...]
+    raw: bytes
 
 
 class Explorer(Instrument):
@@ -107,8 +126,19 @@ class Explorer(Instrument):
             wait_a_moment(asked.spelt)
         return asked.spelt is not None and asked.spelt.done() and asked.spelt.exception() is None
 
-    def open(self, opening: Opening) -> int:
-        """Add a branch that is forced to begin with ``opening``; return its index.
+    def complete(self, openings: Sequence[Opening]) -> Future[dict[int, Word]]:
+        """Find the whole words that ``openings`` of the current fork begin, by their tokens.
+
+        Writes the likeliest few tokens after each, all in one batch. Raises NoModel.
+        """
+        asked, engine = self._asked, self._desk.engine
+        if asked is None or engine is None:
+            raise NoModel("there are no branches yet whose words could be completed")
+        begun = [opening for opening in openings if needs_completion(opening.raw)]
+        return self.later(lambda: _words(engine, asked, begun))
+
+    def open(self, opening: Opening, rest: tuple[int, ...] = ()) -> int:
+        """Add a branch that begins with ``opening`` and the tokens ``rest``; return its index.
 
         Raises EngineError.
         """
@@ -116,21 +146,21 @@ class Explorer(Instrument):
             after = self._asked.after if self._asked is not None else ()
             generation, current = self._desk.take_up(), self._desk.round
             if generation is None or current is None:
-                raise NoModel("there are no branches beside which another could begin")
+                raise NoModel("There are no branches yet. Write some first (ctrl+n).")
             index = len(generation.branches)  # before: an engine elsewhere adds it at once
-            generation.add_branch(1, begin=(*after, opening.token))
+            generation.add_branch(1, begin=(*after, opening.token, *rest))
             current.forced.add(index)
             return index
 
     # ---- ways
 
     @property
-    def words(self) -> str:
-        """How far an exploration is; empty while none runs."""
+    def progress(self) -> str:
         running = self._running
         if running is None:
             return ""
-        return f"exploring: {running.tokens} of {self.wanted.depth} tokens, {len(running.ways)} ways"
+        share = running.tokens / self.wanted.depth
+        return f"looking for likely continuations {share:.0%}, {len(running.ways)} so far"
 
     @property
     def working(self) -> bool:
@@ -181,7 +211,7 @@ class Explorer(Instrument):
     def _show(self, ways: Sequence[Way]) -> None:
         """Show continuations as a round of ended branches; they become nodes as those of any round."""
         if not ways:
-            raise NoModel("no way on is as likely as that: the cut-off is too high")
+            raise NoModel("No continuation is that likely. Lower explore_cutoff in the settings (F10).")
         current = Round(self._desk.story, self._desk.story.current, len(ways))
         current.probabilities = {index: math.exp(way.logprob) for index, way in enumerate(ways)}
         self._desk.begin_round(
@@ -193,17 +223,22 @@ class Explorer(Instrument):
         )
 
 
-def odds_words(share: float) -> str:
-    """The same for what may be very rare: ``3 %``, ``1:1200``, ``1:45k``, ``1:3M``."""
-    if share >= 0.005:
-        return probability_words(share)
-    ways, unit = 1 / max(share, 1e-300), 0
-    while ways >= 9999.5 and unit < 3:
-        ways, unit = ways / 1000, unit + 1
-    return f"1:{ways:.0f}{('', 'k', 'M', 'G')[unit]}" if ways < 1e4 else "1:∞"
+def _words(engine: Backend, asked: _Question, openings: Sequence[Opening]) -> dict[int, Word]:
+    """Return the words that ``openings`` begin, by their tokens; waits for the engine."""
+    requests = [completion(asked.about, asked.after, opening.token) for opening in openings]
+    generations = [engine.submit(request) for request in requests]
+    found: dict[int, Word] = {}
+    for opening, generation in zip(openings, generations, strict=True):
+        generation.wait(_SECONDS)
+        ids = tuple(generation.branches[0].buffer.ids)
+        rest, raw = rest_of_word(ids, engine.pieces(ids))
+        found[opening.token] = Word(rest, opening.raw + raw)
+    return found
 
 
 def probability_words(share: float) -> str:
-    """A probability as people read it: ``9 %``, ``0.4 %``."""
+    """A probability as people read it: ``9 %``, ``0.4 %``, ``under 0.01 %``."""
     percent = 100 * share
-    return f"{percent:.0f} %" if percent >= 1 else f"{percent:.1g} %" if percent >= 0.01 else "0 %"
+    if percent < 0.01:
+        return "under 0.01 %"
+    return f"{percent:.0f} %" if percent >= 1 else f"{percent:.1g} %"

@@ -120,6 +120,16 @@ class Instrument:
     def close(self) -> None:
         """End for good; the engine is still there. The session's lock is not held."""
 
+    # ---- long work
+
+    @property
+    def progress(self) -> str:
+        """How far work is that takes a while, in words for one line; empty while there is none."""
+        return ""
+
+    def stop(self) -> None:
+        """End that work; what is known by then stays."""
+
     # ---- requests for branches
 
     def shape(self, request: Request) -> Request:

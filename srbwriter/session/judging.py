@@ -62,7 +62,7 @@ def questions(rubric: str, note: str = "") -> tuple[str, ...]:
     lines = [line for line in sheet_lines(rubric) if note or "{note}" not in line]
     asked = tuple(dict.fromkeys(line.replace("{note}", note) for line in lines))
     if len(asked) > MOST_QUESTIONS or any(len(line) > MOST_CHARS + len(note) for line in asked):
-        raise ValueError(f"a rubric has {MOST_QUESTIONS} questions of {MOST_CHARS} characters at most")
+        raise ValueError(f"At most {MOST_QUESTIONS} questions of {MOST_CHARS} characters each are possible.")
     return asked
 
 
@@ -97,7 +97,7 @@ def answers(engine: Backend, question: str) -> Answers:
     first, second = pairs[0]
     begin = common_prefix(first, second, 0, len(second))
     if begin == min(map(len, pairs[0])):
-        raise NotSupported("no token of this model tells yes from no")
+        raise NotSupported("This model has no words for yes and no that could be told apart.")
     single = [pair for pair in pairs if all(ids[:-1] == pairs[0][0][:begin] for ids in pair)] or pairs[:1]
     yes, no = (frozenset(pair[k][begin] for pair in single) for k in (0, 1))
     return Answers(pairs[0][0][:begin], yes, no)
@@ -161,10 +161,24 @@ class Judgement:
     _pending: dict[int, list[Generation]] = field(default_factory=dict[int, "list[Generation]"])
     error: Exception | None = None
     beginning: bool = False  # whether questions are still to be put
+    total: int = 0
+    """Branches that are being judged, or were judged last."""
+    left: set[int] = field(default_factory=set[int])
+    """Those of them that have no score yet."""
+    stopped: bool = False
 
     @property
     def done(self) -> bool:
         return not self._pending and not self.beginning
+
+    def stop(self) -> None:
+        """Ask no more; branches without a score can be judged later."""
+        self.stopped = True
+        self.left.clear()
+        pending = [generation for some in self._pending.values() for generation in some]
+        self._pending.clear()
+        for generation in pending:
+            generation.cancel()
 
     def lacks(self, branch: Branch) -> bool:
         """Whether nothing is known of the branch as it is, nor asked."""
@@ -180,12 +194,14 @@ class Judgement:
         begun: list[Generation] = []
         asked = [answers(engine, question) for question in self.questions]
         for branch in branches:
+            if self.stopped:
+                break
             buffer, length = branch.buffer, len(branch.buffer.ids)
             try:
                 under_way = [engine.submit(request) for request in asks(engine, branch, asked, priority)]
             except ContextOverflow as error:
                 self.error = error
-                self.scores[branch.index] = Score((None,) * len(asked), buffer, length)
+                self._put(branch.index, Score((None,) * len(asked), buffer, length))
                 continue
             self._pending[branch.index] = under_way
             begun += under_way
@@ -207,10 +223,14 @@ class Judgement:
                 None if g.error is not None else one.read(g.next_logprobs)
                 for one, g in zip(asked, under_way, strict=True)
             )
-            self.scores[index] = Score(shares, buffer, length)
+            self._put(index, Score(shares, buffer, length))
             self._pending.pop(index, None)
 
         return heard
+
+    def _put(self, index: int, score: Score) -> None:
+        self.scores[index] = score
+        self.left.discard(index)
 
 
 def judge(
@@ -224,15 +244,15 @@ def judge(
     """
     why = engine.capabilities.reason_for("next_logprobs")
     if why:
-        raise NotSupported(f"branches cannot be judged: {why}")
+        raise NotSupported(f"Branches cannot be scored: {why}")
     if not asked:
-        raise ValueError("the rubric asks nothing")
+        raise ValueError("There are no questions. Write some with Questions for scoring.")
     judgement = current.judgement
     if not isinstance(judgement, Judgement) or judgement.questions != asked:
         judgement = current.judgement = Judgement(asked)
     ended = [branch for branch in current.branches if may_be_judged(branch)]
     if not ended:
-        raise ValueError("no branch has ended yet")
+        raise ValueError("No branch has ended yet. Wait until one has, or stop them (esc).")
     open_ = [branch for branch in ended if judgement.lacks(branch)]
 
     def begin() -> None:
@@ -244,7 +264,9 @@ def judge(
             judgement.beginning = False
 
     if open_ and not judgement.beginning:
-        judgement.error, judgement.beginning = None, True
+        judgement.total = len(open_) + (0 if judgement.done else judgement.total)
+        judgement.left.update(branch.index for branch in open_)
+        judgement.error, judgement.beginning, judgement.stopped = None, True, False
         start(begin)
     return judgement
 
@@ -262,7 +284,7 @@ def by_score(current: Round) -> list[int]:
     return [*sorted(known, key=lambda index: (-known[index], index)), *rest]
 
 
-ORDERS["as judged"] = ("the best by your rubric first, once they are judged", by_score)
+ORDERS["by score"] = ("the best score first, after F7 has scored the branches", by_score)
 
 
 class Judging(Instrument):
@@ -281,6 +303,23 @@ class Judging(Instrument):
         questions(text)
         self._desk.together(lambda: self._desk.story.put_value(KEPT, text))
 
+    @property
+    def _judgement(self) -> Judgement | None:
+        current = self._desk.round
+        found = current.judgement if current is not None else None
+        return found if isinstance(found, Judgement) and not found.done else None
+
+    @property
+    def progress(self) -> str:
+        running = self._judgement
+        if running is None:
+            return ""
+        return f"scoring branches: {running.total - len(running.left)} of {running.total}"
+
+    def stop(self) -> None:
+        if (running := self._judgement) is not None:
+            running.stop()
+
     def judge(self) -> Judgement:
         """Judge all branches that have ended by the rubric. Returns at once; the answers come in.
 
@@ -290,7 +329,7 @@ class Judging(Instrument):
         with desk.state_lock:
             desk.take_up()
             if desk.round is None or desk.engine is None:
-                raise ValueError("there are no branches yet")
+                raise ValueError("There are no branches yet. Write some first (ctrl+n).")
             note = desk.story.settings(desk.round.parent).author_note or ""
             return judge(desk.engine, desk.round, questions(self.rubric, note), _aside)
 

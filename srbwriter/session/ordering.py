@@ -63,11 +63,11 @@ def ordered(
     return ORDERS[name][1](current)
 
 
-AS_DRAWN, BY_PROBABILITY = "as drawn", "by probability"
+AS_DRAWN, BY_PROBABILITY = "as written", "by likelihood"
 ORDERS: dict[str, tuple[str, Callable[[Round], list[int]]]] = {
-    AS_DRAWN: ("one after the other, as their numbers say", _as_drawn),
-    "by difference": ("those first that are least like one another", _by_difference),
-    BY_PROBABILITY: ("those first whose words the model finds likeliest, on average", _by_probability),
+    AS_DRAWN: ("by their numbers", _as_drawn),
+    "by difference": ("the most different ones first", _by_difference),
+    BY_PROBABILITY: ("the branch with the likeliest words first", _by_probability),
     "by length": ("the longest first", _by_length),
 }
 """Orders of panes by name: a few words about each, and from a round of at least one branch to its indices."""

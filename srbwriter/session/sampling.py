@@ -148,7 +148,7 @@ class RememberedKnobs:
         try:
             knob.check(value)
         except InvalidRequest as error:
-            log.warning("a knob of the story is not turned: %s", error)
+            log.warning("a setting of the story is not used: %s", error)
             return False
         return True
 

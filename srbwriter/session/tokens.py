@@ -11,6 +11,7 @@ from __future__ import annotations
 import codecs
 import logging
 import math
+import time
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
@@ -44,6 +45,7 @@ ALTERNATIVES = 20
 AHEAD = 2
 """Places on either side of the one that is looked at, which are asked for ahead."""
 _KEPT_PATHS = 48
+_PROGRESS_SECONDS = 1.0  # after which a look-up is said to be at work
 
 
 class Alternative(NamedTuple):
@@ -152,12 +154,31 @@ class Tokens(Instrument):
         self.version = 0
         """Goes up with everything that has become known."""
         self._paths = Paths()
-        self._scoring: dict[tuple[int, ...], tuple[int, Generation]] = {}
+        self._scoring: dict[tuple[int, ...], tuple[int, Generation, float]] = {}
         self._refused: set[tuple[int, ...]] = set()
         self._banned: dict[tuple[int, int, tuple[int, ...]], tuple[int, ...]] = {}
 
     def model_changed(self) -> None:
         self.forget()
+
+    @property
+    def progress(self) -> str:
+        running = [(first, asked) for first, asked, _ in self._scoring.values() if not asked.done]
+        since = min((at for _, asked, at in self._scoring.values() if not asked.done), default=math.inf)
+        current = self._desk.round
+        writing = current is not None and any(branch.live for branch in current.branches)
+        if writing or time.monotonic() - since < _PROGRESS_SECONDS:  # it waits while branches are written
+            return ""
+        total = sum(len(asked.prompt_ids) - first for first, asked in running)
+        done = sum(max(0, asked.prompt_done - first) for first, asked in running)
+        return f"colouring words: {100 * done // total if total else 0} %"
+
+    def stop(self) -> None:
+        """Look up no more log-probabilities of the texts that are being looked up."""
+        for ids, (_, asked, _) in list(self._scoring.items()):
+            asked.cancel()
+            self._refused.add(ids)
+        self._scoring.clear()
 
     def shape(self, request: Request) -> Request:
         """Return ``request``, with log-probabilities if :attr:`gather` is set."""
@@ -381,14 +402,14 @@ class Tokens(Instrument):
             add_bos=False,
         )  # fmt: skip
         try:
-            self._scoring[ids] = first, self._model().submit(request)
+            self._scoring[ids] = first, self._model().submit(request), time.monotonic()
         except EngineError as error:
             self._refused.add(ids)
             log.info("not looked up: %s", error)
 
     def collect(self) -> None:
         """Collect the results of lookups since the last time; a change increases :attr:`version`."""
-        for ids, (first, asked) in list(self._scoring.items()):
+        for ids, (first, asked, _) in list(self._scoring.items()):
             if asked.done:
                 del self._scoring[ids]
                 if asked.error is None:
@@ -399,7 +420,7 @@ class Tokens(Instrument):
 
     def forget(self) -> None:
         """Another model knows nothing of all this."""
-        for _, asked in self._scoring.values():
+        for _, asked, _ in self._scoring.values():
             asked.cancel()
         self._paths = Paths()
         self._scoring.clear()

@@ -72,7 +72,7 @@ class App(Program):
         if self._desk.is_mounted:
             self._desk.layout_name = self.preferences[options.LAYOUT]
             self._desk.apply_layout()
-            self._desk.show_authors()
+            self._desk.colour()
             self._tell_notes()
 
     def _apply_spelling(self) -> None:

@@ -23,6 +23,8 @@ INSTRUMENTS = "Instruments"
 """The group of features that depend on all branches running in one batch."""
 LEADER = "ctrl+g"
 DIGITS = "1,2,3,4,5,6,7,8,9"
+FORMER = {"provenance": "colour_tokens"}
+"""Ids of earlier versions, and the command that has their keys now."""
 ANYWHERE = ".anywhere"
 """Suffix of the id of a binding that works with any focus."""
 _NO_KEY = "no_key_"
@@ -198,8 +200,12 @@ def keymap(kind: str, own: Mapping[str, str]) -> dict[str, str]:
     Keys of the writer's own that never type a character work with any focus, too.
     """
     usual = {c.id: c.vim for c in COMMANDS.values() if c.vim} if kind == "vim" else {}
+    given_keys = {id: keys for id, keys in own.items() if keys}
+    for former, id in FORMER.items():
+        if keys := given_keys.pop(former, ""):
+            given_keys[id] = ",".join(filter(None, (given_keys.get(id), keys)))
     found: dict[str, str] = {}
-    for id, keys in (usual | {id: keys for id, keys in own.items() if keys}).items():
+    for id, keys in (usual | given_keys).items():
         given = _split(keys)
         if id in COMMANDS and COMMANDS[id].numbered:
             found.update({f"{id}.{number}": key for number, key in enumerate(given, 1)})

@@ -1,4 +1,4 @@
-"""The knobs of the sampling panel: reading, stepping, formatting and saving of the engine's parameters.
+"""The settings for writing ("knobs" in identifiers): reading, stepping, formatting and saving.
 
 Pure functions on the engine's records. Sequences are written as JSON without the outer brackets, so that a
 stop text can contain a newline.
@@ -14,25 +14,49 @@ from pathlib import Path
 from typing import Any, cast
 
 from srbwriter import paths
+from srbwriter.config.keys import N
 from srbwriter.config.kinds import SWITCH
-from srbwriter.engine.parameters import PARAMETERS, Parameter
+from srbwriter.engine.parameters import BY_NAME, PARAMETERS, Parameter
 from srbwriter.engine.types import InvalidRequest, Sampling, Stop
 from srbwriter.session.sampling import VARIETY, Variety
 
+BRANCHES = replace(BY_NAME["n"], help="Branches that are written at once.")
 KNOBS: tuple[Parameter, ...] = (
+    BRANCHES,
     *(p for p in PARAMETERS if p.record in ("sampling", "stop")),
     *VARIETY,
 )
+FIRST = (
+    "n", "max_tokens", "boundary", "temperature", "min_p", "dry_multiplier", "banned_phrases", "siblings",
+)  # fmt: skip
+"""Names of the settings that writers change first, in the order of the list."""
+HEADINGS = {
+    "request": "Branches",
+    "length": "Length",
+    "basic": "Temperature and seed",
+    "truncation": "Filters",
+    "repetition": "Repeated words",
+    "DRY": "Repeated phrases (DRY)",
+    "other samplers": "Other samplers",
+    "constraint": "Constraints",
+    "variety": "Variety",
+}
+"""Headings by the group of a parameter."""
 LADDERS: tuple[Parameter, ...] = tuple(
     p for p in KNOBS if p.record == "sampling" and p.kind in ("int", "float") and p.field != "seed"
 )
-"""Knobs that can vary across the branches in a sweep."""
+"""Settings that can vary across the branches in a sweep."""
 
 _OFF = "–"
 
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)"
 _BETWEEN = re.compile(rf"({_NUMBER})(?:\s*(?:\.{{2,3}}|…|[-–—,;]|to)\s*|\s+)({_NUMBER})")
 _BELOW_ZERO = re.compile(rf"({_NUMBER})\s+(-{_NUMBER})")  # a minus directly before a number is its sign
+
+
+def default_of(knob: Parameter) -> Any:
+    """Return the value that the program has when nobody says another one."""
+    return N.default if knob is BRANCHES else knob.default
 
 
 _RECORDS = {"sampling": "sampling", "stop": "stop", "request": "variety"}
@@ -45,13 +69,18 @@ class Setup:
     sampling: Sampling
     stop: Stop
     variety: Variety = field(default_factory=Variety)
+    n: int = 1
 
     def get(self, knob: Parameter) -> Any:
+        if knob is BRANCHES:
+            return self.n
         return getattr(getattr(self, _RECORDS[knob.record]), knob.field)
 
     def put(self, knob: Parameter, value: Any) -> Setup:
-        """Return this setup with one knob changed. Raises InvalidRequest."""
+        """Return this setup with one setting changed. Raises InvalidRequest."""
         knob.check(value)
+        if knob is BRANCHES:
+            return replace(self, n=value)
         name = _RECORDS[knob.record]
         return replace(self, **{name: replace(getattr(self, name), **{knob.field: value})})
 
@@ -173,8 +202,8 @@ def read_preset(file: Path, onto: Setup) -> Setup:
 
 
 def differences(setup: Setup) -> list[tuple[Parameter, str]]:
-    """Return the knobs that differ from their defaults, with their values."""
-    return [(knob, shown(knob, value)) for knob in KNOBS if (value := setup.get(knob)) != knob.default]
+    """Return the settings that differ from their defaults, with their values."""
+    return [(knob, shown(knob, value)) for knob in KNOBS if (value := setup.get(knob)) != default_of(knob)]
 
 
 def preset_words(file: Path, onto: Setup) -> str:
@@ -185,7 +214,7 @@ def preset_words(file: Path, onto: Setup) -> str:
     except (InvalidRequest, OSError, ValueError) as error:
         return str(error)
     changed = [f"{knob.title} {value}" for knob, value in differences(setup) if knob.record == "sampling"]
-    return "\n".join([*([f"{about}\n"] if about else []), *(changed or ["every knob at its default"])])
+    return "\n".join([*([f"{about}\n"] if about else []), *(changed or ["every setting at its default"])])
 
 
 def write_preset(name: str, setup: Setup) -> Path:

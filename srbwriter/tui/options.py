@@ -61,17 +61,12 @@ SPELLING = Key(
     False,
     "underline words of the story that are in no English list and not in words.txt beside config.toml",
 )
-PROVENANCE = Key(
-    "interface.provenance",
-    SWITCH,
-    False,
-    "tint words of the story that the model wrote, that were edited, and that were imported",
-)
 COLOUR_TOKENS = Key(
     "instruments.colour_tokens",
-    one_of("none", "probability", "surprisal", "author"),
+    one_of("none", "author", "probability", "surprisal"),
     "none",
-    "what colours words: how likely their tokens were, how surprising, or who wrote them",
+    "colours of words: by who wrote them (author), by how likely they were (probability), or only the "
+    "unlikely ones (surprisal)",
 )
 GOAL = Key("interface.goal", INTEGER, 0, "words to write in a day; 0 is no goal", minimum=0)
 
@@ -83,7 +78,7 @@ def own_keys() -> list[Key[str]]:
     Commands are declared where they are handled, so this imports the whole app.
     """
     import_module("srbwriter.tui.desk")  # imports all screens
-    from srbwriter.tui.commands import COMMANDS, screen_commands
+    from srbwriter.tui.commands import COMMANDS, FORMER, screen_commands
     from srbwriter.tui.key_names import check_keys, nearest_key
 
     names = Kind(
@@ -93,12 +88,13 @@ def own_keys() -> list[Key[str]]:
     titles = {command.id: command.title.lower() for command in COMMANDS.values()}
     for heading, bindings in screen_commands().items():
         titles |= {f"{binding.id}": f"{binding.description} ({heading.lower()})" for binding in bindings}
+    titles |= {former: f"{titles[id]} (earlier name of {id})" for former, id in FORMER.items()}
     return [Key(f"keys.{id}", names, "", f"your own keys for: {title}") for id, title in titles.items()]
 
 
 OPTIONS: tuple[Key[Any], ...] = (
     THEME, COLOURS, LAYOUT, SPLIT, PANES, KEYMAP, FPS, TEXT_WIDTH, CONTINUE, REDUCED_MOTION, SPELLING,
-    PROVENANCE, COLOUR_TOKENS, GOAL,
+    COLOUR_TOKENS, GOAL,
 )  # fmt: skip
 """Every row above, in order."""
 

@@ -131,8 +131,8 @@ def open_app(settings: Settings, story: Path | None, beside: Beside | None = Non
     """Run the app until the writer leaves; returns the exit code. Raises StoryError."""
     notes: list[str] = []
     loader = launch.loader(settings, nice=BEHIND)
-    fetch, offer = ModelFetch(), ModelOffer(settings)  # which go on from story to story
-    preferences = Preferences(settings)  # whose changes last from story to story
+    # These go on from story to story.
+    fetch, offer, preferences = ModelFetch(), ModelOffer(settings), Preferences(settings)
     begins = False
     left: Path | None = None  # the story that the writer has left for this one
     with restored(), guarded(), contextlib.ExitStack() as models:

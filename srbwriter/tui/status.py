@@ -10,9 +10,10 @@ from rich.cells import cell_len, set_cell_size
 
 from srbwriter.engine.types import BranchState
 from srbwriter.session.ahead import BATTERY, LookAhead
-from srbwriter.session.exploring import Explorer, odds_words, probability_words
+from srbwriter.session.exploring import Explorer, probability_words
 from srbwriter.session.tokens import shown
 from srbwriter.story.model import NoSuchNode, StoryError, counted
+from srbwriter.tui.widgets.branch_words import NO_BREAK
 from srbwriter.tui.widgets.lines import bar
 
 if TYPE_CHECKING:
@@ -75,8 +76,8 @@ def left(
     """Return title, model, context and speed, most important first; or the progress of long work."""
     if work:
         return work
-    if words := Explorer.of(session).words:
-        return (f"{words}  ·  esc stops",)
+    if (work_now := session.long_work) is not None:
+        return (f"{work_now.progress}  ·  esc stops",)
     if session.engine_state in ("INIT", "LOADING"):
         share = session.load_progress
         return progress("loading the model", share, load.left(share))
@@ -220,7 +221,7 @@ def marks(session: Session, index: int, take: int | None = None) -> str:
     signs = (
         f"✓{score.mean * 100:.0f}" if score is not None and score.mean is not None else "",
         f"⌫{branch.bans}" if branch.bans else "",
-        "forced" if index in current.forced else "",
+        "chosen by you".replace(" ", NO_BREAK) if index in current.forced else "",
         "locked" if index in current.locked else "",
         "★" if found.bookmark else "",
         {1: "good", -1: "bad"}.get(found.rating, ""),
@@ -233,7 +234,7 @@ def marks(session: Session, index: int, take: int | None = None) -> str:
 def note(session: Session, index: int) -> str:
     """Return the probability of a branch that was found by exploring."""
     share = session.round.probabilities.get(index) if session.round is not None else None
-    return "" if share is None else odds_words(share)
+    return "" if share is None else probability_words(share)
 
 
 def _written_ahead(share: float | None) -> str:

@@ -29,18 +29,21 @@ class StoryColours:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._of: object = None  # (node, text) that was tokenised
+        self._of: object = None  # (node, text, engine) that was tokenised
         self._coming: Future[TokenText] | None = None
         self._text: TokenText | None = None
-        self._shown: object = None
+        self._shown: object = None  # (version of the probabilities, mode) with which it was coloured
 
     def show(self, editor: StoryEditor, mode: str, anew: bool = False) -> None:
         """Colour the known part; request the rest, which a later call will colour."""
         if anew:
             self._shown = None
-        now = self._session.node, editor.whole
+        engine = self._session.engine
+        if engine is None:  # still loading: the text is requested when the model is there
+            return
+        now = self._session.node, editor.whole, engine
         if now != self._of and self._coming is None and self._session.typing.state.saved:
-            self._of = now
+            self._of, self._text = now, None
             try:
                 self._coming = Tokens.of(self._session).story_tokens()
             except (EngineError, StoryError) as error:
@@ -49,11 +52,12 @@ class StoryColours:
         if self._coming is not None and self._coming.done():
             coming, self._coming = self._coming, None
             self._text = None if coming.exception() is not None else coming.result()
+            self._shown = None
         if self._text is None or now != self._of:
             return
         text = self._text
         Tokens.of(self._session).collect()
-        state = id(text), Tokens.of(self._session).version, mode
+        state = Tokens.of(self._session).version, mode
         if self._shown == state:
             return
         self._shown = state
@@ -86,8 +90,9 @@ class Legend(Widget):
         self.refresh()
 
     def render(self) -> Content:
-        parts: list[tuple[str, str]] = [(f" {self._mode}: ", "")]
-        for words, tint in LEGENDS.get(self._mode, ()):
+        heading, entries = LEGENDS.get(self._mode, ("", ()))
+        parts: list[tuple[str, str]] = [(f" {heading}: ", "")]
+        for words, tint in entries:
             parts += [(words, _STYLES[tint]), ("   ", "")]
         return Content.assemble(*parts)
 
@@ -95,5 +100,5 @@ class Legend(Widget):
 _STYLES = {
     "tint-0": "$foreground", "tint-1": "italic $text-success", "tint-2": "bold $text-warning",
     "tint-3": "bold italic $text-error", "tint-4": "bold underline $text-error", UNKNOWN: "$text-muted",
-    WRITER: "bold $accent",
+    WRITER: "bold $accent", "story-model": "italic $secondary", "story-edited": "bold italic $accent",
 }  # fmt: skip

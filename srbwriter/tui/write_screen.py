@@ -453,7 +453,7 @@ class WriteScreen(Writer):
         if mode in (tints.PROBABILITY, tints.SURPRISAL):
             self._colours.show(self.editor, mode, anew=True)
             return
-        if not self.app.preferences[options.PROVENANCE] and mode != tints.AUTHOR:
+        if mode != tints.AUTHOR:
             if self.editor.provenance is not None:
                 self.editor.provenance = None
             return
@@ -525,6 +525,7 @@ class WriteScreen(Writer):
     def _stops(self, on_branch: bool) -> bool:
         """Return whether "step back" would stop something."""
         work = self.session.engine_state in ("INIT", "LOADING") or bool(self.transfers.status_parts())
+        work = work or self.session.long_work is not None
         return work or (on_branch and (self.writing or self.app.fetch.model is not None))
 
     def write(self) -> None:

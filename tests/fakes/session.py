@@ -87,7 +87,7 @@ class Context:
 class NoExplorer:
     """Knows of nothing beyond the panes."""
 
-    words, working, problem = "", False, None
+    working, problem = False, None
 
     def fork(self) -> None:
         return None
@@ -113,6 +113,7 @@ class FakeSession:
         self.sweep: tuple[str, float, float] | None = None
         self.variety = Variety()
         self.exploring = NoExplorer()
+        self.long_work = None
         self.stale = False
         self.instruct = False
         self.save_state = "saved"

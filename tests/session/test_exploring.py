@@ -13,7 +13,7 @@ from srbwriter.demo import bundled_model
 from srbwriter.engine.exploring import Exploring, Fork
 from srbwriter.engine.types import Request, Sampling, Stop
 from srbwriter.session import Session
-from srbwriter.session.exploring import odds_words, probability_words
+from srbwriter.session.exploring import probability_words
 from srbwriter.session.sampling import Variety
 from tests.engine.support import decoded_rows, evaluate_last_tokens
 
@@ -117,6 +117,23 @@ def test_what_is_not_shown_opens_as_a_branch_that_is_said_to_be_forced(session: 
     assert session.text() == STORY + texts[4]
 
 
+def test_a_fragment_is_completed_to_a_word_and_the_branch_begins_with_all_of_it(session: Session) -> None:
+    session.generate()
+    written(session)
+    openings = fork(session).unexplored[:20]
+    words = session.exploring.complete(openings).result(WAIT)
+    longer = [one for one in openings if one.token in words and words[one.token].rest]
+    assert longer, "every likely first token is a whole word"
+    for one in openings:
+        if one.token in words:
+            text = words[one.token].raw.decode()
+            assert text.startswith(one.raw.decode()) and len(text.split()) == 1
+    wanted = longer[0]
+    index = session.exploring.open(wanted, words[wanted.token].rest)
+    texts = written(session)
+    assert texts[index].startswith(words[wanted.token].raw.decode())
+
+
 def test_a_word_that_was_typed_in_part_is_completed_at_the_fork(session: Session) -> None:
     session.set_text(STORY + " He found a b")
     session.generate()
@@ -201,14 +218,14 @@ def test_an_exploration_that_is_stopped_shows_nothing(session: Session) -> None:
 
 @pytest.mark.parametrize(
     ("share", "words"),
-    [(0.03, "3 %"), (0.001, "1:1000"), (1e-4, "1:10k"), (2.2e-5, "1:45k"), (1e-7, "1:10M"), (1e-300, "1:∞")],
-)
-def test_what_is_rare_is_told_as_odds(share: float, words: str) -> None:
-    assert odds_words(share) == words
-
-
-@pytest.mark.parametrize(
-    ("share", "words"), [(0.0914, "9 %"), (0.004, "0.4 %"), (1.0, "100 %"), (0.0, "0 %")]
+    [
+        (0.0914, "9 %"),
+        (0.004, "0.4 %"),
+        (1.0, "100 %"),
+        (1e-4, "0.01 %"),
+        (2e-5, "under 0.01 %"),
+        (0.0, "under 0.01 %"),
+    ],
 )
 def test_probabilities_are_told_in_percent(share: float, words: str) -> None:
     assert probability_words(share) == words

@@ -128,7 +128,7 @@ def test_another_rubric_is_another_judgement(engine: Engine) -> None:
     current = written(engine)
     first = judged(engine, current)
     assert judged(engine, current, ("Is it good?",)) is not first
-    with pytest.raises(ValueError, match="nothing"):
+    with pytest.raises(ValueError, match="no questions"):
         judge(engine, current, ())
 
 
@@ -136,7 +136,7 @@ def test_an_engine_that_tells_no_odds_says_so(engine: Engine, monkeypatch: pytes
     current = written(engine)
     missing = Capabilities({"next_logprobs": "it reports no odds"})
     monkeypatch.setattr(Engine, "capabilities", missing)
-    with pytest.raises(NotSupported, match="cannot be judged: it reports no odds"):
+    with pytest.raises(NotSupported, match="cannot be scored: it reports no odds"):
         judge(engine, current, ASKED)
 
 

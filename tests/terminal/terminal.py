@@ -324,6 +324,16 @@ class Terminal:
             cells = [self._screen.buffer[y][x] for y in range(self.lines) for x in range(self.columns)]
         return "".join(cell.data if cell.underscore else " " for cell in cells).split()
 
+    def looks(self, words: str) -> set[tuple[bool, bool, bool]]:
+        """The styles (bold, italic, underlined) of the letters of ``words`` in the first row with them."""
+        row, line = next(
+            ((y, line) for y, line in enumerate(self.screen.split("\n")) if words in line), (0, "")
+        )
+        start = line.find(words)
+        with self._drawing:
+            cells = [self._screen.buffer[row][start + k] for k in range(len(words) if line else 0)]
+        return {(cell.bold, cell.italics, cell.underscore) for cell in cells if cell.data.strip()}
+
     def _draw(self) -> bool:
         """Draw what has come since; returns whether there was any."""
         with self._news:

@@ -24,9 +24,11 @@ def test_what_no_branch_shows_is_told_and_opens_as_a_branch(terminal: Terminal) 
     begun(terminal)
     terminal.wait(lambda screen: re.search(r"shown \d+ %, not \S+ \d+ %", screen), "it is told at the foot")
     terminal.press(b"x")
-    terminal.wait_for("of what could follow")
+    terminal.wait_for("of likely beginnings")
     terminal.press(ENTER)
-    terminal.wait(lambda screen: re.search(r"(forced|↳)", screen), "a branch that was made to begin so")
+    terminal.wait(
+        lambda screen: re.search(r"(chosen by you|↳)", screen), "a branch that was made to begin so"
+    )
     terminal.press(CTRL_Q)
     assert terminal.ended() == 0
     assert len(node_texts(terminal.folder / "tale.srbw")) >= 6

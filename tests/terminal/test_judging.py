@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from srbwriter.story import Story
 from tests.terminal.support import make_story, says_saved
-from tests.terminal.terminal import CTRL_N, CTRL_Q, CTRL_S, ESC, TAB, Terminal
+from tests.terminal.terminal import CTRL_N, CTRL_Q, CTRL_S, ESC, F7, TAB, Terminal
 
 WROTE = re.compile(r"full length|the end")
 
@@ -32,7 +34,7 @@ def test_what_is_banned_does_not_come_and_panes_say_so(terminal: Terminal) -> No
     terminal.wait_for("happily ever after")
     terminal.type("\nthe fox\nthe big\nand the\nlittle girl")
     terminal.press(CTRL_S)
-    terminal.wait_for("phrases will not come")
+    terminal.wait_for("phrases banned.")
     terminal.press(b"g")
     terminal.wait(lambda screen: re.search(r"⌫\d", screen) is not None, "a pane says that it went back")
     terminal.press(ESC, CTRL_Q)
@@ -40,3 +42,12 @@ def test_what_is_banned_does_not_come_and_panes_say_so(terminal: Terminal) -> No
     with Story.open(terminal.folder / "tale.srbw", readonly=True) as story:
         kept = story.value("knobs")
         assert isinstance(kept, dict) and "the fox" in str(kept["sampling"])
+
+
+@pytest.mark.full
+def test_branches_are_scored_by_the_writers_questions(terminal: Terminal) -> None:
+    begin(terminal)
+    write(terminal)
+    terminal.press(F7)
+    terminal.wait_for("Scored 2 branches on")
+    terminal.wait(lambda screen: len(re.findall(r"✓\d+", screen)) >= 2, "heads with scores")

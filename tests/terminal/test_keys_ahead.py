@@ -14,7 +14,7 @@ arrives in a read of its own: what arrives in one is text."""
 
 PROMPTS = {
     "knobs": (b"K", "temperature"),
-    "knobs of a branch": (b"t", "Knobs of branch"),
+    "knobs of a branch": (b"t", "Settings of branch"),
     "memory": (b"M", "reads this before"),
     "author's note": (b"N", "near the end"),
     "lorebook": (b"O", "Lorebook"),
@@ -31,7 +31,7 @@ PROMPTS = {
     "find": (CTRL_F, "Find"),
     "commands": (CTRL_P, "No matches"),
     "help": (b"?", "Help"),
-    "settings": (b"\x1b[21~", "Settings"),
+    "settings": (b"\x1b[21~", "All settings"),
     "log": (b"\x1b[24~", "goes back"),
     "reading": (b"p", "goes back"),
 }
@@ -75,7 +75,7 @@ def test_a_key_right_behind_an_escape_is_a_key_of_its_own(terminal: Terminal) ->
     for key, words in (
         (b".", "bans it here"),
         (b"K", "temperature"),
-        (b"t", "Knobs of branch"),
+        (b"t", "Settings of branch"),
         (b"\x10", "a command"),
     ):
         terminal.press(TAB)

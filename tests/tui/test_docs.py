@@ -60,7 +60,7 @@ KEYS = {
     """,
     "terminal.md": """
         ctrl+o stories, * new_story, " rename_story, & duplicate_story, ! snapshot, @ restore, t
-        branch_knobs, end follow, ctrl+f find, V provenance, F4 own_editor, $ spelling, % own_word, F3
+        branch_knobs, end follow, ctrl+f find, # colour_tokens, F4 own_editor, $ spelling, % own_word, F3
         tree, F2 knobs, m model, M memory, N author_note, O lore, F8 context, I import, E export, A
         properties, ctrl+l layout, } more_story, { less_story, F9 single, ctrl+r read, ctrl+t quiet, F10
         settings, a switch, ' jump, ctrl+g leader

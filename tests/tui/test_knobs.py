@@ -9,14 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.widgets import Static
 
+from srbwriter import launch
 from srbwriter.engine.capabilities import Capabilities
 from srbwriter.engine.parameters import validate
 from srbwriter.engine.types import InvalidRequest, Sampling, Stop
 from srbwriter.tui import knobs
 from srbwriter.tui.knobs import KNOBS, Setup
 from srbwriter.tui.screens.knobs import Knobs as KnobsScreen
+from srbwriter.tui.screens.settings import FIRST
 from tests.tui.conftest import OpenBench
-from tests.tui.scenarios.common import opened
+from tests.tui.scenarios.common import opened, visible
 
 BY_NAME = {knob.name: knob for knob in KNOBS}
 
@@ -94,6 +96,49 @@ def test_a_ladder_that_cannot_be_read_says_how_it_is_written() -> None:
     with pytest.raises(InvalidRequest):
         knobs.parse_ladder(temperature, "-1..1")
     assert knobs.parse_ladder(temperature, knobs.ladder_words(temperature, 0.25, 2)) == (0.25, 2)
+
+
+def test_what_writers_change_first_goes_by_one_name_in_both_lists() -> None:
+    titles = {launch.key_name(knob): knob.title for knob in KNOBS if knob is not knobs.BRANCHES}
+    assert len(FIRST) == 10
+    assert all(titles.get(name, title) == title for name, title in FIRST.items())
+    assert {BY_NAME[name].title for name in knobs.FIRST} >= {
+        title for name, title in FIRST.items() if not name.startswith(("model.", "interface."))
+    }
+
+
+async def test_few_settings_come_first_and_more_shows_the_others(open_bench: OpenBench) -> None:
+    async with open_bench(fake=True, size=(80, 24)) as bench:
+        bench.screen.run("knobs")
+        screen = await opened(bench, KnobsScreen)
+        names = [knob.name for knob in screen._rows if isinstance(knob, knobs.Parameter)]
+        assert names[: len(knobs.FIRST)] == list(knobs.FIRST)
+        assert "more settings" in visible(bench) and "Mirostat" not in visible(bench)
+        for _ in names:
+            if screen.knob is not None:
+                await bench.press("down")
+        await bench.press("enter")
+        known = [knob.name for knob in screen._rows if isinstance(knob, knobs.Parameter)]
+        assert sorted(known) == sorted(BY_NAME), "each setting is listed once"
+        await bench.press("left")
+        assert len([row for row in screen._rows if isinstance(row, knobs.Parameter)]) == len(names)
+
+
+async def test_a_setting_that_was_changed_is_listed_without_opening_more(open_bench: OpenBench) -> None:
+    async with open_bench(fake=True) as bench:
+        bench.session.sampling = Sampling(mirostat=2)
+        bench.screen.run("knobs")
+        await opened(bench, KnobsScreen)
+        assert "* Mirostat" in visible(bench)
+
+
+async def test_the_number_of_branches_is_changed_there(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        before = bench.session.n
+        bench.screen.run("knobs")
+        await opened(bench, KnobsScreen)
+        await bench.press("home", "right", "escape")
+        assert bench.session.n == before + 1
 
 
 @pytest.mark.full

@@ -42,7 +42,7 @@ def test_what_stands_in_a_line(head: Head, width: int, expected: str) -> None:
 
 
 @given(
-    st.sampled_from(["writing", "prompt 62 %", "done at paragraph end", "full length"]),
+    st.sampled_from(["writing", "reading 62 %", "done at paragraph end", "full length"]),
     st.sets(st.sampled_from(["locked", "★", "good", "bad"])),
     st.sampled_from(["", "temp 0.71", "temp 1.2, top p 0.95"]),
     st.integers(0, 900), st.integers(0, 99999), st.integers(0, 500), st.integers(0, 130),

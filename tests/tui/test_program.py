@@ -206,7 +206,7 @@ async def test_the_progress_of_reading_is_shown(open_bench: OpenBench) -> None:
         bench.session.generate()
         bench.session.engine.progress(bench.session.round.generation, 62, 100)
         bench.screen.pump.flush()
-        assert "prompt 62 %" in bench.screen.grid.panes[0].head
+        assert "reading 62 %" in bench.screen.grid.panes[0].head
         assert "62%" in bench.screen.status_line.line
 
 

@@ -9,6 +9,7 @@ from srbwriter.story import Author
 from srbwriter.tui.widgets.story_editor import Provenance
 from tests.tui.conftest import OpenBench
 from tests.tui.scenarios.common import started
+from tests.tui.scenarios.tokens import choose
 
 AUTHORS: list[Author] = ["writer", "model", "edited", "imported"]
 PARTS = st.lists(st.tuples(st.integers(0, 6), st.sampled_from(AUTHORS)), max_size=8)
@@ -42,8 +43,25 @@ def test_a_stretch_has_the_authors_of_its_characters(
     assert [author for begin, stop, author in found for _ in range(begin, stop)] == naive[start:end]
 
 
+async def test_the_models_words_are_italic_and_the_writers_are_plain(open_bench: OpenBench) -> None:
+    async with open_bench("It rained.") as bench:
+        await started(bench)
+        await bench.press("enter")  # a pick
+        editor = bench.screen.editor
+        taken = editor.whole[len("It rained.") :]
+
+        def italic() -> list[str]:
+            painted = [segment for row in range(4) for segment in editor.render_line(row)]
+            return "".join(part.text for part in painted if part.style and part.style.italic).split()
+
+        await choose(bench, "who wrote")
+        assert italic() == taken.split()
+        await choose(bench, "no colours")
+        assert not italic()
+
+
 async def test_words_typed_and_deleted_amid_the_models_keep_the_tint_true(open_bench: OpenBench) -> None:
-    async with open_bench("It rained.", settings={"interface.provenance": True}) as bench:
+    async with open_bench("It rained.", settings={"instruments.colour_tokens": "author"}) as bench:
         await started(bench)
         await bench.press("enter")
         editor = bench.screen.editor

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import Future
 
 import pytest
 from hypothesis import given
@@ -115,6 +116,32 @@ async def test_the_story_is_coloured_as_far_as_the_model_reads_it(open_bench: Op
         await bench.press("x")
         assert editor.whole == text[:3] + "x" + text[3:], "it is typed into as before"
         assert editor.provenance.length == len(text) + 1
+
+
+async def test_words_keep_their_colours_until_those_after_an_undo_are_known(
+    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "It rained all day and the cat sat by the window."
+    async with open_bench(text, settings={"instruments.colour_tokens": "probability"}) as bench:
+        await coloured(bench, len(text))
+        editor = bench.screen.editor
+
+        def tints() -> list[str]:
+            found = editor.provenance
+            assert found is not None and found.length == len(editor.whole)
+            return [tint for start, end, tint in found.between(0, found.length) for _ in range(start, end)]
+
+        editor.focus()
+        editor.go(10)
+        await bench.press(*"grey ")
+        bench.session.keep()
+        await coloured(bench, len(editor.whole))
+        before = tints()
+        monkeypatch.setattr(type(bench.session.tokens), "story_tokens", lambda _: Future())
+        bench.screen.run("undo")
+        assert editor.whole == text, "nothing was undone"
+        assert tints()[:10] == before[:10]
+        assert tints()[-20:] == before[-20:]
 
 
 async def coloured(bench: Bench, length: int) -> None:

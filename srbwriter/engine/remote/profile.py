@@ -53,7 +53,7 @@ class Profile:
             ("log-probabilities of the prompt", self.prompt_logprobs),
             ("constraints", bool(self.sampling.intersection(CONSTRAINTS))),
             ("words completed", self.capabilities.has("heal")),
-            ("writing ahead of picks", self.ahead),
+            ("writing the next branches while you read", self.ahead),
         ]
         families = ("adaptive", "dry", "dynatemp", "mirostat", "xtc")  # one word for all knobs of a sampler
         missing = ALL_SAMPLING - self.sampling

@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from srbwriter.tui.write_screen import WriteScreen
 
 _WORDS = {
-    "off": "Nothing is written ahead.",
-    "focused": "The continuation of the focused branch is written while you read; » means ready.",
-    "all": "The continuations of all branches are written while you read; » means ready.",
+    "off": "Next branches are written only after a pick.",
+    "focused": "While you read, the branches after the chosen one are written. » means ready.",
+    "all": "While you read, the branches after each one are written. » means ready.",
 }
 
 
-@command(INSTRUMENTS, "Write ahead of picks", "comma", anywhere="f5")
+@command(INSTRUMENTS, "Next branches while you read", "comma", anywhere="f5")
 def look_ahead(screen: WriteScreen) -> None:
-    """Write continuations while you read: for no branch, the focused one, or all of them."""
+    """Write the next branches before you pick: after the chosen branch, after all of them, or not at all."""
     preferences, looking = screen.app.preferences, LookAhead.of(screen.session)
     mode = MODES[(MODES.index(preferences[keys.LOOK_AHEAD]) + 1) % len(MODES)]
     note = preferences.put(keys.LOOK_AHEAD, mode)

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from srbwriter.tui.write_screen import WriteScreen
 
 
-@command(INSTRUMENTS, "Phrases that never come", "right_parenthesis")
+@command(INSTRUMENTS, "Banned phrases", "right_parenthesis")
 @asks
 @writes
 def bans(screen: WriteScreen) -> None:
-    """Edit the phrases that branches of this story never write; starts with a list of clichés."""
+    """Edit the phrases that branches of this story must not contain; a list of clichés is suggested."""
     session = screen.session
     before = session.sampling.banned_phrases
 
@@ -31,7 +31,9 @@ def bans(screen: WriteScreen) -> None:
         phrases = sheet_lines(text)
         done = screen.guarded(lambda: (Bans.of(session).ban(phrases), screen.app.knobs.keep()))
         if done:
-            screen.notify(f"{counted(len(phrases), 'phrase')} will not come." if phrases else "All may come.")
+            screen.notify(
+                f"{counted(len(phrases), 'phrase')} banned." if phrases else "No phrase is banned now."
+            )
         return done
 
     state = (
@@ -42,7 +44,7 @@ def bans(screen: WriteScreen) -> None:
     about = f"A branch that writes one of these goes back and writes something else. One per line. {state}"
     screen.app.push_screen(
         Sheet(
-            "Phrases that never come",
+            "Banned phrases",
             as_sheet(before),
             about,
             take,

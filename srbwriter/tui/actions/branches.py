@@ -210,9 +210,9 @@ def bookmark(screen: WriteScreen) -> None:
         story.mark(node, bookmark=not story.marks(node).bookmark)
 
 
-@command(BRANCH, "Knobs of this branch", "t")
+@command(BRANCH, "Settings of this branch", "t")
 def branch_knobs(screen: WriteScreen) -> None:
-    """Change this branch's sampling settings while it runs."""
+    """Change how this branch is written, also while it runs."""
     here = screen.branch_here()
     if here is None:
         return
@@ -222,7 +222,7 @@ def branch_knobs(screen: WriteScreen) -> None:
         screen.guarded(lambda: screen.session.steer(index, "set_sampling", sampling=setup.sampling))
 
     now, can = Setup(branch.sampling, branch.stop_rule), screen.session.capabilities
-    screen.app.push_screen(Knobs(f"Knobs of branch {index + 1}", now, changed, can=can))
+    screen.app.push_screen(Knobs(f"Settings of branch {index + 1}", now, changed, can=can))
 
 
 @command(BRANCH, "Compare with another branch", "vertical_line")
@@ -316,7 +316,7 @@ def write_from(screen: WriteScreen) -> None:
 
 @command(ALL, "Stop everything")
 def stop_all(screen: WriteScreen) -> None:
-    """Stop an export or import, loading a model, all branches, or the download of a model."""
+    """Stop an export or import, loading a model, scoring, all branches, or the download of a model."""
     if _gave_up(screen):
         return
     if screen.writing:
@@ -327,9 +327,13 @@ def stop_all(screen: WriteScreen) -> None:
 
 
 def _gave_up(screen: WriteScreen) -> bool:
-    """Stop the export, import or load in progress; return whether there was one."""
+    """Stop the export, import, load or long work of an instrument; return whether there was one."""
     if screen.transfers.cancel():
         return True  # the status line reports it
+    if (work := screen.session.long_work) is not None:
+        work.stop()
+        screen.flush_slowly()
+        return True
     if screen.session.cancel_load():
         screen.flush_slowly()  # redraws the status line with the keys that work now
         return True
@@ -338,8 +342,8 @@ def _gave_up(screen: WriteScreen) -> bool:
 
 @command(ALL, "Step back", anywhere="escape", hint="stop")
 def back(screen: WriteScreen) -> None:
-    """Stop an export, import or load; move from the story to the branches; there, remove the taking cursor,
-    then stop the branches or a download."""
+    """Stop an export, import, load or scoring; or go from the story to the branches; there, remove the taking
+    cursor, then stop the branches."""
     # Never focus the story here: keys pressed next would be typed into it.
     if screen.quiet:
         screen.be_quiet(False)

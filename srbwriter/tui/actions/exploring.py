@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from srbwriter.engine.exploring import Opening
+from srbwriter.engine.exploring import Fork, Opening
 from srbwriter.engine.types import Together
-from srbwriter.session.exploring import Explorer, probability_words
+from srbwriter.session.exploring import Explorer, Word, probability_words
 from srbwriter.session.ordering import BY_PROBABILITY, ORDERS
 from srbwriter.tui import status
 from srbwriter.tui.commands import INSTRUMENTS, command
@@ -22,28 +23,30 @@ if TYPE_CHECKING:
 _SIBLINGS: dict[Together, tuple[str, str]] = {
     "independent": (
         "each by itself",
-        "Each branch is sampled on its own. Likely openings can occur several times.",
+        "Each branch is written on its own. Several may begin with the same likely word.",
     ),
     "distinct": (
         "no two begin alike",
-        "No two branches begin with the same word, as long as the filters leave another. If they leave only "
-        "one, branches differ from the next word on.",
+        "No two branches begin with the same word, as long as another is likely enough. If there is none, "
+        "branches differ from the next word on.",
     ),
     "stratified": (
         "spread evenly over what is likely",
-        "Branches are spread evenly over the likely words: each word occurs as often as its probability "
-        "says, and each single branch is an ordinary sample.",
+        "Branches are spread evenly over the likely first words: a word that is twice as likely begins twice "
+        "as many branches.",
     ),
 }
-_REPULSION = 2.0  # the knobs offer other strengths
+_REPULSION = 2.0  # the settings for writing (F2) offer other strengths
 
 
 @command(INSTRUMENTS, "How branches differ", "tilde")
 def variety(screen: WriteScreen) -> None:
-    """Choose how new branches are sampled: independently, all different or evenly; with repulsion or not."""
+    """Choose how much new branches differ from one another."""
     session = screen.session
     choices = [
-        Choice((name, strength), name + ", repelling" * bool(strength), about, preview + _repels(strength))
+        Choice(
+            (name, strength), about + ", and pushed apart" * bool(strength), name, preview + _repels(strength)
+        )
         for strength in (0.0, _REPULSION)
         for name, (about, preview) in _SIBLINGS.items()
     ]
@@ -68,7 +71,7 @@ def _repels(strength: float) -> str:
 
 @command(INSTRUMENTS, "Order of the branches", "colon")
 def order(screen: WriteScreen) -> None:
-    """Sort ended branches: as written, by difference, probability, length or score."""
+    """Sort ended branches: as written, or by difference, likelihood, length or score."""
     choices = [Choice(name, name, about) for name, (about, _) in ORDERS.items()]
 
     def chosen(name: str | None) -> None:
@@ -81,40 +84,83 @@ def order(screen: WriteScreen) -> None:
     screen.app.push_screen(Picker("Order of the branches", choices, at=screen.order), chosen)
 
 
-@command(INSTRUMENTS, "What no branch shows", "x", hint="not shown", vim="Y")
+_LEAST, _MOST = 0.001, 20  # of the words in the list: their probability, and how many
+_LOOKS, _PATIENCE = 0.05, 3.0  # seconds between two looks at what the model says, and in all
+
+
+@command(INSTRUMENTS, "Words that no branch begins with", "x", hint="other words", vim="Y")
 @writes
 def unexplored(screen: WriteScreen) -> None:
-    """List words that could also follow, with their probability; choose one to start a branch with it."""
-    session = screen.session
-    if why := session.capabilities.reason_for("next_logprobs"):
+    """List likely first words that no branch begins with; enter starts a branch with one."""
+    if why := screen.session.capabilities.reason_for("next_logprobs"):
         screen.notify(why, severity="warning")
+    elif screen.session.round is None:
+        screen.notify("There are no branches yet. Write some first.")
+    else:
+        _list_when_known(screen, screen.focused, time.monotonic() + _PATIENCE)
+
+
+def _list_when_known(screen: WriteScreen, focused: object, until: float) -> None:
+    """List the words as soon as the model has rated them, unless the writer has gone elsewhere meanwhile."""
+    fork = Explorer.of(screen.session).fork()
+    if screen.app.screen is not screen or screen.focused is not focused:
         return
-    fork = Explorer.of(session).fork()
-    if fork is None:
-        screen.notify("The model has not rated the next words yet: wait a moment, or press ctrl+n first.")
-        return
-    choices = [
-        Choice(one, _opening_label(one), _branch_numbers(one))
-        for one in (*fork.unexplored, *_with_branches(fork.openings))
-    ]
+    if fork is not None:
+        _list_words(screen, fork)
+    elif time.monotonic() < until:
+        screen.set_timer(_LOOKS, lambda: _list_when_known(screen, focused, until))
+    else:
+        screen.notify("The model has not rated the next words yet. Try again when branches have words.")
+
+
+def _list_words(screen: WriteScreen, fork: Fork) -> None:
+    explorer = Explorer.of(screen.session)
+    others = [one for one in fork.unexplored if one.probability >= _LEAST][:_MOST]
+    listed = [*others, *_with_branches(fork.openings)]
+    words: dict[int, Word] = {}
+
+    def choices() -> list[Choice]:
+        return [Choice(one, _opening_label(one, words), _branch_numbers(one)) for one in listed]
 
     def chosen(opening: Opening | None) -> None:
-        if opening is not None and screen.guarded(lambda: Explorer.of(session).open(opening)):
+        if opening is None:
+            return
+        rest = words[opening.token].rest if opening.token in words else ()
+        if screen.guarded(lambda: explorer.open(opening, rest)):
             screen.flush()
-            screen.notify(f'A branch starts with {status.opening_words(opening)} (marked "chosen by you").')
+            name = _word(opening, words)
+            screen.notify(f'A branch starts with "{name}" (marked "chosen by you").')
 
-    heading = f"The branches show {probability_words(fork.covered)} of what could follow"
-    screen.app.push_screen(
-        Picker(heading, choices, foot="enter starts a branch with it · esc goes back"), chosen
+    picker = Picker(
+        f"These branches cover {probability_words(fork.covered)} of likely beginnings",
+        choices(),
+        foot="enter starts a branch with this word · esc goes back",
     )
+    screen.app.push_screen(picker, chosen)
+    completed = explorer.complete(listed)
+
+    def show_words() -> None:
+        if not completed.done():
+            picker.set_timer(_LOOKS, show_words)
+        elif completed.exception() is None:
+            words.update(completed.result())
+            picker.replace(choices())
+
+    picker.call_later(show_words)
 
 
 def _with_branches(openings: Sequence[Opening]) -> list[Opening]:
     return [opening for opening in openings if opening.branches]
 
 
-def _opening_label(opening: Opening) -> str:
-    return f"{status.opening_words(opening):<14} {probability_words(opening.probability):>6}"
+def _word(opening: Opening, words: Mapping[int, Word]) -> str:
+    """Return the word that an opening begins; only its token until the word is known."""
+    word = words.get(opening.token)
+    return status.opening_words(opening if word is None else opening._replace(raw=word.raw))
+
+
+def _opening_label(opening: Opening, words: Mapping[int, Word]) -> str:
+    return f"{_word(opening, words):<14} {probability_words(opening.probability):>6}"
 
 
 def _branch_numbers(opening: Opening) -> str:
@@ -122,10 +168,10 @@ def _branch_numbers(opening: Opening) -> str:
     return f"branch {numbers}" if numbers else ""
 
 
-@command(INSTRUMENTS, "Explore what is likely", "circumflex_accent")
+@command(INSTRUMENTS, "Likeliest continuations", "circumflex_accent")
 @writes
 def explore(screen: WriteScreen) -> None:
-    """Write every continuation above a probability threshold, as branches that show their probability."""
+    """Show the likeliest continuations as branches, with how likely each is."""
     Explorer.of(screen.session).begin()
     screen.pump.wake()
     screen.flush_slowly()

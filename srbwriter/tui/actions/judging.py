@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from srbwriter.tui.write_screen import WriteScreen
 
 
-@command(INSTRUMENTS, "Judge the branches", "semicolon", anywhere="f7", hint="judge")
+@command(INSTRUMENTS, "Score branches", "semicolon", anywhere="f7", hint="score")
 def judge(screen: WriteScreen) -> None:
-    """Score all ended branches on your rubric; each header shows how likely the model answers yes."""
+    """Score ended branches by your questions: the model answers each with yes or no."""
     judgement = Judging.of(screen.session).judge()
-    count = counted(len(judgement.questions), "question")
-    screen.notify(f"Scored on {count}: ✓80 means the model says yes with 80 %.")
+    if judgement.done:
+        screen.notify("All branches that have ended are scored.")
+        return
+    screen.flush_slowly()
     _when_done(screen, judgement)
 
 
@@ -33,17 +35,24 @@ def _when_done(screen: WriteScreen, judgement: Judgement) -> None:
     screen.put_in_order(screen.order)  # the order may depend on the scores
     if judgement.error is not None:
         screen.notify(f"Some branches could not be scored: {judgement.error}", severity="error")
+    elif judgement.stopped:
+        screen.notify("Scoring stopped. Scores that were found stay.")
+    else:
+        branches = "1 branch" if judgement.total == 1 else f"{judgement.total} branches"
+        asked = counted(len(judgement.questions), "question")
+        screen.notify(f"Scored {branches} on {asked}: ✓80 means the model says yes with 80 %.")
 
 
-@command(INSTRUMENTS, "Rubric", "left_parenthesis")
+@command(INSTRUMENTS, "Questions for scoring", "left_parenthesis")
 @asks
 @writes
 def rubric(screen: WriteScreen) -> None:
-    """Edit the questions that branches are scored on, one per line."""
+    """Edit the questions by which branches are scored, one per line."""
     session = screen.session
 
     def take(text: str) -> bool:
         return screen.guarded(lambda: Judging.of(session).put_rubric(text))
 
     about = "Yes-or-no questions about a branch, one per line."
-    screen.app.push_screen(Sheet("Rubric", Judging.of(session).rubric, about, take, session.draft("rubric")))
+    sheet = Sheet("Questions for scoring", Judging.of(session).rubric, about, take, session.draft("rubric"))
+    screen.app.push_screen(sheet)

@@ -22,16 +22,17 @@ if TYPE_CHECKING:
     from srbwriter.tui.write_screen import WriteScreen
 
 
-KNOBS = "Knobs"
+KNOBS = "The model"
 
 
-@command(KNOBS, "Knobs", "K", anywhere="f2", hint="knobs")
+@command(KNOBS, "Settings for writing", "K", anywhere="f2", hint="settings")
 def knobs(screen: WriteScreen) -> None:
-    """Change how new branches are sampled: samplers, stop rules, presets, a sweep."""
+    """Change how new branches are written: their number, length, temperature, banned phrases and more."""
     session = screen.session
 
     def changed(setup: Setup) -> None:
         session.sampling, session.stop, session.variety = setup.sampling, setup.stop, setup.variety
+        session.n = setup.n
 
     def spread(sweep: Sweep | None) -> None:
         session.sweep = sweep
@@ -39,8 +40,8 @@ def knobs(screen: WriteScreen) -> None:
     def closed(_: None) -> None:
         screen.guarded(screen.app.knobs.keep)
 
-    now = Setup(session.sampling, session.stop, session.variety)
-    sheet = Knobs("Knobs for new branches", now, changed, spread, session.sweep, session.capabilities)
+    now = Setup(session.sampling, session.stop, session.variety, session.n)
+    sheet = Knobs("Settings for new branches", now, changed, spread, session.sweep, session.capabilities)
     screen.app.push_screen(sheet, closed)
 
 

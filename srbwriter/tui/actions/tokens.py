@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from srbwriter.tui import options
 from srbwriter.tui.commands import command
+from srbwriter.tui.screens.picker import Choice, Picker
 from srbwriter.tui.screens.tokens import TokenView
 from srbwriter.tui.welcome import writes
-from srbwriter.tui.widgets.tints import AUTHOR, MODES, NONE
+from srbwriter.tui.widgets.tints import AUTHOR, NONE, PROBABILITY, SURPRISAL
 
 if TYPE_CHECKING:
     from srbwriter.tui.write_screen import WriteScreen
@@ -16,12 +17,12 @@ if TYPE_CHECKING:
 
 INSTRUMENTS = "Instruments"
 
-_WORDS = {
-    NONE: "All words have one colour.",
-    "probability": "Coloured by probability: uncoloured words were likely.",
-    "surprisal": "Coloured by surprise: only words that the model did not expect.",
-    AUTHOR: "Coloured by author.",
-}
+_COLOURS = (
+    Choice(NONE, "no colours", "all words look alike"),
+    Choice(AUTHOR, "who wrote what", "the model's words, words that you edited, imported words, and yours"),
+    Choice(PROBABILITY, "how likely each word was", "the less the model expected a word, the stronger"),
+    Choice(SURPRISAL, "unlikely words only", "words that the model gave less than 12 %"),
+)
 
 
 @command(INSTRUMENTS, "Token by token", "full_stop", anywhere="f6", hint="tokens")
@@ -40,9 +41,17 @@ def tokens(screen: WriteScreen) -> None:
 
 @command(INSTRUMENTS, "Colour words", "number_sign")
 def colour_tokens(screen: WriteScreen) -> None:
-    """Colour words by probability, by surprise, or by author; again for the next, then none."""
+    """Colour words by who wrote them, or by how likely the model found them."""
+
+    def chosen(mode: str | None) -> None:
+        if mode is None:
+            return
+        note = screen.app.preferences.put(options.COLOUR_TOKENS, mode)
+        screen.session.keep()  # typing must be in the story before its authors are shown
+        screen.colour()
+        screen.flush_slowly()
+        if note:
+            screen.notify(note)
+
     now = screen.app.preferences[options.COLOUR_TOKENS]
-    mode = MODES[(MODES.index(now) + 1) % len(MODES)]
-    screen.app.preferences.put(options.COLOUR_TOKENS, mode)
-    screen.colour()
-    screen.notify(_WORDS[mode])
+    screen.app.push_screen(Picker("Colours of words", _COLOURS, at=now), chosen)

@@ -121,17 +121,6 @@ def less_story(screen: WriteScreen) -> None:
     _share(screen, -5)
 
 
-@command(VIEW, "Who wrote what", "V")
-def provenance(screen: WriteScreen) -> None:
-    """Mark the model's, edited and imported words; your own stay plain. Again to turn it off."""
-    on = not screen.app.preferences[options.PROVENANCE]
-    screen.app.preferences.put(options.PROVENANCE, on)
-    screen.session.keep()  # unsaved typing must reach the story before its authors are shown
-    screen.show_authors()
-    if on:
-        screen.notify("Italic: model. Bold italic: edited by you. Dim: imported. Plain: yours.")
-
-
 @command(VIEW, "Write in quiet", "Q", anywhere="ctrl+t")
 def quiet(screen: WriteScreen) -> None:
     """Show only the story, with the cursor line in the middle; again, or esc, to show everything."""
@@ -186,7 +175,7 @@ def help(screen: WriteScreen) -> None:
     screen.app.push_screen(Help(isinstance(screen.focused, BranchPane)))
 
 
-@command(PROGRAM, "Settings", anywhere="f10")
+@command(PROGRAM, "All settings", anywhere="f10")
 def settings(screen: WriteScreen) -> None:
     """Show every setting, and where its value comes from."""
     screen.app.push_screen(SettingsScreen())

@@ -1,4 +1,6 @@
-"""The sampling panel: every parameter of the engine, for new branches or for one running branch.
+"""Settings for writing: every parameter of the engine, for new branches or for one running branch.
+
+The few that writers change first stand at the top, with those that were changed; the others under "More".
 
 A change applies at once. The panel edits a setup and reports changes; the caller decides what the setup is
 for.
@@ -6,7 +8,7 @@ for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import groupby
 
 from textual import on
@@ -28,16 +30,18 @@ from srbwriter.tui.screens.picker import Choice, Picker
 from srbwriter.tui.widgets.lines import FilterLine, matches
 
 _CHANGED = "* "
+_MORE = "More"  # the row that shows or hides the settings below it
+_FIRST = "What writers change first"
 
 
 class Knobs(Dialog[None]):
-    """The sampling panel.
+    """Settings for writing ("knobs" in identifiers).
 
     ``changed`` is called with every new setup, ``spread`` with a new sweep or None to remove it. ``ladder``
     is the current sweep.
     """
 
-    KEYS = "In the knobs"
+    KEYS = "In the settings for writing"
     OPENED_BY = "knobs"
     FOOT = "{keys}\n* is not the default"
     DEFAULT_CSS = """
@@ -66,7 +70,11 @@ class Knobs(Dialog[None]):
         self._changed, self._spread, self.ladder = changed, spread, ladder
         whole = spread is not None  # a round, not one branch
         self._knobs = [knob for knob in KNOBS if whole or knob.record != "request"]
-        self._rows: list[Parameter | None] = []
+        self._rows: list[Parameter | str | None] = []
+        first = [knob for name in knobs.FIRST for knob in self._knobs if knob.name == name]
+        changed = [k for k in self._knobs if k not in first and setup.get(k) != knobs.default_of(k)]
+        self._first = [*first, *changed]
+        self._more = False
 
     def keys_line(self, *without: str) -> str:
         return super().keys_line(*without, *(["knobs_ladder"] if self._spread is None else []))
@@ -87,21 +95,43 @@ class Knobs(Dialog[None]):
         self._fill()
 
     def _fill(self, field: str = "") -> None:
-        """List the knobs that match the filter; put the cursor on the one of ``field``, or on the first."""
+        """List the settings; put the cursor on the one of ``field``, or on the first.
+
+        With words in the filter, those that match; else the first ones, and the others if "More" is open.
+        """
         words = self.query_one(FilterLine).words
         options: list[Option] = []
         self._rows = []
-        for group, some in groupby(self._knobs, lambda knob: knob.group):
-            found = [k for k in some if matches(words, k.name, k.title, k.help, group)]
+
+        def add(heading: str, found: Sequence[Parameter]) -> None:
             if found:
-                options.append(Option(Content.styled(group, "bold $text-muted"), disabled=True))
-                options += [Option(self._label(knob)) for knob in found]
-                self._rows += [None, *found]
+                options.append(Option(Content.styled(heading, "bold $text-muted"), disabled=True))
+                options.extend(Option(self._label(knob)) for knob in found)
+                self._rows.extend([None, *found])
+
+        if not words:
+            add(_FIRST, self._first)
+            self._rows.append(_MORE)
+            options.append(Option(self._more_label()))
+        if words or self._more:
+            for group, some in groupby(self._knobs, lambda knob: knob.group):
+                heading = knobs.HEADINGS[group]
+                shown = [k for k in some if words or k not in self._first]
+                add(heading, [k for k in shown if matches(words, k.name, k.title, k.help, group, heading)])
         self._list.clear_options()
         self._list.add_options(options)
-        fields = [knob.field if knob is not None else "" for knob in self._rows]
+        fields = [row.field if isinstance(row, Parameter) else row for row in self._rows]
         if fields:
             self._list.highlighted = fields.index(field) if field and field in fields else 1
+
+    def _more_label(self) -> Content:
+        words = "fewer settings" if self._more else f"more settings ({len(self._knobs) - len(self._first)})"
+        return Content.styled(f"{'▾' if self._more else '▸'} {words}", "$text-accent")
+
+    def _open_more(self, more: bool) -> None:
+        """Show the settings that are rarely changed, or hide them."""
+        self._more = more
+        self._fill(_MORE)
 
     @property
     def _list(self) -> OptionList:
@@ -109,18 +139,22 @@ class Knobs(Dialog[None]):
 
     @property
     def knob(self) -> Parameter | None:
-        """The knob under the cursor."""
+        """The setting under the cursor."""
+        row = self._row
+        return row if isinstance(row, Parameter) else None
+
+    @property
+    def _row(self) -> Parameter | str | None:
         at = self._list.highlighted
         return None if at is None or at >= len(self._rows) else self._rows[at]
 
     def _label(self, knob: Parameter) -> Content:
         value = self.setup.get(knob)
         spread = self._spread_over(knob)
-        same = value == knob.default and not spread
+        same = value == knobs.default_of(knob) and not spread
         usual = "" if not self._reason_for(knob) else "$text-disabled"
         return Content.assemble(
-            (f"{'  ' if same else _CHANGED}{knob.title:<22}", usual if same else "bold"),
-            (f"{knob.name:<24}", "$text-muted"),
+            (f"{'  ' if same else _CHANGED}{knob.title:<29}", usual if same else "bold"),
             (
                 f"{spread} across the branches" if spread else knobs.shown(knob, value),
                 usual if same else "bold",
@@ -140,14 +174,16 @@ class Knobs(Dialog[None]):
         if knob is not None:
             line.update(
                 f"Sweep: {knob.title} {self._spread_over(knob)} from the first new branch to the "
-                "last. Change the knob, or press backspace on it, to remove the sweep."
+                "last. Change the setting, or press backspace on it, to remove the sweep."
             )
 
     @on(OptionList.OptionHighlighted)
     def _highlighted(self) -> None:
         if (knob := self.knob) is not None:
             why = self._reason_for(knob)
-            self.query_one(".about", Static).update(why or f"{knob.help}{_range(knob)}")
+            self.query_one(".about", Static).update(why or f"{knob.help}{_range(knob)} ({knob.name})")
+        elif self._row == _MORE:
+            self.query_one(".about", Static).update("Settings that writers seldom change.")
 
     def _refused(self, knob: Parameter) -> bool:
         """Return whether the engine does not support ``knob``; if so, notify the writer of the reason."""
@@ -165,7 +201,10 @@ class Knobs(Dialog[None]):
     @action("knobs_less", "left", "less", -1)
     @action("knobs_more", "right", "more", 1)
     def action_turn(self, steps: int) -> None:
-        """Change the knob by one step."""
+        """Change the setting by one step."""
+        if self._row == _MORE:
+            self._open_more(steps > 0)
+            return
         knob = self.knob
         if knob is not None and not self._refused(knob):
             self._level(knob)
@@ -174,7 +213,10 @@ class Knobs(Dialog[None]):
     @action("knobs_type", "enter", "type a value")
     @asks
     def action_type(self) -> None:
-        """Type the knob's value."""
+        """Type the setting's value; on "more settings", show or hide them."""
+        if self._row == _MORE:
+            self._open_more(not self._more)
+            return
         knob = self.knob
         if knob is None or self._refused(knob):
             return
@@ -184,19 +226,19 @@ class Knobs(Dialog[None]):
                 self._level(knob)
                 self._put(knob, text)
 
-        question = f"{knob.name} — {knob.help}{_range(knob)}"
+        question = f"{knob.title} — {knob.help}{_range(knob)}"
         self.open(Ask(question, knobs.shown(knob, self.setup.get(knob)), select=True), answered)
 
     @action("knobs_default", "backspace,delete", "default")
     def action_default(self) -> None:
-        """Reset the knob to its default."""
+        """Reset the setting to its default."""
         if (knob := self.knob) is not None:
             self._level(knob)
-            self._take(self.setup.put(knob, knob.default))
+            self._take(self.setup.put(knob, knobs.default_of(knob)))
 
     @action("knobs_narrow", "slash", "narrow")
     def action_narrow(self) -> None:
-        """Show only the knobs that match some words."""
+        """Show only the settings that match some words."""
         self.query_one(FilterLine).begin()
 
     def _put(self, knob: Parameter, text: str) -> None:
@@ -212,7 +254,7 @@ class Knobs(Dialog[None]):
 
     def _relabel(self) -> None:
         for index, knob in enumerate(self._rows):
-            if knob is not None:
+            if isinstance(knob, Parameter):
                 self._list.replace_option_prompt_at_index(index, self._label(knob))
         self._show_ladder()
 
@@ -253,7 +295,7 @@ class Knobs(Dialog[None]):
     @action("knobs_keep", "s", "keep as preset")
     @asks
     def action_keep(self) -> None:
-        """Save all knobs as a preset."""
+        """Save all these settings as a preset."""
 
         def answered(name: str | None) -> None:
             if not name:
@@ -270,15 +312,15 @@ class Knobs(Dialog[None]):
     @action("knobs_ladder", "l", "sweep across branches")
     @asks
     def action_ladder(self) -> None:
-        """Vary the knob from the first branch to the last."""
+        """Vary the setting from the first branch to the last."""
         knob = self.knob
         if knob is None or self._refused(knob):
             return
         if self._spread is None:
-            self.notify("A sweep is for all branches: F2 opens their knobs.")
+            self.notify("A sweep is for all branches. F2 opens the settings for them.")
             return
         if knob not in knobs.LADDERS:
-            self.notify(f"{knob.name} cannot be varied across branches.")
+            self.notify(f"{knob.title} cannot be varied across branches.")
             return
         value = self.setup.get(knob)
         ends = knobs.stepped(knob, value, -8), knobs.stepped(knob, value, 8)
@@ -301,7 +343,7 @@ class Knobs(Dialog[None]):
             else:
                 self._level(knob)
 
-        question = f"{knob.name} from the first branch to the last: two values, or nothing for no sweep"
+        question = f"{knob.title} from the first branch to the last: two values, or nothing for no sweep"
         self.open(Ask(wrong + question, now, select=True), answered)
 
 

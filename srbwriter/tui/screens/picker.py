@@ -77,6 +77,16 @@ class Picker(Dialog[Any]):
             self._list.highlighted = values.index(self._at)
         self.query_one(LineInput).focus()
 
+    def replace(self, choices: Sequence[Choice]) -> None:
+        """Show other words for the same values; the chosen entry stays chosen."""
+        at = self._list.highlighted
+        value = self._listed[at].value if at is not None and at < len(self._listed) else None
+        self._choices = list(choices)
+        self._fill()
+        values = [choice.value for choice in self._listed]
+        if value in values:
+            self._list.highlighted = values.index(value)
+
     @property
     def _list(self) -> OptionList:
         return self.query_one("#picker-list", OptionList)

@@ -1,7 +1,11 @@
-"""Every setting with its value and the source of that value, from the table of configuration keys."""
+"""Every setting with its value and the source of that value, from the table of configuration keys.
+
+The ten that writers change first stand at the top under plain names; the others under "more settings".
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from textual import on
@@ -17,13 +21,29 @@ from srbwriter.tui.commands import action
 from srbwriter.tui.dialog import Dialog
 from srbwriter.tui.screens.ask import Ask, asks
 
+FIRST = {
+    "generation.n": "Branches",
+    "generation.max_tokens": "Longest branch",
+    "generation.boundary": "End of a branch",
+    "sampling.temperature": "Temperature",
+    "sampling.min_p": "Min p",
+    "sampling.dry_multiplier": "Repetition (DRY)",
+    "sampling.banned_phrases": "Banned phrases",
+    "model.path": "Model",
+    "model.ctx_size": "Context",
+    "interface.theme": "Theme",
+}
+"""The settings that writers change first, by their names in ``config.toml``: what they are called here."""
+_FIRST = "What writers change first"
+_MORE = "more"  # the row that shows or hides all other settings
+
 
 class SettingsScreen(Dialog[None]):
     """The settings dialog. A change applies at once where possible, else at the next start."""
 
     KEYS = "In the settings"
     OPENED_BY = "settings"
-    HEADING = "Settings"
+    HEADING = "All settings"
     DEFAULT_CSS = """
     SettingsScreen > .box { width: 96; height: 90%; }
     SettingsScreen OptionList { height: 1fr; border: none; background: $surface; margin: 1 0; }
@@ -33,7 +53,8 @@ class SettingsScreen(Dialog[None]):
     def __init__(self) -> None:
         super().__init__()
         self.foot = f"{{keys}} · your own file {paths.config_file()} is never written"
-        self._rows: list[Key[Any] | None] = []
+        self._rows: list[Key[Any] | str | None] = []
+        self._more = False
 
     def content(self) -> ComposeResult:
         yield OptionList(compact=True)
@@ -41,7 +62,7 @@ class SettingsScreen(Dialog[None]):
 
     def on_mount(self) -> None:
         self._fill()
-        self._list.highlighted = next(i for i, row in enumerate(self._rows) if row is not None)
+        self._list.highlighted = 1  # below the first heading
         self._list.focus()
 
     @property
@@ -52,15 +73,20 @@ class SettingsScreen(Dialog[None]):
         at = self._list.highlighted
         self._rows, options = [], list[Option]()
         table = self.app.preferences.table
-        for section, title in SECTIONS.items():
-            keys = table.section(section)
-            if not keys:
-                continue
-            self._rows.append(None)
-            options.append(Option(Content.styled(title, "bold $text-muted"), disabled=True))
-            for key in keys:
-                self._rows.append(key)
-                options.append(Option(self._label(key)))
+
+        def add(heading: str, keys: Sequence[Key[Any]]) -> None:
+            if keys:
+                options.append(Option(Content.styled(heading, "bold $text-muted"), disabled=True))
+                options.extend(Option(self._label(key)) for key in keys)
+                self._rows.extend([None, *keys])
+
+        add(_FIRST, [table[name] for name in FIRST if name in table])
+        self._rows.append(_MORE)
+        words = "▾ fewer settings" if self._more else "▸ more settings"
+        options.append(Option(Content.styled(words, "$text-accent")))
+        if self._more:
+            for section, title in SECTIONS.items():
+                add(title, [key for key in table.section(section) if key.name not in FIRST])
         self._list.clear_options()
         self._list.add_options(options)
         self._list.highlighted = at
@@ -69,16 +95,22 @@ class SettingsScreen(Dialog[None]):
         source = self.app.preferences.source(key)
         same = source == "default"
         return Content.assemble(
-            (f"{'  ' if same else '* '}{key.name:<28}", "$text-muted" if same else "bold"),
-            (_words(self.app.preferences[key]), "" if same else "bold"),
+            (
+                f"{'  ' if same else '* '}{FIRST.get(key.name, key.name):<28}",
+                "$text-muted" if same else "bold",
+            ),
+            (_words(self.app.preferences[key]) or "–", "" if same else "bold"),
             ("" if same else f"  ({source})", "$text-muted"),
         )
 
     @on(OptionList.OptionHighlighted)
     def _highlighted(self, event: OptionList.OptionHighlighted) -> None:
         key = self._rows[event.option_index]
-        if key is not None:
-            self.query_one(".about", Static).update(f"{key.help}. Expected {key.expected}. {key.env}")
+        if isinstance(key, Key):
+            about = f"{key.help[:1].upper()}{key.help[1:]}. Expected: {key.expected}. {key.name}, {key.env}"
+            self.query_one(".about", Static).update(about)
+        elif key == _MORE:
+            self.query_one(".about", Static).update("All other settings, by their names in config.toml.")
 
     @on(OptionList.OptionSelected)
     def _clicked(self) -> None:
@@ -87,17 +119,20 @@ class SettingsScreen(Dialog[None]):
     @action("settings_change", "enter", "changes one")
     @asks
     def action_change(self) -> None:
-        """Change the value of the setting."""
+        """Change the value of the setting; on "more settings", show or hide them."""
         at = self._list.highlighted
         row = None if at is None else self._rows[at]
-        if row is None:
+        if row == _MORE:
+            self._more = not self._more
+            self._fill()
+        if not isinstance(row, Key):
             return
 
         def answered(text: str | None) -> None:
             if text is not None:
                 self._put(row, text)
 
-        question = f"{row.name}: {row.help}; expected {row.expected}"
+        question = f"{FIRST.get(row.name, row.name)}: {row.help}; expected: {row.expected}"
         self.open(Ask(question, _words(self.app.preferences[row]), select=True), answered)
 
     def _put(self, key: Key[Any], text: str) -> None:

@@ -33,14 +33,14 @@ _SIGNS = {
 
 
 def state_words(branch: Branch) -> str:
-    """Return the state of the branch in words, for example ``writing`` or ``prompt 62 %``."""
+    """Return the state of the branch in words, for example ``writing`` or ``reading 62 %``."""
     if branch.state is BranchState.DONE and branch.finish_reason is not None:
         return _REASONS[branch.finish_reason]
     if branch.state is BranchState.FAILED and branch.error is not None:
         return f"failed: {branch.error}"
     if branch.state is BranchState.PROMPT:
         total = len(branch.generation.prompt_ids)
-        return f"prompt {100 * branch.generation.prompt_done // total} %" if total else "prompt"
+        return f"reading {100 * branch.generation.prompt_done // total} %" if total else "reading"
     return branch.state.value
 
 
@@ -71,7 +71,9 @@ def sampling_words(branch: Branch, usual: object) -> str:
     return ", ".join(differences)
 
 
-_SHORT_MARKS = {"locked": "lock", "good": "+", "bad": "−", "forced": "↳"}  # the same signs as in the tree
+NO_BREAK = "\xa0"
+"""Between the words of one mark."""
+_SHORT_MARKS = {"locked": "lock", "good": "+", "bad": "−", f"chosen{NO_BREAK}by{NO_BREAK}you": "↳"}
 
 
 class Head(NamedTuple):
@@ -94,7 +96,7 @@ class Head(NamedTuple):
             "state": "written for an earlier text" if self.stale else self.state,
             "thoughts": f"thought {self.thoughts} words" if self.thoughts else "",
             "note": self.note,
-            "marks": self.marks,
+            "marks": self.marks.replace(NO_BREAK, " "),
             "hidden": f"↓{self.hidden}" if self.hidden else "",
             "tokens": f"{self.tokens} tok",
             "speed": f"{self.speed:.0f}/s" if self.speed else "",
@@ -110,7 +112,7 @@ class Head(NamedTuple):
     def _shorter(self) -> tuple[tuple[str, str], ...]:
         """Return the shortenings of parts, in the order in which they are applied until the line fits."""
         note, *more = self.note.split(", ")
-        marks = self.marks.split()
+        marks = self.marks.split(" ")
         state = "for an earlier text" if self.stale else self.state.removeprefix("done at ").partition(":")[0]
         return (
             ("speed", ""),

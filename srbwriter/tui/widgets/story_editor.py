@@ -205,6 +205,7 @@ class StoryEditor(ProseArea):
     def show(self, text: str, place: int | None = None) -> None:
         """Show ``text``, repainting only the difference; put the cursor at ``place``, by default the end."""
         place = len(text) if place is None else place
+        self._keep_colours(text)
         start, end = len(self._before), len(text) - len(self._after)
         kept = text.startswith(self._before) and text.endswith(self._after) and start <= place <= end
         if not kept or end - start > 2 * WINDOW or end < start:
@@ -212,6 +213,16 @@ class StoryEditor(ProseArea):
             self._before, self._after = text[:start], text[end:]
         self._change(text[start:end])
         self.go(place)
+
+    def _keep_colours(self, text: str) -> None:
+        """Let words that ``text`` shares with the text in view keep their colours; others have none yet."""
+        before = self.whole
+        if self._provenance is None or text == before:
+            return
+        start = same_start(before, text)
+        end = same_end(before, text, min(len(before), len(text)) - start)
+        self._provenance.typed(start, len(before) - end, len(text) - start - end)
+        self._repaint()
 
     def go(self, place: int) -> None:
         """Put the cursor at an offset of the whole story; move the window if necessary."""
@@ -302,7 +313,12 @@ class StoryEditor(ProseArea):
     @spelling.setter
     def spelling(self, on: bool) -> None:
         self._spelling = on
+        self._repaint()
+
+    def _repaint(self) -> None:
+        """Paint all rows in view again: styles of words have changed, the words have not."""
         self.notify_style_update()  # clears the cache of painted lines
+        self.refresh()
 
     @property
     def provenance(self) -> Provenance | None:
@@ -312,7 +328,7 @@ class StoryEditor(ProseArea):
     @provenance.setter
     def provenance(self, found: Provenance | None) -> None:
         self._provenance = found
-        self.notify_style_update()
+        self._repaint()
 
     @property
     def headings(self) -> list[tuple[int, str]]:
@@ -463,7 +479,7 @@ class StoryEditor(ProseArea):
         if not self._quiet:
             if self._provenance is not None:
                 self._provenance.typed(start, end, len(edit.text))
-                self.notify_style_update()  # repaint unchanged letters too: their author may differ
+                self._repaint()  # also letters that are as before: their author may differ
             self._edited(story.Edit(start, end, edit.text))
         return result
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from srbwriter.engine.generation import Branch, Buffer
 
-NONE, PROBABILITY, SURPRISAL, AUTHOR = MODES = ("none", "probability", "surprisal", "author")
+NONE, AUTHOR, PROBABILITY, SURPRISAL = "none", "author", "probability", "surprisal"
 STEPS = ("tint-0", "tint-1", "tint-2", "tint-3", "tint-4")
 UNKNOWN = "tint-unknown"
 WRITER = "tint-writer"
@@ -21,13 +21,20 @@ _LEAST = (0.5, 0.2, 0.05, 0.01)  # lowest probabilities of the first four steps
 _MOST = (3.0, 6.0, 9.0, 12.0)  # highest surprisal of the first four steps, in bits
 
 LEGENDS = {
-    PROBABILITY: (("50 % and more", STEPS[0]), ("20 %", STEPS[1]), ("5 %", STEPS[2]), ("1 %", STEPS[3]),
-                  ("less", STEPS[4]), ("not known", UNKNOWN)),
-    SURPRISAL: (("expected", STEPS[0]), ("3 bits", STEPS[1]), ("6 bits", STEPS[2]), ("9 bits", STEPS[3]),
-                ("12 bits", STEPS[4]), ("not known", UNKNOWN)),
-    AUTHOR: (("the model", STEPS[0]), ("yours", WRITER)),
+    PROBABILITY: ("How likely each word was", (
+        ("50 % and more", STEPS[0]), ("20 %", STEPS[1]), ("5 %", STEPS[2]), ("1 %", STEPS[3]),
+        ("less", STEPS[4]), ("not known yet", UNKNOWN),
+    )),
+    SURPRISAL: ("Unlikely words only", (
+        ("above 12 %", STEPS[0]), ("below 12 %", STEPS[1]), ("1.6 %", STEPS[2]), ("0.2 %", STEPS[3]),
+        ("0.02 %", STEPS[4]), ("not known yet", UNKNOWN),
+    )),
+    AUTHOR: ("Who wrote what", (
+        ("yours", STEPS[0]), ("the model", "story-model"), ("edited by you", "story-edited"),
+        ("imported", UNKNOWN), ("yours in a branch", WRITER),
+    )),
 }  # fmt: skip
-"""The legend of each mode: (words, tint)."""
+"""The heading and the legend of each mode: (words, tint)."""
 
 
 def step(mode: str, logprob: float | None) -> str:

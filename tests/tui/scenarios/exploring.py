@@ -47,15 +47,15 @@ async def unexplored(bench: Bench, _: pytest.MonkeyPatch) -> None:
     while bench.session.exploring.fork() is None:
         assert bench.session.engine.process()
     fork = bench.session.exploring.fork()
-    await bench.press("x")
+    bench.screen.run("unexplored")
     picker = await opened(bench, Picker)
-    assert "of what could follow" in picker.heading
+    assert "of likely beginnings" in picker.heading
     await bench.press("enter")
     await bench.tokens(4)
     branch = bench.session.round.branches[4]
     assert branch.ids[: len(fork.after) + 1] == (*fork.after, fork.unexplored[0].token)
     bench.screen.pump.flush()
-    assert "forced" in bench.screen.grid.panes[4].marks
+    assert "chosen by you" in head(bench, 4)
     assert bench.screen.status_line.left[0].startswith("shown ")
 
 
@@ -66,7 +66,7 @@ async def explore(bench: Bench, _: pytest.MonkeyPatch) -> None:
     bench.session.exploring.wanted = Exploring(cutoff=0.05, depth=4, beams=3, ends="never")
     await bench.press("circumflex_accent")
     assert bench.session.exploring.working, "nothing is explored"
-    assert bench.screen.status_line.left[0].startswith("exploring")
+    assert bench.screen.status_line.left[0].startswith("looking for likely")
     while bench.session.exploring.working:
         bench.session.engine.process(0.01)
     await bench.settle()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from srbwriter.tui import options
+from srbwriter.tui.screens.picker import Picker
 from srbwriter.tui.screens.tokens import TokenView
 from tests.tui.conftest import Bench
 from tests.tui.scenarios.common import opened, scenario, started, visible
@@ -45,7 +46,7 @@ async def colour_tokens(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
     pane = bench.screen.grid.panes[0]
     plain = {segment.style for segment in pane.render_line(1)}
-    await bench.press("number_sign")
+    await choose(bench, "likely each")
     assert bench.app.preferences[options.COLOUR_TOKENS] == "probability"
     assert bench.session.tokens.gather
     bench.session.reroll_all()
@@ -53,5 +54,12 @@ async def colour_tokens(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await bench.tokens(12)
     await bench.on_panes()
     assert len({segment.style for segment in pane.render_line(1)}) > len(plain)
-    await bench.press("number_sign", "number_sign", "number_sign")
+    await choose(bench, "no colours")
     assert bench.app.preferences[options.COLOUR_TOKENS] == "none" and not bench.session.tokens.gather
+
+
+async def choose(bench: Bench, words: str) -> None:
+    """Choose the colours whose entry has ``words``."""
+    bench.screen.run("colour_tokens")
+    await opened(bench, Picker)
+    await bench.press(*("space" if letter == " " else letter for letter in words), "enter")

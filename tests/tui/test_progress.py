@@ -1,0 +1,62 @@
+"""Long work of an instrument says how far it is, and esc stops it."""
+
+from __future__ import annotations
+
+import pytest
+
+from srbwriter.session import judging, tokens
+from tests.tui.conftest import Bench, OpenBench
+from tests.tui.scenarios.common import started
+from tests.tui.scenarios.judging import at_once
+from tests.tui.test_tints import coloured
+
+
+def line(bench: Bench) -> str:
+    """The first part of the status line."""
+    bench.screen.flush_slowly()
+    return bench.screen.status_line.left[0]
+
+
+async def test_scoring_counts_the_branches_and_esc_stops_it(
+    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judging, "_aside", at_once)
+    async with open_bench() as bench:
+        await started(bench, 64)
+        count = len(bench.session.round.branches)
+        await bench.press("f7")
+        judgement = bench.session.round.judgement
+        assert line(bench) == f"scoring branches: 0 of {count}  ·  esc stops"
+        bench.engine_until(lambda: len(judgement.scores) == 1)
+        assert line(bench) == f"scoring branches: 1 of {count}  ·  esc stops"
+        await bench.press("escape")
+        assert judgement.done and "scoring" not in line(bench)
+        for _ in range(50):
+            bench.session.engine.process()
+        assert len(judgement.scores) == 1, "the others were not asked about"
+        await bench.press("f7")
+        assert line(bench) == f"scoring branches: 0 of {count - 1}  ·  esc stops"
+        bench.engine_until(lambda: judgement.done)
+        assert len(judgement.scores) == count and not judgement.stopped
+
+
+async def test_colouring_says_how_far_it_is_and_esc_stops_it(
+    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokens, "_PROGRESS_SECONDS", 0.0)
+    text = "It rained all day and the cat sat by the window. " * 8
+    async with open_bench(text, settings={"instruments.colour_tokens": "probability"}) as bench:
+        while not bench.session.tokens._scoring:
+            bench.screen.pump.flush()
+            await bench.pilot.pause()
+        assert line(bench) == "colouring words: 0 %  ·  esc stops"
+        await bench.press("escape")
+        assert "colouring" not in line(bench)
+        for _ in range(20):
+            bench.session.engine.process()
+            bench.screen.pump.flush()
+        assert "colouring" not in line(bench), "it begins again by itself"
+        bench.screen.editor.focus()
+        bench.screen.editor.go(len(text))
+        await bench.press("x")
+        await coloured(bench, len(text))
