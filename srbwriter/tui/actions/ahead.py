@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 _WORDS = {
     "off": "Nothing is written ahead.",
-    "focused": "The continuation of the focused branch is written while you read; » means ready.",
-    "all": "The continuations of all branches are written while you read; » means ready.",
+    "focused": "The continuation of the focused branch is written while you read; the head says when.",
+    "all": "The continuations of all branches are written while you read; heads say which are ready.",
 }
 
 

@@ -71,7 +71,13 @@ def sampling_words(branch: Branch, usual: object) -> str:
     return ", ".join(differences)
 
 
-_SHORT_MARKS = {"locked": "lock", "good": "+", "bad": "−", "forced": "↳"}  # the same signs as in the tree
+_SHORT_MARKS = {
+    "locked": "lock",
+    "good": "+",
+    "bad": "−",
+    "forced": "↳",
+    "ready": "»",
+}  # the same signs as in the tree
 
 
 class Head(NamedTuple):
@@ -96,7 +102,7 @@ class Head(NamedTuple):
             "note": self.note,
             "marks": self.marks,
             "hidden": f"↓{self.hidden}" if self.hidden else "",
-            "tokens": f"{self.tokens} tok",
+            "tokens": f"{self.tokens} tok" if self.tokens else "",
             "speed": f"{self.speed:.0f}/s" if self.speed else "",
         }
         left, right = self._sides(parts)
@@ -114,11 +120,11 @@ class Head(NamedTuple):
         state = "for an earlier text" if self.stale else self.state.removeprefix("done at ").partition(":")[0]
         return (
             ("speed", ""),
-            ("tokens", str(self.tokens)),
+            ("tokens", str(self.tokens or "")),
             ("state", state),
             ("thoughts", f"thought {self.thoughts}" if self.thoughts else ""),
             ("note", f"{note} …" if more else note),
-            ("marks", " ".join(_SHORT_MARKS.get(mark, mark) for mark in marks if not mark.endswith("%"))),
+            ("marks", " ".join(_SHORT_MARKS.get(mark, mark) for mark in marks)),
             ("tokens", ""),
             ("hidden", ""),
             ("state", "earlier text" if self.stale else ""),  # the sign still shows the state
