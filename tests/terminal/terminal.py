@@ -309,6 +309,13 @@ class Terminal:
                 self._shown = "\n".join(line.rstrip() for line in lines)
             return self._shown
 
+    def colour_of(self, words: str) -> str:
+        """The colour of the first character of ``words`` on the screen, such as ``ff0000`` or ``default``."""
+        lines = self.screen.splitlines()
+        row = next(row for row, line in enumerate(lines) if words in line)
+        with self._drawing:
+            return self._screen.buffer[row][lines[row].index(words)].fg
+
     def _draw(self) -> bool:
         """Draw what has come since; returns whether there was any."""
         with self._news:

@@ -42,13 +42,14 @@ class StatusLine(Widget):
     the right is shown as an error.
     """
 
-    COMPONENT_CLASSES = {"status--mode", "status--message", "status--error"}
+    COMPONENT_CLASSES = {"status--mode", "status--message", "status--error", "status--unsaved"}
     DEFAULT_CSS = """
     StatusLine {
         height: 1; width: 1fr; background: $panel; color: $text-muted;
         .status--mode { background: $primary; color: $background; text-style: bold; }
         .status--message { color: $foreground; }
         .status--error { color: $text-error; text-style: bold; }
+        .status--unsaved { color: $error; text-style: bold; }
     }
     """
 
@@ -122,8 +123,8 @@ class StatusLine(Widget):
         segments = [Segment(badge, self.get_component_rich_style("status--mode"))] if y == 0 and badge else []
         saved = self.right[0] if self.right and self.has_class("-trouble") else ""
         before, found, after = row.rpartition(saved) if saved and y == len(rows) - 1 else (row, "", "")
-        error = self.get_component_rich_style("status--error")
-        segments += [Segment(before, style), Segment(found, error), Segment(after, style)]
+        unsaved = self.get_component_rich_style("status--unsaved")
+        segments += [Segment(before, style), Segment(found, unsaved), Segment(after, style)]
         return Strip(segments).adjust_cell_length(self.size.width, style)
 
 
