@@ -274,8 +274,8 @@ class SidePanel(Dialog[None]):
     @on(LineInput.Changed)
     def _typed_line(self, event: LineInput.Changed) -> None:
         if event.input.id == "depth" and not _is_depth(event.input.value):
-            words = event.input.value.strip()
-            self.app.notify(f"{words} is not a number of lines; 0 is the very end.", severity="error")
+            wrong = f"{event.input.value.strip()} is not a number of lines; 0 is the very end."
+            self.app.notify(wrong, severity="error", about=lambda: event.input.value)
         else:
             self._typed(event.input.id or "", event.input.value)
 
