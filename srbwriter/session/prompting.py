@@ -22,12 +22,16 @@ LEAST_RESERVE, MOST_RESERVE = 32, 1024  # tokens kept free for what will be writ
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One source of the context; ``fits`` is False for text that found no room (its tokens are 0)."""
+    """One source of the context; ``fits`` is False for text that found no room (its tokens are 0).
+
+    ``ident`` is the id of a lorebook entry or of a node.
+    """
 
     source: str
     text: str
     tokens: int
     fits: bool
+    ident: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +103,8 @@ class Prompter:
         """Where the window goes, for a person to look at."""
         settings = self.story.settings(node)
         assembly = self.assemble(node, settings, stop)
-        parts = [Part(s.source, s.text, len(s.tokens), True) for s in assembly.segments]
-        parts = [Part(f.source, f.text, 0, False) for f in assembly.dropped] + parts
+        parts = [Part(s.source, s.text, len(s.tokens), True, s.ident) for s in assembly.segments]
+        parts = [Part(f.source, f.text, 0, False, f.ident) for f in assembly.dropped] + parts
         return Context(
             parts,
             len(assembly.tokens),

@@ -20,9 +20,10 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from srbwriter import paths
-from srbwriter.story import ROOT, NodeId, NotSaved, Story, StoryError, backup
+from srbwriter.story import ROOT, NodeId, NotSaved, Settings, Story, StoryError, backup
 from srbwriter.story.diff import Edit, apply_edits, edit_between, in_one, settled
-from srbwriter.story.model import JsonValue, as_list, as_object
+from srbwriter.story.model import JsonValue, as_list, as_object, counted
+from srbwriter.story.words import count as count_words
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +34,7 @@ TYPING = "typing"
 """The story value that holds words typed into running branches until a node does: a list of [node, words]."""
 
 _LINE_CHARS = 40
+_USUAL_SECONDS = 2.0  # that a save takes; a longer one is counted
 _MOST_STEPS = 256  # of a text that waits for a disk that refuses
 _BELOW = "below"  # a sheet of words for the story itself: "below:NODE:BRANCH"
 _TEXT = ""  # the field of the story's own text; no sheet is called so
@@ -43,21 +45,31 @@ Step = str | tuple[Edit, ...]
 """What was typed in one place, an edit to undo: the whole text after it, or edits of the text before it."""
 
 
+ChangeSettings = Callable[[Settings, str], Settings]
+"""Puts the words of a field into the story's settings."""
+
+
 @dataclass(slots=True)
 class _Field:
     """One text that is being typed. ``since`` is the moment of its oldest key that is not on the disk."""
 
     words: str
+    on_disk: str = ""
+    change: ChangeSettings | None = None  # of a field of the settings; others are drafts
     since: float | None = None
     taken: str | None = None  # what the open transaction has of it
     later: float | None = None  # the oldest key since then
 
+    @property
+    def unsaved_words(self) -> int:
+        """How many words are in what differs from the text on the disk."""
+        return count_words(edit_between(self.on_disk, self.words).text).words if self.since is not None else 0
+
 
 @dataclass(slots=True)
 class _StoryField(_Field):
-    """The text of the story. ``steps`` make the words of what is on the disk: ``saved`` characters."""
+    """The text of the story. ``steps`` make its words of the text on the disk."""
 
-    saved: int = 0
     steps: list[Step] = field(default_factory=list["Step"])
     place: tuple[int, int] | None = None  # the characters of the last step; None where nothing can join it
     taken_steps: int = 0  # of the open transaction
@@ -95,17 +107,27 @@ class _StoryField(_Field):
 
 @dataclass(frozen=True, slots=True)
 class SaveState:
-    """Whether all that was typed is on the disk; else how old the oldest key is, and what is in the way."""
+    """Whether all that was typed is on the disk; else how old the oldest key is, and what is in the way.
+
+    ``words`` are counted only while there is trouble.
+    """
 
     saved: bool
     seconds: float = 0.0
     trouble: StoryError | None = None
+    words: int = 0
 
     def __str__(self) -> str:
         if self.trouble is not None:
-            why = self.trouble.short if isinstance(self.trouble, NotSaved) else str(self.trouble)
-            return f"NOT SAVED for {self.seconds:.0f} s: {_in_short(why)}"
-        return "saved" if self.saved else f"unsaved {self.seconds:.1f} s"
+            return f"NOT SAVED: {counted(self.words, 'word')}, {self.seconds:.0f} s, {_in_short(self.why)}"
+        if self.saved:
+            return "saved"
+        return "saving" if self.seconds < _USUAL_SECONDS else f"saving for {self.seconds:.0f} s"
+
+    @property
+    def why(self) -> str:
+        """Why the disk refuses, in a few words; empty without trouble."""
+        return self.trouble.short if isinstance(self.trouble, NotSaved) else str(self.trouble or "")
 
 
 def _in_short(why: str) -> str:
@@ -164,7 +186,7 @@ class Typing:
     def shown(self, whole: str) -> None:
         """The person is shown ``whole``, which is the story as it is on the disk."""
         with self._lock:
-            self._fields[_TEXT] = _StoryField(whole, saved=len(whole))
+            self._fields[_TEXT] = _StoryField(whole, on_disk=whole)
 
     def _story_field(self) -> _StoryField:
         field = self._fields.setdefault(_TEXT, _StoryField(""))
@@ -186,6 +208,16 @@ class Typing:
         """The open sheet called ``name`` reads ``words`` now."""
         with self._typed(name):
             self._fields.setdefault(name, _Field("")).words = words
+
+    def setting(self, name: str, words: str, change: ChangeSettings, on_disk: str) -> None:
+        """A field of the story's settings reads ``words`` now; ``change`` puts them into the settings.
+
+        All words typed into one field are one action of the story. ``on_disk`` is what the field said when it
+        was opened.
+        """
+        with self._typed(name):
+            field = self._fields.setdefault(name, _Field("", on_disk))
+            field.words, field.change = words, change
 
     @contextlib.contextmanager
     def _typed(self, name: str) -> Generator[None]:
@@ -235,14 +267,15 @@ class Typing:
             unsaved = {name: field for name, field in self._fields.items() if field.since is not None}
             for field in unsaved.values():
                 field.taken, field.later = field.words, None
-            sheets = {name: field.words for name, field in unsaved.items() if name != _TEXT}
+            sheets = {n: f.words for n, f in unsaved.items() if n != _TEXT and f.change is None}
+            settings = {n: (f.words, f.change) for n, f in unsaved.items() if f.change is not None}
             self._dropping = set(self._dropped)
             gone = set(self._dropped)
             steps, saved, words = list[Step](), 0, ""
             if _TEXT in unsaved:
                 field = self._story_field()
                 field.taken_steps = len(field.steps)
-                steps, saved, words = [*field.steps], field.saved, field.words
+                steps, saved, words = [*field.steps], len(field.on_disk), field.words
         if any(isinstance(step, tuple) for step in steps) and self._story.chars() != saved:
             steps = [words]  # the story is not the one that was edited: the text is, whatever became of that
         for step in steps:
@@ -250,7 +283,10 @@ class Typing:
                 self._set_text(step)
             else:
                 self._story.replace(*step)
-        if sheets or gone:
+        for name, (said, change) in settings.items():
+            self._story.put_settings(ROOT, change(self._story.own_settings(ROOT), said), unit=name)
+        gone.update(settings)  # what an earlier run left of them
+        if sheets or (gone and drafts(self._story)):
             kept = drafts(self._story) | sheets
             gone.update(name for name in sheets if _for_story(name) and not sheets[name].strip())
             self._story.put_value(DRAFTS, {name: kept[name] for name in kept if name not in gone})
@@ -260,10 +296,10 @@ class Typing:
         with self._lock:
             for field in self._fields.values():
                 if field.taken is not None:
-                    field.since = field.later
+                    field.since, field.on_disk = field.later, field.taken
                     if isinstance(field, _StoryField):
                         del field.steps[: field.taken_steps]
-                        field.saved, field.taken_steps = len(field.taken), 0
+                        field.taken_steps = 0
                     field.taken = field.later = None
             self._dropped -= self._dropping
             self._dropping.clear()
@@ -294,7 +330,9 @@ class Typing:
             since = [field.since for field in self._fields.values() if field.since is not None]
             if not since:
                 return SaveState(self._trouble is None, 0.0, self._trouble)
-            return SaveState(False, self._clock() - min(since), self._trouble)
+            trouble = self._trouble
+            words = sum(field.unsaved_words for field in self._fields.values()) if trouble is not None else 0
+            return SaveState(False, self._clock() - min(since), trouble, words)
 
     # -- where the story cannot take them --------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from .asking import Rounds
 from .picking import cut
 from .prompting import Context
 from .rounds import Round
+from .undoing import name_action
 
 Result = TypeVar("Result")
 
@@ -93,14 +94,14 @@ class Writing(Rounds):
         self.leave_round(act, _LAST_SECONDS)
 
     def undo(self) -> str:
-        """Take back the last pick, edit or verb; returns which verb, empty when there is none."""
-        action = self._moved(lambda: self.leave_round(self.story.undo))
-        return action.verb if action is not None else ""
+        """Undo the last pick, edit or verb; returns what that was in a word or two, empty for nothing."""
+        before, action = self.round, self._moved(lambda: self.leave_round(self.story.undo))
+        return name_action(action, before, self.round) if action is not None else ""
 
     def redo(self) -> str:
-        """Do again what was taken back last; returns which verb, empty when there is none."""
-        action = self._moved(lambda: self.together(self.story.redo))
-        return action.verb if action is not None else ""
+        """Redo what was undone last; returns what that was in a word or two, empty for nothing."""
+        before, action = self.round, self._moved(lambda: self.together(self.story.redo))
+        return name_action(action, before, self.round) if action is not None else ""
 
     def revisit(self, node: NodeId) -> None:
         """Move to another node; the cached tokens of its path are not evaluated again."""

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 from uuid import uuid4
 
 from srbwriter.story import arranging, backup, branches, chapters, convert
@@ -70,6 +70,8 @@ class Story(Reader):
         self._history = History(document)
         self._clock = time.monotonic
         self._editor = TextEditor(document, self._history, lambda: self._clock())
+        self._settings_unit = "", 0  # the last unit of settings, and its action
+        document.on_revert.append(self._end_settings_unit)  # numbers of actions are given again
         self._closed = False
 
     # -- open and close ----------------------------------------------------------------------------
@@ -256,6 +258,10 @@ class Story(Reader):
         """Whatever is typed next can be undone on its own."""
         with self._document.writing:
             self._editor.end_unit()
+            self._end_settings_unit()
+
+    def _end_settings_unit(self) -> None:
+        self._settings_unit = "", 0
 
     # -- the tree ----------------------------------------------------------------------------------
 
@@ -439,14 +445,26 @@ class Story(Reader):
                     arranging.set_marks(self._document, action, node, marks)
             return marks
 
-    def put_settings(self, node: NodeId, settings: Settings) -> None:
-        """What ``node`` says about itself and everything below."""
+    def put_settings(self, node: NodeId, settings: Settings, unit: str = "") -> None:
+        """Make ``settings`` what ``node`` says about itself and everything below, as one action.
+
+        Changes with the same ``unit`` are one action until another action or :meth:`end_typing`.
+        """
         with self._verb():
             before = self._document.body(self._document.check_living(node)).settings
             after = settings_text(settings)
-            if before != after:
-                with self._history.action("settings", node) as action:
-                    action.run(self._document, SetSettings(node, before, after))
+            if before == after:
+                return
+            last = self._history.get(self._history.head) if unit and unit == self._settings_unit[0] else None
+            if last is not None and last.id == self._settings_unit[1]:
+                change = cast(SetSettings, last.changes[0])
+                change.after = after
+                change.do(self._document)
+                self._history.save(last)
+                return
+            with self._history.action("settings", node) as action:
+                action.run(self._document, SetSettings(node, before, after))
+            self._settings_unit = unit, action.id
 
     def rename(self, title: str) -> None:
         """The title of the story, which has at least one letter in it."""
@@ -488,6 +506,11 @@ class Story(Reader):
             self._document.put_value(f"{LOCAL}{key}", value)
 
     # -- history -----------------------------------------------------------------------------------
+
+    @property
+    def last_action(self) -> int:
+        """The number of the last action that was done and not undone; 0 at the beginning."""
+        return self._history.head
 
     def undo(self) -> Action | None:
         """Undo the last action and return it; None if there is none."""

@@ -98,10 +98,14 @@ class Page(Keyed, Screen[Result]):
 
     def keys_line(self, *without: str) -> str:
         """Return the keys of this page with their labels, except for the commands ``without``."""
-        keys = self.app.known_keys.of(type(self))
+        return self.keys_line_of(type(self), *without)
+
+    def keys_line_of(self, keyed: type[Keyed], *without: str) -> str:
+        """Return the keys of a page or of a widget on it; see :meth:`keys_line`."""
+        keys = self.app.known_keys.of(keyed)
         return " · ".join(
             f"{key_name(keys[binding.id][0])} {binding.description}"
-            for binding in own_bindings(type(self))
+            for binding in own_bindings(keyed)
             if binding.show and binding.id and binding.id in keys and binding.id not in without
         )
 

@@ -39,6 +39,7 @@ def after(name: str, width: int) -> str:
 def apply(screen: Writer, name: str) -> None:
     """Set the classes of layout ``name`` on the write screen, and divide the window."""
     width, height = screen.size
+    width -= screen.panel_columns
     narrow = width < NARROW or height < SHORT
     name = chosen(name, width)
     small = width < LEAST[0] or height < LEAST[1]
@@ -47,6 +48,8 @@ def apply(screen: Writer, name: str) -> None:
     screen.update_classes(classes | {f"-{choice}": choice == name and not narrow for choice in LAYOUTS})
     screen.grid.column = name == "column" and not narrow
     screen.grid.single = narrow or screen.large
+    for panes in screen.query("#panes"):
+        panes.styles.margin = (0, screen.panel_columns, 0, 0)
     share, beside = screen.app.preferences[SPLIT], name != "below" and not narrow
     for part, percent in ((screen.editor, share), (screen.right, 100 - share)):
         part.styles.width, part.styles.height = ("1fr", f"{percent}fr")[:: -1 if beside else 1]
@@ -66,6 +69,6 @@ def describe(screen: Writer) -> str:
 def centre(screen: Writer) -> None:
     """Limit the story's line length and centre the story in its area."""
     # Uses the sizes of the last layout, so call it after each one. Too wide a margin would exceed the window.
-    room = min(screen.editor.outer_size.width, screen.size.width)
+    room = min(screen.editor.outer_size.width, screen.size.width - screen.panel_columns)
     spare = max(0, room - 2 * _MARGIN - screen.app.text_width) // 2
     screen.editor.styles.padding = (1 if screen.size.height > SHORT else 0, _MARGIN + spare)

@@ -22,7 +22,7 @@ from srbwriter.session.sampling import RememberedKnobs
 from srbwriter.story import library
 from srbwriter.tui import colours, commands, options, themes
 from srbwriter.tui.driver import FailingApp, driver_of
-from srbwriter.tui.messages import Messages, Shows
+from srbwriter.tui.messages import Message, Messages, Shows
 from srbwriter.tui.options import Preferences
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ class Writer(Screen[None]):
     right: Vertical
     large: bool
     quiet: bool
+    panel_columns: int
 
     if TYPE_CHECKING:
 
@@ -64,6 +65,8 @@ class Writer(Screen[None]):
         def flush_slowly(self) -> None: ...
         def keep_view(self) -> None: ...
         def keys_on_branch(self, command: str) -> str: ...
+        def story_version(self) -> object: ...
+        def make_room(self, columns: int) -> None: ...
         @staticmethod
         def key_names(keys: Iterable[str]) -> str: ...
 
@@ -110,6 +113,7 @@ class Program(FailingApp):
         super().__init__()
         self.session = session
         self.messages = Messages()
+        self._shown_messages: list[Message] = []
         self.next_story: Path | None = None
         self.next_notes: list[str] = []
         self.next_begins = self.begins = False  # whether branches are written as soon as a story is open
@@ -238,13 +242,14 @@ class Program(FailingApp):
 
     def notify(
         self, message: str, *, title: str = "", severity: SeverityLevel = "information",
-        timeout: float | None = None, markup: bool = False,
+        timeout: float | None = None, markup: bool = False, about: Callable[[], object] | None = None,
     ) -> None:  # fmt: skip
         """Show a message to the writer, in a line of the top screen.
 
-        It is never parsed as markup: most messages contain text of a file or a person.
+        It is never parsed as markup: most messages contain text of a file or a person. With ``about``, it
+        goes as soon as that returns something else than now.
         """
-        seconds = self.messages.add(message, severity == "error")
+        seconds = self.messages.add(message, severity == "error", about)
         self.show_messages()
         self.set_timer(seconds, self.show_messages)
         if not isinstance(self.screen, Shows):  # a screen of Textual itself
@@ -254,7 +259,13 @@ class Program(FailingApp):
         """Show the current messages on the top screen; there may be none while the app ends."""
         top = self.screen_stack[-1] if self.screen_stack else None
         if isinstance(top, Shows):
-            top.show_messages(self.messages.current)
+            self._shown_messages = self.messages.current
+            top.show_messages(self._shown_messages)
+
+    def drop_old_messages(self) -> None:
+        """Stop showing messages whose subject has changed."""
+        if self._shown_messages and self._shown_messages != self.messages.current:
+            self.show_messages()
 
     def show_title(self, story: str, writing: bool) -> None:
         """Set the title of the terminal window to the story's."""

@@ -71,9 +71,9 @@ def shortened(name: str, most: int) -> str:
 
 
 def left(
-    session: Session, load: Watch, work: tuple[str, ...] = (), on_branch: bool = False
+    session: Session, load: Watch, work: tuple[str, ...] = (), figures: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
-    """Return title, model, context and speed, most important first; or the progress of long work."""
+    """Return the title, or ``figures`` in its place; while long work is done, its progress or trouble."""
     if work:
         return work
     if (work_now := session.long_work) is not None:
@@ -87,11 +87,13 @@ def left(
         return reading
     if trouble := _trouble(session):
         return (trouble,)
-    parts = [title(session), session.model.name if session.model is not None else "no model"]
-    extra = [words for words in (unexplored(session) if on_branch else "", ahead(session)) if words]
-    parts = [*extra, *parts] if on_branch else [*parts, *extra]
-    parts[:0] = _failed(session)
+    return (*_failed(session), *(figures or (title(session),)))
+
+
+def engine_figures(session: Session, address: str = "") -> tuple[str, ...]:
+    """Return model, branches, context, speed and what else the engine does, most important first."""
     current = session.round
+    parts = [session.model.name if session.model is not None else "no model", f"{session.n} branches"]
     generation = current.generation if current is not None else None
     total = len(generation.prompt_ids) if generation is not None else 0
     if generation is not None and session.model is not None and total:
@@ -102,9 +104,10 @@ def left(
             parts.append(f"{speed:.0f} tok/s")
     if generation is not None and total:
         parts.append(f"{generation.cached_tokens} of {total} tokens from cache")
+    parts += [ahead(session), unexplored(session), address]
     if session.model is not None and session.model.device:
         parts.append(f"runs on {session.model.device}")
-    return tuple(parts)
+    return tuple(part for part in parts if part)
 
 
 def unexplored(session: Session) -> str:
@@ -133,11 +136,10 @@ def ahead(session: Session) -> str:
     return f"{sign} ahead {looking.spent}/{looking.budget.tokens}"
 
 
-def right(session: Session, done_today: int, goal: int, address: str = "") -> tuple[str, ...]:
-    """Return save state, server address, word count, today's words and goal, and the number of branches."""
+def right(session: Session, done_today: int, goal: int) -> tuple[str, ...]:
+    """Return save state, word count, and today's words and goal."""
     today = f"{done_today}/{goal} today" if goal else f"{done_today} today"
-    parts = session.save_state, address, counted(session.words, "word"), today, f"N {session.n}"
-    return tuple(part for part in parts if part)
+    return session.save_state, counted(session.words, "word"), today
 
 
 def _trouble(session: Session) -> str:
@@ -226,7 +228,7 @@ def marks(session: Session, index: int, take: int | None = None) -> str:
         "★" if found.bookmark else "",
         {1: "good", -1: "bad"}.get(found.rating, ""),
         _likeness(current, index),
-        _written_ahead(LookAhead.of(session).share(index, take)),
+        "ready" if LookAhead.of(session).share(index, take) == 1.0 else "",
     )
     return " ".join(sign for sign in signs if sign)
 
@@ -235,10 +237,3 @@ def note(session: Session, index: int) -> str:
     """Return the probability of a branch that was found by exploring."""
     share = session.round.probabilities.get(index) if session.round is not None else None
     return "" if share is None else probability_words(share)
-
-
-def _written_ahead(share: float | None) -> str:
-    """Return the mark for the share of the continuation that is prefetched."""
-    if share is None:
-        return ""
-    return "»" if share == 1.0 else f"»{share:.0%}"

@@ -25,6 +25,7 @@ from srbwriter.session.variety import Renewing
 from srbwriter.story import Author, Edit, NodeId, StoryError
 from srbwriter.story.diff import apply_edits, same_end, same_start
 from srbwriter.story.headings import headings
+from srbwriter.story.model import counted
 from srbwriter.tui import layouts, options, status
 from srbwriter.tui.commands import COMMANDS
 from srbwriter.tui.program import Program, Writer
@@ -97,6 +98,8 @@ class WriteScreen(Writer):
         self._begun = False  # the first screen is up
         self.large = self._left is not None and self._left.large  # show one branch only
         self.quiet = False  # show the story only
+        self.figures = False  # show figures of the engine
+        self.panel_columns = 0  # on the right, for the side panel
         self._unchosen = False  # no pane has been chosen since the last round or pick
         self.transfers = Transfers(self)
         self._load_watch = status.Watch()
@@ -290,24 +293,28 @@ class WriteScreen(Writer):
 
         If it led to other branches, no pane is chosen afterwards.
         """
-        done, before = False, self._shown_round
+        done, before = False, self.round_identity()
         try:
             act()
             done = True
         except (EngineError, StoryError, ValueError, OSError) as error:
             log.warning("refused: %s", error)
-            self.notify(str(error), severity="error")
+            self.app.notify(str(error), severity="error", about=self.round_identity)
         except Exception as error:
             self.admit(error)
-        if self._shown_round not in (before, None):
+        if self.round_identity() not in (before, None):
             self.leave_panes()
         self.pump.wake()
         self._show_keys()
         return done
 
-    @property
-    def _shown_round(self) -> object | None:
+    def round_identity(self) -> object | None:
+        """Return what changes with every new round; None without a round."""
         return self.session.round.identity if self.session.round is not None else None
+
+    def story_version(self) -> object:
+        """Return what changes with every change of the story, and with every move in the tree."""
+        return self.session.typing.changes, self.session.node, self.session.story.last_action
 
     def admit(self, error: Exception, again: bool = True) -> None:
         """Report a defect without ending the program; a known one is reported again only with ``again``."""
@@ -538,9 +545,9 @@ class WriteScreen(Writer):
         """Append a branch, or its first ``upto`` characters, to the story; see :meth:`ask_if_stale`."""
         current = self.session.round
         if current is None or not 0 <= index < len(current.branches):
-            self.notify(f"There is no branch {index + 1}.")
+            self.app.notify(f"There is no branch {index + 1}.", about=self.round_identity)
         elif not current.branches[index].text.strip():
-            self.notify(f"Branch {index + 1} has no words yet.")
+            self.app.notify(f"Branch {index + 1} has no words yet.", about=self.round_identity)
         else:
             self.ask_if_stale(index, "picks it anyway", lambda: self.take(index, upto))
 
@@ -652,8 +659,8 @@ class WriteScreen(Writer):
         self.app.fetch.watch(self)
         self.app.offer.watch(self)
         self._set_prefetch_focus()
-        work, on_branch = self.transfers.status_parts(), isinstance(self.focused, BranchPane)
-        left = status.left(self.session, self._load_watch, work, on_branch)
+        figures = status.engine_figures(self.session, self.app.address) if self.figures else ()
+        left = status.left(self.session, self._load_watch, self.transfers.status_parts(), figures)
         self.status_line.left = (*filter(None, [self.app.fetch.describe()]), *left)
         self._watch_exploring()
         self._show_saved()
@@ -665,6 +672,7 @@ class WriteScreen(Writer):
         self._show_keys()
         self._watch_model()
         self._watch_disk()
+        self.app.drop_old_messages()
         self.app.show_title(self.session.title, self.writing)
         self.keep_view()
 
@@ -677,15 +685,14 @@ class WriteScreen(Writer):
     def _show_saved(self) -> None:
         """Update the save state and the word count; called at once when a key has not been saved yet."""
         self.status_line.set_class(self.session.typing.state.trouble is not None, "-trouble")
-        self.status_line.right = status.right(
-            self.session, self._today.count(), self.app.preferences[options.GOAL], self.app.address
-        )
+        right = status.right(self.session, self._today.count(), self.app.preferences[options.GOAL])
+        self.status_line.right = right[:1] if self.figures else right
 
     def _watch_model(self) -> None:
         """Show once why a model does not load, and what was reduced to make it fit."""
         notes = self.session.loader.notes
         for note in notes if notes != self._shown_notes else ():
-            self.notify(note)
+            self.app.notify(note, about=lambda: self.session.loader)
         self._shown_notes = notes
         error = self.session.engine_error
         if error is not None and error is not self._shown_error:
@@ -693,18 +700,22 @@ class WriteScreen(Writer):
             if self.session.engine_state == "FAILED":
                 keys = self.keys_on_branch("model")
                 words = f"{trouble_words(error)}. {words.rstrip('.')}. {keys} chooses another or tries again."
-            self.notify(words, severity="error")  # not a dialog, which would catch the writer's typing
+            # Not a dialog, which would catch the writer's typing.
+            self.app.notify(words, severity="error", about=lambda: self.session.engine_error)
         self._shown_error = error
 
     def _watch_disk(self) -> None:
         """Show once why text cannot be saved; the status line keeps showing it."""
-        trouble = self.session.typing.state.trouble
-        if trouble is not None and type(trouble) is not type(self._shown_trouble):
-            self.notify(str(trouble), severity="error")
-        if trouble is None and self._shown_trouble is not None:
-            self.app.messages.take_back(str(self._shown_trouble))
-            self.app.show_messages()
-        self._shown_trouble = trouble
+        state = self.session.typing.state
+        if state.trouble is not None and type(state.trouble) is not type(self._shown_trouble):
+            last = counted(state.words, "word")
+            kept = f"Your last {last} are kept" if state.words > 1 else "Your words are kept"
+            self.app.notify(
+                f"Could not save: {state.why}. {kept}; retrying.",
+                severity="error",
+                about=lambda: self.session.typing.state.trouble is None,
+            )
+        self._shown_trouble = state.trouble
 
     def _watch_exploring(self) -> None:
         """Show once why an exploration failed."""
@@ -745,6 +756,7 @@ class WriteScreen(Writer):
         if current is not None:
             for pane in self.grid.shown:
                 if pane.index < len(branches):
+                    pane.figures = self.figures
                     pane.marks = status.marks(self.session, pane.index, pane.take)
                     words = (
                         status.note(self.session, pane.index),
@@ -769,6 +781,12 @@ class WriteScreen(Writer):
             if quiet:
                 self.large = False
                 self.editor.focus()
+            self.apply_layout()
+
+    def make_room(self, columns: int) -> None:
+        """Leave ``columns`` free on the right for the side panel."""
+        if columns != self.panel_columns:
+            self.panel_columns = columns
             self.apply_layout()
 
     def apply_layout(self) -> None:

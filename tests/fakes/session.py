@@ -19,6 +19,7 @@ from srbwriter.session.likeness import Duplicates
 from srbwriter.session.recorder import Recorder
 from srbwriter.session.sampling import Variety
 from srbwriter.session.typing import Draft, Typing
+from srbwriter.session.undoing import name_action
 from srbwriter.story import ROOT, NodeId, Story
 from srbwriter.story.model import JsonObject
 from tests.fakes.word_engine import WordEngine
@@ -73,6 +74,7 @@ class Part:
     text: str
     tokens: int
     fits: bool
+    ident: str = ""
 
 
 @dataclass(frozen=True)
@@ -176,11 +178,11 @@ class FakeSession:
 
     def undo(self) -> str:
         action = self.together(self.story.undo)
-        return action.verb if action is not None else ""
+        return name_action(action) if action is not None else ""
 
     def redo(self) -> str:
         action = self.together(self.story.redo)
-        return action.verb if action is not None else ""
+        return name_action(action) if action is not None else ""
 
     def revisit(self, node: NodeId) -> None:
         self.together(lambda: self.story.visit(node))

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from srbwriter.session import Session
 from srbwriter.session.open import rescue_folder
 from srbwriter.session.recorder import Recorder
 from srbwriter.session.typing import Draft, Typing, rescued, sheets_left, take_up
-from srbwriter.story import ROOT, NotSaved, Refused, Story, StoryError
+from srbwriter.story import ROOT, NotSaved, Refused, Settings, Story, StoryError
 
 from .conftest import OPTIONS
 
@@ -264,6 +265,47 @@ def test_words_without_a_place_are_said_to_be_unsaved(desk: Desk, monkeypatch: p
         assert desk.typing.state.saved and rescued(desk.typing.folder.parent) is None
         desk.typing.text("")
         desk.recorder.write()
+
+
+def test_what_is_not_saved_is_counted_in_words_and_seconds(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_hand(desk)
+    desk.typing.text("It rained.")
+    assert str(desk.typing.state) == "saving"
+    desk.clock.now += 3
+    assert str(desk.typing.state) == "saving for 3 s"
+    desk.recorder.write()
+    assert str(desk.typing.state) == "saved"
+    full(desk.story, monkeypatch)
+    desk.typing.text("It rained. All day")
+    desk.typing.setting("memory", "A harbour town", put_memory, "A harbour")
+    with pytest.raises(NotSaved):
+        desk.recorder.write()
+    desk.clock.now += 5
+    assert str(desk.typing.state) == "NOT SAVED: 3 words, 5 s, the disk is full"
+
+
+def put_memory(settings: Settings, words: str) -> Settings:
+    return replace(settings, memory=words)
+
+
+def test_words_of_a_setting_are_written_down_or_rescued(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_hand(desk)
+    desk.typing.setting("memory", "A harbour", put_memory, "")
+    desk.recorder.write()
+    assert desk.story.own_settings(ROOT).memory == "A harbour" and desk.typing.state.saved
+    with monkeypatch.context() as trouble:
+        full(desk.story, trouble)
+        desk.typing.setting("memory", "A harbour town", put_memory, "")
+        with pytest.raises(NotSaved):
+            desk.recorder.write()
+        assert desk.story.own_settings(ROOT).memory == "A harbour"
+        found = rescued(desk.typing.folder.parent)
+        assert found is not None and found.words == {"memory": "A harbour town"}
+    desk.recorder.write()
+    assert desk.story.own_settings(ROOT).memory == "A harbour town"
+    assert rescued(desk.typing.folder.parent) is None
 
 
 def test_rescued_words_are_offered_to_their_own_file_alone(tmp_path: Path) -> None:

@@ -181,6 +181,41 @@ def test_undo_says_what_it_undid(story: Story) -> None:
     assert (action.verb, action.node) == ("mark", node)
 
 
+def test_settings_of_one_unit_are_one_action_until_something_else_happens(story: Story) -> None:
+    def memory() -> str | None:
+        return story.own_settings(ROOT).memory
+
+    for words in ("A", "A harbour", "A harbour."):
+        story.put_settings(ROOT, Settings(memory=words), unit="memory")
+    story.mark(story.append("one"), bookmark=True)
+    story.put_settings(ROOT, Settings(memory="A quay."), unit="memory")
+    story.put_settings(ROOT, Settings(memory="A quay.", author_note="Slow"), unit="note")
+    story.end_typing()
+    story.put_settings(ROOT, Settings(memory="A quay.", author_note="Slow."), unit="note")
+    story.undo()
+    assert story.own_settings(ROOT).author_note == "Slow"
+    story.undo()
+    assert story.own_settings(ROOT).author_note is None
+    story.undo()
+    assert memory() == "A harbour."
+    for _ in range(3):  # the mark, the text, and the memory
+        story.undo()
+    assert memory() is None
+    for _ in range(3):
+        story.redo()
+    assert memory() == "A harbour."
+
+
+def test_a_unit_of_settings_that_came_to_nothing_is_begun_anew(story: Story) -> None:
+    with pytest.raises(RuntimeError), story.together():
+        story.put_settings(ROOT, Settings(memory="A"), unit="memory")
+        raise RuntimeError
+    story.mark(story.append("one"), bookmark=True)
+    story.put_settings(ROOT, Settings(memory="A harbour"), unit="memory")
+    story.undo()
+    assert story.own_settings(ROOT).memory is None and story.text(story.current) == "one"
+
+
 def test_parts_of_the_text(story: Story) -> None:
     node = ROOT
     for number in range(20):

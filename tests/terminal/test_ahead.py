@@ -5,16 +5,25 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.terminal.support import OPENING, make_story, node_texts, says_saved, text_of, with_branches
+from tests.terminal.support import (
+    OPENING,
+    make_story,
+    node_texts,
+    says_saved,
+    text_of,
+    to_branches,
+    with_branches,
+)
 from tests.terminal.terminal import CTRL_N, CTRL_Q, CTRL_Z, ENTER, Terminal
 
 PANES = 2
+ENGINE_FIGURES = b"q"
 
 
 def ready(screen: str, panes: int = 1) -> bool:
     """Whether so many heads say that what follows is ready."""
     heads = [line for line in screen.splitlines() if "■" in line]
-    return sum(len(re.findall(r"»(?!\d)", head)) for head in heads) >= panes
+    return sum(len(re.findall(r"\bready\b|»", head)) for head in heads) >= panes
 
 
 def begun(screen: str) -> bool:
@@ -27,6 +36,7 @@ def test_a_pick_shows_the_next_branches_written_and_words_typed_meanwhile_do_awa
 ) -> None:
     terminal.configure("focused", 128)
     file = with_branches(terminal)
+    terminal.press(ENGINE_FIGURES)
     terminal.wait(ready, "what follows the first branch is ready")
     before = text_of(file)
     seen = len(terminal.log)
@@ -58,6 +68,8 @@ def test_quitting_meanwhile_leaves_nothing_that_was_not_picked(terminal: Termina
     terminal.start(file)
     terminal.wait_for(OPENING.strip())
     terminal.press(CTRL_N)
+    to_branches(terminal)
+    terminal.press(ENGINE_FIGURES)
     terminal.wait(begun, "something is written ahead")
     terminal.press(CTRL_Q)
     assert terminal.ended() == 0

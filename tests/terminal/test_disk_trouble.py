@@ -173,6 +173,35 @@ def test_a_disk_that_takes_nothing_for_a_while_loses_no_word(
     assert not wrong, "\n".join(wrong)
 
 
+def not_saved(screen: str) -> tuple[int, int] | None:
+    """The words and seconds that the foot says are not saved."""
+    found = re.search(r"NOT SAVED: (\d+) words?, (\d+) s, the disk is full", foot(screen))
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def test_what_is_not_saved_is_counted_in_red(terminal: Terminal, library: Path) -> None:
+    disk = MoodyDisk(terminal.folder / "disk", library)
+    file = make_story(disk.folder)
+    terminal.start(file, env=disk.environment)
+    terminal.wait_for(OPENING.strip())
+    terminal.wait(says_saved, "the first screen")
+    calm = terminal.colour_of("saved")
+    disk.fill()
+    terminal.type("alpha beta gamma")
+    terminal.wait_for("Could not save: the disk is full.")
+    terminal.wait(lambda screen: (not_saved(screen) or (0, 0))[0] == 3, "three words that are not saved")
+    terminal.type(" delta")
+    terminal.wait(lambda screen: (not_saved(screen) or (0, 0))[0] == 4, "four words that are not saved")
+    terminal.wait(lambda screen: (not_saved(screen) or (0, 0))[1] >= 3, "seconds that go on")
+    colour = terminal.colour_of("NOT SAVED")
+    red, green, blue = (int(colour[at : at + 2], 16) for at in (0, 2, 4))
+    assert colour != calm and red > max(green, blue) + 40, colour
+    disk.free()
+    terminal.wait(lambda screen: says_saved(screen) and "Could not save" not in screen, "all is saved")
+    assert terminal.colour_of("saved") == calm
+    assert text_of(file) == f"{OPENING}alpha beta gamma delta"
+
+
 def folder_gone(new_terminal: NewTerminal, moved: bool) -> str:
     """What is wrong after the folder was moved, or deleted, during typing; empty if nothing is."""
     terminal = new_terminal("moved" if moved else "deleted")

@@ -31,7 +31,7 @@ def test_eight_panes_on_an_engine_elsewhere(terminal: Terminal, url: str) -> Non
     terminal.start(file, "--connect", url, "-n", "8", "--max-tokens", "400", "--ignore-eos")
     terminal.wait(says_saved, "the first screen")
     terminal.press(CTRL_N)
-    terminal.wait_for("tok/s")
+    terminal.wait_for("▸ writing")
     terminal.wait(
         lambda _: sum(len(text) > 40 for text in node_texts(file)) >= 8, "eight branches are written"
     )

@@ -15,9 +15,9 @@ arrives in a read of its own: what arrives in one is text."""
 PROMPTS = {
     "knobs": (b"K", "temperature"),
     "knobs of a branch": (b"t", "Settings of branch"),
-    "memory": (b"M", "reads this before"),
-    "author's note": (b"N", "near the end"),
-    "lorebook": (b"O", "Lorebook"),
+    "memory": (b"M", "saves by itself"),
+    "author's note": (b"N", "Lines from the end"),
+    "lorebook": (b"O", "d delete"),
     "context": (b"X", "What the model sees"),
     "models": (b"m", "Models"),
     "tree": (F3, "hoist"),

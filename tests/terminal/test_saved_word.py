@@ -87,6 +87,7 @@ def looked_at(new_terminal: NewTerminal, seconds: float, place: str) -> Looks:
     chance = random.Random(place)
     terminal = new_terminal(place)
     file = make_story(terminal.folder)
+    terminal.columns = 80  # where the side panel has no story beside its lines
     start(terminal, file)
     begin(terminal)
     looks = Looks(terminal, file)
@@ -106,7 +107,7 @@ def looked_at(new_terminal: NewTerminal, seconds: float, place: str) -> Looks:
 @few_or_all
 @pytest.mark.full
 def test_saved_is_said_only_when_it_is_true(new_terminal: NewTerminal, full: bool) -> None:
-    places = ["story", "sheet"]  # where the foot can be seen
+    places = ["story", "memory"]  # where the foot can be seen
     found = two_at_once([partial(looked_at, new_terminal, SECONDS[full], place) for place in places])
     for place, looks in zip(places, found, strict=True):
         early = f"{len(looks.lies)} of them too early, the oldest key by {looks.oldest:.2f} s"

@@ -37,7 +37,7 @@ BOUND = 2.0
 GONE = 5.0
 """Seconds from a signal, and the save that is under way then, to the end of the program."""
 
-KILLS = {False: {"sheet": 1}, True: {"story": 8, "sheet": 4, "note": 2, "branch": 2}}
+KILLS = {False: {"memory": 1}, True: {"story": 8, "memory": 4, "sheet": 2, "note": 2, "branch": 2}}
 LONGEST = {False: 4.0, True: 6.0}  # seconds of typing; at least 3
 WAYS_OUT = {False: [signal.SIGTERM], True: [signal.SIGTERM, signal.SIGHUP]}
 

@@ -29,7 +29,7 @@ from tests.terminal.support import (
     to_branches,
     words_from,
 )
-from tests.terminal.terminal import CTRL_N, CTRL_Q, CTRL_S, ENTER, F3, Terminal
+from tests.terminal.terminal import BACKSPACE, CTRL_N, CTRL_Q, CTRL_S, ENTER, ESC, F3, F7, Terminal
 
 BOUND = 1.3
 """No character that is older than this (seconds) is ever lost."""
@@ -65,23 +65,46 @@ def kept_in_story(terminal: Terminal, file: Path) -> str:
     return text[len(OPENING) :]
 
 
+# ---- the memory, in the side panel
+
+
+def into_memory(terminal: Terminal) -> None:
+    to_branches(terminal)
+    terminal.press(b"M")
+    terminal.wait_for("saves by itself")
+
+
+def kept_in_memory(terminal: Terminal, file: Path) -> str:
+    with Story.open(file) as story:
+        return story.settings(ROOT).memory or ""
+
+
 # ---- a sheet
 
 
 def into_sheet(terminal: Terminal) -> None:
     to_branches(terminal)
-    terminal.press(b"M")
+    terminal.press(b"X")
+    terminal.wait_for("edits the request")
+    terminal.press(b"e")
     terminal.wait_for("^s keeps it")
+    terminal.press(F7, BACKSPACE)  # F7 selects all
 
 
 def kept_on_sheet(terminal: Terminal, file: Path) -> str:
     start(terminal, file)
-    into_sheet(terminal)
+    to_branches(terminal)
+    terminal.press(b"X")
+    terminal.wait_for("edits the request")
+    terminal.press(b"e")
+    terminal.wait_for("^s keeps it")
     terminal.press(CTRL_S)
     terminal.wait_without("^s keeps it")
+    terminal.press(ESC)
+    terminal.wait_without("edits the request")
     leave(terminal)
     with Story.open(file, readonly=True) as story:
-        return story.settings(ROOT).memory or ""
+        return story.settings(ROOT).request or ""
 
 
 # ---- a node's note
@@ -128,6 +151,7 @@ def kept_for_branch(terminal: Terminal, file: Path) -> str:
 
 PLACES: dict[str, tuple[Callable[[Terminal], None], Kept]] = {
     "story": (into_story, kept_in_story),
+    "memory": (into_memory, kept_in_memory),
     "sheet": (into_sheet, kept_on_sheet),
     "note": (into_note, kept_in_note),
     "branch": (into_branch, kept_for_branch),
@@ -149,7 +173,7 @@ def killed_while_typing(new_terminal: NewTerminal, place: str, longest: float, s
 
 
 @few_or_all
-@pytest.mark.parametrize("place", some_of(list(PLACES), ["story", "sheet"]))
+@pytest.mark.parametrize("place", some_of(list(PLACES), ["story", "memory"]))
 def test_nothing_older_than_a_moment_is_lost(place: str, full: bool, new_terminal: NewTerminal) -> None:
     kill = partial(killed_while_typing, new_terminal, place, LONGEST[full])
     acts = [partial(kill, seed) for seed in range(MOMENTS[full])]

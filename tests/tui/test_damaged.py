@@ -9,7 +9,6 @@ from textual.widgets import Static
 
 from srbwriter import paths
 from srbwriter.story import Story, backup
-from srbwriter.tui.screens.sheet import Sheet
 from srbwriter.tui.screens.trouble import DamagedNote
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.scenarios.common import opened, visible
@@ -136,5 +135,5 @@ async def test_a_story_open_elsewhere_takes_no_words_either(tmp_path: Path, open
             await bench.press(*"lost")
             bench.screen.run("memory")
             await bench.settle()
-            assert not isinstance(bench.app.screen, Sheet)
+            assert bench.app.screen is bench.screen
             assert bench.screen.editor.text == text

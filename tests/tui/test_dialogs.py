@@ -22,31 +22,34 @@ from tests.tui.conftest import Bench, OpenBench
 from tests.tui.scenarios.common import opened, started, visible
 
 
-def memory(bench: Bench) -> str | None:
-    return bench.session.story.settings(ROOT).memory
+def request(bench: Bench) -> str | None:
+    return bench.session.story.settings(ROOT).request
 
 
 async def test_escape_asks_before_it_drops_what_was_typed(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
-        bench.screen.run("memory")
+        bench.screen.run("context")
+        context = await opened(bench, ContextView)
+        await bench.press("e")
         await opened(bench, Sheet)
         await bench.press("escape")
-        assert bench.app.screen is bench.screen and not memory(bench), "it was only read"
-        bench.screen.run("memory")
+        assert bench.app.screen is context and not request(bench), "it was only read"
+        await bench.press("e")
         sheet = await opened(bench, Sheet)
         assert "esc goes back, and asks first" in visible(bench)
-        await bench.press(*"A harbour.", "escape")
+        before = sheet.query_one(TextArea).text
+        await bench.press(*" Slowly.", "escape")
         await opened(bench, Confirm)
         await bench.press("x", "escape")  # neither is an answer that closes the sheet
         assert bench.app.screen is sheet
-        assert sheet.query_one(TextArea).text == "A harbour."
+        assert sheet.query_one(TextArea).text == f"{before} Slowly."
         await bench.press("escape", "s")
-        assert bench.app.screen is bench.screen
-        assert memory(bench) == "A harbour."
-        bench.screen.run("author_note")
-        await bench.press(*"Slowly.", "escape", "d")
-        assert bench.app.screen is bench.screen
-        assert not bench.session.story.settings(ROOT).author_note, "it is dropped on purpose"
+        assert bench.app.screen is context
+        assert request(bench) == f"{before} Slowly."
+        await bench.press("e")
+        await bench.press(*" Now.", "escape", "d")
+        assert bench.app.screen is context
+        assert request(bench) == f"{before} Slowly.", "it is dropped on purpose"
 
 
 @pytest.mark.parametrize(("answer", "picked"), [("s", True), ("d", False)])
@@ -118,7 +121,8 @@ async def test_a_screen_is_left_once_however_quickly_its_keys_come(open_bench: O
 @pytest.mark.full
 async def test_keys_that_come_after_a_screen_was_left_do_nothing(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
-        bench.screen.run("memory")
+        await started(bench)
+        await bench.press("o")
         sheet = await opened(bench, Sheet)
         bench.screen.run("help")
         await opened(bench, Help)

@@ -10,8 +10,9 @@ from srbwriter.session.open import rescue_folder
 from srbwriter.session.typing import DRAFTS, sheets_left, take_up
 from srbwriter.story import ROOT, Properties, Story, StoryError
 from srbwriter.tui.screens.ask import AskWords, PropertiesForm
-from srbwriter.tui.screens.lorebook import Lorebook
+from srbwriter.tui.screens.reading import ContextView
 from srbwriter.tui.screens.sheet import Sheet
+from srbwriter.tui.screens.side_panel import SidePanel
 from srbwriter.tui.screens.tree import TreeScreen
 from srbwriter.tui.welcome import receive
 from tests.tui.conftest import Bench, OpenBench
@@ -37,44 +38,50 @@ def interrupted(bench: Bench, sheet: str, words: str) -> None:
     bench.session.story.put_value(DRAFTS, {**(bench.session.story.value(DRAFTS) or {}), sheet: words})
 
 
+async def sheet(bench: Bench) -> Sheet:
+    """Open the sheet for the request to the model."""
+    bench.screen.run("context")
+    await opened(bench, ContextView)
+    await bench.press("e", "f7", "backspace")
+    return await opened(bench, Sheet)
+
+
 async def test_a_sheet_is_safe_while_it_is_open_and_its_words_come_again(
     open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_bench() as bench:
-        bench.screen.run("memory")
-        await opened(bench, Sheet)
-        await bench.press(*"A harbour.")
-        assert await kept(bench) == {"memory": "A harbour."}
+        story = bench.session.story
+        await sheet(bench)
+        await bench.press(*"A poem.")
+        assert await kept(bench) == {"request": "A poem."}
         await bench.press("ctrl+s")
-        assert bench.app.screen is bench.screen
-        assert bench.session.story.settings(ROOT).memory == "A harbour."
+        assert isinstance(bench.app.screen, ContextView)
+        assert story.settings(ROOT).request == "A poem."
         assert left(bench) == []
 
-        bench.screen.run("author_note")
-        await opened(bench, Sheet)
-        await bench.press(*"Slowly.")
+        await bench.press("e", *" Or")
         await kept(bench)
         await bench.press("escape", "d")
-        assert bench.app.screen is bench.screen
         assert left(bench) == [], "what is dropped on purpose does not come back"
 
-        interrupted(bench, "memory", "A harbour, and")
-        bench.screen.run("memory")
-        sheet = await opened(bench, Sheet)
-        assert sheet.query_one(TextArea).text == "A harbour, and"
+        interrupted(bench, "request", "A poem, and")
+        await bench.press("e")
+        again = await opened(bench, Sheet)
+        assert again.query_one(TextArea).text == "A poem, and"
         assert "before the program ended" in visible(bench)
-        await bench.press(*" a quay.", "escape", "s")
-        assert bench.session.story.settings(ROOT).memory == "A harbour, and a quay."
+        await bench.press(*" more.", "escape", "s")
+        assert story.settings(ROOT).request == "A poem, and more."
         assert left(bench) == []
 
-        bench.screen.run("memory")
-        await opened(bench, Sheet)
+        await bench.press("e")
+        asked = await opened(bench, Sheet)
         for key in (*"Slow", "ctrl+s"):  # as they come over a network: all at once
             bench.app.post_message(events.Key(key, key if len(key) == 1 else None))
-        while bench.app.screen is not bench.screen:
+        while bench.app.screen is asked:
             await bench.pilot.pause()
-        assert bench.session.story.settings(ROOT).memory == "A harbour, and a quay.Slow"
+        assert story.settings(ROOT).request == "A poem, and more.Slow"
         assert left(bench) == []
+        await bench.press("escape")
 
         said: list[str] = []
         monkeypatch.setattr(bench.app, "notify", lambda words, **_: said.append(words))
@@ -89,11 +96,12 @@ async def test_a_sheet_is_safe_while_it_is_open_and_its_words_come_again(
 async def test_words_typed_a_moment_before_the_end_are_kept_too(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         story = bench.session.story
-        bench.screen.run("memory")
-        await opened(bench, Sheet)
+        await started(bench)
+        await bench.press("f3", "t")
+        await opened(bench, AskWords)
         await bench.press("A")
     with Story.open(story.file, readonly=True) as again:
-        assert again.value(DRAFTS) == {"memory": "A"}
+        assert list(again.value(DRAFTS).values()) == ["A"]
 
 
 @pytest.mark.parametrize("key", ["t", "escape"])
@@ -153,20 +161,19 @@ async def test_a_sheet_whose_words_are_refused_stays_open(
 ) -> None:
     async with open_bench() as bench:
         story = bench.session.story
-        bench.screen.run("memory")
-        sheet = await opened(bench, Sheet)
+        asked = await sheet(bench)
         await bench.press(*"Slowly.")
         await kept(bench)
         with monkeypatch.context() as full:
             full.setattr(story, "put_settings", refuse)
             full.setattr(story, "put_value", refuse)
             await bench.press("ctrl+s")
-            assert bench.app.screen is sheet
+            assert bench.app.screen is asked
             await bench.press(*" And")
             await bench.press("escape", "s")
-            assert bench.app.screen is sheet
+            assert bench.app.screen is asked
         await bench.press("ctrl+s")
-        assert story.settings(ROOT).memory == "Slowly. And"
+        assert story.settings(ROOT).request == "Slowly. And"
         assert left(bench) == []
 
 
@@ -175,13 +182,12 @@ async def test_a_draft_that_cannot_be_dropped_ends_nothing(
     open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_bench() as bench:
-        bench.screen.run("memory")
-        await opened(bench, Sheet)
+        await sheet(bench)
         await bench.press(*"Slowly.")
         await kept(bench)
         monkeypatch.setattr(bench.session.story, "put_value", refuse)
         await bench.press("escape", "d")
-        assert bench.app.screen is bench.screen
+        assert isinstance(bench.app.screen, ContextView)
 
 
 @pytest.mark.full
@@ -263,26 +269,18 @@ async def test_a_note_goes_on_where_the_program_ended(open_bench: OpenBench) -> 
 
 
 @pytest.mark.full
-async def test_a_lorebook_entry_is_safe_while_its_name_and_keys_are_typed(open_bench: OpenBench) -> None:
+async def test_a_lorebook_entry_is_safe_while_its_name_is_typed(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         story = bench.session.story
         bench.screen.run("lore")
-        lorebook = await opened(bench, Lorebook)
+        await opened(bench, SidePanel)
         await bench.press("n")
         await opened(bench, AskWords)
         await bench.press(*"Maren")
         assert await kept(bench) == {"lorebook:new": "Maren"}
-        await bench.press("enter")
-        await opened(bench, Sheet)
-        await bench.press("escape")
+        await bench.press("enter", "escape")
         [entry] = story.own_settings(ROOT).lore
-        await bench.press("k")
-        await opened(bench, AskWords)
-        await bench.press(*", boat")
-        assert await kept(bench) == {f"lorebook:keys of {entry.id}": "Maren, boat"}
-        await bench.press("enter")
-        assert bench.app.screen is lorebook
-        assert story.own_settings(ROOT).lore[0].keys == ["Maren", "boat"]
+        assert (entry.name, entry.keys) == ("Maren", ["Maren"])
         assert left(bench) == []
 
 

@@ -30,9 +30,9 @@ DONE = Head("3", "■", "done at sentence end", tokens=262)
         (WRITING._replace(note="temp 0.71", marks="locked ★ bad"), 20, " 3 ▸ · lock ★ −     "),
         (DONE, 28, " 3 ■ sentence end        262"),
         (DONE._replace(marks="locked ★"), 28, " 3 ■ sentence end · lock ★  "),
-        (DONE._replace(marks="»"), 20, " 3 ■ · »            "),
-        (DONE._replace(marks="»62%"), 28, " 3 ■ sentence end · »62% 262"),
-        (DONE._replace(marks="lock »62%"), 26, " 3 ■ sentence end · lock  "),
+        (DONE._replace(marks="ready"), 20, " 3 ■ · »            "),
+        (DONE._replace(marks="ready"), 29, " 3 ■ sentence end · ready 262"),
+        (DONE._replace(tokens=0), 28, " 3 ■ done at sentence end   "),
         (DONE._replace(sign="!", state="failed: host: no connection"), 28, " 3 ! failed              262"),
         (DONE._replace(thoughts=8), 28, " 3 ■ · thought 8            "),
     ],
@@ -67,7 +67,7 @@ async def test_marks_are_seen_where_eight_share_the_window_and_values_rounded(
         await bench.press("l", "greater_than_sign", "b")
         bench.screen.pump.flush()
         head = bench.screen.grid.panes[0].head
-        assert "lock" in head and "★" in head and "+" in head
+        assert "locked" in head and "★" in head and "good" in head
         branch = bench.session.round.branches[0]
         for value, shown in ((5 / 7, "0.71"), (1.2, "1.2"), (2.0, "2"), (0.0012, "0.001")):
             branch.sampling = Sampling(temperature=value)

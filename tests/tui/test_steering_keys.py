@@ -10,12 +10,12 @@ from textual.widgets import OptionList, Static
 from srbwriter.engine.types import BranchState, FinishReason
 from srbwriter.session import Context
 from srbwriter.session.prompting import Part
+from srbwriter.story import ROOT
 from srbwriter.tui import hints
 from srbwriter.tui.screens.help import LeaderMenu
 from srbwriter.tui.screens.knobs import Knobs
-from srbwriter.tui.screens.lorebook import Lorebook
 from srbwriter.tui.screens.reading import budget
-from srbwriter.tui.screens.sheet import Sheet
+from srbwriter.tui.screens.side_panel import LoreList, SidePanel
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.scenarios.common import visible
 
@@ -128,7 +128,7 @@ async def test_the_panel_shows_the_ladder_that_holds_and_drops_it(open_bench: Op
 async def test_the_line_and_the_context_count_the_same_tokens(open_bench: OpenBench) -> None:
     async with open_bench(text="It rained and rai", n=2, size=(160, 40)) as bench:
         session = bench.session
-        bench.screen.flush_slowly()
+        bench.screen.run("figures")
         assert "context" not in bench.screen.status_line.line  # nothing was read yet
         await bench.write(4)
         prompt = len(session.round.generation.prompt_ids)
@@ -158,12 +158,13 @@ def test_neighbours_of_one_source_are_one_row() -> None:
         assert row in shown
 
 
-async def test_the_line_says_where_a_server_listens(open_bench: OpenBench) -> None:
+async def test_the_engine_figures_say_where_a_server_listens(open_bench: OpenBench) -> None:
     async with open_bench(n=2, size=(80, 24)) as bench:
-        assert "http" not in bench.screen.status_line.line
         bench.app.address = "http://127.0.0.1:9090"
         bench.screen.flush_slowly()
-        assert "saved  ·  http://127.0.0.1:9090" in bench.screen.status_line.line
+        assert "http" not in bench.screen.status_line.line
+        bench.screen.run("figures")
+        assert "http://127.0.0.1:9090" in bench.screen.status_line.line
 
 
 async def test_a_message_has_room_of_its_own(open_bench: OpenBench) -> None:
@@ -174,7 +175,6 @@ async def test_a_message_has_room_of_its_own(open_bench: OpenBench) -> None:
             await bench.pilot.pause()
             assert words.split()[-1] in line.line and line.line.rstrip().endswith("saved")
             assert line.region.bottom == keys.region.y
-            assert max(pane.region.bottom for pane in bench.screen.grid.shown) <= line.region.y
             assert not bench.app.screen.query("Toast")
         assert line.region.height > 1
 
@@ -205,15 +205,16 @@ async def test_a_new_entry_of_the_lorebook_goes_on_to_its_text(open_bench: OpenB
     async with open_bench(n=2) as bench:
         await bench.on_panes()
         await bench.press("O")
-        book = bench.app.screen
-        assert isinstance(book, Lorebook)
-        empty = book.query_one(".empty", Static)
-        assert empty.display and "n makes one" in str(empty.content)
+        panel = bench.app.screen
+        assert isinstance(panel, SidePanel) and isinstance(panel.focused, LoreList)
+        empty = panel.query_one(".empty", Static)
+        assert empty.display and "n new" in visible(bench)
         await bench.press("n", *"Mara", "enter")
-        assert isinstance(bench.app.screen, Sheet)
-        await bench.press(*"keeps", "ctrl+s")
+        assert bench.app.screen is panel
+        await bench.press(*"keeps")
         assert not empty.display
-        [entry] = book.entries
+        await bench.press("escape")
+        [entry] = bench.session.story.own_settings(ROOT).lore
         assert (entry.name, entry.text) == ("Mara", "keeps")
 
 

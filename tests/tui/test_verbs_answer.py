@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from srbwriter.engine.types import BranchState, FinishReason
-from srbwriter.story import ROOT
+from srbwriter.story import ROOT, Settings
+from srbwriter.story.model import LoreEntry
 from srbwriter.tui.screens.ask import AskWords
 from srbwriter.tui.screens.choices import begin_sample, load_prompts
 from srbwriter.tui.screens.picker import Picker
@@ -232,10 +233,30 @@ async def test_undo_and_redo_say_what_they_did(open_bench: OpenBench) -> None:
         await bench.write(6)
         await bench.on_panes()
         await bench.press("1")
-        for key, words in (("u", "Undid: pick."), ("U", "Redid: pick."), ("U", "Nothing to redo.")):
+        for key, words in (
+            ("u", "Undid: pick branch 1."),
+            ("U", "Redid: pick branch 1."),
+            ("U", "Nothing to redo."),
+        ):
             await bench.on_panes()
             await bench.press(key)
             assert said(bench) == words
+
+
+async def test_undo_names_words_marks_and_settings(open_bench: OpenBench) -> None:
+    async with open_bench("It rained.", n=2) as bench:
+        story, here = bench.session.story, bench.session.node
+        story.mark(here, bookmark=True)
+        story.mark(here, rating=1)
+        story.put_settings(ROOT, Settings(memory="A harbour."))
+        story.put_settings(ROOT, Settings(memory="A harbour.", lore=[LoreEntry("a", "Maren")]))
+        await bench.press(*" Long")
+        undone: list[str] = []
+        for _ in range(5):
+            await bench.press("ctrl+z")
+            undone.append(said(bench))
+        names = ("your words", "lorebook entry Maren", "memory", "rating", "bookmark")
+        assert undone == [f"Undid: {name}." for name in names]
 
 
 async def go(bench: Bench, command: str) -> None:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 _WORDS = {
     "off": "Next branches are written only after a pick.",
-    "focused": "While you read, the branches after the chosen one are written. » means ready.",
-    "all": "While you read, the branches after each one are written. » means ready.",
+    "focused": "While you read, the branches after the chosen one are written; its head says so.",
+    "all": "While you read, the branches after each one are written; heads say which are ready.",
 }
 
 

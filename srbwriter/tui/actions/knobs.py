@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from srbwriter.session.sampling import Sweep
-from srbwriter.story import ROOT
-from srbwriter.story.context.preamble import DEFAULT_NOTE_DEPTH
 from srbwriter.tui.commands import command
 from srbwriter.tui.knobs import Setup
 from srbwriter.tui.screens.ask import asks
 from srbwriter.tui.screens.knobs import Knobs
-from srbwriter.tui.screens.lorebook import Lorebook
 from srbwriter.tui.screens.reading import ContextView
-from srbwriter.tui.screens.sheet import NoteSheet, Sheet
+from srbwriter.tui.screens.side_panel import LORE, MEMORY, NOTE, SidePanel
 from srbwriter.tui.screens.trouble import AGAIN, CHOOSE, ModelTrouble
 from srbwriter.tui.welcome import writes
 
@@ -50,17 +46,7 @@ def knobs(screen: WriteScreen) -> None:
 @writes
 def memory(screen: WriteScreen) -> None:
     """Edit the text that the model reads before the story."""
-    now = screen.session.story.settings(ROOT).memory or ""
-    about = "The model reads this before the story."
-    draft = screen.session.draft("memory")
-    screen.app.push_screen(Sheet("Memory", now, about, lambda text: _put(screen, memory=text), draft))
-
-
-def _put(screen: WriteScreen, **said: object) -> bool:
-    """Change settings of the whole story; return False if the story refuses them."""
-    session, story = screen.session, screen.session.story
-    settings = replace(story.own_settings(ROOT), **said)  # type: ignore[arg-type]
-    return screen.guarded(lambda: session.together(lambda: story.put_settings(ROOT, settings)))
+    screen.app.push_screen(SidePanel(screen.session, MEMORY))
 
 
 @command(KNOBS, "Author's note", "N")
@@ -68,21 +54,14 @@ def _put(screen: WriteScreen, **said: object) -> bool:
 @writes
 def author_note(screen: WriteScreen) -> None:
     """Edit the text that the model reads near the end of the story."""
-    now = screen.session.story.settings(ROOT)
-
-    def take(text: str, depth: int | None) -> bool:
-        return _put(screen, author_note=text, author_note_depth=depth)
-
-    draft = screen.session.draft("author_note")
-    sheet = NoteSheet(now.author_note or "", now.author_note_depth, DEFAULT_NOTE_DEPTH, take, draft)
-    screen.app.push_screen(sheet)
+    screen.app.push_screen(SidePanel(screen.session, NOTE))
 
 
 @command(KNOBS, "Lorebook", "O")
 @writes
 def lore(screen: WriteScreen) -> None:
     """Edit the entries that the model reads when one of their keys occurs in the story."""
-    screen.app.push_screen(Lorebook(screen.session))
+    screen.app.push_screen(SidePanel(screen.session, LORE))
 
 
 @command(KNOBS, "What the model sees", "X", anywhere="f8")

@@ -21,36 +21,23 @@ if TYPE_CHECKING:
     from srbwriter.story.transfer import Landed
     from srbwriter.tui.write_screen import WriteScreen
 
-_DID = {
-    "type": "typing",
-    "add": "passage",
-    "pick": "pick",
-    "edit": "edit",
-    "delete": "deletion",
-    "mark": "mark",
-    "settings": "setting",
-    "restore": "restored branch",
-    "heading": "heading",
-    "move_chapter": "move of a chapter",
-}
-"""Nouns for the story's verbs in messages; a verb that is missing here is shown as it is."""
 STORY = "Story"
 
 
 @command(STORY, "Undo", "u", anywhere="ctrl+z")
 def undo(screen: WriteScreen) -> None:
     """Undo the last change to the story: a pick or your own words."""
-    verb = screen.session.undo()
+    undone = screen.session.undo()
     screen.show_story(where_changed=True)
-    screen.notify(f"Undid: {_DID.get(verb, verb)}." if verb else "Nothing to undo.")
+    screen.app.notify(f"Undid: {undone}." if undone else "Nothing to undo.", about=screen.story_version)
 
 
 @command(STORY, "Redo", "U", anywhere="ctrl+y")
 def redo(screen: WriteScreen) -> None:
     """Repeat the change that was undone last."""
-    verb = screen.session.redo()
+    redone = screen.session.redo()
     screen.show_story(where_changed=True)
-    screen.notify(f"Redid: {_DID.get(verb, verb)}." if verb else "Nothing to redo.")
+    screen.app.notify(f"Redid: {redone}." if redone else "Nothing to redo.", about=screen.story_version)
 
 
 @command(STORY, "Find", "slash", anywhere="ctrl+f")

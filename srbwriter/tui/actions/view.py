@@ -163,6 +163,14 @@ def theme(screen: WriteScreen) -> None:
 PROGRAM = "Program"
 
 
+@command(PROGRAM, "Engine figures", "q")
+def figures(screen: WriteScreen) -> None:
+    """Show the engine's figures in the bottom line and the panes' heads: model, context, speed; again to
+    hide."""
+    screen.figures = not screen.figures
+    screen.flush_slowly()
+
+
 @command(PROGRAM, "Find a command", anywhere="ctrl+p", hint="more")
 def palette(screen: WriteScreen) -> None:
     """Find a command by name."""

@@ -1,4 +1,4 @@
-"""Editor dialogs for longer texts: memory, author's note, a branch before it is picked."""
+"""The editor dialog for longer texts, such as a branch before it is picked."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from textual import on
 from textual.app import ComposeResult
-from textual.containers import Horizontal
-from textual.widgets import Input, Static
+from textual.widgets import Static
 
 from srbwriter.tui.commands import action
 from srbwriter.tui.dialog import Dialog
@@ -113,47 +112,3 @@ class Sheet(Dialog[bool]):
 
         answers = {"s": self._keeps, "d": "discards your changes", "escape": "continues editing"}
         self.open(Confirm(f"{self.heading}: you changed the text.", answers), answered)
-
-
-_ABOUT_NOTE = "The model reads this near the end of the story."
-_DEEPEST = 9999
-
-
-class NoteSheet(Sheet):
-    """The editor for the author's note. ``take`` gets text and depth in lines; None means ``usual``."""
-
-    DEFAULT_CSS = """
-    NoteSheet Horizontal { height: 1; margin: 0 0 1 0; }
-    NoteSheet .label { width: auto; color: $text-muted; padding: 0 1 0 0; }
-    NoteSheet Input { width: 8; background: $background; }
-    """
-
-    def __init__(
-        self, text: str, depth: int | None, usual: int, take: Callable[[str, int | None], bool], draft: Draft
-    ) -> None:
-        super().__init__("Author's note", text, _ABOUT_NOTE, self._take_both, draft)
-        self._now, self._usual, self._given = "" if depth is None else str(depth), usual, take
-        self.foot = f"tab goes to the lines and back · {self.foot}"
-
-    def content(self) -> ComposeResult:
-        yield from super().content()
-        with Horizontal():
-            yield Static("Lines from the end of the story:", classes="label", markup=False)
-            yield Input(self._now, placeholder=str(self._usual), compact=True)
-
-    @property
-    def _lines(self) -> str:
-        return self.query_one(Input).value.strip()
-
-    def _take_both(self, text: str) -> bool:
-        lines = self._lines
-        if lines and not (lines.isdecimal() and int(lines) <= _DEEPEST):
-            self.notify(f"{lines} is not a number of lines; 0 is the very end.", severity="error")
-            return False
-        return self._given(text, int(lines) if lines else None)
-
-    def action_close(self) -> None:
-        if self._lines != self._now:
-            self._ask()
-        else:
-            super().action_close()

@@ -67,6 +67,7 @@ class BranchPane(Widget, can_focus=True):
     note: reactive[str] = reactive("")
     letter: reactive[str] = reactive("")
     stale: reactive[bool] = reactive(False)
+    figures: reactive[bool] = reactive(False)  # whether the head shows tokens and speed
     """Whether the text before the branch has changed since the branch was written."""
 
     class Chosen(Message):
@@ -219,10 +220,11 @@ class BranchPane(Widget, can_focus=True):
             return f" {name} "
         self._head_state = branch.state, branch.finish_reason
         hidden = len(self._text.lines) - self._body - self._first
-        speed = branch.tokens_per_second if branch.state is BranchState.WRITING else 0.0
+        tokens = len(branch.buffer.ids) if self.figures else 0
+        speed = branch.tokens_per_second if self.figures and branch.state is BranchState.WRITING else 0.0
         head = Head(
             name, state_sign(branch), state_words(branch), self.thoughts.words, self.note, self.marks,
-            max(0, hidden), len(branch.buffer.ids), speed, self.stale,
+            max(0, hidden), tokens, speed, self.stale,
         )  # fmt: skip
         return head.line(self._room.width - 1)
 
@@ -230,6 +232,9 @@ class BranchPane(Widget, can_focus=True):
         self._set_head(force=True)
 
     def watch_note(self) -> None:
+        self._set_head(force=True)
+
+    def watch_figures(self) -> None:
         self._set_head(force=True)
 
     def watch_letter(self) -> None:

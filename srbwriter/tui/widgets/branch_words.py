@@ -73,7 +73,13 @@ def sampling_words(branch: Branch, usual: object) -> str:
 
 NO_BREAK = "\xa0"
 """Between the words of one mark."""
-_SHORT_MARKS = {"locked": "lock", "good": "+", "bad": "−", f"chosen{NO_BREAK}by{NO_BREAK}you": "↳"}
+_SHORT_MARKS = {
+    "locked": "lock",
+    "good": "+",
+    "bad": "−",
+    f"chosen{NO_BREAK}by{NO_BREAK}you": "↳",
+    "ready": "»",
+}
 
 
 class Head(NamedTuple):
@@ -98,7 +104,7 @@ class Head(NamedTuple):
             "note": self.note,
             "marks": self.marks.replace(NO_BREAK, " "),
             "hidden": f"↓{self.hidden}" if self.hidden else "",
-            "tokens": f"{self.tokens} tok",
+            "tokens": f"{self.tokens} tok" if self.tokens else "",
             "speed": f"{self.speed:.0f}/s" if self.speed else "",
         }
         left, right = self._sides(parts)
@@ -116,11 +122,11 @@ class Head(NamedTuple):
         state = "for an earlier text" if self.stale else self.state.removeprefix("done at ").partition(":")[0]
         return (
             ("speed", ""),
-            ("tokens", str(self.tokens)),
+            ("tokens", str(self.tokens or "")),
             ("state", state),
             ("thoughts", f"thought {self.thoughts}" if self.thoughts else ""),
             ("note", f"{note} …" if more else note),
-            ("marks", " ".join(_SHORT_MARKS.get(mark, mark) for mark in marks if not mark.endswith("%"))),
+            ("marks", " ".join(_SHORT_MARKS.get(mark, mark) for mark in marks)),
             ("tokens", ""),
             ("hidden", ""),
             ("state", "earlier text" if self.stale else ""),  # the sign still shows the state

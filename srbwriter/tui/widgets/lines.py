@@ -38,16 +38,18 @@ class StatusLine(Widget):
 
     If the line is too short, ``left`` parts are dropped first, then ``right`` parts, from the last one on.
     The first part of each side stays; the first left one is cut if necessary. A ``message`` replaces all
-    parts but the first on the right and may take several rows.
+    parts but the first on the right and may take several rows. With the class ``-trouble`` the first part on
+    the right is shown as an error.
     """
 
-    COMPONENT_CLASSES = {"status--mode", "status--message", "status--error"}
+    COMPONENT_CLASSES = {"status--mode", "status--message", "status--error", "status--unsaved"}
     DEFAULT_CSS = """
     StatusLine {
         height: 1; width: 1fr; background: $panel; color: $text-muted;
         .status--mode { background: $primary; color: $background; text-style: bold; }
         .status--message { color: $foreground; }
         .status--error { color: $text-error; text-style: bold; }
+        .status--unsaved { color: $error; text-style: bold; }
     }
     """
 
@@ -117,10 +119,12 @@ class StatusLine(Widget):
         style = self.rich_style
         if self.message:
             style = self.get_component_rich_style("status--error" if self.error else "status--message")
-        segments = [Segment(rows[y], style)]
-        if y == 0 and badge:
-            mode = self.get_component_rich_style("status--mode")
-            segments = [Segment(badge, mode), Segment(rows[0].removeprefix(badge), style)]
+        row = rows[y].removeprefix(badge) if y == 0 else rows[y]
+        segments = [Segment(badge, self.get_component_rich_style("status--mode"))] if y == 0 and badge else []
+        saved = self.right[0] if self.right and self.has_class("-trouble") else ""
+        before, found, after = row.rpartition(saved) if saved and y == len(rows) - 1 else (row, "", "")
+        unsaved = self.get_component_rich_style("status--unsaved")
+        segments += [Segment(before, style), Segment(found, unsaved), Segment(after, style)]
         return Strip(segments).adjust_cell_length(self.size.width, style)
 
 

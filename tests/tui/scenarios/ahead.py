@@ -13,7 +13,8 @@ from tests.tui.scenarios.common import head, scenario, started, visible
 async def look_ahead(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(looking, "on_battery", lambda: False)
     await started(bench, 64)
-    assert "»" not in visible(bench)
+    bench.screen.run("figures")
+    assert "ready" not in visible(bench)
     bench.screen.run("look_ahead")
     assert bench.session.look_ahead.mode == "focused"
     while not bench.session.look_ahead.working:  # a thread of its own asks for it
@@ -21,7 +22,7 @@ async def look_ahead(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.engine_until(lambda: bench.session.look_ahead.share(0) == 1.0)
     await bench.settle()
     assert "» ahead 256/2048" in bench.screen.status_line.left
-    assert "»" in head(bench)
+    assert "ready" in head(bench)
     texts = [b.text for b in bench.session.look_ahead._rounds[0].generation.branches]
     bench.screen.run("pick")
     await bench.settle()

@@ -56,7 +56,8 @@ async def unexplored(bench: Bench, _: pytest.MonkeyPatch) -> None:
     assert branch.ids[: len(fork.after) + 1] == (*fork.after, fork.unexplored[0].token)
     bench.screen.pump.flush()
     assert "chosen by you" in head(bench, 4)
-    assert bench.screen.status_line.left[0].startswith("shown ")
+    bench.screen.run("figures")
+    assert any(part.startswith("shown ") for part in bench.screen.status_line.left)
 
 
 @scenario
@@ -73,4 +74,4 @@ async def explore(bench: Bench, _: pytest.MonkeyPatch) -> None:
     current = bench.session.round
     assert current is not before and len(current.branches) == len(current.probabilities) == 3
     assert all(len(branch.ids) == 4 for branch in current.branches)
-    assert re.fullmatch(r"[\d.]+ %|1:\d+k?", bench.screen.grid.panes[0].note)
+    assert re.fullmatch(r"[\d.]+ %|rare", bench.screen.grid.panes[0].note)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from textual.widgets import Static, TextArea
+from textual.widgets import Static
 
 from srbwriter.story import ROOT
 from srbwriter.tui.screens.knobs import Knobs
-from srbwriter.tui.screens.lorebook import Lorebook
 from srbwriter.tui.screens.picker import Picker
 from srbwriter.tui.screens.reading import ContextView
-from srbwriter.tui.screens.sheet import Sheet
+from srbwriter.tui.screens.side_panel import SidePanel
 from tests.tui.conftest import Bench
 from tests.tui.scenarios.common import answer, opened, scenario, started
 
@@ -33,9 +32,8 @@ async def knobs(bench: Bench, _: pytest.MonkeyPatch) -> None:
 async def memory(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
     await bench.press("M")
-    sheet = await opened(bench, Sheet)
-    sheet.query_one(TextArea).text = "A harbour town."
-    await bench.press("ctrl+s")
+    await opened(bench, SidePanel)
+    await bench.press(*"A harbour town.", "escape")
     assert bench.session.story.settings(bench.session.node).memory == "A harbour town."
 
 
@@ -43,9 +41,8 @@ async def memory(bench: Bench, _: pytest.MonkeyPatch) -> None:
 async def author_note(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
     await bench.press("N")
-    sheet = await opened(bench, Sheet)
-    sheet.query_one(TextArea).text = "Slowly."
-    await bench.press("ctrl+s")
+    await opened(bench, SidePanel)
+    await bench.press(*"Slowly.", "escape")
     assert bench.session.story.settings(ROOT).author_note == "Slowly."
 
 
@@ -53,13 +50,10 @@ async def author_note(bench: Bench, _: pytest.MonkeyPatch) -> None:
 async def lore(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
     await bench.press("O")
-    await opened(bench, Lorebook)
+    await opened(bench, SidePanel)
     await bench.press("n")
     await answer(bench, "Mara")
-    await bench.press("enter")
-    sheet = await opened(bench, Sheet)
-    sheet.query_one(TextArea).text = "Mara keeps the light."
-    await bench.press("ctrl+s")
+    await bench.press(*"Mara keeps the light.", "escape")
     entry = bench.session.story.settings(bench.session.node).lore[0]
     assert (entry.name, entry.keys, entry.text) == ("Mara", ["Mara"], "Mara keeps the light.")
 

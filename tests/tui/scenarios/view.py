@@ -230,6 +230,16 @@ async def quiet(bench: Bench, _: pytest.MonkeyPatch) -> None:
 
 
 @scenario
+async def figures(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await started(bench)
+    for shown in (False, True, False):
+        line, heads = bench.screen.status_line.line, [head(bench, 0), head(bench, 1)]
+        assert ("context" in line, "Rain" in line or "saved" in line) == (shown, True)
+        assert all((" tok" in words) == shown for words in heads)
+        await bench.press("q")
+
+
+@scenario
 async def more_story(bench: Bench, _: pytest.MonkeyPatch) -> None:
     before = bench.screen.editor.outer_size.height
     bench.screen.run("more_story")

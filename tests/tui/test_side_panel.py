@@ -1,0 +1,227 @@
+"""Memory, note and lorebook in the side panel: saved by itself, and marked where the model reads it."""
+
+from __future__ import annotations
+
+import pytest
+from textual.widgets import Input, TextArea
+
+from srbwriter.session import Context
+from srbwriter.session.typing import DRAFTS, sheets_left
+from srbwriter.story import ROOT, Settings
+from srbwriter.story.model import LoreEntry
+from srbwriter.tui.screens.ask import AskWords
+from srbwriter.tui.screens.side_panel import LORE, MEMORY, NOTE, LoreList, SidePanel
+from tests.tui.conftest import Bench, OpenBench
+from tests.tui.scenarios.common import answer, opened, visible
+
+QUAY = LoreEntry("a", "Quay", "Wet.", keys=["quay"])
+TOM = LoreEntry("b", "Tom", "Gone.", keys=["tom"])
+
+
+async def panel(bench: Bench, command: str = MEMORY) -> SidePanel:
+    bench.screen.run(command)
+    return await opened(bench, SidePanel)
+
+
+async def until(bench: Bench, words: str) -> None:
+    """Wait until the screen shows ``words``, which a thread finds out."""
+    while words not in visible(bench):
+        await bench.pilot.pause(0.05)
+
+
+async def saved(bench: Bench) -> Settings:
+    """The settings on the disk, once all keys are there."""
+    while not bench.session.typing.state.saved:
+        await bench.pilot.pause(0.05)
+    return bench.session.story.own_settings(ROOT)
+
+
+@pytest.mark.parametrize(("command", "widget"), [("memory", MEMORY), ("author_note", NOTE), ("lore", LORE)])
+async def test_each_command_opens_the_panel_at_its_part(
+    command: str, widget: str, open_bench: OpenBench
+) -> None:
+    async with open_bench(fake=True) as bench:
+        opened_panel = await panel(bench, command)
+        assert opened_panel.focused is opened_panel.query_one(f"#{widget}")
+        await bench.press("escape")
+        assert bench.app.screen is bench.screen
+
+
+async def test_what_is_typed_is_saved_while_the_panel_is_open(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        await panel(bench)
+        await bench.press(*"A harbour.", "tab", *"Slow.", "tab", "6")
+        now = await saved(bench)
+        assert (now.memory, now.author_note, now.author_note_depth) == ("A harbour.", "Slow.", 6)
+        assert sheets_left(bench.session.story) == []
+        await bench.press("backspace")
+        assert (await saved(bench)).author_note_depth is None
+
+
+async def test_the_words_of_one_visit_to_a_field_are_one_step_of_undo(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        for words in ("One.", " Two."):
+            await panel(bench)
+            for key in words:
+                await bench.press(key)
+                await saved(bench)  # each is written down on its own
+            await bench.press("escape")
+        story = bench.session.story
+        assert story.own_settings(ROOT).memory == "One. Two."
+        await bench.press("ctrl+z")
+        assert story.own_settings(ROOT).memory == "One."
+        assert bench.app.messages.all[-1].words == "Undid: memory."
+        await bench.press("ctrl+z")
+        assert story.own_settings(ROOT).memory is None
+        await bench.press("ctrl+y", "ctrl+y")
+        assert story.own_settings(ROOT).memory == "One. Two."
+        assert bench.app.messages.all[-1].words == "Redid: memory."
+
+
+async def test_what_is_no_depth_is_refused_and_nothing_is_lost(open_bench: OpenBench) -> None:
+    async with open_bench(fake=True) as bench:
+        opened_panel = await panel(bench, "author_note")
+        await bench.press(*"Slow.")
+        for wrong in ("two", "-1", "3.5", "100000"):
+            opened_panel.query_one("#depth", Input).value = wrong
+            await bench.pilot.pause()
+            assert f"{wrong} is not a number of lines" in visible(bench)
+            now = await saved(bench)
+            assert (now.author_note, now.author_note_depth) == ("Slow.", None), wrong
+
+
+async def test_an_entry_is_made_changed_and_deleted(open_bench: OpenBench) -> None:
+    async with open_bench(fake=True) as bench:
+        story = bench.session.story
+        opened_panel = await panel(bench, "lore")
+        assert "No entries yet" in visible(bench)
+        await bench.press("n")
+        await opened(bench, AskWords)
+        await answer(bench, "Smith, John")
+        await bench.press(*"Tall.")
+        assert '"Smith, John"' in visible(bench)
+        assert opened_panel.query_one("#lore_keys", Input).value == '"Smith, John"'
+        opened_panel.query_one(LoreList).focus()
+        await bench.press("k", *", mill, /far,? away/i")
+        opened_panel.query_one(LoreList).focus()
+        await bench.press("s", *"night, fog")
+        [entry] = (await saved(bench)).lore
+        assert (entry.name, entry.text) == ("Smith, John", "Tall.")
+        assert entry.keys == ["Smith, John", "mill", "/far,? away/i"]
+        assert entry.secondary == ["night", "fog"]
+        opened_panel.query_one(LoreList).focus()
+        await bench.press("t", "space")
+        [entry] = story.own_settings(ROOT).lore
+        assert entry.constant and not entry.enabled and "always  off" in visible(bench)
+        await bench.press("d")
+        assert story.own_settings(ROOT).lore == [] and "No entries yet" in visible(bench)
+
+
+async def test_the_fields_belong_to_the_highlighted_entry(open_bench: OpenBench) -> None:
+    async with open_bench(fake=True) as bench:
+        story = bench.session.story
+        story.put_settings(ROOT, Settings(lore=[QUAY, TOM]))
+        opened_panel = await panel(bench, "lore")
+        area = opened_panel.query_one("#lore_text", TextArea)
+        assert area.text == "Wet."
+        await bench.press("down")
+        assert area.text == "Gone."
+        await bench.press("enter", *" Away.")
+        assert [entry.text for entry in (await saved(bench)).lore] == ["Wet.", "Gone. Away."]
+        opened_panel.query_one(LoreList).focus()
+        await bench.press("up")
+        assert area.text == "Wet."
+        await bench.press("escape", "ctrl+z")
+        assert [entry.text for entry in story.own_settings(ROOT).lore] == ["Wet.", "Gone."]
+        assert bench.app.messages.all[-1].words == "Undid: lorebook entry Tom."
+
+
+async def test_secondary_keys_count_in_four_ways(open_bench: OpenBench) -> None:
+    async with open_bench(fake=True) as bench:
+        story = bench.session.story
+        story.put_settings(ROOT, Settings(lore=[QUAY]))
+        opened_panel = await panel(bench, "lore")
+        await bench.press("l")  # there are none yet
+        assert story.own_settings(ROOT).lore[0].logic == "any" and "no secondary keys yet" in visible(bench)
+        await bench.press("s", *"night, fog")
+        opened_panel.query_one(LoreList).focus()
+        for logic, words in (("all", "and all of"), ("not_any", "but none of"), ("not_all", "but not all")):
+            await bench.press("l")
+            assert story.own_settings(ROOT).lore[0].logic == logic and words in visible(bench)
+        await bench.press("l")
+        assert story.own_settings(ROOT).lore[0].logic == "any"
+
+
+async def test_the_panel_marks_what_the_model_reads_now(open_bench: OpenBench) -> None:
+    async with open_bench("The quay was wet.\n", n=2) as bench:
+        long = LoreEntry("c", "Wet", "Drenched. " * 3000, keys=["wet"])
+        bench.session.story.put_settings(ROOT, Settings(memory="A harbour.", lore=[QUAY, TOM, long]))
+        await panel(bench)
+        await until(bench, "● Quay")
+        shown = visible(bench)
+        assert "Memory  read now" in shown and "  Tom" in shown and "● Tom" not in shown
+        assert "○ Wet" in shown, "it is called for and has no room"
+        bench.app.screen.query_one(f"#{MEMORY}", TextArea).text = "A harbour. " * 3000
+        await until(bench, "Memory  no room for its last ")
+
+
+async def test_before_there_is_a_model_nobody_knows_what_is_read(open_bench: OpenBench) -> None:
+    async with open_bench(fake=True) as bench:
+        bench.session.story.put_settings(ROOT, Settings(memory="A harbour."))
+        bench.session.context = lambda: Context([], 0, 0)
+        await panel(bench)
+        await until(bench, "Memory  no model yet")
+
+
+@pytest.mark.parametrize(("columns", "beside"), [(160, True), (100, True), (99, False), (80, False)])
+async def test_the_panel_has_a_column_of_its_own_where_there_is_room(
+    columns: int, beside: bool, open_bench: OpenBench
+) -> None:
+    async with open_bench(n=2, size=(columns, 24), fake=True) as bench:
+        await bench.write(3)
+        before = [part.region for part in (bench.screen.editor, *bench.screen.grid.shown)]
+        box = (await panel(bench)).query_one(".box").region
+        await bench.settle()
+        assert box.right == columns and box.bottom == bench.screen.status_line.region.y
+        edges = [part.region.right for part in (bench.screen.editor, *bench.screen.grid.shown)]
+        assert (max(edges) <= box.x) == beside
+        assert (box.width == columns) != beside
+        await bench.press("escape")
+        await bench.settle()
+        assert [part.region for part in (bench.screen.editor, *bench.screen.grid.shown)] == before
+
+
+async def test_every_part_can_be_reached_in_the_smallest_window(open_bench: OpenBench) -> None:
+    async with open_bench(size=(40, 12), fake=True) as bench:
+        bench.session.story.put_settings(ROOT, Settings(lore=[QUAY]))
+        opened_panel = await panel(bench)
+        box = opened_panel.query_one(".box").region
+        for command in (MEMORY, NOTE, LORE):
+            part = opened_panel.query_one(f"#{command}")
+            part.focus()
+            await bench.settle()
+            assert part.region.height >= 1 and box.contains_region(part.region), command
+
+
+async def test_a_click_beside_the_panel_leads_into_the_story(open_bench: OpenBench) -> None:
+    async with open_bench(size=(120, 30), fake=True) as bench:
+        await panel(bench)
+        await bench.press(*"Wet.")
+        await bench.pilot.click(offset=(5, 5))
+        await bench.settle()
+        assert bench.app.screen is bench.screen and bench.screen.editor.has_focus
+        assert bench.session.story.own_settings(ROOT).memory == "Wet."
+
+
+async def test_words_that_an_earlier_version_left_in_a_draft_are_put_into_the_settings(
+    open_bench: OpenBench,
+) -> None:
+    async with open_bench() as bench:
+        story = bench.session.story
+        story.put_settings(ROOT, Settings(memory="A", lore=[QUAY]))
+        story.put_value(DRAFTS, {"memory": "A harbour, and", "lorebook:a": "Wet and"})
+        opened_panel = await panel(bench)
+        assert opened_panel.query_one(f"#{MEMORY}", TextArea).text == "A harbour, and"
+        now = await saved(bench)
+        assert (now.memory, now.lore[0].text) == ("A harbour, and", "Wet and")
+        assert sheets_left(story) == []
