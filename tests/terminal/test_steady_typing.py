@@ -19,6 +19,7 @@ from tests.terminal.conftest import NewTerminal
 from tests.terminal.support import (
     OPENING,
     Loss,
+    choose,
     loss,
     losses_within,
     make_story,
@@ -69,8 +70,7 @@ def kept_in_story(terminal: Terminal, file: Path) -> str:
 
 
 def into_sheet(terminal: Terminal) -> None:
-    to_branches(terminal)
-    terminal.press(b"M")
+    choose(terminal, "memory")
     terminal.wait_for("^s keeps it")
 
 

@@ -11,7 +11,6 @@ from srbwriter.engine.types import BranchState, FinishReason
 from srbwriter.session import Context
 from srbwriter.session.prompting import Part
 from srbwriter.tui import hints
-from srbwriter.tui.screens.help import LeaderMenu
 from srbwriter.tui.screens.knobs import Knobs
 from srbwriter.tui.screens.lorebook import Lorebook
 from srbwriter.tui.screens.reading import budget
@@ -204,7 +203,7 @@ def test_a_hint_is_given_once() -> None:
 async def test_a_new_entry_of_the_lorebook_goes_on_to_its_text(open_bench: OpenBench) -> None:
     async with open_bench(n=2) as bench:
         await bench.on_panes()
-        await bench.press("O")
+        await bench.choose("lore")
         book = bench.app.screen
         assert isinstance(book, Lorebook)
         empty = book.query_one(".empty", Static)
@@ -215,19 +214,6 @@ async def test_a_new_entry_of_the_lorebook_goes_on_to_its_text(open_bench: OpenB
         assert not empty.display
         [entry] = book.entries
         assert (entry.name, entry.text) == ("Mara", "keeps")
-
-
-async def test_the_leaders_menu_cuts_no_label(open_bench: OpenBench) -> None:
-    async with open_bench(n=2, size=(80, 24)) as bench:
-        await bench.press("ctrl+g")
-        menu = bench.app.screen
-        assert isinstance(menu, LeaderMenu)
-        lines = str(menu.query_one(Static).content).splitlines()
-        shown = "\n".join(lines)
-        for label in ("t branch knobs", "K knobs", "read on", "untake paragraph"):
-            assert label in shown
-        assert max(len(line.rstrip()) for line in lines) <= 78
-        assert len(lines) <= 16
 
 
 async def test_esc_says_stop_only_where_something_can_be_stopped(open_bench: OpenBench) -> None:

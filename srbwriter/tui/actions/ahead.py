@@ -18,7 +18,7 @@ _WORDS = {
 }
 
 
-@command(INSTRUMENTS, "Write ahead of picks", "comma", anywhere="f5")
+@command(INSTRUMENTS, "Write ahead of picks", anywhere="f5")
 def look_ahead(screen: WriteScreen) -> None:
     """Write continuations while you read: for no branch, the focused one, or all of them."""
     preferences, looking = screen.app.preferences, LookAhead.of(screen.session)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from srbwriter.tui.write_screen import WriteScreen
 
 
-@command(INSTRUMENTS, "Phrases that never come", "right_parenthesis")
+@command(INSTRUMENTS, "Phrases that never come")
 @writes
 def bans(screen: WriteScreen) -> None:
     """Edit the phrases that branches of this story never write; starts with a list of clichés."""

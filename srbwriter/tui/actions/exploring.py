@@ -38,7 +38,7 @@ _SIBLINGS: dict[Together, tuple[str, str]] = {
 _REPULSION = 2.0  # the knobs offer other strengths
 
 
-@command(INSTRUMENTS, "How branches differ", "tilde")
+@command(INSTRUMENTS, "How branches differ")
 def variety(screen: WriteScreen) -> None:
     """Choose how new branches are sampled: independently, all different or evenly; with repulsion or not."""
     session = screen.session
@@ -66,7 +66,7 @@ def _repels(strength: float) -> str:
     return words if strength else ""
 
 
-@command(INSTRUMENTS, "Order of the branches", "colon")
+@command(INSTRUMENTS, "Order of the branches")
 def order(screen: WriteScreen) -> None:
     """Sort ended branches: as written, by difference, probability, length or score."""
     choices = [Choice(name, name, about) for name, (about, _) in ORDERS.items()]
@@ -81,7 +81,7 @@ def order(screen: WriteScreen) -> None:
     screen.app.push_screen(Picker("Order of the branches", choices, at=screen.order), chosen)
 
 
-@command(INSTRUMENTS, "What no branch shows", "x", hint="not shown", vim="Y")
+@command(INSTRUMENTS, "What no branch shows", letters="x", vim="Y")
 @writes
 def unexplored(screen: WriteScreen) -> None:
     """List words that could also follow, with their probability; choose one to start a branch with it."""
@@ -122,7 +122,7 @@ def _branch_numbers(opening: Opening) -> str:
     return f"branch {numbers}" if numbers else ""
 
 
-@command(INSTRUMENTS, "Explore what is likely", "circumflex_accent")
+@command(INSTRUMENTS, "Explore what is likely")
 @writes
 def explore(screen: WriteScreen) -> None:
     """Write every continuation above a probability threshold, as branches that show their probability."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from srbwriter.tui.write_screen import WriteScreen
 
 
-@command(INSTRUMENTS, "Judge the branches", "semicolon", anywhere="f7", hint="judge")
+@command(INSTRUMENTS, "Judge the branches", anywhere="f7")
 def judge(screen: WriteScreen) -> None:
     """Score all ended branches on your rubric; each header shows how likely the model answers yes."""
     judgement = Judging.of(screen.session).judge()
@@ -34,7 +34,7 @@ def _when_done(screen: WriteScreen, judgement: Judgement) -> None:
         screen.notify(f"Some branches could not be scored: {judgement.error}", severity="error")
 
 
-@command(INSTRUMENTS, "Rubric", "left_parenthesis")
+@command(INSTRUMENTS, "Rubric")
 @writes
 def rubric(screen: WriteScreen) -> None:
     """Edit the questions that branches are scored on, one per line."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 KNOBS = "Knobs"
 
 
-@command(KNOBS, "Knobs", "K", anywhere="f2", hint="knobs")
+@command(KNOBS, "Knobs", letters="K", anywhere="f2")
 def knobs(screen: WriteScreen) -> None:
     """Change how new branches are sampled: samplers, stop rules, presets, a sweep."""
     session = screen.session
@@ -43,7 +43,7 @@ def knobs(screen: WriteScreen) -> None:
     screen.app.push_screen(sheet, closed)
 
 
-@command(KNOBS, "Memory", "M")
+@command(KNOBS, "Memory", letters="M")
 @writes
 def memory(screen: WriteScreen) -> None:
     """Edit the text that the model reads before the story."""
@@ -60,7 +60,7 @@ def _put(screen: WriteScreen, **said: object) -> bool:
     return screen.guarded(lambda: session.together(lambda: story.put_settings(ROOT, settings)))
 
 
-@command(KNOBS, "Author's note", "N")
+@command(KNOBS, "Author's note", letters="N")
 @writes
 def author_note(screen: WriteScreen) -> None:
     """Edit the text that the model reads near the end of the story."""
@@ -74,21 +74,21 @@ def author_note(screen: WriteScreen) -> None:
     screen.app.push_screen(sheet)
 
 
-@command(KNOBS, "Lorebook", "O")
+@command(KNOBS, "Lorebook", letters="O")
 @writes
 def lore(screen: WriteScreen) -> None:
     """Edit the entries that the model reads when one of their keys occurs in the story."""
     screen.app.push_screen(Lorebook(screen.session))
 
 
-@command(KNOBS, "What the model sees", "X", anywhere="f8")
+@command(KNOBS, "What the model sees", letters="X", anywhere="f8")
 def context(screen: WriteScreen) -> None:
     """Show the context by source, in tokens; edit the request to an instruction model."""
     screen.session.keep()
     screen.app.push_screen(ContextView(screen.session))
 
 
-@command(KNOBS, "Change the model", "m")
+@command(KNOBS, "Change the model", letters="m")
 def model(screen: WriteScreen) -> None:
     """Choose a model, fetch a recommended one, or retry one that failed to load; the story stays open."""
     from srbwriter.tui.screens.choices import choose_model

@@ -24,7 +24,7 @@ _WORDS = {
 }
 
 
-@command(INSTRUMENTS, "Token by token", "full_stop", anywhere="f6", hint="tokens")
+@command(INSTRUMENTS, "Token by token", anywhere="f6")
 @writes
 def tokens(screen: WriteScreen) -> None:
     """Step through a branch or the story by token: see alternatives, start a branch there, ban a word."""
@@ -38,7 +38,7 @@ def tokens(screen: WriteScreen) -> None:
         screen.app.push_screen(TokenView(screen, pane.index, pane.take or char))
 
 
-@command(INSTRUMENTS, "Colour words", "number_sign")
+@command(INSTRUMENTS, "Colour words")
 def colour_tokens(screen: WriteScreen) -> None:
     """Colour words by probability, by surprise, or by author; again for the next, then none."""
     now = screen.app.preferences[options.COLOUR_TOKENS]

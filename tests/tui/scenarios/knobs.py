@@ -32,7 +32,7 @@ async def knobs(bench: Bench, _: pytest.MonkeyPatch) -> None:
 @scenario
 async def memory(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
-    await bench.press("M")
+    await bench.choose("memory")
     sheet = await opened(bench, Sheet)
     sheet.query_one(TextArea).text = "A harbour town."
     await bench.press("ctrl+s")
@@ -42,7 +42,7 @@ async def memory(bench: Bench, _: pytest.MonkeyPatch) -> None:
 @scenario
 async def author_note(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
-    await bench.press("N")
+    await bench.choose("author_note")
     sheet = await opened(bench, Sheet)
     sheet.query_one(TextArea).text = "Slowly."
     await bench.press("ctrl+s")
@@ -52,7 +52,7 @@ async def author_note(bench: Bench, _: pytest.MonkeyPatch) -> None:
 @scenario
 async def lore(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
-    await bench.press("O")
+    await bench.choose("lore")
     await opened(bench, Lorebook)
     await bench.press("n")
     await answer(bench, "Mara")
@@ -76,7 +76,7 @@ async def context(bench: Bench, _: pytest.MonkeyPatch) -> None:
 async def model(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
     old, written = bench.session.loader, bench.texts()
-    await bench.press("m")
+    await bench.choose("model")
     await opened(bench, Picker)
     await bench.press("enter")
     assert bench.session.loader is not old

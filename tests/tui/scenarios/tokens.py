@@ -23,7 +23,7 @@ async def tokens(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
     bench.session.stop_all()
     await bench.settle()
-    await bench.press("full_stop")
+    await bench.choose("tokens")
     view: TokenView = await opened(bench, TokenView)
     await bench.press("home", "right", "right")
     await known(bench, view)
@@ -45,7 +45,7 @@ async def colour_tokens(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
     pane = bench.screen.grid.panes[0]
     plain = {segment.style for segment in pane.render_line(1)}
-    await bench.press("number_sign")
+    await bench.choose("colour_tokens")
     assert bench.app.preferences[options.COLOUR_TOKENS] == "probability"
     assert bench.session.tokens.gather
     bench.session.reroll_all()
@@ -53,5 +53,5 @@ async def colour_tokens(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await bench.tokens(12)
     await bench.on_panes()
     assert len({segment.style for segment in pane.render_line(1)}) > len(plain)
-    await bench.press("number_sign", "number_sign", "number_sign")
+    await bench.choose("colour_tokens", "colour_tokens", "colour_tokens")
     assert bench.app.preferences[options.COLOUR_TOKENS] == "none" and not bench.session.tokens.gather
