@@ -17,7 +17,7 @@ from srbwriter.config.settings import CONFIG_VARIABLE, OF_CLIENTS
 from srbwriter.engine.checkpoint import TRIES
 from srbwriter.engine.parameters import DEFAULT_ORDER, SAMPLERS
 from srbwriter.engine.sampling import PREFILTER
-from srbwriter.tui.commands import LEADER
+from srbwriter.tui.commands import MENU
 from tools import pages
 
 ROOT = Path(__file__).parent.parent
@@ -141,7 +141,7 @@ FIGURES = {
         f"Names:\n  {', '.join(f'`{name}`' for name in SAMPLERS)}.",
     ),
     "instruments.md": (f"After {TRIES} attempts", f"after {2 * TRIES}\n"),
-    "keys.md": (f"the leader `{LEADER}`",),
+    "keys.md": (f"`{MENU}` opens the menu",),
     "configuration.md": (f"`{CONFIG_VARIABLE}`", *(f"`{name}`" for name in OF_CLIENTS)),
 }
 

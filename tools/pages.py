@@ -27,6 +27,7 @@ from srbwriter.models import RecommendedModel, read_recommended, size_words
 from srbwriter.server.dialects.openai import params as openai
 from srbwriter.story import formats
 from srbwriter.tui.commands import COMMANDS, Command, groups, screen_commands
+from srbwriter.tui.essentials import ESSENTIALS
 from srbwriter.tui.key_names import shown_name
 
 ROOT = Path(__file__).parent.parent
@@ -158,19 +159,40 @@ def _passing(gone: Gone) -> str:
 # ---- keys
 
 
+def keys_to_know() -> str:
+    """The eight keys to know, in the default keymap."""
+    rows = (
+        (
+            " ".join(_first_key(COMMANDS[command]) for command in essential.commands),
+            f"{essential.label[:1].upper()}{essential.label[1:]}. {essential.help}",
+        )
+        for essential in ESSENTIALS
+    )
+    return table("| key | what it does |", "|---|---|", rows)
+
+
+def _first_key(command: Command) -> str:
+    if command.numbered:
+        return "`1` … `9`"
+    return _keys((command.anywhere or command.keys).partition(",")[0])
+
+
 def keys() -> str:
-    """Every command of the writing screen by group."""
-    head = "| name | key | vim | anywhere | what it does |"
+    """Every command of the writing screen by group, and how it is reached in a plain terminal and in tmux."""
+    head = "| name | plain xterm | tmux | letters | vim | what it does |"
     return _sections(
         (
-            group,
-            table(
-                head,
-                "|---|---|---|---|---|",
-                (_command(command) for command in COMMANDS.values() if command.group == group),
-            ),
-        )
-        for group in groups()
+            (
+                group,
+                table(
+                    head,
+                    "|---|---|---|---|---|---|",
+                    (_command(command) for command in COMMANDS.values() if command.group == group),
+                ),
+            )
+            for group in groups()
+        ),
+        "###",
     )
 
 
@@ -188,8 +210,15 @@ def keys_of_screens() -> str:
 
 def _command(command: Command) -> tuple[str, ...]:
     plain = "`1` … `9`" if command.numbered else _keys(command.keys)
+    reached = " ".join(filter(None, (plain, f"**{_keys(command.anywhere)}**" if command.anywhere else "")))
+    tmux = "`ctrl+b` twice" if command.anywhere == TMUX_PREFIX else "same"
     words = f"{command.title}. {command.help}"
-    return (f"`{command.id}`", plain, _keys(command.vim), _keys(command.anywhere), words)
+    return (
+        f"`{command.id}`", reached or "menu", tmux, _keys(command.letters), _keys(command.vim), words,
+    )  # fmt: skip
+
+
+TMUX_PREFIX = "ctrl+b"
 
 
 def _keys(names: str) -> str:
@@ -298,6 +327,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "file-formats": file_formats,
     "keys": keys,
     "keys-of-screens": keys_of_screens,
+    "keys-to-know": keys_to_know,
     "models": models,
     "models-with-sources": models_with_sources,
     "openai-fields": openai_fields,

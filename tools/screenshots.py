@@ -91,7 +91,8 @@ async def picking(pilot: Pilot[None], app: App) -> None:
 async def tree(pilot: Pilot[None], app: App) -> None:
     for number in ("1", "2", "3"):
         await write(pilot, app, 50)
-        await pilot.press("b" if number == "2" else "greater_than_sign", number)
+        app.write_screen.run("bookmark" if number == "2" else "rate_up")
+        await pilot.press(number)
         await pilot.press("tab")
     await pilot.press("escape", "f3", "up", "space")
 
@@ -111,7 +112,7 @@ async def help(pilot: Pilot[None], app: App) -> None:
 
 async def tokens(pilot: Pilot[None], app: App) -> None:
     await ended(pilot, app)
-    await pilot.press("full_stop", "home", *["right"] * 9)
+    await pilot.press("f6", "home", *["right"] * 9)
     await asyncio.sleep(1.0)
     await pilot.press("down")
 
@@ -159,13 +160,14 @@ async def ahead(pilot: Pilot[None], app: App) -> None:
 async def not_shown(pilot: Pilot[None], app: App) -> None:
     await write(pilot, app, 40)
     await until(lambda: app.session.exploring.fork() is not None)
-    await pilot.press("x")
+    app.write_screen.run("unexplored")
+    await pilot.pause()
 
 
 async def exploring(pilot: Pilot[None], app: App) -> None:
     await write(pilot, app, 1)
     before = app.session.round
-    await pilot.press("circumflex_accent")
+    app.write_screen.run("explore")
     await until(lambda: app.session.round is not before and not app.session.exploring.working)
     app.write_screen.pump.flush()
     await until(lambda: app.session.exploring.fork() is not None)

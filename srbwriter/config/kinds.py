@@ -166,12 +166,17 @@ LAYERS = Kind[int | None](
 )
 
 
-def one_of(*words: Word, instead: Mapping[str, str] | None = None) -> Kind[Word]:
+def one_of(
+    *words: Word, instead: Mapping[str, str] | None = None, former: Mapping[str, Word] | None = None
+) -> Kind[Word]:
     """Return the kind of value that is one of ``words``.
 
-    ``instead`` names the word to use for each word of an earlier version.
+    ``instead`` names the word to use for each word of an earlier version, which is an error; ``former`` does
+    so for words that are still read, as that word.
     """
-    by_text: dict[object, Word] = {word: word for word in words}
+    by_text: dict[object, Word] = {}
+    by_text.update(former or {})
+    by_text.update({word: word for word in words})
 
     def read(value: object) -> Word:
         if not isinstance(value, str) or value not in by_text:

@@ -25,7 +25,7 @@ from srbwriter.tui.model_fetch import ModelFetch
 from srbwriter.tui.model_offer import ModelOffer
 from srbwriter.tui.options import Preferences
 from srbwriter.tui.program import Program
-from srbwriter.tui.screens.help import CommandProvider, Help
+from srbwriter.tui.screens.help import Help
 from srbwriter.tui.screens.trouble import crash_words
 from srbwriter.tui.widgets.prose_area import ProseArea
 
@@ -46,7 +46,6 @@ class App(Program):
 
     TITLE = "srbwriter"
     ENABLE_COMMAND_PALETTE = False
-    COMMANDS = {CommandProvider}
     CSS = """
     OptionList { scrollbar-size-vertical: 1; &:focus { background-tint: $background 0%; } }
     OptionList > .option-list--option-highlighted, OptionList:focus > .option-list--option-highlighted {

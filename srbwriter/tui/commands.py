@@ -1,8 +1,8 @@
 """Declaration and lookup of commands; every list of commands and keys is built from here.
 
 Commands of the write screen are in :data:`COMMANDS`, filled by the modules of ``srbwriter.tui.actions`` with
-:func:`command`; those of other screens are methods under :func:`action`. Bindings, command palette, key line,
-dialog feet, help, the leader's menu and the documentation of keys are loops over both.
+:func:`command`; those of other screens are methods under :func:`action`. Bindings, the menu of commands, key
+line, dialog feet, help and the documentation of keys are loops over both.
 """
 
 from __future__ import annotations
@@ -21,7 +21,11 @@ H = TypeVar("H", bound=Handler)
 
 INSTRUMENTS = "Instruments"
 """The group of features that depend on all branches running in one batch."""
-LEADER = "ctrl+g"
+THIS_BRANCH, PART, READING = "This branch", "Taking a part", "Reading a branch"
+BRANCH_GROUPS = (THIS_BRANCH, PART, READING)
+"""The groups of commands that act on the chosen branch."""
+MENU = "ctrl+g"
+"""The key of the menu of commands."""
 DIGITS = "1,2,3,4,5,6,7,8,9"
 FORMER = {"provenance": "colour_tokens"}
 """Ids of earlier versions, and the command that has their keys now."""
@@ -34,10 +38,10 @@ _NO_KEY = "no_key_"
 class Command:
     """One command. Keys are comma-separated names in Textual's spelling.
 
-    ``keys`` work while a pane has the focus, and after the leader everywhere; ``anywhere`` work with any
-    focus, so they are never characters. ``hint`` is the label on the key line; a command without one is not
-    shown there. ``vim`` replaces ``keys`` in the vim keymap. A ``numbered`` command has one key per digit and
-    gets the number. ``handler`` takes the write screen, and the number of a numbered command.
+    ``keys`` work while a pane has the focus. The keymaps "letters" and "vim" have ``letters``, too; ``vim``
+    replaces both in the vim keymap. ``anywhere`` work with any focus, so they are never characters. A
+    ``numbered`` command has one key per digit and gets the number. ``handler`` takes the write screen, and
+    the number of a numbered command.
     """
 
     id: str
@@ -47,9 +51,21 @@ class Command:
     handler: Handler
     keys: str = ""
     anywhere: str = ""
-    hint: str = ""
+    letters: str = ""
     vim: str = ""
     numbered: bool = False
+
+    @property
+    def needs_branch(self) -> bool:
+        """Whether the command acts on the chosen branch."""
+        return self.group in BRANCH_GROUPS and not self.numbered
+
+    def keys_in(self, keymap: str) -> str:
+        """Return the keys of the command on a branch in a keymap: "prose", "letters" or "vim"."""
+        if keymap == "vim" and self.vim:
+            return self.vim
+        more = self.letters if keymap != "prose" else ""
+        return ",".join(filter(None, (self.keys, more)))
 
 
 COMMANDS: dict[str, Command] = {}
@@ -57,14 +73,14 @@ COMMANDS: dict[str, Command] = {}
 
 
 def command(
-    group: str, title: str, keys: str = "", *, anywhere: str = "", hint: str = "", vim: str = "",
+    group: str, title: str, keys: str = "", *, anywhere: str = "", letters: str = "", vim: str = "",
     numbered: bool = False,
 ) -> Callable[[H], H]:  # fmt: skip
     """Declare the decorated function as a command: its name is the id, its docstring the help."""
 
     def declare(handler: H) -> H:
         name, words = handler.__name__.rstrip("_"), " ".join((handler.__doc__ or "").split())
-        COMMANDS[name] = Command(name, group, title, words, handler, keys, anywhere, hint, vim, numbered)
+        COMMANDS[name] = Command(name, group, title, words, handler, keys, anywhere, letters, vim, numbered)
         return handler
 
     return declare
@@ -194,24 +210,35 @@ def _binding(command: Command, keys: str, id: str, number: str = "", priority: b
     return Binding(keys or f"{_NO_KEY}{id}", action, command.title, show=False, priority=priority, id=id)
 
 
+FORMER_IDS = {"leader": MENU, "palette": "ctrl+p"}
+"""Names in ``[keys]`` that earlier versions had for what the menu of commands does now, with their keys."""
+
+
 def keymap(kind: str, own: Mapping[str, str]) -> dict[str, str]:
     """Return keys by binding id: those of the keymap ``kind``, overridden by the writer's ``own``.
 
-    Keys of the writer's own that never type a character work with any focus, too.
+    Keys of the writer's own that never type a character work with any focus, too. They are taken from the
+    command that has them in the keymap.
     """
-    usual = {c.id: c.vim for c in COMMANDS.values() if c.vim} if kind == "vim" else {}
-    given_keys = {id: keys for id, keys in own.items() if keys}
+    given = {id: keys for id, keys in own.items() if keys and id not in FORMER_IDS and id not in FORMER}
     for former, id in FORMER.items():
-        if keys := given_keys.pop(former, ""):
-            given_keys[id] = ",".join(filter(None, (given_keys.get(id), keys)))
+        if keys := own.get(former):
+            given[id] = ",".join(filter(None, (given.get(id), keys)))
+    if any(own.get(id) for id in FORMER_IDS):
+        given.setdefault("menu", ",".join(own.get(id) or key for id, key in FORMER_IDS.items()))
+    taken = {key for id, keys in given.items() if id in COMMANDS for key in _split(keys)}
+    usual: dict[str, str] = {}
+    for command in COMMANDS.values():
+        if (keys := command.keys_in(kind)) != command.keys:
+            usual[command.id] = ",".join(key for key in _split(keys) if key not in taken)
     found: dict[str, str] = {}
-    for id, keys in (usual | given_keys).items():
-        given = _split(keys)
+    for id, keys in (usual | given).items():
+        names = _split(keys)
         if id in COMMANDS and COMMANDS[id].numbered:
-            found.update({f"{id}.{number}": key for number, key in enumerate(given, 1)})
+            found.update({f"{id}.{number}": key for number, key in enumerate(names, 1)})
         else:
-            found[id] = ",".join(given)
-        if controls := [key for key in given if is_control(key)]:
+            found[id] = ",".join(names) or f"{_NO_KEY}{id}"
+        if controls := [key for key in names if is_control(key)]:
             found[id + ANYWHERE] = ",".join(controls)
     return found
 

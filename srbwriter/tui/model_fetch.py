@@ -154,7 +154,7 @@ class ModelFetch:
         try:
             file = download.result.result()
         except Cancelled:
-            again = screen.keys_on_branch("model")
+            again = screen.way_to("model")
             screen.notify(
                 f"The download of {name} was stopped. The downloaded part is kept; {again} continues it."
             )

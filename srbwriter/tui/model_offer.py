@@ -55,8 +55,8 @@ class ModelOffer:
 
         self._pending = False
         if models_that_fit(read_recommended().models, memory_budget()) and hints.give_once(_HINT):
-            keys = screen.keys_on_branch("model")
-            screen.notify(f"Larger models write better prose. {keys} lists free ones that fit this machine.")
+            way = screen.way_to("model")
+            screen.notify(f"Larger models write better prose. {way} lists free ones that fit this machine.")
 
     @staticmethod
     def _may_speak(screen: Writer) -> bool:

@@ -21,7 +21,7 @@ COLOURS = Key(
 )
 LAYOUTS = ("below", "right", "column")
 AUTO = "auto"
-KEYMAPS = ("default", "vim")
+KEYMAPS = ("prose", "letters", "vim")
 
 LAYOUT = Key(
     "interface.layout",
@@ -43,7 +43,13 @@ PANES = Key(
     "top",
     "what a branch shows while it grows beyond its pane: its beginning, or its end",
 )
-KEYMAP = Key("interface.keymap", one_of(*KEYMAPS), "default", "keys for moving about")
+KEYMAP = Key(
+    "interface.keymap",
+    one_of(*KEYMAPS, former={"default": "letters"}),
+    "prose",
+    "keys of a chosen branch: prose has the few that writing needs, letters one for nearly every command, "
+    "vim also moves with hjkl",
+)
 FPS = Key[int | None](
     "interface.fps",
     INTEGER,
@@ -78,7 +84,7 @@ def own_keys() -> list[Key[str]]:
     Commands are declared where they are handled, so this imports the whole app.
     """
     import_module("srbwriter.tui.desk")  # imports all screens
-    from srbwriter.tui.commands import COMMANDS, FORMER, screen_commands
+    from srbwriter.tui.commands import COMMANDS, FORMER, FORMER_IDS, screen_commands
     from srbwriter.tui.key_names import check_keys, nearest_key
 
     names = Kind(
@@ -89,6 +95,7 @@ def own_keys() -> list[Key[str]]:
     for heading, bindings in screen_commands().items():
         titles |= {f"{binding.id}": f"{binding.description} ({heading.lower()})" for binding in bindings}
     titles |= {former: f"{titles[id]} (earlier name of {id})" for former, id in FORMER.items()}
+    titles |= dict.fromkeys(FORMER_IDS, "menu of commands; the name is now menu")
     return [Key(f"keys.{id}", names, "", f"your own keys for: {title}") for id, title in titles.items()]
 
 

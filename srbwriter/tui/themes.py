@@ -147,7 +147,7 @@ def explain_missing(wanted: str, complaints: Iterable[str]) -> str:
         return f"Showing {DEFAULT} until the theme {wanted} can be read: {why}"
     nearest = get_close_matches(wanted, known, n=1)
     meant = f"did you mean {nearest[0]}?" if nearest else f"there are {', '.join(sorted(known))}."
-    return f"There is no theme {wanted!r}; showing {DEFAULT}. Choose Theme in the command palette: {meant}"
+    return f"There is no theme {wanted!r}; showing {DEFAULT}. Choose Theme in the menu: {meant}"
 
 
 class Watcher:

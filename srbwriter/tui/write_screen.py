@@ -28,11 +28,11 @@ from srbwriter.story.headings import headings
 from srbwriter.story.model import counted
 from srbwriter.tui import layouts, options, status
 from srbwriter.tui.commands import COMMANDS
+from srbwriter.tui.essentials import first_key, key_line_entries
 from srbwriter.tui.program import Program, Writer
 from srbwriter.tui.pump import Pump
 from srbwriter.tui.screens.ask import Confirm
 from srbwriter.tui.screens.find import Looked
-from srbwriter.tui.screens.help import LeaderMenu
 from srbwriter.tui.screens.trouble import DamagedNote, crash_words, trouble_words
 from srbwriter.tui.story_colours import Legend, StoryColours
 from srbwriter.tui.transfers import Transfers
@@ -57,8 +57,6 @@ log = logging.getLogger(__name__)
 
 _TYPING = ("enter", "backspace", "delete")  # in addition to keys with a character
 _CHOOSING = ("left", "right", "up", "down")  # commands that choose a pane while none is chosen
-_DIGITS = "1–9"
-_ROOMY = 60  # from so many columns on, the key line uses longer labels
 
 
 class Branches(Vertical):
@@ -100,7 +98,8 @@ class WriteScreen(Writer):
         self.quiet = False  # show the story only
         self.figures = False  # show figures of the engine
         self.panel_columns = 0  # on the right, for the side panel
-        self._unchosen = False  # no pane has been chosen since the last round or pick
+        self._unchosen = False  # no pane has been chosen since the last round or pick, and nothing typed
+        self._pane_chosen = False  # a pane has been chosen since the last round or pick
         self.transfers = Transfers(self)
         self._load_watch = status.Watch()
         self.looked = Looked()
@@ -210,7 +209,7 @@ class WriteScreen(Writer):
 
     def leave_panes(self) -> None:
         """Choose no pane; the first one is next. The story gets all keys but those that pick."""
-        self._unchosen = True
+        self._unchosen, self._pane_chosen = True, False
         self.grid.current = 0
         self.set_focus(self.editor)
         if self.focused is not self.editor:  # it is hidden while one branch fills the screen
@@ -266,15 +265,6 @@ class WriteScreen(Writer):
             self._unchosen = False
             self._show_keys()
 
-    def run_key(self, key: str) -> bool:
-        """Run the command of ``key`` on a branch; return False if it has none."""
-        binding = self.app.known_keys.on_branch.get(key)
-        if binding is None:
-            return False
-        command, _, number = (binding.id or "").partition(".")
-        self.run(command, int(number or 0))
-        return True
-
     def action_run(self, command: str, number: int = 0) -> None:
         self.run(command, number)
 
@@ -329,14 +319,22 @@ class WriteScreen(Writer):
     def _key_pressed(self, event: KeyLine.Pressed) -> None:
         self.run(event.command)
 
-    def lead(self) -> None:
-        """Show the commands of the next key, and run the one that is pressed."""
+    @property
+    def branch_count(self) -> int:
+        """The number of branches of the round."""
+        return len(self.session.round.branches) if self.session.round is not None else 0
 
-        def done(key: str | None) -> None:
-            if key is not None and not self.run_key(key):
-                self.notify(f"{key_name(key)} does nothing here.")
-
-        self.app.push_screen(LeaderMenu(), done)
+    def run_chosen(self, command: str, number: int = 0) -> None:
+        """Run a command of the menu. One for a branch acts on the branch that was chosen last, if any."""
+        known = COMMANDS[command]
+        if not known.needs_branch or (self._pane_chosen and self.grid.pane is not None):
+            self.run(command, number)
+        elif self.branch_count:
+            choose = first_key(self.app.known_keys, "switch")
+            self.notify(f"“{known.title}” is for a chosen branch. Press {choose} to choose one first.")
+        else:
+            write = first_key(self.app.known_keys, "generate")
+            self.notify(f"“{known.title}” is for a branch, and there is none yet. {write} writes branches.")
 
     def show_messages(self, messages: list[Message]) -> None:
         """Show the current messages in the status line."""
@@ -348,9 +346,11 @@ class WriteScreen(Writer):
         """Return keys that are pressed in sequence, as they are shown."""
         return " ".join(map(key_name, keys))
 
-    def keys_on_branch(self, command: str) -> str:
-        """Return the keys that run a command of branches from any focus, as they are shown."""
-        return self.key_names((*self.app.anywhere("leader")[:1], *self.app.keys(command)[:1]))
+    def way_to(self, command: str) -> str:
+        """Return how a command is run from any focus: its key, or its title and the key of the menu."""
+        if keys := self.app.anywhere(command):
+            return key_name(keys[0])
+        return f"“{COMMANDS[command].title}” in the menu ({first_key(self.app.known_keys, 'menu')})"
 
     def _show_mode(self) -> None:
         """Show where keys go."""
@@ -367,34 +367,19 @@ class WriteScreen(Writer):
         if self.app.screen is not self:  # the screen above shows its own keys
             self.key_line.show([])
             return
-        on_branch, unchosen = isinstance(self.focused, BranchPane), self.unchosen
-        entries = self._unchosen_keys() if unchosen else []
-        for command in COMMANDS.values():
-            anywhere = self.app.anywhere(command.id)
-            keys = (self.app.keys(command.id) if on_branch else []) or anywhere
-            hint = command.hint
-            if command.id == "back" and not self._stops(on_branch):
-                hint = ""
-            shown = keys[:1]
-            if command.id == "switch":
-                shown = list(dict.fromkeys((*anywhere[:1], *shown)))
-                hint = hint if on_branch else "" if unchosen else "branches"
-            if hint and shown:
-                name = _DIGITS if command.numbered else " ".join(map(key_name, shown))
-                entries.append((command.id, name, hint))
+        on_branch = isinstance(self.focused, BranchPane)
+        entries = key_line_entries(
+            self.app.known_keys, self.size.width,
+            on_branch=on_branch, unchosen=self.unchosen, stops=self._stops(on_branch),
+        )  # fmt: skip
         self.key_line.show(entries)
-
-    def _unchosen_keys(self) -> list[tuple[str, str, str]]:
-        """Return the key line's entries while no pane is chosen."""
-        choose = "choose a branch" if self.size.width >= _ROOMY else "choose"
-        return [("pick_number", _DIGITS, "pick"), ("", "type", "to write"), ("right", "←→", choose)]
 
     @on(events.DescendantFocus)
     def _focus_moved(self) -> None:
         if self.focused is not self.editor:
             self.be_quiet(False)  # a hidden pane must not receive keys
         if isinstance(self.focused, BranchPane):
-            self._unchosen = False
+            self._unchosen, self._pane_chosen = False, True
 
     @on(events.DescendantFocus)
     @on(events.ScreenSuspend)
@@ -698,8 +683,8 @@ class WriteScreen(Writer):
         if error is not None and error is not self._shown_error:
             words = str(error)
             if self.session.engine_state == "FAILED":
-                keys = self.keys_on_branch("model")
-                words = f"{trouble_words(error)}. {words.rstrip('.')}. {keys} chooses another or tries again."
+                way = self.way_to("model")
+                words = f"{trouble_words(error)}. {words.rstrip('.')}. {way} chooses another or tries again."
             # Not a dialog, which would catch the writer's typing.
             self.app.notify(words, severity="error", about=lambda: self.session.engine_error)
         self._shown_error = error

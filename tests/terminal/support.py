@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from srbwriter.story import Story
-from tests.terminal.terminal import CTRL_N, TAB, Key, Terminal
+from tests.terminal.terminal import CTRL_G, CTRL_N, ENTER, TAB, Key, Terminal
 
 Result = TypeVar("Result")
 
@@ -122,6 +122,19 @@ def to_branches(terminal: Terminal) -> None:
     """Choose a branch: plain keys are commands then."""
     terminal.press(TAB)
     terminal.wait_for("BRANCH")
+
+
+def in_menu(command: str) -> bytes:
+    """The keys that run a command from the menu, by its id, as they arrive in one read."""
+    return CTRL_G + command.encode() + ENTER
+
+
+def choose(terminal: Terminal, command: str) -> None:
+    """Run a command from the menu, by its id."""
+    terminal.press(CTRL_G)
+    terminal.wait_for("Menu of commands")
+    terminal.press(*(letter.encode() for letter in command), ENTER)
+    terminal.wait_without("Menu of commands")
 
 
 def with_branches(terminal: Terminal) -> Path:

@@ -36,7 +36,7 @@ COLUMNS, LINES = 120, 40
 # What keys send on xterm.
 CTRL_F, CTRL_G, CTRL_N, CTRL_P, CTRL_Q, CTRL_S, CTRL_Y, CTRL_Z = (bytes([ord(c) - 64]) for c in "FGNPQSYZ")
 ESC, TAB, ENTER, BACKSPACE = b"\x1b", b"\t", b"\r", b"\x7f"
-F3, F4 = b"\x1bOR", b"\x1bOS"
+F2, F3, F4 = b"\x1bOQ", b"\x1bOR", b"\x1bOS"
 F5, F6, F7, F10, F11 = b"\x1b[15~", b"\x1b[17~", b"\x1b[18~", b"\x1b[21~", b"\x1b[23~"
 LEFT, RIGHT = b"\x1b[D", b"\x1b[C"
 

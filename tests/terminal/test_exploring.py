@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.terminal.support import make_story, node_texts, says_saved
+from tests.terminal.support import choose, make_story, node_texts, says_saved
 from tests.terminal.terminal import CTRL_N, CTRL_Q, TAB, Terminal
 
 STORY = "Once upon a time, there was a little fox who lived in the wood.\n\n"
@@ -23,7 +23,7 @@ def begun(terminal: Terminal) -> None:
 def test_what_no_branch_shows_is_told_and_opens_as_a_branch(terminal: Terminal) -> None:
     begun(terminal)
     terminal.wait(lambda screen: re.search(r"shown \d+ %, not \S+ \d+ %", screen), "it is told at the foot")
-    terminal.press(b"x")
+    choose(terminal, "unexplored")
     terminal.wait_for("of likely beginnings")
     terminal.press(ENTER)
     terminal.wait(

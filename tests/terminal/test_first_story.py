@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from srbwriter import cli
-from tests.terminal.support import says_saved, text_of
+from tests.terminal.support import choose, says_saved, text_of
 from tests.terminal.terminal import CTRL_N, CTRL_Q, CTRL_S, CTRL_Z, ENTER, F3, RIGHT, Terminal
 
 UP = b"\x1b[A"
@@ -55,7 +55,7 @@ def test_the_tutorial_can_be_followed(terminal: Terminal, tmp_path: Path) -> Non
 
     terminal.press(RIGHT)
     terminal.wait_for("BRANCH")
-    terminal.press(b"N")
+    choose(terminal, "author_note")
     terminal.wait_for("PROMPT")
     terminal.press(b"A storm is coming.", CTRL_S)
     terminal.wait_for("BRANCH")

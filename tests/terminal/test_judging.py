@@ -7,8 +7,8 @@ import re
 import pytest
 
 from srbwriter.story import Story
-from tests.terminal.support import make_story, says_saved
-from tests.terminal.terminal import CTRL_N, CTRL_Q, CTRL_S, ESC, F7, TAB, Terminal
+from tests.terminal.support import choose, make_story, says_saved
+from tests.terminal.terminal import CTRL_N, CTRL_Q, CTRL_S, ESC, F7, Terminal
 
 WROTE = re.compile(r"full length|the end")
 
@@ -30,12 +30,12 @@ def write(terminal: Terminal) -> None:
 def test_what_is_banned_does_not_come_and_panes_say_so(terminal: Terminal) -> None:
     begin(terminal)
     write(terminal)
-    terminal.press(TAB, b")")
+    choose(terminal, "bans")
     terminal.wait_for("happily ever after")
     terminal.type("\nthe fox\nthe big\nand the\nlittle girl")
     terminal.press(CTRL_S)
     terminal.wait_for("phrases banned.")
-    terminal.press(b"g")
+    terminal.press(CTRL_N)
     terminal.wait(lambda screen: re.search(r"⌫\d", screen) is not None, "a pane says that it went back")
     terminal.press(ESC, CTRL_Q)
     assert terminal.ended() == 0

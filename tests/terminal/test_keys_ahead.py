@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.sizes import some_of
-from tests.terminal.support import OPENING, foot, node_texts, says_saved, text_of, with_branches
+from tests.terminal.support import OPENING, foot, in_menu, node_texts, says_saved, text_of, with_branches
 from tests.terminal.terminal import CTRL_F, CTRL_P, ESC, F3, TAB, Terminal
 
 BURST = [b"1"] * 8
@@ -13,27 +13,27 @@ BURST = [b"1"] * 8
 arrives in a read of its own: what arrives in one is text."""
 
 PROMPTS = {
-    "knobs": (b"K", "temperature"),
-    "knobs of a branch": (b"t", "Settings of branch"),
-    "memory": (b"M", "saves by itself"),
-    "author's note": (b"N", "Lines from the end"),
-    "lorebook": (b"O", "d delete"),
-    "context": (b"X", "What the model sees"),
-    "models": (b"m", "Models"),
+    "knobs": (in_menu("knobs"), "temperature"),
+    "knobs of a branch": (in_menu("branch_knobs"), "Settings of branch"),
+    "memory": (in_menu("memory"), "saves by itself"),
+    "author's note": (in_menu("author_note"), "Lines from the end"),
+    "lorebook": (in_menu("lore"), "d delete"),
+    "context": (in_menu("context"), "What the model sees"),
+    "models": (in_menu("model"), "Models"),
     "tree": (F3, "hoist"),
-    "search": (b"S", "Words to find"),
-    "history": (b"H", "The way here"),
-    "title": (b"A", "Author"),
-    "export": (b"E", "Export to which"),
-    "import": (b"I", "Import which"),
+    "search": (in_menu("search"), "Words to find"),
+    "history": (in_menu("history"), "The way here"),
+    "title": (in_menu("properties"), "Author"),
+    "export": (in_menu("export"), "Export to which"),
+    "import": (in_menu("import"), "Import which"),
     "type into": (b"i", "Type into branch"),
     "edit, then pick": (b"o", "picks it"),
     "find": (CTRL_F, "Find"),
-    "commands": (CTRL_P, "No matches"),
+    "commands": (CTRL_P, "Nothing matches"),
     "help": (b"?", "Help"),
     "settings": (b"\x1b[21~", "All settings"),
     "log": (b"\x1b[24~", "goes back"),
-    "reading": (b"p", "goes back"),
+    "reading": (in_menu("read"), "goes back"),
 }
 """What opens it from the branches, and words that it shows."""
 
@@ -65,6 +65,7 @@ def test_a_burst_of_keys_goes_to_the_prompt_that_opens(terminal: Terminal, part:
 
 @pytest.mark.full
 def test_a_key_right_behind_an_escape_is_a_key_of_its_own(terminal: Terminal) -> None:
+    terminal.configure(more='[interface]\nkeymap = "letters"\n\n[keys]\ntokens = "."\n')
     file = with_branches(terminal)
 
     def kept(screen: str) -> bool:
@@ -76,7 +77,7 @@ def test_a_key_right_behind_an_escape_is_a_key_of_its_own(terminal: Terminal) ->
         (b".", "bans it here"),
         (b"K", "temperature"),
         (b"t", "Settings of branch"),
-        (b"\x10", "a command"),
+        (CTRL_P, "Menu of commands"),
     ):
         terminal.press(TAB)
         terminal.wait_for("STORY")

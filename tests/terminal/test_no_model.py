@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.terminal.support import OPENING, make_story, text_of
-from tests.terminal.terminal import CTRL_G, CTRL_Q, ESC, Terminal
+from tests.terminal.support import OPENING, choose, make_story, text_of
+from tests.terminal.terminal import CTRL_Q, ESC, Terminal
 
 
 def test_words_typed_while_a_model_fails_are_all_in_the_story(terminal: Terminal) -> None:
@@ -15,7 +15,7 @@ def test_words_typed_while_a_model_fails_are_all_in_the_story(terminal: Terminal
     terminal.wait_for("The model cannot be loaded")
     terminal.type_steadily("reader, retry me", [1 / 15] * 20)
     terminal.wait(lambda _: text_of(file) == f"{OPENING}hello reader, retry me", "all that was typed")
-    terminal.press(CTRL_G, b"m")
+    choose(terminal, "model")
     terminal.wait_for("tries again")
     terminal.press(ESC, CTRL_Q)
     assert terminal.ended() == 0

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from srbwriter.story import Story
-from tests.terminal.support import make_story, node_texts, says_saved, text_of, with_branches
+from tests.terminal.support import choose, make_story, node_texts, says_saved, text_of, with_branches
 from tests.terminal.terminal import (
     CTRL_F,
     ENTER,
     ESC,
+    F2,
     F3,
     F5,
     F6,
@@ -66,7 +67,7 @@ def test_knobs_lorebook_settings_help_and_reading_obey_keys_of_the_writers_own(t
         },
     )  # fmt: skip
     with_branches(terminal)
-    terminal.press(b"K")
+    terminal.press(F2)
     terminal.wait_for("x more")
     terminal.press(b"x")
     terminal.wait_for("0.85")
@@ -76,7 +77,7 @@ def test_knobs_lorebook_settings_help_and_reading_obey_keys_of_the_writers_own(t
     terminal.wait_without("Presets")
     terminal.press(ESC)
     terminal.wait_for("1–9")
-    terminal.press(b"O")
+    choose(terminal, "lore")
     terminal.wait_for("c new")
     terminal.press(b"c")
     terminal.wait_for("Name of the new entry")

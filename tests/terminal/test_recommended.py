@@ -12,8 +12,8 @@ from srbwriter.models import RecommendedModel, memory_budget, models_that_fit, r
 from srbwriter.story import Story
 from tests.fakes import hub
 from tests.fakes.hub import Hub
-from tests.terminal.support import text_of
-from tests.terminal.terminal import CTRL_G, CTRL_N, CTRL_Q, ENTER, ESC, Terminal
+from tests.terminal.support import choose, text_of
+from tests.terminal.terminal import CTRL_N, CTRL_Q, ENTER, ESC, Terminal
 
 CONFIG = "[model]\nthreads = 1\n\n[generation]\nn = 2\nmax_tokens = 16\n"
 OFFER = "Larger models write better prose"
@@ -42,7 +42,7 @@ def starts_at(our_hub: Hub) -> list[int]:
 
 def open_list(terminal: Terminal, model: RecommendedModel, words: str) -> None:
     """Open the list of models and narrow it to one, which the list describes with ``words``."""
-    terminal.press(CTRL_G, b"m")
+    choose(terminal, "model")
     terminal.wait_for("narrow")
     terminal.type(model.name)
     terminal.wait(lambda screen: model.name in screen and words in screen, words)
@@ -132,7 +132,7 @@ def test_the_offer_waits_behind_the_first_question_of_the_second_story(terminal:
     terminal.wait_for("Choose an opening")
     terminal.press(ESC)
     terminal.wait_for("storyteller")
-    terminal.press(CTRL_G, b"*")
+    choose(terminal, "new_story")
     terminal.wait_for("Title of the new story")
     terminal.type("Second")
     terminal.press(ENTER)

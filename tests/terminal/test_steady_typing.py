@@ -19,6 +19,7 @@ from tests.terminal.conftest import NewTerminal
 from tests.terminal.support import (
     OPENING,
     Loss,
+    choose,
     loss,
     losses_within,
     make_story,
@@ -83,8 +84,7 @@ def kept_in_memory(terminal: Terminal, file: Path) -> str:
 
 
 def into_sheet(terminal: Terminal) -> None:
-    to_branches(terminal)
-    terminal.press(b"X")
+    choose(terminal, "context")
     terminal.wait_for("edits the request")
     terminal.press(b"e")
     terminal.wait_for("^s keeps it")

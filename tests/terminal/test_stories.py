@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from srbwriter.story import Story
-from tests.terminal.support import OPENING, make_story, node_texts, text_of, to_branches
-from tests.terminal.terminal import CTRL_N, CTRL_Q, ENTER, ESC, Terminal
+from tests.terminal.support import OPENING, choose, make_story, node_texts, text_of, to_branches
+from tests.terminal.terminal import CTRL_N, CTRL_Q, ENTER, ESC, F2, Terminal
 
 CTRL_O = b"\x0f"
 TYPED = "All day, and all night."
@@ -20,8 +20,7 @@ def test_words_and_running_branches_are_kept_from_story_to_copy_and_to_another_s
     terminal.wait_for("It rained.")
     terminal.press(CTRL_N)
     terminal.wait(lambda screen: screen.count("writing") >= 2, "branches are written")
-    to_branches(terminal)
-    terminal.press(b"&")
+    choose(terminal, "duplicate_story")
     terminal.wait_for("Title of the copy")
     terminal.press(ENTER)
     terminal.wait_for("This is the copy.")
@@ -33,7 +32,7 @@ def test_words_and_running_branches_are_kept_from_story_to_copy_and_to_another_s
     for file in (first, copy):
         assert sum(len(text.split()) > 1 for text in node_texts(file)) >= 3, f"branches are gone: {file}"
     to_branches(terminal)
-    terminal.press(b"K")
+    terminal.press(F2)
     terminal.wait_for("temperature")
     terminal.press(ESC, CTRL_N)
     terminal.wait(lambda screen: screen.count("writing") >= 2, "branches are written")

@@ -59,7 +59,7 @@ def test_the_story_and_a_branch_are_forked_at_a_token_and_a_word_is_banned(termi
 
     terminal.wait(ended, "branches have ended and their words are in the file")
     to_branches(terminal)
-    terminal.press(b".")
+    terminal.press(F6)
     here(terminal, 1)
     terminal.press(RIGHT, RIGHT, RIGHT)
     own, chosen = here(terminal, 4)
@@ -78,7 +78,7 @@ def test_the_story_and_a_branch_are_forked_at_a_token_and_a_word_is_banned(termi
     terminal.wait(kept, "the fork is in the file, and begins as its source does")
 
     terminal.wait(lambda screen: screen.count("■") >= 3, "all have ended")
-    terminal.press(b".")
+    terminal.press(F6)
     here(terminal, 1)
     terminal.press(RIGHT)
     own, _ = here(terminal, 2)

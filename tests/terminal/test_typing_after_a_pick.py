@@ -16,7 +16,7 @@ from tests.terminal.support import OPENING, foot, make_story, says_saved
 from tests.terminal.terminal import BACKSPACE, CTRL_N, CTRL_Q, Terminal
 
 STEADY = 1 / 15  # seconds between two keys
-SIZES = {"80x24": (80, 24, "default"), "40x12": (40, 12, "vim")}
+SIZES = {"80x24": (80, 24, "letters"), "40x12": (40, 12, "vim")}
 """Columns, lines, and the keymap that is tried there."""
 
 

@@ -12,6 +12,7 @@ import pytest
 import textual.app
 from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
+from textual.events import Paste
 from textual.pilot import Pilot
 from textual.screen import Screen
 
@@ -38,6 +39,13 @@ class Bench:
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
         await self.settle()
+
+    async def choose(self, *commands: str) -> None:
+        """Run commands from the menu, by their ids."""
+        for command in commands:
+            await self.press("ctrl+g")
+            self.app.post_message(Paste(command))
+            await self.press("enter")
 
     async def settle(self) -> None:
         """Let what was asked for be done, and painted."""

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from textual.keys import _character_to_key
 
-from srbwriter.tui import commands
+from srbwriter.tui import commands, options
 from srbwriter.tui.commands import COMMANDS
 from srbwriter.tui.dialog import Page
 from srbwriter.tui.widgets.lines import key_name
@@ -49,7 +49,7 @@ async def test_without_its_handler_the_scenario_fails(
             await scenarios.SCENARIOS[command](bench, monkeypatch)
 
 
-@pytest.mark.parametrize("kind", ["default", "vim"])
+@pytest.mark.parametrize("kind", options.KEYMAPS)
 def test_no_key_means_two_things(kind: str) -> None:
     keys = [
         key
@@ -60,14 +60,14 @@ def test_no_key_means_two_things(kind: str) -> None:
     declared = [
         key
         for command in COMMANDS.values()
-        for key in f"{(command.vim if kind == 'vim' else '') or command.keys},{command.anywhere}".split(",")
+        for key in f"{command.keys_in(kind)},{command.anywhere}".split(",")
         if key
     ]
     assert sorted(keys) == sorted(declared)
     assert len(set(keys)) == len(keys)
 
 
-@pytest.mark.parametrize("kind", ["default", "vim"])
+@pytest.mark.parametrize("kind", options.KEYMAPS)
 def test_a_key_of_one_character_is_shown_as_that_character(kind: str) -> None:
     keys = {key for some in commands.Keys(kind, {}).plain.values() for key in some}
     characters = {_character_to_key(char): char for char in map(chr, range(33, 127))}
@@ -84,7 +84,7 @@ def test_every_key_of_every_screen_has_a_name_for_the_settings() -> None:
     files = [
         file for file in Path(commands.__file__).parent.rglob("*.py") if read_keys.search(file.read_text())
     ]
-    known = {"app", "ask", "dialog", "help", "keyboard", "picker", "story_editor", "write_screen"}
+    known = {"app", "ask", "dialog", "keyboard", "picker", "story_editor", "write_screen"}
     assert {file.stem for file in files} == known
     for screen in commands.screens():
         declared = vars(screen).get("BINDINGS", [])
@@ -113,14 +113,14 @@ def test_help_opens_on_every_page_with_the_keys_that_open_it_elsewhere() -> None
 
 
 def test_a_key_of_the_writers_own_takes_the_place_of_the_one_that_had_it() -> None:
-    keys = commands.Keys("default", {"tree": "k, ctrl+k", "pick_number": "?, comma"})
+    keys = commands.Keys("prose", {"tree": "k, ctrl+k", "pick_number": "?, comma"})
     assert keys.plain["tree"] == ["k", "ctrl+k"] and "kill" not in keys.plain
     assert keys.anywhere["tree"] == ["ctrl+k"]
     assert {"question_mark", "comma", "3"} <= set(keys.plain["pick_number"]) and "help" not in keys.plain
 
 
 def test_keys_are_shown_as_the_signs_that_they_type() -> None:
-    keys = [key for command in COMMANDS.values() for key in (command.keys or command.vim).split(",") if key]
+    keys = [key for command in COMMANDS.values() for key in command.keys_in("vim").split(",") if key]
     named = {name for name in map(key_name, keys) if len(name) > 1}
     assert named == {"space", "home", "end", "pgup", "pgdn"}
     signs = {"^n": "ctrl+n", "F1": "f1", "^": "circumflex_accent", "é": "latin_small_letter_e_with_acute"}

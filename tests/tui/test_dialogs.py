@@ -153,7 +153,7 @@ async def test_the_tree_compares_from_a_row_of_folded_branches(open_bench: OpenB
 @pytest.mark.parametrize("key", ["p", "ctrl+r", "escape", "q"])
 @pytest.mark.full
 async def test_the_key_that_opens_read_mode_closes_it(key: str, open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
+    async with open_bench(settings={"interface.keymap": "letters"}) as bench:
         await bench.press("ctrl+r")
         await opened(bench, Reading)
         assert "esc or p or ^r goes back" in visible(bench)
@@ -176,7 +176,7 @@ async def test_the_key_line_is_empty_while_a_dialog_takes_the_keys(open_bench: O
         await started(bench)
         line = bench.screen.key_line
         assert any(name == "kill" for name, _, _ in line.entries)
-        for command in ("memory", "knobs", "find", "palette"):
+        for command in ("memory", "knobs", "find", "menu"):
             bench.screen.run(command)
             await bench.settle()
             bench.screen.flush_slowly()
@@ -209,12 +209,14 @@ async def test_the_focus_returns_after_a_window_that_was_too_small(
         assert bench.screen.focused is before is not None
 
 
-@pytest.mark.parametrize("key", ["left_parenthesis", "right_parenthesis"])
+@pytest.mark.parametrize("command", ["rubric", "bans"])
 @pytest.mark.full
-async def test_a_sheet_has_room_for_its_text_in_the_smallest_window(key: str, open_bench: OpenBench) -> None:
+async def test_a_sheet_has_room_for_its_text_in_the_smallest_window(
+    command: str, open_bench: OpenBench
+) -> None:
     async with open_bench(size=(40, 12)) as bench:
         await started(bench)
-        await bench.press(key)
+        await bench.choose(command)
         sheet = await opened(bench, Sheet)
         area = sheet.query_one(ProseArea)
         assert area.region.height >= 3

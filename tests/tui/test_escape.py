@@ -10,9 +10,9 @@ from tests.sizes import few_or_all, some_of
 from tests.tui.conftest import Bench, OpenBench
 
 DIALOGS = (
-    "help", "palette", "knobs", "branch_knobs", "memory", "author_note", "lore", "context", "model", "tree",
+    "help", "knobs", "branch_knobs", "memory", "author_note", "lore", "context", "model", "tree",
     "search", "bookmarks", "history", "bin", "find", "export", "import", "openings", "theme", "settings",
-    "log", "leader", "jump", "read", "type_into", "edit_pick", "compare",
+    "log", "menu", "jump", "read", "type_into", "edit_pick", "compare",
 )  # fmt: skip
 
 
@@ -71,21 +71,21 @@ async def test_it_closes_a_dialog_and_the_branches_have_the_keys_again(
 async def test_tab_a_key_and_a_click_lead_into_the_story_and_the_badge_says_where_keys_go(
     open_bench: OpenBench,
 ) -> None:
-    async with open_bench("The rain.", size=(160, 40)) as bench:
+    async with open_bench("The rain.", size=(160, 40), settings={"interface.keymap": "letters"}) as bench:
         line = bench.screen.status_line
         assert line.line.startswith(" STORY ")
         await bench.write(5)
         for way in ("tab", "a"):
             await bench.press("escape")
             bench.screen.flush_slowly()
-            assert ("switch", "tab a", "story") in bench.screen.key_line.entries
+            assert ("switch", "tab", "story") in bench.screen.key_line.entries
             await bench.press(way)
             assert bench.screen.editor.has_focus
             bench.screen.flush_slowly()
             assert ("switch", "tab", "branches") in bench.screen.key_line.entries
         await bench.press("escape")
         assert line.line.startswith(" BRANCH 1 ")
-        for key, badge in (("right", "BRANCH 2"), ("K", "PROMPT"), ("escape", "BRANCH 2")):
+        for key, badge in (("right", "BRANCH 2"), ("f2", "PROMPT"), ("escape", "BRANCH 2")):
             await bench.press(key)
             assert line.line.startswith(f" {badge} ")
         await bench.pilot.click("#story")
@@ -97,10 +97,10 @@ async def test_tab_a_key_and_a_click_lead_into_the_story_and_the_badge_says_wher
 async def test_a_story_that_was_hidden_is_shown_before_it_has_the_keys(
     way: str, open_bench: OpenBench
 ) -> None:
-    async with open_bench("The rain.") as bench:
+    async with open_bench("The rain.", settings={"interface.keymap": "letters"}) as bench:
         await bench.write(5)
         await bench.on_panes()
-        await bench.press("z")
+        await bench.choose("single")
         editor = bench.screen.editor
         assert not editor.size
         editor.focus()
@@ -113,7 +113,7 @@ async def test_a_story_that_was_hidden_is_shown_before_it_has_the_keys(
 
 @pytest.mark.parametrize(
     "command",
-    some_of([c for c in DIALOGS if c not in ("leader", "jump", "bookmarks", "bin")], DIALOGS[2::4]),
+    some_of([c for c in DIALOGS if c not in ("menu", "jump", "bookmarks", "bin")], DIALOGS[2::4]),
 )
 @pytest.mark.full
 async def test_keys_that_come_together_go_to_the_dialog_that_opens(

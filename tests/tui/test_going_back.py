@@ -38,7 +38,7 @@ async def test_back_at_the_beginning_the_panes_are_empty(open_bench: OpenBench) 
     async with open_bench() as bench:
         await bench.write()
         await bench.on_panes()
-        await bench.press("P")
+        await bench.choose("parent")
         assert bench.session.text() == ""
         assert all(pane.text == "" for pane in bench.screen.grid.panes)
 
@@ -71,13 +71,13 @@ async def test_the_branches_stay_when_what_is_undone_leads_nowhere_else(open_ben
         await bench.press(*" Zebra.")
         bench.session.together(lambda: bench.session.story.rename("Another"))
         await bench.on_panes()
-        await bench.press("u")
+        await bench.press("ctrl+z")
         assert bench.session.title != "Another" and bench.session.text() == "It rained. Zebra."
         assert bench.texts() == texts
 
 
 async def test_keys_behind_an_undo_act_on_the_branches_that_it_brings_back(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
+    async with open_bench(settings={"interface.keymap": "letters"}) as bench:
         await bench.write()
         await bench.settle()
         await bench.on_panes()

@@ -178,10 +178,8 @@ async def test_a_fetch_is_stopped_and_continued_in_the_list(open_bench: OpenBenc
         assert "9 MB, being fetched now; enter stops that" in listed(bench)
         await bench.press(*"novelist", "enter")
         await ended(bench)
-        assert (
-            "The download of Novelist 3B was stopped. The downloaded part is kept; ^g m continues it."
-            in said(bench)
-        )
+        assert "The download of Novelist 3B was stopped. The downloaded part is kept; “Change" in said(bench)
+        assert "“Change the model” in the menu (^g) continues it." in said(bench)
         bench.screen.run("model")
         await opened(bench, Picker)
         assert "MB of 9 MB are here, enter continues" in listed(bench)
@@ -269,7 +267,9 @@ async def test_the_offer_is_made_once_after_ten_picks(open_bench: OpenBench) -> 
         await bench.settle()
         assert OFFER not in said(bench), "nobody is disturbed while typing"
         await picks(bench, 0)
-        assert f"{OFFER}. ^g m lists free ones that fit this machine." in said(bench)
+        assert f"{OFFER}. “Change the model” in the menu (^g) lists free ones that fit this machine." in said(
+            bench
+        )
         assert bench.app.screen is bench.screen
     async with open_bench() as bench:
         await picks(bench, PICKS)

@@ -64,7 +64,7 @@ async def test_marks_are_seen_where_eight_share_the_window_and_values_rounded(
     async with open_bench("It rained.", 8) as bench:
         await bench.write(40)
         await bench.on_panes()
-        await bench.press("l", "greater_than_sign", "b")
+        await bench.choose("lock", "rate_up", "bookmark")
         bench.screen.pump.flush()
         head = bench.screen.grid.panes[0].head
         assert "locked" in head and "★" in head and "good" in head

@@ -139,12 +139,11 @@ async def test_a_model_that_cannot_be_loaded_is_explained_once(open_bench: OpenB
         assert bench.screen.editor.text == "It rained.hello reader"
         assert "is missing" in bench.screen.status_line.line
         [told] = [message.words for message in bench.app.messages.all]
-        assert (
-            told.startswith("The model cannot be loaded.") and "check the path. ^g m chooses another" in told
-        )
+        assert told.startswith("The model cannot be loaded.")
+        assert "check the path. “Change the model” in the menu (^g) chooses another" in told
         bench.screen.pump.flush()
         assert len(bench.app.messages.all) == 1
-        await bench.press("ctrl+g", "m")
+        await bench.choose("model")
         assert isinstance(bench.app.screen, ModelTrouble)
         assert "check the path" in bench.app.screen.query("Static").first().render().plain  # type: ignore[union-attr]
         await bench.press("enter")
@@ -159,7 +158,7 @@ async def test_escape_gives_up_a_load_and_says_what_can_be_done(open_bench: Open
         await bench.press("ctrl+n", "escape")
         assert "was stopped" in bench.app.messages.current[-1].words
         assert bench.session.round is None
-        await bench.press("ctrl+g", "m")
+        await bench.choose("model")
         assert isinstance(bench.app.screen, ModelTrouble)
         await bench.press("r")
         assert bench.app.screen is bench.screen and bench.session.engine_state == "LOADING"

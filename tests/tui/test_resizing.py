@@ -88,7 +88,7 @@ async def test_the_story_and_its_branches_are_wrapped_for_the_next_layout(
         await bench.on_panes()
         check(bench)
         for _ in range(3):
-            await bench.press("v")
+            await bench.choose("layout")
             check(bench)
 
 

@@ -41,11 +41,11 @@ async def test_the_split_holds_in_every_layout_and_is_remembered(
     async with open_bench(fake=True, size=(120, 42), settings={"interface.layout": layout}) as bench:
         await started(bench)
         whole = getattr(bench.screen.query_one("#panes").size, axis)
-        await bench.press("right_curly_bracket", "right_curly_bracket")
+        await bench.choose("more_story", "more_story")
         share = getattr(bench.screen.editor.outer_size, axis) / whole
         assert share == pytest.approx(0.5, abs=0.03) and bench.app.preferences[options.SPLIT] == 50
         for _ in range(12):
-            await bench.press("left_curly_bracket")
+            await bench.choose("less_story")
         assert bench.app.preferences[options.SPLIT] == 15
         assert bench.screen.editor.size.height > 0 and bench.screen.editor.size.width > 10
 

@@ -108,7 +108,7 @@ async def test_the_screens(open_bench: OpenBench) -> None:
         await frozen(bench)
         for name, command in (
             ("tree", "tree"), ("knobs", "knobs"), ("help", "help"), ("openings", "openings"),
-            ("reading", "read"), ("context", "context"), ("leader", "leader"),
+            ("reading", "read"), ("context", "context"), ("menu", "menu"),
         ):  # fmt: skip
             bench.screen.run(command)
             await bench.pilot.pause()

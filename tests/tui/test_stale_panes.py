@@ -31,7 +31,7 @@ async def test_the_panes_say_that_they_were_written_for_an_earlier_text(open_ben
         await change_text(bench)
         assert all("earlier text" in head for head in heads(bench))
         assert all(pane.has_class("-stale") for pane in bench.screen.grid.shown)
-        await bench.press("u")
+        await bench.press("ctrl+z")
         assert bench.session.text() == "It rained."
         assert not any("earlier text" in head for head in heads(bench))
         assert not any(pane.has_class("-stale") for pane in bench.screen.grid.shown)

@@ -12,7 +12,6 @@ from srbwriter.session import Context
 from srbwriter.session.prompting import Part
 from srbwriter.story import ROOT
 from srbwriter.tui import hints
-from srbwriter.tui.screens.help import LeaderMenu
 from srbwriter.tui.screens.knobs import Knobs
 from srbwriter.tui.screens.reading import budget
 from srbwriter.tui.screens.side_panel import LoreList, SidePanel
@@ -204,7 +203,7 @@ def test_a_hint_is_given_once() -> None:
 async def test_a_new_entry_of_the_lorebook_goes_on_to_its_text(open_bench: OpenBench) -> None:
     async with open_bench(n=2) as bench:
         await bench.on_panes()
-        await bench.press("O")
+        await bench.choose("lore")
         panel = bench.app.screen
         assert isinstance(panel, SidePanel) and isinstance(panel.focused, LoreList)
         empty = panel.query_one(".empty", Static)
@@ -216,19 +215,6 @@ async def test_a_new_entry_of_the_lorebook_goes_on_to_its_text(open_bench: OpenB
         await bench.press("escape")
         [entry] = bench.session.story.own_settings(ROOT).lore
         assert (entry.name, entry.text) == ("Mara", "keeps")
-
-
-async def test_the_leaders_menu_cuts_no_label(open_bench: OpenBench) -> None:
-    async with open_bench(n=2, size=(80, 24)) as bench:
-        await bench.press("ctrl+g")
-        menu = bench.app.screen
-        assert isinstance(menu, LeaderMenu)
-        lines = str(menu.query_one(Static).content).splitlines()
-        shown = "\n".join(lines)
-        for label in ("t branch knobs", "K knobs", "read on", "untake paragraph"):
-            assert label in shown
-        assert max(len(line.rstrip()) for line in lines) <= 78
-        assert len(lines) <= 16
 
 
 async def test_esc_says_stop_only_where_something_can_be_stopped(open_bench: OpenBench) -> None:

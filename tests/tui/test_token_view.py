@@ -24,7 +24,7 @@ async def tokens_of_the_first(bench: Bench) -> TokenView:
     await started(bench)
     bench.session.stop_all()
     await bench.settle()
-    await bench.press("full_stop")
+    await bench.choose("tokens")
     view: TokenView = await opened(bench, TokenView)
     await looked(bench, view, len(bench.session.round.branches[0].buffer.ids))
     return view

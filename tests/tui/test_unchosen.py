@@ -74,7 +74,7 @@ async def test_arrows_tab_and_escape_choose_the_first_pane(open_bench: OpenBench
             sides = [bench.screen.grid.panes[0].render_line(1).text[at] for at in (0, -1)]
             assert sides == ["▌", "▐"], "the frame of the chosen pane"
             assert bench.screen.grid.panes[1].render_line(1).text[0] == " "
-            await bench.press("l")
+            await bench.choose("lock")
             assert bench.session.round.locked == {0} and bench.screen.editor.whole == bench.session.text()
 
 
@@ -95,18 +95,18 @@ async def test_the_line_of_keys_says_what_they_do(open_bench: OpenBench) -> None
     async with open_bench(TEXT, size=(80, 24)) as bench:
         await bench.write()
         told = [f"{key} {label}" for _, key, label in bench.screen.key_line.entries[:3]]
-        assert told == ["1–9 pick", "type to write", "←→ choose a branch"]
+        assert told == ["1–9 pick", "type text", "←→ choose"]
         assert bench.screen.status_line.mode == "STORY"
         await bench.press("x")
         assert "1–9" not in [key for _, key, _ in bench.screen.key_line.entries]
         await bench.press("escape")
         assert ("pick_number", "1–9", "pick") in bench.screen.key_line.entries
-        assert ("", "type", "to write") not in bench.screen.key_line.entries
+        assert ("", "type", "text") not in bench.screen.key_line.entries
         await bench.press("ctrl+n")
         await bench.pilot.resize_terminal(40, 12)
         await bench.settle()
         line = bench.screen.key_line.render().plain
-        assert "1–9 pick" in line and "type to write" in line and "←→ choose" in line, "the narrowest window"
+        assert "1–9 pick" in line and "type text" in line and "←→ choose" in line, "the narrowest window"
 
 
 async def test_undo_and_redo_that_bring_a_round_back_choose_none_of_it(open_bench: OpenBench) -> None:
@@ -121,7 +121,7 @@ async def test_undo_and_redo_that_bring_a_round_back_choose_none_of_it(open_benc
         assert bench.session.text() == TEXT + picked
         await bench.tokens(12)
         await bench.on_panes()
-        for key in ("r", "l", "space", "w", "plus"):
+        for key in ("r", "s", "space", "w", "plus"):
             await bench.press(key)
             assert chosen(bench), f"{key} steers a branch and leaves it chosen"
 

@@ -182,7 +182,8 @@ async def test_a_rewind_keeps_bookmark_and_rating(open_bench: OpenBench) -> None
     async with open_bench(n=2) as bench:
         await bench.write(40)
         await bench.on_panes()
-        await bench.press("b", "greater_than_sign")
+        await bench.press("b")
+        await bench.choose("rate_up")
         await bench.press("backspace")
         await bench.tokens(4)
         bench.screen.flush_slowly()
@@ -234,9 +235,9 @@ async def test_undo_and_redo_say_what_they_did(open_bench: OpenBench) -> None:
         await bench.on_panes()
         await bench.press("1")
         for key, words in (
-            ("u", "Undid: pick branch 1."),
-            ("U", "Redid: pick branch 1."),
-            ("U", "Nothing to redo."),
+            ("ctrl+z", "Undid: pick branch 1."),
+            ("ctrl+y", "Redid: pick branch 1."),
+            ("ctrl+y", "Nothing to redo."),
         ):
             await bench.on_panes()
             await bench.press(key)
@@ -280,7 +281,8 @@ async def test_a_verb_that_has_nothing_to_do_says_so(open_bench: OpenBench) -> N
         for verb in ("next_page", "previous_page"):
             assert "on this page" in await answer(verb), verb
         for _ in bench.texts():
-            await bench.press("l", "right")
+            await bench.choose("lock")
+            await bench.press("right")
         assert "locked" in await answer("reroll_all")
         bench.session.stop_all()
         finish(bench)

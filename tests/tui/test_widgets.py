@@ -219,7 +219,8 @@ async def test_dragging_selects_text_of_a_branch(open_bench: OpenBench) -> None:
 
 async def test_a_key_on_the_key_line_can_be_clicked(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
-        await bench.pilot.click(bench.screen.key_line, offset=(2, 0))
+        at = bench.screen.key_line.render().plain.index("write")
+        await bench.pilot.click(bench.screen.key_line, offset=(at, 0))
         assert bench.session.round is not None
 
 

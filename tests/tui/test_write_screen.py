@@ -26,14 +26,6 @@ async def test_one_key_starts_n_branches_and_a_digit_picks_and_new_ones_go_on(op
         assert all(branch.live for branch in bench.session.round.branches)
 
 
-async def test_the_leader_reaches_the_same_commands_from_the_editor(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        await bench.write()
-        picked = bench.texts()[1]
-        await bench.press("ctrl+g", "2")
-        assert bench.session.text() == "It rained." + picked
-
-
 async def test_branches_started_while_the_model_loads_appear_when_it_has(open_bench: OpenBench) -> None:
     async with open_bench(ready=False) as bench:
         await bench.press("ctrl+n")

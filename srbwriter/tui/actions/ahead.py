@@ -18,7 +18,7 @@ _WORDS = {
 }
 
 
-@command(INSTRUMENTS, "Next branches while you read", "comma", anywhere="f5")
+@command(INSTRUMENTS, "Next branches while you read", anywhere="f5")
 def look_ahead(screen: WriteScreen) -> None:
     """Write the next branches before you pick: after the chosen branch, after all of them, or not at all."""
     preferences, looking = screen.app.preferences, LookAhead.of(screen.session)

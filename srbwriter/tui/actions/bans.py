@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from srbwriter.tui.write_screen import WriteScreen
 
 
-@command(INSTRUMENTS, "Banned phrases", "right_parenthesis")
+@command(INSTRUMENTS, "Banned phrases")
 @asks
 @writes
 def bans(screen: WriteScreen) -> None:

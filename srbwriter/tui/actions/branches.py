@@ -10,7 +10,7 @@ from srbwriter.prose import Unit
 from srbwriter.session.typing import Draft
 from srbwriter.story import NodeId
 from srbwriter.tui import external, status
-from srbwriter.tui.commands import DIGITS, command
+from srbwriter.tui.commands import DIGITS, PART, THIS_BRANCH, command
 from srbwriter.tui.knobs import Setup
 from srbwriter.tui.screens.ask import AskWords, asks
 from srbwriter.tui.screens.knobs import Knobs
@@ -25,16 +25,13 @@ if TYPE_CHECKING:
     from srbwriter.tui.write_screen import WriteScreen
 
 
-BRANCH = "This branch"
-
-
-@command(BRANCH, "Pick a branch by number", DIGITS, hint="pick", numbered=True)
+@command(THIS_BRANCH, "Pick a branch by number", DIGITS, numbered=True)
 def pick_number(screen: WriteScreen, number: int) -> None:
     """Append branch 1 to 9 to the story; new branches continue from there."""
     screen.pick(number - 1)
 
 
-@command(BRANCH, "Pick this branch", "enter")
+@command(THIS_BRANCH, "Pick this branch", "enter")
 def pick(screen: WriteScreen) -> None:
     """Append the branch to the story, up to the taking cursor if one is set."""
     pane = screen.grid.pane
@@ -42,25 +39,25 @@ def pick(screen: WriteScreen) -> None:
         screen.pick(pane.index, pane.take)
 
 
-@command(BRANCH, "Re-roll this branch", "r", hint="re-roll")
+@command(THIS_BRANCH, "Re-roll this branch", "r")
 def reroll(screen: WriteScreen) -> None:
     """Write this branch again from the start with a new seed; the others continue."""
     _steer(screen, "reroll")
 
 
-@command(BRANCH, "Kill this branch", "k", hint="kill", vim="x")
+@command(THIS_BRANCH, "Kill this branch", "k", vim="x")
 def kill(screen: WriteScreen) -> None:
     """End this branch, running or ended, and free its memory."""
     _steer(screen, "kill")
 
 
-@command(BRANCH, "Stop this branch", "s")
+@command(THIS_BRANCH, "Stop this branch", "s")
 def stop(screen: WriteScreen) -> None:
     """End this branch here and keep its text."""
     _steer(screen, "stop")
 
 
-@command(BRANCH, "Pause or resume this branch", "space")
+@command(THIS_BRANCH, "Pause or resume this branch", "space")
 def pause(screen: WriteScreen) -> None:
     """Pause this branch, or resume it."""
     pane = screen.grid.pane
@@ -84,20 +81,20 @@ def _steer(screen: WriteScreen, verb: BranchVerb, **arguments: object) -> bool:
     return False
 
 
-@command(BRANCH, "Extend this branch", "e")
+@command(THIS_BRANCH, "Extend this branch", "e")
 def extend(screen: WriteScreen) -> None:
     """Continue a finished branch from its end."""
     if _steer(screen, "extend") and screen.grid.pane is not None:
         screen.grid.pane.follow()  # the new words are at the end
 
 
-@command(BRANCH, "Rewind one sentence", "backspace", hint="rewind")
+@command(THIS_BRANCH, "Rewind one sentence", "backspace")
 def rewind(screen: WriteScreen) -> None:
     """Drop the branch's last sentence and continue from there with a new seed."""
     _steer(screen, "rewind", sentences=1)
 
 
-@command(BRANCH, "Type into this branch", "i")
+@command(THIS_BRANCH, "Type into this branch", "i")
 @asks
 @writes
 def type_into(screen: WriteScreen) -> None:
@@ -132,7 +129,7 @@ def _draft(screen: WriteScreen, index: int, node: NodeId | None = None) -> Draft
     return session.draft(Draft.below(node, index))
 
 
-@command(BRANCH, "Edit, then pick", "o")
+@command(THIS_BRANCH, "Edit, then pick", "o")
 @asks
 @writes
 def edit_pick(screen: WriteScreen) -> None:
@@ -165,7 +162,7 @@ def _edit_pick(screen: WriteScreen, index: int, branch: Branch) -> None:
     screen.app.push_screen(sheet, closed)
 
 
-@command(BRANCH, "Lock or unlock this branch", "l", vim="L")
+@command(THIS_BRANCH, "Lock or unlock this branch", letters="l", vim="L")
 def lock(screen: WriteScreen) -> None:
     """Lock this branch, so that re-rolling all branches leaves it alone; again to unlock it."""
     here = screen.branch_here()
@@ -173,7 +170,7 @@ def lock(screen: WriteScreen) -> None:
         screen.session.lock(here[0].index)
 
 
-@command(BRANCH, "Copy this branch", "c", vim="y")
+@command(THIS_BRANCH, "Copy this branch", "c", vim="y")
 def copy(screen: WriteScreen) -> None:
     """Copy its text to the clipboard."""
     here = screen.branch_here()
@@ -182,7 +179,7 @@ def copy(screen: WriteScreen) -> None:
         screen.notify(f"Branch {here[0].index + 1} is on the clipboard.")
 
 
-@command(BRANCH, "Rate up", "greater_than_sign")
+@command(THIS_BRANCH, "Rate up")
 def rate_up(screen: WriteScreen) -> None:
     """Rate the branch as good; again to remove the rating."""
     _rate(screen, 1)
@@ -195,13 +192,13 @@ def _rate(screen: WriteScreen, rating: int) -> None:
         story.mark(node, rating=0 if story.marks(node).rating == rating else rating)
 
 
-@command(BRANCH, "Rate down", "less_than_sign")
+@command(THIS_BRANCH, "Rate down")
 def rate_down(screen: WriteScreen) -> None:
     """Rate the branch as bad; again to remove the rating."""
     _rate(screen, -1)
 
 
-@command(BRANCH, "Bookmark this branch", "b")
+@command(THIS_BRANCH, "Bookmark this branch", "b")
 def bookmark(screen: WriteScreen) -> None:
     """Bookmark the branch, to find it later; again to remove the bookmark."""
     node = screen.branch_node()
@@ -210,7 +207,7 @@ def bookmark(screen: WriteScreen) -> None:
         story.mark(node, bookmark=not story.marks(node).bookmark)
 
 
-@command(BRANCH, "Settings of this branch", "t")
+@command(THIS_BRANCH, "Settings of this branch", letters="t")
 def branch_knobs(screen: WriteScreen) -> None:
     """Change how this branch is written, also while it runs."""
     here = screen.branch_here()
@@ -225,7 +222,7 @@ def branch_knobs(screen: WriteScreen) -> None:
     screen.app.push_screen(Knobs(f"Settings of branch {index + 1}", now, changed, can=can))
 
 
-@command(BRANCH, "Compare with another branch", "vertical_line")
+@command(THIS_BRANCH, "Compare with another branch")
 def compare(screen: WriteScreen) -> None:
     """Show the words that differ between two branches."""
     current, pane = screen.session.round, screen.grid.pane
@@ -247,10 +244,7 @@ def compare(screen: WriteScreen) -> None:
     screen.app.push_screen(Picker(f"Compare branch {here + 1} with", others), chosen)
 
 
-TAKE = "Taking a part"
-
-
-@command(TAKE, "Take a word more", "w")
+@command(PART, "Take a word more", "w")
 def take_word(screen: WriteScreen) -> None:
     """Move the taking cursor to the next word's end."""
     _move(screen, "word", 1)
@@ -262,31 +256,31 @@ def _move(screen: WriteScreen, unit: Unit, direction: int) -> None:
         here[0].move_take(unit, direction)
 
 
-@command(TAKE, "Take a word less", "W")
+@command(PART, "Take a word less", "W")
 def untake_word(screen: WriteScreen) -> None:
     """Move the taking cursor back one word."""
     _move(screen, "word", -1)
 
 
-@command(TAKE, "Take a sentence more", "d")
+@command(PART, "Take a sentence more", "d")
 def take_sentence(screen: WriteScreen) -> None:
     """Move the taking cursor to the sentence's end."""
     _move(screen, "sentence", 1)
 
 
-@command(TAKE, "Take a sentence less", "D")
+@command(PART, "Take a sentence less", "D")
 def untake_sentence(screen: WriteScreen) -> None:
     """Move the taking cursor back one sentence."""
     _move(screen, "sentence", -1)
 
 
-@command(TAKE, "Take a paragraph more", "f")
+@command(PART, "Take a paragraph more", "f")
 def take_paragraph(screen: WriteScreen) -> None:
     """Move the taking cursor to the paragraph's end."""
     _move(screen, "paragraph", 1)
 
 
-@command(TAKE, "Take a paragraph less", "F")
+@command(PART, "Take a paragraph less", "F")
 def untake_paragraph(screen: WriteScreen) -> None:
     """Move the taking cursor back one paragraph."""
     _move(screen, "paragraph", -1)
@@ -295,14 +289,14 @@ def untake_paragraph(screen: WriteScreen) -> None:
 ALL = "All branches"
 
 
-@command(ALL, "Write new branches", "g", anywhere="ctrl+n", hint="write")
+@command(ALL, "Write new branches", letters="g", anywhere="ctrl+n")
 @writes
 def generate(screen: WriteScreen) -> None:
     """Write N branches from the end of the story so far."""
     screen.write()
 
 
-@command(ALL, "Write from the cursor", "G", anywhere="ctrl+b")
+@command(ALL, "Write from the cursor", letters="G", anywhere="ctrl+b")
 @writes
 def write_from(screen: WriteScreen) -> None:
     """Write branches from the cursor; the text after it becomes another branch."""
@@ -340,7 +334,7 @@ def _gave_up(screen: WriteScreen) -> bool:
     return False
 
 
-@command(ALL, "Step back", anywhere="escape", hint="stop")
+@command(ALL, "Step back", anywhere="escape")
 def back(screen: WriteScreen) -> None:
     """Stop an export, import, load or scoring; or go from the story to the branches; there, remove the taking
     cursor, then stop the branches."""
@@ -393,7 +387,7 @@ def fewer(screen: WriteScreen) -> None:
     screen.pump.wake()
 
 
-@command(ALL, "Next page of branches", "right_square_bracket")
+@command(ALL, "Next page of branches")
 def next_page(screen: WriteScreen) -> None:
     """Show the next page of branches."""
     _turn(screen, 1)
@@ -406,7 +400,7 @@ def _turn(screen: WriteScreen, pages: int) -> None:
         screen.notify("All branches are on this page.")
 
 
-@command(ALL, "Previous page of branches", "left_square_bracket")
+@command(ALL, "Previous page of branches")
 def previous_page(screen: WriteScreen) -> None:
     """Show the previous page of branches."""
     _turn(screen, -1)

@@ -39,7 +39,7 @@ _SIBLINGS: dict[Together, tuple[str, str]] = {
 _REPULSION = 2.0  # the settings for writing (F2) offer other strengths
 
 
-@command(INSTRUMENTS, "How branches differ", "tilde")
+@command(INSTRUMENTS, "How branches differ")
 def variety(screen: WriteScreen) -> None:
     """Choose how much new branches differ from one another."""
     session = screen.session
@@ -69,7 +69,7 @@ def _repels(strength: float) -> str:
     return words if strength else ""
 
 
-@command(INSTRUMENTS, "Order of the branches", "colon")
+@command(INSTRUMENTS, "Order of the branches")
 def order(screen: WriteScreen) -> None:
     """Sort ended branches: as written, or by difference, likelihood, length or score."""
     choices = [Choice(name, name, about) for name, (about, _) in ORDERS.items()]
@@ -88,7 +88,7 @@ _LEAST, _MOST = 0.001, 20  # of the words in the list: their probability, and ho
 _LOOKS, _PATIENCE = 0.05, 3.0  # seconds between two looks at what the model says, and in all
 
 
-@command(INSTRUMENTS, "Words that no branch begins with", "x", hint="other words", vim="Y")
+@command(INSTRUMENTS, "Words that no branch begins with", letters="x", vim="Y")
 @writes
 def unexplored(screen: WriteScreen) -> None:
     """List likely first words that no branch begins with; enter starts a branch with one."""
@@ -168,7 +168,7 @@ def _branch_numbers(opening: Opening) -> str:
     return f"branch {numbers}" if numbers else ""
 
 
-@command(INSTRUMENTS, "Likeliest continuations", "circumflex_accent")
+@command(INSTRUMENTS, "Likeliest continuations")
 @writes
 def explore(screen: WriteScreen) -> None:
     """Show the likeliest continuations as branches, with how likely each is."""

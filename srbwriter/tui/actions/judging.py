@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from srbwriter.tui.write_screen import WriteScreen
 
 
-@command(INSTRUMENTS, "Score branches", "semicolon", anywhere="f7", hint="score")
+@command(INSTRUMENTS, "Score branches", anywhere="f7")
 def judge(screen: WriteScreen) -> None:
     """Score ended branches by your questions: the model answers each with yes or no."""
     judgement = Judging.of(screen.session).judge()
@@ -43,7 +43,7 @@ def _when_done(screen: WriteScreen, judgement: Judgement) -> None:
         screen.notify(f"Scored {branches} on {asked}: ✓80 means the model says yes with 80 %.")
 
 
-@command(INSTRUMENTS, "Questions for scoring", "left_parenthesis")
+@command(INSTRUMENTS, "Questions for scoring")
 @asks
 @writes
 def rubric(screen: WriteScreen) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 KNOBS = "The model"
 
 
-@command(KNOBS, "Settings for writing", "K", anywhere="f2", hint="settings")
+@command(KNOBS, "Settings for writing", letters="K", anywhere="f2")
 def knobs(screen: WriteScreen) -> None:
     """Change how new branches are written: their number, length, temperature, banned phrases and more."""
     session = screen.session
@@ -41,7 +41,7 @@ def knobs(screen: WriteScreen) -> None:
     screen.app.push_screen(sheet, closed)
 
 
-@command(KNOBS, "Memory", "M")
+@command(KNOBS, "Memory", letters="M")
 @asks
 @writes
 def memory(screen: WriteScreen) -> None:
@@ -49,7 +49,7 @@ def memory(screen: WriteScreen) -> None:
     screen.app.push_screen(SidePanel(screen.session, MEMORY))
 
 
-@command(KNOBS, "Author's note", "N")
+@command(KNOBS, "Author's note", letters="N")
 @asks
 @writes
 def author_note(screen: WriteScreen) -> None:
@@ -57,21 +57,21 @@ def author_note(screen: WriteScreen) -> None:
     screen.app.push_screen(SidePanel(screen.session, NOTE))
 
 
-@command(KNOBS, "Lorebook", "O")
+@command(KNOBS, "Lorebook", letters="O")
 @writes
 def lore(screen: WriteScreen) -> None:
     """Edit the entries that the model reads when one of their keys occurs in the story."""
     screen.app.push_screen(SidePanel(screen.session, LORE))
 
 
-@command(KNOBS, "What the model sees", "X", anywhere="f8")
+@command(KNOBS, "What the model sees", letters="X", anywhere="f8")
 def context(screen: WriteScreen) -> None:
     """Show the context by source, in tokens; edit the request to an instruction model."""
     screen.session.keep()
     screen.app.push_screen(ContextView(screen.session))
 
 
-@command(KNOBS, "Change the model", "m")
+@command(KNOBS, "Change the model", letters="m")
 def model(screen: WriteScreen) -> None:
     """Choose a model, fetch a recommended one, or retry one that failed to load; the story stays open."""
     from srbwriter.tui.screens.choices import choose_model

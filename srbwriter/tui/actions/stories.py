@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 STORIES = "Stories"
 
 
-@command(STORIES, "Another story", "n", anywhere="ctrl+o")
+@command(STORIES, "Another story", letters="n", anywhere="ctrl+o")
 def stories(screen: WriteScreen) -> None:
     """Open another story; every word of this one is saved."""
     here = screen.session.story.file
@@ -52,7 +52,7 @@ def _moment(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 
-@command(STORIES, "New story", "asterisk")
+@command(STORIES, "New story")
 @asks
 def new_story(screen: WriteScreen) -> None:
     """Create an empty story in the library."""
@@ -71,7 +71,7 @@ def _ask_title(screen: WriteScreen, question: str, suggested: str, act: Callable
     screen.app.push_screen(Ask(question, suggested, select=True), answered)
 
 
-@command(STORIES, "Rename the story", "quotation_mark")
+@command(STORIES, "Rename the story")
 @asks
 @writes
 def rename_story(screen: WriteScreen) -> None:
@@ -86,7 +86,7 @@ def rename_story(screen: WriteScreen) -> None:
     _ask_title(screen, "New title of this story", screen.session.title, rename)
 
 
-@command(STORIES, "Duplicate the story", "ampersand")
+@command(STORIES, "Duplicate the story")
 @asks
 def duplicate_story(screen: WriteScreen) -> None:
     """Copy the story with all its branches and open the copy; this one stays as it is."""
@@ -100,7 +100,7 @@ def duplicate_story(screen: WriteScreen) -> None:
     _ask_title(screen, "Title of the copy, which opens next", f"{screen.session.title} (copy)", duplicate)
 
 
-@command(STORIES, "Snapshot", "exclamation_mark")
+@command(STORIES, "Snapshot")
 @asks
 def snapshot(screen: WriteScreen) -> None:
     """Save a named copy of the story as it is now."""
@@ -118,7 +118,7 @@ def snapshot(screen: WriteScreen) -> None:
     screen.app.push_screen(Ask("Name for the copy of the story as it is now"), answered)
 
 
-@command(STORIES, "Restore a copy", "at")
+@command(STORIES, "Restore a copy")
 def restore(screen: WriteScreen) -> None:
     """Open a snapshot or a daily copy as a new story; this one stays as it is."""
     story = screen.session.story

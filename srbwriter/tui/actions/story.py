@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 STORY = "Story"
 
 
-@command(STORY, "Undo", "u", anywhere="ctrl+z")
+@command(STORY, "Undo", letters="u", anywhere="ctrl+z")
 def undo(screen: WriteScreen) -> None:
     """Undo the last change to the story: a pick or your own words."""
     undone = screen.session.undo()
@@ -32,7 +32,7 @@ def undo(screen: WriteScreen) -> None:
     screen.app.notify(f"Undid: {undone}." if undone else "Nothing to undo.", about=screen.story_version)
 
 
-@command(STORY, "Redo", "U", anywhere="ctrl+y")
+@command(STORY, "Redo", letters="U", anywhere="ctrl+y")
 def redo(screen: WriteScreen) -> None:
     """Repeat the change that was undone last."""
     redone = screen.session.redo()
@@ -60,14 +60,14 @@ def replace(screen: WriteScreen) -> None:
     screen.app.push_screen(ReplaceBar(screen.editor, screen.looked, apply))
 
 
-@command(STORY, "Copy the story", "C")
+@command(STORY, "Copy the story", letters="C")
 def copy_story(screen: WriteScreen) -> None:
     """Copy the whole text to the clipboard."""
     external.copy(screen.app, screen.editor.whole)
     screen.notify("The story is on the clipboard.")
 
 
-@command(STORY, "Spelling", "dollar_sign")
+@command(STORY, "Spelling")
 def spelling(screen: WriteScreen) -> None:
     """Underline words that are in no English list and not among your own; again to turn it off."""
     app = screen.app
@@ -83,7 +83,7 @@ def spelling(screen: WriteScreen) -> None:
         screen.notify(f"Words in no English list are underlined; your own belong in {spell.own_file()}.")
 
 
-@command(STORY, "One of my words", "percent_sign")
+@command(STORY, "One of my words")
 def own_word(screen: WriteScreen) -> None:
     """Add the word at the cursor to your own words."""
     row, column = screen.editor.cursor_location
@@ -121,7 +121,7 @@ def openings(screen: WriteScreen) -> None:
     offer_openings(screen)
 
 
-@command(STORY, "Title, author, language", "A")
+@command(STORY, "Title, author, language", letters="A")
 @asks
 @writes
 def properties(screen: WriteScreen) -> None:
@@ -136,7 +136,7 @@ def properties(screen: WriteScreen) -> None:
     screen.app.push_screen(PropertiesForm(story.properties, take, session.draft("title and author")))
 
 
-@command(STORY, "Export the story", "E")
+@command(STORY, "Export the story", letters="E")
 @asks
 def export(screen: WriteScreen) -> None:
     """Write the story to a file; its extension chooses the format: a book, Word, HTML, text or JSON."""
@@ -208,7 +208,7 @@ def _export(screen: WriteScreen, target: Path, form: Format, *, force: bool) -> 
     screen.transfers.begin("export", target.name, work, ended)
 
 
-@command(STORY, "Import a file", "I")
+@command(STORY, "Import a file", letters="I")
 @asks
 def import_(screen: WriteScreen) -> None:
     """Create a story from a text, a folder, or another program's file, and open it."""

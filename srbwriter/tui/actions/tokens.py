@@ -25,7 +25,7 @@ _COLOURS = (
 )
 
 
-@command(INSTRUMENTS, "Token by token", "full_stop", anywhere="f6", hint="tokens")
+@command(INSTRUMENTS, "Token by token", anywhere="f6")
 @writes
 def tokens(screen: WriteScreen) -> None:
     """Step through a branch or the story by token: see alternatives, start a branch there, ban a word."""
@@ -39,7 +39,7 @@ def tokens(screen: WriteScreen) -> None:
         screen.app.push_screen(TokenView(screen, pane.index, pane.take or char))
 
 
-@command(INSTRUMENTS, "Colour words", "number_sign")
+@command(INSTRUMENTS, "Colour words")
 def colour_tokens(screen: WriteScreen) -> None:
     """Colour words by who wrote them, or by how likely the model found them."""
 

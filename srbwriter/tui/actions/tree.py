@@ -21,7 +21,7 @@ _MOST = 500  # the list shows only this many of the newest deleted branches
 TREE = "The tree"
 
 
-@command(TREE, "The tree", "T", anywhere="f3", hint="tree")
+@command(TREE, "The tree", letters="T", anywhere="f3")
 def tree(screen: WriteScreen) -> None:
     """Show every branch ever written; go to one and continue there."""
     screen.session.keep()
@@ -35,7 +35,7 @@ def _go(screen: WriteScreen, target: Way | None) -> None:
         screen.guarded(lambda: screen.revisit(target.node, write=target.write))
 
 
-@command(TREE, "Back one pick", "P")
+@command(TREE, "Back one pick", letters="P")
 def parent(screen: WriteScreen) -> None:
     """Go back to before the last pick."""
     screen.session.keep()
@@ -46,7 +46,7 @@ def parent(screen: WriteScreen) -> None:
         screen.revisit(above)
 
 
-@command(TREE, "Split at the cursor", "backslash")
+@command(TREE, "Split at the cursor")
 @writes
 def split(screen: WriteScreen) -> None:
     """Split a node in two at the cursor in the story, to branch off there."""
@@ -55,7 +55,7 @@ def split(screen: WriteScreen) -> None:
     screen.notify(f"Split: a new node starts with: {first} …")
 
 
-@command(TREE, "Join with the node before", "J")
+@command(TREE, "Join with the node before", letters="J")
 @writes
 def merge(screen: WriteScreen) -> None:
     """Join the last two nodes; siblings of the last one keep their text."""
@@ -66,7 +66,7 @@ def merge(screen: WriteScreen) -> None:
     screen.notify("Joined the last two nodes.")
 
 
-@command(TREE, "Search the tree", "S")
+@command(TREE, "Search the tree", letters="S")
 @asks
 def search(screen: WriteScreen) -> None:
     """Find words in all branches, including those not picked."""
@@ -99,7 +99,7 @@ def _choose(screen: WriteScreen, title: str, choices: list[Choice], nothing: str
     screen.app.push_screen(Picker(title, choices), chosen)
 
 
-@command(TREE, "Bookmarks", "B")
+@command(TREE, "Bookmarks", letters="B")
 def bookmarks(screen: WriteScreen) -> None:
     """Go to a bookmarked branch."""
     nodes = screen.session.story.bookmarks()
@@ -118,7 +118,7 @@ def node_choices(screen: WriteScreen, nodes: Iterable[NodeId]) -> list[Choice]:
     return found
 
 
-@command(TREE, "History of picks", "H")
+@command(TREE, "History of picks", letters="H")
 def history(screen: WriteScreen) -> None:
     """Go back to any earlier pick."""
     screen.session.keep()
@@ -128,7 +128,7 @@ def history(screen: WriteScreen) -> None:
     _choose(screen, "The way here, newest first", choices, "Nothing is written yet.")
 
 
-@command(TREE, "The bin", "Z")
+@command(TREE, "The bin", letters="Z")
 def bin_(screen: WriteScreen) -> None:
     """Restore a deleted branch."""
     screen.session.keep()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from textual.command import CommandPalette
-
 from srbwriter.tui import options
-from srbwriter.tui.commands import LEADER, command
+from srbwriter.tui.commands import MENU, READING, command
 from srbwriter.tui.screens.choices import choose_theme
 from srbwriter.tui.screens.help import Help
+from srbwriter.tui.screens.menu import Menu
 from srbwriter.tui.screens.picker import Jump
 from srbwriter.tui.screens.reading import LogView, Reading
 from srbwriter.tui.screens.settings import SettingsScreen
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 VIEW = "View"
 
 
-@command(VIEW, "Story or branches", "a", anywhere="tab", hint="story")
+@command(VIEW, "Story or branches", letters="a", anywhere="tab")
 def switch(screen: WriteScreen) -> None:
     """Move between the story and the branches."""
     screen.be_quiet(False)
@@ -64,41 +63,41 @@ def down(screen: WriteScreen) -> None:
     _step(screen, 0, 1)
 
 
-@command(VIEW, "Read on in this branch", "pagedown")
+@command(READING, "Read on in this branch", "pagedown")
 def read_on(screen: WriteScreen) -> None:
     """Scroll the branch down a page."""
     if screen.grid.pane is not None:
         screen.grid.pane.page(1)
 
 
-@command(VIEW, "Read back in this branch", "pageup")
+@command(READING, "Read back in this branch", "pageup")
 def read_back(screen: WriteScreen) -> None:
     """Scroll the branch up a page; it stays there."""
     if screen.grid.pane is not None:
         screen.grid.pane.page(-1)
 
 
-@command(VIEW, "Follow this branch", "end")
+@command(READING, "Follow this branch", "end")
 def follow(screen: WriteScreen) -> None:
     """Keep the end of the branch in view while it grows."""
     if screen.grid.pane is not None:
         screen.grid.pane.follow()
 
 
-@command(VIEW, "To the branch's beginning", "home")
+@command(READING, "To the branch's beginning", "home")
 def from_start(screen: WriteScreen) -> None:
     """Scroll to the beginning of the branch."""
     if screen.grid.pane is not None:
         screen.grid.pane.rewind_view()
 
 
-@command(VIEW, "Next layout", "v", anywhere="ctrl+l")
+@command(VIEW, "Next layout", letters="v", anywhere="ctrl+l")
 def layout(screen: WriteScreen) -> None:
     """Put branches below the story, on its right, or all in one column."""
     screen.next_layout()
 
 
-@command(VIEW, "More room for the story", "right_curly_bracket")
+@command(VIEW, "More room for the story")
 def more_story(screen: WriteScreen) -> None:
     """Give the story five percent more of the window."""
     _share(screen, 5)
@@ -115,13 +114,13 @@ def _share(screen: WriteScreen, percent: int) -> None:
         screen.notify(f"The story has {share - percent} % of the window; that is the {end}.")
 
 
-@command(VIEW, "More room for the branches", "left_curly_bracket")
+@command(VIEW, "More room for the branches")
 def less_story(screen: WriteScreen) -> None:
     """Give the branches five percent more of the window."""
     _share(screen, -5)
 
 
-@command(VIEW, "Write in quiet", "Q", anywhere="ctrl+t")
+@command(VIEW, "Write in quiet", letters="Q", anywhere="ctrl+t")
 def quiet(screen: WriteScreen) -> None:
     """Show only the story, with the cursor line in the middle; again, or esc, to show everything."""
     screen.be_quiet(not screen.quiet)
@@ -129,7 +128,7 @@ def quiet(screen: WriteScreen) -> None:
         screen.notify("esc shows everything again.")
 
 
-@command(VIEW, "One branch, large", "z", anywhere="f9")
+@command(VIEW, "One branch, large", letters="z", anywhere="f9")
 def single(screen: WriteScreen) -> None:
     """Show only this branch; again for all of them."""
     screen.large = not screen.large
@@ -137,7 +136,7 @@ def single(screen: WriteScreen) -> None:
     screen.choose_pane()
 
 
-@command(VIEW, "Jump to a branch", "apostrophe")
+@command(VIEW, "Jump to a branch")
 def jump(screen: WriteScreen) -> None:
     """Show a letter on each branch; press one to go there."""
 
@@ -148,7 +147,7 @@ def jump(screen: WriteScreen) -> None:
     screen.app.push_screen(Jump(screen.grid.shown), chosen)
 
 
-@command(VIEW, "Read mode", "p", anywhere="ctrl+r")
+@command(VIEW, "Read mode", letters="p", anywhere="ctrl+r")
 def read(screen: WriteScreen) -> None:
     """Show the story as a clean page; again to go back."""
     screen.app.push_screen(Reading(screen.editor.whole, screen.app.text_width, screen.editor.headings))
@@ -163,7 +162,7 @@ def theme(screen: WriteScreen) -> None:
 PROGRAM = "Program"
 
 
-@command(PROGRAM, "Engine figures", "q")
+@command(PROGRAM, "Engine figures", letters="q")
 def figures(screen: WriteScreen) -> None:
     """Show the engine's figures in the bottom line and the panes' heads: model, context, speed; again to
     hide."""
@@ -171,13 +170,18 @@ def figures(screen: WriteScreen) -> None:
     screen.flush_slowly()
 
 
-@command(PROGRAM, "Find a command", anywhere="ctrl+p", hint="more")
-def palette(screen: WriteScreen) -> None:
-    """Find a command by name."""
-    screen.app.push_screen(CommandPalette(placeholder="a command …"))
+@command(PROGRAM, "Menu of commands", anywhere=f"{MENU},ctrl+p")
+def menu(screen: WriteScreen) -> None:
+    """Find any command by a word, and run it."""
+
+    def chosen(value: tuple[str, int] | None) -> None:
+        if value is not None:
+            screen.run_chosen(*value)
+
+    screen.app.push_screen(Menu(screen.branch_count), chosen)
 
 
-@command(PROGRAM, "Help", "question_mark", anywhere="f1", hint="help")
+@command(PROGRAM, "Help", "question_mark", anywhere="f1")
 def help(screen: WriteScreen) -> None:
     """Show all keys."""
     screen.app.push_screen(Help(isinstance(screen.focused, BranchPane)))
@@ -202,13 +206,7 @@ def suspend(screen: WriteScreen) -> None:
     screen.app.action_suspend_process()
 
 
-@command(PROGRAM, "Leader", anywhere=LEADER)
-def leader(screen: WriteScreen) -> None:
-    """Use the next key as if a branch were chosen."""
-    screen.lead()
-
-
-@command(PROGRAM, "Quit", anywhere="ctrl+q", hint="quit")
+@command(PROGRAM, "Quit", anywhere="ctrl+q")
 def quit(screen: WriteScreen) -> None:
     """Leave the program; every word is saved."""
     if screen.transfers.may_leave() and screen.app.fetch.may_leave(screen):

@@ -187,8 +187,8 @@ def begin_sample(screen: WriteScreen, prompt: SamplePrompt) -> None:
 
 
 _NEEDS_INSTRUCTION_MODEL = (
-    "This sample is a request, and the model only continues text. Choose an instruction model (m), or write "
-    "the beginning yourself."
+    "This sample is a request, and the model only continues text. Choose an instruction model (Change the "
+    "model in the menu), or write the beginning yourself."
 )
 
 

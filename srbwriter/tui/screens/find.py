@@ -175,7 +175,7 @@ class SearchBar(Bar[None]):
 
     # Enter is handled by the input line itself; ctrl+f would delete a word in it.
     @action("find_next", "down,ctrl+f", "next", 1)
-    @action("find_previous", "up,shift+enter", "previous", -1)
+    @action("find_previous", "up", "previous", -1)
     def action_go(self, step: int) -> None:
         """Go to the next or previous match; wraps around at both ends."""
         self._look()

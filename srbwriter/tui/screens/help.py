@@ -1,40 +1,33 @@
-"""The help page, the menu of the leader key, and the command palette.
-
-All three are built from the declared commands and run them through the write screen.
-"""
+"""The help page, built from the declared commands."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
-from textual import events, on
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.containers import Vertical, VerticalScroll
-from textual.content import Content
 from textual.widgets import Static
 
 from srbwriter.tui import commands, layouts
 from srbwriter.tui.commands import COMMANDS, Command, action, groups, screen_commands
-from srbwriter.tui.dialog import QUIT, Bar, Dialog, Page
+from srbwriter.tui.dialog import QUIT, Dialog, Page
+from srbwriter.tui.essentials import ESSENTIALS, Essential, first_key
 from srbwriter.tui.widgets.lines import FilterLine, key_name, matches
 
 if TYPE_CHECKING:
-    from srbwriter.tui.program import Program
+    pass
 
 
 _INTRO = (
-    "{places} {write} writes branches; pick one by its number, "
-    "and it becomes part of the story and new branches continue from there. Everything else that you type "
-    "goes into the story.\n\nAn arrow, {switch}, esc or a click chooses a branch, which then has a bright "
-    "frame: plain keys act on it. From anywhere else, press {leader} first."
+    "{places} These eight keys are enough to write with. Everything else that you type goes into the story "
+    "until you choose a branch: then plain keys act on that branch. Esc or a click chooses one, too. {menu} "
+    "lists all commands, also those without a key."
 )
 
 
@@ -57,10 +50,6 @@ class Help(Dialog[None]):
         super().__init__()
         self._on_branch, self._page = on_branch, page
         self.foot = "{keys}"
-        if page is None:
-            self.foot += (
-                f" · {key_name(self.app.anywhere('palette')[0])} finds a command by its name and runs it"
-            )
 
     def content(self) -> ComposeResult:
         yield FilterLine(lambda: self.query_one(VerticalScroll))
@@ -86,10 +75,7 @@ class Help(Dialog[None]):
 
     def _intro(self) -> str:
         return _INTRO.format(
-            places=layouts.describe(self.app.write_screen),
-            write=self._entry(COMMANDS["generate"]).keys.replace("  ", " or "),
-            switch=" or ".join(map(key_name, self.app.anywhere("switch"))),
-            leader=" or ".join(map(key_name, self.app.anywhere("leader"))),
+            places=layouts.describe(self.app.write_screen), menu=first_key(self.app.known_keys, "menu")
         )
 
     def _groups(self) -> dict[str, list[_Entry]]:
@@ -104,7 +90,14 @@ class Help(Dialog[None]):
         }
         here = self._page.KEYS if self._page is not None else ""
         first = {here: others.pop(here)} if here in others else {}
+        if self._page is None:
+            first = {"Eight keys to know": [self._essential(essential) for essential in ESSENTIALS]}
         return first | found | others
+
+    def _essential(self, essential: Essential) -> _Entry:
+        keys = "  ".join(first_key(self.app.known_keys, command) for command in essential.commands)
+        title = essential.label[:1].upper() + essential.label[1:]
+        return _Entry(" ".join(essential.commands), title, essential.help, keys)
 
     def _entry(self, command: Command) -> _Entry:
         keys = ["1–9"] if command.numbered else [key_name(key) for key in self.app.keys(command.id)]
@@ -142,76 +135,3 @@ def _table(entries: Sequence[_Entry]) -> Table:
     for entry in entries:
         table.add_row(Text(entry.keys, "bold"), Text.assemble((f"{entry.title}. ", "bold"), entry.help))
     return table
-
-
-_GAP = 3  # cells between two entries
-
-
-class LeaderMenu(Bar[str]):
-    """The menu after the leader key. Dismissed with the pressed key, or None after escape."""
-
-    def content(self) -> ComposeResult:
-        yield Static()
-
-    def on_resize(self, event: events.Resize) -> None:
-        self.query_one(Static).update(_menu(self._entries(), event.size.width - 2))
-
-    def _entries(self) -> list[tuple[str, str]]:
-        """Return key and short name of every command that has a key here; the help page has the titles."""
-        entries: list[tuple[str, str]] = []
-        for command in COMMANDS.values():
-            keys = ["1–9"] if command.numbered else self.app.keys(command.id)
-            if keys:
-                entries.append((key_name(keys[0]), command.id.replace("_", " ")))
-        return entries
-
-    def on_key(self, event: events.Key) -> None:
-        if event.key not in self.app.known_keys.of(Page)["close_dialog"]:
-            event.stop()
-            self.close(event.key)
-
-
-def _menu(entries: list[tuple[str, str]], width: int) -> Content:
-    """Lay out the entries in lines of ``width`` cells; no entry is broken across lines."""
-    parts: list[tuple[str, str]] = []
-    room = width
-    for key, label in entries:
-        cells = cell_len(key) + 1 + cell_len(label)
-        if cells > room:
-            parts.append(("\n", ""))
-            room = width
-        parts += [(f"{key} ", "bold $text-accent"), (label, "")]
-        if (room := room - cells - _GAP) > 0:
-            parts.append((" " * _GAP, ""))
-    return Content.assemble(*parts)
-
-
-class CommandProvider(Provider):
-    """Offers all commands in the palette."""
-
-    if TYPE_CHECKING:
-
-        @property
-        def app(self) -> Program: ...  # pyright: ignore[reportIncompatibleMethodOverride]
-
-    def _help(self, command: Command) -> str:
-        keys = [*self.app.keys(command.id), *self.app.anywhere(command.id)]
-        return f"{', '.join(map(key_name, keys[:3]))}  {command.help}" if keys else command.help
-
-    async def discover(self) -> Hits:
-        for command in COMMANDS.values():
-            yield DiscoveryHit(
-                command.title, partial(self.app.write_screen.run, command.id), help=self._help(command)
-            )
-
-    async def search(self, query: str) -> Hits:
-        matcher = self.matcher(query)
-        for command in COMMANDS.values():
-            score = max(matcher.match(command.title), 0.8 * matcher.match(command.group))
-            if score > 0:
-                yield Hit(
-                    score,
-                    matcher.highlight(command.title),
-                    partial(self.app.write_screen.run, command.id),
-                    help=self._help(command),
-                )

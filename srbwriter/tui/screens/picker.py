@@ -22,16 +22,24 @@ from srbwriter.tui.widgets.lines import key_name
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A list entry: the value to return, a title, a short description and a longer preview."""
+    """A list entry: the value to return, a title, a short description and a longer preview.
+
+    Entries of one ``group`` are listed below its name.
+    """
 
     value: Any
     title: str
     about: str = ""
     preview: str = ""
+    group: str = ""
 
     def matches(self, words: Sequence[str]) -> bool:
         text = f"{self.title} {self.about}".casefold()
         return all(word in text for word in words)
+
+    def rank(self, words: Sequence[str]) -> int:
+        """Return the place of a matching entry among those that match ``words``: the best have the lowest."""
+        return 0
 
 
 class Picker(Dialog[Any]):
@@ -54,7 +62,7 @@ class Picker(Dialog[Any]):
         super().__init__()
         self.heading = title
         self._choices = list(choices)
-        self._listed = list(choices)
+        self._listed: list[Choice | None] = list(choices)  # None is the name of a group
         self._at = at
         self._looked = looked
         self.foot = foot or "enter takes it · {keys} · type to narrow"
@@ -72,8 +80,8 @@ class Picker(Dialog[Any]):
 
     def on_mount(self) -> None:
         self._fill()
-        values = [choice.value for choice in self._listed]
-        if self._at in values:
+        values = [choice.value if choice is not None else None for choice in self._listed]
+        if self._at is not None and self._at in values:
             self._list.highlighted = values.index(self._at)
         self.query_one(LineInput).focus()
 
@@ -93,15 +101,24 @@ class Picker(Dialog[Any]):
 
     def _fill(self) -> None:
         words = self.query_one(LineInput).value.casefold().split()
-        self._listed = [choice for choice in self._choices if choice.matches(words)]
+        found = [choice for choice in self._choices if choice.matches(words)]
+        found.sort(key=lambda choice: choice.rank(words))
+        groups = list(dict.fromkeys(choice.group for choice in found))
+        self._listed = []
         self._list.clear_options()
-        self._list.add_options([Option(self._label(choice)) for choice in self._listed])
-        if self._listed:
-            self._list.highlighted = 0
+        for group in groups:
+            if group:
+                self._listed.append(None)
+                self._list.add_option(Option(Content.styled(group, "bold $primary"), disabled=True))
+            entries = [choice for choice in found if choice.group == group]
+            self._listed += entries
+            self._list.add_options([Option(self._label(choice)) for choice in entries])
+        if found:
+            self._list.highlighted = 1 if groups[0] else 0
             return
-        words = " ".join(self.query_one(LineInput).value.split())
-        found = f"Nothing matches “{words}”. {key_name('backspace')} widens the search."
-        self._list.add_option(Option(Content(found), disabled=True))
+        typed = " ".join(self.query_one(LineInput).value.split())
+        none = f"Nothing matches “{typed}”. {key_name('backspace')} widens the search."
+        self._list.add_option(Option(Content(none), disabled=True))
         if self._previews:
             self.query_one("#picker-preview", Static).update("")
 
@@ -116,6 +133,8 @@ class Picker(Dialog[Any]):
     @on(OptionList.OptionHighlighted)
     def _highlighted(self, event: OptionList.OptionHighlighted) -> None:
         choice = self._listed[event.option_index]
+        if choice is None:
+            return
         if self._previews:
             self.query_one("#picker-preview", Static).update(choice.preview)
             self.query_one("#picker-side", VerticalScroll).scroll_home(animate=False)
@@ -124,13 +143,16 @@ class Picker(Dialog[Any]):
 
     @on(OptionList.OptionSelected)
     def _selected(self, event: OptionList.OptionSelected) -> None:
-        self.close(self._listed[event.option_index].value)
+        self._close_with(event.option_index)
 
     @on(LineInput.Submitted)
     def _submitted(self) -> None:
-        at = self._list.highlighted
-        if at is not None and at < len(self._listed):
-            self.close(self._listed[at].value)
+        self._close_with(self._list.highlighted)
+
+    def _close_with(self, at: int | None) -> None:
+        choice = self._listed[at] if at is not None and at < len(self._listed) else None
+        if choice is not None:
+            self.close(choice.value)
 
     @action("list_up", "up", "up", "cursor_up", foot=False, priority=False)
     @action("list_down", "down", "down", "cursor_down", foot=False, priority=False)

@@ -142,15 +142,15 @@ def key_name(key: str) -> str:
 _STAYS = (
     "pick_number",
     "",
-    "right",
+    "left",
+    "take_sentence",
+    "menu",
     "generate",
     "back",
     "switch",
     "help",
     "quit",
-    "palette",
-    "reroll",
-    "tokens",
+    "undo",
 )
 """Commands whose keys stay longest on a short line, the most important first."""
 

@@ -14,10 +14,10 @@ async def bin_(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
     await bench.press("2")
     thrown, words = bench.session.node, bench.session.text()
-    await bench.press("P")
+    await bench.choose("parent")
     bench.session.story.delete(thrown)
     await bench.on_panes()
-    await bench.press("Z")
+    await bench.choose("bin")
     await opened(bench, Picker)
     await bench.press("enter")
     assert bench.session.node == thrown

@@ -122,7 +122,7 @@ async def edit_pick(bench: Bench, _: pytest.MonkeyPatch) -> None:
 @scenario
 async def lock(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
-    await bench.press("l")
+    await bench.choose("lock")
     assert bench.session.round.locked == {0}
     assert "locked" in head(bench)
     before = bench.texts()[0]
@@ -140,17 +140,17 @@ async def copy(bench: Bench, _: pytest.MonkeyPatch) -> None:
 @scenario
 async def rate_up(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
-    await bench.press("greater_than_sign")
+    await bench.choose("rate_up")
     assert bench.session.story.marks(bench.session.round.node_of(0)).rating == 1
     assert "good" in head(bench)
-    await bench.press("greater_than_sign")
+    await bench.choose("rate_up")
     assert bench.session.story.marks(bench.session.round.node_of(0)).rating == 0
 
 
 @scenario
 async def rate_down(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
-    await bench.press("less_than_sign")
+    await bench.choose("rate_down")
     assert bench.session.story.marks(bench.session.round.node_of(0)).rating == -1
     assert "bad" in head(bench)
 
@@ -168,7 +168,7 @@ async def bookmark(bench: Bench, _: pytest.MonkeyPatch) -> None:
 @scenario
 async def branch_knobs(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
-    await bench.press("t")
+    await bench.choose("branch_knobs")
     await opened(bench, Knobs)
     await bench.press("right")
     assert bench.session.round.branches[0].sampling.temperature == pytest.approx(0.85)
@@ -179,7 +179,7 @@ async def branch_knobs(bench: Bench, _: pytest.MonkeyPatch) -> None:
 @scenario
 async def compare(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
-    await bench.press("vertical_line")
+    await bench.choose("compare")
     await opened(bench, Picker)
     await bench.press("enter")
     screen = await opened(bench, Compare)

@@ -17,7 +17,7 @@ from tests.tui.scenarios.common import head, opened, scenario, started
 @scenario
 async def variety(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
-    await bench.press("tilde")
+    await bench.choose("variety")
     await opened(bench, Picker)
     await bench.press(*"strat", "enter")
     assert bench.session.variety.siblings == "stratified"
@@ -28,7 +28,7 @@ async def variety(bench: Bench, _: pytest.MonkeyPatch) -> None:
 @scenario
 async def order(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench, 64)
-    await bench.press("colon")
+    await bench.choose("order")
     await opened(bench, Picker)
     await bench.press(*"diff", "enter")
     panes = [pane.index for pane in bench.screen.grid.query_children(BranchPane)]
@@ -47,7 +47,7 @@ async def unexplored(bench: Bench, _: pytest.MonkeyPatch) -> None:
     while bench.session.exploring.fork() is None:
         assert bench.session.engine.process()
     fork = bench.session.exploring.fork()
-    bench.screen.run("unexplored")
+    await bench.choose("unexplored")
     picker = await opened(bench, Picker)
     assert "of likely beginnings" in picker.heading
     await bench.press("enter")
@@ -65,7 +65,7 @@ async def explore(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
     before = bench.session.round
     bench.session.exploring.wanted = Exploring(cutoff=0.05, depth=4, beams=3, ends="never")
-    await bench.press("circumflex_accent")
+    await bench.choose("explore")
     assert bench.session.exploring.working, "nothing is explored"
     assert bench.screen.status_line.left[0].startswith("looking for likely")
     while bench.session.exploring.working:

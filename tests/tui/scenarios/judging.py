@@ -21,7 +21,7 @@ def at_once(act: Callable[[], None]) -> None:
 async def judge(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judging, "_aside", at_once)
     await started(bench, 64)
-    await bench.press("semicolon")
+    await bench.choose("judge")
     judgement = bench.session.round.judgement
     assert judgement is not None, "nothing was asked"
     bench.engine_until(lambda: judgement.done)
@@ -37,7 +37,7 @@ async def judge(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
 @scenario
 async def rubric(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
-    await bench.press("left_parenthesis")
+    await bench.choose("rubric")
     sheet = await opened(bench, Sheet)
     sheet.query_one(TextArea).text = "Is it raining?"
     await bench.press("ctrl+s")
@@ -47,7 +47,7 @@ async def rubric(bench: Bench, _: pytest.MonkeyPatch) -> None:
 @scenario
 async def bans(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
-    await bench.press("right_parenthesis")
+    await bench.choose("bans")
     sheet = await opened(bench, Sheet)
     area = sheet.query_one(TextArea)
     assert "happily ever after" in area.text and not bench.session.sampling.banned_phrases

@@ -31,7 +31,7 @@ async def knobs(bench: Bench, _: pytest.MonkeyPatch) -> None:
 @scenario
 async def memory(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
-    await bench.press("M")
+    await bench.choose("memory")
     await opened(bench, SidePanel)
     await bench.press(*"A harbour town.", "escape")
     assert bench.session.story.settings(bench.session.node).memory == "A harbour town."
@@ -40,7 +40,7 @@ async def memory(bench: Bench, _: pytest.MonkeyPatch) -> None:
 @scenario
 async def author_note(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
-    await bench.press("N")
+    await bench.choose("author_note")
     await opened(bench, SidePanel)
     await bench.press(*"Slowly.", "escape")
     assert bench.session.story.settings(ROOT).author_note == "Slowly."
@@ -49,7 +49,7 @@ async def author_note(bench: Bench, _: pytest.MonkeyPatch) -> None:
 @scenario
 async def lore(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
-    await bench.press("O")
+    await bench.choose("lore")
     await opened(bench, SidePanel)
     await bench.press("n")
     await answer(bench, "Mara")
@@ -70,7 +70,7 @@ async def context(bench: Bench, _: pytest.MonkeyPatch) -> None:
 async def model(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
     old, written = bench.session.loader, bench.texts()
-    await bench.press("m")
+    await bench.choose("model")
     await opened(bench, Picker)
     await bench.press("enter")
     assert bench.session.loader is not old

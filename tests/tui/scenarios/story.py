@@ -53,7 +53,7 @@ async def replace(bench: Bench, _: pytest.MonkeyPatch) -> None:
 @scenario
 async def copy_story(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
-    await bench.press("C")
+    await bench.choose("copy_story")
     assert bench.app.clipboard == "It rained."
 
 
@@ -95,7 +95,7 @@ async def openings(bench: Bench, _: pytest.MonkeyPatch) -> None:
 @scenario
 async def properties(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await bench.press(*" Hard")  # typed words are an action of their own
-    await bench.press("ctrl+g", "A")
+    await bench.choose("properties")
     form = await opened(bench, PropertiesForm)
     assert form.query_one("#title").value == bench.session.title
     form.query_one("#title").value = "The  Rain"
@@ -127,7 +127,7 @@ async def parent(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
     await bench.press("1")
     await bench.on_panes()
-    await bench.press("P")
+    await bench.choose("parent")
     assert bench.session.text() == "It rained."
 
 
@@ -136,7 +136,7 @@ async def search(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench, 1)
     bench.session.append(2, " the zeppelin waited")
     bench.session.sync()
-    await bench.press("S")
+    await bench.choose("search")
     await answer(bench, "zeppelin")
     await opened(bench, Picker)
     await bench.press("enter")
@@ -148,7 +148,7 @@ async def bookmarks(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
     node = bench.session.round.node_of(3)
     bench.session.story.mark(node, bookmark=True)
-    await bench.press("B")
+    await bench.choose("bookmarks")
     await opened(bench, Picker)
     await bench.press("enter")
     assert bench.session.node == node
@@ -160,7 +160,7 @@ async def history(bench: Bench, _: pytest.MonkeyPatch) -> None:
     start = bench.session.node
     await bench.press("1")
     await bench.on_panes()
-    await bench.press("H")
+    await bench.choose("history")
     await opened(bench, Picker)
     await bench.press("down", "enter")
     assert bench.session.node == start

@@ -121,7 +121,7 @@ async def many(bench: Bench) -> None:
 async def next_page(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await many(bench)
     first = bench.screen.grid.shown[0].index
-    await bench.press("right_square_bracket")
+    await bench.choose("next_page")
     assert bench.screen.grid.shown[0].index > first
     assert bench.screen.grid.shown[0].text
 
@@ -129,5 +129,5 @@ async def next_page(bench: Bench, _: pytest.MonkeyPatch) -> None:
 @scenario
 async def previous_page(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await many(bench)
-    await bench.press("right_square_bracket", "left_square_bracket")
+    await bench.choose("next_page", "previous_page")
     assert bench.screen.grid.shown[0].index == 0

@@ -24,7 +24,7 @@ async def tokens(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
     bench.session.stop_all()
     await bench.settle()
-    await bench.press("full_stop")
+    await bench.choose("tokens")
     view: TokenView = await opened(bench, TokenView)
     await bench.press("home", "right", "right")
     await known(bench, view)

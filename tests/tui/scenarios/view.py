@@ -7,7 +7,8 @@ from textual.widgets import OptionList, Static
 
 from srbwriter.engine.types import FinishReason
 from srbwriter.story import Story
-from srbwriter.tui.screens.help import Help, LeaderMenu
+from srbwriter.tui.screens.help import Help
+from srbwriter.tui.screens.menu import Menu
 from srbwriter.tui.screens.picker import Jump, Picker
 from srbwriter.tui.screens.reading import LogView, Reading
 from srbwriter.tui.screens.settings import SettingsScreen
@@ -115,18 +116,18 @@ async def layout(bench: Bench, _: pytest.MonkeyPatch) -> None:
 @scenario
 async def single(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
-    await bench.press("z")
+    await bench.choose("single")
     await bench.pilot.pause()
     assert [pane.index for pane in bench.screen.grid.shown] == [0]
     assert not bench.screen.editor.display
-    await bench.press("z")
+    await bench.choose("single")
     assert len(bench.screen.grid.shown) == 4
 
 
 @scenario
 async def jump(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
-    await bench.press("apostrophe")
+    await bench.choose("jump")
     await opened(bench, Jump)
     assert "[d]" in bench.screen.grid.panes[2].head
     await bench.press("d")
@@ -157,11 +158,12 @@ async def theme(bench: Bench, _: pytest.MonkeyPatch) -> None:
 
 
 @scenario
-async def palette(bench: Bench, _: pytest.MonkeyPatch) -> None:
-    from textual.command import CommandPalette
-
-    await bench.press("ctrl+p")
-    await opened(bench, CommandPalette)
+async def menu(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await bench.write()
+    await bench.press("right", "tab", "ctrl+g")
+    await opened(bench, Menu)
+    await bench.press(*"kill", "enter")
+    assert bench.session.round.branches[0].finish_reason is FinishReason.KILLED
 
 
 @scenario
@@ -201,15 +203,6 @@ async def suspend(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench.app, "action_suspend_process", lambda: asked.append(True))
     bench.screen.run("suspend")
     assert asked
-
-
-@scenario
-async def leader(bench: Bench, _: pytest.MonkeyPatch) -> None:
-    await bench.write()
-    await bench.press("ctrl+g")
-    await opened(bench, LeaderMenu)
-    await bench.press("k")
-    assert bench.session.round.branches[0].finish_reason is FinishReason.KILLED
 
 
 @scenario

@@ -1,0 +1,77 @@
+"""The menu of commands and the line of keys, in a terminal without the kitty keyboard protocol."""
+
+from __future__ import annotations
+
+import pytest
+
+from srbwriter.story import ROOT, Story
+from tests.terminal.support import OPENING, choose, foot, make_story, text_of, with_branches
+from tests.terminal.terminal import (
+    CTRL_G,
+    CTRL_N,
+    CTRL_P,
+    CTRL_Q,
+    CTRL_S,
+    ENTER,
+    ESC,
+    RIGHT,
+    TAB,
+    Terminal,
+)
+
+ALWAYS = ("^n write", "^z undo", "^g menu", "F1 help", "^q quit")
+
+
+@pytest.mark.parametrize("key", [CTRL_G, CTRL_P])
+def test_a_command_is_found_by_a_word_while_the_story_is_typed(terminal: Terminal, key: bytes) -> None:
+    file = make_story(terminal.folder)
+    terminal.start(file)
+    terminal.wait_for(OPENING.strip())
+    terminal.type("And on")
+    terminal.press(key)
+    terminal.wait_for("Menu of commands")
+    terminal.type("reads before")
+    terminal.wait(lambda screen: "Memory" in screen and "Kill this branch" not in screen, "what matches")
+    terminal.press(ENTER)
+    terminal.wait_for("^s keeps it")
+    terminal.type("An island.")
+    terminal.press(CTRL_S)
+    terminal.wait_without("^s keeps it")
+    terminal.type(".")
+    terminal.wait(lambda _: text_of(file) == f"{OPENING}And on.", "the story has the keys again")
+    terminal.press(CTRL_G)
+    terminal.wait_for("Menu of commands")
+    terminal.type("quit")
+    terminal.press(ESC)
+    terminal.wait_without("Menu of commands")
+    terminal.press(CTRL_Q)
+    assert terminal.ended() == 0
+    with Story.open(file, readonly=True) as story:
+        assert story.settings(ROOT).memory == "An island."
+
+
+def test_a_command_for_a_branch_is_refused_until_one_is_chosen(terminal: Terminal) -> None:
+    file = make_story(terminal.folder)
+    terminal.start(file)
+    terminal.wait_for(OPENING.strip())
+    terminal.press(CTRL_N)
+    terminal.wait(lambda shown: shown.count("■") >= 2, "branches that have ended")
+    choose(terminal, "kill")
+    terminal.wait_for("is for a chosen branch. Press tab to choose one first.")
+    terminal.press(RIGHT, RIGHT)
+    terminal.wait_for("BRANCH 2")
+    terminal.press(TAB)
+    terminal.wait(lambda shown: "STORY" in foot(shown), "the story has the keys")
+    choose(terminal, "kill")
+    shown = terminal.wait(lambda shown: "killed" in shown, "the branch that was chosen last is killed")
+    assert shown.count("killed") == 1 and "1 ■" in shown
+
+
+def test_the_line_of_keys_has_the_eight_in_a_small_terminal(terminal: Terminal) -> None:
+    terminal.columns, terminal.lines = 80, 24
+    with_branches(terminal)
+    on_branch = (*ALWAYS, "1–9 pick", "d w f part", "tab story")
+    terminal.wait(lambda shown: all(words in foot(shown) for words in on_branch), "with a chosen branch")
+    terminal.press(CTRL_N)
+    unchosen = (*ALWAYS, "1–9 pick", "←→ choose")
+    terminal.wait(lambda shown: all(words in foot(shown) for words in unchosen), "with none chosen")

@@ -1,0 +1,322 @@
+"""The menu of commands, the eight keys to know, and keys that every terminal can send."""
+
+from __future__ import annotations
+
+import pytest
+from textual import events
+from textual.events import Paste
+from textual.widgets import OptionList, Static
+
+from srbwriter.config.kinds import one_of
+from srbwriter.engine.types import FinishReason
+from srbwriter.tui import commands, options
+from srbwriter.tui.commands import COMMANDS
+from srbwriter.tui.driver import _Parser
+from srbwriter.tui.essentials import ESSENTIALS
+from srbwriter.tui.key_names import shown_name
+from srbwriter.tui.screens.help import Help
+from srbwriter.tui.screens.menu import Menu
+from srbwriter.tui.screens.picker import Picker
+from srbwriter.tui.screens.sheet import Sheet
+from tests.tui.conftest import Bench, OpenBench
+from tests.tui.scenarios.common import opened, visible
+
+SIZES = [(80, 24), (120, 40)]
+
+
+def row(bench: Bench) -> str:
+    """The highlighted row of the menu."""
+    rows = bench.app.screen.query_one("#picker-list", OptionList)
+    assert rows.highlighted is not None
+    return str(rows.get_option_at_index(rows.highlighted).prompt).strip()
+
+
+def said(bench: Bench) -> str:
+    return bench.app.messages.all[-1].words
+
+
+# ---- the menu
+
+
+async def test_the_menu_runs_a_command_from_the_story(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        await bench.press(*" Hard", "ctrl+g", *"memory", "enter")
+        await opened(bench, Sheet)
+        await bench.press("escape")
+        assert bench.screen.editor.has_focus and bench.screen.editor.text == "It rained. Hard"
+
+
+async def test_the_menu_picks_a_branch_by_its_number(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        await bench.write()
+        picked = bench.texts()[1]
+        await bench.press("ctrl+g", "2")
+        assert row(bench) == "2        Pick branch 2"
+        await bench.press("enter")
+        assert bench.session.text() == "It rained." + picked
+
+
+@pytest.mark.parametrize(
+    ("typed", "title"),
+    [
+        ("knobs", "Knobs"),
+        ("author", "Author's note"),
+        ("untake_p", "Take a paragraph less"),
+        ("k", "Kill this branch"),
+        ("f7", "Judge the branches"),
+        ("^f", "Find"),
+        ("ctrl+s", "Save now"),
+        ("cliches clichés", ""),
+        ("clichés", "Phrases that never come"),
+        ("story new", "New story"),
+    ],
+)
+async def test_words_match_title_name_key_and_help_and_the_best_is_first(
+    typed: str, title: str, open_bench: OpenBench
+) -> None:
+    async with open_bench(fake=True) as bench:
+        await bench.press("ctrl+g")
+        await bench.press(*("space" if letter == " " else letter for letter in typed))
+        if title:
+            assert row(bench).endswith(title)
+        else:
+            assert "Nothing matches" in visible(bench)
+            await bench.press("enter")
+            assert isinstance(bench.app.screen, Menu)
+
+
+async def test_arrows_go_past_the_names_of_groups_and_escape_runs_nothing(open_bench: OpenBench) -> None:
+    async with open_bench(fake=True) as bench:
+        await bench.press("ctrl+g")
+        menu = await opened(bench, Menu)
+        assert "This branch" in visible(bench)
+        seen = [row(bench)]
+        for _ in range(20):
+            await bench.press("down")
+            seen.append(row(bench))
+        assert len(set(seen)) == len(seen) and "Taking a part" in visible(bench)
+        assert not {"This branch", "Taking a part"} & set(seen)
+        assert seen[-1].endswith("Take a sentence less")
+        assert COMMANDS["untake_sentence"].help in visible(bench)
+        await bench.press("up")
+        assert row(bench) == seen[-2]
+        for key in ("escape", "ctrl+g", "ctrl+p"):
+            await bench.press(key)
+            assert bench.app.screen is bench.screen and bench.session.text() == "It rained.", key
+            await bench.press("ctrl+p")
+            assert type(bench.app.screen) is type(menu)
+
+
+async def test_each_row_shows_the_keys_of_its_command(open_bench: OpenBench) -> None:
+    own = {"keys.memory": "f11", "interface.keymap": "letters"}
+    async with open_bench(fake=True, size=(120, 140), settings=own) as bench:
+        await bench.press("ctrl+g")
+        await opened(bench, Menu)
+        shown = visible(bench)
+        for words in ("F11      Memory", "K F2     Knobs", "⏎        Pick this branch", "    Theme"):
+            assert words in shown, words
+
+
+async def test_a_command_for_a_branch_needs_a_chosen_one(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        await bench.choose("kill")
+        assert said(bench) == "“Kill this branch” is for a branch, and there is none yet. ^n writes branches."
+        await bench.write()
+        await bench.choose("kill")
+        assert said(bench) == "“Kill this branch” is for a chosen branch. Press tab to choose one first."
+        assert all(branch.live for branch in bench.session.round.branches)
+        assert bench.screen.unchosen, "a refusal chooses none"
+
+
+@pytest.mark.parametrize("way", ["pane", "story"])
+async def test_a_command_for_a_branch_acts_on_the_one_chosen_last(way: str, open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        await bench.write()
+        await bench.press("right", "right", "right")
+        if way == "story":
+            await bench.press("tab", "x")
+        await bench.choose("kill")
+        killed = [b.finish_reason is FinishReason.KILLED for b in bench.session.round.branches]
+        assert killed == [False, False, True, False]
+
+
+async def test_a_pick_forgets_which_branch_was_chosen(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        await bench.write()
+        await bench.press("right", "right", "1")
+        await bench.tokens(5)
+        await bench.choose("kill")
+        assert "is for a chosen branch" in said(bench)
+        assert all(branch.live for branch in bench.session.round.branches)
+
+
+async def test_every_command_is_found_in_the_menu_by_its_title_and_by_its_name(open_bench: OpenBench) -> None:
+    async with open_bench(fake=True, n=9) as bench:
+        await bench.write()
+        await bench.press("ctrl+g")
+        menu: Picker = await opened(bench, Menu)
+        line = menu.query_one("#picker-filter")
+        for command in COMMANDS.values():
+            for words in (command.id, command.title):
+                if command.id in ("menu", "pick_number"):
+                    continue
+                assert words.isascii() and words.isprintable(), "every terminal can send it"
+                line.value = ""
+                bench.app.post_message(Paste(words))
+                await bench.pilot.pause()
+                assert row(bench).endswith(command.title), words
+        for number in "123456789":
+            line.value = ""
+            await bench.pilot.press(number)
+            assert row(bench).endswith(f"Pick branch {number}")
+
+
+# ---- the eight keys
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_key_line_shows_the_eight_keys(size: tuple[int, int], open_bench: OpenBench) -> None:
+    async with open_bench(size=size) as bench:
+
+        def shown() -> str:
+            return bench.screen.key_line.render().plain
+
+        always = ("^n write", "^z undo", "^g menu", "F1 help", "^q quit")
+        assert all(words in shown() for words in always)
+        await bench.write()
+        assert all(words in shown() for words in (*always, "1–9 pick", "←→ choose"))
+        bench.session.stop_all()
+        await bench.press("right")
+        await bench.settle()
+        bench.screen.flush_slowly()
+        part = "d w f pick a part" if size[0] >= 100 else "d w f part"
+        assert all(words in shown() for words in (*always, "1–9 pick", part, "tab story"))
+        await bench.press("tab")
+        assert all(words in shown() for words in (*always, "tab branches"))
+
+
+async def test_help_begins_with_the_eight_keys(open_bench: OpenBench) -> None:
+    async with open_bench(fake=True) as bench:
+        await bench.press("f1")
+        screen = await opened(bench, Help)
+        titles = [str(title.content) for title in screen.query(".group").results(Static)]
+        assert titles[0] == "Eight keys to know"
+        shown = visible(bench)
+        for words in ("^n", "1–9", "d  w  f", "←  →  tab", "^z", "^g", "F1", "^q"):
+            assert words in shown, words
+        assert len(ESSENTIALS) == 8 and {id for one in ESSENTIALS for id in one.commands} <= set(COMMANDS)
+
+
+# ---- keymaps
+
+
+async def test_the_prose_keymap_keeps_the_letters_that_a_novelist_needs(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        await bench.write()
+        await bench.press("right", "K", "M", "exclamation_mark", "x")
+        assert bench.app.screen is bench.screen and not bench.app.messages.all
+        assert bench.session.text() == "It rained."
+        await bench.press("k")
+        assert bench.session.round.branches[0].finish_reason is FinishReason.KILLED
+
+
+@pytest.mark.parametrize("value", ["letters", "vim", "default"])
+async def test_letters_reach_nearly_every_command_in_the_other_keymaps(
+    value: str, open_bench: OpenBench
+) -> None:
+    kept = options.KEYMAP.read_toml(value)
+    assert kept == ("letters" if value == "default" else value), "a value of earlier versions is read"
+    async with open_bench(settings={"interface.keymap": kept}) as bench:
+        await bench.write()
+        await bench.press("right", "M")
+        await opened(bench, Sheet)
+
+
+def test_a_word_of_earlier_versions_is_read_and_not_offered() -> None:
+    kind = one_of("prose", "letters", former={"default": "letters"})
+    assert kind.from_text("default") == "letters" and kind.choices == ("prose", "letters")
+
+
+async def test_keys_given_to_the_former_leader_and_palette_open_the_menu(open_bench: OpenBench) -> None:
+    async with open_bench(fake=True, settings={"keys.leader": "f11"}) as bench:
+        for key in ("f11", "ctrl+p"):
+            await bench.press(key)
+            await opened(bench, Menu)
+            await bench.press("escape")
+        await bench.press("ctrl+g")
+        assert bench.app.screen is bench.screen, "the key of their own replaces the default, as before"
+
+
+def test_a_key_of_the_writers_own_takes_a_letter_of_the_keymap() -> None:
+    keys = commands.Keys("letters", {"tree": "n, f11"})
+    assert keys.plain["tree"] == ["n", "f11"] and "stories" not in keys.plain
+    assert keys.anywhere["stories"] == ["ctrl+o"] and not keys.conflicts()
+
+
+# ---- what terminals can send
+
+_MODIFIERS = {"shift": 1, "alt": 2, "ctrl": 4}
+_CURSOR = dict(zip(("up", "down", "right", "left", "end", "home"), "ABCDFH", strict=True))
+_TILDE = {"delete": 3, "pageup": 5, "pagedown": 6} | dict(
+    zip((f"f{n}" for n in range(5, 13)), (15, 17, 18, 19, 20, 21, 23, 24), strict=True)
+)
+_SINGLE = {"enter": "\r", "tab": "\t", "escape": "\x1b", "backspace": "\x7f", "space": " "} | {
+    f"f{n}": f"\x1bO{letter}" for n, letter in enumerate("PQRS", 1)
+}
+SCROLLS_XTERM = {"shift+pageup", "shift+pagedown"}
+"""Keys by which xterm shows what has scrolled away. They select in a text; shift with an arrow does, too."""
+SAME = {"alt+backspace": "ctrl+w"}
+"""Keys that send the same as another, which does the same."""
+
+
+def sent_by_xterm(key: str) -> str | None:
+    """Return what a plain xterm sends for a key, without the kitty protocol; None if it sends nothing."""
+    *modifiers, base = key.split("+")
+    number = 1 + sum(_MODIFIERS[modifier] for modifier in modifiers)
+    letter = shown if len(shown := shown_name(base)) == 1 else None
+    if base in _CURSOR:
+        return f"\x1b[{_CURSOR[base]}" if number == 1 else f"\x1b[1;{number}{_CURSOR[base]}"
+    if base in _TILDE:
+        return f"\x1b[{_TILDE[base]}~" if number == 1 else f"\x1b[{_TILDE[base]};{number}~"
+    if modifiers == ["ctrl"] and len(base) == 1 and base.isalpha():
+        return chr(ord(base) & 31)
+    plain = _SINGLE.get(base, letter)
+    if plain is None or modifiers not in ([], ["alt"]):
+        return None
+    return f"\x1b{plain}" if modifiers else plain
+
+
+def default_keys() -> set[str]:
+    """Every key of every keymap and of every screen."""
+    bindings = [binding for screen in commands.screens() for binding in commands.own_bindings(screen)]
+    found = {key for binding in bindings for key in binding.key.split(",")}
+    for kind in options.KEYMAPS:
+        keys = commands.Keys(kind, {})
+        found |= {key for some in (*keys.plain.values(), *keys.anywhere.values()) for key in some}
+    return {key for key in found if not key.startswith("no_key_")}
+
+
+def test_no_default_key_is_one_that_a_plain_terminal_cannot_send_or_mixes_up() -> None:
+    for key in sorted(default_keys() - SCROLLS_XTERM):
+        data = sent_by_xterm(key)
+        assert data is not None, f"a plain xterm cannot send {key}"
+        assert key != "ctrl+h", "many terminals send it for backspace"
+        assert key not in ("ctrl+j", "ctrl+m", "ctrl+i"), f"{key} is enter or tab"
+        parser = _Parser()
+        found = list(parser.feed(data))
+        if parser._timeout_time is not None:
+            parser._timeout_time = 0.0  # nothing more comes
+        found += parser.tick()
+        parsed = [event.key for event in found if isinstance(event, events.Key)]
+        assert parsed == [SAME.get(key, key)], f"{key} is read as {parsed}"
+
+
+def test_no_punctuation_is_a_default_key_of_a_branch_except_a_few() -> None:
+    for kind in options.KEYMAPS:
+        keys = [key for some in commands.Keys(kind, {}).plain.values() for key in some]
+        signs = {sign for sign in map(shown_name, keys) if len(sign) == 1 and not sign.isalnum()}
+        assert signs == set("?/+=-"), kind
+
+
+def test_the_menu_itself_opens_with_a_key_that_every_terminal_sends() -> None:
+    assert commands.Keys("prose", {}).anywhere["menu"] == ["ctrl+g", "ctrl+p"]
