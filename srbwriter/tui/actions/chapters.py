@@ -61,7 +61,6 @@ def remove_heading(screen: WriteScreen) -> None:
 @command(CHAPTERS, "Chapters")
 def chapters(screen: WriteScreen) -> None:
     """List chapters and scenes with their words, and go to one."""
-    screen.session.keep()
     found = _headings(screen)
     if not found:
         screen.notify("There are no chapters yet. “Chapter or scene here” begins one at the cursor.")
