@@ -341,14 +341,16 @@ def _outline(story: Story) -> list[dict[str, object]]:
 
 def _shown(fact: object) -> str:
     match fact:
-        case [{"title": _}, *_]:
-            return ", ".join(f"{row['title']} ({row['words']})" for row in fact)  # pyright: ignore
         case dict():
             return ", ".join(f"{name} {number}" for name, number in fact.items()) or "none"  # pyright: ignore
         case list():
-            return ", ".join(map(str, fact)) or "none"  # pyright: ignore
+            return ", ".join(map(_item, fact)) or "none"  # pyright: ignore
         case _:
             return str(fact)
+
+
+def _item(item: object) -> str:
+    return "{title} ({words})".format_map(item) if isinstance(item, dict) else str(item)  # pyright: ignore
 
 
 class Rename:

@@ -58,6 +58,12 @@ def paragraph_start(text: str, place: int) -> int:
     return text.rfind("\n", 0, place) + 1
 
 
+def paragraph_at(text: str, place: int) -> int:
+    """Return where the paragraph at character ``place`` starts, or the next one if its line is blank."""
+    found = _SPACE.match(text, paragraph_start(text, place))
+    return paragraph_start(text, found.end() if found is not None else place)
+
+
 def headings(text: str, marks: Iterable[tuple[int, str]]) -> Iterator[Heading]:
     """Yield the headings of ``text`` in order.
 

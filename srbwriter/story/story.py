@@ -5,8 +5,8 @@ is on the disk, or will be with the :meth:`Story.together` around it; one that r
 Knows no engine and no screen.
 
 What a verb does to the nodes stands in one module for each of its subjects: :mod:`.text` (words),
-:mod:`.arranging` (the tree, marks and properties), :mod:`.branches` (what a model writes). Each takes the
-:class:`~.document.Document` and, where the verb can be undone, its action.
+:mod:`.arranging` (the tree, marks and properties), :mod:`.chapters`, :mod:`.branches` (what a model writes).
+Each takes the :class:`~.document.Document` and, where the verb can be undone, its action.
 """
 
 from __future__ import annotations

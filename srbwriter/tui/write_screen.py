@@ -427,8 +427,8 @@ class WriteScreen(Writer):
 
     def show_headings(self) -> None:
         """Draw the headings of chapters and scenes, unless the text has words that are not saved yet."""
-        self._headings_for = self.session.typing.changes, self.session.node
         if self.session.typing.waiting_text is None:
+            self._headings_for = self.session.typing.changes, self.session.node
             self.editor.headings = [
                 (heading.start, heading.words) for _, heading in self.headings() if not heading.in_text
             ]

@@ -237,3 +237,20 @@ async def test_a_long_title_is_cut_at_the_edge(open_bench: OpenBench) -> None:
         await bench.settle()
         strips = bench.screen.editor.render_line(0)
         assert strips.text.rstrip().endswith("…") and strips.cell_length <= bench.screen.editor.size.width
+
+
+async def test_a_heading_is_seen_with_the_cursor_below_it() -> None:
+    app = Page()
+    async with app.run_test(size=(64, 12)) as pilot:
+        editor = app.query_one(StoryEditor)
+        text = "\n".join(f"Line {number}." for number in range(60))
+        editor.show(text)
+        editor.headings = [(0, "One"), (text.index("Line 30."), "Two")]
+        await pilot.press("ctrl+home")
+        assert painted(editor)[:2] == ["One", "Line 0."]
+        editor.go(text.index("Line 45."))
+        await pilot.press(*["up"] * 15)
+        assert painted(editor)[:2] == ["Two", "Line 30."]
+        editor.go_to_heading(text.index("Line 30."))
+        await pilot.pause()
+        assert painted(editor)[:2] == ["Two", "Line 30."]

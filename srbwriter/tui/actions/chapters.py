@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from srbwriter.story import Refused
-from srbwriter.story.headings import Heading, paragraph_start
-from srbwriter.story.model import counted
+from srbwriter.story.headings import Heading, paragraph_at
 from srbwriter.tui.commands import command
 from srbwriter.tui.screens.ask import AskWords
 from srbwriter.tui.screens.picker import Choice, Picker
@@ -28,7 +27,7 @@ _IN_TEXT = "This heading is a line of the text: change it there."
 @writes
 def chapter(screen: WriteScreen) -> None:
     """Begin a chapter at the paragraph with the cursor; without a title, a scene."""
-    place = paragraph_start(screen.editor.whole, screen.editor.place)
+    place = paragraph_at(screen.editor.whole, screen.editor.place)
     for found, heading in _headings(screen):
         if heading.start == place:
             _rename(screen, found, heading)
@@ -62,7 +61,6 @@ def remove_heading(screen: WriteScreen) -> None:
 @command(CHAPTERS, "Chapters")
 def chapters(screen: WriteScreen) -> None:
     """List chapters and scenes with their words, and go to one."""
-    screen.session.keep()
     found = _headings(screen)
     if not found:
         screen.notify("There are no chapters yet. “Chapter or scene here” begins one at the cursor.")
@@ -75,7 +73,9 @@ def chapters(screen: WriteScreen) -> None:
 
     before = [heading.start for _, heading in found if heading.start <= screen.editor.place]
     choices = _choices(screen, found)
-    screen.app.push_screen(Picker("Chapters", choices, at=before[-1] if before else None), chosen)
+    screen.app.push_screen(
+        Picker("Chapters with their words", choices, at=before[-1] if before else None), chosen
+    )
 
 
 @command(CHAPTERS, "Move the chapter up")
@@ -140,7 +140,7 @@ def _choices(screen: WriteScreen, found: list[tuple[Chapter, Heading]]) -> list[
             words += scene.words
         preview = text[heading.start : min(end, heading.start + _PREVIEW)].strip()
         title = heading.title or f"  {heading.words}  {' '.join(preview.split())[:_FIRST_WORDS]}"
-        choices.append(Choice(heading.start, title, counted(words, "word"), preview or "(no words)"))
+        choices.append(Choice(heading.start, f"{words:>6}  {title}", preview=preview or "(no words)"))
     return choices
 
 

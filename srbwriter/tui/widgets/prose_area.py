@@ -8,6 +8,7 @@ What is not public in Textual's text area is used here and in ``long_lines.py`` 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import ClassVar, cast
 
 from rich.segment import Segment
@@ -123,6 +124,13 @@ class ProseArea(Keyed, TextArea):
     def line_headings(self) -> dict[int, list[str]]:
         """Return the headings to draw above lines, each in a row of its own; they are no part of the text."""
         return {}
+
+    @property
+    def headings_above_cursor(self) -> int:
+        """The number of headings directly above the cursor's row."""
+        wrapped, (line, column) = self.wrapped_document, self.cursor_location
+        rows = wrapped.heading_rows(line) if isinstance(wrapped, PlainWrapped) else 0
+        return rows if rows and bisect_right(wrapped.get_offsets(line), column) == rows else 0
 
     def place_headings(self) -> None:
         """Draw the headings that there are now."""

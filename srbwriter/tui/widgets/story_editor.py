@@ -15,7 +15,7 @@ from typing import NamedTuple
 from rich.style import Style
 from rich.text import Text
 from textual import events
-from textual.geometry import Offset, Size
+from textual.geometry import Offset, Region, Size
 from textual.message import Message
 from textual.widget import Widget
 from textual.widgets.text_area import Edit, EditResult, Selection
@@ -240,8 +240,7 @@ class StoryEditor(ProseArea):
         """Put the cursor at the paragraph that starts at ``place``, with its heading in the first row."""
         self.go(place)
         row = self.wrapped_document.location_to_offset(self.cursor_location).y
-        rows = len(self.line_headings().get(self.cursor_location[0], ()))
-        self.scroll_to(y=row - rows, animate=False)
+        self.scroll_to(y=row - self.headings_above_cursor, animate=False)
 
     def mark(self, start: int, end: int) -> None:
         """Select characters ``start`` to ``end`` of the whole story and scroll to them."""
@@ -385,7 +384,12 @@ class StoryEditor(ProseArea):
         return self.scrollable_content_region.height // 2 + 1 if self._typewriter else 0
 
     def scroll_cursor_visible(self, center: bool = False, animate: bool = False) -> Offset:
-        return super().scroll_cursor_visible(center or self._typewriter, animate)
+        scrolled = super().scroll_cursor_visible(center or self._typewriter, animate)
+        rows = self.headings_above_cursor
+        if not rows or center or self._typewriter or rows + 1 >= self.scrollable_content_region.height:
+            return scrolled
+        row = self.wrapped_document.location_to_offset(self.cursor_location).y
+        return self.scroll_to_region(Region(0, row - rows, 1, rows + 1), animate=animate, force=True)
 
     def on_resize(self) -> None:
         self.fit()
