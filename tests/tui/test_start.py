@@ -14,6 +14,7 @@ from srbwriter.session import Session
 from srbwriter.tui import start
 from srbwriter.tui.model_fetch import ModelFetch
 from srbwriter.tui.model_offer import ModelOffer
+from srbwriter.tui.options import Preferences
 
 
 def test_where_the_next_story_cannot_be_opened_the_one_before_comes_back(
@@ -26,7 +27,7 @@ def test_where_the_next_story_cannot_be_opened_the_one_before_comes_back(
     class Screenless:
         return_code = 0
 
-        def __init__(self, session: Session, settings: Settings) -> None:
+        def __init__(self, session: Session, settings: Settings, _: Preferences) -> None:
             self.session, self.notes = session, list[str]()
             self.next_story = None if seen else bad
             self.next_begins = self.on_branches = False
@@ -59,7 +60,7 @@ def test_stories_opened_one_after_the_other_share_a_model(
         fetch: ModelFetch
         offer: ModelOffer
 
-        def __init__(self, session: Session, settings: Settings) -> None:
+        def __init__(self, session: Session, settings: Settings, _: Preferences) -> None:
             self.session, self.notes = session, list[str]()
             self.next_story = None if seen else tmp_path / "b.srbw"
             self.next_begins = self.on_branches = False
