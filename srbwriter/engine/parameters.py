@@ -63,7 +63,8 @@ class Parameter:
     thing. ``most`` entries may a sequence have, ``longest`` characters a text, ``in_all`` all texts of a
     sequence. A ``size`` above its maximum is refused by every face; other numbers out of range may be bent
     into it. ``elsewhere`` names the engines of others that take the field as it is, each with its name of
-    the field where that is another one: ``llamacpp vllm=repetition_penalty``.
+    the field where that is another one: ``llamacpp vllm=repetition_penalty``. ``first`` marks the few that
+    writers change first.
     """
 
     record: Literal["sampling", "stop", "request"]
@@ -83,6 +84,7 @@ class Parameter:
     in_all: int | None = None
     size: bool = False
     elsewhere: str = ""
+    first: bool = False
 
     @property
     def name(self) -> str:
@@ -244,7 +246,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         0, limits.TOKENS, 16, size=True,
         aliases=("n_predict", "max_new_tokens", "max_length", "max_completion_tokens", "num_predict",
                  "max_output_tokens"),
-        flags=("--max-tokens", "--predict", "--n-predict"),
+        first=True, flags=("--max-tokens", "--predict", "--n-predict"),
     ),
     Parameter(
         "stop", "min_tokens", "length", "Shortest branch",
@@ -260,7 +262,7 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter(
         "stop", "boundary", "length", "End of a branch",
               "End each branch after a whole line, sentence or paragraph.",
-        choices=("line", "sentence", "paragraph"), flags=("--boundary",),
+        choices=("line", "sentence", "paragraph"), first=True, flags=("--boundary",),
     ),
     Parameter("stop", "after_any", "length", "Stop text (kept)",
               "Texts that end a branch; they are kept.",
@@ -288,7 +290,7 @@ PARAMETERS: tuple[Parameter, ...] = (
     _sampling("temperature", "basic", "Temperature",
               "How adventurous the words are: higher is more surprising, 0 always takes the "
               "likeliest token.",
-              0, 100, 0.05, aliases=("temp",), flags=("--temperature", "--temp"),
+              0, 100, 0.05, aliases=("temp",), first=True, flags=("--temperature", "--temp"),
               elsewhere="llamacpp vllm"),
     _sampling("dynatemp_range", "basic", "Dynamic temperature",
               "Vary the temperature by up to this much: higher where many tokens are likely, "
@@ -313,7 +315,7 @@ PARAMETERS: tuple[Parameter, ...] = (
               elsewhere="llamacpp vllm"),
     _sampling("min_p", "truncation", "Min p",
               "Drop tokens less likely than this share of the likeliest one; 0 is off.",
-              0, 1, 0.01, flags=("--min-p",),
+              0, 1, 0.01, first=True, flags=("--min-p",),
               elsewhere="llamacpp vllm sglang"),
     _sampling("typical_p", "truncation", "Typical p",
               "Prefer tokens that are about as surprising as expected, up to this total "
@@ -357,7 +359,7 @@ PARAMETERS: tuple[Parameter, ...] = (
               elsewhere="llamacpp vllm"),
     _sampling("dry_multiplier", "DRY", "Repetition (DRY)",
               "How strongly DRY avoids repeated phrases, such as 0.8; 0 is off.",
-              0, 100, 0.05, flags=("--dry-multiplier",),
+              0, 100, 0.05, first=True, flags=("--dry-multiplier",),
               elsewhere="llamacpp"),
     _sampling("dry_base", "DRY", "DRY growth",
               "How fast the DRY penalty grows with the length of the repetition.",
@@ -406,7 +408,7 @@ PARAMETERS: tuple[Parameter, ...] = (
               "Phrases that never come: a branch that writes one goes back and writes "
               "something else.",
               most=limits.PHRASES, longest=limits.PHRASE_CHARS, in_all=limits.PHRASES_CHARS,
-              aliases=("banned_strings", "banned_tokens", "bad_words"), flags=("--ban-phrase",)),
+              aliases=("banned_strings", "banned_tokens", "bad_words"), first=True, flags=("--ban-phrase",)),
     _sampling("grammar", "constraint", "Grammar (GBNF)", "GBNF grammar that the text follows.",
               longest=limits.CONSTRAINT_CHARS, flags=("--grammar",),
               aliases=("grammar_string", "guided_grammar")),

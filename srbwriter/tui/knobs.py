@@ -20,16 +20,14 @@ from srbwriter.engine.parameters import BY_NAME, PARAMETERS, Parameter
 from srbwriter.engine.types import InvalidRequest, Sampling, Stop
 from srbwriter.session.sampling import VARIETY, Variety
 
-BRANCHES = replace(BY_NAME["n"], help="Branches that are written at once.")
+BRANCHES = replace(BY_NAME["n"], help="Branches that are written at once.", first=True)
 KNOBS: tuple[Parameter, ...] = (
     BRANCHES,
     *(p for p in PARAMETERS if p.record in ("sampling", "stop")),
     *VARIETY,
 )
-FIRST = (
-    "n", "max_tokens", "boundary", "temperature", "min_p", "dry_multiplier", "banned_phrases", "siblings",
-)  # fmt: skip
-"""Names of the settings that writers change first, in the order of the list."""
+FIRST: tuple[Parameter, ...] = tuple(p for p in KNOBS if p.first)
+"""Those that writers change first."""
 HEADINGS = {
     "request": "Branches",
     "length": "Length",

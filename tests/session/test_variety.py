@@ -157,9 +157,9 @@ def test_orders_name_each_branch_once(session: Session) -> None:
     texts = written(session)
     for name, (_, order) in ordering.ORDERS.items():
         assert sorted(order(session.round)) == list(range(6)), name  # type: ignore[arg-type]
-    assert ordering.ordered(session.round, "by probability", lambda branch: [None]) is None  # type: ignore[arg-type]
+    assert ordering.ordered(session.round, "by likelihood", lambda branch: [None]) is None  # type: ignore[arg-type]
     likeliest = ordering.ordered(
-        session.round, "by probability", lambda branch: [-1.0, -float(branch.index % 3)]  # type: ignore[arg-type]
+        session.round, "by likelihood", lambda branch: [-1.0, -float(branch.index % 3)]  # type: ignore[arg-type]
     )  # fmt: skip
     assert likeliest == [0, 3, 1, 4, 2, 5]
     longest = ordering.ORDERS["by length"][1](session.round)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.widgets import Static
 
-from srbwriter import launch
+from srbwriter.cli.table import every_key
 from srbwriter.engine.capabilities import Capabilities
 from srbwriter.engine.parameters import validate
 from srbwriter.engine.types import InvalidRequest, Sampling, Stop
@@ -98,13 +98,9 @@ def test_a_ladder_that_cannot_be_read_says_how_it_is_written() -> None:
     assert knobs.parse_ladder(temperature, knobs.ladder_words(temperature, 0.25, 2)) == (0.25, 2)
 
 
-def test_what_writers_change_first_goes_by_one_name_in_both_lists() -> None:
-    titles = {launch.key_name(knob): knob.title for knob in KNOBS if knob is not knobs.BRANCHES}
-    assert len(FIRST) == 10
-    assert all(titles.get(name, title) == title for name, title in FIRST.items())
-    assert {BY_NAME[name].title for name in knobs.FIRST} >= {
-        title for name, title in FIRST.items() if not name.startswith(("model.", "interface."))
-    }
+def test_ten_settings_come_first_and_the_program_has_them() -> None:
+    names = {key.name for key in every_key()}
+    assert len(FIRST) == 10 and set(FIRST) <= names
 
 
 async def test_few_settings_come_first_and_more_shows_the_others(open_bench: OpenBench) -> None:
@@ -112,7 +108,7 @@ async def test_few_settings_come_first_and_more_shows_the_others(open_bench: Ope
         bench.screen.run("knobs")
         screen = await opened(bench, KnobsScreen)
         names = [knob.name for knob in screen._rows if isinstance(knob, knobs.Parameter)]
-        assert names[: len(knobs.FIRST)] == list(knobs.FIRST)
+        assert names[: len(knobs.FIRST)] == [knob.name for knob in knobs.FIRST]
         assert "more settings" in visible(bench) and "Mirostat" not in visible(bench)
         for _ in names:
             if screen.knob is not None:

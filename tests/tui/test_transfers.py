@@ -25,8 +25,6 @@ from tests.tui.conftest import Bench, OpenBench
 from tests.tui.scenarios.common import answer, opened, started
 from tests.tui.scenarios.convert import ended
 
-IDLE = SimpleNamespace(words="")  # nothing is explored
-
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
@@ -135,7 +133,7 @@ def test_the_time_left_in_words(spent: float, share: float, words: str) -> None:
 def test_a_load_is_watched_from_when_it_was_first_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
     monkeypatch.setattr(status.time, "monotonic", lambda: clock[0])
-    session = SimpleNamespace(engine_state="LOADING", load_progress=0.0, instrument=lambda kind: IDLE)
+    session = SimpleNamespace(engine_state="LOADING", load_progress=0.0, long_work=None)
     watch = status.Watch()
 
     def line(at: float, share: float) -> str:
@@ -157,7 +155,7 @@ def test_a_prompt_is_estimated_by_what_is_read_anew(monkeypatch: pytest.MonkeyPa
         branches=[branch], prompt_ids=[0] * 1000, prompt_done=600, cached_tokens=500, submitted_at=100.0
     )
     session = SimpleNamespace(
-        engine_state="READY", round=SimpleNamespace(generation=generation), instrument=lambda kind: IDLE
+        engine_state="READY", round=SimpleNamespace(generation=generation), long_work=None
     )
     told = status.left(session, status.Watch())  # type: ignore[arg-type]
     assert told == ("reading the story ██████████░░░░░░  60%  ·  esc stops", "8 s left")

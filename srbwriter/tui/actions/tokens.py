@@ -19,9 +19,9 @@ INSTRUMENTS = "Instruments"
 
 _COLOURS = (
     Choice(NONE, "no colours", "all words look alike"),
-    Choice(AUTHOR, "who wrote what", "the model's words, words that you edited, imported words, and yours"),
-    Choice(PROBABILITY, "how likely each word was", "the less the model expected a word, the stronger"),
-    Choice(SURPRISAL, "unlikely words only", "words that the model gave less than 12 %"),
+    Choice(AUTHOR, "who wrote what", "the model, edited by you, imported, yours"),
+    Choice(PROBABILITY, "how likely each word was", "the less expected, the stronger"),
+    Choice(SURPRISAL, "unlikely words only", "those below 12 %"),
 )
 
 

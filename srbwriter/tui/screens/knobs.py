@@ -69,11 +69,11 @@ class Knobs(Dialog[None]):
         self.heading, self.setup = title, setup
         self._changed, self._spread, self.ladder = changed, spread, ladder
         whole = spread is not None  # a round, not one branch
-        self._knobs = [knob for knob in KNOBS if whole or knob.record != "request"]
+        self._knobs: list[Parameter] = [knob for knob in KNOBS if whole or knob.record != "request"]
         self._rows: list[Parameter | str | None] = []
-        first = [knob for name in knobs.FIRST for knob in self._knobs if knob.name == name]
-        changed = [k for k in self._knobs if k not in first and setup.get(k) != knobs.default_of(k)]
-        self._first = [*first, *changed]
+        first = [knob for knob in self._knobs if knob.first]
+        others = [k for k in self._knobs if k not in first and setup.get(k) != knobs.default_of(k)]
+        self._first: list[Parameter] = [*first, *others]
         self._more = False
 
     def keys_line(self, *without: str) -> str:

@@ -14,24 +14,20 @@ from textual.content import Content
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from srbwriter import paths
+from srbwriter import launch, paths
 from srbwriter.config import Key
-from srbwriter.config.keys import SECTIONS
+from srbwriter.config.keys import CTX_SIZE, MODEL, SECTIONS, N
+from srbwriter.tui import knobs
 from srbwriter.tui.commands import action
 from srbwriter.tui.dialog import Dialog
+from srbwriter.tui.options import THEME
 from srbwriter.tui.screens.ask import Ask, asks
 
 FIRST = {
-    "generation.n": "Branches",
-    "generation.max_tokens": "Longest branch",
-    "generation.boundary": "End of a branch",
-    "sampling.temperature": "Temperature",
-    "sampling.min_p": "Min p",
-    "sampling.dry_multiplier": "Repetition (DRY)",
-    "sampling.banned_phrases": "Banned phrases",
-    "model.path": "Model",
-    "model.ctx_size": "Context",
-    "interface.theme": "Theme",
+    **{N.name if knob is knobs.BRANCHES else launch.key_name(knob): knob.title for knob in knobs.FIRST},
+    MODEL.name: "Model",
+    CTX_SIZE.name: "Context",
+    THEME.name: "Theme",
 }
 """The settings that writers change first, by their names in ``config.toml``: what they are called here."""
 _FIRST = "What writers change first"
