@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from srbwriter import __version__
-from srbwriter.server.endpoints import Leaf, rows_of, told
+from srbwriter.server.endpoints import Leaf, respond, rows_of
 from srbwriter.server.errors import OPENAI
 
 _row = rows_of(OPENAI, "vLLM and aphrodite")
 LEAF = Leaf(
     rows=(
-        _row("GET /version", told(lambda _: {"version": __version__}), "the program's version"),
-        _row("GET /ping", told(lambda _: {}, ready=True), "whether it can answer"),
+        _row("GET /version", respond(lambda _: {"version": __version__}), "the program's version"),
+        _row("GET /ping", respond(lambda _: {}, ready=True), "whether it can answer"),
         _row(
             "GET /load",
-            told(lambda context: {"server_load": len(context.services.registry.live())}),
+            respond(lambda context: {"server_load": len(context.services.registry.live())}),
             "how many requests are being answered",
         ),
     )
