@@ -344,7 +344,7 @@ _BANS = ("custom_token_bans", "banned_tokens")
 # ---- one loop over the table
 
 
-def _told(fields: Fields, rows: Iterable[Parameter], base: object) -> dict[str, Any]:
+def _set_values(fields: Fields, rows: Iterable[Parameter], base: object) -> dict[str, Any]:
     """Return the parameters that a body sets in any spelling, by the field of the record."""
     return {
         row.field: _READERS.get(row.name, _value)(fields, row, getattr(base, row.field, row.default))
@@ -485,7 +485,7 @@ def read_sampling(fields: Fields, base: Sampling, engine: Backend) -> Sampling:
 
     Raises ApiError (400).
     """
-    changes = _told(fields, _SAMPLING, base)
+    changes = _set_values(fields, _SAMPLING, base)
     if biases := read_biases(fields, engine):
         changes["logit_bias"] = tuple({**dict(base.logit_bias), **dict(biases)}.items())
     if changes.get("samplers") == default_order(False) and base.samplers is None:
@@ -509,7 +509,7 @@ def read_stop(fields: Fields, base: Stop) -> Stop:
 
     Raises ApiError (400).
     """
-    changes = _told(fields, _STOP, base)
+    changes = _set_values(fields, _STOP, base)
     if (milliseconds := fields.number("t_max_predict_ms", 0.0)) > 0:
         changes["max_seconds"] = milliseconds / 1000
     return replace(base, **changes)
@@ -541,7 +541,7 @@ def read_options(
         "Options",
         {
             **usual,
-            **_told(fields, _OPTIONS, None),
+            **_set_values(fields, _OPTIONS, None),
             "penalty_prompt": None if penalty_prompt is None else read_penalty_prompt(penalty_prompt, engine),
             "lora": read_lora(lora, engine) if lora else None,
         },

@@ -98,7 +98,7 @@ def _answering(group: Sequence[Endpoint], services: Services) -> Callable[[Reque
         except (ClientGone, ClientDisconnect):
             return Response(status_code=499)  # nobody reads it; the log shows it
         except Exception as error:
-            return failure(error, context.dialect, context.sent)
+            return error_response(error, context.dialect, context.sent)
 
     return answer
 
@@ -166,7 +166,7 @@ class Leaf:
     beside: Callable[[Services, Sequence[socket.socket], int], Companion] | None = None
 
 
-def told(make: Callable[[Context], Any], *, ready: bool = False) -> Handler:
+def respond(make: Callable[[Context], Any], *, ready: bool = False) -> Handler:
     """Return a handler that answers with a value and reads no body.
 
     ``ready``: it answers 503 while the model is loading.
@@ -180,14 +180,14 @@ def told(make: Callable[[Context], Any], *, ready: bool = False) -> Handler:
     return handler
 
 
-def as_told(error: Exception) -> ApiError:
+def as_api_error(error: Exception) -> ApiError:
     """Return the response to an error. Only an internal error is a 500, and it is logged."""
     if not isinstance(error, (ApiError, EngineError)):
         log.error("unforeseen error while answering", exc_info=error)
     return from_engine(error)
 
 
-def by_its_spelling(error: ApiError, sent: Mapping[str, Any]) -> ApiError:
+def respell_field(error: ApiError, sent: Mapping[str, Any]) -> ApiError:
     """Return the error with the client's spelling of the field; the engine knows one name of each.
 
     ``sent`` are the fields of the body.
@@ -209,9 +209,9 @@ _OTHER_NAMES = {
 """Other names of a field that hold for some paths only or wrap it, and so are no spellings of it."""
 
 
-def failure(error: Exception, dialect: Dialect, sent: Mapping[str, Any]) -> Response:
+def error_response(error: Exception, dialect: Dialect, sent: Mapping[str, Any]) -> Response:
     """Return an error as a response in ``dialect``, to a client that ``sent`` these fields."""
-    told = by_its_spelling(as_told(error), sent)
+    told = respell_field(as_api_error(error), sent)
     return json_response(dialect.body(told), told.status, told.headers)
 
 

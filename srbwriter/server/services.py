@@ -30,6 +30,17 @@ from .system_prompt import SystemPrompt, put_before, read_system_prompt
 from .work import MOST_SECONDS, PER_BYTE, off_loop
 
 
+def _make_fingerprint() -> str:
+    """Return the build in llama.cpp's form: its number and a part of its hash."""
+    numbers = [int(part) for part in re.findall(r"\d+", __version__)[:3]]
+    build = sum(number * 100**place for place, number in enumerate(reversed(numbers)))
+    return f"b{build}-{hashlib.sha256(f'srbwriter {__version__}'.encode()).hexdigest()[:8]}"
+
+
+FINGERPRINT = _make_fingerprint()
+"""This program's build in answers: OpenAI's ``system_fingerprint``, llama.cpp's ``build_info``."""
+
+
 class Loaded:
     """A loader for a backend that is up already."""
 
@@ -130,13 +141,6 @@ class Services:
         if told or engine is not None:
             return told or (cast("Backend", engine).info.name,)
         return (getattr(self.loader, "name", "") or "model",)
-
-    @property
-    def fingerprint(self) -> str:
-        """What answers name as their system, in llama.cpp's form: a build's number and a part of its hash."""
-        numbers = [int(part) for part in re.findall(r"\d+", __version__)[:3]]
-        build = sum(number * 100**place for place, number in enumerate(reversed(numbers)))
-        return f"b{build}-{hashlib.sha256(f'srbwriter {__version__}'.encode()).hexdigest()[:8]}"
 
     @property
     def state(self) -> str:

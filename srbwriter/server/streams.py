@@ -238,7 +238,7 @@ class Connection:
         out = self.frames(record, stream, after)
         close = partial(self.end, record) if own else self.close
         try:
-            first = await self.until_gone(_first(out))
+            first = await self.until_gone(anext(out, b""))
         except BaseException:
             close()
             raise
@@ -315,10 +315,6 @@ def cancel(record: Record) -> None:
     for generation in record.generations:
         if not generation.done:
             generation.cancel()
-
-
-async def _first(frames: AsyncGenerator[bytes]) -> bytes:
-    return await anext(frames, b"")
 
 
 async def _disconnect(receive: Receive) -> None:

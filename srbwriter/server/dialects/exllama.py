@@ -14,7 +14,7 @@ from starlette.responses import Response
 from srbwriter.engine.types import Request
 from srbwriter.server.body import Fields, read_params
 from srbwriter.server.context import Context
-from srbwriter.server.endpoints import Leaf, rows_of, told
+from srbwriter.server.endpoints import Leaf, respond, rows_of
 from srbwriter.server.errors import LLAMACPP, ApiError, bad
 from srbwriter.server.prompts import read_prompts
 from srbwriter.server.reply import BranchReply, Piece
@@ -77,6 +77,6 @@ _GENERATE = object_of(
 _row = rows_of(LLAMACPP, "exllama")
 _ROWS = (
     _row("POST /generate", generate, "a text as plain text, while it is written", body=_GENERATE),
-    _row("GET /check", told(lambda context: [context.services.model_name]), "the model's name in a list"),
+    _row("GET /check", respond(lambda context: [context.services.model_name]), "the model's name in a list"),
 )
 LEAF = Leaf(rows=_ROWS)

@@ -26,7 +26,7 @@ from srbwriter.server.body import Fields, Params, read_params, stop_also
 from srbwriter.server.chat import TEMPLATE_SECONDS, read_chat, read_messages, template_in_use
 from srbwriter.server.context import Context, json_response
 from srbwriter.server.embed import embed
-from srbwriter.server.endpoints import Leaf, rows_of, told
+from srbwriter.server.endpoints import Leaf, respond, rows_of
 from srbwriter.server.errors import ApiError, Dialect, bad, missing
 from srbwriter.server.models import Served
 from srbwriter.server.prompts import fill, read_ids
@@ -571,7 +571,7 @@ LEAF = Leaf(
     rows=(
         _row("GET /", is_running, "a sign of life for clients that ask for no page", public=True,
              claims=asks_for_no_page, gives_way=True),
-        _row("GET /api/version", told(lambda _: {"version": VERSION}), "what Ollama this answers as"),
+        _row("GET /api/version", respond(lambda _: {"version": VERSION}), "what Ollama this answers as"),
         _row("GET /api/tags", tags, "the models"),
         _row("GET /api/ps", running, "the models that are loaded"),
         _row("POST /api/show", show, "a model by name", body=_NAMED, chooses=False),

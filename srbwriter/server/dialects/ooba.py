@@ -10,7 +10,7 @@ from starlette.responses import Response
 from srbwriter.engine.types import Request, Sampling, Stop
 from srbwriter.server.chat import TEMPLATE_SECONDS, read_chat
 from srbwriter.server.context import Context, json_response
-from srbwriter.server.endpoints import Leaf, rows_of, told
+from srbwriter.server.endpoints import Leaf, respond, rows_of
 from srbwriter.server.errors import OPENAI, bad
 from srbwriter.server.prompts import read_ids
 from srbwriter.server.reply import token_text
@@ -101,7 +101,7 @@ _row = rows_of(OPENAI, "text-generation-webui")
 _TEXT = object_of("text", text="string", example={"text": "Once upon a time"})
 _I = "/v1/internal"
 _ROWS = (
-    _row(f"GET {_I}/health", told(lambda _: {"status": "ok"}, ready=True), "whether the model is ready"),
+    _row(f"GET {_I}/health", respond(lambda _: {"status": "ok"}, ready=True), "whether the model is ready"),
     _row(f"POST {_I}/encode", encode_text, "text as token ids", body=_TEXT),
     _row(f"POST {_I}/decode", decode, "token ids as text",
          body=object_of("tokens", tokens="array", example={"tokens": [1, 2]})),
@@ -112,7 +112,7 @@ _ROWS = (
     _row(f"POST {_I}/chat-prompt", chat_prompt, "a conversation as one prompt", body=CHAT),
     _row(f"POST {_I}/stop-generation", stop_generation, "stop what this client asked for"),
     _row(f"GET {_I}/model/info", model_info, "the loaded model"),
-    _row(f"GET {_I}/model/list", told(lambda context: {"model_names": _names(context)}),
+    _row(f"GET {_I}/model/list", respond(lambda context: {"model_names": _names(context)}),
          "the names it goes by"),
     _row(f"POST {_I}/model/load", model_load, "load a model, which is the current one then",
          body=object_of("model_name", model_name="string"), chooses=False),

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from srbwriter.server.chat import TEMPLATE_SECONDS, read_chat, template_in_use
 from srbwriter.server.context import Context, json_response
-from srbwriter.server.endpoints import Leaf, rows_of, told
+from srbwriter.server.endpoints import Leaf, respond, rows_of
 from srbwriter.server.errors import OPENAI, bad
 from srbwriter.server.prompts import read_ids
 from srbwriter.server.schemas import MESSAGES, object_of
@@ -104,17 +104,17 @@ _ENCODE = object_of(
 
 _row = rows_of(OPENAI, "tabbyAPI")
 _ROWS = (
-    _row("GET /v1/model", told(lambda context: _card(context.services), ready=True), "the model in use"),
+    _row("GET /v1/model", respond(lambda context: _card(context.services), ready=True), "the model in use"),
     _row("POST /v1/model/load", load_model, "load a model, which is the current one then",
          body=object_of(model_name="string"), chooses=False),
     _row("POST /v1/model/unload", unload_model, "unload the current model", chooses=False),
-    _row("GET /v1/model/list", told(_models), "models, in tabbyAPI's form"),
+    _row("GET /v1/model/list", respond(_models), "models, in tabbyAPI's form"),
     _row("POST /v1/token/encode", encode_text, "a text or conversation as token ids", body=_ENCODE),
     _row("POST /v1/token/decode", decode_tokens, "token ids as text",
          body=object_of("tokens", tokens="array", example={"tokens": [1, 2]})),
     _row("GET /v1/auth/permission",
-         told(lambda context: {"permission": "admin" if context.client.admin else "api"}),
+         respond(lambda context: {"permission": "admin" if context.client.admin else "api"}),
          "whether the key is an admin's"),
-    _row("GET /.well-known/serviceinfo", told(_interfaces), "which interfaces there are"),
+    _row("GET /.well-known/serviceinfo", respond(_interfaces), "which interfaces there are"),
 )  # fmt: skip
 LEAF = Leaf(rows=_ROWS)

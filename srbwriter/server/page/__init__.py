@@ -11,7 +11,7 @@ from pathlib import Path
 from starlette.responses import Response
 
 from srbwriter.server.context import Context
-from srbwriter.server.endpoints import Handler, Leaf, rows_of, told
+from srbwriter.server.endpoints import Handler, Leaf, respond, rows_of
 from srbwriter.server.errors import LLAMACPP, ApiError
 
 _TYPES = {
@@ -67,6 +67,6 @@ LEAF = Leaf(
         _row("GET /docs", _page("docs.html"), "this description, to be read"),
         _row("GET /chat", _page("chat.html"), "a page to talk in"),
         _row("GET /completion.js", _page("completion.js"), "llama() and llamaComplete() for pages"),
-        _row("GET /openapi.json", told(lambda context: context.services.openapi), "this description"),
+        _row("GET /openapi.json", respond(lambda context: context.services.openapi), "this description"),
     )
 )

@@ -20,7 +20,7 @@ from srbwriter.engine.limits import check_prompt
 from srbwriter.engine.types import Finished, FinishReason, Request, Stop
 from srbwriter.server.body import Fields, Params, read_params, stop_also
 from srbwriter.server.context import Context, json_response
-from srbwriter.server.endpoints import rows_of, told
+from srbwriter.server.endpoints import respond, rows_of
 from srbwriter.server.errors import ApiError, Dialect, bad, error_schema, missing
 from srbwriter.server.prompts import read_ids, read_prompts, wants_bos
 from srbwriter.server.registry import Record
@@ -338,16 +338,17 @@ ROWS = (
                         example={"prompt": "Once upon a time"})),
     _row("POST /api/extra/detokenize", detokenize, "token ids as text",
          body=object_of("ids", ids="array", example={"ids": [1, 2]})),
-    _row(f"GET {_both('model')}", told(lambda context: {"result": context.services.model_name}),
+    _row(f"GET {_both('model')}", respond(lambda context: {"result": context.services.model_name}),
          "the model's name"),
-    _row(f"GET {_both('info/version')}", told(lambda _: {"result": UNITED}), "the version of this interface"),
-    _row(f"GET {_both('config/max_length')}", told(lambda _: {"value": USUAL["max_tokens"]}),
+    _row(f"GET {_both('info/version')}", respond(lambda _: {"result": UNITED}),
+         "the version of this interface"),
+    _row(f"GET {_both('config/max_length')}", respond(lambda _: {"value": USUAL["max_tokens"]}),
          "tokens that are usual for an answer"),
     _row(f"GET {_both('config/max_context_length')} /api/extra/true_max_context_length",
-         told(lambda context: {"value": context.engine.n_ctx}), "tokens of prompt and answer together"),
-    _row(f"GET {_both('config/soft_prompt')}", told(lambda _: {"value": ""}), "there are no soft prompts"),
-    _row(f"GET {_both('config/soft_prompts_list')}", told(lambda _: {"values": []}), "none either"),
-    _row("GET /api/extra/version", told(_version), "what KoboldCpp this answers as"),
-    _row("GET /api/extra/preloadstory", told(lambda _: {}), "no story is preloaded"),
-    _row("GET /api/extra/perf", told(_perf), "times of the latest answer, and what runs"),
+         respond(lambda context: {"value": context.engine.n_ctx}), "tokens of prompt and answer together"),
+    _row(f"GET {_both('config/soft_prompt')}", respond(lambda _: {"value": ""}), "there are no soft prompts"),
+    _row(f"GET {_both('config/soft_prompts_list')}", respond(lambda _: {"values": []}), "none either"),
+    _row("GET /api/extra/version", respond(_version), "what KoboldCpp this answers as"),
+    _row("GET /api/extra/preloadstory", respond(lambda _: {}), "no story is preloaded"),
+    _row("GET /api/extra/perf", respond(_perf), "times of the latest answer, and what runs"),
 )  # fmt: skip

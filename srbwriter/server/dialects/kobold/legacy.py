@@ -21,7 +21,7 @@ from srbwriter.server.body import Fields, Params
 from srbwriter.server.chat import TEMPLATE_SECONDS, read_chat
 from srbwriter.server.context import Context, json_response
 from srbwriter.server.dialects.kobold.current import KOBOLD, LEGACY, read, reading, tag_of
-from srbwriter.server.endpoints import Socket, as_told, rows_of
+from srbwriter.server.endpoints import Socket, as_api_error, rows_of
 from srbwriter.server.errors import ApiError, bad
 from srbwriter.server.registry import Record, new_id
 from srbwriter.server.reply import BranchReply, Piece
@@ -272,7 +272,7 @@ async def _answer(context: Context, socket: WebSocket, message: str, chat: bool)
     except (WebSocketDisconnect, TimeoutError):
         raise
     except Exception as error:
-        wrong = as_told(error)
+        wrong = as_api_error(error)
         await socket.send_text(encode({"event": "error", "message_num": 0, **KOBOLD.body(wrong)}).decode())
 
 

@@ -21,7 +21,7 @@ from srbwriter.server.dialects.llamacpp.slots import slot_objects
 from srbwriter.server.errors import ApiError, bad, unavailable
 from srbwriter.server.lora import read_scales
 from srbwriter.server.reply import ratio, settings_object
-from srbwriter.server.services import Services
+from srbwriter.server.services import FINGERPRINT, Services
 from srbwriter.server.settings import Client
 
 
@@ -82,7 +82,7 @@ async def props(context: Context) -> Response:
             "chat_template": services.chat_template or info.chat_template or "",
             "bos_token": _token(context, engine.bos),
             "eos_token": _token(context, engine.eos),
-            "build_info": services.fingerprint,
+            "build_info": FINGERPRINT,
             "system_prompt": services.system.prompt,
             "assistant_name": services.system.assistant_name,
             "user_name": services.system.anti_prompt,

@@ -29,7 +29,7 @@ from srbwriter.server.reply import (
     token_text,
     usage,
 )
-from srbwriter.server.services import Services
+from srbwriter.server.services import FINGERPRINT, Services
 from srbwriter.server.tools import Argued, Called, Said, ToolReader, message_of
 from srbwriter.server.work import encode
 
@@ -51,7 +51,7 @@ class _Reply(BranchReply):
             "object": self.chunk if self.stream else self.kind,
             "created": int(time.time()),
             "model": self._params.model,
-            "system_fingerprint": self._services.fingerprint,
+            "system_fingerprint": FINGERPRINT,
         }
         self._head = f'data: {encode(self._told).decode()[:-1]},"choices":['
         self._tail = '],"usage":null}\n\n' if self._params.include_usage else "]}\n\n"
