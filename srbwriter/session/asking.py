@@ -269,6 +269,7 @@ class Rounds(Models):
         """Spare this branch when all are rolled again; a second time lets it go."""
         if self.round is not None:
             self.round.locked ^= {index}
+            self._recorder.note_view()
 
     def reroll_all(self) -> None:
         """Roll every branch again that is not locked."""

@@ -150,9 +150,8 @@ class WriteScreen(Writer):
             receive(self)
             if self.app.begins:
                 self.guarded(self.write)
-            self.leave_panes()
-            if self._left is not None and not self.app.begins:
-                self._focus_as_left(self._left)
+            if not self._focus_as_left():
+                self.leave_panes()
         finally:
             self._begun = True
             self.app.keyboard.open(asked=isinstance(self.app.screen, Confirm | DamagedNote))
@@ -170,16 +169,20 @@ class WriteScreen(Writer):
             if index < len(left.panes):
                 self.grid.panes[index].take_to(chars)
 
-    def _focus_as_left(self, left: View) -> None:
-        """Give the keys to what had them, but not to a branch if keys were typed before it could be seen."""
-        if left.pane >= self._shown or left.focus == "none":
-            return
-        self.grid.go(left.pane, focus=False)
-        if left.focus == "branch" and not self.app.keyboard.has_waiting:
-            self.choose_pane()
-        elif left.focus == "story":
-            self._unchosen = False
-            self._show_keys()
+    def _focus_as_left(self) -> bool:
+        """Give the keys to what had them; return False if that is unknown, or the story with no pane chosen.
+
+        A branch does not get keys that were typed before it could be seen.
+        """
+        left = self._left
+        if left is None or left.pane >= self._shown or self.app.begins:
+            return False
+        chosen = left.focus == "branch" and not self.app.keyboard.has_waiting
+        if not chosen and left.focus != "story":
+            return False
+        self.grid.go(left.pane, focus=chosen)
+        self._show_keys()
+        return True
 
     def keep_view(self) -> None:
         """Have the session keep what the screen shows, for the next start; returns at once."""

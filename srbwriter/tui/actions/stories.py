@@ -92,6 +92,7 @@ def duplicate_story(screen: WriteScreen) -> None:
     """Copy the story with all its branches and open the copy; this one stays as it is."""
 
     def duplicate(title: str) -> None:
+        screen.keep_view()
         screen.session.keep()
         story = screen.session.story
         made = files.copy_as(story.file, library.free_path(story.file.parent, title), title)
@@ -110,6 +111,7 @@ def snapshot(screen: WriteScreen) -> None:
             screen.guarded(lambda: take(name))
 
     def take(name: str) -> None:
+        screen.keep_view()
         screen.session.keep()
         story = screen.session.story
         file = story.snapshot(paths.backup_dir(), name)
