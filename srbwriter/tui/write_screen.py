@@ -29,7 +29,7 @@ from srbwriter.tui.commands import COMMANDS
 from srbwriter.tui.program import Program, Writer
 from srbwriter.tui.pump import Pump
 from srbwriter.tui.screens.ask import Confirm
-from srbwriter.tui.screens.find import Looked
+from srbwriter.tui.screens.find import LastSearch
 from srbwriter.tui.screens.help import LeaderMenu
 from srbwriter.tui.screens.trouble import DamagedNote, crash_words, trouble_words
 from srbwriter.tui.story_colours import Legend, StoryColours
@@ -94,7 +94,7 @@ class WriteScreen(Writer):
         self._unchosen = False  # no pane has been chosen since the last round or pick
         self.transfers = Transfers(self)
         self._load_watch = status.Watch()
-        self.looked = Looked()
+        self.last_search = LastSearch()
         self.order = AS_DRAWN  # of the panes
         self._ordered: tuple[object, int] = (None, 0)  # the round that was sorted, and its branch count
         self._colours = StoryColours(session)

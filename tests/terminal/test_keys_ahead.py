@@ -22,7 +22,7 @@ PROMPTS = {
     "models": (b"m", "Models"),
     "tree": (F3, "hoist"),
     "search": (b"S", "Words to find"),
-    "history": (b"H", "The way here"),
+    "history": (b"H", "History of picks"),
     "title": (b"A", "Author"),
     "export": (b"E", "Export to which"),
     "import": (b"I", "Import which"),

@@ -140,7 +140,7 @@ def test_help_of_a_screen_begins_with_its_own_keys(terminal: Terminal) -> None:
     terminal.press(F3)
     terminal.wait_for("y hoist")
     terminal.press(F5)
-    terminal.wait(lambda screen: "In the tree" in screen and "Go to this node" in screen, "its commands")
+    terminal.wait(lambda screen: "In the tree" in screen and "Go to this passage" in screen, "its commands")
     terminal.press(F5)
     terminal.wait_without("In the tree")
     terminal.wait_for("y hoist")
