@@ -128,7 +128,7 @@ def test_a_text_and_its_search_obey_keys_of_the_writers_own_and_contradictions_a
     terminal.press(CTRL_F)
     terminal.wait_for("F6 case")
     terminal.type("IT")
-    terminal.wait_for("1 found")
+    terminal.wait_for("1 of 1")
     terminal.press(F6)
     terminal.wait_for("not in the story")
 
