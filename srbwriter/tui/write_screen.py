@@ -32,7 +32,7 @@ from srbwriter.tui.essentials import first_key, key_line_entries
 from srbwriter.tui.program import Program, Writer
 from srbwriter.tui.pump import Pump
 from srbwriter.tui.screens.ask import Confirm
-from srbwriter.tui.screens.find import Looked
+from srbwriter.tui.screens.find import LastSearch
 from srbwriter.tui.screens.trouble import DamagedNote, crash_words, trouble_words
 from srbwriter.tui.story_colours import Legend, StoryColours
 from srbwriter.tui.transfers import Transfers
@@ -102,7 +102,7 @@ class WriteScreen(Writer):
         self._pane_chosen = False  # a pane has been chosen since the last round or pick
         self.transfers = Transfers(self)
         self._load_watch = status.Watch()
-        self.looked = Looked()
+        self.last_search = LastSearch()
         self.order = self._left.order if self._left is not None else AS_DRAWN  # of the panes
         self._ordered: tuple[object, int] = (None, 0)  # the round that was sorted, and its branch count
         self._colours = StoryColours(session)

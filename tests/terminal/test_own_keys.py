@@ -132,7 +132,7 @@ def test_a_text_and_its_search_obey_keys_of_the_writers_own_and_contradictions_a
     terminal.press(CTRL_F)
     terminal.wait_for("F6 case")
     terminal.type("IT")
-    terminal.wait_for("1 found")
+    terminal.wait_for("1 of 1")
     terminal.press(F6)
     terminal.wait_for("not in the story")
 
@@ -144,7 +144,7 @@ def test_help_of_a_screen_begins_with_its_own_keys(terminal: Terminal) -> None:
     terminal.press(F3)
     terminal.wait_for("y hoist")
     terminal.press(F5)
-    terminal.wait(lambda screen: "In the tree" in screen and "Go to this node" in screen, "its commands")
+    terminal.wait(lambda screen: "In the tree" in screen and "Go to this passage" in screen, "its commands")
     terminal.press(F5)
     terminal.wait_without("In the tree")
     terminal.wait_for("y hoist")

@@ -9,6 +9,7 @@ from textual.widgets import Static
 
 from srbwriter import paths
 from srbwriter.story import Story, backup
+from srbwriter.tui.screens.ask import Refusal
 from srbwriter.tui.screens.trouble import DamagedNote
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.scenarios.common import opened, visible
@@ -88,6 +89,9 @@ async def test_nothing_begins_that_could_not_be_kept(overwritten: Path, open_ben
         for command in ("generate", "memory", "author_note", "lore", "own_editor", "openings", "replace"):
             bench.screen.run(command)
             await bench.pilot.pause()
+            if isinstance(bench.app.screen, Refusal):  # for text typed at a prompt that did not open
+                assert "damaged" in visible(bench)
+                await bench.press("escape")
             assert bench.app.screen is bench.screen, command
         assert bench.session.round is None
         assert "nodes read" not in said(bench)  # a line, not the whole report

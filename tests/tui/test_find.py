@@ -157,7 +157,7 @@ def test_a_view_stays_at_its_letters_when_others_are_replaced(
     text: str, words: str, by: str, data: st.DataObject
 ) -> None:
     finder = Finder(text)
-    finder.look(words, case=True)
+    finder.search(words, case=True)
     place = data.draw(st.integers(0, len(text)))
     edits = finder.edits(by)
     after = View(place, place, place).after(edits).end
@@ -217,7 +217,7 @@ def test_both_ways_round_meet_every_place(text: str, words: str) -> None:
 )
 def test_what_is_counted_is_what_is_replaced(text: str, words: str, case: bool, whole: bool) -> None:
     finder = Finder(text)
-    count = finder.look(words, case, whole)
+    count = finder.search(words, case, whole)
     pattern = rf"(?<!\w){re.escape(words)}(?!\w)" if whole else re.escape(words)
     expected, times = re.subn(pattern, lambda _: "<->", text, flags=0 if case else re.IGNORECASE)
     replaced = apply_edits(text, finder.edits("<->"))
@@ -249,7 +249,7 @@ async def test_find_and_replace_agree(open_bench: OpenBench) -> None:
 
 def forwards(finder: Finder, words: str) -> list[tuple[int, int]]:
     """Every place of ``words``, each with its number, until the first one comes again."""
-    count = finder.look(words)
+    count = finder.search(words)
     found: list[tuple[int, int]] = []
     place = finder.after(0)
     while place is not None and place not in found:

@@ -221,13 +221,13 @@ async def test_a_file_is_replaced_only_if_the_writer_says_yes(open_bench: OpenBe
         for word in (None, "", "no", "yes"):
             bench.app.messages.all.clear()
             await asked(bench, "export", "rain.txt")
-            assert "rain.txt is there already" in (await opened(bench, Ask)).heading
+            assert "rain.txt exists. Type yes" in (await opened(bench, Ask)).heading
             if word is None:
                 await bench.press("escape")
             else:
                 await answer(bench, word)
             await ended(bench)
-            assert ("rain.txt stays as it is" in said(bench)) is (word != "yes")
+            assert ("Kept " in said(bench)) is (word != "yes")
             assert file.read_text() == ("It rained." if word == "yes" else "mine"), word
 
 
@@ -295,7 +295,7 @@ async def test_an_imported_story_waits_until_the_writer_is_at_the_desk(
         await bench.press("escape")
         await ended(bench)
         assert bench.app.next_story == paths.library_dir() / "tale.srbw"
-        assert bench.app.next_notes == [f"{folder / 'tale.txt'} became {bench.app.next_story}."]
+        assert bench.app.next_notes == [f"Imported {folder / 'tale.txt'} as {bench.app.next_story}."]
 
 
 async def test_a_folder_becomes_one_story(open_bench: OpenBench, folder: Path) -> None:

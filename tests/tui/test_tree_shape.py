@@ -31,7 +31,10 @@ async def test_a_node_is_split_where_the_cursor_stands_and_joined_again(open_ben
         assert bench.app.screen is asked, "nothing is split at the beginning of a node"
         await bench.press("escape", "home", "s", "M", "left_square_bracket")
         assert bench.app.screen is tree and len(list(story.reading_order())) == 2
-        assert bench.app.messages.all[-1].words == "This is the root of the story; it has no text to change."
+        assert (
+            bench.app.messages.all[-1].words
+            == "This is the beginning of the story; it has no text to change."
+        )
 
 
 MARKS = "b", "greater_than_sign", "n", "t", "number_sign", "u", "m", "d", "x"
@@ -85,7 +88,7 @@ async def test_a_node_is_cut_and_moved_below_another_with_all_that_follows_it(op
         bench.screen.run("tree")
         tree = await opened(bench, TreeScreen)
         await bench.press("up", "v")
-        assert "Press c on the node to move first." in bench.app.messages.all[-1].words
+        assert "Press c on the passage to move first." in bench.app.messages.all[-1].words
         assert tree.view.row.node == scene
         await bench.press("c", "c")
         assert tree.view.cut is None, "a second cut leaves the node where it is"

@@ -44,7 +44,7 @@ def redo(screen: WriteScreen) -> None:
 def find(screen: WriteScreen) -> None:
     """Find words in the story, from the cursor on."""
     screen.show_the_story()
-    screen.app.push_screen(FindBar(screen.editor, screen.looked))
+    screen.app.push_screen(FindBar(screen.editor, screen.last_search))
 
 
 @command(STORY, "Find and replace")
@@ -57,14 +57,14 @@ def replace(screen: WriteScreen) -> None:
         return screen.guarded(lambda: screen.rewrite(text, edits))
 
     screen.show_the_story()
-    screen.app.push_screen(ReplaceBar(screen.editor, screen.looked, apply))
+    screen.app.push_screen(ReplaceBar(screen.editor, screen.last_search, apply))
 
 
 @command(STORY, "Copy the story", letters="C")
 def copy_story(screen: WriteScreen) -> None:
     """Copy the whole text to the clipboard."""
     external.copy(screen.app, screen.editor.whole)
-    screen.notify("The story is on the clipboard.")
+    screen.notify("Copied the story to the clipboard.")
 
 
 @command(STORY, "Spelling")
@@ -78,9 +78,12 @@ def spelling(screen: WriteScreen) -> None:
     if not on:
         screen.notify("Spelling is off.")
     elif language.partition("-")[0] not in ("", "en"):
-        screen.notify(f"The word list is English, and this story is in {language}: A changes the language.")
+        keys = screen.keys_on_branch("properties")
+        screen.notify(
+            f"The word list is English, and this story is in {language}; {keys} changes the language."
+        )
     else:
-        screen.notify(f"Words in no English list are underlined; your own belong in {spell.own_file()}.")
+        screen.notify(f"Unknown words are underlined. Your own words are in {spell.own_file()}.")
 
 
 @command(STORY, "One of my words")
@@ -93,7 +96,7 @@ def own_word(screen: WriteScreen) -> None:
         return
     spell.learn(word)
     screen.editor.spelling = screen.editor.spelling  # paints the lines again
-    screen.notify(f"{word} is one of your words now.")
+    screen.notify(f"Added {word} to your own words.")
 
 
 @command(STORY, "Your own editor", anywhere="f4")
@@ -178,10 +181,10 @@ def _check(screen: WriteScreen, name: str) -> None:
         if word is not None and word.strip().casefold() == "yes":
             screen.guarded(lambda: _export(screen, target, form, force=True))
         else:
-            screen.notify(f"{target} stays as it is.")
+            screen.notify(f"Kept {target}.")
 
     if target.exists():
-        question = f"{target} is there already. Type yes to replace it; anything else leaves it as it is."
+        question = f"{target} exists. Type yes to replace it; anything else keeps it."
         screen.app.push_screen(Ask(question), answered)
     else:
         _export(screen, target, form, force=False)
@@ -228,7 +231,7 @@ def _import(screen: WriteScreen, file: Path) -> None:
     from srbwriter.story import transfer
 
     def opened(landed: Landed) -> None:
-        screen.app.open_story(landed.path, (f"{file} became {landed.path}.", *landed.notices))
+        screen.app.open_story(landed.path, (f"Imported {file} as {landed.path}.", *landed.notices))
 
     work = transfer.Import(file, paths.library_dir(), as_one=file.is_dir())
     screen.transfers.begin("import", file.name, work, opened, leaves=True)

@@ -9,7 +9,7 @@ from srbwriter.story import ROOT, NodeId
 from srbwriter.tui.commands import command
 from srbwriter.tui.screens.ask import Ask, asks
 from srbwriter.tui.screens.picker import Choice, Picker
-from srbwriter.tui.screens.tree import TreeScreen, Way
+from srbwriter.tui.screens.tree import Destination, TreeScreen
 from srbwriter.tui.welcome import writes
 from srbwriter.tui.widgets.tree_view import marks_words
 
@@ -29,7 +29,7 @@ def tree(screen: WriteScreen) -> None:
     screen.app.push_screen(tree, lambda target: _go(screen, target))
 
 
-def _go(screen: WriteScreen, target: Way | None) -> None:
+def _go(screen: WriteScreen, target: Destination | None) -> None:
     screen.show_headings()  # titles may have changed
     if target is not None:
         screen.guarded(lambda: screen.revisit(target.node, write=target.write))
@@ -49,21 +49,21 @@ def parent(screen: WriteScreen) -> None:
 @command(TREE, "Split at the cursor")
 @writes
 def split(screen: WriteScreen) -> None:
-    """Split a node in two at the cursor in the story, to branch off there."""
+    """Split a passage in two at the cursor in the story, to branch off there."""
     node = screen.session.split_at(screen.editor.place)
     first = " ".join(screen.session.story.node(node).text.split()[:4])
-    screen.notify(f"Split: a new node starts with: {first} …")
+    screen.notify(f"Split: a new passage starts with: {first} …")
 
 
-@command(TREE, "Join with the node before", letters="J")
+@command(TREE, "Join with the passage before", letters="J")
 @writes
 def merge(screen: WriteScreen) -> None:
-    """Join the last two nodes; siblings of the last one keep their text."""
+    """Join the last two passages; siblings of the last one keep their text."""
     session = screen.session
     session.keep()
     session.story.end_typing()
     session.together(lambda: session.story.merge(session.node))
-    screen.notify("Joined the last two nodes.")
+    screen.notify("Joined the last two passages.")
 
 
 @command(TREE, "Search the tree", letters="S")
@@ -94,7 +94,7 @@ def _choose(screen: WriteScreen, title: str, choices: list[Choice], nothing: str
         return
 
     def chosen(node: NodeId | None) -> None:
-        _go(screen, None if node is None else Way(node))
+        _go(screen, None if node is None else Destination(node))
 
     screen.app.push_screen(Picker(title, choices), chosen)
 
@@ -125,7 +125,7 @@ def history(screen: WriteScreen) -> None:
     story = screen.session.story
     picked = [node for node in story.path(screen.session.node) if node != ROOT]
     choices = node_choices(screen, reversed(picked))
-    _choose(screen, "The way here, newest first", choices, "Nothing is written yet.")
+    _choose(screen, "History of picks, newest first", choices, "Nothing is written yet.")
 
 
 @command(TREE, "The bin", letters="Z")
@@ -140,11 +140,11 @@ def bin_(screen: WriteScreen) -> None:
 
     def chosen(node: NodeId | None) -> None:
         if node is not None:
-            screen.guarded(lambda: _bring_back(screen, node))
+            screen.guarded(lambda: _restore(screen, node))
 
-    screen.app.push_screen(Picker("The bin, newest first: enter brings it back", choices), chosen)
+    screen.app.push_screen(Picker("The bin, newest first: enter restores it", choices), chosen)
 
 
-def _bring_back(screen: WriteScreen, node: NodeId) -> None:
+def _restore(screen: WriteScreen, node: NodeId) -> None:
     screen.session.story.restore(node)
     screen.revisit(node)

@@ -126,7 +126,7 @@ def opening_choices(instruct: bool, recent: list[tuple[Path, str]]) -> list[Choi
         if prompt.kind == "instruct":
             about += " · for instruct models"
         found.append(Choice(prompt, prompt.title, about, _preview(prompt)))
-    return found + [Choice(path, title, "opens this story of yours", f"{path}") for path, title in recent]
+    return found + [Choice(path, title, "opens your story", f"{path}") for path, title in recent]
 
 
 def _preview(prompt: SamplePrompt) -> str:
@@ -242,7 +242,7 @@ def choose_model(screen: WriteScreen) -> None:
             screen.guarded(lambda: fetch.begin(screen, value))
 
     screen.app.offer.withdraw()
-    foot = "enter loads one of this machine for now, or fetches one and keeps it · {keys} · type to narrow"
+    foot = "enter loads one of yours for now, or fetches one and keeps it · {keys} · type to narrow"
     screen.app.push_screen(Picker("Models", model_choices(screen.app.preferences, fetch), foot=foot), chosen)
 
 

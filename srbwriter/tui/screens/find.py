@@ -35,7 +35,7 @@ class Finder:
         self._words = ""
         self._starts: list[int] = []
 
-    def look(self, words: str, case: bool = False, whole: bool = False) -> int:
+    def search(self, words: str, case: bool = False, whole: bool = False) -> int:
         """Search for ``words`` and return the number of matches.
 
         Args:
@@ -85,8 +85,8 @@ class Finder:
         each."""
         start, end = place
         before = self._text[max(0, start - room) : start].rpartition("\n")[2]
-        behind = self._text[end : end + room].partition("\n")[0]
-        return before, self._text[start:end], behind
+        after = self._text[end : end + room].partition("\n")[0]
+        return before, self._text[start:end], after
 
     def _span(self, index: int) -> tuple[int, int] | None:
         if not self._starts:
@@ -104,7 +104,7 @@ _ROOM = 30  # characters around a place in the preview
 
 
 @dataclass(slots=True)
-class Looked:
+class LastSearch:
     """The last search and its options, offered again the next time."""
 
     words: str = ""
@@ -113,7 +113,7 @@ class Looked:
 
 
 class SearchBar(Bar[None]):
-    """The line for the words to find. ``looked`` holds the last search and is updated.
+    """The line for the words to find. ``last`` holds the last search and is updated.
 
     All matches are highlighted while the words are typed, and the first one after the cursor is selected.
     Closing the bar restores the cursor and the visible part of the story.
@@ -126,22 +126,22 @@ class SearchBar(Bar[None]):
     SearchBar Input { width: 1fr; }
     """
 
-    def __init__(self, editor: StoryEditor, looked: Looked) -> None:
+    def __init__(self, editor: StoryEditor, last: LastSearch) -> None:
         super().__init__()
-        self._editor, self._looked = editor, looked
+        self._editor, self._last = editor, last
         self._finder = Finder(editor.whole)
         self._count = 0  # matches
-        self._asked: tuple[str, bool, bool] | None = None
+        self._searched: tuple[str, bool, bool] | None = None
         self._at: tuple[int, int] | None = None  # the match that is selected
         self._before = editor.view
 
     def content(self) -> ComposeResult:
         with Horizontal():
-            yield LineInput(self._looked.words, id="words", compact=True, select_on_focus=True)
+            yield LineInput(self._last.words, id="words", compact=True, select_on_focus=True)
             yield Static(id="found", markup=False)
 
     def on_mount(self) -> None:
-        self._look()
+        self._search()
 
     def on_unmount(self) -> None:
         self._editor.matches = ()
@@ -153,7 +153,7 @@ class SearchBar(Bar[None]):
 
     @on(LineInput.Changed, "#words")
     def _changed(self) -> None:
-        if self._look():
+        if self._search():
             self._editor.show_view(self._before)
             self._select(self._finder.after(self._before.end))
 
@@ -164,21 +164,21 @@ class SearchBar(Bar[None]):
     @action("find_case", "alt+c", "case")
     def action_case(self) -> None:
         """Match case, or ignore it."""
-        self._looked.case = not self._looked.case
-        self._look()
+        self._last.case = not self._last.case
+        self._search()
 
     @action("find_whole", "alt+w", "whole words")
     def action_whole(self) -> None:
         """Match whole words only, or parts of words too."""
-        self._looked.whole = not self._looked.whole
-        self._look()
+        self._last.whole = not self._last.whole
+        self._search()
 
     # Enter is handled by the input line itself; ctrl+f would delete a word in it.
     @action("find_next", "down,ctrl+f", "next", 1)
     @action("find_previous", "up", "previous", -1)
     def action_go(self, step: int) -> None:
         """Go to the next or previous match; wraps around at both ends."""
-        self._look()
+        self._search()
         self._select(self._next(step))
 
     def _select(self, place: tuple[int, int] | None) -> None:
@@ -193,15 +193,15 @@ class SearchBar(Bar[None]):
         start, end = self._at or (self._editor.place, self._editor.place)
         return self._finder.after(end) if step > 0 else self._finder.before(start)
 
-    def _look(self) -> bool:
+    def _search(self) -> bool:
         """Search if the words or the options have changed, and highlight the matches; return whether."""
-        asked = self.words, self._looked.case, self._looked.whole
-        if asked == self._asked:
+        wanted = self.words, self._last.case, self._last.whole
+        if wanted == self._searched:
             return False
-        self._asked, self._at = asked, None
-        self._count = self._finder.look(*asked)
+        self._searched, self._at = wanted, None
+        self._count = self._finder.search(*wanted)
         if self._count:
-            self._looked.words = self.words
+            self._last.words = self.words
         self._editor.matches = self._finder.spans
         self._show_count()
         return True
@@ -216,7 +216,7 @@ class SearchBar(Bar[None]):
             count = f"{self._count} found"
         else:
             count = f"{self._finder.number(self._at[0])} of {self._count}"
-        parts = count, "case" if self._looked.case else "", "whole words" if self._looked.whole else ""
+        parts = count, "case" if self._last.case else "", "whole words" if self._last.whole else ""
         self.query_one("#found", Static).update(" · ".join(filter(None, parts)))
 
     def action_close(self) -> None:
@@ -252,9 +252,9 @@ class ReplaceBar(SearchBar):
     """
 
     def __init__(
-        self, editor: StoryEditor, looked: Looked, apply: Callable[[str, Sequence[Edit]], bool]
+        self, editor: StoryEditor, last: LastSearch, apply: Callable[[str, Sequence[Edit]], bool]
     ) -> None:
-        super().__init__(editor, looked)
+        super().__init__(editor, last)
         self._apply = apply
         self._replaced = 0  # matches, one by one
 
@@ -275,21 +275,21 @@ class ReplaceBar(SearchBar):
     @on(LineInput.Submitted, "#by")
     def _replace_this(self) -> None:
         """Replace the selected match and select the next one; without a selected one, only select one."""
-        self._look()
+        self._search()
         if self._at is None:
             self._select(self._next(1))
             return
         edit = Edit(*self._at, self._by)
         if self._replace([edit]):
             self._replaced += 1
-            self._finder, self._asked = Finder(self._editor.whole), None
-            self._look()
+            self._finder, self._searched = Finder(self._editor.whole), None
+            self._search()
             self._select(self._finder.after(edit.start + len(edit.text)))
 
     @action("replace_all", "alt+a", "replaces all")
     def action_replace_all(self) -> None:
         """Replace every match; one undo reverts it."""
-        self._look()
+        self._search()
         if self._count and self._replace(self._finder.edits(self._by)):
             self.notify(f"Replaced in {counted(self._count, 'place')}.")
             self.action_close()
@@ -309,9 +309,9 @@ class ReplaceBar(SearchBar):
         place = self._at or self._next(1)
         preview = Content("")
         if place is not None:
-            before, old, behind = self._finder.around(place, _ROOM)
+            before, old, after = self._finder.around(place, _ROOM)
             preview = Content.assemble(
-                f"…{before}", (old, "strike"), (self._by, "bold $text-accent"), f"{behind}…"
+                f"…{before}", (old, "strike"), (self._by, "bold $text-accent"), f"{after}…"
             )
         elif self._replaced:
             preview = Content(f"Replaced {counted(self._replaced, 'place')}; there are no more.")

@@ -32,15 +32,15 @@ _ALL = 1_000_000  # lines; more than any tree has
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Destination:
     """The node that the writer chose, and whether to write branches there at once."""
 
     node: NodeId
     write: bool = False
 
 
-class TreeScreen(Page[Way]):
-    """Shows the story tree. Dismissed with a :class:`Way`, or None."""
+class TreeScreen(Page[Destination]):
+    """Shows the story tree. Dismissed with a :class:`Destination`, or None."""
 
     KEYS = "In the tree"
     OPENED_BY = "tree"
@@ -77,12 +77,12 @@ class TreeScreen(Page[Way]):
     @on(TreeView.At)
     def _at(self, event: TreeView.At) -> None:
         if event.row.folded:
-            self.query_one("#about", Static).update("space shows them")
+            self.query_one("#about", Static).update(self.with_keys("{tree_fold} shows them"))
             self.query_one("#text", Static).update("")
             return
         node = self.story.node(event.row.node)
         facts = [
-            f"node {node.id}",
+            f"passage {node.id}",
             node.author,
             node.model,
             node.finish_reason,
@@ -97,12 +97,12 @@ class TreeScreen(Page[Way]):
 
     @action("tree_go", "enter", "go there")
     def action_go(self) -> None:
-        """Go to this node and continue from there."""
+        """Go to this passage and continue from there."""
         self._go(write=False)
 
     @action("tree_write", "g", "go and write")
     def action_write(self) -> None:
-        """Go to this node and write branches at once."""
+        """Go to this passage and write branches at once."""
         self._go(write=True)
 
     @on(TreeView.Wanted)
@@ -113,7 +113,7 @@ class TreeScreen(Page[Way]):
         if self.view.row.folded:
             self.view.fold()
         else:
-            self.close(Way(self.view.row.node, write))
+            self.close(Destination(self.view.row.node, write))
 
     @action("tree_up", "up,k", "up", -1, foot=False)
     @action("tree_down", "down,j", "down", 1, foot=False)
@@ -157,31 +157,31 @@ class TreeScreen(Page[Way]):
 
     @action("tree_bookmark", "b", "bookmark")
     def action_bookmark(self) -> None:
-        """Bookmark the node, to find it later; again to remove the bookmark."""
+        """Bookmark the passage, to find it later; again to remove the bookmark."""
         self._mark(bookmark=not self._marks.bookmark)
 
     @action("tree_rate_up", "greater_than_sign", "good", 1)
     @action("tree_rate_down", "less_than_sign", "bad", -1)
     def action_rate(self, rating: int) -> None:
-        """Rate the node as good or bad; again to remove the rating."""
+        """Rate the passage as good or bad; again to remove the rating."""
         self._mark(rating=0 if self._marks.rating == rating else rating)
 
     @action("tree_note", "n", "note")
     @asks
     def action_note(self) -> None:
-        """Write a note on the node."""
+        """Write a note on the passage."""
         self._ask("Note", "note", self._marks.note)
 
     @action("tree_title", "t", "title")
     @asks
     def action_title(self) -> None:
-        """Give the node a title, which makes it a chapter."""
+        """Give the passage a title, which makes it a chapter."""
         self._ask("Chapter title", "title", self._marks.title)
 
     @action("tree_tags", "number_sign", "tags")
     @asks
     def action_tags(self) -> None:
-        """Give the node tags."""
+        """Give the passage tags."""
         self._ask("Tags, with commas between them", "tags", ", ".join(self._marks.tags))
 
     def _ask(self, question: str, field: str, now: str) -> None:
@@ -205,7 +205,7 @@ class TreeScreen(Page[Way]):
 
     @action("tree_read", "u", "read or unread")
     def action_read(self) -> None:
-        """Mark the node as read, or as unread."""
+        """Mark the passage as read, or as unread."""
         if (node := self._own_node()) is not None:
             self.story.mark_visited(node, node in set(self.story.unread()))
             self.view.build(node)
@@ -214,7 +214,7 @@ class TreeScreen(Page[Way]):
 
     @action("tree_hoist", "h", "hoist")
     def action_hoist(self) -> None:
-        """Show only this node and its continuations; again to show all."""
+        """Show only this passage and its continuations; again to show all."""
         row = self.view.row
         top = ROOT if self.story.hoisted != ROOT else row.node
         self.story.hoist(top)
@@ -222,24 +222,24 @@ class TreeScreen(Page[Way]):
 
     @action("tree_compare_from", "m", "compare from")
     def action_compare_from(self) -> None:
-        """Remember this node for a comparison."""
+        """Remember this passage for a comparison."""
         if (node := self._own_node()) is not None:
             self._marked = node
-            self.notify(self.with_keys("Press {tree_compare} on another node to compare."))
+            self.notify(self.with_keys("Press {tree_compare} on another passage to compare."))
 
     @action("tree_compare", "d", "compare with")
     def action_compare(self) -> None:
-        """Show how this node differs from the remembered one."""
+        """Show how this passage differs from the remembered one."""
         other, here = self._marked, self._own_node()
         if here is None:
             return
         if other is None or other == here:
             self.notify(
-                self.with_keys("Press {tree_compare_from} on one node and {tree_compare} on another.")
+                self.with_keys("Press {tree_compare_from} on one passage and {tree_compare} on another.")
             )
             return
         texts = self.story.node(other).text, self.story.node(here).text
-        self.open(Compare((f"Node {other}", f"Node {here}"), texts))
+        self.open(Compare((f"Passage {other}", f"Passage {here}"), texts))
 
     @action("tree_search", "slash", "search")
     @asks
@@ -249,11 +249,11 @@ class TreeScreen(Page[Way]):
 
     @action("tree_bin", "x", "bin")
     def action_bin(self) -> None:
-        """Move the node and all its continuations to the bin."""
+        """Move the passage and all its continuations to the bin."""
         if (node := self._own_node()) is None:
             return
         if node in self.story.path(self.story.current):
-            self.notify("This node is part of the current text. Go to another branch first.")
+            self.notify("This passage is part of the current text. Go to another branch first.")
             return
         above = self.story.parent(node)
         self.story.delete(node)
@@ -268,14 +268,14 @@ class TreeScreen(Page[Way]):
         if row.folded:
             self.notify(self.with_keys("These branches are folded; {tree_fold} shows them."))
         elif row.node == ROOT:
-            self.notify("This is the root of the story; it has no text to change.")
+            self.notify("This is the beginning of the story; it has no text to change.")
         else:
             return row.node
         return None
 
     @action("tree_split", "s", "split")
     def action_split(self) -> None:
-        """Split the node in two."""
+        """Split the passage in two."""
         node = self._own_node()
         if node is None:
             return
@@ -289,21 +289,23 @@ class TreeScreen(Page[Way]):
 
     @action("tree_merge", "M", "join")
     def action_merge(self) -> None:
-        """Join the node with the one before it."""
+        """Join the passage with the one before it."""
         if (node := self._own_node()) is not None:
             self._change(lambda: self.story.merge(node))
 
     @action("tree_earlier", "left_square_bracket", "move up", -1)
     @action("tree_later", "right_square_bracket", "move down", 1)
     def action_reorder(self, places: int) -> None:
-        """Move the node up or down among its siblings."""
+        """Move the passage up or down among its siblings."""
         if (node := self._own_node()) is not None:
             siblings = self.story.children(self.story.parent(node) or ROOT)
             place = siblings.index(node) + places
             if 0 <= place < len(siblings):
                 self._change(lambda: self._reordered(node, place))
             else:
-                self.notify(f"This node is already the {'first' if places < 0 else 'last'} of its siblings.")
+                self.notify(
+                    f"This passage is already the {'first' if places < 0 else 'last'} of its siblings."
+                )
 
     def _reordered(self, node: NodeId, place: int) -> NodeId:
         self.story.reorder(node, place)
@@ -311,7 +313,7 @@ class TreeScreen(Page[Way]):
 
     @action("tree_cut", "c", "cut, to move")
     def action_cut(self) -> None:
-        """Cut the node and its continuations, to move them; again to cancel."""
+        """Cut the passage and its continuations, to move them; again to cancel."""
         if (node := self._own_node()) is None:
             return
         self.view.cut = None if self.view.cut == node else node
@@ -321,10 +323,10 @@ class TreeScreen(Page[Way]):
 
     @action("tree_paste", "v", "move here")
     def action_paste(self) -> None:
-        """Move the cut node and its continuations below this one."""
+        """Move the cut passage and its continuations below this one."""
         node, row = self.view.cut, self.view.row
         if node is None:
-            self.notify(self.with_keys("Press {tree_cut} on the node to move first."))
+            self.notify(self.with_keys("Press {tree_cut} on the passage to move first."))
         elif row.folded:
             self.notify(self.with_keys("These branches are folded; {tree_fold} shows them."))
         else:
@@ -348,8 +350,8 @@ class SplitAt(Dialog[int]):
     """Asks where to split ``text``. Dismissed with a character offset inside it, or None."""
 
     HEADING = "Split"
-    KEYS = "Splitting a node"
-    FOOT = "{split_here} splits at the cursor; the rest becomes a new node · {close_dialog} goes back"
+    KEYS = "Splitting a passage"
+    FOOT = "{split_here} splits at the cursor; the rest becomes a new passage · {close_dialog} goes back"
 
     DEFAULT_CSS = """
     SplitAt > .box { height: 70%; }
@@ -365,7 +367,7 @@ class SplitAt(Dialog[int]):
 
     @action("split_here", "enter", "splits")
     def action_cut(self) -> None:
-        """Split the node at the cursor."""
+        """Split the passage at the cursor."""
         area = self.query_one(TextArea)
         at = len(area.get_text_range((0, 0), area.cursor_location))
         if 0 < at < len(self._text):

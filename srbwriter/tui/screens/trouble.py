@@ -108,10 +108,10 @@ class DamagedNote(Dialog[str]):
         if self._copies:
             parts.append((f"  srbwriter backup restore {named} 1\n", ""))
         else:
-            parts.append(("  srbwriter backup list   (those of all stories)\n", ""))
-        parts += [(f"  srbwriter check {named}   (everything that was found)\n\n", "")]
+            parts.append(("  srbwriter backup list   (copies of all stories)\n", ""))
+        parts += [(f"  srbwriter check {named}   (all that was found)\n\n", "")]
         if self._words:
-            parts += [(copy, sign), (" goes on in a copy beside it, made of what is left\n", "")]
+            parts += [(copy, sign), (" continues in a copy beside it, with what is left\n", "")]
         return [*parts, (leave, sign), (" or ", ""), (read, sign), (" reads what is left", "")]
 
     def _doubtful_passages(self, strong: str) -> list[tuple[str, str]]:
