@@ -143,7 +143,7 @@ def refined(edits: Sequence[Edit], read: Read) -> list[Edit]:
     Of several each stays what it is, but for those that change nothing.
     """
     if len(edits) != 1:
-        return [edit for edit in edits if read(edit.start, edit.end) != edit.text]
+        return [e for e in edits if e.end - e.start != len(e.text) or read(e.start, e.end) != e.text]
     edit = settled(edits[0], read)
     return hunks_within(edit, read(edit.start, edit.end))
 
@@ -240,11 +240,20 @@ def node_edits(pieces: Sequence[Piece], parts: Iterable[Edit]) -> dict[NodeId, l
     """
     edits: dict[NodeId, list[Edit]] = {}
     there: list[Piece] = []
+    low = -1
     for start, stop, words in parts:
         if there and there[-1].begin <= start < stop <= there[-1].end:  # of many edits most are
-            there = there[-1:]
-        else:
-            there = touched(pieces, start, stop)
+            node, begin, *_ = there[-1]
+            edits[node].append(Edit(start - begin, stop - begin, words))
+            continue
+        if low < 0:
+            low = bisect_left(pieces, start, key=lambda piece: piece.end)
+        while pieces[low].end < start:
+            low += 1
+        high = low + 1
+        while high < len(pieces) and pieces[high].begin <= stop:
+            high += 1
+        there = touched(pieces[low:high], start, stop)
         for piece in there:
             head, tail = max(start - piece.begin, 0), min(stop, piece.end) - piece.begin
             edits.setdefault(piece.node, []).append(Edit(head, tail, words))

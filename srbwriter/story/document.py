@@ -22,6 +22,7 @@ from threading import RLock
 from typing import Any, NamedTuple, overload
 
 from srbwriter.story.diff import Piece
+from srbwriter.story.encoding import decode, encode
 from srbwriter.story.model import (
     ROOT,
     Author,
@@ -36,7 +37,7 @@ from srbwriter.story.model import (
     TokenSizes,
 )
 from srbwriter.story.progress import SittingLog
-from srbwriter.story.spans import Spans, decode, encode, text_of
+from srbwriter.story.spans import Spans, text_of
 from srbwriter.story.store import Body, Store
 from srbwriter.story.tree import SETTINGS, VISITED, Entry, Tree
 from srbwriter.story.words import count
@@ -114,6 +115,7 @@ class Document:
                     yield
                     if self._broken is not None:
                         raise self._broken
+                    self.store.write_bodies()
                     self.store.put_entries(self.tree.changed)
                 self.store.commit()  # without the lock
             except BaseException:
@@ -267,20 +269,24 @@ class Document:
             return spare
         entry = self.tree[node]
         assert entry.parent is not None  # the root has no text that could change
-        if not spare:
-            spare = self.add(entry.parent, (), entry.author, place=entry.place)
+        spare = spare or self.tree.next_id
         alive = always or any(self.tree[c].state == State.LIVING for c in children)
-        self.tree.set(
-            spare,
-            parent=entry.parent,
-            place=entry.place,
-            author=entry.author,
-            flags=entry.flags & (SETTINGS | VISITED) | (VISITED if always else 0),
-            state=State.LIVING if alive else State.ABSORBED,
-            created=entry.created,
-            chars=entry.chars,
-            words=entry.words,
-            edges=entry.edges,
+        known = spare in self.tree
+        old = (
+            self.tree[spare] if known else Entry(spare, entry.parent, entry.place, State.LIVING, entry.author)
+        )
+        self.tree.put(
+            old._replace(
+                parent=entry.parent,
+                place=entry.place,
+                author=entry.author,
+                flags=entry.flags & (SETTINGS | VISITED) | (VISITED if always else 0),
+                state=State.LIVING if alive else State.ABSORBED,
+                created=entry.created,
+                chars=entry.chars,
+                words=entry.words,
+                edges=entry.edges,
+            )
         )
         self.put_body(spare, self.body(node)._replace(name=None))
         self.store.put_unindexed(spare)

@@ -16,11 +16,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Protocol
 
-from srbwriter.story.diff import Edit, in_one, joined, refined
+from srbwriter.story.diff import Edit, in_one, refined
 from srbwriter.story.document import Document
-from srbwriter.story.model import Author, JsonValue, NodeId, Refused, State
+from srbwriter.story.encoding import edit_encoded
+from srbwriter.story.model import Author, JsonObject, JsonValue, NodeId, Refused, State
 from srbwriter.story.shapes import action_fits, row_sum
-from srbwriter.story.spans import Seam, Spans, cut_at, decode, edited, encode, seam, seam_of, tidy
+from srbwriter.story.spans import Seam, Spans, cut_at, seam, seam_of, tidy
 from srbwriter.story.store import ACTION
 from srbwriter.story.tree import SETTINGS, VISITED, Entry
 
@@ -105,10 +106,12 @@ class SetValue(_Set):
 
 @dataclass(slots=True)
 class Respell:
-    """``removed`` at ``start`` became ``inserted``; ``runs_*`` describe the whole node, base64.
+    """``removed`` at ``start`` became ``inserted``.
 
     Children numbered ``mark`` and up came after the change. With ``retake`` the node was the model's: its
     take is kept beside it, on ``spare_before``, for as long as the change stands, and the node is "edited".
+    ``runs_before`` are the encoded spans of the whole node before the change; those of a retake are on
+    ``spare_before``. ``runs_after`` are the spans after it, while it is undone; else the node has them.
     """
 
     KIND: ClassVar[str] = "text"
@@ -116,25 +119,34 @@ class Respell:
     start: int
     removed: str
     inserted: str
-    runs_before: str | None
-    runs_after: str | None
+    runs_before: bytes | None
+    runs_after: bytes | None
     mark: NodeId
     spare_before: NodeId = 0
     spare_after: NodeId = 0
     retake: bool = False
 
+    def __post_init__(self) -> None:
+        if isinstance(self.runs_before, str):  # from a file: see _as_json
+            self.runs_before = b64decode(self.runs_before)
+        if isinstance(self.runs_after, str):
+            self.runs_after = b64decode(self.runs_after)
+
     @classmethod
     def of(cls, document: Document, node: NodeId, edits: Sequence[Edit]) -> Respell:
         """The change that ``edits`` make to what ``node`` says now."""
         body, retake = document.body(node), document.tree[node].author == "model"
-        step = cls(node, 0, "", "", _pack(body.runs), None, document.tree.next_id, retake=retake)
-        step._aim(document, body.text, edits)
+        kept = None if retake else body.runs
+        step = cls(node, 0, "", "", kept, None, document.tree.next_id, retake=retake)
+        _, step.runs_after = step._aim(document, body.text, body.runs, edits)
         return step
 
     def go_on(self, document: Document, edit: Edit) -> None:
         """The change stands and has ``edit`` in it from now on."""
         now = document.body(self.node).text
-        document.write(self.node, self._aim(document, self._before(now), [self._with(edit, now)]))
+        edits = [self._with(edit, now)]
+        text, runs = self._aim(document, self._before(now), self._runs_before(document), edits)
+        document.put_text(self.node, text, runs)
 
     def is_undone_by(self, document: Document, edit: Edit) -> bool:
         """Whether ``edit`` makes the text again what it was before the change."""
@@ -151,38 +163,45 @@ class Respell:
         own = Edit(self.start, self.start + len(self.removed), self.inserted)
         return in_one(own, edit, now)
 
-    def _aim(self, document: Document, before: str, edits: Sequence[Edit]) -> Spans:
-        """Make this the change that ``edits`` make to ``before``; returns the spans after it."""
+    def _runs_before(self, document: Document) -> bytes | None:
+        return document.body(self.spare_before).runs if self.retake else self.runs_before
+
+    def _aim(
+        self, document: Document, before: str, runs: bytes | None, edits: Sequence[Edit]
+    ) -> tuple[str, bytes | None]:
+        """Make this the change that ``edits`` make to ``before``; returns the text and the spans after it."""
         author: Author = "model" if self.retake else document.tree[self.node].author
         parts = refined(edits, lambda start, stop: before[start:stop])
-        spans = edited(
-            decode(_unpack(self.runs_before), before, author), parts, "writer", document.token_sizes
+        text, runs = edit_encoded(
+            runs, before, parts, "writer", author, document.token_sizes, "edited" if self.retake else author
         )
-        whole = joined(parts, before) if parts else Edit(len(before), len(before), "")
-        self.start, self.removed, self.inserted = whole.start, before[whole.start : whole.end], whole.text
-        self.runs_after = _pack(encode(spans, "edited" if self.retake else author))
-        return spans
+        start, end = (parts[0].start, parts[-1].end) if parts else (len(before), len(before))
+        self.start, self.removed = start, before[start:end]
+        self.inserted = text[start : len(text) - len(before) + end]
+        return text, runs
 
     def do(self, document: Document) -> None:
         self.spare_before = self._leave(document, self.spare_before, self.retake)
         self._put(document, self.removed, self.inserted, self.runs_after, "edited")
+        self.runs_after = None
         document.unpark(self.node, self.spare_after)
 
     def undo(self, document: Document) -> None:
+        self.runs_after = document.body(self.node).runs
         self.spare_after = self._leave(document, self.spare_after, False)
-        self._put(document, self.inserted, self.removed, self.runs_before, "model")
+        self._put(document, self.inserted, self.removed, self._runs_before(document), "model")
         document.unpark(self.node, self.spare_before)
 
     def _leave(self, document: Document, spare: NodeId, always: bool) -> NodeId:
         late = [c for c in document.tree.all_children(self.node) if c >= self.mark]
         return document.park(self.node, spare, late, always)
 
-    def _put(self, document: Document, old: str, new: str, runs: str | None, author: Author) -> None:
+    def _put(self, document: Document, old: str, new: str, runs: bytes | None, author: Author) -> None:
         text = document.body(self.node).text
         text = text[: self.start] + new + text[self.start + len(old) :]
         if self.retake:
             document.tree.set(self.node, author=author)
-        document.put_text(self.node, text, _unpack(runs))
+        document.put_text(self.node, text, runs)
 
 
 @dataclass(slots=True)
@@ -245,18 +264,18 @@ class Split:
         document.moved_on(self.rest, self.node)
 
 
-_KINDS: dict[str, Callable[..., Change]] = {
-    kind.KIND: kind for kind in (SetEntry, SetSettings, SetValue, Respell, Split)
-}
+_CHANGES = SetEntry, SetSettings, SetValue, Respell, Split
+_KINDS: dict[str, Callable[..., Change]] = {kind.KIND: kind for kind in _CHANGES}
+_FIELDS = {kind.KIND: [each.name for each in fields(kind)] for kind in _CHANGES}
 
 
-def _pack(runs: bytes | None) -> str | None:
-    """Bytes as JSON can hold them."""
-    return None if runs is None else b64encode(runs).decode()
-
-
-def _unpack(runs: str | None) -> bytes | None:
-    return None if runs is None else b64decode(runs)
+def _as_json(change: Change) -> JsonObject:
+    """The fields of ``change``; bytes in base64."""
+    said: JsonObject = {"kind": change.KIND}
+    for name in _FIELDS[change.KIND]:
+        value = getattr(change, name)
+        said[name] = b64encode(value).decode() if isinstance(value, bytes) else value
+    return said
 
 
 @dataclass(slots=True)
@@ -325,9 +344,7 @@ class History:
     def save(self, action: Action) -> None:
         """Write ``action``, inside a transaction."""
         *plain, changes = (getattr(action, name) for name in ACTION.split(", "))
-        changes = json.dumps(
-            [{"kind": c.KIND, **{each.name: getattr(c, each.name) for each in fields(c)}} for c in changes]
-        )
+        changes = json.dumps([_as_json(change) for change in changes])
         self._document.store.put("action", ACTION, [(*plain, changes)])
 
     def undo(self) -> Action | None:

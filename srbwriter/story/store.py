@@ -69,6 +69,8 @@ class Store:
         self._reader: sqlite3.Connection | None = None
         self._changing: int | None = None  # the thread whose transaction is open
         self._before = 0  # changes of the connection before it
+        self._bodies: dict[int, Body] = {}  # of the open transaction; see write_bodies
+        self._unindexed = dict[int, None]()
         self._file = None if temp is not None else inode_of(path)
         self._temp = temp
         self.version = VERSION
@@ -150,6 +152,7 @@ class Store:
         try:
             with self.in_words():
                 yield
+                self.write_bodies()
             self.commit()
         except BaseException:
             self.rollback()
@@ -178,6 +181,8 @@ class Store:
     def rollback(self) -> None:
         """Nothing of the open transaction has happened; also when there is none."""
         self._changing = None
+        self._bodies.clear()
+        self._unindexed.clear()
         with self.in_words():
             if self.db.in_transaction:
                 self.db.execute("ROLLBACK")
@@ -209,6 +214,7 @@ class Store:
         """
         with self.in_words(*UNREADABLE):
             if not self.writable or self._changing == threading.get_ident():
+                self.write_bodies()
                 yield self.db
                 return
             if self._reader is None:
@@ -248,7 +254,7 @@ class Store:
         """Write ``rows``, each with its sum, in the place of those with the same key."""
         marks = ", ".join("?" * (columns.count(",") + 2))
         query = f"INSERT OR REPLACE INTO {table} ({columns}, sum) VALUES ({marks})"
-        self.db.executemany(query, [(*row, total(*row)) for row in rows])
+        self.db.executemany(query, ((*row, total(*row)) for row in rows))
 
     # -- values ------------------------------------------------------------------------------------
 
@@ -311,11 +317,24 @@ class Store:
                 yield from db.execute(f"SELECT {columns} FROM body WHERE id IN ({marks})", chunk)
 
     def put_body(self, node: int, body: Body) -> None:
-        self.put("body", BODY, [(node, *body._replace(seed=_signed(body.seed)))], body_sum)
+        """Put ``body`` into the open transaction; :meth:`write_bodies` writes it."""
+        self._bodies[node] = body
         self.touched.add(node)
 
     def put_unindexed(self, node: int) -> None:
-        self.db.execute("INSERT OR IGNORE INTO unindexed VALUES (?)", (node,))
+        """Note that the search index has an old text of ``node``; :meth:`write_bodies` writes the note."""
+        self._unindexed[node] = None
+
+    def write_bodies(self) -> None:
+        """Write the bodies put so far: before the transaction ends, and before each query inside it."""
+        if self._bodies:
+            rows = [(node, *body._replace(seed=_signed(body.seed))) for node, body in self._bodies.items()]
+            self.put("body", BODY, rows, body_sum)
+            self._bodies.clear()
+        if self._unindexed:
+            rows = [(node,) for node in self._unindexed]
+            self.db.executemany("INSERT OR IGNORE INTO unindexed VALUES (?)", rows)
+            self._unindexed.clear()
 
     def recipe(self, model: str, sampling: str) -> int:
         """The number of a model and its sampling, made if it is new."""

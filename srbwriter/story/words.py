@@ -27,9 +27,8 @@ from srbwriter.unspaced import (
     THAI_LAO_MARKS,
 )
 
-_PIECE = re.compile(r"[^\s\u2012-\u2015]+")  # dashes separate words: figure, en and em dash, bar
+_DASHES = "\u2012", "\u2013", "\u2014", "\u2015"  # they separate words: figure, en and em dash, bar
 _LETTER = re.compile(r"[^\W_]")
-_LETTERED = re.compile(r"[^\W_][^\s\u2012-\u2015]*")  # a word from its first letter on
 
 _WHOLE = 20  # a word, in the parts below
 _PARTS = (  # compiled when such a text is counted: a class of this size takes milliseconds
@@ -135,17 +134,20 @@ def _count(text: str) -> Count:
     if not text.isascii() and CHARACTER.search(text):
         parts = sum(len(re.findall(pattern, text)) * part for pattern, part in _PARTS)
         text = CHARACTER.sub(" ", text)
-    first, last = _PIECE.match(text), _PIECE.match(text[::-1])
+    if not text.isascii():
+        for dash in _DASHES:
+            text = text.replace(dash, " ")
+    pieces = text.split()
+    unlettered = sum(1 for piece in pieces if not (piece[0].isalnum() or _LETTER.search(piece)))
+    open_left, open_right = bool(pieces) and not text[0].isspace(), bool(pieces) and not text[-1].isspace()
     return Count(
-        words=len(_LETTERED.findall(text)) + parts // _WHOLE,
-        left=_edge(first),
-        right=_edge(last),
-        single=first is not None and first.end() == len(text),
+        words=len(pieces) - unlettered + parts // _WHOLE,
+        left=_edge(pieces[0]) if open_left else 0,
+        right=_edge(pieces[-1]) if open_right else 0,
+        single=len(pieces) == 1 and open_left and open_right,
         rest=parts % _WHOLE,
     )
 
 
-def _edge(piece: re.Match[str] | None) -> int:
-    if piece is None:
-        return 0
-    return 2 if _LETTER.search(piece[0]) else 1
+def _edge(piece: str) -> int:
+    return 2 if _LETTER.search(piece) else 1
