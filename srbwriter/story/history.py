@@ -1,9 +1,9 @@
-"""What was done to a story, so that it can be undone and done again any number of times.
+"""Undo and redo.
 
-An action is one undoable step, made of reversible changes. Actions form a tree that is kept in the file,
-and none is dropped: one that was undone and followed by another stays beside that. Between an undo and a redo
-branches go on being written, and new ones may hang below any node. So a change is an operation and not a
-picture of the past: it moves aside what came after it (see :meth:`Document.park`) and takes it back.
+An action is one undoable step, made of reversible changes. The file keeps all actions as a tree: an action
+that was undone stays in it as a sibling of the action done after that. Between an undo and a redo a model may
+write more, and new branches may follow any node. A change is therefore an operation, not a snapshot: undoing
+it moves newer nodes aside (see :meth:`Document.park`), and redoing it moves them back.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from srbwriter.story.tree import SETTINGS, VISITED, Entry
 
 
 class Change(Protocol):
-    """One reversible step. Both ways may note in the change what they had to move aside."""
+    """One reversible step. ``do`` and ``undo`` may record in it which nodes they moved aside."""
 
     KIND: ClassVar[str]
     __dataclass_fields__: ClassVar[dict[str, Any]]
@@ -38,7 +38,7 @@ class Change(Protocol):
 
 
 class _Set(ABC):
-    """A new value in the place of an old one."""
+    """Replaces a value."""
 
     before: Any
     after: Any
@@ -55,7 +55,7 @@ class _Set(ABC):
 
 @dataclass(slots=True)
 class SetEntry(_Set):
-    """New values for fields of the index. Whether a node was visited is not part of history."""
+    """New values for fields of an index entry. Whether a node was visited is not undone."""
 
     KIND: ClassVar[str] = "entry"
     node: NodeId
@@ -64,7 +64,7 @@ class SetEntry(_Set):
 
     @classmethod
     def of(cls, entry: Entry, **after: JsonValue) -> SetEntry:
-        """The change from what ``entry`` says now."""
+        """Return the change of these fields from their present values."""
         return cls(entry.id, {name: getattr(entry, name) for name in after}, after)
 
     def _put(self, document: Document, value: dict[str, JsonValue]) -> None:
@@ -106,12 +106,12 @@ class SetValue(_Set):
 
 @dataclass(slots=True)
 class Respell:
-    """``removed`` at ``start`` became ``inserted``.
+    """A change of text: ``removed`` at ``start`` became ``inserted``.
 
-    Children numbered ``mark`` and up came after the change. With ``retake`` the node was the model's: its
-    take is kept beside it, on ``spare_before``, for as long as the change stands, and the node is "edited".
-    ``runs_before`` are the encoded spans of the whole node before the change; those of a retake are on
-    ``spare_before``. ``runs_after`` are the spans after it, while it is undone; else the node has them.
+    Children numbered ``mark`` and up were made after the change. ``retake`` means that a model wrote the
+    node: its version is kept on a sibling, ``spare_before``, until the change is undone, and the node becomes
+    "edited". ``runs_before`` are the encoded spans of the node before the change, unless ``spare_before`` has
+    them; ``runs_after`` are those after it while it is undone, when the node does not have them.
     """
 
     KIND: ClassVar[str] = "text"
@@ -134,7 +134,7 @@ class Respell:
 
     @classmethod
     def of(cls, document: Document, node: NodeId, edits: Sequence[Edit]) -> Respell:
-        """The change that ``edits`` make to what ``node`` says now."""
+        """Return the change that ``edits`` make to the present text of ``node``."""
         body, retake = document.body(node), document.tree[node].author == "model"
         kept = None if retake else body.runs
         step = cls(node, 0, "", "", kept, None, document.tree.next_id, retake=retake)
@@ -142,24 +142,24 @@ class Respell:
         return step
 
     def go_on(self, document: Document, edit: Edit) -> None:
-        """The change stands and has ``edit`` in it from now on."""
+        """Apply ``edit`` to the node, and make it a part of this change."""
         now = document.body(self.node).text
         edits = [self._with(edit, now)]
         text, runs = self._aim(document, self._before(now), self._runs_before(document), edits)
         document.put_text(self.node, text, runs)
 
     def is_undone_by(self, document: Document, edit: Edit) -> bool:
-        """Whether ``edit`` makes the text again what it was before the change."""
+        """Whether ``edit`` restores the text from before the change."""
         now = document.body(self.node).text
         start, stop, words = self._with(edit, now)
         return self._before(now)[start:stop] == words
 
     def _before(self, now: str) -> str:
-        """What the node said before the change; ``now`` is what it says after it."""
+        """Return the text before the change; ``now`` is the text after it."""
         return now[: self.start] + self.removed + now[self.start + len(self.inserted) :]
 
     def _with(self, edit: Edit, now: str) -> Edit:
-        """The change and ``edit`` after it, as one edit of the text before; ``now`` is that between them."""
+        """Join the change and a later ``edit`` of ``now``, its text, into one edit of the text before."""
         own = Edit(self.start, self.start + len(self.removed), self.inserted)
         return in_one(own, edit, now)
 
@@ -169,7 +169,7 @@ class Respell:
     def _aim(
         self, document: Document, before: str, runs: bytes | None, edits: Sequence[Edit]
     ) -> tuple[str, bytes | None]:
-        """Make this the change that ``edits`` make to ``before``; returns the text and the spans after it."""
+        """Make this the change by ``edits`` of ``before``; return the text and the encoded spans after it."""
         author: Author = "model" if self.retake else document.tree[self.node].author
         parts = refined(edits, lambda start, stop: before[start:stop])
         text, runs = edit_encoded(
@@ -206,10 +206,10 @@ class Respell:
 
 @dataclass(slots=True)
 class Split:
-    """The text of ``node`` from ``at`` on became a child, ``rest``, with all its children.
+    """A split: the text of ``node`` from ``at`` on became a child, ``rest``, which got all the children.
 
-    ``joining`` turns it round: ``rest`` became part of ``node``. What else hangs below ``node`` while
-    it is two, and needs its shorter text, waits on ``spare`` while it is one.
+    With ``joining`` it is the reverse: ``rest`` became part of ``node``. Other children of the shorter
+    ``node`` are on ``spare`` while the two are joined.
     """
 
     KIND: ClassVar[str] = "split"
@@ -218,8 +218,8 @@ class Split:
     rest: NodeId = 0
     spare: NodeId = 0
     joining: bool = False
-    seam: tuple[int, int, int] | None = None  # as spans.Seam; None until it is known
-    finish: str = ""  # why ``node`` ended while it is two
+    seam: tuple[int, int, int] | None = None  # as spans.Seam; None until the first cut
+    finish: str = ""  # the finish reason of ``node`` while it is split
 
     def do(self, document: Document) -> None:
         (self._join if self.joining else self._split)(document)
@@ -243,7 +243,7 @@ class Split:
         document.moved_on(self.node, self.rest)
 
     def _cut(self, document: Document) -> tuple[Spans, Spans]:
-        """Cut where it was cut the first time, whichever vocabularies are at hand now."""
+        """Cut at the same token as the first time, even if the vocabulary is not loaded now."""
         spans = document.spans(self.node)
         if self.seam is None:
             self.seam = seam(spans, self.at, document.token_sizes)
@@ -270,7 +270,7 @@ _FIELDS = {kind.KIND: [each.name for each in fields(kind)] for kind in _CHANGES}
 
 
 def _as_json(change: Change) -> JsonObject:
-    """The fields of ``change``; bytes in base64."""
+    """Return the fields of ``change``, with bytes in base64."""
     said: JsonObject = {"kind": change.KIND}
     for name in _FIELDS[change.KIND]:
         value = getattr(change, name)
@@ -280,8 +280,11 @@ def _as_json(change: Change) -> JsonObject:
 
 @dataclass(slots=True)
 class Action:
-    """One undoable step: ``verb`` on ``node``. ``was`` and ``became`` are the current node around it,
-    ``typed`` and ``picked`` the words it brought: see :mod:`srbwriter.story.progress`."""
+    """One undoable step: ``verb`` on ``node``.
+
+    ``was`` and ``became`` are the current node before and after it; ``typed`` and ``picked`` are the words it
+    added (see :mod:`srbwriter.story.progress`).
+    """
 
     id: int
     parent: int
@@ -296,29 +299,29 @@ class Action:
     changes: list[Change] = field(default_factory=list["Change"])
 
     def run(self, document: Document, change: Change) -> None:
-        """Do ``change`` as part of this action."""
+        """Do ``change``, and make it a part of this action."""
         change.do(document)
         self.changes.append(change)
 
     def created(self, node: NodeId) -> None:
-        """``node`` is new. Undoing that puts it into the bin: its words stay."""
+        """Record that ``node`` is new; undoing the action moves it to the bin."""
         self.changes.append(SetEntry(node, {"state": State.BINNED}, {"state": State.LIVING}))
 
 
 class History:
-    """The actions of one story, and the one after which it stands now."""
+    """The actions of a story, and the last of them that is done."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
 
     @property
     def head(self) -> int:
-        """The last action done and not undone; 0 at the beginning."""
+        """The number of the last action that is done and not undone; 0 if there is none."""
         return int(self._document.value("head", 0))
 
     @contextmanager
     def action(self, verb: str, node: NodeId) -> Generator[Action]:
-        """A new action in a transaction of its own; the current node follows ``became``."""
+        """Record a new action, made inside, in one transaction; ``became`` is the current node after it."""
         with self._document.change():
             here, now = self._document.current, self._document.sitting.now()
             action = Action(self._next(), self.head, verb, node, now, here, here)
@@ -331,7 +334,7 @@ class History:
         return int(row[0])
 
     def get(self, number: int) -> Action | None:
-        """An action by number. Raises Refused if it is not as it was written."""
+        """Return an action by its number. Raises Refused if its checksum is wrong."""
         with self._document.store.reading() as db:
             row = db.execute(f"SELECT {ACTION}, sum FROM action WHERE id = ?", (number,)).fetchone()
             if row is None:
@@ -361,7 +364,7 @@ class History:
         return action
 
     def redo(self) -> Action | None:
-        """Do the action again that was undone last here; None if there is none."""
+        """Redo the action that was undone last here, and return it; None if there is none."""
         with self._document.change():
             row = self._document.store.db.execute(
                 "SELECT id FROM action WHERE parent = ? ORDER BY touched DESC", (self.head,)
@@ -380,7 +383,7 @@ class History:
         self._document.sitting.record(times * action.typed, times * action.picked, 0, action.at)
 
     def _arrive(self, action: Action, head: int, current: NodeId) -> None:
-        """Of the actions that follow one action, this is the one that was done or undone last."""
+        """Save ``action`` as the one to redo first, and set the head and the current node."""
         document = self._document
         action.touched = int(document.value("touched", 0)) + 1
         document.put_value("touched", action.touched)

@@ -1,7 +1,7 @@
-"""Spans of text and the tokens they came from: cutting, joining and changing without losing ids.
+"""Cut and join spans of text without losing the ids of their tokens.
 
-Pure values. A node's spans are kept *tidy* (:func:`tidy`), so that a cut followed by a join gives back
-exactly what was there. Knows no vocabulary: the sizes of tokens come from a callback.
+Spans are plain values. Those of a node are *tidy* (:func:`tidy`), so a cut followed by a join restores them
+exactly. The lengths of tokens come from a callback, since no vocabulary is known here.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ Spans = tuple[Span, ...]
 
 
 def text_of(spans: Iterable[Span]) -> str:
-    """The characters of ``spans``."""
+    """Return the text of ``spans``."""
     return "".join(span.text for span in spans)
 
 
 def plain(text: str, author: Author) -> Spans:
-    """One span without tokens; nothing for no text."""
+    """Return ``text`` as one span without tokens; no span for no text."""
     return (Span(text, author),) if text else ()
 
 
 def tidy(spans: Iterable[Span]) -> Spans:
-    """The same text in its one shortest form: neighbours of one origin are one span."""
+    """Return ``spans`` in their shortest form: adjacent ones of the same origin are joined."""
     out: list[Span] = []
     for span in spans:
         if not (span.text or span.ids):
@@ -42,7 +42,7 @@ def tidy(spans: Iterable[Span]) -> Spans:
 
 
 def _fuse(out: list[Span], span: Span) -> bool:
-    """Add ``span`` to the last of ``out`` if they are one; takes back a lead that a cut left behind."""
+    """Join ``span`` to the last of ``out`` if they have one origin, and its lead to it; say if it did."""
     last = out[-1]
     if last.author != span.author:
         return False
@@ -65,14 +65,14 @@ def _fuse(out: list[Span], span: Span) -> bool:
 
 
 def cut(spans: Spans, at: int, sizes: TokenSizes | None = None) -> tuple[Spans, Spans]:
-    """(the first ``at`` characters, the rest). Joined again they give back the same tokens."""
+    """Return (the first ``at`` characters, the rest). :func:`tidy` of both together restores ``spans``."""
     return cut_at(spans, at, seam(spans, at, sizes))
 
 
 class Seam(NamedTuple):
-    """Where spans part: in front of span ``place``, or through it.
+    """A place to cut spans: before span ``place``, or inside it.
 
-    Through it means after ``tokens`` whole tokens and ``broken`` characters beyond them.
+    Inside it is after ``tokens`` whole tokens and ``broken`` more characters.
     """
 
     place: int
@@ -81,7 +81,7 @@ class Seam(NamedTuple):
 
 
 def seam(spans: Spans, at: int, sizes: TokenSizes | None) -> Seam:
-    """Where ``spans`` part if they are cut at character ``at``."""
+    """Return the seam at character ``at`` of ``spans``."""
     index, inside = _find(spans, at)
     if not inside or not spans[index].ids:
         return Seam(index, 0, inside)
@@ -94,9 +94,9 @@ def seam(spans: Spans, at: int, sizes: TokenSizes | None) -> Seam:
 
 
 def seam_of(head: Spans, joined: Spans) -> Seam:
-    """The seam at which ``joined`` has to be cut to give back ``head``."""
+    """Return the seam at which a cut of ``joined`` restores ``head``."""
     if joined[: len(head)] == head:
-        # Tokens are counted, as what is written on may begin with one that has no character yet.
+        # Count tokens: the continuation may begin with one that has no character yet.
         tokens = len(head[-1].ids) if head else 0
         return Seam(len(head) - 1, tokens) if tokens else Seam(len(head))
     index = next(i for i, span in enumerate(head) if joined[i] != span)
@@ -108,7 +108,7 @@ def seam_of(head: Spans, joined: Spans) -> Seam:
 
 
 def cut_at(spans: Spans, at: int, where: Seam) -> tuple[Spans, Spans]:
-    """As :func:`cut`, at a seam found before."""
+    """Cut ``spans`` as :func:`cut` does, at a known seam."""
     inside = at - sum(len(span.text) for span in spans[: where.place])
     if where.place < len(spans) and 0 <= inside <= len(spans[where.place].text) and (inside or where.tokens):
         left, right = _cut_span(spans[where.place], inside, where)
@@ -119,7 +119,7 @@ def cut_at(spans: Spans, at: int, where: Seam) -> tuple[Spans, Spans]:
 
 
 def _find(spans: Spans, at: int) -> tuple[int, int]:
-    """(the span that holds character ``at``, how far inside it); inside is 0 between spans."""
+    """Return (the index of the span with character ``at``, the offset in it); 0 between spans."""
     for index, span in enumerate(spans):
         if at < len(span.text) or (at == 0 and span.ids):
             return index, at
@@ -140,14 +140,14 @@ def _cut_span(span: Span, at: int, where: Seam) -> tuple[Spans, Spans]:
 
 
 def token_ends(vocab: str, ids: Sequence[int], chars: int, sizes: TokenSizes | None) -> list[int]:
-    """Where tokens end in their ``chars`` characters, beginning with 0; [0] if that is not known."""
+    """Return 0 and the offset at which each token ends in the ``chars`` characters; [0] if unknown."""
     known = sizes(vocab, ids) if sizes is not None and ids else None
     ends = list(accumulate(known, initial=0)) if known is not None else [0]
     return ends if ends[-1] == chars else [0]
 
 
 def whole_tokens(ends: Sequence[int], at: int) -> int:
-    """How many tokens that end at ``ends`` are whole before character ``at``."""
+    """Return how many of the tokens that end at ``ends`` are whole before character ``at``."""
     whole = bisect_right(ends, at) - 1
     while whole and ends[whole - 1] == ends[whole]:  # bytes of an unfinished character go with the rest
         whole -= 1
@@ -159,5 +159,5 @@ def _part(span: Span, start: int, stop: int, text: str, lead: str) -> Span:
 
 
 def fit(ids: Sequence[int]) -> bool:
-    """Whether there are ids, and a file can hold them all; no vocabulary has others."""
+    """Whether there are ids, and all of them fit into 31 bits, as in every vocabulary."""
     return len(ids) > 0 and min(ids) >= 0 and max(ids) < 2**31

@@ -42,7 +42,7 @@ _BLOCK_CHARS, _BLOCKS = 4096, 1024  # the blocks remembered are a long novel's
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Words of a piece of text, with what is needed to add the next piece.
+    """The words of a text, and what is needed to add the count of the text after it.
 
     An edge is 0 (closed by white space or a dash, or no text), 1 (open, no letter in it) or 2 (open,
     with a letter: it counts as a word). ``single`` says that the whole text is one open run. ``rest`` is
@@ -60,12 +60,12 @@ class Count:
 
     @property
     def edges(self) -> int:
-        """All but the words as one small number; :meth:`total` reads it."""
+        """All fields but the words as one small number, for :meth:`total`."""
         return self.left | self.right << 2 | self.single << 4 | self.rest << 5
 
     @classmethod
     def total(cls, rows: Iterable[tuple[int, int]]) -> Count:
-        """The sum of counts given as (words, edges). A path has thousands; every action counts one."""
+        """Add counts given as (words, edges). A path has thousands, and every action adds them up."""
         words = left = right = rest = 0
         single = begun = False
         for more, edges in rows:
@@ -91,7 +91,7 @@ NOTHING = Count(single=True)
 
 
 def well_formed(text: str) -> str:
-    """``text`` as it can be stored: half a surrogate pair, which is no character, becomes U+FFFD."""
+    """Return ``text`` with lone surrogates, which cannot be stored, replaced by U+FFFD."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -100,7 +100,7 @@ def well_formed(text: str) -> str:
 
 
 def count(text: str) -> Count:
-    """The words of ``text``. A block of a long text is counted once, however often the rest changes."""
+    """Count the words of ``text``. Counts of the blocks of a long text are cached."""
     if len(text) <= 2 * _BLOCK_CHARS:
         return _count(text)
     rows, start = list[tuple[int, int]](), 0
@@ -113,7 +113,7 @@ def count(text: str) -> Count:
 
 
 def _block_end(text: str, start: int) -> int:
-    """Where a block ends: at a place that the text gives, so that blocks behind an insertion stay."""
+    """Return the end of a block: a line end or a space, so that blocks after an insertion stay the same."""
     least, most = start + _BLOCK_CHARS, start + 2 * _BLOCK_CHARS
     for mark in ("\n", " "):
         if (found := text.find(mark, least, most)) >= 0:
