@@ -1,7 +1,7 @@
-"""Changes of a story's tree and of what is said about its nodes, as parts of an action.
+"""Change the tree, and the marks and settings of its nodes, as parts of an action.
 
-Nothing is ever dropped: what is deleted or undone is in the bin, or comes back with redo. Whoever calls a
-function here has looked whether it may be done.
+No text is ever dropped: deleted nodes are in the bin, and redo restores undone ones. These functions do not
+check whether a change is allowed; their callers do.
 """
 
 from __future__ import annotations
@@ -27,38 +27,38 @@ from srbwriter.story.tree import VISITED
 
 
 def set_entry(document: Document, action: Action, node: NodeId, **after: JsonValue) -> None:
-    """Give fields of the index new values."""
+    """Set fields of the index entry of ``node``."""
     action.run(document, SetEntry.of(document.tree[node], **after))
 
 
 def set_marks(document: Document, action: Action, node: NodeId, marks: Marks) -> None:
-    """Make ``marks`` those of ``node``."""
+    """Set the marks of ``node``."""
     if after := changed_fields(document, node, marks):
         set_entry(document, action, node, **after)
 
 
 def changed_fields(document: Document, node: NodeId, marks: Marks) -> JsonObject:
-    """The fields of the index that differ where ``node`` has ``marks``."""
+    """Return the fields of the index entry that change if ``node`` gets ``marks``."""
     before = document.tree[node]
     after = before.with_marks(marks)._asdict()
     return {name: value for name, value in after.items() if value != getattr(before, name)}
 
 
 def set_visited(document: Document, node: NodeId, visited: bool) -> None:
-    """Mark ``node`` read or unread, which is no part of an action."""
+    """Mark ``node`` read or unread. This is not undoable, so it belongs to no action."""
     flags = document.tree[node].flags & ~VISITED
     document.tree.set(node, flags=flags | (VISITED if visited else 0))
 
 
 def take_out_of_bin(document: Document, action: Action, node: NodeId) -> None:
-    """Make ``node`` and all that it hangs below part of the readable tree."""
+    """Make ``node`` and its ancestors part of the readable tree."""
     for above in list(document.tree.upward(node)):
         if document.tree[above].state != State.LIVING:
             set_entry(document, action, above, state=State.LIVING)
 
 
 def merge(document: Document, action: Action, parent: NodeId, node: NodeId) -> None:
-    """Make ``node`` part of ``parent``, with the marks and the settings of both."""
+    """Join ``node`` to ``parent``, which gets the marks and the settings of both."""
     upper, lower = document.tree[parent], document.tree[node]
     _settings_down(document, action, parent, node)
     action.run(document, Split(parent, upper.chars, rest=node, joining=True))
@@ -70,7 +70,7 @@ def merge(document: Document, action: Action, parent: NodeId, node: NodeId) -> N
 
 
 def _settings_down(document: Document, action: Action, parent: NodeId, node: NodeId) -> None:
-    """Give ``parent`` the settings of both, so that what hangs below goes on under the same ones."""
+    """Merge the settings of ``node`` into ``parent``, so that those in force below stay the same."""
     upper, lower = document.body(parent).settings, document.body(node).settings
     if lower:
         both = settings_from(lower).inherit(settings_from(upper))
@@ -90,7 +90,7 @@ def _together(upper: Marks, lower: Marks) -> Marks:
 
 
 def copy(document: Document, action: Action, node: NodeId, deep: bool) -> NodeId:
-    """Put a copy of ``node`` beside it, ``deep`` with everything below; returns the copy."""
+    """Copy ``node`` as its own sibling, with all descendants if ``deep``; return the copy."""
     parent = document.tree.parent(node) or ROOT
     copies = {parent: parent}
     for old in document.tree.reading_order(node) if deep else [node]:
@@ -103,7 +103,7 @@ def copy(document: Document, action: Action, node: NodeId, deep: bool) -> NodeId
 
 
 def reorder(document: Document, action: Action, node: NodeId, index: int) -> None:
-    """Make ``node`` the ``index``-th of its living siblings."""
+    """Move ``node`` to position ``index`` (from 0) among its living siblings."""
     tree = document.tree
     parent = tree.parent(node) or ROOT
     living = [sibling for sibling in tree.children(parent) if sibling != node]
@@ -116,9 +116,9 @@ def reorder(document: Document, action: Action, node: NodeId, index: int) -> Non
 
 
 def checked_properties(given: Properties, before: Properties) -> Properties:
-    """Return ``given`` as a story may have it; an empty language is that of the surroundings.
+    """Return ``given`` with clean titles and a language tag; an empty language is that of the locale.
 
-    Refused for a title without a letter, and for a language without a tag (BCP 47) that is not that of
+    Raises Refused for an empty title, and for a language that has no BCP 47 tag, unless it is the language of
     ``before``.
     """
     title, author = (" ".join(words.split()) for words in (given.title, given.author))

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from srbwriter.story.document import Document, Written
+from srbwriter.story.encoding import change
 from srbwriter.story.history import Action
 from srbwriter.story.model import Author, JsonObject, NodeId, Refused, Span, State
-from srbwriter.story.spans import Spans, change, cut, fit, plain, tidy
+from srbwriter.story.spans import Spans, cut, fit, plain, tidy
 from srbwriter.story.store import Body
 from srbwriter.story.tree import VISITED
 from srbwriter.story.words import count, well_formed

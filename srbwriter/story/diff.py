@@ -1,7 +1,7 @@
-"""Edits of a text: how they are found between two texts, where they cost least, and which nodes they touch.
+"""Edits of a text: find them between two texts, place them where they cost least, assign them to nodes.
 
-An edit that arrives as an edit is never looked for: only the characters around it are read. Knows nothing of
-runs, nor how a node is changed.
+If the edit is known, texts are not compared: only the characters around the edit are read. Nothing here knows
+spans, or how a node is changed.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from srbwriter.unspaced import CHARACTER
 
 _WORD = re.compile(r"\w+|\W+")
 _ALIKE = 6
-"""Between two changes stand at least so many words, with what is between them, that are alike."""
+"""Two hunks have at least this many equal words and separators between them."""
 
 
 Read = Callable[[int, int], str]
-"""Returns the characters from one place of a text to another."""
+"""Returns the characters between two places of a text."""
 
 
 class Edit(NamedTuple):
-    """Characters ``start`` to ``end`` of a text give way to ``text``."""
+    """Replaces characters ``start`` to ``end`` of a text by ``text``."""
 
     start: int
     end: int
@@ -32,20 +32,20 @@ class Edit(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """What a node has of a path's text: characters ``begin`` to ``end``."""
+    """The part of a path's text that a node holds: characters ``begin`` to ``end``."""
 
     node: NodeId
     begin: int
     end: int
-    model: bool  # who wrote it
-    writing: bool = False  # it still does
+    model: bool  # whether a model wrote it
+    writing: bool = False  # whether the model still writes at its end
     chapter: bool = False  # a chapter begins with it
 
 
 def same_start(a: str, b: str) -> int:
-    """How many characters ``a`` and ``b`` have in common at their beginnings."""
+    """Return the length of the common prefix of ``a`` and ``b``."""
     low, high = 0, min(len(a), len(b))
-    while low < high:  # halving: what is known to be alike is never compared again
+    while low < high:  # binary search: no character is compared twice as equal
         middle = (low + high + 1) // 2
         if b.startswith(a[low:middle], low):
             low = middle
@@ -55,7 +55,7 @@ def same_start(a: str, b: str) -> int:
 
 
 def same_end(a: str, b: str, most: int) -> int:
-    """How many characters, at most ``most``, ``a`` and ``b`` have in common at their ends."""
+    """Return the length of the common suffix of ``a`` and ``b``, at most ``most``."""
     low, high = 0, max(0, min(len(a), len(b), most))
     while low < high:
         middle = (low + high + 1) // 2
@@ -67,20 +67,20 @@ def same_end(a: str, b: str, most: int) -> int:
 
 
 def changed(old: str, new: str) -> tuple[int, int, int]:
-    """(start, stop, end): of ``old`` the characters from ``start`` to ``stop`` became those to ``end``."""
+    """Return (start, stop, end): ``old[start:stop]`` became ``new[start:end]``."""
     start = same_start(old, new)
     tail = same_end(old, new, min(len(old), len(new)) - start)
     return start, len(old) - tail, len(new) - tail
 
 
 def edit_between(old: str, new: str) -> Edit:
-    """The one edit that makes ``new`` of ``old``: behind their common beginning, before their common end."""
+    """Return the one edit that turns ``old`` into ``new``, between their common prefix and suffix."""
     start, stop, end = changed(old, new)
     return Edit(start, stop, new[start:end])
 
 
 def apply_edits(text: str, edits: Sequence[Edit]) -> str:
-    """``text`` after ``edits``, which are in order and apart; their places are those of ``text``."""
+    """Return ``text`` after ``edits``, which are in order and disjoint, with places of ``text``."""
     parts, at = list[str](), 0
     for start, end, words in edits:
         parts += (text[at:start], words)
@@ -89,9 +89,9 @@ def apply_edits(text: str, edits: Sequence[Edit]) -> str:
 
 
 def settled(edit: Edit, read: Read) -> Edit:
-    """``edit`` as :func:`edit_between` finds it between the texts around it; ``read`` has the first of them.
+    """Return ``edit`` as :func:`edit_between` would find it; ``read`` reads the text before it.
 
-    What only comes or only goes may do so in several places: of those this is the last.
+    A pure insertion or deletion may have several equivalent places; the result has the last of them.
     """
     first, last, words = edit
     head, tail, stop = changed(read(first, last), words)
@@ -115,17 +115,17 @@ def settled(edit: Edit, read: Read) -> Edit:
 
 
 def hunks(old: str, text: str) -> list[Edit]:
-    """The edits that make ``text`` of ``old``, in order.
+    """Return the edits that turn ``old`` into ``text``, in order.
 
-    Where words come again soon they are found at their nearest place, so many small changes cost little more
-    than one; the hunks may be more than the least that would do.
+    Equal words are matched at their nearest place, so many small changes cost little more than one. The
+    result may have more hunks than necessary.
     """
     edit = edit_between(old, text)
     return hunks_within(edit, old[edit.start : edit.end])
 
 
 def hunks_within(edit: Edit, removed: str) -> list[Edit]:
-    """``edit``, which replaces ``removed``, as edits of the words that differ."""
+    """Split ``edit``, which replaces ``removed``, into edits of the words that differ."""
     start, _, words = edit
     if not removed or not words:
         return [edit] if removed or words else []
@@ -139,18 +139,18 @@ def hunks_within(edit: Edit, removed: str) -> list[Edit]:
 
 
 def refined(edits: Sequence[Edit], read: Read) -> list[Edit]:
-    """A single edit as edits of the words that differ, where comparing would find them.
+    """Split a single edit into edits of the words that differ, placed as a comparison would place them.
 
-    Of several each stays what it is, but for those that change nothing.
+    Several edits stay as they are, without those that change nothing.
     """
     if len(edits) != 1:
-        return [edit for edit in edits if read(edit.start, edit.end) != edit.text]
+        return [e for e in edits if e.end - e.start != len(e.text) or read(e.start, e.end) != e.text]
     edit = settled(edits[0], read)
     return hunks_within(edit, read(edit.start, edit.end))
 
 
 def _parts(a: Sequence[str], b: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """``a`` and ``b`` in parts that belong together, alike or not."""
+    """Split ``a`` and ``b`` into corresponding parts, equal or not."""
     i = j = 0
     while i < len(a) or j < len(b):
         if i < len(a) and j < len(b) and a[i] == b[j]:
@@ -163,7 +163,7 @@ def _parts(a: Sequence[str], b: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _again(a: Sequence[str], b: Sequence[str], i: int, j: int) -> tuple[int, int]:
-    """The nearest places behind ``i`` and ``j`` from which on they are alike for a while; else the ends."""
+    """Return the nearest places from ``i`` and ``j`` on where ``_ALIKE`` words are equal; else the ends."""
     reach = 8
     while True:
         seen: dict[tuple[str, ...], int] = {}
@@ -179,9 +179,9 @@ def _again(a: Sequence[str], b: Sequence[str], i: int, j: int) -> tuple[int, int
 
 
 def sparing(edit: Edit, pieces: Sequence[Piece], read: Read) -> Edit:
-    """``edit``, which :func:`settled` gave, in that of its places which spares the model's words.
+    """Return a settled ``edit`` at the equivalent place that changes the least of the model's text.
 
-    That is between two nodes rather than inside one, and in a person's rather than the model's.
+    A place between two nodes is better than one inside a node, and a person's node better than the model's.
     """
     start, end, words = edit
     moving = words or read(start, end)
@@ -229,16 +229,17 @@ def within_chapter(given: Edit, found: Edit, pieces: Sequence[Piece]) -> Edit:
 
 
 def between(pieces: Sequence[Piece], start: int, stop: int) -> Sequence[Piece]:
-    """The pieces that have characters ``start`` to ``stop``, or end or begin there."""
+    """Return the pieces that hold characters ``start`` to ``stop``, or end or begin there."""
     low = bisect_left(pieces, start, key=lambda piece: piece.end)
     return pieces[low : bisect_right(pieces, stop, key=lambda piece: piece.begin)]
 
 
 def touched(pieces: Sequence[Piece], start: int, stop: int) -> list[Piece]:
-    """The nodes that have characters ``start`` to ``stop``.
+    """Return the pieces that an edit of characters ``start`` to ``stop`` changes.
 
-    What is inserted between nodes goes into the one that begins a chapter there; else into the first that a
-    person wrote, or into the last that is not being written: to that one words can only be added at its end.
+    An insertion between nodes goes into the node that begins a chapter there; else into the first that a
+    person wrote, or into the last that no model is writing, since text can only be added at the end of that
+    one.
     """
     there = between(pieces, start, stop)
     if start == stop and (first := next((p for p in there if p.chapter and p.begin == start), None)):
@@ -249,17 +250,26 @@ def touched(pieces: Sequence[Piece], start: int, stop: int) -> list[Piece]:
 
 
 def node_edits(pieces: Sequence[Piece], parts: Iterable[Edit]) -> dict[NodeId, list[Edit]]:
-    """``parts`` as edits of the texts of the nodes that they touch, in the order of the path.
+    """Return ``parts`` as edits of the nodes that they touch, in the order of the path.
 
-    New words go into the first of the nodes whose words they replace.
+    New words go into the first of the nodes whose text they replace.
     """
     edits: dict[NodeId, list[Edit]] = {}
     there: list[Piece] = []
+    low = -1
     for start, stop, words in parts:
         if there and there[-1].begin <= start < stop <= there[-1].end:  # of many edits most are
-            there = there[-1:]
-        else:
-            there = touched(pieces, start, stop)
+            node, begin, *_ = there[-1]
+            edits[node].append(Edit(start - begin, stop - begin, words))
+            continue
+        if low < 0:
+            low = bisect_left(pieces, start, key=lambda piece: piece.end)
+        while pieces[low].end < start:
+            low += 1
+        high = low + 1
+        while high < len(pieces) and pieces[high].begin <= stop:
+            high += 1
+        there = touched(pieces[low:high], start, stop)
         for piece in there:
             head, tail = max(start - piece.begin, 0), min(stop, piece.end) - piece.begin
             edits.setdefault(piece.node, []).append(Edit(head, tail, words))
@@ -268,7 +278,7 @@ def node_edits(pieces: Sequence[Piece], parts: Iterable[Edit]) -> dict[NodeId, l
 
 
 def in_one(first: Edit, second: Edit, text: str) -> Edit:
-    """``first`` and then ``second`` of ``text``, which is what ``first`` made, as one edit."""
+    """Join ``first`` and ``second`` into one edit; ``text`` is the text between the two."""
     behind = first.start + len(first.text)
     start, end = min(first.start, second.start), max(behind, second.end)
     words = text[start : second.start] + second.text + text[second.end : end]
@@ -276,16 +286,16 @@ def in_one(first: Edit, second: Edit, text: str) -> Edit:
 
 
 def joined(edits: Sequence[Edit], text: str) -> Edit:
-    """The one edit of ``text`` that does what ``edits`` do."""
+    """Join ``edits`` of ``text`` into one."""
     start, end = edits[0].start, edits[-1].end
     inside = [Edit(edit.start - start, edit.end - start, edit.text) for edit in edits]
     return Edit(start, end, apply_edits(text[start:end], inside))
 
 
 def whole_words(old: str, start: int, stop: int, words: str, least: int) -> tuple[int, int, str]:
-    """A hunk made to begin and end where words do, though no earlier than ``least``.
+    """Extend a hunk to whole words, but not to before ``least``.
 
-    Letters that two different words happen to share at their ends are no reason to keep those.
+    Two different words may share letters at their ends; those letters are replaced too.
     """
     if words and _in_word(words[0]) and _in_word(old[start]):
         while start > least and _in_word(old[start - 1]):
@@ -303,5 +313,5 @@ def _in_word(character: str) -> bool:
 
 
 def lettered(text: str) -> bool:
-    """Whether there is more in ``text`` than signs."""
+    """Whether ``text`` has a letter or a digit."""
     return any(character.isalnum() for character in text)

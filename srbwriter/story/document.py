@@ -1,11 +1,11 @@
-"""The story in hand: index, file and unwritten words behind one lock, changed in transactions.
+"""An open story in memory: its index, its texts and its file, changed in transactions.
 
-Verbs are built on this. Knows how to change a node so that nothing is half done; decides no policy.
+The verbs of a story are built on this module. It changes nodes completely or not at all, and decides no
+policy.
 
-Threading rule: any thread may call any public method of :class:`~srbwriter.story.story.Story`. A verb takes
-:attr:`Document.writing`, so one runs at a time; what is in memory changes and is looked at under
-:attr:`Document.lock`, which is let go while the disk takes the words: who reads never waits for a disk.
-``writing`` comes before ``lock``, never after it.
+Threading: any thread may call any public method of :class:`~srbwriter.story.story.Story`. A verb holds
+:attr:`Document.writing`, so one runs at a time. Memory is read and changed under :attr:`Document.lock`, which
+is released while the disk syncs, so readers never wait for a disk. Acquire ``writing`` before ``lock``.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from threading import RLock
 from typing import Any, NamedTuple, overload
 
 from srbwriter.story.diff import Piece
+from srbwriter.story.encoding import decode, encode
 from srbwriter.story.model import (
     ROOT,
     Author,
@@ -36,18 +37,18 @@ from srbwriter.story.model import (
     TokenSizes,
 )
 from srbwriter.story.progress import SittingLog
-from srbwriter.story.spans import Spans, decode, encode, text_of
+from srbwriter.story.spans import Spans, text_of
 from srbwriter.story.store import Body, Store
 from srbwriter.story.tree import CHAPTER, SETTINGS, VISITED, Entry, Tree
 from srbwriter.story.words import count
 
 log = logging.getLogger(__name__)
 
-_CACHED_CHARS = 4_000_000  # of bodies kept in memory; a long novel has about three million
+_CACHED_CHARS = 4_000_000  # characters of bodies kept in memory; a long novel has about three million
 
 
 class Written(NamedTuple):
-    """A branch that a model is writing: where its text goes now, and the vocabulary of its tokens."""
+    """A branch that a model is writing: the node that gets its text, and the vocabulary of its tokens."""
 
     node: NodeId
     vocab: str
@@ -62,11 +63,11 @@ class Document:
         self.store = store
         self.read_only = read_only
         self.token_sizes: TokenSizes | None = None
-        self.on_revert: list[Callable[[], None]] = []  # run after every transaction that came to nothing
+        self.on_revert: list[Callable[[], None]] = []  # called after each reverted transaction
         self.live: dict[NodeId, Written] = {}
-        """The branches being written, by the node that each began with."""
+        """The branches being written, by the first node of each."""
         self._inside = False
-        self._broken: BaseException | None = None  # what went wrong in a part of the open transaction
+        self._broken: BaseException | None = None  # the first error in a part of the open transaction
         self._fresh: dict[NodeId, Body] = {}  # bodies of the open transaction
         self._bodies: OrderedDict[NodeId, Body] = OrderedDict()
         self._cached = 0
@@ -85,7 +86,7 @@ class Document:
 
     @contextmanager
     def one_moment(self) -> Generator[None]:
-        """Index, texts and values inside are of one moment, also where another process is writing them."""
+        """Read index, texts and values of one moment inside, even if another process is writing them."""
         with self.store.one_moment() as begun:
             if begun:
                 self.load()
@@ -95,9 +96,9 @@ class Document:
 
     @contextmanager
     def change(self) -> Generator[None]:
-        """All of it is on the disk afterwards, or nothing changed. Inside another one it is a part of that.
+        """Run a transaction: all changes are on the disk afterwards, or none happened.
 
-        Raises ReadOnlyStory, NotSaved or DamagedStory.
+        A change inside another is a part of it. Raises ReadOnlyStory, NotSaved or DamagedStory.
         """
         if self.read_only is not None:
             raise ReadOnlyStory(self.read_only)
@@ -114,6 +115,7 @@ class Document:
                     yield
                     if self._broken is not None:
                         raise self._broken
+                    self.store.write_bodies()
                     self.store.put_entries(self.tree.changed)
                 self.store.commit()  # without the lock
             except BaseException:
@@ -125,7 +127,7 @@ class Document:
 
     @contextmanager
     def _part(self) -> Generator[None]:
-        """A change inside another: if it fails, the whole does, since half of it may have happened."""
+        """Run a change inside another; if it fails, the whole transaction does, since it may be half done."""
         try:
             yield
         except BaseException as error:
@@ -147,11 +149,11 @@ class Document:
                 call()
             try:
                 self.store.rollback()
-            except StoryError as error:  # a disk that fails altogether; the next transaction makes up for it
+            except StoryError as error:  # the disk fails altogether; the next transaction rolls back first
                 log.warning("a transaction is left open: %s", error)
 
     def value(self, key: str, default: JsonValue = None) -> JsonValue:
-        """A story-wide value; ``default`` where there is none, or null."""
+        """Return a story-wide value; ``default`` if it is missing or null."""
         if key not in self.values:
             self.values[key] = self.store.value(key)
         found = self.values[key]
@@ -165,7 +167,7 @@ class Document:
     # -- bodies ------------------------------------------------------------------------------------
 
     def body(self, node: NodeId) -> Body:
-        """The text and all that is heavy. Raises NoSuchNode."""
+        """Return the text of ``node`` and its other large fields. Raises NoSuchNode."""
         return self.some_bodies([node])[node]
 
     def some_bodies(self, nodes: Sequence[NodeId]) -> dict[NodeId, Body]:
@@ -186,13 +188,13 @@ class Document:
         return self._fresh.get(node) or self._bodies.get(node)
 
     def texts(self, nodes: Sequence[NodeId]) -> dict[NodeId, str]:
-        """The texts alone; for long paths."""
+        """Return the texts of ``nodes``, without the rest of their bodies; for long paths."""
         with self.lock:
             found = {node: body.text for node, body in self._fresh.items()} if self._fresh else {}
             return self.store.texts([node for node in nodes if node not in found]) | found
 
     def set_body(self, node: NodeId, **fields: Any) -> None:
-        """Change what is heavy, but not the text."""
+        """Change fields of a body other than the text."""
         self.put_body(node, self.body(node)._replace(**fields))
 
     def put_body(self, node: NodeId, body: Body) -> None:
@@ -230,7 +232,7 @@ class Document:
         body: Body | None = None,
         visited: bool = True,
     ) -> NodeId:
-        """A new node; behind its siblings without a ``place``. ``body`` gives all but the text."""
+        """Add a node, after its siblings unless ``place`` is given; ``body`` holds all but the text."""
         node, flags = self.tree.next_id, VISITED if visited else 0
         place = self.tree.last_place(parent) if place is None else place
         self.tree.put(Entry(node, parent, place, State.LIVING, author, flags=flags, created=time.time()))
@@ -238,49 +240,53 @@ class Document:
         return node
 
     def write(self, node: NodeId, spans: Spans, body: Body | None = None) -> None:
-        """Make ``spans`` the text of ``node``."""
+        """Set the text of ``node`` to ``spans``."""
         self.put_text(node, text_of(spans), encode(spans, self.tree[node].author), body)
 
     def put_text(self, node: NodeId, text: str, runs: bytes | None, body: Body | None = None) -> None:
-        """Make ``text`` that of ``node``, with ``runs``, the encoded spans."""
+        """Set the text of ``node``; ``runs`` are its encoded spans."""
         self.put_body(node, (body or self.body(node))._replace(text=text, runs=runs))
         words = count(text)
         self.tree.set(node, chars=len(text), words=words.words, edges=words.edges)
         self.store.put_unindexed(node)
 
     def move(self, nodes: Iterable[NodeId], parent: NodeId) -> None:
-        """Hang ``nodes`` below ``parent``; their order among each other stays."""
+        """Move ``nodes`` below ``parent``, in their present order."""
         for node in nodes:
             self.tree.set(node, parent=parent)
 
-    # -- spares: a text that was, kept for what was written after it ------------------------------
+    # -- spares: siblings that keep an earlier text for the nodes that follow it -------------------
 
     def park(self, node: NodeId, spare: NodeId, children: Sequence[NodeId], always: bool = False) -> NodeId:
-        """Move ``children`` from ``node`` to a sibling with the same text, so that theirs does not change.
+        """Move ``children`` from ``node`` to a sibling with the same text, which they still follow then.
 
-        ``spare`` is that sibling from an earlier time, or 0. Returns it. With ``always`` the sibling is
-        wanted for its own sake, children or not.
+        ``spare`` is the sibling made for this before, or 0. Returns the sibling, or ``spare`` if no child
+        needs one. ``always`` makes the sibling even without children.
         """
-        # What is absorbed and has children is such a sibling itself; all that hangs below it is in the bin.
+        # An absorbed child with children is itself a spare, and everything below it is in the bin.
         children = [c for c in children if self.tree[c].state != State.ABSORBED or self.tree.all_children(c)]
         if not children and not always:
             return spare
         entry = self.tree[node]
         assert entry.parent is not None  # the root has no text that could change
-        if not spare:
-            spare = self.add(entry.parent, (), entry.author, place=entry.place)
+        spare = spare or self.tree.next_id
         alive = always or any(self.tree[c].state == State.LIVING for c in children)
-        self.tree.set(
-            spare,
-            parent=entry.parent,
-            place=entry.place,
-            author=entry.author,
-            flags=entry.flags & (SETTINGS | VISITED) | (VISITED if always else 0),
-            state=State.LIVING if alive else State.ABSORBED,
-            created=entry.created,
-            chars=entry.chars,
-            words=entry.words,
-            edges=entry.edges,
+        known = spare in self.tree
+        old = (
+            self.tree[spare] if known else Entry(spare, entry.parent, entry.place, State.LIVING, entry.author)
+        )
+        self.tree.put(
+            old._replace(
+                parent=entry.parent,
+                place=entry.place,
+                author=entry.author,
+                flags=entry.flags & (SETTINGS | VISITED) | (VISITED if always else 0),
+                state=State.LIVING if alive else State.ABSORBED,
+                created=entry.created,
+                chars=entry.chars,
+                words=entry.words,
+                edges=entry.edges,
+            )
         )
         self.put_body(spare, self.body(node)._replace(name=None))
         self.store.put_unindexed(spare)
@@ -288,7 +294,7 @@ class Document:
         return spare
 
     def unpark(self, node: NodeId, spare: NodeId) -> None:
-        """Bring back what :meth:`park` moved away."""
+        """Move the children back that :meth:`park` moved away, and empty ``spare``."""
         if not spare:
             return
         self.move(self.tree.all_children(spare), node)
@@ -298,7 +304,7 @@ class Document:
     # -- recipes -----------------------------------------------------------------------------------
 
     def recipe(self, model: str, sampling: JsonValue) -> int | None:
-        """The number under which a model and its sampling are kept; None for neither."""
+        """Return the number of a model and its sampling in the file; None if both are empty."""
         if not model and not sampling:
             return None
         text = json.dumps(sampling or {}, sort_keys=True)
@@ -308,13 +314,13 @@ class Document:
 
     @property
     def current(self) -> NodeId:
-        """Where the writer is."""
+        """The node at which the writer is."""
         return int(self.value("current"))
 
-    # -- what may be done ----------------------------------------------------------------------------
+    # -- checks --------------------------------------------------------------------------------------
 
     def check_kept(self, node: NodeId) -> NodeId:
-        """Return ``node``; NoSuchNode if it is in the bin itself or has become part of another."""
+        """Return ``node``. Raises NoSuchNode if it is in the bin itself or was joined to another node."""
         state = self.tree[node].state
         if state == State.BINNED:
             raise NoSuchNode(node, "is in the bin")
@@ -323,46 +329,46 @@ class Document:
         return node
 
     def check_living(self, node: NodeId) -> NodeId:
-        """Return ``node``; NoSuchNode if it is not part of the readable tree."""
+        """Return ``node``. Raises NoSuchNode if it is not part of the readable tree."""
         self.check_kept(node)
         if not self.tree.living(node):
             raise NoSuchNode(node, "is below something in the bin")
         return node
 
     def check_parent(self, node: NodeId, verb: str) -> NodeId:
-        """Return what a living ``node`` hangs below; Refused for the root, which cannot be ``verb``."""
+        """Return the parent of a living ``node``. Raises Refused for the root, which cannot be ``verb``."""
         parent = self.tree[self.check_living(node)].parent
         if parent is None:
             raise Refused(f"the root of the story cannot be {verb}")
         return parent
 
     def check_unwritten(self, node: NodeId) -> None:
-        """Refused while a model writes at the end of ``node``."""
+        """Raise Refused while a model writes at the end of ``node``."""
         if self.written_at(node) is not None:
             raise Refused(f"node {node} is still being written — stop it first, or type into it by interject")
 
     # -- branches being written ----------------------------------------------------------------------
 
     def written(self, branch: NodeId) -> Written:
-        """A branch by its name. Refused if it is not being written."""
+        """Return a branch by its first node. Raises Refused if it is not being written."""
         try:
             return self.live[branch]
         except KeyError:
             raise Refused(f"node {branch} is not being written") from None
 
     def written_at(self, node: NodeId) -> NodeId | None:
-        """The branch whose text goes to the end of ``node`` now."""
+        """Return the branch that is being written at the end of ``node``, by its first node."""
         return next((name for name, branch in self.live.items() if branch.node == node), None)
 
     def moved_on(self, old: NodeId, new: NodeId) -> None:
-        """The end of the text of ``old`` is the end of ``new`` now; a branch being written follows."""
+        """Let a branch that is being written at the end of ``old`` continue at the end of ``new``."""
         name = self.written_at(old)
         if name is not None:
             self.live[name] = self.live[name]._replace(node=new)
 
 
 class PathText(Sequence[Piece]):
-    """The text from the beginning to the end of a node, as pieces; only what is asked for is read."""
+    """The text from the root to the end of a node, as one piece for each node; texts are read on demand."""
 
     def __init__(self, document: Document, end: NodeId) -> None:
         self._document = document
@@ -393,7 +399,7 @@ class PathText(Sequence[Piece]):
         return Piece(node, self._ends[at], self._ends[at + 1], model, node in self._writing, chapter)
 
     def read(self, start: int, stop: int) -> str:
-        """Characters ``start`` to ``stop``; as many as there are."""
+        """Return characters ``start`` to ``stop``, or up to the end of the text."""
         stop = min(stop, self.length)
         if start >= stop:
             return ""

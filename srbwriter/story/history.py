@@ -1,9 +1,9 @@
-"""What was done to a story, so that it can be undone and done again any number of times.
+"""Undo and redo.
 
-An action is one undoable step, made of reversible changes. Actions form a tree that is kept in the file,
-and none is dropped: one that was undone and followed by another stays beside that. Between an undo and a redo
-branches go on being written, and new ones may hang below any node. So a change is an operation and not a
-picture of the past: it moves aside what came after it (see :meth:`Document.park`) and takes it back.
+An action is one undoable step, made of reversible changes. The file keeps all actions as a tree: an action
+that was undone stays in it as a sibling of the action done after that. Between an undo and a redo a model may
+write more, and new branches may follow any node. A change is therefore an operation, not a snapshot: undoing
+it moves newer nodes aside (see :meth:`Document.park`), and redoing it moves them back.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Protocol
 
-from srbwriter.story.diff import Edit, in_one, joined, refined
+from srbwriter.story.diff import Edit, in_one, refined
 from srbwriter.story.document import Document
-from srbwriter.story.model import Author, JsonValue, NodeId, Refused, State
+from srbwriter.story.encoding import edit_encoded
+from srbwriter.story.model import Author, JsonObject, JsonValue, NodeId, Refused, State
 from srbwriter.story.shapes import action_fits, row_sum
-from srbwriter.story.spans import Seam, Spans, cut_at, decode, edited, encode, seam, seam_of, tidy
+from srbwriter.story.spans import Seam, Spans, cut_at, seam, seam_of, tidy
 from srbwriter.story.store import ACTION
 from srbwriter.story.tree import SETTINGS, VISITED, Entry
 
 
 class Change(Protocol):
-    """One reversible step. Both ways may note in the change what they had to move aside."""
+    """One reversible step. ``do`` and ``undo`` may record in it which nodes they moved aside."""
 
     KIND: ClassVar[str]
     __dataclass_fields__: ClassVar[dict[str, Any]]
@@ -37,7 +38,7 @@ class Change(Protocol):
 
 
 class _Set(ABC):
-    """A new value in the place of an old one."""
+    """Replaces a value."""
 
     before: Any
     after: Any
@@ -54,7 +55,7 @@ class _Set(ABC):
 
 @dataclass(slots=True)
 class SetEntry(_Set):
-    """New values for fields of the index. Whether a node was visited is not part of history."""
+    """New values for fields of an index entry. Whether a node was visited is not undone."""
 
     KIND: ClassVar[str] = "entry"
     node: NodeId
@@ -63,7 +64,7 @@ class SetEntry(_Set):
 
     @classmethod
     def of(cls, entry: Entry, **after: JsonValue) -> SetEntry:
-        """The change from what ``entry`` says now."""
+        """Return the change of these fields from their present values."""
         return cls(entry.id, {name: getattr(entry, name) for name in after}, after)
 
     def _put(self, document: Document, value: dict[str, JsonValue]) -> None:
@@ -105,10 +106,12 @@ class SetValue(_Set):
 
 @dataclass(slots=True)
 class Respell:
-    """``removed`` at ``start`` became ``inserted``; ``runs_*`` describe the whole node, base64.
+    """A change of text: ``removed`` at ``start`` became ``inserted``.
 
-    Children numbered ``mark`` and up came after the change. With ``retake`` the node was the model's: its
-    take is kept beside it, on ``spare_before``, for as long as the change stands, and the node is "edited".
+    Children numbered ``mark`` and up were made after the change. ``retake`` means that a model wrote the
+    node: its version is kept on a sibling, ``spare_before``, until the change is undone, and the node becomes
+    "edited". ``runs_before`` are the encoded spans of the node before the change, unless ``spare_before`` has
+    them; ``runs_after`` are those after it while it is undone, when the node does not have them.
     """
 
     KIND: ClassVar[str] = "text"
@@ -116,81 +119,97 @@ class Respell:
     start: int
     removed: str
     inserted: str
-    runs_before: str | None
-    runs_after: str | None
+    runs_before: bytes | None
+    runs_after: bytes | None
     mark: NodeId
     spare_before: NodeId = 0
     spare_after: NodeId = 0
     retake: bool = False
 
+    def __post_init__(self) -> None:
+        if isinstance(self.runs_before, str):  # from a file: see _as_json
+            self.runs_before = b64decode(self.runs_before)
+        if isinstance(self.runs_after, str):
+            self.runs_after = b64decode(self.runs_after)
+
     @classmethod
     def of(cls, document: Document, node: NodeId, edits: Sequence[Edit]) -> Respell:
-        """The change that ``edits`` make to what ``node`` says now."""
+        """Return the change that ``edits`` make to the present text of ``node``."""
         body, retake = document.body(node), document.tree[node].author == "model"
-        step = cls(node, 0, "", "", _pack(body.runs), None, document.tree.next_id, retake=retake)
-        step._aim(document, body.text, edits)
+        kept = None if retake else body.runs
+        step = cls(node, 0, "", "", kept, None, document.tree.next_id, retake=retake)
+        _, step.runs_after = step._aim(document, body.text, body.runs, edits)
         return step
 
     def go_on(self, document: Document, edit: Edit) -> None:
-        """The change stands and has ``edit`` in it from now on."""
+        """Apply ``edit`` to the node, and make it a part of this change."""
         now = document.body(self.node).text
-        document.write(self.node, self._aim(document, self._before(now), [self._with(edit, now)]))
+        edits = [self._with(edit, now)]
+        text, runs = self._aim(document, self._before(now), self._runs_before(document), edits)
+        document.put_text(self.node, text, runs)
 
     def is_undone_by(self, document: Document, edit: Edit) -> bool:
-        """Whether ``edit`` makes the text again what it was before the change."""
+        """Whether ``edit`` restores the text from before the change."""
         now = document.body(self.node).text
         start, stop, words = self._with(edit, now)
         return self._before(now)[start:stop] == words
 
     def _before(self, now: str) -> str:
-        """What the node said before the change; ``now`` is what it says after it."""
+        """Return the text before the change; ``now`` is the text after it."""
         return now[: self.start] + self.removed + now[self.start + len(self.inserted) :]
 
     def _with(self, edit: Edit, now: str) -> Edit:
-        """The change and ``edit`` after it, as one edit of the text before; ``now`` is that between them."""
+        """Join the change and a later ``edit`` of ``now``, its text, into one edit of the text before."""
         own = Edit(self.start, self.start + len(self.removed), self.inserted)
         return in_one(own, edit, now)
 
-    def _aim(self, document: Document, before: str, edits: Sequence[Edit]) -> Spans:
-        """Make this the change that ``edits`` make to ``before``; returns the spans after it."""
+    def _runs_before(self, document: Document) -> bytes | None:
+        return document.body(self.spare_before).runs if self.retake else self.runs_before
+
+    def _aim(
+        self, document: Document, before: str, runs: bytes | None, edits: Sequence[Edit]
+    ) -> tuple[str, bytes | None]:
+        """Make this the change by ``edits`` of ``before``; return the text and the encoded spans after it."""
         author: Author = "model" if self.retake else document.tree[self.node].author
         parts = refined(edits, lambda start, stop: before[start:stop])
-        spans = edited(
-            decode(_unpack(self.runs_before), before, author), parts, "writer", document.token_sizes
+        text, runs = edit_encoded(
+            runs, before, parts, "writer", author, document.token_sizes, "edited" if self.retake else author
         )
-        whole = joined(parts, before) if parts else Edit(len(before), len(before), "")
-        self.start, self.removed, self.inserted = whole.start, before[whole.start : whole.end], whole.text
-        self.runs_after = _pack(encode(spans, "edited" if self.retake else author))
-        return spans
+        start, end = (parts[0].start, parts[-1].end) if parts else (len(before), len(before))
+        self.start, self.removed = start, before[start:end]
+        self.inserted = text[start : len(text) - len(before) + end]
+        return text, runs
 
     def do(self, document: Document) -> None:
         self.spare_before = self._leave(document, self.spare_before, self.retake)
         self._put(document, self.removed, self.inserted, self.runs_after, "edited")
+        self.runs_after = None
         document.unpark(self.node, self.spare_after)
 
     def undo(self, document: Document) -> None:
+        self.runs_after = document.body(self.node).runs
         self.spare_after = self._leave(document, self.spare_after, False)
-        self._put(document, self.inserted, self.removed, self.runs_before, "model")
+        self._put(document, self.inserted, self.removed, self._runs_before(document), "model")
         document.unpark(self.node, self.spare_before)
 
     def _leave(self, document: Document, spare: NodeId, always: bool) -> NodeId:
         late = [c for c in document.tree.all_children(self.node) if c >= self.mark]
         return document.park(self.node, spare, late, always)
 
-    def _put(self, document: Document, old: str, new: str, runs: str | None, author: Author) -> None:
+    def _put(self, document: Document, old: str, new: str, runs: bytes | None, author: Author) -> None:
         text = document.body(self.node).text
         text = text[: self.start] + new + text[self.start + len(old) :]
         if self.retake:
             document.tree.set(self.node, author=author)
-        document.put_text(self.node, text, _unpack(runs))
+        document.put_text(self.node, text, runs)
 
 
 @dataclass(slots=True)
 class Split:
-    """The text of ``node`` from ``at`` on became a child, ``rest``, with all its children.
+    """A split: the text of ``node`` from ``at`` on became a child, ``rest``, which got all the children.
 
-    ``joining`` turns it round: ``rest`` became part of ``node``. What else hangs below ``node`` while
-    it is two, and needs its shorter text, waits on ``spare`` while it is one.
+    With ``joining`` it is the reverse: ``rest`` became part of ``node``. Other children of the shorter
+    ``node`` are on ``spare`` while the two are joined.
     """
 
     KIND: ClassVar[str] = "split"
@@ -199,8 +218,8 @@ class Split:
     rest: NodeId = 0
     spare: NodeId = 0
     joining: bool = False
-    seam: tuple[int, int, int] | None = None  # as spans.Seam; None until it is known
-    finish: str = ""  # why ``node`` ended while it is two
+    seam: tuple[int, int, int] | None = None  # as spans.Seam; None until the first cut
+    finish: str = ""  # the finish reason of ``node`` while it is split
 
     def do(self, document: Document) -> None:
         (self._join if self.joining else self._split)(document)
@@ -224,7 +243,7 @@ class Split:
         document.moved_on(self.node, self.rest)
 
     def _cut(self, document: Document) -> tuple[Spans, Spans]:
-        """Cut where it was cut the first time, whichever vocabularies are at hand now."""
+        """Cut at the same token as the first time, even if the vocabulary is not loaded now."""
         spans = document.spans(self.node)
         if self.seam is None:
             self.seam = seam(spans, self.at, document.token_sizes)
@@ -245,24 +264,27 @@ class Split:
         document.moved_on(self.rest, self.node)
 
 
-_KINDS: dict[str, Callable[..., Change]] = {
-    kind.KIND: kind for kind in (SetEntry, SetSettings, SetValue, Respell, Split)
-}
+_CHANGES = SetEntry, SetSettings, SetValue, Respell, Split
+_KINDS: dict[str, Callable[..., Change]] = {kind.KIND: kind for kind in _CHANGES}
+_FIELDS = {kind.KIND: [each.name for each in fields(kind)] for kind in _CHANGES}
 
 
-def _pack(runs: bytes | None) -> str | None:
-    """Bytes as JSON can hold them."""
-    return None if runs is None else b64encode(runs).decode()
-
-
-def _unpack(runs: str | None) -> bytes | None:
-    return None if runs is None else b64decode(runs)
+def _as_json(change: Change) -> JsonObject:
+    """Return the fields of ``change``, with bytes in base64."""
+    said: JsonObject = {"kind": change.KIND}
+    for name in _FIELDS[change.KIND]:
+        value = getattr(change, name)
+        said[name] = b64encode(value).decode() if isinstance(value, bytes) else value
+    return said
 
 
 @dataclass(slots=True)
 class Action:
-    """One undoable step: ``verb`` on ``node``. ``was`` and ``became`` are the current node around it,
-    ``typed`` and ``picked`` the words it brought: see :mod:`srbwriter.story.progress`."""
+    """One undoable step: ``verb`` on ``node``.
+
+    ``was`` and ``became`` are the current node before and after it; ``typed`` and ``picked`` are the words it
+    added (see :mod:`srbwriter.story.progress`).
+    """
 
     id: int
     parent: int
@@ -277,29 +299,29 @@ class Action:
     changes: list[Change] = field(default_factory=list["Change"])
 
     def run(self, document: Document, change: Change) -> None:
-        """Do ``change`` as part of this action."""
+        """Do ``change``, and make it a part of this action."""
         change.do(document)
         self.changes.append(change)
 
     def created(self, node: NodeId) -> None:
-        """``node`` is new. Undoing that puts it into the bin: its words stay."""
+        """Record that ``node`` is new; undoing the action moves it to the bin."""
         self.changes.append(SetEntry(node, {"state": State.BINNED}, {"state": State.LIVING}))
 
 
 class History:
-    """The actions of one story, and the one after which it stands now."""
+    """The actions of a story, and the last of them that is done."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
 
     @property
     def head(self) -> int:
-        """The last action done and not undone; 0 at the beginning."""
+        """The number of the last action that is done and not undone; 0 if there is none."""
         return int(self._document.value("head", 0))
 
     @contextmanager
     def action(self, verb: str, node: NodeId) -> Generator[Action]:
-        """A new action in a transaction of its own; the current node follows ``became``."""
+        """Record a new action, made inside, in one transaction; ``became`` is the current node after it."""
         with self._document.change():
             here, now = self._document.current, self._document.sitting.now()
             action = Action(self._next(), self.head, verb, node, now, here, here)
@@ -312,7 +334,7 @@ class History:
         return int(row[0])
 
     def get(self, number: int) -> Action | None:
-        """An action by number. Raises Refused if it is not as it was written."""
+        """Return an action by its number. Raises Refused if its checksum is wrong."""
         with self._document.store.reading() as db:
             row = db.execute(f"SELECT {ACTION}, sum FROM action WHERE id = ?", (number,)).fetchone()
             if row is None:
@@ -325,9 +347,7 @@ class History:
     def save(self, action: Action) -> None:
         """Write ``action``, inside a transaction."""
         *plain, changes = (getattr(action, name) for name in ACTION.split(", "))
-        changes = json.dumps(
-            [{"kind": c.KIND, **{each.name: getattr(c, each.name) for each in fields(c)}} for c in changes]
-        )
+        changes = json.dumps([_as_json(change) for change in changes])
         self._document.store.put("action", ACTION, [(*plain, changes)])
 
     def undo(self) -> Action | None:
@@ -344,7 +364,7 @@ class History:
         return action
 
     def redo(self) -> Action | None:
-        """Do the action again that was undone last here; None if there is none."""
+        """Redo the action that was undone last here, and return it; None if there is none."""
         with self._document.change():
             row = self._document.store.db.execute(
                 "SELECT id FROM action WHERE parent = ? ORDER BY touched DESC", (self.head,)
@@ -363,7 +383,7 @@ class History:
         self._document.sitting.record(times * action.typed, times * action.picked, 0, action.at)
 
     def _arrive(self, action: Action, head: int, current: NodeId) -> None:
-        """Of the actions that follow one action, this is the one that was done or undone last."""
+        """Save ``action`` as the one to redo first, and set the head and the current node."""
         document = self._document
         action.touched = int(document.value("touched", 0)) + 1
         document.put_value("touched", action.touched)

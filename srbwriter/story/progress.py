@@ -1,8 +1,8 @@
-"""Words by day, by author and by sitting. Idle time does not count as writing.
+"""Count words by day, by author and by sitting, and the time spent writing.
 
-A plain count: every action says how many words it typed and how many it picked, and they count for the day
-on which it was done. Undoing it takes them off that day again, doing it once more puts them back. What an
-import brought counts for no day, nor does a take that nobody picked.
+Each action records the words that it typed and picked, and they count for the day of the action. Undo
+subtracts them from that day, and redo adds them again. Imported words and branches that were not picked count
+for no day.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from srbwriter.story.store import Store
 from srbwriter.story.tree import Tree
 
 IDLE_SECONDS = 300.0
-"""A gap longer than this between two changes is not counted as writing (as novelWriter does)."""
+"""A longer gap between two changes does not count as writing time (as in novelWriter)."""
 
 
 class _Log(NamedTuple):
-    """The row of a sitting: its number (None before it has one), when it was last written to, and its sum."""
+    """The row of a sitting: its number (None before it has one), its last change, and its total."""
 
     row: int | None
     last: float
@@ -30,7 +30,7 @@ class _Log(NamedTuple):
 
 
 class SittingLog:
-    """Writes down what comes of a story from opening it to closing it."""
+    """Records the words and the time of a sitting, from opening a story to closing it."""
 
     def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
         self._store, self._clock = store, clock
@@ -38,11 +38,11 @@ class SittingLog:
         self._log = self._saved = _Log(None, self.began, Progress())
 
     def now(self) -> float:
-        """Unix seconds by the writer's clock."""
+        """Return the Unix time in seconds."""
         return self._clock()
 
     def record(self, typed: int, picked: int, generated: int, at: float | None = None) -> None:
-        """Write down more words, for the day of ``at`` (now), and the time spent, inside a transaction."""
+        """Record words for the day of ``at`` (now) and the time since the last change, in a transaction."""
         row, last, total = self._log
         now = self._clock()
         gap = max(0.0, now - last)
@@ -58,11 +58,11 @@ class SittingLog:
         self._log = _Log(row or made.lastrowid, now, total)
 
     def settle(self) -> None:
-        """The transaction is on the disk."""
+        """Keep what was recorded: the transaction is on the disk."""
         self._saved = self._log
 
     def revert(self) -> None:
-        """The transaction came to nothing."""
+        """Forget what was recorded in the reverted transaction."""
         self._log = self._saved
 
     def _add(self, at: float, more: Progress) -> None:
@@ -75,9 +75,9 @@ class SittingLog:
 
 
 def taken(tree: Tree, was: NodeId, node: NodeId) -> int:
-    """The model's words that going on from ``was`` to ``node`` brings onto the path.
+    """Return the number of the model's words that a move from ``was`` to ``node`` adds to the path.
 
-    What a person typed among them was counted when it was typed.
+    Words that a person typed among them were counted when they were typed.
     """
     before = set(tree.upward(was))
     fresh: list[NodeId] = []
@@ -91,12 +91,12 @@ def taken(tree: Tree, was: NodeId, node: NodeId) -> int:
 
 
 def day_of(now: float) -> str:
-    """The writer's calendar day, ISO 8601."""
+    """Return the local calendar day, ISO 8601."""
     return time.strftime("%Y-%m-%d", time.localtime(now))
 
 
 def days(store: Store) -> dict[str, Progress]:
-    """Progress by day, oldest first."""
+    """Return the progress by day, oldest first."""
     with store.reading() as db:
         rows = db.execute("SELECT day, typed, picked, generated, seconds FROM progress ORDER BY day")
         return {
@@ -105,14 +105,14 @@ def days(store: Store) -> dict[str, Progress]:
 
 
 def sittings(store: Store) -> list[Sitting]:
-    """Every sitting in which something was written, oldest first."""
+    """Return the sittings in which words were written, oldest first."""
     with store.reading() as db:
         rows = db.execute("SELECT typed, picked, generated, seconds, began, ended FROM sitting ORDER BY id")
         return [Sitting(*row[:4], began=row[4], ended=row[5]) for row in rows if numbers_fit(row)]
 
 
 def by_author(tree: Tree, nodes: list[NodeId]) -> dict[Author, int]:
-    """Words of ``nodes`` by author; a word across two nodes counts for both."""
+    """Count the words of ``nodes`` by author; a word across two nodes counts for both."""
     words = Counter[Author]()
     for node in nodes:
         words[tree[node].author] += tree[node].words

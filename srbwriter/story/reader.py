@@ -1,6 +1,6 @@
-"""The reading half of a story: nodes, text, spans, settings and ways through the tree.
+"""The reading half of a story: nodes, text, spans, settings, and walks through the tree.
 
-Nothing here writes. Knows no verb.
+Nothing here changes a story, but that a search first updates the search index.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LOCAL = "local-"
 
 
 class Reader:
-    """Every way to look at a story. Values are frozen: a node is as it was when asked for."""
+    """All methods that read a story. Returned values are frozen: later changes do not appear in them."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
@@ -57,7 +57,7 @@ class Reader:
 
     @property
     def properties(self) -> Properties:
-        """Title, author and language; the language is that of the surroundings where nobody said another."""
+        """Title, author and language; without a language of its own, the story has that of the locale."""
         with self._lock:
             came = self._came_with()
             author = str(self._document.value("author", came.get("byline", "")))
@@ -66,50 +66,50 @@ class Reader:
 
     @property
     def id(self) -> str:
-        """The UUID by which a book made of the story is known; empty if it was lost with damage."""
+        """The UUID of the story, which exported books carry; empty if it was lost with damage."""
         with self._lock:
             return str(self._came_with().get("id") or self._document.value("uuid", ""))
 
     def _came_with(self) -> JsonObject:
-        """What the draft that the story was made of said of the whole."""
+        """Return the story-wide fields of the draft that the story was made from."""
         return as_object(self._document.value("draft", {}))
 
     @property
     def current(self) -> NodeId:
-        """Where the writer is."""
+        """The node at which the writer is."""
         with self._lock:
             return self._document.current
 
     @property
     def hoisted(self) -> NodeId:
-        """The node whose subtree is looked at; the root if there is none."""
+        """The node whose subtree is shown; the root for the whole story."""
         with self._lock:
             return self._document.tree.nearest_living(int(self._document.value("hoisted", ROOT)))
 
     @property
     def read_only(self) -> ReadOnly | None:
-        """Why nothing can be written; None if it can."""
+        """Why the story cannot be written to; None if it can."""
         return self._document.read_only
 
     @property
     def streaming(self) -> dict[NodeId, NodeId]:
-        """The branches being written: what each is called → the node its text goes to now."""
+        """The branches being written: the first node of each → the node that gets its text now."""
         with self._lock:
             return {name: written.node for name, written in self._document.live.items()}
 
     def __len__(self) -> int:
-        """Nodes of any kind, the root and the bin among them."""
+        """Count all nodes, including the root and those in the bin."""
         return len(self._document.tree)
 
     # -- one node ----------------------------------------------------------------------------------
 
     def node(self, node: NodeId) -> Node:
-        """A node with its text, also one in the bin. Raises NoSuchNode."""
+        """Return a node with its text, also one in the bin. Raises NoSuchNode."""
         with self._lock:
             return self._node(node, self._document.body(node))
 
     def nodes(self, nodes: list[NodeId]) -> list[Node]:
-        """As :meth:`node` for many at once."""
+        """Return many nodes, as :meth:`node` does one."""
         with self._lock:
             bodies = self._document.some_bodies(nodes)
             return [self._node(node, bodies[node]) for node in nodes]
@@ -134,24 +134,24 @@ class Reader:
         )
 
     def head(self, node: NodeId, at: int) -> tuple[Span, ...]:
-        """The spans of the first ``at`` characters of ``node``, as a split there would leave them."""
+        """Return the spans of the first ``at`` characters of ``node``, as a split there would leave them."""
         with self._lock:
             return cut(self._document.spans(node), at, self._document.token_sizes)[0]
 
     def marks(self, node: NodeId) -> Marks:
-        """The marks alone, without reading text."""
+        """Return the marks of ``node``, without reading its text."""
         with self._lock:
             return self._document.tree[node].marks
 
     def is_living(self, node: NodeId) -> bool:
-        """Whether ``node`` is part of the readable tree: neither it nor anything above is in the bin."""
+        """Whether ``node`` is part of the readable tree: neither it nor an ancestor is in the bin."""
         with self._lock:
             return self._document.tree.living(node)
 
     # -- text --------------------------------------------------------------------------------------
 
     def text(self, node: NodeId, chars: int | None = None) -> str:
-        """The full text, root → ``node``; with ``chars``, at least so much of its end."""
+        """Return the text from the root to ``node``; with ``chars``, at least that many from its end."""
         with self._lock:
             tree, path = self._document.tree, list[NodeId]()
             for above in tree.upward(node):
@@ -162,25 +162,25 @@ class Reader:
             return "".join(texts.get(part, "") for part in reversed(path))
 
     def chars(self, node: NodeId | None = None) -> int:
-        """Characters of the full text up to ``node`` (the current one), counted without reading it."""
+        """Count the characters from the root to ``node`` (the current one) without reading them."""
         with self._lock:
             tree = self._document.tree
             return sum(tree[above].chars for above in tree.upward(self.current if node is None else node))
 
     def words(self, node: NodeId) -> int:
-        """Words of the full text, counted exactly without reading it."""
+        """Count the words from the root to ``node`` exactly, without reading them."""
         with self._lock:
             return self._document.tree.count(node).words
 
     # -- settings ----------------------------------------------------------------------------------
 
     def own_settings(self, node: NodeId) -> Settings:
-        """What ``node`` itself says."""
+        """Return the settings on ``node`` itself."""
         with self._lock:
             return settings_from(self._document.body(node).settings)
 
     def settings(self, node: NodeId) -> Settings:
-        """What holds at ``node``: its own settings over those of everything above."""
+        """Return the settings in force at ``node``: its own over those of its ancestors."""
         with self._lock:
             tree = self._document.tree
             speaking = [above for above in tree.path(node) if tree[above].flags & SETTINGS]
@@ -190,30 +190,30 @@ class Reader:
                 total = settings_from(bodies[above].settings).inherit(total)
             return total
 
-    # -- ways through the tree ---------------------------------------------------------------------
+    # -- walks through the tree --------------------------------------------------------------------
 
     def parent(self, node: NodeId) -> NodeId | None:
         with self._lock:
             return self._document.tree.parent(node)
 
     def children(self, node: NodeId) -> list[NodeId]:
-        """Living children in order."""
+        """Return the living children in order."""
         with self._lock:
             return self._document.tree.children(node)
 
     def siblings(self, node: NodeId) -> list[NodeId]:
-        """Living children of the parent, ``node`` among them."""
+        """Return the living children of the parent, including ``node``."""
         with self._lock:
             tree = self._document.tree
             return tree.children(tree.parent(node) or ROOT)
 
     def path(self, node: NodeId) -> list[NodeId]:
-        """Root → ``node``."""
+        """Return the nodes from the root to ``node``."""
         with self._lock:
             return self._document.tree.path(node)
 
     def reading_order(self, top: NodeId = ROOT) -> Iterator[NodeId]:
-        """The living nodes from ``top`` down, depth first."""
+        """Return the living nodes of the subtree of ``top``, depth first."""
         with self._lock:
             return iter(list(self._document.tree.reading_order(top)))
 
@@ -235,17 +235,17 @@ class Reader:
             return self._document.tree.where(lambda entry: not entry.flags & VISITED)
 
     def tags(self) -> list[str]:
-        """Every tag in use, sorted."""
+        """Return all tags in use, sorted."""
         with self._lock:
             return sorted({tag for entry in self._document.tree if entry.tags for tag in entry.marks.tags})
 
     def bin(self) -> list[NodeId]:
-        """The topmost nodes in the bin, newest first."""
+        """Return the topmost nodes in the bin, newest first."""
         with self._lock:
             return self._document.tree.binned()
 
     def value(self, key: str) -> object:
-        """A story-wide value kept for a face (``x-`` and its name), or None."""
+        """Return a story-wide value that an interface keeps under ``key``, or None."""
         with self._lock:
             return cast(object, self._document.value(f"x-{key}"))
 
@@ -257,29 +257,29 @@ class Reader:
     # -- search and statistics ---------------------------------------------------------------------
 
     def search(self, query: str, limit: int = 50, *, with_bin: bool = False) -> list[Hit]:
-        """Nodes that hold all words of ``query``, best first.
+        """Return the nodes that contain all words of ``query``, best first.
 
         ``"…"`` is a phrase; the last word may be unfinished.
         """
-        with self._document.writing:  # it may take in first what was written since the last time
+        with self._document.writing:  # the search may first add new texts to the index
             return find(self._document, query, limit, with_bin)
 
     def words_by_author(self, node: NodeId | None = None) -> dict[Author, int]:
-        """Words on the path to ``node``, or of the whole living tree, by who wrote them."""
+        """Count words by author, on the path to ``node`` or in the whole living tree."""
         with self._lock:
             tree = self._document.tree
             return by_author(tree, list(tree.reading_order()) if node is None else tree.path(node))
 
     def days(self) -> dict[str, Progress]:
-        """Progress by calendar day (ISO), oldest first."""
+        """Return the progress by calendar day (ISO 8601), oldest first."""
         with self._lock:
             return days(self._document.store)
 
     def today(self) -> Progress:
-        """Progress on this calendar day; see :mod:`srbwriter.story.progress`."""
+        """Return the progress of this calendar day; see :mod:`srbwriter.story.progress`."""
         return self.days().get(day_of(self._document.sitting.now()), Progress())
 
     def sittings(self) -> list[Sitting]:
-        """Every sitting in which something was written, oldest first."""
+        """Return the sittings in which words were written, oldest first."""
         with self._lock:
             return sittings(self._document.store)

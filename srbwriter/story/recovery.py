@@ -402,7 +402,8 @@ def _rebuild(store: Store, found: _Remains, problem: str, note: Note) -> Damage:
         displaced = _hang(entries)
         store.put_entries(entries.values())
         _put_the_rest(store, found, entries)
-        take_in(store.db)
+        with store.reading() as db:
+            take_in(db)
     return Damage(
         problem,
         len(known),

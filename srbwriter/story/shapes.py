@@ -1,8 +1,8 @@
-"""Whether a row is as it was written, and holds values of the kinds that it can hold.
+"""Checksums of rows, and checks that rows hold values of the right types.
 
-Sums say that a row is as it was written, and nothing of what wrote it: another program may have. Steps of
-:mod:`srbwriter.story.migrations` write sums, so these stay what they are. Knows rows as tuples in the order
-of their columns, and no table.
+A checksum proves that a row is unchanged, but not that this program wrote it. The steps of
+:mod:`srbwriter.story.migrations` write checksums, so their definition must never change. Rows are tuples in
+the order of their columns.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from zlib import crc32
 from srbwriter.story.model import AUTHORS, Settings, State, settings_from
 
 UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
-"""What goes wrong in Python with a row that does not hold what it should."""
+"""The errors that Python raises for rows with values of wrong types."""
 _STATES = frozenset(map(int, State))
 
 _VALUES: dict[str, Any] = {
@@ -39,23 +39,23 @@ _as_json = json.JSONEncoder(check_circular=False).encode
 
 
 def row_sum(*fields: object) -> int:
-    """A CRC-32 of the fields of a row, as SQLite gives them back: it has one number for 1, 1.0 and True."""
+    """Return a CRC-32 of the fields of a row as SQLite returns them: 1, 1.0 and True are the same there."""
     plain = [int(f) if isinstance(f, (bool, float)) and f == f // 1 else f for f in fields]
     return crc32(_as_json(plain).encode())
 
 
 def text_sum(node: int, text: str) -> int:
-    """A CRC-32 of the text of a node. More text at its end can go on from it."""
+    """Return a CRC-32 of the text of a node."""
     return crc32(text.encode(), crc32(b"%d\0" % node))
 
 
 def body_sum(node: int, text: str, runs: bytes | None, *rest: object) -> int:
-    """Both sums of a row of ``body``: that of the text in the lower 32 bits, of all else in the next 31."""
+    """Return both checksums of a body row: of the text in the low 32 bits, of the rest in the next 31."""
     return text_sum(node, text) | (crc32(runs or b"", row_sum(node, *rest)) & 0x7FFF_FFFF) << 32
 
 
 def value_fits(key: str, value: object) -> bool:
-    """Whether ``value`` can be what the story says of itself under ``key``."""
+    """Whether the story-wide value ``key`` can be ``value``."""
     if key not in _PAIRS:
         return key not in _VALUES or _is_of(value, _VALUES[key])
     pairs = value if key == "gaps" else [value]
@@ -63,7 +63,7 @@ def value_fits(key: str, value: object) -> bool:
 
 
 def entry_fits(row: tuple[Any, ...]) -> bool:
-    """Whether ``row`` can be an entry of the index: the columns of :class:`~srbwriter.story.tree.Entry`."""
+    """Whether ``row``, the columns of :class:`~srbwriter.story.tree.Entry`, can be an index entry."""
     node, parent, place, state, author, chars, words, edges, flags, rating, *texts, created = row
     return (
         all(isinstance(number, int) for number in (node, place, flags, rating))
@@ -79,7 +79,7 @@ def entry_fits(row: tuple[Any, ...]) -> bool:
 
 
 def action_fits(row: tuple[Any, ...]) -> bool:
-    """Whether ``row`` can be an action: the columns of :class:`~srbwriter.story.history.Action`."""
+    """Whether ``row``, the columns of :class:`~srbwriter.story.history.Action`, can be an action."""
     number, parent, verb, node, at, was, became, typed, picked, touched, changes = row
     numbers = (number, parent, node, was, became, typed, picked, touched)
     return (
@@ -92,12 +92,12 @@ def action_fits(row: tuple[Any, ...]) -> bool:
 
 
 def numbers_fit(numbers: Iterable[object]) -> bool:
-    """Whether all are numbers, and none is infinite."""
+    """Whether all of them are finite numbers."""
     return all(isinstance(each, int | float) and math.isfinite(each) for each in numbers)
 
 
 def body_fits(row: tuple[Any, ...]) -> bool:
-    """Whether ``row`` can be a body, with the number of its node before it."""
+    """Whether ``row``, a node's number and its body, can be a row of bodies."""
     node, text, runs, recipe, seed, finish, settings, meta, name = row
     return (
         isinstance(node, int)
@@ -120,14 +120,14 @@ def is_object(text: object) -> bool:
 
 
 def settings_fit(text: object) -> bool:
-    """Whether ``text`` is JSON of settings."""
+    """Whether ``text`` is the JSON of settings."""
     with suppress(*UNREADABLE):
         return isinstance(text, str) and _is_of(settings_from(text), Settings)
     return False
 
 
 def _is_of(value: Any, kind: Any) -> bool:
-    """Whether ``value`` is of the type ``kind``, with all that is in it."""
+    """Whether ``value`` and all values in it are of the type ``kind``."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         return any(_is_of(value, each) for each in inner)

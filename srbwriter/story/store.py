@@ -1,7 +1,7 @@
-"""One story, one SQLite file: rows in and out, transactions, and errors in words.
+"""Read and write the rows of a story's SQLite file, in transactions.
 
-Every row is written with its sum, and a body or a value whose sum is another one when it is read raises
-DamagedStory. Knows what a row is and nothing of what a verb means. Not thread-safe: the document locks.
+Each row is written with a checksum; reading a body or a value with a wrong one raises DamagedStory. Nothing
+here knows what a verb means. Not thread-safe: the document holds the locks.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ ACTION = "id, parent, verb, node, at, was, became, typed, picked, touched, chang
 
 
 class Body(NamedTuple):
-    """The heavy half of a node. ``settings``, ``meta`` are JSON; ``name`` its id in the file it came from."""
+    """The text and other large fields of a node.
+
+    ``settings`` and ``meta`` are JSON; ``name`` is the node's id in the file that it was imported from.
+    """
 
     text: str = ""
     runs: bytes | None = None
@@ -65,23 +68,25 @@ class Store:
         self.path, self.writable = path, writable
         self.db = db
         self.writing = threading.RLock()
-        """Held by who has a transaction open."""
+        """Held while a transaction is open."""
         self._reader: sqlite3.Connection | None = None
-        self._changing: int | None = None  # the thread whose transaction is open
+        self._changing: int | None = None  # the thread with the open transaction
         self._before = 0  # changes of the connection before it
+        self._bodies: dict[int, Body] = {}  # of the open transaction; see write_bodies
+        self._unindexed = dict[int, None]()
         self._file = None if temp is not None else inode_of(path)
         self._temp = temp
         self.version = VERSION
         self.commits, self.touched = 0, set[int]()
-        """The number of the last transaction here (0: none), and the nodes written, which may be cleared."""
+        """The number of the last transaction here (0: none), and the nodes written since it was cleared."""
         self.on_commit: Callable[[], None] | None = None
         self.on_damage: Callable[[], None] | None = None
 
     @classmethod
     def open(cls, path: Path, *, writable: bool) -> Store:
-        """Open an existing story: up to date, in a private copy if it may not be written.
+        """Open an existing story and upgrade it; a read-only one of an older version as a private copy.
 
-        Raises NotAStory, TooNew, DamagedStory, or NotSaved if an upgrade found no room.
+        Raises NotAStory, TooNew, DamagedStory, or NotSaved if there is no room for the upgrade.
         """
         with in_words(path):
             db, temp = (connect(path, "rw"), None) if writable else quietly(path, "ro")
@@ -102,7 +107,7 @@ class Store:
     @classmethod
     @contextmanager
     def look(cls, path: Path) -> Generator[Store]:
-        """The story as it stands, of whatever version; changes neither the file nor the log beside it.
+        """Open a story of any version for reading, without changing its file or the log beside it.
 
         Raises NotAStory, TooNew or DamagedStory.
         """
@@ -110,7 +115,7 @@ class Store:
             store = cls(path, db, writable=False)
             with in_words(path):
                 store.version = version_of(db, path)
-                db.execute("BEGIN")  # all that is seen is of one moment, though somebody may be writing
+                db.execute("BEGIN")  # all reads see one moment, even if another process writes
             yield store
 
     @classmethod
@@ -145,18 +150,19 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Generator[None]:
-        """All or nothing; on the disk when it returns. Raises NotSaved or DamagedStory."""
+        """Run a transaction, which is on the disk at the end. Raises NotSaved or DamagedStory."""
         self.begin()
         try:
             with self.in_words():
                 yield
+                self.write_bodies()
             self.commit()
         except BaseException:
             self.rollback()
             raise
 
     def begin(self) -> None:
-        """Open a transaction. Raises NotSaved where its words would not be found again."""
+        """Open a transaction. Raises NotSaved if the file was moved or deleted."""
         if self.writable and self._file is not None and inode_of(self.path) != self._file:
             raise NotSaved(self.path, "the file was moved or deleted while it was open", full=False)
         self.rollback()  # of one that a failing disk left open
@@ -165,7 +171,7 @@ class Store:
         self._changing, self._before = threading.get_ident(), self.db.total_changes
 
     def commit(self) -> None:
-        """On the disk when it returns. Raises NotSaved or DamagedStory; then roll it back."""
+        """Commit the transaction and sync it. Raises NotSaved or DamagedStory; then roll it back."""
         with self.in_words(*UNREADABLE):
             number = self._number() if self.db.total_changes != self._before else 0
             self.db.execute("COMMIT")
@@ -176,39 +182,42 @@ class Store:
         self._changing = None
 
     def rollback(self) -> None:
-        """Nothing of the open transaction has happened; also when there is none."""
+        """Roll back the open transaction, if there is one."""
         self._changing = None
+        self._bodies.clear()
+        self._unindexed.clear()
         with self.in_words():
             if self.db.in_transaction:
                 self.db.execute("ROLLBACK")
 
     def _number(self) -> int:
-        """Number the transaction, and say which node is the last: so it is noticed if they are lost."""
+        """Write the number of the transaction and of the last node, so that a loss of either is noticed."""
         last: int = self.db.execute("SELECT coalesce(max(id), 0) FROM node").fetchone()[0]
         number = (self.commits or self.numbered()[0]) + 1
         self.put_value("written", [number, last])
         return number
 
     def numbered(self) -> tuple[int, int]:
-        """The numbers of the last transaction and of the last node; 0 in a story just brought up to date."""
+        """Return the numbers of the last transaction and of the last node; 0 in a story just upgraded."""
         commits, last = self.value("written", [0, 0])
         return commits, last
 
     def checkpoint(self) -> bool:
-        """Fold the log into the file as far as readers allow; whether nothing is in the log alone now."""
+        """Copy the log into the file as far as readers allow; say whether all of it was copied."""
         with self.in_words():
             busy, there, done = self.db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         return not busy and there == done
 
     @contextmanager
     def reading(self) -> Generator[sqlite3.Connection]:
-        """The connection for a query; raises DamagedStory, also for what the rows hold.
+        """Give a connection for queries. Raises DamagedStory, also for values that rows cannot hold.
 
-        Who writes reads what they have written. Everybody else reads what is on the disk, over a connection
-        of its own: SQLite lets one wait for the other, and a commit can take a second on a slow disk.
+        The thread with the open transaction reads its own changes. Other threads read the committed rows over
+        a second connection: on a shared one they would wait for a commit, which may take a second.
         """
         with self.in_words(*UNREADABLE):
             if not self.writable or self._changing == threading.get_ident():
+                self.write_bodies()
                 yield self.db
                 return
             if self._reader is None:
@@ -217,9 +226,9 @@ class Store:
 
     @contextmanager
     def one_moment(self) -> Generator[bool]:
-        """What is read inside is of one moment, also where another process is writing the story.
+        """Read rows of one moment inside, even if another process is writing the story.
 
-        Gives False where that is so anyhow: nobody else writes, or it is inside another one.
+        Gives False if that needs no transaction: no other process can write, or one is open already.
         """
         begun = not self.writable and not self.db.in_transaction
         if begun:
@@ -233,7 +242,7 @@ class Store:
 
     @contextmanager
     def in_words(self, *unreadable: type[Exception]) -> Generator[None]:
-        """SQLite's errors become NotSaved or DamagedStory."""
+        """Raise SQLite's errors as NotSaved or DamagedStory."""
         try:
             with in_words(self.path, *unreadable):
                 yield
@@ -245,10 +254,10 @@ class Store:
     def put(
         self, table: str, columns: str, rows: Iterable[Sequence[Any]], total: Callable[..., int] = row_sum
     ) -> None:
-        """Write ``rows``, each with its sum, in the place of those with the same key."""
+        """Write ``rows``, each with its checksum; they replace rows with the same key."""
         marks = ", ".join("?" * (columns.count(",") + 2))
         query = f"INSERT OR REPLACE INTO {table} ({columns}, sum) VALUES ({marks})"
-        self.db.executemany(query, [(*row, total(*row)) for row in rows])
+        self.db.executemany(query, ((*row, total(*row)) for row in rows))
 
     # -- values ------------------------------------------------------------------------------------
 
@@ -281,7 +290,7 @@ class Store:
         self.touched.update(entry.id for entry in entries)
 
     def bodies(self, ids: Sequence[int]) -> dict[int, Body]:
-        """The bodies of ``ids``; missing ones are left out."""
+        """Return the bodies of ``ids``, without missing ones."""
         found: dict[int, Body] = {}
         with self.reading():
             for *row, total in self._of_bodies(f"{BODY}, sum", ids):
@@ -294,7 +303,7 @@ class Store:
         return found
 
     def texts(self, ids: Sequence[int]) -> dict[int, str]:
-        """The text alone, for long paths."""
+        """Return the texts of ``ids``, without missing ones; for long paths."""
         found: dict[int, str] = {}
         with self.reading():
             for node, text, total in self._of_bodies("id, text, sum", ids):
@@ -311,14 +320,27 @@ class Store:
                 yield from db.execute(f"SELECT {columns} FROM body WHERE id IN ({marks})", chunk)
 
     def put_body(self, node: int, body: Body) -> None:
-        self.put("body", BODY, [(node, *body._replace(seed=_signed(body.seed)))], body_sum)
+        """Put ``body`` into the open transaction; :meth:`write_bodies` writes it."""
+        self._bodies[node] = body
         self.touched.add(node)
 
     def put_unindexed(self, node: int) -> None:
-        self.db.execute("INSERT OR IGNORE INTO unindexed VALUES (?)", (node,))
+        """Note that the search index has an old text of ``node``; :meth:`write_bodies` writes the note."""
+        self._unindexed[node] = None
+
+    def write_bodies(self) -> None:
+        """Write the bodies put so far: before the transaction ends, and before each query inside it."""
+        if self._bodies:
+            rows = [(node, *body._replace(seed=_signed(body.seed))) for node, body in self._bodies.items()]
+            self.put("body", BODY, rows, body_sum)
+            self._bodies.clear()
+        if self._unindexed:
+            rows = [(node,) for node in self._unindexed]
+            self.db.executemany("INSERT OR IGNORE INTO unindexed VALUES (?)", rows)
+            self._unindexed.clear()
 
     def recipe(self, model: str, sampling: str) -> int:
-        """The number of a model and its sampling, made if it is new."""
+        """Return the number of a model and its sampling; a new pair gets one."""
         self.db.execute("INSERT OR IGNORE INTO recipe (model, sampling) VALUES (?, ?)", (model, sampling))
         row = self.db.execute("SELECT id FROM recipe WHERE model = ? AND sampling = ?", (model, sampling))
         return int(row.fetchone()[0])
@@ -330,5 +352,5 @@ class Store:
 
 
 def _signed(seed: int | None) -> int | None:
-    """``seed`` as SQLite keeps whole numbers; the higher half of those with 64 bits lies below zero there."""
+    """Return ``seed`` as a signed 64-bit integer, which SQLite can hold."""
     return seed if seed is None or seed < 2**63 else seed - 2**64

@@ -1,12 +1,12 @@
-"""A story: the one object through which everyone reads and changes the tree.
+"""A story: the one object through which a story's tree is read and changed.
 
-Any thread may call any method: one verb runs at a time, and who reads waits for no disk. A verb that returns
-is on the disk, or will be with the :meth:`Story.together` around it; one that raises changed nothing.
-Knows no engine and no screen.
+Any thread may call any method: one verb runs at a time, and readers never wait for a disk. When a verb
+returns, its change is on the disk, or will be with the :meth:`Story.together` around it; a verb that raises
+changed nothing. Nothing here knows an engine or a screen.
 
-What a verb does to the nodes stands in one module for each of its subjects: :mod:`.text` (words),
-:mod:`.arranging` (the tree, marks and properties), :mod:`.chapters`, :mod:`.branches` (what a model writes).
-Each takes the :class:`~.document.Document` and, where the verb can be undone, its action.
+The work of the verbs is in one module for each subject: :mod:`.text` (text), :mod:`.arranging` (the tree,
+marks and properties), :mod:`.chapters` and :mod:`.branches` (what a model writes). Their functions take the
+:class:`~.document.Document` and, if the verb can be undone, its action.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from srbwriter.story.words import well_formed
 
 
 class Story(Reader):
-    """An open story. How to look at it stands in :class:`~srbwriter.story.reader.Reader`.
+    """An open story. The methods that read it are in :class:`~srbwriter.story.reader.Reader`.
 
     Verbs raise NoSuchNode, Refused, ReadOnlyStory or NotSaved, all of them StoryError.
     """
@@ -78,7 +78,7 @@ class Story(Reader):
 
     @classmethod
     def create(cls, path: Path | str, title: str = "") -> Story:
-        """A new story file, and the folder for it. Raises NotAStory if it exists, NotMade if it cannot be."""
+        """Create a story file, and its folder. Raises NotAStory if it exists, NotMade if that fails."""
         with making(Path(path)):
             opened = create_story(Path(path))
             try:
@@ -100,7 +100,7 @@ class Story(Reader):
 
     @classmethod
     def from_draft(cls, path: Path | str, draft: StoryDraft, progress: OnProgress = no_progress) -> Story:
-        """A new story file from a draft. Raises DraftError, NotAStory or NotMade; then no file is left."""
+        """Create a story file from a draft. Raises DraftError, NotAStory or NotMade; then no file is left."""
         check_draft(draft)
         story = cls.create(path, draft.title)
         try:
@@ -115,13 +115,12 @@ class Story(Reader):
 
     @classmethod
     def open(cls, path: Path | str, *, readonly: bool = False, backups: Path | None = None) -> Story:
-        """An existing story. If it cannot be written to, :attr:`read_only` says why.
+        """Open an existing story. If it cannot be written to, :attr:`read_only` says why.
 
-        A copy of a story of an older version goes below ``backups``, the program's own folder for them if
-        none is given, before it is brought up to date; without the copy it is for reading only.
+        Before a story of an older version is upgraded, a copy of it goes below ``backups`` (the program's own
+        backup folder by default); if that fails, the story is read-only.
 
-        Raises NotAStory, TooNew, or NotSaved without room to bring an old file up to date, or to copy a
-        damaged one.
+        Raises NotAStory, TooNew, or NotSaved without room to upgrade an old file or to copy a damaged one.
         """
         opened = open_story(Path(path), readonly=readonly, backups=backups)
         try:
@@ -140,7 +139,7 @@ class Story(Reader):
             raise
 
     def close(self) -> None:
-        """Let go of the file. Every verb that has returned is on the disk."""
+        """Close the file. The changes of all verbs that returned are on the disk."""
         if (watch := self._opened.watch) is not None:
             watch.stop()
         with self._document.writing, self._lock:
@@ -157,15 +156,15 @@ class Story(Reader):
         self.close()
 
     def checkpoint_aside(self) -> None:
-        """Let a commit take one sync of the disk, and no more: for a story that somebody types in.
+        """Copy the log into the file on a thread of its own, so that a commit syncs the disk only once.
 
-        What else the log needs is done now, and later by a thread of its own.
+        For a story that a person types in.
         """
         if self._opened.watch is not None:
             self._opened.watch.checkpoint_aside()
 
     def set_apart(self, title: str) -> None:
-        """Make this copy of another story one of its own, called ``title``: no copies or drafts in common.
+        """Make this copy of another story independent: give it ``title`` and a UUID of its own.
 
         Raises Refused for a title without a letter.
         """
@@ -175,87 +174,87 @@ class Story(Reader):
 
     @property
     def file(self) -> Path:
-        """Where the story is kept."""
+        """The path of the story file."""
         return self._opened.path
 
     @property
     def damage(self) -> Damage | None:
-        """What could not be read; None for a sound file."""
+        """What could not be read of a damaged file; None for an intact one."""
         return self._opened.damage
 
     def refresh(self) -> None:
-        """Read the index again, in a read-only view of a story that someone else is writing."""
+        """Read the index again, in a read-only view of a story that another process is writing."""
         with self._lock:
             if self.read_only is not None:
                 self._document.load()
 
     def use_token_sizes(self, sizes: TokenSizes | None) -> None:
-        """How long tokens are, so that a cut through generated text keeps the ids on both sides of it."""
+        """Use ``sizes`` for the lengths of tokens, so that a cut in generated text keeps its ids."""
         self._document.token_sizes = sizes
 
     # -- verbs -------------------------------------------------------------------------------------
 
     @contextmanager
     def together(self) -> Generator[None]:
-        """All verbs inside are one transaction: on the disk afterwards, or nothing of them happened.
+        """Run all verbs inside as one transaction: all are on the disk afterwards, or none happened.
 
-        If one of them raises, the whole does, also where its error was caught inside.
+        If one of them raises, the whole transaction fails, even if its error was caught inside.
         """
         with self._document.change():
             yield
 
     @contextmanager
     def _verb(self) -> Generator[None]:
-        """A verb: all of it happens or nothing, and typing ends as a unit."""
+        """Run a verb as one transaction, and end the current unit of typing."""
         with self._document.change():
             self._editor.end_unit()
             yield
 
     @contextmanager
     def _action(self, verb: str, node: NodeId) -> Generator[Action]:
-        """A verb that is one action, done to ``node``."""
+        """Run a verb that is one action on ``node``."""
         with self._verb(), self._history.action(verb, node) as action:
             yield action
 
     # -- text --------------------------------------------------------------------------------------
 
     def set_text(self, text: str, node: NodeId | None = None) -> NodeId:
-        """Make ``text`` the text from the beginning to the end of ``node`` (the current one).
+        """Make ``text`` the text from the root to the end of ``node`` (the current one).
 
-        Returns the node at whose end it ends now, which is the current one then. Nodes that are touched
-        change in place, or give way at the end of the text; all others stay.
+        Returns the node at which the text ends now, which becomes the current one. Edited nodes change in
+        place; nodes cut off at the end of the text stay as a branch; all others stay as they are.
         """
         with self._document.writing:
             return self._editor.set_text(text, self.current if node is None else node)
 
     def replace(self, *edits: Edit, node: NodeId | None = None) -> NodeId:
-        """Change the text from the beginning to the end of ``node`` (the current one), as one action.
+        """Apply ``edits`` to the text from the root to the end of ``node`` (the current one), as one action.
 
-        ``edits`` are in order and apart, and their places are those of the text before all of them. Nodes
-        change as by :meth:`set_text`, but no texts are compared. Returns the node at whose end the text ends
-        now, which is the current one then. Raises Refused for an edit that is not within the text.
+        The edits are in order and disjoint, and their places are those of the text before all of them. Nodes
+        change as by :meth:`set_text`, but no texts are compared. Returns the node at which the text ends now,
+        which becomes the current one. Raises Refused for an edit that is not within the text.
         """
         with self._document.writing:
             return self._editor.replace(edits, self.current if node is None else node)
 
     def append(self, text: str, node: NodeId | None = None) -> NodeId:
-        """Type at the end of ``node`` (the current one); returns the node that holds the words.
+        """Type ``text`` at the end of ``node`` (the current one); return the node that holds it.
 
-        They go into ``node`` itself if a person wrote it and nothing follows it, else into a new child.
+        That is ``node`` itself if a person wrote it and nothing follows it, else a new child.
         """
         with self._document.change():
             return self._editor.append(self.current if node is None else node, well_formed(text))
 
     def edit(self, node: NodeId, text: str) -> NodeId:
-        """Make ``text`` the whole text of ``node``; returns the node that holds it.
+        """Make ``text`` the whole text of ``node``; return the node that holds it.
 
-        Generated text stays as it is, with all that follows it, and the edit becomes a sibling.
+        A node that a model wrote stays as it is, with all its descendants, and the edit becomes a sibling.
         """
         with self._document.change():
             return self._editor.rewrite(node, well_formed(text))
 
     def end_typing(self) -> None:
-        """Whatever is typed next can be undone on its own."""
+        """End the current unit of typing: the next keystroke starts an action of its own."""
         with self._document.writing:
             self._editor.end_unit()
             self._end_settings_unit()
@@ -268,7 +267,7 @@ class Story(Reader):
     def add(
         self, parent: NodeId, texts: Sequence[str], author: Author = "writer", *, stand: bool = False
     ) -> list[NodeId]:
-        """New sibling branches below ``parent``, from text at hand; ``stand`` at the last of them.
+        """Add ``texts`` as branches below ``parent``; with ``stand``, the last becomes the current node.
 
         Text by "imported" does not count as written today, nor by "model" before it is picked.
         """
@@ -284,9 +283,9 @@ class Story(Reader):
             return made
 
     def pick(self, node: NodeId, at: int | None = None) -> NodeId:
-        """Take ``node``, or its first ``at`` characters, and stand there; the rest stays as its child.
+        """Pick ``node``, or its first ``at`` characters, as the current node; the rest becomes its child.
 
-        What it hangs below comes out of the bin: a taken text is never cut off from its beginning.
+        Ancestors in the bin are restored, so that the picked text is readable from its beginning.
         """
         with self._action("pick", node) as action:
             self._document.check_kept(node)
@@ -302,7 +301,7 @@ class Story(Reader):
             return node
 
     def visit(self, node: NodeId) -> None:
-        """Stand at ``node`` and mark it read. Moving about is not an action."""
+        """Make ``node`` the current one and mark it read. This is not an action."""
         with self._document.change():
             self._document.check_living(node)
             arranging.set_visited(self._document, node, True)
@@ -314,7 +313,7 @@ class Story(Reader):
             arranging.set_visited(self._document, node, visited)
 
     def split(self, node: NodeId, at: int) -> NodeId:
-        """The text from ``at`` on becomes a child with all children of ``node``; returns that child."""
+        """Move the text from ``at`` on, with all children of ``node``, into a new child; return the child."""
         with self._action("split", node) as action:
             self._document.check_parent(node, "split")
             length = self._document.tree[node].chars
@@ -327,7 +326,7 @@ class Story(Reader):
             return step.rest
 
     def merge(self, node: NodeId) -> NodeId:
-        """Make ``node`` part of its parent, which is returned; siblings keep their text on a copy of it."""
+        """Join ``node`` to its parent and return that; siblings stay below a copy of the parent."""
         with self._action("merge", node) as action:
             parent = self._document.check_parent(node, "merged")
             if parent == ROOT:
@@ -338,7 +337,7 @@ class Story(Reader):
             return parent
 
     def delete(self, node: NodeId) -> None:
-        """Into the bin, with everything below."""
+        """Move ``node`` to the bin, with all its descendants."""
         with self._action("delete", node) as action:
             parent = self._document.check_parent(node, "deleted")
             if node in self._document.tree.upward(action.was):
@@ -346,29 +345,29 @@ class Story(Reader):
             arranging.set_entry(self._document, action, node, state=State.BINNED)
 
     def restore(self, node: NodeId) -> None:
-        """Out of the bin, with whatever it hangs below."""
+        """Take ``node`` out of the bin, with all its ancestors."""
         with self._action("restore", node) as action:
             if self._document.tree[node].state == State.ABSORBED:
                 self._document.check_kept(node)
             arranging.take_out_of_bin(self._document, action, node)
 
     def duplicate(self, node: NodeId, *, deep: bool = False) -> NodeId:
-        """A copy beside ``node``; ``deep`` copies everything below as well."""
+        """Copy ``node`` as its sibling, with all descendants if ``deep``; return the copy."""
         with self._action("duplicate", node) as action:
             self._document.check_parent(node, "duplicated")
             return arranging.copy(self._document, action, node, deep)
 
     def reorder(self, node: NodeId, index: int) -> None:
-        """Make ``node`` the ``index``-th of its siblings, counted from 0."""
+        """Move ``node`` to position ``index`` (from 0) among its siblings."""
         with self._action("reorder", node) as action:
             self._document.check_parent(node, "moved")
             arranging.reorder(self._document, action, node, index)
 
     def move(self, node: NodeId, parent: NodeId) -> None:
-        """Hang ``node``, with all that follows it, below ``parent``, as the last of its children.
+        """Move ``node``, with all its descendants, below ``parent``, as the last of its children.
 
-        Numbers, texts, tokens and marks stay; inherited settings are those of the new place. Refused where
-        ``parent`` is ``node`` or follows it, and while a model writes at either.
+        Numbers, texts, tokens and marks stay; inherited settings are those of the new place. Raises Refused
+        if ``parent`` is ``node`` or follows it, and while a model writes at either.
         """
         document = self._document
         with self._action("move", node) as action:
@@ -446,7 +445,7 @@ class Story(Reader):
             return marks
 
     def put_settings(self, node: NodeId, settings: Settings, unit: str = "") -> None:
-        """Make ``settings`` what ``node`` says about itself and everything below, as one action.
+        """Set the settings of ``node``, which its descendants inherit.
 
         Changes with the same ``unit`` are one action until another action or :meth:`end_typing`.
         """
@@ -467,14 +466,14 @@ class Story(Reader):
             self._settings_unit = unit, action.id
 
     def rename(self, title: str) -> None:
-        """The title of the story, which has at least one letter in it."""
+        """Set the title of the story. Raises Refused for an empty one."""
         self.set_properties(replace(self.properties, title=title))
 
     def set_properties(self, properties: Properties) -> None:
-        """Title, author and language, in one action; an empty language is that of the surroundings.
+        """Set title, author and language as one action; an empty language is that of the locale.
 
-        Refused for a title without a letter, and for another language that has no tag (BCP 47). The one that
-        a file of another program came with may stay.
+        Raises Refused for an empty title, and for a language without a BCP 47 tag, unless it is the present
+        one, which may come from another program's file.
         """
         before = self.properties
         self._put_values(
@@ -482,7 +481,7 @@ class Story(Reader):
         )
 
     def hoist(self, node: NodeId = ROOT) -> None:
-        """Look at the subtree of ``node`` alone; of the root: at everything."""
+        """Show only the subtree of ``node``; the root shows the whole story."""
         with self._document.change():
             before = {"hoisted": self._document.value("hoisted", ROOT)}
             self._put_values("hoist", before, {"hoisted": self._document.check_living(node)})
@@ -496,7 +495,7 @@ class Story(Reader):
                 action.run(self._document, each)
 
     def put_value(self, key: str, value: JsonValue) -> None:
-        """Keep a JSON value for a face; not an action."""
+        """Keep a JSON value for an interface; this is not an action."""
         with self._document.change():
             self._document.put_value(f"x-{key}", value)
 
@@ -518,7 +517,7 @@ class Story(Reader):
             return self._history.undo()
 
     def redo(self) -> Action | None:
-        """Do the action again that was undone last; None if there is none."""
+        """Redo the action that was undone last, and return it; None if there is none."""
         with self._verb():
             return self._history.redo()
 
@@ -534,9 +533,9 @@ class Story(Reader):
         sampling: JsonObject | Sequence[JsonObject] = (),
         seeds: Sequence[int | None] = (),
     ) -> list[NodeId]:
-        """``n`` empty branches that will be written; ``sampling`` is one for all or one each.
+        """Add ``n`` empty branches for a model to write; ``sampling`` is one for all, or one for each.
 
-        They are not an action: nothing that was generated is ever undone.
+        This is not an action: generated text is never undone.
         """
         each = [sampling] * n if isinstance(sampling, dict) else list(sampling) or [{}] * n
         numbers = list(seeds) or [None] * n
@@ -554,7 +553,7 @@ class Story(Reader):
         *,
         lead: str = "",
     ) -> None:
-        """More of a branch. ``lead`` is what the first ids say that already stood before (token healing)."""
+        """Add text to a branch. ``lead`` is the part of the first ids already there (token healing)."""
         if logprobs and len(logprobs) != len(ids):
             raise ValueError(f"{len(ids)} ids and {len(logprobs)} logprobs")
         if text or ids:
@@ -562,17 +561,17 @@ class Story(Reader):
                 branches.stream(self._document, branch, text, ids, logprobs, lead)
 
     def replace_stream(self, branch: NodeId, text: str = "", ids: Sequence[int] = ()) -> NodeId:
-        """The branch begins again, with ``text``; returns its name from now on.
+        """Restart a branch with ``text``; return its new first node, by which it is known from now on.
 
-        What it had written stays as a node of its own, with the old number.
+        The text written so far stays as a node with the old number.
         """
         with self._document.change():
             return branches.begin_again(self._document, branch, text, ids)
 
     def carry_marks(self, old: NodeId, new: NodeId) -> None:
-        """``new`` is another take of the branch ``old``, and has its bookmark and its rating too.
+        """Copy the bookmark and the rating of ``old`` to ``new``, another version of the same branch.
 
-        No action that could be undone: it is a part of what the model writes.
+        This is not an action, since it is part of what the model writes.
         """
         with self._document.change():
             tree = self._document.tree
@@ -581,12 +580,12 @@ class Story(Reader):
             tree.set(new, **arranging.changed_fields(self._document, new, marks))
 
     def interject(self, branch: NodeId, text: str) -> NodeId:
-        """Words of the writer at the end of a branch that goes on being written; returns their node."""
+        """Add the writer's ``text`` to a branch that a model continues; return the node of that text."""
         with self._action("type", self.target(branch)) as action:
             return branches.interject(self._document, action, branch, text)
 
     def finish(self, branch: NodeId, reason: str) -> None:
-        """The branch is written."""
+        """Mark a branch as completely written; ``reason`` is its finish reason."""
         with self._document.change():
             branches.finish(self._document, branch, reason)
 
@@ -596,10 +595,10 @@ class Story(Reader):
             self._document.set_body(node, finish=reason)
 
     def pick_as(self, parent: NodeId, text: str, original: str, end: NodeId | None = None) -> NodeId:
-        """Take ``text`` below ``parent``, which somebody made of a model's ``original``; returns its node.
+        """Pick ``text``, an edited version of a model's ``original``, below ``parent``; return its node.
 
-        With ``end``, the nodes from ``parent`` down to that begin with ``original``: they stay as they are,
-        and what was not changed keeps its tokens.
+        With ``end``, the nodes from ``parent`` down to ``end`` begin with ``original``. They stay as they
+        are, and unchanged text keeps its tokens.
         """
         with self._action("pick", parent) as action:
             self._document.check_kept(parent)
@@ -608,26 +607,25 @@ class Story(Reader):
             return branches.add_picked(self._document, action, parent, well_formed(text), original, end)
 
     def target(self, branch: NodeId) -> NodeId:
-        """The node that a branch's text goes to now."""
+        """Return the node that gets a branch's text now."""
         with self._lock:
             return self._document.written(branch).node
 
     # -- out of the file ---------------------------------------------------------------------------
 
     def to_draft(self, progress: OnProgress = no_progress) -> StoryDraft:
-        """The whole tree, the bin with it, as plain values; as it is now, whoever is writing it."""
+        """Return the whole tree as it is now, including the bin, as plain values."""
         with self._lock, self._document.one_moment():
             return convert.to_draft(self, self._document, progress)
 
     def snapshot(self, folder: Path, name: str) -> Path:
-        """A copy with a name below ``folder``; it is never removed. Raises NotSaved."""
+        """Save a named copy below ``folder``, which is never removed. Raises NotSaved."""
         return backup.snapshot(self.file, self.backup_folder(folder), name)
 
     def recover(self, target: Path, title: str) -> Path:
-        """What this view holds, as a story of its own called ``title``, which can be written.
+        """Save this view of a damaged story as a new, writable story called ``title``; return ``target``.
 
-        The way on from a damaged file, which stays as it is. Raises NotAStory if ``target`` is there, or
-        NotSaved.
+        The damaged file stays as it is. Raises NotAStory if ``target`` exists, or NotSaved.
         """
         with self._lock:
             backup.put_down(self._opened.store.db, target)
@@ -636,5 +634,5 @@ class Story(Reader):
         return target
 
     def backup_folder(self, folder: Path) -> Path:
-        """Where below ``folder`` the copies of this story lie; it stays the same if the file moves."""
+        """Return the folder for copies of this story below ``folder``; moving the file does not change it."""
         return backup.own_folder(self._document.value("uuid"), self.file, folder)

@@ -1,10 +1,9 @@
-"""Changes of a story's text: edits of a path, and the keystrokes that are one action.
+"""Edit the text of a path, and join keystrokes into one undoable action.
 
-A node keeps its number, its children and its marks when its text changes, so a fix deep in a story leaves
-everything behind it where it is. Where the model wrote the node, its own take stays beside it, as a sibling
-without children, for as long as the change stands. What is cut off at the end is not changed at all: it goes
-on as a branch that nobody took. Keystrokes in one place, without a pause, up to the end of a sentence are one
-action.
+A node whose text changes keeps its number, its children and its marks, so a fix deep in a story moves nothing
+after it. If the model wrote the node, the model's version becomes a sibling without children until the change
+is undone. Text cut off at the end of the story stays as it was, on a branch of its own. Keystrokes in one
+place, without a pause and within one sentence, are one action.
 """
 
 from __future__ import annotations
@@ -16,9 +15,10 @@ from itertools import takewhile
 from srbwriter.story import diff
 from srbwriter.story.diff import Edit
 from srbwriter.story.document import Document, PathText
+from srbwriter.story.encoding import change, edit_encoded
 from srbwriter.story.history import Action, History, Respell, Split
 from srbwriter.story.model import ROOT, NodeId, Refused, State
-from srbwriter.story.spans import change, edited, plain
+from srbwriter.story.spans import plain
 from srbwriter.story.store import Body
 from srbwriter.story.words import well_formed
 
@@ -26,39 +26,41 @@ PAUSE_SECONDS = 2.0
 """A longer pause between keystrokes starts a new action."""
 
 UNIT_CHARS = 160
-"""An action takes at most about this much typing; it ends at a word."""
+"""An action holds at most about this much typing, and ends at the end of a word."""
+
+_BODIES = 500
+"""The number of nodes that an action which changes many of them reads at once."""
 
 _ENDS = (".", "!", "?", "\u2026", "\n", "\u3002")
 
 
 @dataclass(slots=True)
 class _Unit:
-    """The action that typing goes on in, the node it is in, and which of its characters were typed."""
+    """The action that further typing joins, the node typed in, and the range of its typed characters."""
 
     action: Action
     step: Respell | None  # the change of the node; None where the action made it
     node: NodeId
     start: int
     end: int
-    later: NodeId  # nodes from this number on came after it began
+    later: NodeId  # nodes from this number on were made after the unit began
     last: float
 
 
 class TextEditor:
-    """Edits the texts of ``document``, each as an action of ``history``. ``clock`` tells pauses of typing.
+    """Edits the texts of ``document``, each as an action of ``history``.
 
-    Whoever calls a method holds ``Document.writing``.
+    ``clock`` gives the seconds by which pauses in typing are measured. Callers hold ``Document.writing``.
     """
 
     def __init__(self, document: Document, history: History, clock: Callable[[], float]) -> None:
         self._document, self._history, self._clock = document, history, clock
         self._unit: _Unit | None = None
-        document.on_revert.append(
-            self.end_unit
-        )  # the number of an action that came to nothing is given again
+        # The action of a reverted transaction no longer exists, and its number is used again.
+        document.on_revert.append(self.end_unit)
 
     def end_unit(self) -> None:
-        """Whatever is typed next is an action of its own."""
+        """End the current unit: the next keystroke starts an action of its own."""
         self._unit = None
 
     def set_text(self, text: str, node: NodeId) -> NodeId:
@@ -115,10 +117,10 @@ class TextEditor:
         self._start_unit(action, fork)
         return fork
 
-    # -- from edits of a path to edits of its nodes --------------------------------------------------
+    # -- edits of a path, as edits of its nodes ------------------------------------------------------
 
     def _replace(self, edits: Sequence[Edit], path: PathText, end: NodeId) -> NodeId:
-        """Do ``edits`` to the text of ``path``, which ends at ``end``."""
+        """Apply ``edits`` to the text of ``path``, which ends at ``end``; return the new end."""
         parts = diff.refined(edits, path.read)
         if not parts:
             return end
@@ -134,7 +136,7 @@ class TextEditor:
             return self._cut_end(parts, path, end)
 
     def _cut_end(self, parts: Sequence[Edit], path: PathText, end: NodeId) -> NodeId:
-        """Do ``parts``, of which the last one may cut off the end of the text."""
+        """Apply ``parts``, the last of which may cut off the end of the text."""
         start, stop, words = parts[-1]
         there = diff.touched(path, start, stop)
         first, last = there[0], there[-1]
@@ -144,7 +146,7 @@ class TextEditor:
             if first != last:
                 start, stop, words = diff.whole_words(old, start, stop, words, 0)
             head, tail = old[:start], old[stop:]
-            if first != last:  # signs alone are not what is left of a node, they are in the new words too
+            if first != last:  # keep no node of punctuation alone: move its signs into the new words
                 head, words = (head, words) if diff.lettered(head) or len(parts) > 1 else ("", head + words)
                 tail, words = (tail, words) if diff.lettered(tail) else ("", words + tail)
             if not tail and (first != last or (first.model and not head)):
@@ -155,7 +157,7 @@ class TextEditor:
         return self._respell(self._one_each(diff.node_edits(path, parts)), end)
 
     def _one_each(self, edits: dict[NodeId, list[Edit]]) -> dict[NodeId, list[Edit]]:
-        """``edits`` of nodes, which are all of one edit, with one for each node."""
+        """Join the edits of each node, all parts of one edit of the path, into one."""
         texts = self._document.some_bodies(list(edits))
         return {node: [diff.joined(each, texts[node].text)] for node, each in edits.items()}
 
@@ -171,11 +173,11 @@ class TextEditor:
     def _respell(
         self, edits: dict[NodeId, list[Edit]], end: NodeId, cut_off: tuple[NodeId, int, str] | None = None
     ) -> NodeId:
-        """Do ``edits`` to the texts of nodes on the path to ``end``; returns where the path ends then.
+        """Apply ``edits`` to nodes on the path to ``end``; return the node at which the path ends now.
 
-        ``cut_off`` (node, at, words): the text ends after ``at`` characters of ``node`` and goes on with
-        ``words``; what was there becomes a branch beside them. Typing goes on in the words, or in the first
-        of the nodes.
+        ``cut_off`` (node, at, words) replaces the text after the first ``at`` characters of ``node`` by
+        ``words``; the old text becomes a branch beside them. Further typing joins the new words, or the edit
+        of the first node.
         """
         document = self._document
         for node in edits:
@@ -192,7 +194,10 @@ class TextEditor:
         with self._history.action("edit", first) as action:
             count = self._words(end)
             action.became = end if cut_off is None else self._cut_off(action, *cut_off)
-            for node in reversed(edits):  # what is kept below a node is there before that changes
+            nodes = list(reversed(edits))  # deepest first: a kept copy is older than its parent's change
+            for index, node in enumerate(nodes):
+                if index % _BODIES == 0:
+                    document.some_bodies(nodes[index : index + _BODIES])  # into the cache, with one query
                 steps[node] = Respell.of(document, node, edits[node])
                 action.run(document, steps[node])
             action.typed = self._words(action.became) - count
@@ -211,21 +216,21 @@ class TextEditor:
     # -- one action for many keystrokes ------------------------------------------------------------
 
     def _start_unit(self, action: Action, node: NodeId, step: Respell | None = None) -> None:
-        """Begin a unit with ``action``, which made ``node``, or changed it by ``step``."""
+        """Start a unit with ``action``, which created ``node`` or changed it by ``step``."""
         tree = self._document.tree
         start, end = (0, tree[node].chars) if step is None else (step.start, step.start + len(step.inserted))
         self._unit = _Unit(action, step, node, start, end, tree.next_id, self._clock())
 
     def _goes_on(self, unit: _Unit, edit: Edit, now: str) -> bool:
-        """Whether ``edit`` of the unit's node, which says ``now``, is more of the same typing."""
+        """Whether ``edit`` continues the unit's typing; ``now`` is the text of its node."""
         if unit.action.id != self._history.head:
             return False
         if self._clock() - unit.last > PAUSE_SECONDS:
             return False
         if any(child >= unit.later for child in self._document.tree.all_children(unit.node)):
-            return False  # what was begun below it since needs the words as they are now
+            return False  # a branch started below it since then follows the words as they are now
         if edit.end < unit.start or edit.start > unit.end:
-            return False  # somewhere else
+            return False  # the edit is in another place
         typed = now[unit.start : unit.end]
         following = edit.text or now[edit.end : edit.end + 1]
         ended = typed.rstrip(" \"'\u201d\u2019").endswith(_ENDS) and not following.startswith(_ENDS)
@@ -237,17 +242,19 @@ class TextEditor:
         with document.change():
             words = self._words(end)
             if unit.step is not None and len(action.changes) == 1 and unit.step.is_undone_by(document, edit):
-                self._history.undo()  # typed and taken back: nothing has happened
+                self._history.undo()  # the edit takes back all that was typed
                 self._unit = None
             else:
                 if unit.step is not None:
                     unit.step.go_on(document, edit)
                     unit.start, unit.end = unit.step.start, unit.step.start + len(unit.step.inserted)
                 else:
-                    now = document.body(node).text
-                    parts = diff.refined([edit], lambda start, stop: now[start:stop])
-                    spans = edited(document.spans(node), parts, "writer", document.token_sizes)
-                    document.write(node, spans)
+                    body, author = document.body(node), document.tree[node].author
+                    parts = diff.refined([edit], lambda start, stop: body.text[start:stop])
+                    text, runs = edit_encoded(
+                        body.runs, body.text, parts, "writer", author, document.token_sizes
+                    )
+                    document.put_text(node, text, runs)
                     unit.end = document.tree[node].chars
                 typed = self._words(end) - words
                 action.typed, action.became = action.typed + typed, end

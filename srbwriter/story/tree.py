@@ -1,8 +1,8 @@
-"""The light index of a story: who hangs below whom, in what order, how long. Never the text.
+"""The index of a story: the parent, order, length and marks of each node, without the texts.
 
-All of it is in memory, so it holds numbers and short marks only. Changes go through :meth:`Tree.put`,
-which remembers what was there until :meth:`Tree.settle` (saved) or :meth:`Tree.revert` (not saved).
-Knows no SQL and no lock.
+The whole index is in memory, so it holds only numbers and short marks. :meth:`Tree.put` makes each change and
+keeps the old entries until :meth:`Tree.settle` (saved) or :meth:`Tree.revert` (not saved). Nothing here knows
+SQL or locks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BOOKMARK, CHAPTER, VISITED, SETTINGS = 1, 2, 4, 8
 
 
 class Entry(NamedTuple):
-    """What the index knows of a node; ``place`` orders siblings, ``flags`` are the bits above."""
+    """The index entry of a node; ``place`` orders siblings, ``flags`` are the bits above."""
 
     id: NodeId
     parent: NodeId | None
@@ -49,7 +49,7 @@ class Entry(NamedTuple):
         )
 
     def with_marks(self, marks: Marks) -> Entry:
-        """This entry with ``marks``, but in the bin only if it is there."""
+        """Return this entry with ``marks``, except ``deleted``."""
         bits = (BOOKMARK, marks.bookmark), (CHAPTER, marks.chapter), (VISITED, marks.visited)
         flags = self.flags & SETTINGS | sum(bit for bit, there in bits if there)
         return self._replace(
@@ -62,7 +62,7 @@ class Entry(NamedTuple):
 
 
 class Tree:
-    """Entries by number, and the children of each."""
+    """Entries by node number, and the children of each node."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self._entries = {entry.id: entry for entry in entries}
@@ -126,7 +126,7 @@ class Tree:
         self._before.clear()
 
     def revert(self) -> None:
-        """Make everything as it was at the last settle."""
+        """Restore all entries as they were at the last settle."""
         for node, old in reversed(self._before.items()):
             self._place(self._entries.get(node), old)
         self._before.clear()
@@ -138,26 +138,26 @@ class Tree:
         return self[node].parent
 
     def all_children(self, node: NodeId) -> list[NodeId]:
-        """Children in order, whatever their state."""
+        """Return the children in order, in every state."""
         return list(self._children.get(self[node].id, ()))
 
     def children(self, node: NodeId) -> list[NodeId]:
-        """Living children in order."""
+        """Return the living children in order."""
         return [c for c in self._children.get(self[node].id, ()) if self._entries[c].state == State.LIVING]
 
     def path(self, node: NodeId) -> list[NodeId]:
-        """Root → ``node``."""
+        """Return the nodes from the root to ``node``."""
         return list(self.upward(node))[::-1]
 
     def upward(self, node: NodeId) -> Iterator[NodeId]:
-        """``node`` → root."""
+        """Yield the nodes from ``node`` to the root."""
         here: NodeId | None = self[node].id
         while here is not None:
             yield here
             here = self._entries[here].parent
 
     def living(self, node: NodeId) -> bool:
-        """Whether ``node`` and everything above it is part of the readable tree."""
+        """Whether ``node`` and all its ancestors are part of the readable tree."""
         return node in self._entries and all(
             self._entries[above].state == State.LIVING for above in self.upward(node)
         )
@@ -183,7 +183,7 @@ class Tree:
         return living
 
     def nearest_living(self, node: NodeId) -> NodeId:
-        """``node``, or the closest node above it that is part of the readable tree."""
+        """Return ``node``, or its nearest ancestor in the readable tree."""
         path = self.path(node) if node in self._entries else [ROOT]
         if ROOT not in self._entries:  # a story that is just being made
             return ROOT
@@ -193,7 +193,7 @@ class Tree:
         return path[-1]
 
     def reading_order(self, top: NodeId = ROOT, *, every: bool = False) -> Iterator[NodeId]:
-        """Depth first from ``top``, siblings in order; ``every`` includes what is not living."""
+        """Yield nodes depth first from ``top``, siblings in order; ``every`` includes those not living."""
         stack = [self[top].id]
         below = self.all_children if every else self.children
         while stack:
@@ -202,7 +202,7 @@ class Tree:
             stack.extend(reversed(below(node)))
 
     def where(self, test: Callable[[Entry], bool]) -> list[NodeId]:
-        """Living nodes that pass ``test``, in reading order."""
+        """Return the living nodes that pass ``test``, in reading order."""
         found = [entry.id for entry in self if test(entry)]
         if len(found) < 2:
             return [node for node in found if self.living(node)]
@@ -216,11 +216,11 @@ class Tree:
         return sorted(tops, reverse=True)
 
     def count(self, node: NodeId) -> Count:
-        """Words on the path root → ``node``."""
+        """Count the words on the path from the root to ``node``."""
         entries = map(self._entries.__getitem__, self.path(node))
         return Count.total((entry.words, entry.edges) for entry in entries)
 
     def last_place(self, parent: NodeId | None) -> int:
-        """A place behind every child of ``parent``."""
+        """Return a place after all children of ``parent``."""
         children = self._children.get(parent or 0)
         return self._entries[children[-1]].place + 1 if children else 0

@@ -27,9 +27,8 @@ from srbwriter.unspaced import (
     THAI_LAO_MARKS,
 )
 
-_PIECE = re.compile(r"[^\s\u2012-\u2015]+")  # dashes separate words: figure, en and em dash, bar
+_DASHES = "\u2012", "\u2013", "\u2014", "\u2015"  # they separate words: figure, en and em dash, bar
 _LETTER = re.compile(r"[^\W_]")
-_LETTERED = re.compile(r"[^\W_][^\s\u2012-\u2015]*")  # a word from its first letter on
 
 _WHOLE = 20  # a word, in the parts below
 _PARTS = (  # compiled when such a text is counted: a class of this size takes milliseconds
@@ -43,7 +42,7 @@ _BLOCK_CHARS, _BLOCKS = 4096, 1024  # the blocks remembered are a long novel's
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Words of a piece of text, with what is needed to add the next piece.
+    """The words of a text, and what is needed to add the count of the text after it.
 
     An edge is 0 (closed by white space or a dash, or no text), 1 (open, no letter in it) or 2 (open,
     with a letter: it counts as a word). ``single`` says that the whole text is one open run. ``rest`` is
@@ -61,12 +60,12 @@ class Count:
 
     @property
     def edges(self) -> int:
-        """All but the words as one small number; :meth:`total` reads it."""
+        """All fields but the words as one small number, for :meth:`total`."""
         return self.left | self.right << 2 | self.single << 4 | self.rest << 5
 
     @classmethod
     def total(cls, rows: Iterable[tuple[int, int]]) -> Count:
-        """The sum of counts given as (words, edges). A path has thousands; every action counts one."""
+        """Add counts given as (words, edges). A path has thousands, and every action adds them up."""
         words = left = right = rest = 0
         single = begun = False
         for more, edges in rows:
@@ -92,7 +91,7 @@ NOTHING = Count(single=True)
 
 
 def well_formed(text: str) -> str:
-    """``text`` as it can be stored: half a surrogate pair, which is no character, becomes U+FFFD."""
+    """Return ``text`` with lone surrogates, which cannot be stored, replaced by U+FFFD."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -101,7 +100,7 @@ def well_formed(text: str) -> str:
 
 
 def count(text: str) -> Count:
-    """The words of ``text``. A block of a long text is counted once, however often the rest changes."""
+    """Count the words of ``text``. Counts of the blocks of a long text are cached."""
     if len(text) <= 2 * _BLOCK_CHARS:
         return _count(text)
     rows, start = list[tuple[int, int]](), 0
@@ -114,7 +113,7 @@ def count(text: str) -> Count:
 
 
 def _block_end(text: str, start: int) -> int:
-    """Where a block ends: at a place that the text gives, so that blocks behind an insertion stay."""
+    """Return the end of a block: a line end or a space, so that blocks after an insertion stay the same."""
     least, most = start + _BLOCK_CHARS, start + 2 * _BLOCK_CHARS
     for mark in ("\n", " "):
         if (found := text.find(mark, least, most)) >= 0:
@@ -135,17 +134,20 @@ def _count(text: str) -> Count:
     if not text.isascii() and CHARACTER.search(text):
         parts = sum(len(re.findall(pattern, text)) * part for pattern, part in _PARTS)
         text = CHARACTER.sub(" ", text)
-    first, last = _PIECE.match(text), _PIECE.match(text[::-1])
+    if not text.isascii():
+        for dash in _DASHES:
+            text = text.replace(dash, " ")
+    pieces = text.split()
+    unlettered = sum(1 for piece in pieces if not (piece[0].isalnum() or _LETTER.search(piece)))
+    open_left, open_right = bool(pieces) and not text[0].isspace(), bool(pieces) and not text[-1].isspace()
     return Count(
-        words=len(_LETTERED.findall(text)) + parts // _WHOLE,
-        left=_edge(first),
-        right=_edge(last),
-        single=first is not None and first.end() == len(text),
+        words=len(pieces) - unlettered + parts // _WHOLE,
+        left=_edge(pieces[0]) if open_left else 0,
+        right=_edge(pieces[-1]) if open_right else 0,
+        single=len(pieces) == 1 and open_left and open_right,
         rest=parts % _WHOLE,
     )
 
 
-def _edge(piece: re.Match[str] | None) -> int:
-    if piece is None:
-        return 0
-    return 2 if _LETTER.search(piece[0]) else 1
+def _edge(piece: str) -> int:
+    return 2 if _LETTER.search(piece) else 1

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +12,9 @@ import pytest
 
 from srbwriter.story import Edit, Refused, Story
 from srbwriter.story.diff import apply_edits
+from srbwriter.story.shapes import row_sum
+from srbwriter.story.store import ACTION, Body
+from srbwriter.story.tree import Entry
 from tests.sizes import examples
 from tests.story.branches import drafted, generated, sizes
 
@@ -162,6 +167,67 @@ def test_a_word_replaced_everywhere_leaves_all_other_tokens(stories: Callable[[i
         assert sum(len(span.ids) for span in node.spans) == 4  # "fox" is in two of eight tokens, twice
     story.undo()
     assert story.text(story.current) == text
+
+
+def bodies(story: Story) -> list[tuple[Entry, Body]]:
+    return [(entry._replace(created=0.0), story._document.body(entry.id)) for entry in story._document.tree]
+
+
+def test_a_word_replaced_everywhere_is_undone_and_redone_to_the_byte_and_after_opening_again(
+    stories: Callable[[int], list[Story]],
+) -> None:
+    [story, _] = stories(0)
+    story.use_token_sizes(sizes)
+    for number in range(600):  # more nodes than are read at once
+        story.pick(generated(story, story.current, f"one fox {number} two one fox. ")[0])
+    story.append("A fox of the writer's own. ")
+    story.end_typing()
+    text, before = story.text(story.current), bodies(story)
+    places = [at for at in range(len(text)) if text.startswith("fox", at)]
+    story.replace(*[Edit(at, at + 3, "hen") for at in places])
+    after = bodies(story)
+    story.undo()
+    assert bodies(story)[: len(before)] == before
+    story.redo()
+    assert bodies(story) == after
+    path = story.file
+    story.close()
+    with Story.open(path) as again:
+        assert again.text(again.current) == text.replace("fox", "hen")
+        assert bodies(again) == after
+        again.undo()
+        assert bodies(again)[: len(before)] == before
+        again.redo()
+        assert bodies(again) == after
+
+
+def test_a_change_as_earlier_versions_wrote_it_is_undone_and_redone(
+    stories: Callable[[int], list[Story]],
+) -> None:
+    """They wrote the spans before and after each change into the action itself."""
+    [story, _] = stories(0)
+    story.use_token_sizes(sizes)
+    node = generated(story, story.current, "the fox ran. ")[0]
+    story.pick(node)
+    before = bodies(story)
+    story.replace(Edit(4, 7, "hen"))
+    after = bodies(story)
+    db = story._document.store.db
+
+    def as_written_earlier() -> None:
+        *row, changes = db.execute(f"SELECT {ACTION} FROM action ORDER BY id DESC LIMIT 1").fetchone()
+        [change] = json.loads(changes)
+        runs = [body.runs for entry, body in before + after if entry.id == node]
+        change["runs_before"], change["runs_after"] = (b64encode(each).decode() for each in runs)
+        row = [*row, json.dumps([change])]
+        db.execute("UPDATE action SET changes = ?, sum = ? WHERE id = ?", (row[-1], row_sum(*row), row[0]))
+
+    as_written_earlier()
+    story.undo()
+    assert bodies(story)[: len(before)] == before
+    as_written_earlier()
+    story.redo()
+    assert bodies(story) == after
 
 
 def test_edits_that_are_not_within_the_text_are_refused(stories: Callable[[int], list[Story]]) -> None:

@@ -7,18 +7,10 @@ from collections.abc import Iterable, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
+from srbwriter.story.diff import Edit
+from srbwriter.story.encoding import change, decode, edit_encoded, encode
 from srbwriter.story.model import Span
-from srbwriter.story.spans import (
-    Spans,
-    change,
-    cut,
-    cut_at,
-    decode,
-    encode,
-    seam_of,
-    text_of,
-    tidy,
-)
+from srbwriter.story.spans import Spans, cut, cut_at, seam_of, text_of, tidy
 
 
 def sizes(vocab: str, ids: Sequence[int]) -> list[int] | None:
@@ -127,3 +119,20 @@ def test_tokens_without_text_stay_where_they_were() -> None:
     for tail in ((Span("a", "writer"),), (Span("x", "model", (1,), "known"),)):
         joined = tidy([*head, *tail])
         assert cut_at(joined, 0, seam_of(head, joined)) == (head, tail)
+
+
+@given(SPANS, st.data())
+def test_many_edits_at_once_leave_what_one_after_another_leaves(spans: Spans, data: st.DataObject) -> None:
+    """Authors, ids, logprobs and vocabularies alike, to the byte."""
+    text = text_of(spans)
+    places = sorted(data.draw(st.sets(st.integers(0, len(text)), max_size=10)))
+    words = st.sampled_from(["", "b", "a b", "xyz"])
+    edits = [Edit(a, b, data.draw(words)) for a, b in zip(places[::2], places[1::2], strict=False)]
+    before = encode(spans, "model")
+    at_once = edit_encoded(before, text, edits, "writer", "model", sizes)
+    one_by_one = text, before
+    for edit in reversed(edits):
+        one_by_one = edit_encoded(one_by_one[1], one_by_one[0], [edit], "writer", "model", sizes)
+    assert at_once == one_by_one
+    made = decode(at_once[1], at_once[0], "model")
+    assert tidy(made) == made and text_of(made) == at_once[0]
