@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from srbwriter.story import Story
-from tests.terminal.support import OPENING, choose, make_story, node_texts, text_of, to_branches
+from tests.terminal.support import OPENING, choose, make_story, node_texts, text_of
 from tests.terminal.terminal import CTRL_N, CTRL_Q, ENTER, ESC, F2, Terminal
 
 CTRL_O = b"\x0f"

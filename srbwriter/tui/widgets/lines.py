@@ -124,7 +124,8 @@ class StatusLine(Widget):
         saved = self.right[0] if self.right and self.has_class("-trouble") else ""
         before, found, after = row.rpartition(saved) if saved and y == len(rows) - 1 else (row, "", "")
         unsaved = self.get_component_rich_style("status--unsaved")
-        segments += [Segment(before, style), Segment(found, unsaved), Segment(after, style)]
+        parts = (before, style), (found, unsaved), (after, style)
+        segments += [Segment(text, own) for text, own in parts if text]
         return Strip(segments).adjust_cell_length(self.size.width, style)
 
 
