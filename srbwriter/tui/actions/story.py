@@ -78,9 +78,9 @@ def spelling(screen: WriteScreen) -> None:
     if not on:
         screen.notify("Spelling is off.")
     elif language.partition("-")[0] not in ("", "en"):
-        keys = screen.keys_on_branch("properties")
+        way = screen.way_to("properties")
         screen.notify(
-            f"The word list is English, and this story is in {language}; {keys} changes the language."
+            f"The word list is English, and this story is in {language}; {way} changes the language."
         )
     else:
         screen.notify(f"Unknown words are underlined. Your own words are in {spell.own_file()}.")

@@ -162,7 +162,7 @@ def theme(screen: WriteScreen) -> None:
 PROGRAM = "Program"
 
 
-@command(PROGRAM, "Engine figures", letters="q")
+@command(PROGRAM, "Engine figures", "q")
 def figures(screen: WriteScreen) -> None:
     """Show the engine's figures in the bottom line and the panes' heads: model, context, speed; again to
     hide."""

@@ -88,12 +88,12 @@ class Picker(Dialog[Any]):
     def replace(self, choices: Sequence[Choice]) -> None:
         """Show other words for the same values; the chosen entry stays chosen."""
         at = self._list.highlighted
-        value = self._listed[at].value if at is not None and at < len(self._listed) else None
+        chosen = self._listed[at] if at is not None and at < len(self._listed) else None
         self._choices = list(choices)
         self._fill()
-        values = [choice.value for choice in self._listed]
-        if value in values:
-            self._list.highlighted = values.index(value)
+        values = [choice.value if choice is not None else None for choice in self._listed]
+        if chosen is not None and chosen.value in values:
+            self._list.highlighted = values.index(chosen.value)
 
     @property
     def _list(self) -> OptionList:
