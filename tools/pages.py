@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from textual.binding import Binding
 
-import srbwriter.tui.write_screen  # noqa: F401 - loads all screens
+import srbwriter.tui.write.screen  # noqa: F401 - loads all screens
 from srbwriter.cli.exits import Exit
 from srbwriter.cli.table import every_key
 from srbwriter.config import Key
@@ -27,8 +27,8 @@ from srbwriter.models import RecommendedModel, read_recommended, size_words
 from srbwriter.server.dialects.openai import params as openai
 from srbwriter.story import formats
 from srbwriter.tui.commands import COMMANDS, Command, groups, screen_commands
-from srbwriter.tui.essentials import ESSENTIALS
 from srbwriter.tui.key_names import shown_name
+from srbwriter.tui.write.essentials import ESSENTIALS
 
 ROOT = Path(__file__).parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))

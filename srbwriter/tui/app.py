@@ -17,21 +17,22 @@ from textual.driver import Driver
 
 from srbwriter.config import Settings
 from srbwriter.session.ahead import LookAhead, budget_of
-from srbwriter.tui import options, signals, spelling
-from srbwriter.tui.desk import Desk
+from srbwriter.tui import options, signals
+from srbwriter.tui.dialogs.help import Help
+from srbwriter.tui.dialogs.model_fetch import ModelFetch
+from srbwriter.tui.dialogs.model_offer import ModelOffer
+from srbwriter.tui.dialogs.trouble import crash_words
 from srbwriter.tui.driver import own_driver
 from srbwriter.tui.keyboard import Burst, Keyboard
-from srbwriter.tui.model_fetch import ModelFetch
-from srbwriter.tui.model_offer import ModelOffer
 from srbwriter.tui.options import Preferences
 from srbwriter.tui.program import Program
-from srbwriter.tui.screens.help import Help
-from srbwriter.tui.screens.trouble import crash_words
-from srbwriter.tui.widgets.prose_area import ProseArea
+from srbwriter.tui.story import spelling
+from srbwriter.tui.write.desk import Desk
+from srbwriter.tui.write.prose_area import ProseArea
 
 if TYPE_CHECKING:
     from srbwriter.session import Session
-    from srbwriter.tui.dialog import Page
+    from srbwriter.tui.dialogs.base import Page
 
 
 _TYPE = ("enter", "backspace", "delete")  # beside keys that have a character

@@ -83,7 +83,7 @@ def own_keys() -> list[Key[str]]:
 
     Commands are declared where they are handled, so this imports the whole app.
     """
-    import_module("srbwriter.tui.desk")  # imports all screens
+    import_module("srbwriter.tui.write.desk")  # imports all screens
     from srbwriter.tui.commands import COMMANDS, FORMER, FORMER_IDS, screen_commands
     from srbwriter.tui.key_names import check_keys, nearest_key
 

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from srbwriter.models import RecommendedModel
     from srbwriter.session import Session
-    from srbwriter.tui.widgets.branch_grid import BranchGrid
-    from srbwriter.tui.widgets.story_editor import StoryEditor
+    from srbwriter.tui.write.branch_grid import BranchGrid
+    from srbwriter.tui.write.story_editor import StoryEditor
 
 _REST_SECONDS = 2.0  # without a key in a text, after which the writer counts as pausing
 

@@ -21,8 +21,8 @@ from srbwriter.config import Settings
 from srbwriter.session import Session
 from srbwriter.story import StoryError, library
 from srbwriter.tui.app import App
-from srbwriter.tui.model_fetch import ModelFetch
-from srbwriter.tui.model_offer import ModelOffer
+from srbwriter.tui.dialogs.model_fetch import ModelFetch
+from srbwriter.tui.dialogs.model_offer import ModelOffer
 from srbwriter.tui.options import Preferences
 
 _RESTORE = (

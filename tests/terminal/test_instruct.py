@@ -9,7 +9,7 @@ import pytest
 
 from srbwriter import paths
 from srbwriter.story import ROOT, Story
-from srbwriter.tui.screens.choices import SamplePrompt, read_prompt
+from srbwriter.tui.dialogs.choices import SamplePrompt, read_prompt
 from tests.engine.instruct_model import make_instruct
 from tests.sizes import some_of
 from tests.terminal.support import text_of

@@ -20,7 +20,7 @@ from srbwriter.cli.table import every_key
 from srbwriter.config import Settings
 from srbwriter.config.settings import Setting
 from srbwriter.tui.app import App
-from srbwriter.tui.write_screen import WriteScreen
+from srbwriter.tui.write.screen import WriteScreen
 from tests.fakes.session import FakeSession
 from tests.tui.stepped_session import SteppedSession
 

@@ -10,9 +10,9 @@ from textual.geometry import Offset
 
 from srbwriter import story
 from srbwriter.story.diff import apply_edits
-from srbwriter.tui.screens.reading import Reading
-from srbwriter.tui.widgets.long_lines import PlainWrapped
-from srbwriter.tui.widgets.story_editor import StoryEditor
+from srbwriter.tui.story.reading import Reading
+from srbwriter.tui.write.long_lines import PlainWrapped
+from srbwriter.tui.write.story_editor import StoryEditor
 from tests.sizes import examples
 from tests.tui.conftest import OpenBench
 

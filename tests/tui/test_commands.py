@@ -16,7 +16,7 @@ from textual.keys import _character_to_key
 
 from srbwriter.tui import commands, options
 from srbwriter.tui.commands import COMMANDS
-from srbwriter.tui.dialog import Page
+from srbwriter.tui.dialogs.base import Page
 from srbwriter.tui.widgets.lines import key_name
 from tests.sizes import some_of
 from tests.tui import scenarios

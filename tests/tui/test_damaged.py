@@ -9,8 +9,8 @@ from textual.widgets import Static
 
 from srbwriter import paths
 from srbwriter.story import Story, backup
-from srbwriter.tui.screens.ask import Refusal
-from srbwriter.tui.screens.trouble import DamagedNote
+from srbwriter.tui.dialogs.ask import Refusal
+from srbwriter.tui.dialogs.trouble import DamagedNote
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.scenarios.common import opened, visible
 

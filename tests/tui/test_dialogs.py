@@ -10,14 +10,14 @@ from textual.widgets import TextArea
 
 from srbwriter import paths
 from srbwriter.story import ROOT, Story, library
-from srbwriter.tui.screens.ask import Confirm
-from srbwriter.tui.screens.choices import SamplePrompt
-from srbwriter.tui.screens.help import Help
-from srbwriter.tui.screens.picker import Picker
-from srbwriter.tui.screens.reading import Compare, ContextView, Reading
-from srbwriter.tui.screens.sheet import Sheet
-from srbwriter.tui.screens.tree import TreeScreen
-from srbwriter.tui.widgets.prose_area import ProseArea
+from srbwriter.tui.dialogs.ask import Confirm
+from srbwriter.tui.dialogs.choices import SamplePrompt
+from srbwriter.tui.dialogs.help import Help
+from srbwriter.tui.dialogs.picker import Picker
+from srbwriter.tui.dialogs.sheet import Sheet
+from srbwriter.tui.story.reading import Compare, ContextView, Reading
+from srbwriter.tui.tree.screen import TreeScreen
+from srbwriter.tui.write.prose_area import ProseArea
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.scenarios.common import opened, started, visible
 

@@ -9,12 +9,12 @@ from textual.widgets import Input, TextArea
 from srbwriter.session.open import rescue_folder
 from srbwriter.session.typing import DRAFTS, sheets_left, take_up
 from srbwriter.story import ROOT, Properties, Story, StoryError
-from srbwriter.tui.screens.ask import AskWords, PropertiesForm
-from srbwriter.tui.screens.reading import ContextView
-from srbwriter.tui.screens.sheet import Sheet
-from srbwriter.tui.screens.side_panel import SidePanel
-from srbwriter.tui.screens.tree import TreeScreen
-from srbwriter.tui.welcome import receive
+from srbwriter.tui.dialogs.ask import AskWords, PropertiesForm
+from srbwriter.tui.dialogs.sheet import Sheet
+from srbwriter.tui.story.reading import ContextView
+from srbwriter.tui.story.side_panel import SidePanel
+from srbwriter.tui.tree.screen import TreeScreen
+from srbwriter.tui.write.welcome import receive
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.scenarios.common import opened, started, visible
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from textual.events import Key, Paste
 
-from srbwriter.tui.widgets.branch_pane import BranchPane
+from srbwriter.tui.write.branch_pane import BranchPane
 from tests.sizes import few_or_all, some_of
 from tests.tui.conftest import Bench, OpenBench
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from srbwriter.story import Edit
 from srbwriter.story.diff import apply_edits
-from srbwriter.tui.screens.find import FindBar, Finder
-from srbwriter.tui.widgets.story_editor import View
+from srbwriter.tui.story.find import FindBar, Finder
+from srbwriter.tui.write.story_editor import View
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.scenarios.common import opened, started, visible
 

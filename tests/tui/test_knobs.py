@@ -14,9 +14,9 @@ from srbwriter.engine.capabilities import Capabilities
 from srbwriter.engine.parameters import validate
 from srbwriter.engine.types import InvalidRequest, Sampling, Stop
 from srbwriter.tui import knobs
+from srbwriter.tui.dialogs.knobs import Knobs as KnobsScreen
+from srbwriter.tui.dialogs.settings import FIRST
 from srbwriter.tui.knobs import KNOBS, Setup
-from srbwriter.tui.screens.knobs import Knobs as KnobsScreen
-from srbwriter.tui.screens.settings import FIRST
 from tests.tui.conftest import OpenBench
 from tests.tui.scenarios.common import opened, visible
 

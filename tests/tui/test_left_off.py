@@ -7,8 +7,8 @@ from typing import cast
 import pytest
 
 from srbwriter.session.ordering import AS_DRAWN
-from srbwriter.tui.view import View
-from srbwriter.tui.widgets.branch_pane import BranchPane
+from srbwriter.tui.write.branch_pane import BranchPane
+from srbwriter.tui.write.view import View
 from tests.tui.conftest import Bench, OpenBench
 
 

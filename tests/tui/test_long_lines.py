@@ -10,8 +10,8 @@ from textual._wrap import compute_wrap_offsets
 from textual.app import App, ComposeResult
 from textual.widgets.text_area import Edit
 
-from srbwriter.tui.widgets import long_lines
-from srbwriter.tui.widgets.prose_area import ProseArea
+from srbwriter.tui.write import long_lines
+from srbwriter.tui.write.prose_area import ProseArea
 from tests.sizes import examples
 
 WORDS = ["a", "the", "tide", "雨雨雨", "—", "é\u0301", "word" * 9, "x" * 70, "\U0001f98a", "in.", "  "]

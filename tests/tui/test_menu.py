@@ -11,13 +11,13 @@ from srbwriter.config.kinds import one_of
 from srbwriter.engine.types import FinishReason
 from srbwriter.tui import commands, options
 from srbwriter.tui.commands import COMMANDS
+from srbwriter.tui.dialogs.help import Help
+from srbwriter.tui.dialogs.menu import Menu
+from srbwriter.tui.dialogs.picker import Picker
+from srbwriter.tui.dialogs.sheet import Sheet
 from srbwriter.tui.driver import _Parser
-from srbwriter.tui.essentials import ESSENTIALS
 from srbwriter.tui.key_names import shown_name
-from srbwriter.tui.screens.help import Help
-from srbwriter.tui.screens.menu import Menu
-from srbwriter.tui.screens.picker import Picker
-from srbwriter.tui.screens.sheet import Sheet
+from srbwriter.tui.write.essentials import ESSENTIALS
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.scenarios.common import opened, visible
 

@@ -18,8 +18,8 @@ from textual.widgets import OptionList
 from srbwriter import paths
 from srbwriter.demo import bundled_model
 from srbwriter.models import RecommendedModel, recommended
-from srbwriter.tui.model_offer import PICKS
-from srbwriter.tui.screens.picker import Picker
+from srbwriter.tui.dialogs.model_offer import PICKS
+from srbwriter.tui.dialogs.picker import Picker
 from tests.fakes import hub
 from tests.fakes.hub import Hub
 from tests.sizes import some_of

@@ -8,9 +8,9 @@ from srbwriter import paths
 from srbwriter.cli.table import every_key
 from srbwriter.config import load
 from srbwriter.demo import bundled_model
-from srbwriter.tui.model_fetch import ModelFetch
+from srbwriter.tui.dialogs.choices import model_choices
+from srbwriter.tui.dialogs.model_fetch import ModelFetch
 from srbwriter.tui.options import Preferences
-from srbwriter.tui.screens.choices import model_choices
 from tests.models.gguf_files import put
 
 

@@ -6,10 +6,10 @@ import pytest
 from textual.widgets import Input, Static
 
 from srbwriter.tui import knobs
-from srbwriter.tui.screens.ask import Ask
-from srbwriter.tui.screens.help import Help
-from srbwriter.tui.screens.knobs import Knobs
-from srbwriter.tui.screens.picker import Picker
+from srbwriter.tui.dialogs.ask import Ask
+from srbwriter.tui.dialogs.help import Help
+from srbwriter.tui.dialogs.knobs import Knobs
+from srbwriter.tui.dialogs.picker import Picker
 from srbwriter.tui.themes import files, read
 from tests.tui.conftest import OpenBench
 from tests.tui.scenarios.common import opened, visible

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from srbwriter.engine.types import Sampling
-from srbwriter.tui.widgets.branch_words import Head, sampling_words
+from srbwriter.tui.write.branch_words import Head, sampling_words
 from tests.tui.conftest import OpenBench
 
 WRITING = Head("3", "▸", "writing", hidden=4, tokens=262, speed=31.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from srbwriter.tui.widgets.branch_pane import BranchPane
+from srbwriter.tui.write.branch_pane import BranchPane
 from tests.tui.conftest import OpenBench
 
 

@@ -12,11 +12,12 @@ from srbwriter import paths
 from srbwriter.config import Table
 from srbwriter.config.settings import read_overlay
 from srbwriter.engine.types import FinishReason, InvalidRequest, ModelError
-from srbwriter.tui import external, themes
+from srbwriter.tui import themes
 from srbwriter.tui.commands import COMMANDS
+from srbwriter.tui.dialogs.picker import Picker
+from srbwriter.tui.dialogs.trouble import ModelTrouble
 from srbwriter.tui.options import LAYOUT, OPTIONS
-from srbwriter.tui.screens.picker import Picker
-from srbwriter.tui.screens.trouble import ModelTrouble
+from srbwriter.tui.story import external
 from tests.tui.conftest import OpenBench
 
 

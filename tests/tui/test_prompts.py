@@ -10,7 +10,7 @@ import pytest
 from srbwriter import paths
 from srbwriter.engine.parameters import validate
 from srbwriter.engine.types import Sampling
-from srbwriter.tui.screens import choices
+from srbwriter.tui.dialogs import choices
 
 FILES = sorted(paths.asset_dir("sample_prompts").glob("*.txt"))
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srbwriter.story import Author
-from srbwriter.tui.widgets.story_editor import Provenance
+from srbwriter.tui.write.story_editor import Provenance
 from tests.tui.conftest import OpenBench
 from tests.tui.scenarios.common import started
 from tests.tui.scenarios.tokens import choose

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from srbwriter.tui.screens.lorebook import Lorebook
 from textual.screen import Screen
 from textual.widgets import Input, TextArea
 
@@ -13,16 +14,15 @@ from srbwriter.story import Story
 from srbwriter.story.model import ReadOnly
 from srbwriter.tui import commands
 from srbwriter.tui.commands import COMMANDS
-from srbwriter.tui.dialog import Page
-from srbwriter.tui.screens.ask import ASKING, Ask, AskWords, Refusal
-from srbwriter.tui.screens.find import FindBar
-from srbwriter.tui.screens.help import Help
-from srbwriter.tui.screens.knobs import Knobs
-from srbwriter.tui.screens.lorebook import Lorebook
-from srbwriter.tui.screens.picker import Picker
-from srbwriter.tui.screens.reading import ContextView, LogView, Reading
-from srbwriter.tui.screens.settings import SettingsScreen
-from srbwriter.tui.screens.tree import TreeScreen
+from srbwriter.tui.dialogs.ask import ASKING, Ask, AskWords, Refusal
+from srbwriter.tui.dialogs.base import Page
+from srbwriter.tui.dialogs.help import Help
+from srbwriter.tui.dialogs.knobs import Knobs
+from srbwriter.tui.dialogs.picker import Picker
+from srbwriter.tui.dialogs.settings import SettingsScreen
+from srbwriter.tui.story.find import FindBar
+from srbwriter.tui.story.reading import ContextView, LogView, Reading
+from srbwriter.tui.tree.screen import TreeScreen
 from srbwriter.tui.widgets.lines import FilterLine
 from tests.sizes import some_of
 from tests.tui.conftest import Bench, OpenBench

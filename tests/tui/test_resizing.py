@@ -8,8 +8,8 @@ import random
 import pytest
 from textual.widgets import TextArea
 
-from srbwriter.tui.widgets.branch_pane import BranchPane
-from srbwriter.tui.wrap import Wrapper
+from srbwriter.tui.widgets.wrap import Wrapper
+from srbwriter.tui.write.branch_pane import BranchPane
 from tests.sizes import some_of
 from tests.tui.conftest import Bench, OpenBench
 

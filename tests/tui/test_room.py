@@ -6,8 +6,8 @@ import pytest
 from rich.cells import cell_len
 
 from srbwriter.tui import options
-from srbwriter.tui.dialog import Page
-from srbwriter.tui.screens.side_panel import LoreList, SidePanel
+from srbwriter.tui.dialogs.base import Page
+from srbwriter.tui.story.side_panel import LoreList, SidePanel
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.scenarios.common import started, visible
 

@@ -9,8 +9,8 @@ from srbwriter.session import Context
 from srbwriter.session.typing import DRAFTS, sheets_left
 from srbwriter.story import ROOT, Settings
 from srbwriter.story.model import LoreEntry
-from srbwriter.tui.screens.ask import AskWords
-from srbwriter.tui.screens.side_panel import LORE, MEMORY, NOTE, LoreList, SidePanel
+from srbwriter.tui.dialogs.ask import AskWords
+from srbwriter.tui.story.side_panel import LORE, MEMORY, NOTE, LoreList, SidePanel
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.scenarios.common import answer, opened, visible
 

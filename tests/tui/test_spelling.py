@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from srbwriter.tui import options, spelling
+from srbwriter.tui import options
+from srbwriter.tui.story import spelling
 from tests.tui.conftest import OpenBench
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from srbwriter.tui.screens.ask import Confirm
-from srbwriter.tui.screens.sheet import Sheet
-from srbwriter.tui.widgets.branch_words import Head
+from srbwriter.tui.dialogs.ask import Confirm
+from srbwriter.tui.dialogs.sheet import Sheet
+from srbwriter.tui.write.branch_words import Head
 from tests.tui.conftest import Bench, OpenBench
 
 CHANGED = "Then it rained."

@@ -11,10 +11,10 @@ from srbwriter.engine.types import BranchState, FinishReason
 from srbwriter.session import Context
 from srbwriter.session.prompting import Part
 from srbwriter.story import ROOT
-from srbwriter.tui import hints
-from srbwriter.tui.screens.knobs import Knobs
-from srbwriter.tui.screens.reading import budget
-from srbwriter.tui.screens.side_panel import LoreList, SidePanel
+from srbwriter.tui.dialogs.knobs import Knobs
+from srbwriter.tui.story.reading import budget
+from srbwriter.tui.story.side_panel import LoreList, SidePanel
+from srbwriter.tui.write import hints
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.scenarios.common import visible
 

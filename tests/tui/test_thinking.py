@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from srbwriter.tui.widgets.branch_words import find_thoughts
+from srbwriter.tui.write.branch_words import find_thoughts
 from tests.tui.conftest import OpenBench
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from textual.widgets import Static
 
-from srbwriter.tui.screens.tokens import TokenView
+from srbwriter.tui.dialogs.tokens import TokenView
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.scenarios.common import opened, started
 

@@ -18,9 +18,9 @@ import pytest
 from srbwriter import paths
 from srbwriter.engine.types import BranchState
 from srbwriter.story import Story, transfer
-from srbwriter.tui import status
-from srbwriter.tui.screens.ask import Ask
-from srbwriter.tui.screens.help import Help
+from srbwriter.tui.dialogs.ask import Ask
+from srbwriter.tui.dialogs.help import Help
+from srbwriter.tui.write import status
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.scenarios.common import answer, opened, started
 from tests.tui.scenarios.convert import ended

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from srbwriter.story import ROOT, NodeId, Story
-from srbwriter.tui.widgets.tree_view import rows
+from srbwriter.tui.tree.view import rows
 from tests.sizes import examples
 from tests.tui.conftest import OpenBench
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from srbwriter.story import ROOT
-from srbwriter.tui.screens.tree import SplitAt, TreeScreen
+from srbwriter.tui.tree.screen import SplitAt, TreeScreen
 from tests.tui.conftest import OpenBench
 from tests.tui.scenarios.common import opened
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.events import Key, Paste
 
 from srbwriter.tui.keyboard import Burst
-from srbwriter.tui.widgets.branch_pane import BranchPane
+from srbwriter.tui.write.branch_pane import BranchPane
 from tests.tui.conftest import Bench, OpenBench
 
 TEXT = "It rained."

@@ -10,9 +10,9 @@ import pytest
 from srbwriter.engine.types import BranchState, FinishReason
 from srbwriter.story import ROOT, Settings
 from srbwriter.story.model import LoreEntry
-from srbwriter.tui.screens.ask import AskWords
-from srbwriter.tui.screens.choices import begin_sample, load_prompts
-from srbwriter.tui.screens.picker import Picker
+from srbwriter.tui.dialogs.ask import AskWords
+from srbwriter.tui.dialogs.choices import begin_sample, load_prompts
+from srbwriter.tui.dialogs.picker import Picker
 from tests.sizes import some_of
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.test_steering_keys import finish, said, typed

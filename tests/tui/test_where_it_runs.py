@@ -6,7 +6,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
-from srbwriter.tui import status
+from srbwriter.tui.write import status
 from tests.tui.conftest import OpenBench
 
 NOTE = "The context is 4096 tokens instead of 8192."

@@ -13,12 +13,12 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from srbwriter.prose import Unit
-from srbwriter.tui.screens.reading import typeset
-from srbwriter.tui.widgets.branch_grid import MIN_HEIGHT, MIN_WIDTH, arrange
-from srbwriter.tui.widgets.branch_pane import BranchPane
+from srbwriter.tui.story.reading import typeset
 from srbwriter.tui.widgets.lines import bar
-from srbwriter.tui.widgets.prose_area import unit_step
-from srbwriter.tui.widgets.story_editor import window_around
+from srbwriter.tui.write.branch_grid import MIN_HEIGHT, MIN_WIDTH, arrange
+from srbwriter.tui.write.branch_pane import BranchPane
+from srbwriter.tui.write.prose_area import unit_step
+from srbwriter.tui.write.story_editor import window_around
 from srbwriter.unspaced import CHARACTER
 from tests.tui.conftest import OpenBench
 

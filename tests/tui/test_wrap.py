@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from srbwriter.tui.wrap import Wrapper
+from srbwriter.tui.widgets.wrap import Wrapper
 
 TEXT = st.text(alphabet="ab é \n漢字😀,.-", max_size=120)
 

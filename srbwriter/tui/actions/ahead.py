@@ -9,7 +9,7 @@ from srbwriter.session.ahead import MODES, LookAhead, budget_of
 from srbwriter.tui.commands import INSTRUMENTS, command
 
 if TYPE_CHECKING:
-    from srbwriter.tui.write_screen import WriteScreen
+    from srbwriter.tui.write.screen import WriteScreen
 
 _WORDS = {
     "off": "Next branches are written only after a pick.",

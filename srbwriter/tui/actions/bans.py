@@ -8,12 +8,12 @@ from srbwriter.session.bans import Bans, as_sheet
 from srbwriter.session.instrument import sheet_lines
 from srbwriter.story.model import counted
 from srbwriter.tui.commands import INSTRUMENTS, command
-from srbwriter.tui.screens.ask import asks
-from srbwriter.tui.screens.sheet import Sheet
-from srbwriter.tui.welcome import writes
+from srbwriter.tui.dialogs.ask import asks
+from srbwriter.tui.dialogs.sheet import Sheet
+from srbwriter.tui.write.welcome import writes
 
 if TYPE_CHECKING:
-    from srbwriter.tui.write_screen import WriteScreen
+    from srbwriter.tui.write.screen import WriteScreen
 
 
 @command(INSTRUMENTS, "Banned phrases")

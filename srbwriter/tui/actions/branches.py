@@ -9,20 +9,21 @@ from srbwriter.engine.verbs import VERBS, BranchVerb
 from srbwriter.prose import Unit
 from srbwriter.session.typing import Draft
 from srbwriter.story import NodeId
-from srbwriter.tui import external, status
 from srbwriter.tui.commands import DIGITS, PART, THIS_BRANCH, command
+from srbwriter.tui.dialogs.ask import AskWords, asks
+from srbwriter.tui.dialogs.knobs import Knobs
+from srbwriter.tui.dialogs.picker import Choice, Picker
+from srbwriter.tui.dialogs.sheet import Sheet
 from srbwriter.tui.knobs import Setup
-from srbwriter.tui.screens.ask import AskWords, asks
-from srbwriter.tui.screens.knobs import Knobs
-from srbwriter.tui.screens.picker import Choice, Picker
-from srbwriter.tui.screens.reading import Compare
-from srbwriter.tui.screens.sheet import Sheet
-from srbwriter.tui.welcome import writes
-from srbwriter.tui.widgets.branch_words import state_words
+from srbwriter.tui.story import external
+from srbwriter.tui.story.reading import Compare
+from srbwriter.tui.write import status
+from srbwriter.tui.write.branch_words import state_words
+from srbwriter.tui.write.welcome import writes
 
 if TYPE_CHECKING:
     from srbwriter.engine.generation import Branch
-    from srbwriter.tui.write_screen import WriteScreen
+    from srbwriter.tui.write.screen import WriteScreen
 
 
 @command(THIS_BRANCH, "Pick a branch by number", DIGITS, numbered=True)

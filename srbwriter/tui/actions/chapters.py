@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from srbwriter.story import Refused
 from srbwriter.story.headings import Heading, paragraph_at
 from srbwriter.tui.commands import command
-from srbwriter.tui.screens.ask import AskWords
-from srbwriter.tui.screens.picker import Choice, Picker
-from srbwriter.tui.welcome import writes
+from srbwriter.tui.dialogs.ask import AskWords
+from srbwriter.tui.dialogs.picker import Choice, Picker
+from srbwriter.tui.write.welcome import writes
 
 if TYPE_CHECKING:
     from srbwriter.story.chapters import Chapter
-    from srbwriter.tui.write_screen import WriteScreen
+    from srbwriter.tui.write.screen import WriteScreen
 
 CHAPTERS = "Chapters"
 

@@ -11,13 +11,13 @@ from srbwriter.engine.exploring import Fork, Opening
 from srbwriter.engine.types import Together
 from srbwriter.session.exploring import Explorer, Word, probability_words
 from srbwriter.session.ordering import BY_PROBABILITY, ORDERS
-from srbwriter.tui import status
 from srbwriter.tui.commands import INSTRUMENTS, command
-from srbwriter.tui.screens.picker import Choice, Picker
-from srbwriter.tui.welcome import writes
+from srbwriter.tui.dialogs.picker import Choice, Picker
+from srbwriter.tui.write import status
+from srbwriter.tui.write.welcome import writes
 
 if TYPE_CHECKING:
-    from srbwriter.tui.write_screen import WriteScreen
+    from srbwriter.tui.write.screen import WriteScreen
 
 
 _SIBLINGS: dict[Together, tuple[str, str]] = {

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from srbwriter.session.judging import Judging
 from srbwriter.story.model import counted
 from srbwriter.tui.commands import INSTRUMENTS, command
-from srbwriter.tui.screens.ask import asks
-from srbwriter.tui.screens.sheet import Sheet
-from srbwriter.tui.welcome import writes
+from srbwriter.tui.dialogs.ask import asks
+from srbwriter.tui.dialogs.sheet import Sheet
+from srbwriter.tui.write.welcome import writes
 
 if TYPE_CHECKING:
     from srbwriter.session.judging import Judgement
-    from srbwriter.tui.write_screen import WriteScreen
+    from srbwriter.tui.write.screen import WriteScreen
 
 
 @command(INSTRUMENTS, "Score branches", anywhere="f7")

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 from srbwriter.session.sampling import Sweep
 from srbwriter.tui.commands import command
+from srbwriter.tui.dialogs.ask import asks
+from srbwriter.tui.dialogs.knobs import Knobs
+from srbwriter.tui.dialogs.trouble import AGAIN, CHOOSE, ModelTrouble
 from srbwriter.tui.knobs import Setup
-from srbwriter.tui.screens.ask import asks
-from srbwriter.tui.screens.knobs import Knobs
-from srbwriter.tui.screens.reading import ContextView
-from srbwriter.tui.screens.side_panel import LORE, MEMORY, NOTE, SidePanel
-from srbwriter.tui.screens.trouble import AGAIN, CHOOSE, ModelTrouble
-from srbwriter.tui.welcome import writes
+from srbwriter.tui.story.reading import ContextView
+from srbwriter.tui.story.side_panel import LORE, MEMORY, NOTE, SidePanel
+from srbwriter.tui.write.welcome import writes
 
 if TYPE_CHECKING:
-    from srbwriter.tui.write_screen import WriteScreen
+    from srbwriter.tui.write.screen import WriteScreen
 
 
 KNOBS = "The model"
@@ -74,7 +74,7 @@ def context(screen: WriteScreen) -> None:
 @command(KNOBS, "Change the model", letters="m")
 def model(screen: WriteScreen) -> None:
     """Choose a model, fetch a recommended one, or retry one that failed to load; the story stays open."""
-    from srbwriter.tui.screens.choices import choose_model
+    from srbwriter.tui.dialogs.choices import choose_model
 
     def answered(chosen: str | None) -> None:
         if chosen == CHOOSE:

@@ -16,12 +16,12 @@ from srbwriter.story import files, library
 from srbwriter.story.backup import Backup, backups
 from srbwriter.story.model import counted
 from srbwriter.tui.commands import command
-from srbwriter.tui.screens.ask import Ask, asks
-from srbwriter.tui.screens.picker import Choice, Picker
-from srbwriter.tui.welcome import writes
+from srbwriter.tui.dialogs.ask import Ask, asks
+from srbwriter.tui.dialogs.picker import Choice, Picker
+from srbwriter.tui.write.welcome import writes
 
 if TYPE_CHECKING:
-    from srbwriter.tui.write_screen import WriteScreen
+    from srbwriter.tui.write.screen import WriteScreen
 
 
 STORIES = "Stories"

@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING
 
 from srbwriter import paths
 from srbwriter.story import Edit, Properties, StoryError, library
-from srbwriter.tui import external, options
-from srbwriter.tui import spelling as spell
+from srbwriter.tui import options
 from srbwriter.tui.commands import command
-from srbwriter.tui.screens.ask import Ask, PropertiesForm, asks
-from srbwriter.tui.screens.choices import offer_openings
-from srbwriter.tui.screens.find import FindBar, ReplaceBar
-from srbwriter.tui.welcome import refuse, tell_damage, writes
+from srbwriter.tui.dialogs.ask import Ask, PropertiesForm, asks
+from srbwriter.tui.dialogs.choices import offer_openings
+from srbwriter.tui.story import external
+from srbwriter.tui.story import spelling as spell
+from srbwriter.tui.story.find import FindBar, ReplaceBar
+from srbwriter.tui.write.welcome import refuse, tell_damage, writes
 
 if TYPE_CHECKING:
     from srbwriter.story.formats import Format
     from srbwriter.story.transfer import Landed
-    from srbwriter.tui.write_screen import WriteScreen
+    from srbwriter.tui.write.screen import WriteScreen
 
 STORY = "Story"
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from srbwriter.tui import options
 from srbwriter.tui.commands import command
-from srbwriter.tui.screens.picker import Choice, Picker
-from srbwriter.tui.screens.tokens import TokenView
-from srbwriter.tui.welcome import writes
+from srbwriter.tui.dialogs.picker import Choice, Picker
+from srbwriter.tui.dialogs.tokens import TokenView
 from srbwriter.tui.widgets.tints import AUTHOR, NONE, PROBABILITY, SURPRISAL
+from srbwriter.tui.write.welcome import writes
 
 if TYPE_CHECKING:
-    from srbwriter.tui.write_screen import WriteScreen
+    from srbwriter.tui.write.screen import WriteScreen
 
 
 INSTRUMENTS = "Instruments"

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from srbwriter.story import ROOT, NodeId
 from srbwriter.tui.commands import command
-from srbwriter.tui.screens.ask import Ask, asks
-from srbwriter.tui.screens.picker import Choice, Picker
-from srbwriter.tui.screens.tree import Destination, TreeScreen
-from srbwriter.tui.welcome import writes
-from srbwriter.tui.widgets.tree_view import marks_words
+from srbwriter.tui.dialogs.ask import Ask, asks
+from srbwriter.tui.dialogs.picker import Choice, Picker
+from srbwriter.tui.tree.screen import Destination, TreeScreen
+from srbwriter.tui.tree.view import marks_words
+from srbwriter.tui.write.welcome import writes
 
 if TYPE_CHECKING:
-    from srbwriter.tui.write_screen import WriteScreen
+    from srbwriter.tui.write.screen import WriteScreen
 
 _MATCH = str.maketrans("", "", "\x02\x03")
 _MOST = 500  # the list shows only this many of the newest deleted branches

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 from srbwriter.tui import options
 from srbwriter.tui.commands import MENU, READING, command
-from srbwriter.tui.screens.choices import choose_theme
-from srbwriter.tui.screens.help import Help
-from srbwriter.tui.screens.menu import Menu
-from srbwriter.tui.screens.picker import Jump
-from srbwriter.tui.screens.reading import LogView, Reading
-from srbwriter.tui.screens.settings import SettingsScreen
-from srbwriter.tui.widgets.branch_pane import BranchPane
+from srbwriter.tui.dialogs.choices import choose_theme
+from srbwriter.tui.dialogs.help import Help
+from srbwriter.tui.dialogs.menu import Menu
+from srbwriter.tui.dialogs.picker import Jump
+from srbwriter.tui.dialogs.settings import SettingsScreen
+from srbwriter.tui.story.reading import LogView, Reading
+from srbwriter.tui.write.branch_pane import BranchPane
 
 if TYPE_CHECKING:
-    from srbwriter.tui.write_screen import WriteScreen
+    from srbwriter.tui.write.screen import WriteScreen
 
 
 VIEW = "View"

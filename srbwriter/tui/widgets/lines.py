@@ -20,7 +20,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from srbwriter.tui.commands import Keyed, action
-from srbwriter.tui.wrap import Wrapper
+from srbwriter.tui.widgets.wrap import Wrapper
 
 _BAR = 16
 _GAP = "  ·  "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from srbwriter.tui.screens.picker import Picker
+from srbwriter.tui.dialogs.picker import Picker
 from tests.tui.conftest import Bench
 from tests.tui.scenarios.common import opened, scenario, started
 

@@ -6,10 +6,10 @@ import pytest
 from textual.widgets import Static, TextArea
 
 from srbwriter.engine.types import BranchState, FinishReason
-from srbwriter.tui.screens.knobs import Knobs
-from srbwriter.tui.screens.picker import Picker
-from srbwriter.tui.screens.reading import Compare
-from srbwriter.tui.screens.sheet import Sheet
+from srbwriter.tui.dialogs.knobs import Knobs
+from srbwriter.tui.dialogs.picker import Picker
+from srbwriter.tui.dialogs.sheet import Sheet
+from srbwriter.tui.story.reading import Compare
 from tests.tui.conftest import Bench
 from tests.tui.scenarios.common import answer, head, long_branch, opened, scenario, started
 

@@ -8,8 +8,8 @@ import pytest
 
 from srbwriter.engine.exploring import Exploring
 from srbwriter.session.ordering import ORDERS
-from srbwriter.tui.screens.picker import Picker
-from srbwriter.tui.widgets.branch_pane import BranchPane
+from srbwriter.tui.dialogs.picker import Picker
+from srbwriter.tui.write.branch_pane import BranchPane
 from tests.tui.conftest import Bench
 from tests.tui.scenarios.common import head, opened, scenario, started
 

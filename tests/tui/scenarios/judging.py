@@ -8,7 +8,7 @@ import pytest
 from textual.widgets import TextArea
 
 from srbwriter.session import judging
-from srbwriter.tui.screens.sheet import Sheet
+from srbwriter.tui.dialogs.sheet import Sheet
 from tests.tui.conftest import Bench
 from tests.tui.scenarios.common import head, opened, scenario, started
 

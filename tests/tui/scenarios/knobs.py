@@ -6,10 +6,10 @@ import pytest
 from textual.widgets import Static
 
 from srbwriter.story import ROOT
-from srbwriter.tui.screens.knobs import Knobs
-from srbwriter.tui.screens.picker import Picker
-from srbwriter.tui.screens.reading import ContextView
-from srbwriter.tui.screens.side_panel import SidePanel
+from srbwriter.tui.dialogs.knobs import Knobs
+from srbwriter.tui.dialogs.picker import Picker
+from srbwriter.tui.story.reading import ContextView
+from srbwriter.tui.story.side_panel import SidePanel
 from tests.tui.conftest import Bench
 from tests.tui.scenarios.common import answer, opened, scenario, started
 

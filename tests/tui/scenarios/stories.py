@@ -9,7 +9,7 @@ import pytest
 from srbwriter import paths
 from srbwriter.story import Story, files
 from srbwriter.story.backup import backups
-from srbwriter.tui.screens.picker import Picker
+from srbwriter.tui.dialogs.picker import Picker
 from tests.tui.conftest import Bench
 from tests.tui.scenarios.common import answer, opened, scenario
 

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 import pytest
 
 from srbwriter.story import Properties, Story
-from srbwriter.tui import spelling as spell
-from srbwriter.tui.screens.ask import PropertiesForm
-from srbwriter.tui.screens.picker import Picker
-from srbwriter.tui.screens.tree import TreeScreen
+from srbwriter.tui.dialogs.ask import PropertiesForm
+from srbwriter.tui.dialogs.picker import Picker
+from srbwriter.tui.story import spelling as spell
+from srbwriter.tui.tree.screen import TreeScreen
 from tests.tui.conftest import Bench
 from tests.tui.scenarios.common import answer, opened, scenario, started
 

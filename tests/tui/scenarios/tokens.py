@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from srbwriter.tui import options
-from srbwriter.tui.screens.picker import Picker
-from srbwriter.tui.screens.tokens import TokenView
+from srbwriter.tui.dialogs.picker import Picker
+from srbwriter.tui.dialogs.tokens import TokenView
 from tests.tui.conftest import Bench
 from tests.tui.scenarios.common import opened, scenario, started, visible
 

@@ -7,11 +7,11 @@ from textual.widgets import OptionList, Static
 
 from srbwriter.engine.types import FinishReason
 from srbwriter.story import Story
-from srbwriter.tui.screens.help import Help
-from srbwriter.tui.screens.menu import Menu
-from srbwriter.tui.screens.picker import Jump, Picker
-from srbwriter.tui.screens.reading import LogView, Reading
-from srbwriter.tui.screens.settings import SettingsScreen
+from srbwriter.tui.dialogs.help import Help
+from srbwriter.tui.dialogs.menu import Menu
+from srbwriter.tui.dialogs.picker import Jump, Picker
+from srbwriter.tui.dialogs.settings import SettingsScreen
+from srbwriter.tui.story.reading import LogView, Reading
 from tests.tui.conftest import Bench
 from tests.tui.scenarios.common import answer, head, long_branch, opened, scenario, started, visible
 

@@ -1,0 +1,114 @@
+"""The editor dialog for longer texts, such as a branch before it is picked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from textual import on
+from textual.app import ComposeResult
+from textual.widgets import Static
+
+from srbwriter.tui.commands import action
+from srbwriter.tui.dialogs.ask import LEFT, Confirm
+from srbwriter.tui.dialogs.base import Dialog
+from srbwriter.tui.write.prose_area import ProseArea
+
+if TYPE_CHECKING:
+    from srbwriter.session.typing import Draft
+
+
+class Sheet(Dialog[bool]):
+    """An editor dialog. Dismissed with True if the text was kept; asks before it drops a change.
+
+    Args:
+        title: the heading.
+        text: the initial text.
+        about: one line about the purpose of the text.
+        take: applies the text; if it returns False, the dialog stays open.
+        draft: keeps the text safe while the dialog is open.
+        keeps: what keeping the text does, shown after the key.
+    """
+
+    KEYS = "On a sheet"
+    DEFAULT_CSS = """
+    Sheet > .box { height: 70%; }
+    Sheet > .box > .about { color: $text-muted; }
+    Sheet ProseArea { height: 1fr; border: none; background: $background; margin: 1 0; }
+    Sheet.-low > .box { height: 96%; }
+    Sheet.-low > .box > .about { display: none; }
+    Sheet.-low > .box > .left { display: block; }
+    Sheet.-low ProseArea { margin: 0; }
+    """
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (20, "-high")]  # rows of the window
+
+    def __init__(
+        self,
+        title: str,
+        text: str,
+        about: str,
+        take: Callable[[str], bool],
+        draft: Draft,
+        keeps: str = "keeps it",
+    ) -> None:
+        super().__init__()
+        self.heading, self._text, self._about, self._take, self._keeps = title, text, about, take, keeps
+        self.foot = (
+            f"{{keep_sheet}} {keeps} · {{close_dialog}} goes back, and asks first if you changed something"
+        )
+        left = draft.words
+        self._interrupted = left is not None
+        self._first = text if left is None else left
+        self._draft = draft
+        self._said = self._first  # the text that the draft has
+        self._answered = False
+
+    def content(self) -> ComposeResult:
+        yield Static(self._about, classes="about", markup=False)
+        if self._interrupted:
+            yield Static(LEFT, classes="about left", markup=False)
+        yield ProseArea(self._first, soft_wrap=True, show_line_numbers=False)
+
+    def on_mount(self) -> None:
+        area = self.query_one(ProseArea)
+        area.move_cursor(area.document.end)
+        area.focus()
+
+    @on(ProseArea.Changed)
+    def _typed(self, event: ProseArea.Changed) -> None:
+        words = event.text_area.text
+        # Changed messages of the last keys can arrive after the dialog has closed.
+        if words != self._said and not self._answered:
+            self._said = words
+            self._draft.typed(words)
+
+    def action_close(self) -> None:
+        if self.query_one(ProseArea).text == self._text:
+            self._drop()
+        else:
+            self._ask()
+
+    @action("keep_sheet", "ctrl+s", "keep")
+    def action_keep(self) -> None:
+        """Keep the text and close the dialog."""
+        if not self.on_top:
+            return
+        if self._draft.give(self.query_one(ProseArea).text, self._take) and self.on_top:
+            self._answered = True
+            self.close(True)
+
+    def _drop(self) -> None:
+        if self.on_top:
+            self._answered = True
+            self._draft.drop()
+            self.close(False)
+
+    def _ask(self) -> None:
+        def answered(key: str | None) -> None:
+            if key == "s":
+                self.action_keep()
+            elif key == "d":
+                self._drop()
+
+        answers = {"s": self._keeps, "d": "discards your changes", "escape": "continues editing"}
+        self.open(Confirm(f"{self.heading}: you changed the text.", answers), answered)

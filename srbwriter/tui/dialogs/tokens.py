@@ -1,0 +1,341 @@
+"""The token view: steps through a branch or the story by token, shows alternatives, forks and bans.
+
+The box appears beside the text. It never blocks: the cursor moves at once, and alternatives appear when they
+are computed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len, set_cell_size
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import Static
+
+from srbwriter.engine.types import EngineError
+from srbwriter.session.tokens import Alternative, Tokens, TokenText
+from srbwriter.tui.commands import action
+from srbwriter.tui.dialogs.base import Dialog
+
+if TYPE_CHECKING:
+    from srbwriter.engine.generation import Branch
+    from srbwriter.tui.write.screen import WriteScreen
+
+_LOOKS = 1 / 40  # seconds between polls for results
+_BEST = 10
+_COLUMN = 26  # cells of an alternative
+_PAGE = 10  # tokens
+_KEYS = (
+    "{token_left}{token_right} token · {token_up}{token_down} other · {token_fork} continues with it · "
+    "{token_ban} bans it here · {close_dialog} back"
+)
+_COLUMNS = 3
+
+
+def percent(logprob: float) -> str:
+    """Return the probability of a token in percent, in four to six characters."""
+    share = 100 * math.exp(logprob)
+    return f"{share:.0f} %" if share >= 10 else f"{share:.1f} %" if share >= 0.1 else "<0.1 %"
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+class TokenView(Dialog[None]):
+    """Shows the tokens of branch ``index``; if that is None, of the story, starting at character ``char``."""
+
+    KEYS = "Token by token"
+    OPENED_BY = "tokens"
+
+    DEFAULT_CSS = """
+    TokenView { align: left top; background: $background 0%; }
+    TokenView > .box {
+        border: none; padding: 0 1; background: $panel; color: $foreground;
+        max-width: 100%; max-height: 100%;
+    }
+    TokenView #tokens-here { text-style: bold; }
+    TokenView #tokens-others { height: auto; }
+    """
+
+    def __init__(self, screen: WriteScreen, index: int | None, char: int) -> None:
+        super().__init__()
+        self._below, self._index, self._char = screen, index, char
+        self._text: TokenText | None = None
+        self._coming: Future[TokenText] | None = None
+        self._written = 0  # length of the branch in tokens when it was read
+        self._at: int | None = None  # index of the current token; None until the text is tokenised
+        self._aim = 0  # the index to return to: a branch being rewritten may still be shorter
+        self._chosen: int | None = None  # index of the alternative; None: the best one not in the text
+        self._why = ""
+        self._cursor_before = screen.editor.place
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="box"):
+            yield Static("…", id="tokens-here", markup=False)
+            yield Static("", id="tokens-others", markup=False)
+            yield Static(self.with_keys(_KEYS), classes="foot", markup=False)
+
+    def on_mount(self) -> None:
+        self._place_box()
+        self._read()
+        self._look()
+        self.set_interval(_LOOKS, self._look)
+
+    def on_unmount(self) -> None:
+        for pane in self._below.grid.panes:
+            pane.token = None
+        self._below.editor.unmark()
+
+    def on_resize(self) -> None:
+        self._place_box()
+
+    def _place_box(self) -> None:
+        """Put the box over the other text: over the story for a branch, over the branches for the story."""
+        other = self._below.right if self._index is None else self._below.editor
+        region, size, box = other.region, self.app.size, self.query_one(".box")
+        if not region.height or not other.display:  # the other text is hidden: use the bottom of the window
+            width, height, place = (
+                size.width,
+                min(8, size.height // 2),
+                (0, size.height - min(8, size.height // 2)),
+            )
+        else:
+            width, height, place = region.width, min(region.height, _BEST + 4), (region.x, region.y)
+        box.styles.width, box.styles.offset = width, place
+        box.styles.max_height = height
+        self._rows, self._width = max(1, height - 2 - (width < 70)), width - 2
+
+    # ---- the text that is shown
+
+    @property
+    def _branch(self) -> Branch | None:
+        current = self._below.session.round
+        if self._index is None or current is None or self._index >= len(current.branches):
+            return None
+        return current.branches[self._index]
+
+    def _read(self) -> None:
+        """Request the tokens of the current text."""
+        tokens = Tokens.of(self._below.session)
+        try:
+            self._coming = tokens.story_tokens() if self._index is None else tokens.branch_tokens(self._index)
+            self._why = ""
+        except EngineError as error:
+            self._why = str(error)
+        branch = self._branch
+        self._written = len(branch.buffer.ids) if branch is not None else 0
+
+    def _take_result(self) -> None:
+        """Show the tokenised text if it is ready; keep the current token, or start at the writer's place."""
+        if self._coming is None or not self._coming.done():
+            return
+        coming, self._coming = self._coming, None
+        try:
+            fresh = coming.result()
+        except Exception as error:  # from the engine, or because the story exceeds the context
+            self._below.guarded(partial(_raise, error))
+            self.close()
+            return
+        before, self._text = self._text, fresh
+        if before is not None and before.take == fresh.take and before.prompt == fresh.prompt:
+            fresh.known, fresh.asked, fresh.spelling = before.known, before.asked, before.spelling
+        if self._at is None:
+            self._aim = fresh.place_of(self._char)
+        self._at = max(0, min(self._aim, len(fresh.tokens) - 1))
+
+    def _look(self) -> None:
+        """Poll for results and show them."""
+        if (
+            self._text is None
+            and self._coming is None
+            and self._below.session.engine is not None
+            and self._why
+        ):
+            self._read()  # retry: the model was still loading
+        self._take_result()
+        branch = self._branch
+        text, idle = self._text, self._coming is None and not self._why
+        if branch is not None and idle and text is not None:
+            now = branch.buffer.revision, len(branch.buffer.ids)
+            if now != (text.take[1], self._written):
+                self._read()
+        self._show()
+
+    def _others(self) -> tuple[Alternative, ...] | None:
+        """Return the alternatives to the current token, less banned ones; None while not computed."""
+        if self._text is None or self._at is None or not self._text.tokens:
+            return None
+        session = self._below.session
+        if why := session.capabilities.reason_for("next_logprobs"):
+            self._why = why
+            return ()
+        found = Tokens.of(session).look(self._text, self._at)
+        self._why = self._text.problem
+        if found is None:
+            return None
+        banned = Tokens.of(session).without(self._text, self._at)
+        return tuple(one for one in found if one.id not in banned)[:_BEST]
+
+    # ---- showing
+
+    def _show(self) -> None:
+        text, place = self._text, self._at
+        if text is None or place is None:
+            self._put(self._why or "…", [])
+            return
+        if not text.tokens:
+            self._put("There is no token here yet." if self._index is not None else "The story is empty.", [])
+            return
+        token, others = text.tokens[place], self._others()
+        self._mark(token.start, token.end)
+        own = next((one for one in text.known.get(place, ()) if one.id == token.id), None)
+        here = f"{place + 1} of {len(text.tokens)}"
+        if own is not None:
+            here += f"  “{own.shown}”  {percent(own.logprob)}  {-own.logprob / math.log(2):.1f} bits"
+        elif self._why:
+            here += f"  {self._why}"
+        banned = len(Tokens.of(self._below.session).without(text, place)) if not text.of_story else 0
+        here += f"  ({banned} banned)" if banned else ""
+        self._put(here, self._lines(others or (), token.id))
+
+    def _put(self, here: str, lines: list[Content]) -> None:
+        here, others = set_cell_size(here, self._width).rstrip(), Content("\n").join(lines)
+        if self._shown != (here, others):  # every update triggers a layout
+            self._shown = here, others
+            self.query_one("#tokens-here", Static).update(here)
+            self.query_one("#tokens-others", Static).update(others)
+
+    def _lines(self, others: tuple[Alternative, ...], own: int) -> list[Content]:
+        """Lay out the alternatives in columns; a dot marks the token in the text, an arrow the chosen one."""
+        chosen = self._chosen_of(others, own)
+        columns = max(1, min(self._width // _COLUMN, _COLUMNS))
+        rows = max(1, min(self._rows, -(-len(others) // columns) if columns > 1 else len(others)))
+        rows = min(max(rows, min(self._rows, 5)), len(others))
+        first = max(0, chosen + 1 - rows * columns)
+        lines: list[Content] = []
+        for row in range(first, first + rows):
+            parts: list[Content | tuple[str, str]] = []
+            for at in range(row, min(len(others), first + rows * columns), rows):
+                sign = "▸" if at == chosen else "·" if others[at].id == own else " "
+                share = percent(others[at].logprob)
+                room = _COLUMN - 4 - cell_len(share)
+                cell = f"{sign} {set_cell_size(others[at].shown, room)} {share} "
+                parts.append((cell, "bold $text-accent" if at == chosen else ""))
+            lines.append(Content.assemble(*parts))
+        return lines
+
+    def _chosen_of(self, others: tuple[Alternative, ...], own: int) -> int:
+        if self._chosen is not None:
+            return max(0, min(self._chosen, len(others) - 1))
+        return next((at for at, one in enumerate(others) if one.id != own), 0)
+
+    def _mark(self, start: int, end: int) -> None:
+        """Highlight the current token in the text."""
+        if self._index is None:
+            editor = self._below.editor
+            end = min(max(end, start + 1), len(editor.whole))
+            if (start, end) != self._marked:
+                self._marked = start, end
+                editor.mark(start, end)
+        else:
+            self._below.grid.panes[self._index].token = start, max(end, start + 1)
+
+    _marked = (-1, -1)
+    _shown: tuple[str, Content] | None = None
+
+    # ---- keys
+
+    def _go(self, place: int) -> None:
+        if self._text is not None and self._at is not None and self._text.tokens:
+            self._aim = self._at = max(0, min(place, len(self._text.tokens) - 1))
+            self._chosen = None
+            self._show()
+
+    @action("token_left", "left", "token")
+    def action_left(self) -> None:
+        """Go to the previous token."""
+        self._go((self._at or 0) - 1)
+
+    @action("token_right", "right", "token")
+    def action_right(self) -> None:
+        """Go to the next token."""
+        self._go((self._at or 0) + 1)
+
+    @action("token_page_left", "pageup", "ten back", foot=False)
+    def action_page_left(self) -> None:
+        """Go back ten tokens."""
+        self._go((self._at or 0) - _PAGE)
+
+    @action("token_page_right", "pagedown", "ten on", foot=False)
+    def action_page_right(self) -> None:
+        """Go forward ten tokens."""
+        self._go((self._at or 0) + _PAGE)
+
+    @action("token_first", "home", "first", foot=False)
+    def action_first(self) -> None:
+        """Go to the first token."""
+        self._go(0)
+
+    @action("token_last", "end", "last", foot=False)
+    def action_last(self) -> None:
+        """Go to the last token."""
+        self._go(1 << 30)
+
+    @action("token_up", "up", "other")
+    def action_up(self) -> None:
+        """Choose the next more likely token."""
+        self._choose(-1)
+
+    @action("token_down", "down", "other")
+    def action_down(self) -> None:
+        """Choose the next less likely token."""
+        self._choose(1)
+
+    def _choose(self, step: int) -> None:
+        others = self._others()
+        if others and self._text is not None and self._at is not None:
+            own = self._text.tokens[self._at].id
+            self._chosen = max(0, min(self._chosen_of(others, own) + step, len(others) - 1))
+            self._show()
+
+    @action("token_fork", "enter", "continues with it")
+    def action_fork(self) -> None:
+        """Start a new branch with the chosen token; in the story, a new round."""
+        others, text, place = self._others(), self._text, self._at
+        if text is None or place is None or not text.tokens:
+            return
+        if others is None:
+            self.app.notify("The alternatives are still being computed; try again in a moment.")
+            return
+        own = text.tokens[place].id
+        token = others[self._chosen_of(others, own)].id if others else own
+        self._leave(lambda: self._below.forked(Tokens.of(self._below.session).fork(text, place, token)))
+
+    @action("token_ban", "b", "bans it here")
+    def action_ban(self) -> None:
+        """Ban this token here and write the branch again from before it; in the story, a new round."""
+        text, place = self._text, self._at
+        if text is None or place is None or not text.tokens:
+            return
+        if text.of_story:
+            self._leave(lambda: (Tokens.of(self._below.session).ban(text, place), self._below.forked(-1)))
+        elif self._below.guarded(lambda: Tokens.of(self._below.session).ban(text, place)):
+            self._chosen = None
+
+    def _leave(self, act: Callable[[], object]) -> None:
+        """Run ``act``, which shows another place, and close this view."""
+        if self._below.guarded(act):
+            self._cursor_before = -1
+            self.close()
+
+    def action_close(self) -> None:
+        if self._index is None and self._cursor_before >= 0:
+            self._below.editor.go(self._cursor_before)
+        self.close()

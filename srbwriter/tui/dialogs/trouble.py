@@ -1,0 +1,167 @@
+"""Dialogs for failures: a model that does not load, a damaged story file, a crash."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from textual.app import ComposeResult
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
+
+from srbwriter import logs, paths
+from srbwriter.engine.types import Cancelled
+from srbwriter.story import Damage
+from srbwriter.story.model import counted
+from srbwriter.tui.commands import action
+from srbwriter.tui.dialogs.base import Dialog
+
+CHOOSE, AGAIN, WITHOUT = "choose", "again", "without"
+
+
+def trouble_words(error: Exception) -> str:
+    """Return the heading: loading was stopped, or the model cannot be loaded."""
+    if isinstance(error, Cancelled):
+        return "Loading the model was stopped"
+    return "The model cannot be loaded"
+
+
+class ModelTrouble(Dialog[str]):
+    """Shown when a model does not load. Dismissed with CHOOSE, AGAIN or WITHOUT."""
+
+    KEYS = "When the model cannot be loaded"
+    FOOT = "{keys}"
+
+    DEFAULT_CSS = """
+    ModelTrouble > .box { width: 78; border: heavy $error; padding: 1 2; }
+    """
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self._error = error
+
+    def content(self) -> ComposeResult:
+        yield Static(
+            Content.assemble(
+                (f"{trouble_words(self._error)}\n\n", "bold $text-error"),
+                f"{self._error}\n\n",
+                f"Model files (GGUF) belong in {paths.models_dir()}, or name one with --model FILE. "
+                "Without --model the bundled storyteller is used. You can write and edit without a "
+                "model.\n",
+            )
+        )
+
+    @action("trouble_choose", "enter,m", "chooses another model", CHOOSE)
+    @action("trouble_again", "r", "tries again", AGAIN)
+    def action_answer(self, chosen: str) -> None:
+        """Choose another model, or load this one again."""
+        self.close(chosen)
+
+
+RECOVER = "recover"
+_SHOWN = 40  # characters shown of each doubtful passage
+
+
+class DamagedNote(Dialog[str]):
+    """Shown for a damaged story. Dismissed with RECOVER to continue in a copy, or None to only read."""
+
+    KEYS = "When a story is damaged"
+
+    DEFAULT_CSS = """
+    DamagedNote > .box { border: heavy $error; padding: 1 2; }
+    DamagedNote VerticalScroll { height: auto; max-height: 100%; }
+    DamagedNote Static { height: auto; }
+    """
+
+    def __init__(
+        self, file: Path, damage: Damage, words: int, copies: int, doubtful: Sequence[str] = ()
+    ) -> None:
+        """``doubtful``: the texts of passages that may have changed."""
+        super().__init__()
+        self._file, self._damage, self._words, self._copies = file, damage, words, copies
+        self._doubtful = doubtful
+
+    def content(self) -> ComposeResult:
+        with VerticalScroll():
+            yield Static(Content.assemble(*self._parts()))
+
+    def _parts(self) -> list[tuple[str, str]]:
+        strong, sign = "bold", "bold $text-accent"
+        copy, leave, read = map(self.with_keys, ("{damaged_copy}", "{close_dialog}", "{damaged_read}"))
+        named = shlex.quote(str(self._file))
+        parts = [
+            ("This story's file is damaged\n\n", "bold $text-error"),
+            (f"{self._file}\n\n", ""),
+            ("What is left: ", strong),
+            (f"{left_words(self._words, self._damage)}\n", ""),
+            ("What is lost: ", strong),
+            (f"{lost_words(self._damage)}\n", ""),
+            *self._doubtful_passages(strong),
+            ("\n", ""),
+            ("The story is open for reading only, and its file is not changed.\n\n", ""),
+            ("Copies: ", strong),
+            (f"{self._copies or 'none'} known\n", ""),
+            (f"  srbwriter backup list {named}\n", ""),
+        ]
+        if self._copies:
+            parts.append((f"  srbwriter backup restore {named} 1\n", ""))
+        else:
+            parts.append(("  srbwriter backup list   (copies of all stories)\n", ""))
+        parts += [(f"  srbwriter check {named}   (all that was found)\n\n", "")]
+        if self._words:
+            parts += [(copy, sign), (" continues in a copy beside it, with what is left\n", "")]
+        return [*parts, (leave, sign), (" or ", ""), (read, sign), (" reads what is left", "")]
+
+    def _doubtful_passages(self, strong: str) -> list[tuple[str, str]]:
+        if not self._damage.doubtful:
+            return []
+        texts = [" ".join(text.split()) for text in self._doubtful]
+        shown = ", ".join(f"“{text[:_SHOWN]}{'…' if len(text) > _SHOWN else ''}”" for text in texts if text)
+        passages = counted(len(self._damage.doubtful), "passage")
+        words = f"{passages} that may not be as written{': ' if shown else ''}{shown}\n"
+        return [("Please check: ", strong), (words, "")]
+
+    @action("damaged_copy", "r", "copies what is left")
+    def action_copy(self) -> None:
+        """Continue in a copy beside the file, made from the readable parts."""
+        if self._words:
+            self.close(RECOVER)
+
+    @action("damaged_read", "enter,q", "reads what is left")
+    def action_read(self) -> None:
+        """Read the parts that are readable."""
+        self.close()
+
+
+def left_words(words: int, damage: Damage) -> str:
+    """Describe the part of the story that is readable."""
+    if not words:
+        return "no word of it can be read"
+    return f"{counted(words, 'word')} in {counted(damage.read, 'passage')} of the tree"
+
+
+def lost_words(damage: Damage) -> str:
+    """Describe the part of the story that is lost, as far as that is known."""
+    parts: list[str] = []
+    if damage.missing_characters:
+        passages = counted(len(damage.missing_text), "passage")
+        parts.append(f"{counted(damage.missing_characters, 'character')} in {passages}")
+    if damage.missing_nodes:
+        parts.append(counted(len(damage.missing_nodes), "whole passage"))
+    if damage.displaced:
+        passages = counted(len(damage.displaced), "passage")
+        parts.append(f"the position of {passages}, now at the beginning of the tree")
+    parts += damage.other
+    return "; ".join(parts) or "nothing that can be counted"
+
+
+def crash_words(error: BaseException) -> str:
+    """Write a crash report; return a message with the error and the report's path."""
+    report = logs.write_crash_report(error)
+    where = f"A report with the details is in {report}." if report else "No report could be written."
+    return (
+        f"srbwriter has a defect: {type(error).__name__}: {error}\n"
+        f"Your story is safe: every word is saved as it is written.\n{where}"
+    )

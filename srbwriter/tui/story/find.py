@@ -1,0 +1,318 @@
+"""Find and replace in the story: the search itself and the two bars.
+
+The story has no focus while a bar is open, so no key can overwrite the selected match. Both bars share one
+search: the matches that are highlighted and counted are those that are replaced.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+from textual.content import Content
+from textual.widgets import Static
+
+from srbwriter.story import Edit
+from srbwriter.story.diff import apply_edits
+from srbwriter.story.model import counted
+from srbwriter.tui.commands import action
+from srbwriter.tui.dialogs.ask import LineInput
+from srbwriter.tui.dialogs.base import Bar
+from srbwriter.tui.write.story_editor import StoryEditor
+
+
+class Finder:
+    """The matches of some words in ``text``."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._lowered: str | None = None
+        self._words = ""
+        self._starts: list[int] = []
+
+    def search(self, words: str, case: bool = False, whole: bool = False) -> int:
+        """Search for ``words`` and return the number of matches.
+
+        Args:
+            words: the words to find.
+            case: match capitals and small letters exactly.
+            whole: only match where no letter, digit or underscore comes directly before or after.
+        """
+        self._words = words
+        if not words:
+            self._starts = []
+            return 0
+        if not case and self._lowered is None:
+            self._lowered = _lowered(self._text)
+        text, pattern = (self._text, words) if case else (self._lowered or "", _lowered(words))
+        pattern = re.escape(pattern)
+        if whole:
+            pattern = rf"(?<!\w){pattern}(?!\w)"
+        self._starts = [found.start() for found in re.finditer(pattern, text)]
+        return len(self._starts)
+
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """Return the spans (start, end) of all matches, in order."""
+        return [(start, start + len(self._words)) for start in self._starts]
+
+    def after(self, place: int) -> tuple[int, int] | None:
+        """Return the span (start, end) of the first match at or after ``place``; None if there is no match.
+
+        The search wraps around to the first match.
+        """
+        return self._span(bisect_left(self._starts, place) % (len(self._starts) or 1))
+
+    def before(self, place: int) -> tuple[int, int] | None:
+        """Return the last match that ends at or before ``place``; wraps around to the last match."""
+        return self._span(bisect_right(self._starts, place - len(self._words)) - 1)
+
+    def number(self, start: int) -> int:
+        """Return the number of the match that starts at ``start``; the first is 1."""
+        return bisect_left(self._starts, start) + 1
+
+    def edits(self, by: str) -> list[Edit]:
+        """Return the edits that replace every match with ``by``."""
+        return [Edit(start, start + len(self._words), by) for start in self._starts]
+
+    def around(self, place: tuple[int, int], room: int) -> tuple[str, str, str]:
+        """Return the text before, in and after a match within its paragraph, at most ``room`` characters
+        each."""
+        start, end = place
+        before = self._text[max(0, start - room) : start].rpartition("\n")[2]
+        after = self._text[end : end + room].partition("\n")[0]
+        return before, self._text[start:end], after
+
+    def _span(self, index: int) -> tuple[int, int] | None:
+        if not self._starts:
+            return None
+        return self._starts[index], self._starts[index] + len(self._words)
+
+
+def _lowered(text: str) -> str:
+    """Return ``text`` in lower case with unchanged length; letters with positional forms get one form."""
+    small = text.replace("İ", "i").lower()  # the only capital whose lower case has two characters
+    return small.replace("ς", "σ").replace("ſ", "s")
+
+
+_ROOM = 30  # characters around a place in the preview
+
+
+@dataclass(slots=True)
+class LastSearch:
+    """The last search and its options, offered again the next time."""
+
+    words: str = ""
+    case: bool = False
+    whole: bool = False
+
+
+class SearchBar(Bar[None]):
+    """The line for the words to find. ``last`` holds the last search and is updated.
+
+    All matches are highlighted while the words are typed, and the first one after the cursor is selected.
+    Closing the bar restores the cursor and the visible part of the story.
+    """
+
+    KEYS = "In find and replace"
+    DEFAULT_CSS = """
+    SearchBar Horizontal { height: 1; }
+    SearchBar #found { width: auto; min-width: 10; padding: 0 0 0 2; color: $foreground; }
+    SearchBar Input { width: 1fr; }
+    """
+
+    def __init__(self, editor: StoryEditor, last: LastSearch) -> None:
+        super().__init__()
+        self._editor, self._last = editor, last
+        self._finder = Finder(editor.whole)
+        self._count = 0  # matches
+        self._searched: tuple[str, bool, bool] | None = None
+        self._at: tuple[int, int] | None = None  # the match that is selected
+        self._before = editor.view
+
+    def content(self) -> ComposeResult:
+        with Horizontal():
+            yield LineInput(self._last.words, id="words", compact=True, select_on_focus=True)
+            yield Static(id="found", markup=False)
+
+    def on_mount(self) -> None:
+        self._search()
+
+    def on_unmount(self) -> None:
+        self._editor.matches = ()
+
+    @property
+    def words(self) -> str:
+        """The words in the input line."""
+        return self.query_one("#words", LineInput).value
+
+    @on(LineInput.Changed, "#words")
+    def _changed(self) -> None:
+        if self._search():
+            self._editor.show_view(self._before)
+            self._select(self._finder.after(self._before.end))
+
+    @on(LineInput.Submitted, "#words")
+    def _submitted(self) -> None:
+        self.action_go(1)
+
+    @action("find_case", "alt+c", "case")
+    def action_case(self) -> None:
+        """Match case, or ignore it."""
+        self._last.case = not self._last.case
+        self._search()
+
+    @action("find_whole", "alt+w", "whole words")
+    def action_whole(self) -> None:
+        """Match whole words only, or parts of words too."""
+        self._last.whole = not self._last.whole
+        self._search()
+
+    # Enter is handled by the input line itself; ctrl+f would delete a word in it.
+    @action("find_next", "down,ctrl+f", "next", 1)
+    @action("find_previous", "up", "previous", -1)
+    def action_go(self, step: int) -> None:
+        """Go to the next or previous match; wraps around at both ends."""
+        self._search()
+        self._select(self._next(step))
+
+    def _select(self, place: tuple[int, int] | None) -> None:
+        """Select a match in the story."""
+        self._at = place
+        if place is not None:
+            self._editor.mark(*place)
+        self._show_count()
+
+    def _next(self, step: int) -> tuple[int, int] | None:
+        """Return the next match in direction ``step``; the first search includes a match at the cursor."""
+        start, end = self._at or (self._editor.place, self._editor.place)
+        return self._finder.after(end) if step > 0 else self._finder.before(start)
+
+    def _search(self) -> bool:
+        """Search if the words or the options have changed, and highlight the matches; return whether."""
+        wanted = self.words, self._last.case, self._last.whole
+        if wanted == self._searched:
+            return False
+        self._searched, self._at = wanted, None
+        self._count = self._finder.search(*wanted)
+        if self._count:
+            self._last.words = self.words
+        self._editor.matches = self._finder.spans
+        self._show_count()
+        return True
+
+    def _show_count(self) -> None:
+        """Show the number of the selected match, how many there are, and the options."""
+        if not self.words:
+            count = ""
+        elif not self._count:
+            count = "not in the story"
+        elif self._at is None:
+            count = f"{self._count} found"
+        else:
+            count = f"{self._finder.number(self._at[0])} of {self._count}"
+        parts = count, "case" if self._last.case else "", "whole words" if self._last.whole else ""
+        self.query_one("#found", Static).update(" · ".join(filter(None, parts)))
+
+    def action_close(self) -> None:
+        self._editor.show_view(self._before)
+        self.close()
+
+
+class FindBar(SearchBar):
+    """The bar for finding words."""
+
+    HEADING = (
+        "Find · enter or {find_next} next · {find_previous} previous · {find_stay} edits there · "
+        "{close_dialog} goes back to where you were · {find_case} case · {find_whole} whole words"
+    )
+
+    @action("find_stay", "tab", "edits there")
+    def action_stay(self) -> None:
+        """Close the bar with the cursor at the end of the match."""
+        self._editor.unmark()
+        self.close()
+
+
+class ReplaceBar(SearchBar):
+    """The bar for replacing. ``apply`` gets the new text and the edits; it returns False if they failed."""
+
+    HEADING = (
+        "Replace · tab between the lines · enter replaces this one · {find_next} skips it · "
+        "{find_previous} previous · {replace_all} replaces all · {find_case} case · "
+        "{find_whole} whole words · {close_dialog} goes back"
+    )
+    DEFAULT_CSS = """
+    ReplaceBar #preview { color: $text-muted; height: auto; min-height: 1; max-height: 2; }
+    """
+
+    def __init__(
+        self, editor: StoryEditor, last: LastSearch, apply: Callable[[str, Sequence[Edit]], bool]
+    ) -> None:
+        super().__init__(editor, last)
+        self._apply = apply
+        self._replaced = 0  # matches, one by one
+
+    def content(self) -> ComposeResult:
+        yield from super().content()
+        with Horizontal():
+            yield LineInput(id="by", placeholder="by …", compact=True)
+        yield Static(id="preview")
+
+    @on(LineInput.Submitted, "#words")
+    def _submitted(self) -> None:
+        self.query_one("#by", LineInput).focus()
+
+    @on(LineInput.Changed, "#by")
+    def _by_changed(self) -> None:
+        self._show_count()
+
+    @on(LineInput.Submitted, "#by")
+    def _replace_this(self) -> None:
+        """Replace the selected match and select the next one; without a selected one, only select one."""
+        self._search()
+        if self._at is None:
+            self._select(self._next(1))
+            return
+        edit = Edit(*self._at, self._by)
+        if self._replace([edit]):
+            self._replaced += 1
+            self._finder, self._searched = Finder(self._editor.whole), None
+            self._search()
+            self._select(self._finder.after(edit.start + len(edit.text)))
+
+    @action("replace_all", "alt+a", "replaces all")
+    def action_replace_all(self) -> None:
+        """Replace every match; one undo reverts it."""
+        self._search()
+        if self._count and self._replace(self._finder.edits(self._by)):
+            self.notify(f"Replaced in {counted(self._count, 'place')}.")
+            self.action_close()
+
+    def _replace(self, edits: list[Edit]) -> bool:
+        done = self._apply(apply_edits(self._editor.whole, edits), edits)
+        if done:
+            self._before = self._before.after(edits)
+        return done
+
+    @property
+    def _by(self) -> str:
+        return self.query_one("#by", LineInput).value
+
+    def _show_count(self) -> None:
+        super()._show_count()
+        place = self._at or self._next(1)
+        preview = Content("")
+        if place is not None:
+            before, old, after = self._finder.around(place, _ROOM)
+            preview = Content.assemble(
+                f"…{before}", (old, "strike"), (self._by, "bold $text-accent"), f"{after}…"
+            )
+        elif self._replaced:
+            preview = Content(f"Replaced {counted(self._replaced, 'place')}; there are no more.")
+        self.query_one("#preview", Static).update(preview)

@@ -1,0 +1,294 @@
+"""Read-only pages: the story, a comparison of two texts, the context, and the log."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from textual.app import ComposeResult
+from textual.containers import Horizontal, VerticalScroll
+from textual.content import Content
+from textual.widgets import Static, TextArea
+
+from srbwriter import paths
+from srbwriter.session.framing import REQUEST
+from srbwriter.session.prompting import Context
+from srbwriter.story import ROOT
+from srbwriter.story.context import ContextError
+from srbwriter.story.model import counted
+from srbwriter.story.words import count
+from srbwriter.tui.commands import action
+from srbwriter.tui.dialogs.ask import asks
+from srbwriter.tui.dialogs.base import QUIT, Dialog, Page
+from srbwriter.tui.dialogs.sheet import Sheet
+from srbwriter.tui.widgets.lines import bar
+from srbwriter.tui.write.welcome import refuse
+
+if TYPE_CHECKING:
+    from srbwriter.session import Session
+    from srbwriter.session.prompting import Part
+
+
+def typeset(text: str) -> str:
+    """Return ``text`` with exactly one empty line between paragraphs."""
+    paragraphs = [part.strip() for part in text.replace("\r\n", "\n").split("\n")]
+    return "\n\n".join(part for part in paragraphs if part)
+
+
+class Reading(Page[None]):
+    """Shows ``text`` as a page; ``width`` is the longest line, in cells."""
+
+    KEYS = "Reading"
+    OPENED_BY = "read"
+    BINDINGS = [QUIT]
+
+    DEFAULT_CSS = """
+    Reading { align: center top; background: $background; }
+    Reading VerticalScroll { width: 100%; height: 1fr; align: center top; scrollbar-size-vertical: 0; }
+    Reading Static { height: auto; padding: 2 2 4 2; color: $foreground; }
+    Reading #reading-keys { width: 100%; padding: 0 1; text-align: center; color: $text-muted; }
+    """
+
+    def __init__(self, text: str, width: int, headings: Sequence[tuple[int, str]] = ()) -> None:
+        """``headings`` are placed at characters of ``text``, in order."""
+        super().__init__()
+        self._text, self._width, self._headings = text, width, headings
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll():
+            page = Static(self._page() or "Nothing is written yet.", id="page", markup=False)
+            page.styles.width = self._width + 4
+            page.styles.max_width = "100%"
+            yield page
+        foot = "{close_dialog} or {opened_by} goes back · {read_page} reads on"
+        yield Static(self.with_keys(foot), id="reading-keys", markup=False)
+
+    def _page(self) -> Content:
+        """Return the text with its headings, all parts with one empty line between them."""
+        parts: list[tuple[str, str]] = []
+        at = 0
+        for start, heading in [*self._headings, (len(self._text), "")]:
+            parts += [(typeset(self._text[at:start]), ""), (heading, "bold $primary")]
+            at = start
+        return Content("\n\n").join([Content.styled(*part) for part in parts if part[0]])
+
+    def on_mount(self) -> None:
+        scroll = self.query_one(VerticalScroll)
+        scroll.focus()
+        self.call_after_refresh(scroll.scroll_end, animate=False)
+
+    @action("read_page", "space", "reads on")
+    def action_read_on(self) -> None:
+        """Scroll down a page."""
+        self.query_one(VerticalScroll).scroll_page_down(animate=False)
+
+
+_WORD = re.compile(r"\s*\S+|\s+$")
+
+
+def differences(one: str, other: str) -> tuple[list[tuple[str, bool]], list[tuple[str, bool]]]:
+    """Split both texts into pieces; a piece is marked True if the other text lacks it."""
+    left, right = _WORD.findall(one), _WORD.findall(other)
+    first: list[tuple[str, bool]] = []
+    second: list[tuple[str, bool]] = []
+    matcher = difflib.SequenceMatcher(None, left, right, autojunk=False)
+    for tag, a, b, c, d in matcher.get_opcodes():
+        if b > a:
+            first.append(("".join(left[a:b]), tag != "equal"))
+        if d > c:
+            second.append(("".join(right[c:d]), tag != "equal"))
+    return first, second
+
+
+class Compare(Dialog[None]):
+    """Shows two texts side by side and marks the differences."""
+
+    FOOT = "words that only one text has are underlined · {close_dialog} goes back"
+    BINDINGS = [QUIT]
+
+    DEFAULT_CSS = """
+    Compare > .box { width: 96%; height: 90%; }
+    Compare VerticalScroll { width: 1fr; padding: 0 1; }
+    Compare Static { height: auto; }
+    """
+
+    def __init__(self, titles: tuple[str, str], texts: tuple[str, str]) -> None:
+        super().__init__()
+        self._titles, self._texts = titles, texts
+
+    def content(self) -> ComposeResult:
+        with Horizontal():
+            for title, pieces in zip(self._titles, differences(*self._texts), strict=True):
+                with VerticalScroll():
+                    yield Static(_marked(title, pieces))
+
+
+def _marked(title: str, pieces: list[tuple[str, bool]]) -> Content:
+    parts = [(text, "bold underline $text-accent" if only else "") for text, only in pieces]
+    return Content.assemble((f"{title}\n\n", "bold $primary"), *parts)
+
+
+_NAMES = {
+    "bos": "start of text", "template": "chat template", "lore": "lorebook", "note": "author's note",
+}  # fmt: skip
+
+
+class ContextView(Dialog[None]):
+    """Shows the parts of the context with their sizes and text. The request to the model is edited here."""
+
+    KEYS = "What the model sees"
+    OPENED_BY = "context"
+    HEADING = "What the model sees"
+    FOOT = "{keys} · grey between ⟨ ⟩: no room"
+    BINDINGS = [QUIT]
+
+    DEFAULT_CSS = """
+    ContextView > .box { width: 96; height: 90%; }
+    ContextView VerticalScroll Static { height: auto; }
+    """
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self._session = session
+
+    def content(self) -> ComposeResult:
+        context = self._account()
+        yield Static(budget(context), id="budget")
+        with VerticalScroll():
+            yield Static(_text(context), id="parts")
+
+    def _account(self) -> Context:
+        """Return the parts of the prompt; if the prompt is too long, only the error, so that the request can
+        be cut."""
+        try:
+            return self._session.context()
+        except ContextError as error:
+            return Context([], 0, 0, frame=str(error), framed=True)
+
+    def _show_again(self) -> None:
+        context = self._account()
+        self.query_one("#budget", Static).update(budget(context))
+        self.query_one("#parts", Static).update(_text(context))
+
+    def _put(self, **changes: object) -> bool:
+        """Change settings of the whole story; return False if the story refuses."""
+        session, story = self._session, self._session.story
+        settings = replace(story.own_settings(ROOT), **changes)  # type: ignore[arg-type]
+        kept = self.app.write_screen.guarded(
+            lambda: session.together(lambda: story.put_settings(ROOT, settings))
+        )
+        self._show_again()
+        return kept
+
+    @action("edit_request", "e", "edits the request")
+    @asks
+    def action_edit_request(self) -> None:
+        """Edit the instruction for an instruction model; an empty text restores the default."""
+        story = self._session.story
+        refuse(story)
+        now = story.settings(ROOT).request or REQUEST
+        draft = self._session.draft("request")
+        self.open(Sheet("Request", now, _ABOUT_REQUEST, self._take_request, draft))
+
+    def _take_request(self, text: str) -> bool:
+        own = text.strip()
+        return self._put(request=own if own not in ("", REQUEST) else None)
+
+    @action("switch_frame", "f", "frame on or off")
+    def action_switch_frame(self) -> None:
+        """Put the request and the story into the model's chat template, or send the story as plain text."""
+        refuse(self._session.story)
+        on = not self._account().framed
+        self._put(framed=None if on == self._session.instruct else on)
+
+
+_ABOUT_REQUEST = "An instruction model reads this in the user's turn, before the story that it answers with."
+
+
+def budget(context: Context) -> Content:
+    """Return the size of each part, below a sentence about the chat template."""
+    share = context.used / context.total if context.total else 0.0
+    parts: list[tuple[str, str]] = [
+        (f"{bar(share, 40)} {context.used} of {context.total} tokens\n", ""),
+    ]
+    if context.frame:
+        parts.append((f"{context.frame}\n", "$text-muted"))
+    for part in _rows(context.parts):
+        if part.fits:
+            parts.append((f"  {part.source:<22}{part.tokens:>7} tokens\n", ""))
+        else:  # left out, so it was never tokenised
+            words = counted(count(part.text).words, "word")
+            parts.append((f"  {part.source:<22}{words:>14} without room\n", "$text-muted"))
+    return Content.assemble(*parts)
+
+
+def _text(context: Context) -> Content:
+    parts: list[tuple[str, str]] = []
+    for part in _rows(context.parts):
+        parts.append((f"\n── {part.source} ──\n", "bold $text-accent"))
+        parts.append((part.text, "") if part.fits else (f"⟨{part.text}⟩", "$text-muted"))
+    return Content.assemble(*parts)
+
+
+def _rows(parts: list[Part]) -> list[Part]:
+    """Merge neighbouring parts of one source; number sources that still occur more than once."""
+    joined = [
+        replace(
+            same[0],
+            source=_NAMES.get(same[0].source, same[0].source),
+            text="".join(part.text for part in same),
+            tokens=sum(part.tokens for part in same),
+        )
+        for same in (list(group) for _, group in groupby(parts, lambda part: (part.source, part.fits)))
+    ]
+    counts = Counter(part.source for part in joined if part.fits)
+    seen = Counter[str]()
+    rows: list[Part] = []
+    for part in joined:
+        if part.fits and counts[part.source] > 1:
+            seen[part.source] += 1
+            part = replace(part, source=f"{part.source} {seen[part.source]} of {counts[part.source]}")
+        rows.append(part)
+    return rows
+
+
+_BYTES = 60_000
+
+
+def tail(file: Path, size: int = _BYTES) -> str:
+    """Return the last ``size`` bytes of a file, from the start of a line; empty if it cannot be read."""
+    try:
+        with file.open("rb") as stream:
+            stream.seek(0, 2)
+            start = max(0, stream.tell() - size)
+            stream.seek(start)
+            text = stream.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+    return text.split("\n", 1)[-1] if start else text
+
+
+class LogView(Page[None]):
+    """Shows the end of both logs, scrolled to the newest lines."""
+
+    OPENED_BY = "log"
+    DEFAULT_CSS = """
+    LogView TextArea { border: none; height: 1fr; }
+    LogView Static { background: $panel; color: $text-muted; height: auto; padding: 0 1; }
+    """
+
+    def compose(self) -> ComposeResult:
+        text = tail(paths.log_file()) + tail(paths.log_dir() / "native.log")
+        yield TextArea(text or "Nothing has been logged yet.", read_only=True, soft_wrap=True)
+        yield Static(self.with_keys(f"{paths.log_file()} · {{close_dialog}} goes back"), markup=False)
+
+    def on_mount(self) -> None:
+        area = self.query_one(TextArea)
+        area.focus()
+        area.move_cursor(area.document.end)

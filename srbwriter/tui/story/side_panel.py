@@ -1,0 +1,474 @@
+"""The side panel: memory, author's note and lorebook beside the story. It saves by itself, like the story."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Literal, cast
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
+
+from srbwriter.story import ROOT, Settings
+from srbwriter.story.context.preamble import DEFAULT_NOTE_DEPTH
+from srbwriter.story.lore import keys_from, keys_text
+from srbwriter.story.model import LoreEntry, SecondaryLogic, counted
+from srbwriter.story.words import count
+from srbwriter.tui.commands import Keyed, action
+from srbwriter.tui.dialogs.ask import AskWords, LineInput
+from srbwriter.tui.dialogs.base import Dialog
+from srbwriter.tui.widgets.lines import Foot
+from srbwriter.tui.write.prose_area import ProseArea
+
+if TYPE_CHECKING:
+    from srbwriter.session import Session
+    from srbwriter.session.prompting import Context
+    from srbwriter.session.typing import ChangeSettings
+
+MEMORY, NOTE, LORE = "memory", "author_note", "lore"
+"""The parts of the panel; each is also the id of the widget that has the focus first."""
+
+WIDE = 100
+"""From so many columns on, the panel has a column of its own; below that, it covers the story."""
+
+_LEAST_COLUMNS, _SHARE = 44, 0.4  # of the panel's own column
+_FOOT_ROWS = 2  # the status line and the key line stay visible
+_LOOK_SECONDS = 0.5  # between two looks at what the model reads
+_MOST_LINES = 9999  # from the end of the story to the note
+_READ, _NO_ROOM = "●", "○"
+
+_LOGIC: dict[SecondaryLogic, str] = {
+    "any": "and any of", "all": "and all of", "not_any": "but none of", "not_all": "but not all of",
+}  # fmt: skip
+_EMPTY = "No entries yet. The model reads an entry when one of its keys occurs in the story."
+
+ChangeEntry = Callable[[LoreEntry, str], LoreEntry]
+_ENTRY_FIELDS: dict[str, tuple[str, str, Callable[[LoreEntry], str], ChangeEntry]] = {
+    "lore_name": ("Name", "name of ", lambda e: e.name, lambda e, words: replace(e, name=words.strip())),
+    "lore_keys": (
+        "Keys", "keys of ", lambda e: keys_text(e.keys), lambda e, words: replace(e, keys=keys_from(words)),
+    ),
+    "lore_secondary": (
+        "And", "secondary of ", lambda e: keys_text(e.secondary),
+        lambda e, words: replace(e, secondary=keys_from(words)),
+    ),
+    "lore_text": ("", "", lambda e: e.text, lambda e, words: replace(e, text=words)),
+}  # fmt: skip
+"""Widget id → label, beginning of the name in the draft, how to read the entry, and how to change it."""
+
+
+@dataclass(slots=True)
+class _Field:
+    """A text of the panel: its name among unsaved texts, its words now and on opening, and its setting."""
+
+    name: str
+    words: str
+    on_disk: str
+    change: ChangeSettings
+
+
+@dataclass(frozen=True, slots=True)
+class ReadNow:
+    """What the model reads at the current place in the story. ``problem`` says why that is not known."""
+
+    problem: str = ""
+    cut: dict[str, int] = field(default_factory=dict[str, int])  # part of the context → words without room
+    read: frozenset[str] = frozenset()  # ids of lorebook entries
+    left_out: frozenset[str] = frozenset()  # ids of entries that are called for and have no room
+
+    @classmethod
+    def of(cls, context: Context) -> ReadNow:
+        """Return what is read by the account of a prompt."""
+        if not context.total:
+            return cls("no model yet")
+        cut: dict[str, int] = {}
+        for part in context.parts:
+            if not part.fits:
+                cut[part.source] = cut.get(part.source, 0) + count(part.text).words
+        lore = [part for part in context.parts if part.source == "lore"]
+        read = frozenset(part.ident for part in lore if part.fits)
+        return cls("", cut, read, frozenset(part.ident for part in lore) - read)
+
+
+class LoreList(Keyed, OptionList):
+    """The list of lorebook entries. Its keys act on the highlighted entry."""
+
+    KEYS = "In the lorebook"
+    DEFAULT_CSS = "LoreList { border: none; padding: 0; background: $surface; }"
+
+    @property
+    def _panel(self) -> SidePanel:
+        return cast(SidePanel, self.screen)
+
+    @action("lore_new", "n", "new", priority=False)
+    def action_new(self) -> None:
+        """Add an entry."""
+        self._panel.add_entry()
+
+    @action("lore_text", "enter", "text", priority=False)
+    def action_text(self) -> None:
+        """Edit the text that the model reads."""
+        self._panel.edit_entry("lore_text")
+
+    @action("lore_keys", "k", "keys", priority=False)
+    def action_keys(self) -> None:
+        """Edit the keys: words that bring the entry into the context."""
+        self._panel.edit_entry("lore_keys")
+
+    @action("lore_secondary", "s", "secondary keys", priority=False)
+    def action_secondary(self) -> None:
+        """Edit secondary keys, which narrow down when the entry applies."""
+        self._panel.edit_entry("lore_secondary")
+
+    @action("lore_logic", "l", "secondary logic", priority=False)
+    def action_logic(self) -> None:
+        """Require any, all, none or not all of the secondary keys."""
+        self._panel.change_logic()
+
+    @action("lore_always", "t", "always or by key", priority=False)
+    def action_always(self) -> None:
+        """Always include the entry, or only when a key occurs."""
+        self._panel.switch("constant")
+
+    @action("lore_delete", "d", "delete", priority=False)
+    def action_delete(self) -> None:
+        """Delete the entry; undo restores it."""
+        self._panel.delete_entry()
+
+    @action("lore_enabled", "space", "on or off", priority=False)
+    def action_enabled(self) -> None:
+        """Disable the entry, or enable it again."""
+        self._panel.switch("enabled")
+
+
+class SidePanel(Dialog[None]):
+    """Memory, author's note and lorebook, beside the story. ``part`` is MEMORY, NOTE or LORE.
+
+    Every change is saved within a second, and the words typed into one field are one step of undo.
+    """
+
+    KEYS = "Memory, note and lore"
+    OPENED_BY = "lore"
+    FOOT = "tab next · {close_dialog} back · saves by itself"
+
+    DEFAULT_CSS = """
+    SidePanel { align: right top; background: $background 0%; }
+    SidePanel > .box { max-width: 100%; max-height: 100%; border: none; padding: 0 1; background: $surface; }
+    SidePanel.-beside > .box { border-left: vkey $primary; }
+    SidePanel .part { height: 1fr; min-height: 2; }
+    SidePanel .part:focus-within { height: 3fr; }
+    SidePanel .head { height: 1; color: $primary; text-style: bold; }
+    SidePanel ProseArea { height: 1fr; border: none; padding: 0; background: $background; }
+    SidePanel ProseArea:focus { border: none; }
+    SidePanel .line { height: 1; }
+    SidePanel .label { width: auto; padding: 0 1 0 0; color: $text-muted; }
+    SidePanel LineInput { width: 1fr; background: $background; }
+    SidePanel .empty { height: auto; color: $text-muted; }
+    SidePanel LoreList { height: 1fr; }
+    SidePanel #entry { display: none; height: 2fr; }
+    SidePanel .part:focus-within #entry.-there { display: block; }
+    SidePanel .keys { display: none; height: auto; color: $text-muted; }
+    SidePanel .part:focus-within .keys { display: block; }
+    """
+
+    def __init__(self, session: Session, part: str) -> None:
+        super().__init__()
+        self._session, self._story, self._part = session, session.story, part
+        self._fields: dict[str, _Field] = {}  # by the id of the widget
+        self._entries: list[LoreEntry] = []  # as they are shown
+        self._shown = ""  # the id of the entry in the fields
+        self._read = ReadNow("…")
+        self._looked = False  # whether ``_read`` follows on the last change
+
+    # ---- what is shown
+
+    def content(self) -> ComposeResult:
+        own = self._story.own_settings(ROOT)
+        depth = "" if own.author_note_depth is None else str(own.author_note_depth)
+        with Vertical(classes="part"):
+            yield Static(classes="head", id="head-memory")
+            yield ProseArea(self._open(MEMORY, MEMORY, own.memory or "", _put_memory), id=MEMORY)
+        with Vertical(classes="part"):
+            yield Static(classes="head", id="head-note")
+            yield ProseArea(self._open(NOTE, NOTE, own.author_note or "", _put_note), id=NOTE)
+            with Horizontal(classes="line"):
+                yield Static("Lines from the end of the story:", classes="label")
+                lines = self._open("depth", "author_note_depth", depth, _put_depth)
+                usual = str(DEFAULT_NOTE_DEPTH)
+                yield LineInput(lines, placeholder=usual, compact=True, select_on_focus=False, id="depth")
+        with Vertical(classes="part"):
+            yield Static(classes="head", id="head-lore")
+            yield Static(_EMPTY, classes="empty", markup=False)
+            yield LoreList(compact=True, id=LORE)
+            yield Foot(self.keys_line_of(LoreList), classes="keys")
+            with Vertical(id="entry"):
+                for name, (label, *_) in _ENTRY_FIELDS.items():
+                    if label:
+                        with Horizontal(classes="line"):
+                            yield Static(label.ljust(4), classes="label")
+                            yield LineInput(compact=True, select_on_focus=False, id=name)
+                    else:
+                        yield ProseArea(id=name)
+
+    def _open(self, widget: str, name: str, words: str, change: ChangeSettings) -> str:
+        """Connect a widget to a text of the settings; return the words that the widget shows.
+
+        Words that an earlier run could not put into the settings are put there now.
+        """
+        self._fields[widget] = shown = _Field(name, words, words, change)
+        left = self._session.draft(name).words
+        if left is not None and left != words:
+            shown.words = left
+            self._session.typing.setting(name, left, change, words)
+        return shown.words
+
+    def on_mount(self) -> None:
+        self._story.end_typing()  # so that what is typed here is a step of undo of its own
+        self._fit()
+        self._fill(0)
+        self.query_one(f"#{self._part}").focus()
+        for area in self.query(ProseArea):
+            area.move_cursor(area.document.end)
+        self._look()
+        self.set_interval(_LOOK_SECONDS, self._look)
+
+    def on_unmount(self) -> None:
+        self.app.write_screen.make_room(0)
+
+    def on_resize(self) -> None:
+        self._fit()
+
+    def _fit(self) -> None:
+        """Take a column of the window, or all of it, above the lines at the bottom."""
+        width, height = self.app.size
+        beside = width >= WIDE
+        columns = max(_LEAST_COLUMNS, int(width * _SHARE)) if beside else width
+        box = self.query_one(".box")
+        box.styles.width, box.styles.height = columns, height - _FOOT_ROWS
+        self.set_class(beside, "-beside")
+        self.app.write_screen.make_room(columns if beside else 0)
+
+    @on(events.Click)
+    def _clicked_story(self, event: events.Click) -> None:
+        if event.widget is self:  # outside of the box
+            self.action_close()
+            self.app.write_screen.go_to_story()
+
+    def action_close(self) -> None:
+        if self.on_top:
+            self.app.write_screen.guarded(lambda: self._session.together(lambda: None))
+            self.close()
+
+    # ---- typing
+
+    @on(ProseArea.Changed)
+    def _typed_text(self, event: ProseArea.Changed) -> None:
+        self._typed(event.text_area.id or "", event.text_area.text)
+
+    @on(LineInput.Changed)
+    def _typed_line(self, event: LineInput.Changed) -> None:
+        if event.input.id == "depth" and not _is_depth(event.input.value):
+            wrong = f"{event.input.value.strip()} is not a number of lines; 0 is the very end."
+            self.app.notify(wrong, severity="error", about=lambda: event.input.value)
+        else:
+            self._typed(event.input.id or "", event.input.value)
+
+    def _typed(self, widget: str, words: str) -> None:
+        known = self._fields.get(widget)
+        if known is None or words == known.words:  # the panel itself has put the words there
+            return
+        known.words = words
+        self._session.typing.setting(known.name, words, known.change, known.on_disk)
+        self._looked = False
+        if widget in _ENTRY_FIELDS and (at := self._at) is not None:
+            self._entries[at] = _ENTRY_FIELDS[widget][3](self._entries[at], words)
+            self._show_marks()
+
+    # ---- the lorebook
+
+    @property
+    def _at(self) -> int | None:
+        """The index of the highlighted entry."""
+        at = self.query_one(LoreList).highlighted
+        return at if at is not None and at < len(self._entries) else None
+
+    def _fill(self, at: int) -> None:
+        """Show the entries of the story, with the one at index ``at`` highlighted."""
+        self._entries = self._story.own_settings(ROOT).lore
+        listing = self.query_one(LoreList)
+        listing.clear_options()
+        listing.add_options([Option(self._label(entry)) for entry in self._entries])
+        self.query_one(".empty", Static).display = not self._entries
+        self.query_one("#entry").set_class(bool(self._entries), "-there")
+        if self._entries:
+            listing.highlighted = min(at, len(self._entries) - 1)
+        self._show_entry()
+        self._show_marks()
+
+    @on(LoreList.OptionHighlighted)
+    def _show_entry(self) -> None:
+        """Put the highlighted entry into the fields."""
+        entry = self._entries[self._at] if self._at is not None else None
+        if entry is None or entry.id == self._shown:
+            return
+        self._shown = entry.id
+        for widget, (_, prefix, read, change) in _ENTRY_FIELDS.items():
+            put = partial(_put_entry, entry.id, change)
+            words = self._open(widget, f"lorebook:{prefix}{entry.id}", read(entry), put)
+            if widget == "lore_text":
+                area = self.query_one(f"#{widget}", ProseArea)
+                area.text = words
+                area.move_cursor(area.document.end)
+            else:
+                self.query_one(f"#{widget}", LineInput).value = words
+
+    @on(LoreList.OptionSelected)
+    def _selected(self) -> None:
+        self.edit_entry("lore_text")
+
+    def edit_entry(self, widget: str) -> None:
+        """Go to a field of the highlighted entry."""
+        if self._at is not None:
+            self.query_one(f"#{widget}").focus()
+
+    def add_entry(self) -> None:
+        """Ask for a name, add an entry, and go to its text."""
+
+        def take(name: str) -> bool:
+            if name:
+                entry = LoreEntry(id=uuid.uuid4().hex, name=name, keys=[name])
+                self._put(lambda lore: [*lore, entry], len(self._entries))
+            return True
+
+        def named(name: str | None) -> None:
+            if name:
+                self.edit_entry("lore_text")
+
+        draft = self._session.draft("lorebook:new")
+        self.open(AskWords("Name of the new entry; it is also its first key", take, draft), named)
+
+    def delete_entry(self) -> None:
+        """Delete the highlighted entry."""
+        if (at := self._at) is not None:
+            gone = self._entries[at].id
+            self._put(lambda lore: [entry for entry in lore if entry.id != gone], at)
+
+    def switch(self, flag: Literal["constant", "enabled"]) -> None:
+        """Turn a property of the highlighted entry on or off."""
+        self._change(lambda entry: replace(entry, **{flag: not getattr(entry, flag)}))
+
+    def change_logic(self) -> None:
+        """Let the secondary keys of the highlighted entry count in the next way."""
+        if (at := self._at) is None:
+            return
+        if self._entries[at].secondary:
+            logics = list(_LOGIC)
+            self._change(lambda e: replace(e, logic=logics[(logics.index(e.logic) + 1) % len(logics)]))
+        else:
+            self.app.notify("This entry has no secondary keys yet: type some into the line And.")
+
+    def _change(self, change: Callable[[LoreEntry], LoreEntry]) -> None:
+        if (at := self._at) is not None:
+            known = self._entries[at].id
+            self._put(lambda lore: [change(entry) if entry.id == known else entry for entry in lore], at)
+
+    def _put(self, change: Callable[[list[LoreEntry]], list[LoreEntry]], at: int) -> None:
+        """Change the list of entries and highlight index ``at``. Raises StoryError."""
+
+        def put() -> None:  # after the typed words, which are written in the same transaction
+            own = self._story.own_settings(ROOT)
+            self._story.put_settings(ROOT, replace(own, lore=change(own.lore)))
+
+        self._session.together(put)
+        self._looked = False
+        self._fill(at)
+
+    # ---- what the model reads now
+
+    def _look(self) -> None:
+        """Ask what the model reads, on a thread: texts are tokenised for it."""
+        if not self._looked and self._session.typing.state.saved:
+            self._looked = True
+            self.run_worker(self._read_context, thread=True, exclusive=True, group="context")
+
+    def _read_context(self) -> None:
+        try:
+            read = ReadNow.of(self._session.context())
+        except ValueError as error:  # the window is too small for what must be there
+            read = ReadNow(str(error))
+        self.app.call_from_thread(self._show_read, read)
+
+    def _show_read(self, read: ReadNow) -> None:
+        self._read = read
+        if self.is_mounted:
+            self._show_marks()
+
+    def _show_marks(self) -> None:
+        """Show in the heads and the list what the model reads now."""
+        for name, title, source in (("memory", "Memory", "memory"), ("note", "Author's note", "note")):
+            widget = MEMORY if name == "memory" else NOTE
+            head = _head(title, self._state(source, self._fields[widget].words))
+            self.query_one(f"#head-{name}", Static).update(head)
+        known = self._read.problem or f"{_READ} read now  {_NO_ROOM} no room"
+        self.query_one("#head-lore", Static).update(_head("Lorebook", known if self._entries else ""))
+        listing = self.query_one(LoreList)
+        for at, entry in enumerate(self._entries):
+            listing.replace_option_prompt_at_index(at, self._label(entry))
+
+    def _state(self, source: str, words: str) -> str:
+        """Say whether the model reads the text of a part."""
+        if not words.strip():
+            return "before the story" if source == "memory" else "near the end of the story"
+        if self._read.problem:
+            return self._read.problem
+        cut = self._read.cut.get(source, 0)
+        return f"no room for its last {counted(cut, 'word')}" if cut else "read now"
+
+    def _label(self, entry: LoreEntry) -> Content:
+        mark = _READ if entry.id in self._read.read else _NO_ROOM if entry.id in self._read.left_out else " "
+        state = "" if entry.enabled else "  off"
+        name = (entry.name, "bold" if entry.enabled else "$text-muted")
+        return Content.assemble(
+            (f"{mark} ", "$text-accent"), name, (f"  {_when(entry)}{state}", "$text-muted")
+        )
+
+
+def _head(title: str, state: str) -> Content:
+    return Content.assemble((title, "bold $primary"), (f"  {state}", "$text-muted"))
+
+
+def _when(entry: LoreEntry) -> str:
+    """Say when the model reads an entry."""
+    if entry.constant or not entry.keys:
+        return "always" if entry.constant else "never: it has no keys"
+    also = f" {_LOGIC[entry.logic]}: {keys_text(entry.secondary)}" if entry.secondary else ""
+    return f"{keys_text(entry.keys)}{also}"
+
+
+def _is_depth(words: str) -> bool:
+    """Return whether ``words`` are a number of lines, or nothing."""
+    words = words.strip()
+    return not words or (words.isdecimal() and int(words) <= _MOST_LINES)
+
+
+def _put_memory(settings: Settings, words: str) -> Settings:
+    return replace(settings, memory=words or None)
+
+
+def _put_note(settings: Settings, words: str) -> Settings:
+    return replace(settings, author_note=words or None)
+
+
+def _put_depth(settings: Settings, words: str) -> Settings:
+    return replace(settings, author_note_depth=int(words) if words.strip() else None)
+
+
+def _put_entry(ident: str, change: ChangeEntry, settings: Settings, words: str) -> Settings:
+    lore = [change(entry, words) if entry.id == ident else entry for entry in settings.lore]
+    return replace(settings, lore=lore)

@@ -1,0 +1,1 @@
+"""The tree of all branches ever written."""

@@ -1,0 +1,376 @@
+"""The tree screen: every branch ever written, with its marks; the writer can go to any of them.
+
+It calls the story's own functions; going to a node is done by the write screen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.widgets import Static, TextArea
+
+from srbwriter.story import ROOT, NodeId
+from srbwriter.story.model import Marks, counted
+from srbwriter.tui.commands import action
+from srbwriter.tui.dialogs.ask import AskWords, asks
+from srbwriter.tui.dialogs.base import Dialog, Page
+from srbwriter.tui.story.reading import Compare
+from srbwriter.tui.tree.view import TreeView, marks_words
+from srbwriter.tui.widgets.lines import Foot
+from srbwriter.tui.write.welcome import refuse
+
+if TYPE_CHECKING:
+    from srbwriter.session import Session
+
+
+_ALL = 1_000_000  # lines; more than any tree has
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """The node that the writer chose, and whether to write branches there at once."""
+
+    node: NodeId
+    write: bool = False
+
+
+class TreeScreen(Page[Destination]):
+    """Shows the story tree. Dismissed with a :class:`Destination`, or None."""
+
+    KEYS = "In the tree"
+    OPENED_BY = "tree"
+    DEFAULT_CSS = """
+    TreeScreen TreeView { width: 3fr; height: 1fr; }
+    TreeScreen #side { width: 2fr; height: 1fr; border-left: solid $panel; }
+    TreeScreen #side VerticalScroll { height: 1fr; }
+    TreeScreen #side Static { padding: 0 2; height: auto; }
+    TreeScreen #about { color: $text-muted; }
+    TreeScreen #foot { background: $panel; color: $text-muted; height: auto; padding: 0 1; }
+    """
+
+    def __init__(self, session: Session, search: Callable[[], None]) -> None:
+        super().__init__()
+        self.session, self.story = session, session.story
+        self.view = TreeView(self.story)
+        self._search = search
+        self._marked: NodeId | None = None  # the first node of a comparison
+
+    def compose(self) -> ComposeResult:
+        with Horizontal():
+            yield self.view
+            with Vertical(id="side"):
+                yield Static(id="about", markup=False)
+                with VerticalScroll(can_focus=False):
+                    yield Static(id="text", markup=False)
+        yield Foot(self.keys_line(), id="foot")
+
+    def on_mount(self) -> None:
+        self.view.build(self.story.current)
+        self.view.focus()
+        self.call_after_refresh(lambda: self.view.go(self.view.cursor))  # the height is known only then
+
+    @on(TreeView.At)
+    def _at(self, event: TreeView.At) -> None:
+        if event.row.folded:
+            self.query_one("#about", Static).update(self.with_keys("{tree_fold} shows them"))
+            self.query_one("#text", Static).update("")
+            return
+        node = self.story.node(event.row.node)
+        facts = [
+            f"passage {node.id}",
+            node.author,
+            node.model,
+            node.finish_reason,
+            marks_words(self.story, node.id),
+        ]
+        words = counted(len(node.text.split()), "word")
+        about = " · ".join(fact for fact in [*facts, words] if fact)
+        self.query_one("#about", Static).update(about + (f"\n{node.marks.note}" if node.marks.note else ""))
+        self.query_one("#text", Static).update(node.text.strip() or "(no words)")
+
+    # ---- moving
+
+    @action("tree_go", "enter", "go there")
+    def action_go(self) -> None:
+        """Go to this passage and continue from there."""
+        self._go(write=False)
+
+    @action("tree_write", "g", "go and write")
+    def action_write(self) -> None:
+        """Go to this passage and write branches at once."""
+        self._go(write=True)
+
+    @on(TreeView.Wanted)
+    def _wanted(self) -> None:
+        self._go(write=False)
+
+    def _go(self, write: bool) -> None:
+        if self.view.row.folded:
+            self.view.fold()
+        else:
+            self.close(Destination(self.view.row.node, write))
+
+    @action("tree_up", "up,k", "up", -1, foot=False)
+    @action("tree_down", "down,j", "down", 1, foot=False)
+    @action("tree_top", "home", "to the top", -_ALL, foot=False)
+    @action("tree_bottom", "end", "to the bottom", _ALL, foot=False)
+    def action_move(self, rows: int) -> None:
+        """Move the cursor by a line, or to an end of the tree."""
+        self.view.move(rows)
+
+    @action("tree_page_up", "pageup", "page up", -1, foot=False)
+    @action("tree_page_down", "pagedown", "page down", 1, foot=False)
+    def action_page(self, pages: int) -> None:
+        """Move the cursor by a page."""
+        self.view.page(pages)
+
+    @action("tree_out", "left", "to the fork", foot=False)
+    def action_out(self) -> None:
+        """Go to the fork where this branch begins."""
+        self.view.out()
+
+    @action("tree_into", "right", "further", foot=False)
+    def action_into(self) -> None:
+        """Go to the continuation, or unfold branches."""
+        self.view.into()
+
+    @action("tree_fold", "space", "open or fold")
+    def action_fold(self) -> None:
+        """Unfold or fold the side branches."""
+        self.view.fold()
+
+    # ---- marks
+
+    @property
+    def _marks(self) -> Marks:
+        return self.story.marks(self.view.row.node)
+
+    def _mark(self, **marks: object) -> None:
+        if (node := self._own_node()) is not None:
+            self.story.mark(node, **marks)  # type: ignore[arg-type]
+            self.view.build(node)
+
+    @action("tree_bookmark", "b", "bookmark")
+    def action_bookmark(self) -> None:
+        """Bookmark the passage, to find it later; again to remove the bookmark."""
+        self._mark(bookmark=not self._marks.bookmark)
+
+    @action("tree_rate_up", "greater_than_sign", "good", 1)
+    @action("tree_rate_down", "less_than_sign", "bad", -1)
+    def action_rate(self, rating: int) -> None:
+        """Rate the passage as good or bad; again to remove the rating."""
+        self._mark(rating=0 if self._marks.rating == rating else rating)
+
+    @action("tree_note", "n", "note")
+    @asks
+    def action_note(self) -> None:
+        """Write a note on the passage."""
+        self._ask("Note", "note", self._marks.note)
+
+    @action("tree_title", "t", "title")
+    @asks
+    def action_title(self) -> None:
+        """Give the passage a title, which makes it a chapter."""
+        self._ask("Chapter title", "title", self._marks.title)
+
+    @action("tree_tags", "number_sign", "tags")
+    @asks
+    def action_tags(self) -> None:
+        """Give the passage tags."""
+        self._ask("Tags, with commas between them", "tags", ", ".join(self._marks.tags))
+
+    def _ask(self, question: str, field: str, now: str) -> None:
+        if (node := self._own_node()) is None:
+            return
+        refuse(self.story)
+
+        def take(text: str) -> bool:
+            marks: dict[str, object] = {field: text}
+            if field == "tags":
+                marks["tags"] = [tag.strip() for tag in text.split(",") if tag.strip()]
+            elif field == "title":
+                marks["chapter"] = bool(text)
+            return self._guarded(lambda: self.session.together(lambda: self._mark(**marks)))
+
+        draft = self.session.draft(f"{field} of node {node}")
+        self.open(AskWords(question, take, draft, now))
+
+    def _guarded(self, act: Callable[[], object]) -> bool:
+        return self.app.write_screen.guarded(act)
+
+    @action("tree_read", "u", "read or unread")
+    def action_read(self) -> None:
+        """Mark the passage as read, or as unread."""
+        if (node := self._own_node()) is not None:
+            self.story.mark_visited(node, node in set(self.story.unread()))
+            self.view.build(node)
+
+    # ---- looking
+
+    @action("tree_hoist", "h", "hoist")
+    def action_hoist(self) -> None:
+        """Show only this passage and its continuations; again to show all."""
+        row = self.view.row
+        top = ROOT if self.story.hoisted != ROOT else row.node
+        self.story.hoist(top)
+        self.view.build(row.node)
+
+    @action("tree_compare_from", "m", "compare from")
+    def action_compare_from(self) -> None:
+        """Remember this passage for a comparison."""
+        if (node := self._own_node()) is not None:
+            self._marked = node
+            self.notify(self.with_keys("Press {tree_compare} on another passage to compare."))
+
+    @action("tree_compare", "d", "compare with")
+    def action_compare(self) -> None:
+        """Show how this passage differs from the remembered one."""
+        other, here = self._marked, self._own_node()
+        if here is None:
+            return
+        if other is None or other == here:
+            self.notify(
+                self.with_keys("Press {tree_compare_from} on one passage and {tree_compare} on another.")
+            )
+            return
+        texts = self.story.node(other).text, self.story.node(here).text
+        self.open(Compare((f"Passage {other}", f"Passage {here}"), texts))
+
+    @action("tree_search", "slash", "search")
+    @asks
+    def action_search(self) -> None:
+        """Find words in all branches."""
+        self._search()
+
+    @action("tree_bin", "x", "bin")
+    def action_bin(self) -> None:
+        """Move the passage and all its continuations to the bin."""
+        if (node := self._own_node()) is None:
+            return
+        if node in self.story.path(self.story.current):
+            self.notify("This passage is part of the current text. Go to another branch first.")
+            return
+        above = self.story.parent(node)
+        self.story.delete(node)
+        self.view.build(above)
+        self.notify("Moved to the bin; undo restores it.")
+
+    # ---- the shape of the tree
+
+    def _own_node(self) -> NodeId | None:
+        """Return the node under the cursor if it can be changed; else notify the writer and return None."""
+        row = self.view.row
+        if row.folded:
+            self.notify(self.with_keys("These branches are folded; {tree_fold} shows them."))
+        elif row.node == ROOT:
+            self.notify("This is the beginning of the story; it has no text to change.")
+        else:
+            return row.node
+        return None
+
+    @action("tree_split", "s", "split")
+    def action_split(self) -> None:
+        """Split the passage in two."""
+        node = self._own_node()
+        if node is None:
+            return
+        refuse(self.story)
+
+        def chosen(at: int | None) -> None:
+            if at is not None:
+                self._guarded(lambda: self._change(lambda: self.story.split(node, at)))
+
+        self.open(SplitAt(self.story.node(node).text), chosen)
+
+    @action("tree_merge", "M", "join")
+    def action_merge(self) -> None:
+        """Join the passage with the one before it."""
+        if (node := self._own_node()) is not None:
+            self._change(lambda: self.story.merge(node))
+
+    @action("tree_earlier", "left_square_bracket", "move up", -1)
+    @action("tree_later", "right_square_bracket", "move down", 1)
+    def action_reorder(self, places: int) -> None:
+        """Move the passage up or down among its siblings."""
+        if (node := self._own_node()) is not None:
+            siblings = self.story.children(self.story.parent(node) or ROOT)
+            place = siblings.index(node) + places
+            if 0 <= place < len(siblings):
+                self._change(lambda: self._reordered(node, place))
+            else:
+                self.notify(
+                    f"This passage is already the {'first' if places < 0 else 'last'} of its siblings."
+                )
+
+    def _reordered(self, node: NodeId, place: int) -> NodeId:
+        self.story.reorder(node, place)
+        return node
+
+    @action("tree_cut", "c", "cut, to move")
+    def action_cut(self) -> None:
+        """Cut the passage and its continuations, to move them; again to cancel."""
+        if (node := self._own_node()) is None:
+            return
+        self.view.cut = None if self.view.cut == node else node
+        self.view.refresh()
+        if self.view.cut is not None:
+            self.notify(self.with_keys("Press {tree_paste} on the new parent."))
+
+    @action("tree_paste", "v", "move here")
+    def action_paste(self) -> None:
+        """Move the cut passage and its continuations below this one."""
+        node, row = self.view.cut, self.view.row
+        if node is None:
+            self.notify(self.with_keys("Press {tree_cut} on the passage to move first."))
+        elif row.folded:
+            self.notify(self.with_keys("These branches are folded; {tree_fold} shows them."))
+        else:
+            self._change(lambda: self._moved(node, row.node))
+            if node in self.story.path(self.story.current):
+                self.app.write_screen.show_story(where_changed=True)
+            self.notify("Moved; undo puts it back.")
+
+    def _moved(self, node: NodeId, parent: NodeId) -> NodeId:
+        self.story.move(node, parent)
+        self.view.cut = None
+        self.view.show_children(parent)
+        return node
+
+    def _change(self, change: Callable[[], NodeId]) -> None:
+        """Change the tree and put the cursor on the resulting node."""
+        self.view.build(self.session.together(change))
+
+
+class SplitAt(Dialog[int]):
+    """Asks where to split ``text``. Dismissed with a character offset inside it, or None."""
+
+    HEADING = "Split"
+    KEYS = "Splitting a passage"
+    FOOT = "{split_here} splits at the cursor; the rest becomes a new passage · {close_dialog} goes back"
+
+    DEFAULT_CSS = """
+    SplitAt > .box { height: 70%; }
+    SplitAt TextArea { height: 1fr; border: none; background: $background; margin: 1 0; }
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = text
+
+    def content(self) -> ComposeResult:
+        yield TextArea(self._text, soft_wrap=True, show_line_numbers=False, read_only=True)
+
+    @action("split_here", "enter", "splits")
+    def action_cut(self) -> None:
+        """Split the passage at the cursor."""
+        area = self.query_one(TextArea)
+        at = len(area.get_text_range((0, 0), area.cursor_location))
+        if 0 < at < len(self._text):
+            self.close(at)
+        else:
+            self.notify("Put the cursor inside the text: there is nothing on one side of it.")

@@ -1,0 +1,1 @@
+"""The write screen: the story beside its live branches."""

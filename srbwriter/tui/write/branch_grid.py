@@ -1,0 +1,245 @@
+"""The grid of branch panes, laid out for readability in the available space.
+
+Panes are created once and reused for every round, so nothing is mounted while branches are written. Branches
+that do not fit go to further pages. The grid knows panes and branches; it runs no command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from textual import events
+from textual.containers import Container
+from textual.geometry import Size
+from textual.message import Message
+from textual.reactive import reactive
+
+from srbwriter.engine.generation import Branch
+from srbwriter.tui.widgets.tints import NONE, TINTS, Tints
+from srbwriter.tui.write.branch_pane import BranchPane
+
+if TYPE_CHECKING:
+    from srbwriter.session.tokens import Tokens
+
+MIN_WIDTH, MIN_HEIGHT = 30, 5
+_EASY_WIDTH, _BEST_WIDTH = 40, 64  # cells; shorter lines are harder to read, longer ones no easier
+_NARROW_WORTH = 0.92  # weight of a cell in a line that is too short
+
+
+def arrange(n: int, width: int, height: int) -> tuple[int, int]:
+    """Return columns and rows for ``n`` panes in ``width`` × ``height`` cells; fewer than ``n`` may fit."""
+    most_columns = max(1, min(n, width // MIN_WIDTH))
+    most_rows = max(1, height // MIN_HEIGHT)
+
+    def worth(columns: int) -> tuple[int, float]:
+        rows = min(most_rows, -(-n // columns))
+        shown = min(n, columns * rows)
+        cells = width / columns
+        ease = 1.0 if cells >= _EASY_WIDTH else _NARROW_WORTH
+        return shown, ease * min(cells, _BEST_WIDTH) * (height / rows - 1) * shown
+
+    columns = max(range(1, most_columns + 1), key=worth)
+    return columns, min(most_rows, -(-n // columns))
+
+
+class BranchGrid(Container):
+    """All panes; with ``single``, only the current one is visible."""
+
+    DEFAULT_CSS = """
+    BranchGrid {
+        layout: grid; grid-gutter: 0 1; width: 1fr; height: 1fr;
+        .pane--rest { color: $text-muted; }
+        .pane--note { color: $text-muted; text-style: italic; }
+        .pane--frame { color: $primary; text-style: bold; }
+        .pane--token { color: $background; background: $primary; text-style: bold; }
+        .pane--tint-0 { color: $foreground; }
+        .pane--tint-1 { color: $text-success; text-style: italic; }
+        .pane--tint-2 { color: $text-warning; text-style: bold; }
+        .pane--tint-3 { color: $text-error; text-style: bold italic; }
+        .pane--tint-4 { color: $text-error; text-style: bold underline; }
+        .pane--tint-unknown { color: $text-muted; }
+        .pane--tint-writer { color: $accent; text-style: bold; }
+    }
+    """
+    COMPONENT_CLASSES = {
+        "pane--rest", "pane--note", "pane--frame", "pane--token", *(f"pane--{tint}" for tint in TINTS)
+    }  # fmt: skip
+
+    single: reactive[bool] = reactive(False)
+    column: reactive[bool] = reactive(False)
+
+    class PageChanged(Message):
+        """Another page of branches is visible."""
+
+    def __init__(self, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.panes: list[BranchPane] = []
+        self.page = 0
+        self.pages = 1
+        self.start_at: int | None = 0  # see BranchPane
+        self.hint = ""  # see BranchPane
+        self.colours: tuple[str, Tokens | None] = NONE, None  # colour mode, and the source of token data
+        self.current = 0  # index of the branch that commands act on
+        self._order: list[int] = []  # indices of branches, in display order
+        self._room = Size(0, 0)  # the size that the panes are arranged for
+        self._per_page = 1
+        self._count = 0
+
+    @property
+    def shown(self) -> list[BranchPane]:
+        """The panes of this page, in order."""
+        first = self.page * self._per_page
+        return [self.panes[index] for index in self._order[first : first + self._per_page]]
+
+    @property
+    def pane(self) -> BranchPane | None:
+        """The pane that commands act on."""
+        return self.panes[self.current] if self.current < self._count else None
+
+    @property
+    def shown_order(self) -> tuple[int, ...]:
+        """The indices of all branches, in display order."""
+        return tuple(self._order)
+
+    def show(self, branches: Sequence[Branch | None], again: bool = False) -> None:
+        """Show the branches of a round, one pane each.
+
+        With ``again`` they are those that are shown, taken up by an engine: order and places stay.
+        """
+        first_differs = not branches or not self.panes or self.panes[0].branch is not branches[0]
+        fresh = first_differs and not again
+        self.grow(len(branches))
+        self._count = len(branches)
+        for pane, branch in zip(self.panes, branches, strict=False):
+            if pane.branch is not branch or branch is None:
+                pane.show(branch, again)
+        self.current = min(self.current, max(0, self._count - 1))
+        known = self._order if len(self._order) <= self._count and not fresh else []
+        self._set_order([*known, *range(len(known), self._count)])
+        self._arrange()
+
+    def order(self, indices: Sequence[int]) -> None:
+        """Show the branches in this order; each keeps its number. ``indices`` must name each branch once."""
+        if sorted(indices) == list(range(self._count)):
+            self._set_order(list(indices))
+            self._arrange()
+
+    def _set_order(self, order: list[int]) -> None:
+        self._order = order
+        mounted = [pane.index for pane in self.query_children(BranchPane)]
+        if mounted[: len(order)] != order:
+            for place, index in enumerate(order):
+                self.move_child(self.panes[index], before=place)
+
+    def grow(self, count: int) -> None:
+        """Create panes until there are at least ``count``."""
+        fresh = [BranchPane(index) for index in range(len(self.panes), count)]
+        for pane in fresh:
+            pane.start_at, pane.hint = self.start_at, self.hint
+        if fresh:
+            self.panes.extend(fresh)
+            self.mount_all(fresh)
+
+    def colour(self) -> None:
+        """Apply the colour mode to the words of all panes."""
+        mode, tokens = self.colours
+        for pane in self.panes:
+            if (NONE if pane.tints is None else pane.tints.mode) != mode:
+                pane.tints = None
+                if tokens is not None and mode != NONE:
+                    pane.tints = Tints(mode, tokens.branch_logprobs, lambda: tokens.version)
+                pane.refresh()
+
+    def show_stale(self, stale: bool) -> None:
+        """Dim the panes if their branches were written for an earlier text, or undim them."""
+        for pane in self.panes:
+            pane.stale = stale and pane.branch is not None
+
+    def notify_style_update(self) -> None:
+        """Paint all panes anew: their colours are the grid's."""
+        super().notify_style_update()
+        for pane in self.panes:
+            pane.refresh()
+
+    def pull(self) -> None:
+        """Paint new text of the visible branches."""
+        for pane in self.shown:
+            pane.pull()
+
+    def go(self, index: int, focus: bool = True) -> None:
+        """Make ``index`` the current branch, turn to its page and focus it."""
+        if not 0 <= index < self._count:
+            return
+        self.current = index
+        if self.single or self._order.index(index) // self._per_page != self.page:
+            self._arrange()
+        if focus:
+            self.panes[index].focus()
+
+    def turn(self, pages: int) -> None:
+        """Show another page; the first follows the last."""
+        page = (self.page + pages) % self.pages
+        self.go(self._order[page * self._per_page])
+
+    def step(self, columns: int, rows: int) -> None:
+        """Go to a neighbour in the grid; at the edge, to the next page."""
+        wide = max(1, self._columns)
+        place = self._order.index(self.current) + columns + rows * wide
+        if 0 <= place < self._count:
+            self.go(self._order[place])
+
+    _columns = 1
+
+    def _shape(self, room: Size) -> tuple[int, int]:
+        """Return columns and rows of a page in ``room``."""
+        if self.single:
+            return 1, 1
+        if self.column:
+            return 1, max(1, min(self._count, room.height // MIN_HEIGHT))
+        return arrange(self._count, room.width, room.height)
+
+    def fits(self, room: Size) -> bool:
+        """Return whether all branches have a place on one page in ``room``."""
+        columns, rows = self._shape(room) if self._count and room else (0, 0)
+        return self._count <= columns * rows
+
+    def _arrange(self) -> None:
+        width, height = self.size
+        if not self._count or not width or not height:
+            return
+        self._room = self.size
+        columns, rows = self._shape(self.size)
+        self._columns = columns
+        self._per_page = columns * rows
+        self.pages = -(-self._count // self._per_page)
+        page = self._order.index(self.current) // self._per_page
+        shown = set(self._order[page * self._per_page : (page + 1) * self._per_page])
+        for pane in self.panes:
+            pane.display = pane.index in shown
+            pane.number = pane.index + 1
+        self.styles.grid_size_columns = columns
+        self.styles.grid_size_rows = rows
+        if page != self.page:
+            self.page = page
+        self.post_message(self.PageChanged())
+
+    def fit(self) -> None:
+        """Arrange the panes and wrap their text for the current size."""
+        if self.size != self._room:
+            self._arrange()
+        for pane in self.shown:
+            pane.fit()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.fit()
+
+    def watch_single(self) -> None:
+        self._arrange()
+
+    def watch_column(self) -> None:
+        self._arrange()
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        if isinstance(event.widget, BranchPane):
+            self.current = event.widget.index

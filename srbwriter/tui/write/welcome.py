@@ -1,0 +1,125 @@
+"""What a writer sees first: openings for an empty story, messages about recovered text or a read-only story.
+
+A read-only story accepts no typing at all, so that no typed text is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from srbwriter import paths
+from srbwriter.session.typing import Rescued, sheets_left
+from srbwriter.story import Blocked, ReadOnly, ReadOnlyStory, Story, StoryError, library
+from srbwriter.story.backup import backups
+from srbwriter.story.model import counted
+from srbwriter.tui.dialogs.ask import Confirm
+from srbwriter.tui.dialogs.trouble import RECOVER, DamagedNote
+
+if TYPE_CHECKING:
+    from srbwriter.tui.program import Writer
+
+
+def receive(screen: Writer) -> None:
+    """Show what the writer has to know or to choose before writing."""
+    why = screen.session.story.read_only
+    if why is None:
+        _tell_of_drafts(screen)
+        if (rescued := screen.session.rescued) is not None:
+            _offer_rescued(screen, rescued)
+        elif not _begun(screen.session.story):
+            screen.run("openings")
+        return
+    screen.editor.shut(short(why, screen.session.story.file))
+    if why.reason is Blocked.DAMAGED:
+        tell_damage(screen)
+    else:
+        screen.notify(short(why, screen.session.story.file), severity="error")
+
+
+def _begun(story: Story) -> bool:
+    """Return whether a story has text, or a request for its first text."""
+    here = story.current
+    return bool(story.text(here).strip()) or story.settings(here).request is not None
+
+
+def _tell_of_drafts(screen: Writer) -> None:
+    """Say where text is that was being typed when the program died: in its dialog, or in the tree."""
+    if screen.session.taken_up:
+        screen.notify("Recovered: the words you were typing into a branch are in the tree now.")
+    sheets = (sheet.partition(":")[0].replace("_", " ") for sheet in sheets_left(screen.session.story))
+    if kinds := ", ".join(dict.fromkeys(sheets)):
+        screen.notify(f"Recovered: unsaved words for {kinds}. Open that to continue.")
+
+
+def _offer_rescued(screen: Writer, rescued: Rescued) -> None:
+    """Ask about text that could not be saved in the last run."""
+    session = screen.session
+
+    def take() -> None:
+        session.take_rescued()
+        screen.show_story()
+
+    def answered(key: str | None) -> None:
+        if key == "t":
+            screen.guarded(take)
+
+    words = counted(sum(len(text.split()) for text in rescued.words.values()), "word")
+    question = f"Your last words could not be saved. They are in {rescued.folder} ({words})."
+    answers = {"t": "puts them into the story; undo reverts it", "escape": "leaves them there"}
+    screen.app.push_screen(Confirm(question, answers), answered)
+
+
+def short(why: ReadOnly, file: Path) -> str:
+    """Return in one line why the story is read-only; shown whenever the writer tries to type."""
+    if why.reason is Blocked.DAMAGED:
+        return f"{file.name} is damaged and is open for reading only. ctrl+s says what can be done."
+    return f"{why.message}. Nothing can be written here."
+
+
+def writes(handler: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a handler that asks for text, so that it refuses at once if the story is read-only."""
+
+    @wraps(handler)
+    def checked(screen: Writer, *given: Any) -> Any:
+        refuse(screen.session.story)
+        return handler(screen, *given)
+
+    return checked
+
+
+def refuse(story: Story) -> None:
+    """Raise ReadOnlyStory with a one-line message if ``story`` is read-only."""
+    why = story.read_only
+    if why is not None:
+        raise ReadOnlyStory(ReadOnly(why.reason, short(why, story.file)))
+
+
+def tell_damage(screen: Writer) -> None:
+    """Show that the file is damaged, what is left of it, and what to do."""
+    story = screen.session.story
+    if story.damage is None:
+        return
+    left = sum(story.words_by_author().values())
+    copies = len(backups(story.backup_folder(paths.backup_dir())))
+    doubtful = [story.node(node).text for node in story.damage.doubtful[:5]]
+
+    def chosen(what: str | None) -> None:
+        if what == RECOVER:
+            screen.guarded(lambda: _recover(screen))
+
+    screen.app.push_screen(DamagedNote(story.file, story.damage, left, copies, doubtful), chosen)
+
+
+def _recover(screen: Writer) -> None:
+    """Continue in a new story with the readable parts; the damaged file stays as it is."""
+    story = screen.session.story
+    title = f"{story.title or story.file.stem} (recovered)"
+    try:
+        made = story.recover(library.free_path(story.file.parent, title), title)
+    except StoryError:  # the folder cannot be written, perhaps because its disk is failing
+        paths.make_folder(paths.library_dir())
+        made = story.recover(library.free_path(paths.library_dir(), title), title)
+    screen.app.open_story(made, [f"This is {made}, made from the readable parts of {story.file.name}."])
