@@ -94,7 +94,7 @@ async def test_without_a_model_the_panes_stay(open_bench: OpenBench) -> None:
         bench.session._loader.close()
         bench.session._prompter = None
         bench.session._cancelled = RuntimeError("gone")
-        bench.screen._shown_error = bench.session.engine_error
+        bench.screen.notices.shown_error = bench.session.engine_error
         for _ in range(2):
             await bench.press("ctrl+n")
             assert "no model" in said(bench)

@@ -25,11 +25,10 @@ from srbwriter.session.variety import Renewing
 from srbwriter.story import Author, Edit, NodeId, StoryError
 from srbwriter.story.diff import apply_edits, same_end, same_start
 from srbwriter.story.headings import headings
-from srbwriter.story.model import counted
 from srbwriter.tui import options
 from srbwriter.tui.commands import COMMANDS
 from srbwriter.tui.dialogs.ask import Confirm
-from srbwriter.tui.dialogs.trouble import DamagedNote, crash_words, trouble_words
+from srbwriter.tui.dialogs.trouble import DamagedNote, crash_words
 from srbwriter.tui.program import Program, Writer
 from srbwriter.tui.story.find import LastSearch
 from srbwriter.tui.story.transfers import Transfers
@@ -40,6 +39,7 @@ from srbwriter.tui.write.branch_grid import BranchGrid
 from srbwriter.tui.write.branch_pane import BranchPane
 from srbwriter.tui.write.branch_words import sampling_words, state_sign
 from srbwriter.tui.write.essentials import first_key, key_line_entries
+from srbwriter.tui.write.notices import Notices
 from srbwriter.tui.write.pump import Pump
 from srbwriter.tui.write.story_colours import Legend, StoryColours
 from srbwriter.tui.write.story_editor import Provenance, StoryEditor
@@ -89,9 +89,7 @@ class WriteScreen(Writer):
         self.right = self.BRANCHES(id="right")
         self.pump = Pump(self, app.preferences[options.FPS])
         self.layout_name = app.preferences[options.LAYOUT]
-        self._shown_error: Exception | None = None  # error of the model that was shown
-        self._shown_notes: tuple[str, ...] = ()  # notes about reductions for lack of memory that were shown
-        self._shown_trouble: StoryError | None = None  # error of saving that was shown
+        self.notices = Notices(self)
         self._today = status.WordsToday(session)
         self._left = View.from_json(session.view)  # what the writer left here; None if nothing is known
         self._begun = False  # the first screen is up
@@ -651,7 +649,6 @@ class WriteScreen(Writer):
         figures = status.engine_figures(self.session, self.app.address) if self.figures else ()
         left = status.left(self.session, self._load_watch, self.transfers.status_parts(), figures)
         self.status_line.left = (*filter(None, [self.app.fetch.describe()]), *left)
-        self._watch_exploring()
         self._show_saved()
         self._renew_headings()
         self._renew_alike()
@@ -659,8 +656,7 @@ class WriteScreen(Writer):
         self._update_colours()
         self._show_marks()
         self._show_keys()
-        self._watch_model()
-        self._watch_disk()
+        self.notices.watch()
         self.app.drop_old_messages()
         self.app.show_title(self.session.title, self.writing)
         self.keep_view()
@@ -676,42 +672,6 @@ class WriteScreen(Writer):
         self.status_line.set_class(self.session.typing.state.trouble is not None, "-trouble")
         right = status.right(self.session, self._today.count(), self.app.preferences[options.GOAL])
         self.status_line.right = right[:1] if self.figures else right
-
-    def _watch_model(self) -> None:
-        """Show once why a model does not load, and what was reduced to make it fit."""
-        notes = self.session.loader.notes
-        for note in notes if notes != self._shown_notes else ():
-            self.app.notify(note, about=lambda: self.session.loader)
-        self._shown_notes = notes
-        error = self.session.engine_error
-        if error is not None and error is not self._shown_error:
-            words = str(error)
-            if self.session.engine_state == "FAILED":
-                way = self.way_to("model")
-                words = f"{trouble_words(error)}. {words.rstrip('.')}. {way} chooses another or tries again."
-            # Not a dialog, which would catch the writer's typing.
-            self.app.notify(words, severity="error", about=lambda: self.session.engine_error)
-        self._shown_error = error
-
-    def _watch_disk(self) -> None:
-        """Show once why text cannot be saved; the status line keeps showing it."""
-        state = self.session.typing.state
-        if state.trouble is not None and type(state.trouble) is not type(self._shown_trouble):
-            last = counted(state.words, "word")
-            kept = f"Your last {last} are kept" if state.words > 1 else "Your words are kept"
-            self.app.notify(
-                f"Could not save: {state.why}. {kept}; retrying.",
-                severity="error",
-                about=lambda: self.session.typing.state.trouble is None,
-            )
-        self._shown_trouble = state.trouble
-
-    def _watch_exploring(self) -> None:
-        """Show once why an exploration failed."""
-        exploring = Explorer.of(self.session)
-        if exploring.problem is not None:
-            self.notify(str(exploring.problem), severity="error")
-            exploring.problem = None
 
     def _renew_alike(self) -> None:
         """Rewrite branches that nearly duplicate another one, except those that are being read."""

@@ -1,0 +1,64 @@
+"""Messages about the model, the disk and exploring, each shown once."""
+
+from __future__ import annotations
+
+from srbwriter.session.exploring import Explorer
+from srbwriter.story import StoryError
+from srbwriter.story.model import counted
+from srbwriter.tui.dialogs.trouble import trouble_words
+from srbwriter.tui.program import Writer
+
+
+class Notices:
+    """Watches the session of the write screen for what a writer has to know."""
+
+    def __init__(self, screen: Writer) -> None:
+        self._screen, self._session = screen, screen.session
+        self.shown_error: Exception | None = None
+        """The error of the model that was shown last."""
+        self._shown_notes: tuple[str, ...] = ()  # about what was reduced for lack of memory
+        self._shown_trouble: StoryError | None = None  # of saving
+
+    def watch(self) -> None:
+        """Show what is new since the last call."""
+        self._watch_model()
+        self._watch_disk()
+        self._watch_exploring()
+
+    def _watch_model(self) -> None:
+        """Show why a model does not load, and what was reduced to make it fit."""
+        app, session = self._screen.app, self._session
+        notes = session.loader.notes
+        for note in notes if notes != self._shown_notes else ():
+            app.notify(note, about=lambda: session.loader)
+        self._shown_notes = notes
+        error = session.engine_error
+        if error is not None and error is not self.shown_error:
+            words = str(error)
+            if session.engine_state == "FAILED":
+                way = self._screen.way_to("model")
+                words = f"{trouble_words(error)}. {words.rstrip('.')}. {way} chooses another or tries again."
+            # Not a dialog, which would catch the writer's typing.
+            app.notify(words, severity="error", about=lambda: session.engine_error)
+        self.shown_error = error
+
+    def _watch_disk(self) -> None:
+        """Show why text cannot be saved; the status line keeps showing it."""
+        typing = self._session.typing
+        state = typing.state
+        if state.trouble is not None and type(state.trouble) is not type(self._shown_trouble):
+            last = counted(state.words, "word")
+            kept = f"Your last {last} are kept" if state.words > 1 else "Your words are kept"
+            self._screen.app.notify(
+                f"Could not save: {state.why}. {kept}; retrying.",
+                severity="error",
+                about=lambda: typing.state.trouble is None,
+            )
+        self._shown_trouble = state.trouble
+
+    def _watch_exploring(self) -> None:
+        """Show why an exploration failed."""
+        exploring = Explorer.of(self._session)
+        if exploring.problem is not None:
+            self._screen.notify(str(exploring.problem), severity="error")
+            exploring.problem = None
