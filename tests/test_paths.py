@@ -37,7 +37,7 @@ def test_assets_are_found_in_a_checkout(name: str) -> None:
 def test_assets_are_found_inside_an_installed_package(tmp_path: Path) -> None:
     package = tmp_path / "srbwriter"
     package.mkdir()
-    for module in ("__init__.py", "paths.py"):
+    for module in ("__init__.py", "paths.py", "version.py"):
         shutil.copy(Path(srbwriter.__file__).parent / module, package)
     (package / "themes").mkdir()
     code = "from srbwriter import paths; print(paths.asset_dir('themes'))"

@@ -34,8 +34,9 @@ def on_mains(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def reading(file: Path) -> Iterator[Session]:
-    """A writer who reads the panes of a round that is over."""
+    """A writer who reads the panes of a round that is over. Branches that come out alike stay as they are."""
     with open_session(file, model=short_model()) as session:
+        session.variety = replace(session.variety, renew=False)
         begun(session)
         yield session
 
@@ -100,6 +101,7 @@ def test_what_comes_out_alike_is_written_anew_before_anybody_sees_it(reading: Se
     session = reading
     session.stop = replace(session.stop, max_tokens=40)
     session.variety = Variety("independent")
+    session.variety = replace(session.variety, renew=True)
     session.sampling = replace(session.sampling, temperature=0.0)  # nothing but alike
     session.look_ahead.budget = FOCUSED
     until(session, lambda: sum(a.duplicates.renewed.total() for a in session.look_ahead._rounds) == 8)
@@ -306,6 +308,7 @@ def test_branches_of_an_earlier_sitting_are_written_ahead_of(reading: Session, f
     loader = EngineLoader(short_model(), OPTIONS, load_engine)
     stop = Stop(max_tokens=24, ignore_eog=True)
     with closing(Session(Story.open(file), loader, n=4, stop=stop, options=OPTIONS)) as session:
+        session.variety = replace(session.variety, renew=False)
         session.look_ahead.budget = FOCUSED
         session.look_ahead.focus(1)
         loader.wait(WAIT)

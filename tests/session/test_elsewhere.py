@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -167,6 +168,7 @@ def test_what_follows_a_pick_is_written_ahead_elsewhere(file: Path, url: str) ->
     current = session.generate()
     assert current.generation is not None
     current.generation.wait(WAIT)
+    session.variety = replace(session.variety, renew=False)
     session.look_ahead.budget = Budget("focused", 4096)
     until(session, lambda: session.look_ahead.share(0) == 1.0)
     session.pick(0)

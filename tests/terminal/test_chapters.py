@@ -15,7 +15,7 @@ UP = b"\x1b[A"
 def run(terminal: Terminal, title: str) -> None:
     """Run a command by its title."""
     terminal.press(CTRL_P)
-    terminal.wait_for("a command")
+    terminal.wait_for("Menu of commands")
     terminal.press(title.encode())
     terminal.wait_for(title)
     terminal.press(ENTER)
@@ -63,6 +63,7 @@ def test_a_chapter_and_a_scene_are_seen_and_outlive_a_kill(terminal: Terminal) -
     terminal.wait(
         lambda s: in_order(s, "It rained", "* * *", "She left", "The Third", "He stayed"), "both headings"
     )
+    terminal.press(b"\x1b[1;5F")  # to the end: the cursor is where it was
     terminal.type(" Alone.")
     terminal.press(CTRL_Q)
     assert terminal.ended() == 0

@@ -13,6 +13,7 @@ ENTER, DOWN = b"\r", b"\x1b[B"
 
 def begun(terminal: Terminal) -> None:
     """Branches have been written and have ended, and the first has the focus."""
+    terminal.columns = 200  # room for all figures of the engine
     terminal.start(make_story(terminal.folder, STORY), "--max-tokens", "8", "--n", "4", "--seed", "3")
     terminal.wait(says_saved, "the first screen")
     terminal.press(CTRL_N)
@@ -22,6 +23,7 @@ def begun(terminal: Terminal) -> None:
 
 def test_what_no_branch_shows_is_told_and_opens_as_a_branch(terminal: Terminal) -> None:
     begun(terminal)
+    choose(terminal, "figures")
     terminal.wait(lambda screen: re.search(r"shown \d+ %, not \S+ \d+ %", screen), "it is told at the foot")
     choose(terminal, "unexplored")
     terminal.wait_for("of likely beginnings")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from srbwriter.story import Story
-from tests.terminal.support import make_story, text_of, with_branches
-from tests.terminal.terminal import CTRL_F, CTRL_P, CTRL_Q, CTRL_Z, ENTER, ESC, F3, TAB, Terminal
+from tests.terminal.support import choose, make_story, text_of, with_branches
+from tests.terminal.terminal import CTRL_F, CTRL_Q, CTRL_Z, ENTER, ESC, F3, TAB, Terminal
 
 TEXT = "The lantern went out. She lit the lantern. No Lantern burned."
 DOWN = b"\x1b[B"
@@ -22,11 +22,7 @@ def test_words_are_found_while_typed_and_replaced_one_by_one(terminal: Terminal)
     terminal.press(ESC)
     terminal.wait_without("tab edits there")
     terminal.wait(lambda _: not terminal.underlined(), "no more highlights")
-    terminal.press(CTRL_P)
-    terminal.wait_for("a command …")
-    terminal.type("Find and replace")
-    terminal.wait_for("one place at a time")
-    terminal.press(ENTER)
+    choose(terminal, "replace")
     terminal.wait_for("tab between the lines")
     terminal.press(TAB)
     terminal.type("lamp")
@@ -58,10 +54,8 @@ def test_in_the_tree_a_question_mark_helps_and_a_title_never_runs_commands(termi
     terminal.wait_without("In the tree")
     terminal.wait_for("more branch")
     terminal.press(b"\x1b[H")
-    while "space shows them" not in terminal.screen:
-        before = terminal.screen
-        terminal.press(DOWN)
-        terminal.wait(lambda shown, before=before: shown != before, "the cursor on the next row")
+    terminal.press(DOWN, DOWN)
+    terminal.wait_for("space shows them")
     terminal.press(b"t")
     terminal.wait_for("These branches are folded")
     terminal.press(*(character.encode() for character in "the mask, by x"))

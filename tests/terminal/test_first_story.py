@@ -6,7 +6,7 @@ from pathlib import Path
 
 from srbwriter import cli
 from tests.terminal.support import choose, says_saved, text_of
-from tests.terminal.terminal import CTRL_N, CTRL_Q, CTRL_S, CTRL_Z, ENTER, F3, RIGHT, Terminal
+from tests.terminal.terminal import CTRL_N, CTRL_Q, CTRL_Z, ENTER, ESC, F3, RIGHT, Terminal
 
 UP = b"\x1b[A"
 MINE = "Then it began to rain."
@@ -57,7 +57,7 @@ def test_the_tutorial_can_be_followed(terminal: Terminal, tmp_path: Path) -> Non
     terminal.wait_for("BRANCH")
     choose(terminal, "author_note")
     terminal.wait_for("PROMPT")
-    terminal.press(b"A storm is coming.", CTRL_S)
+    terminal.press(b"A storm is coming.", ESC)
     terminal.wait_for("BRANCH")
     terminal.press(CTRL_N)
     ended_branches(terminal, "four branches that know the note")

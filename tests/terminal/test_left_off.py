@@ -12,7 +12,7 @@ import pytest
 from srbwriter.story import Story
 from srbwriter.story.model import JsonObject, JsonValue, as_object
 from tests.sizes import some_of
-from tests.terminal.support import OPENING, make_story, text_of
+from tests.terminal.support import OPENING, choose, make_story, text_of
 from tests.terminal.terminal import CTRL_N, CTRL_Q, ENTER, LEFT, RIGHT, TAB, Terminal
 
 CTRL_O = b"\x0f"
@@ -77,7 +77,7 @@ def set_the_desk(terminal: Terminal, file: Path) -> str:
     old = desk(terminal.screen)
     terminal.press(b"r")
     terminal.wait(lambda shown: desk(shown) != old and shown.count("■") == 4, "a branch is written anew")
-    terminal.press(b"l")
+    choose(terminal, "lock")
     terminal.wait_for("lock")
     terminal.press(RIGHT, b"k")
     terminal.wait_for("×")

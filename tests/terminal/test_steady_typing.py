@@ -70,8 +70,7 @@ def kept_in_story(terminal: Terminal, file: Path) -> str:
 
 
 def into_memory(terminal: Terminal) -> None:
-    to_branches(terminal)
-    terminal.press(b"M")
+    choose(terminal, "memory")
     terminal.wait_for("saves by itself")
 
 

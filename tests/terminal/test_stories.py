@@ -24,9 +24,7 @@ def test_words_and_running_branches_are_kept_from_story_to_copy_and_to_another_s
     terminal.wait_for("Title of the copy")
     terminal.press(ENTER)
     terminal.wait_for("This is the copy.")
-    terminal.wait(
-        lambda screen: "BRANCH 1" in screen and screen.count("■") >= 2, "branches, the same one chosen"
-    )
+    terminal.wait(lambda screen: screen.count("■") >= 2, "branches")
     [copy] = [file for file in library.glob("*.srbw") if file not in (first, orchard)]
     assert text_of(copy) == text_of(first) == OPENING
     for file in (first, copy):

@@ -84,7 +84,7 @@ def test_every_key_of_every_screen_has_a_name_for_the_settings() -> None:
     files = [
         file for file in Path(commands.__file__).parent.rglob("*.py") if read_keys.search(file.read_text())
     ]
-    known = {"app", "ask", "dialog", "keyboard", "picker", "story_editor", "write_screen"}
+    known = {"app", "ask", "base", "keyboard", "picker", "screen", "story_editor"}
     assert {file.stem for file in files} == known
     for screen in commands.screens():
         declared = vars(screen).get("BINDINGS", [])

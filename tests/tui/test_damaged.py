@@ -139,5 +139,6 @@ async def test_a_story_open_elsewhere_takes_no_words_either(tmp_path: Path, open
             await bench.press(*"lost")
             bench.screen.run("memory")
             await bench.settle()
-            assert bench.app.screen is bench.screen
+            assert isinstance(bench.app.screen, Refusal)
+            await bench.press("escape")
             assert bench.screen.editor.text == text

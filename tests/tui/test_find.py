@@ -116,7 +116,7 @@ async def test_matches_are_replaced_one_by_one_and_skipped(open_bench: OpenBench
 
 
 async def test_a_replaced_word_is_the_writers_and_the_others_stay_the_models(open_bench: OpenBench) -> None:
-    async with open_bench("It rained.", settings={"interface.provenance": True}) as bench:
+    async with open_bench("It rained.", settings={"instruments.colour_tokens": "author"}) as bench:
         await started(bench)
         await bench.press("enter")
         text = bench.session.text()

@@ -59,7 +59,7 @@ async def test_one_large_branch_is_large_again(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         await bench.write(8)
         await bench.on_panes()
-        await bench.press("right", "z")
+        await bench.press("right", "f9")
         await leave(bench)
     async with open_bench("") as bench:
         await bench.settle()

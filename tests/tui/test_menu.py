@@ -14,9 +14,9 @@ from srbwriter.tui.commands import COMMANDS
 from srbwriter.tui.dialogs.help import Help
 from srbwriter.tui.dialogs.menu import Menu
 from srbwriter.tui.dialogs.picker import Picker
-from srbwriter.tui.dialogs.sheet import Sheet
 from srbwriter.tui.driver import _Parser
 from srbwriter.tui.key_names import shown_name
+from srbwriter.tui.story.side_panel import SidePanel
 from srbwriter.tui.write.essentials import ESSENTIALS
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.scenarios.common import opened, visible
@@ -41,7 +41,7 @@ def said(bench: Bench) -> str:
 async def test_the_menu_runs_a_command_from_the_story(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         await bench.press(*" Hard", "ctrl+g", *"memory", "enter")
-        await opened(bench, Sheet)
+        await opened(bench, SidePanel)
         await bench.press("escape")
         assert bench.screen.editor.has_focus and bench.screen.editor.text == "It rained. Hard"
 
@@ -59,15 +59,15 @@ async def test_the_menu_picks_a_branch_by_its_number(open_bench: OpenBench) -> N
 @pytest.mark.parametrize(
     ("typed", "title"),
     [
-        ("knobs", "Knobs"),
+        ("knobs", "Settings for writing"),
         ("author", "Author's note"),
         ("untake_p", "Take a paragraph less"),
         ("k", "Kill this branch"),
-        ("f7", "Judge the branches"),
+        ("f7", "Score branches"),
         ("^f", "Find"),
         ("ctrl+s", "Save now"),
         ("cliches clichés", ""),
-        ("clichés", "Phrases that never come"),
+        ("clichés", "Banned phrases"),
         ("story new", "New story"),
     ],
 )
@@ -113,7 +113,12 @@ async def test_each_row_shows_the_keys_of_its_command(open_bench: OpenBench) -> 
         await bench.press("ctrl+g")
         await opened(bench, Menu)
         shown = visible(bench)
-        for words in ("F11      Memory", "K F2     Knobs", "⏎        Pick this branch", "    Theme"):
+        for words in (
+            "F11      Memory",
+            "K F2     Settings for writing",
+            "⏎        Pick this branch",
+            "    Theme",
+        ):
             assert words in shown, words
 
 
@@ -229,7 +234,7 @@ async def test_letters_reach_nearly_every_command_in_the_other_keymaps(
     async with open_bench(settings={"interface.keymap": kept}) as bench:
         await bench.write()
         await bench.press("right", "M")
-        await opened(bench, Sheet)
+        await opened(bench, SidePanel)
 
 
 def test_a_word_of_earlier_versions_is_read_and_not_offered() -> None:

@@ -79,7 +79,7 @@ async def test_words_typed_and_deleted_amid_the_models_keep_the_tint_true(open_b
 
 
 async def test_the_paragraph_at_the_cursor_keeps_its_tints_while_it_is_edited(open_bench: OpenBench) -> None:
-    async with open_bench("It rained.", settings={"interface.provenance": True}) as bench:
+    async with open_bench("It rained.", settings={"instruments.colour_tokens": "author"}) as bench:
         await started(bench)
         await bench.press("enter", "ctrl+g", "a")
         editor = bench.screen.editor

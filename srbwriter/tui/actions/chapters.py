@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from srbwriter.story import Refused
 from srbwriter.story.headings import Heading, paragraph_at
 from srbwriter.tui.commands import command
-from srbwriter.tui.dialogs.ask import AskWords
+from srbwriter.tui.dialogs.ask import AskWords, asks
 from srbwriter.tui.dialogs.picker import Choice, Picker
 from srbwriter.tui.write.welcome import writes
 
@@ -24,6 +24,7 @@ _IN_TEXT = "This heading is a line of the text: change it there."
 
 
 @command(CHAPTERS, "Chapter or scene here")
+@asks
 @writes
 def chapter(screen: WriteScreen) -> None:
     """Begin a chapter at the paragraph with the cursor; without a title, a scene."""
@@ -40,6 +41,7 @@ def chapter(screen: WriteScreen) -> None:
 
 
 @command(CHAPTERS, "Rename the chapter")
+@asks
 @writes
 def rename_chapter(screen: WriteScreen) -> None:
     """Change the title of the chapter with the cursor."""

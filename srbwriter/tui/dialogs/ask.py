@@ -47,12 +47,14 @@ def asks(handler: Handler) -> Handler:
     """Decorate a command of a screen that opens a prompt for text.
 
     If it opens none, a :class:`Refusal` shows why, so that text typed for the prompt never runs commands.
+    A handler that did something else instead returns True.
     """
 
     @wraps(handler)
     def asked(screen: Writer | Page[Any], *given: object) -> None:
-        screen.app.write_screen.guarded(lambda: handler(screen, *given))
-        if screen.app.screen is screen:
+        returned: list[object] = []
+        screen.app.write_screen.guarded(lambda: returned.append(handler(screen, *given)))
+        if screen.app.screen is screen and returned != [True]:
             screen.app.push_screen(Refusal([message.words for message in screen.app.messages.current]))
 
     ASKING.add(asked)

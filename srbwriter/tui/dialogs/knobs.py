@@ -212,14 +212,14 @@ class Knobs(Dialog[None]):
 
     @action("knobs_type", "enter", "type a value")
     @asks
-    def action_type(self) -> None:
+    def action_type(self) -> bool:
         """Type the setting's value; on "more settings", show or hide them."""
         if self._row == _MORE:
             self._open_more(not self._more)
-            return
+            return True
         knob = self.knob
         if knob is None or self._refused(knob):
-            return
+            return False
 
         def answered(text: str | None) -> None:
             if text is not None:
@@ -228,6 +228,7 @@ class Knobs(Dialog[None]):
 
         question = f"{knob.title} — {knob.help}{_range(knob)}"
         self.open(Ask(question, knobs.shown(knob, self.setup.get(knob)), select=True), answered)
+        return False
 
     @action("knobs_default", "backspace,delete", "default")
     def action_default(self) -> None:

@@ -114,15 +114,16 @@ class SettingsScreen(Dialog[None]):
 
     @action("settings_change", "enter", "changes one")
     @asks
-    def action_change(self) -> None:
+    def action_change(self) -> bool:
         """Change the value of the setting; on "more settings", show or hide them."""
         at = self._list.highlighted
         row = None if at is None else self._rows[at]
         if row == _MORE:
             self._more = not self._more
             self._fill()
+            return True
         if not isinstance(row, Key):
-            return
+            return False
 
         def answered(text: str | None) -> None:
             if text is not None:
@@ -130,6 +131,7 @@ class SettingsScreen(Dialog[None]):
 
         question = f"{FIRST.get(row.name, row.name)}: {row.help}; expected: {row.expected}"
         self.open(Ask(question, _words(self.app.preferences[row]), select=True), answered)
+        return False
 
     def _put(self, key: Key[Any], text: str) -> None:
         try:

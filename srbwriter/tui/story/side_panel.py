@@ -21,9 +21,9 @@ from srbwriter.story.lore import keys_from, keys_text
 from srbwriter.story.model import LoreEntry, SecondaryLogic, counted
 from srbwriter.story.words import count
 from srbwriter.tui.commands import Keyed, action
-from srbwriter.tui.dialogs.ask import AskWords, LineInput
+from srbwriter.tui.dialogs.ask import AskWords, LineInput, Refusal
 from srbwriter.tui.dialogs.base import Dialog
-from srbwriter.tui.widgets.lines import Foot
+from srbwriter.tui.widgets.lines import Foot, key_name
 from srbwriter.tui.write.prose_area import ProseArea
 
 if TYPE_CHECKING:
@@ -333,9 +333,15 @@ class SidePanel(Dialog[None]):
         self.edit_entry("lore_text")
 
     def edit_entry(self, widget: str) -> None:
-        """Go to a field of the highlighted entry."""
+        """Go to a field of the highlighted entry.
+
+        Without entries, a :class:`Refusal` says so, so that text typed for the field never runs commands.
+        """
         if self._at is not None:
             self.query_one(f"#{widget}").focus()
+        else:
+            new = key_name(self.app.known_keys.of(LoreList)["lore_new"][0])
+            self.app.push_screen(Refusal([f"There are no entries yet; {new} makes one."]))
 
     def add_entry(self) -> None:
         """Ask for a name, add an entry, and go to its text."""
