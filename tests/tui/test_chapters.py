@@ -254,3 +254,13 @@ async def test_a_heading_is_seen_with_the_cursor_below_it() -> None:
         editor.go_to_heading(text.index("Line 30."))
         await pilot.pause()
         assert painted(editor)[:2] == ["Two", "Line 30."]
+
+
+async def test_the_paragraph_below_a_new_heading_is_in_view(open_bench: OpenBench) -> None:
+    text = "\n\n".join(f"Paragraph {number}." for number in range(20))
+    async with open_bench(text, size=(80, 24)) as bench:
+        bench.screen.run("chapter")
+        await bench.press(*"Two", "enter")
+        await bench.settle()
+        rows = painted(bench.screen.editor)
+        assert rows.index("Two") + 1 == rows.index("Paragraph 19.")

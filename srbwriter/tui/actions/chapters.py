@@ -123,6 +123,7 @@ def _ask_title(screen: WriteScreen, now: str, act: Callable[[str], None]) -> Non
     def take(title: str) -> bool:
         done = screen.guarded(lambda: act(title))
         screen.show_headings()
+        screen.editor.call_after_refresh(screen.editor.scroll_cursor_visible)  # below its new row
         return done
 
     question = "Chapter title; empty for a scene break"
