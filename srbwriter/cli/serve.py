@@ -16,7 +16,7 @@ from srbwriter.paths import expanded
 if TYPE_CHECKING:
     from srbwriter.engine import EngineLoader
     from srbwriter.engine.backend import Backend
-    from srbwriter.server import Loader, Offer
+    from srbwriter.server import Loader, ModelSpec
     from srbwriter.server.settings import ServerSettings
     from srbwriter.session import Session
     from srbwriter.tui.start import Beside
@@ -198,13 +198,13 @@ def _checked_settings(settings: Settings) -> ServerSettings:
     return options
 
 
-def server_offers(settings: Settings, first: Loader | None = None) -> list[Offer]:
+def server_offers(settings: Settings, first: Loader | None = None) -> list[ModelSpec]:
     """Return the models of a server with several models, else an empty list.
 
     ``first`` is a loader that belongs to the caller. Raises ModelError for a model that does not exist.
     """
     from srbwriter import launch
-    from srbwriter.server import Offer
+    from srbwriter.server import ModelSpec
 
     more = [expanded(name) for name in settings[MORE_MODELS]]
     whole = first is None and settings.source(MODELS_MAX) != "default"
@@ -213,14 +213,14 @@ def server_offers(settings: Settings, first: Loader | None = None) -> list[Offer
     paths = launch.model_paths(settings, more, whole_folder=whole)
     if len(paths) == 1:
         return []
-    offers: list[Offer] = []
+    offers: list[ModelSpec] = []
     for path, name in zip(paths, launch.model_names(paths), strict=True):
         if not offers and first is not None:
-            offers.append(Offer(first, kept=True))
+            offers.append(ModelSpec(first, kept=True))
         elif path is None:
-            offers.append(Offer(launch.loader(settings)))
+            offers.append(ModelSpec(launch.loader(settings)))
         else:
-            offers.append(Offer(launch.loader_of(settings, path), name, launch.weight(settings, path)))
+            offers.append(ModelSpec(launch.loader_of(settings, path), name, launch.weight(settings, path)))
     return offers
 
 

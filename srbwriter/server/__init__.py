@@ -9,10 +9,10 @@ from __future__ import annotations
 from srbwriter.server.serve import ServerHandle, check_settings, run, start_in_thread
 from srbwriter.server.settings import AddressError, ServerError, ServerSettings, read_keys
 
-from .models import Loader, Offer
+from .models import Loader, ModelSpec
 from .services import Loaded
 
 __all__ = [
-    "AddressError", "Loaded", "Loader", "Offer", "ServerError", "ServerHandle", "ServerSettings",
+    "AddressError", "Loaded", "Loader", "ModelSpec", "ServerError", "ServerHandle", "ServerSettings",
     "check_settings", "read_keys", "run", "start_in_thread",
 ]  # fmt: skip

@@ -25,7 +25,7 @@ from srbwriter.server.endpoints import description, routes_of
 from srbwriter.server.errors import LLAMACPP, ApiError, Dialect
 from srbwriter.server.leaves import LEAVES
 from srbwriter.server.middleware import Middleware
-from srbwriter.server.models import Loader, Offer
+from srbwriter.server.models import Loader, ModelSpec
 from srbwriter.server.services import Services
 from srbwriter.server.settings import ServerError, ServerSettings
 from srbwriter.server.streams import Notifier
@@ -33,7 +33,7 @@ from srbwriter.server.streams import Notifier
 
 def build_app(
     loader: Loader, settings: ServerSettings, lines: Sequence[socket.socket] = (), most_lines: int = 0,
-    offers: Sequence[Offer] = (),
+    offers: Sequence[ModelSpec] = (),
 ) -> ASGIApp:  # fmt: skip
     """Return the ASGI application of one server, for one event loop. ``offers`` are its models, if several.
 

@@ -8,19 +8,19 @@ that is answering. All of this has no effect where there is one model alone.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, cast
 
 from srbwriter.models.fit import free_memory, size_words
 from srbwriter.server.errors import ApiError, bad, unavailable
 
 if TYPE_CHECKING:
     from srbwriter.engine.backend import Backend
-    from srbwriter.server.registry import Record
-    from srbwriter.server.services import Services
+    from srbwriter.server.registry import Record, Registry
+    from srbwriter.server.settings import ServerSettings
 
 _LOOK = 0.02  # seconds between looks at a load, or at requests that are to end
 
@@ -45,7 +45,7 @@ class Reloader(Loader, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class ModelSpec:
     """A model that a server may load.
 
     ``need`` estimates its memory in bytes. Without a ``name`` it has the one in its file. One that is
@@ -58,10 +58,33 @@ class Offer:
     kept: bool = False
 
 
-class Served:
+class ModelServices(Protocol):
+    """What the models of a server read and change in the services of each."""
+
+    loader: Loader
+    name: str
+    number: int
+    models: Any
+    settings: ServerSettings
+    registry: Registry
+
+    @property
+    def engine(self) -> Backend: ...
+    @property
+    def model_name(self) -> str: ...
+    @property
+    def model_names(self) -> Collection[str]: ...
+    def beside(self, loader: Loader, name: str, number: int) -> Self: ...
+    def renew(self, loader: Loader) -> None: ...
+
+
+S = TypeVar("S", bound=ModelServices)
+
+
+class ModelSlot(Generic[S]):
     """One of the models, and its use."""
 
-    def __init__(self, services: Services, offer: Offer) -> None:
+    def __init__(self, services: S, offer: ModelSpec) -> None:
         self.services, self.need, self.kept = services, offer.need, offer.kept
         self.holds = 0  # answers that are being made with it
         self.used = 0  # when that began last, on the clock of all models
@@ -93,17 +116,17 @@ class Served:
         return words[self.state]
 
 
-class Models:
+class Models(Generic[S]):
     """All models of a server, ``most`` of them loaded at once (0: as many as fit). Used from its loop only.
 
     ``offers`` has the first as well, whose services are given; it may be empty where that is alone.
     """
 
-    def __init__(self, first: Services, offers: Sequence[Offer], most: int) -> None:
-        offers = offers or [Offer(first.loader, kept=True)]
+    def __init__(self, first: S, offers: Sequence[ModelSpec], most: int) -> None:
+        offers = offers or [ModelSpec(first.loader, kept=True)]
         self._most = most
         self._all = [
-            Served(first if number == 0 else first.beside(offer.loader, offer.name, number), offer)
+            ModelSlot(first if number == 0 else first.beside(offer.loader, offer.name, number), offer)
             for number, offer in enumerate(offers)
         ]
         self.alone = len(self._all) == 1  # then it answers to any name
@@ -114,7 +137,7 @@ class Models:
         self._door = asyncio.Lock()  # whoever waits for a place lets nobody past
         self._clock = count(1)
 
-    def __iter__(self) -> Iterator[Served]:
+    def __iter__(self) -> Iterator[ModelSlot[S]]:
         return iter(self._all)
 
     @property
@@ -122,7 +145,7 @@ class Models:
         """One name of each."""
         return [one.services.model_name for one in self._all]
 
-    def named(self, name: str) -> Served:
+    def named(self, name: str) -> ModelSlot[S]:
         """The model of that name; without one, the current. Raises ApiError (404)."""
         if not name or self.alone:
             return self._current
@@ -135,30 +158,30 @@ class Models:
             field="model", code="model_not_found",
         )  # fmt: skip
 
-    def of(self, record: Record) -> Served:
+    def of(self, record: Record) -> ModelSlot[S]:
         """The model that answers a request."""
         return self._all[record.model]
 
-    def shown(self) -> Served:
+    def shown(self) -> ModelSlot[S]:
         """The model that questions without a name are about: the current if it is loaded, else the latest."""
         loaded = [one for one in self._all if one.up]
         if self._current in loaded or not loaded:
             return self._current
         return max(loaded, key=lambda one: one.used)
 
-    def loaded(self) -> list[Services]:
+    def loaded(self) -> list[S]:
         """The services of those that can answer now."""
         return [one.services for one in self._all if one.services.loader.engine is not None]
 
-    def hold(self, one: Served) -> None:
+    def hold(self, one: ModelSlot[S]) -> None:
         """Keep it from being unloaded until :meth:`release`."""
         one.holds += 1
         one.used = next(self._clock)
 
-    def release(self, one: Served) -> None:
+    def release(self, one: ModelSlot[S]) -> None:
         one.holds -= 1
 
-    async def take(self, one: Served) -> None:
+    async def take(self, one: ModelSlot[S]) -> None:
         """Hold a model that is loaded, which may take some time.
 
         Raises ApiError: 501 where it does not fit, 503 where it cannot be loaded or no place becomes free.
@@ -181,7 +204,7 @@ class Models:
             raise unavailable(f"{one.services.model_name} found no place in time; try again later") from None
 
     @asynccontextmanager
-    async def held(self, services: Services) -> AsyncGenerator[None]:
+    async def held(self, services: S) -> AsyncGenerator[None]:
         """Its model, for as long as this is entered. Raises ApiError as :meth:`take` does."""
         if self.alone:
             yield
@@ -229,13 +252,13 @@ class Models:
 
     # ---- making room
 
-    async def _until_loaded(self, one: Served) -> None:
+    async def _until_loaded(self, one: ModelSlot[S]) -> None:
         while one.services.loader.engine is None:
             if one.services.loader.error is not None:
                 _ = one.services.engine  # raises it in words
             await asyncio.sleep(_LOOK)
 
-    async def _make_room(self, one: Served) -> None:
+    async def _make_room(self, one: ModelSlot[S]) -> None:
         """Unload idle models, least recently used first, until ``one`` fits. Raises ApiError (501)."""
         while True:
             others = [other for other in self._all if other.up]
@@ -262,14 +285,14 @@ class Models:
         """Bytes that are free, less what those will take that are being loaded."""
         return free_memory() - sum(one.need for one in self._all if one.state == "LOADING")
 
-    def _too_large(self, one: Served, free: int) -> str:
+    def _too_large(self, one: ModelSlot[S], free: int) -> str:
         return (
             f"{one.services.model_name} does not fit: it takes about {size_words(one.need)}, and "
             f"{size_words(max(free, 0))} are free when all others are unloaded; "
             "take a smaller one, or less --ctx-size"
         )
 
-    async def _close(self, one: Served) -> None:
+    async def _close(self, one: ModelSlot[S]) -> None:
         """Unload. Requests that it has answered are forgotten, as their tokens mean nothing without it."""
         loader = one.reloader
         one.services.renew(loader.again())

@@ -23,7 +23,7 @@ from srbwriter.paths import expanded
 from srbwriter.server.app import build_app, check_folders
 from srbwriter.server.chat import template_of
 from srbwriter.server.connection import protocol
-from srbwriter.server.models import Loader, Offer
+from srbwriter.server.models import Loader, ModelSpec
 from srbwriter.server.settings import (
     AddressError,
     ServerError,
@@ -128,7 +128,7 @@ def run(
     loader: Loader,
     settings: ServerSettings,
     ready: Callable[[str], None] | None = None,
-    offers: Sequence[Offer] = (),
+    offers: Sequence[ModelSpec] = (),
     *,
     needs_model: bool = False,
 ) -> int:
@@ -149,7 +149,9 @@ def run(
     return 0
 
 
-def start_in_thread(loader: Loader, settings: ServerSettings, offers: Sequence[Offer] = ()) -> ServerHandle:
+def start_in_thread(
+    loader: Loader, settings: ServerSettings, offers: Sequence[ModelSpec] = ()
+) -> ServerHandle:
     """Serve on a daemon thread with its own loop and no signal handlers; ``offers`` as for :func:`run`.
 
     Raises ServerError when the address cannot be used.
@@ -241,7 +243,7 @@ class _Built(NamedTuple):
     table: Table
 
 
-def _build(loader: Loader, settings: ServerSettings, offers: Sequence[Offer]) -> _Built:
+def _build(loader: Loader, settings: ServerSettings, offers: Sequence[ModelSpec]) -> _Built:
     """Raise ServerError for a setting that cannot be used."""
     check_exposure(settings)
     most = settings.max_connections or most_connections()
@@ -270,7 +272,7 @@ def _build(loader: Loader, settings: ServerSettings, offers: Sequence[Offer]) ->
     return _Built(_Server(config), lines, table)
 
 
-def _prepare(loader: Loader, settings: ServerSettings, offers: Sequence[Offer]) -> _Prepared:
+def _prepare(loader: Loader, settings: ServerSettings, offers: Sequence[ModelSpec]) -> _Prepared:
     """Check every setting, and then listen. Raises ServerError, AddressError where it cannot listen."""
     built = _build(loader, settings, offers)
     with contextlib.ExitStack() as closing:

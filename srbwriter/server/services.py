@@ -18,7 +18,7 @@ from srbwriter.engine.chat import CHATML
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.limits import BRANCHES, check_prompt
 from srbwriter.engine.types import ContextOverflow, Request, TokenRun
-from srbwriter.server.models import Loader, Models, Offer
+from srbwriter.server.models import Loader, Models, ModelSpec
 from srbwriter.server.settings import Client, ServerSettings
 from srbwriter.server.streams import Notifier
 from srbwriter.version import __version__
@@ -57,7 +57,7 @@ class Services:
     """
 
     def __init__(
-        self, loader: Loader, settings: ServerSettings, notifier: Notifier, offers: Sequence[Offer] = ()
+        self, loader: Loader, settings: ServerSettings, notifier: Notifier, offers: Sequence[ModelSpec] = ()
     ) -> None:
         self.loader = loader
         self.settings = settings
@@ -74,7 +74,7 @@ class Services:
         self.openapi: dict[str, Any] = {}
         self.tokens_max = 0
         self.name, self.number = "", 0  # of the model, among several
-        self.models = Models(self, offers, settings.models_max)
+        self.models: Models[Services] = Models(self, offers, settings.models_max)
 
     def beside(self, loader: Loader, name: str, number: int) -> Self:
         """The services of another model on the same server."""

@@ -16,7 +16,7 @@ import pytest
 from srbwriter.demo import bundled_model
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.types import EngineOptions
-from srbwriter.server import Loaded, Offer, ServerSettings, models, start_in_thread
+from srbwriter.server import Loaded, ModelSpec, ServerSettings, models, start_in_thread
 from tests.engine.toy_models import make_qwen
 from tests.fakes.engine import FakeEngine
 
@@ -43,7 +43,7 @@ def serve(files: dict[str, Path]) -> Iterator[Start]:
     ends: list[Callable[[], Any]] = []
 
     def start(need: int = 0, lines: list[str] | None = None, **settings: Any) -> httpx.Client:
-        offers = [Offer(EngineLoader(path, OPTIONS), name, need) for name, path in files.items()]
+        offers = [ModelSpec(EngineLoader(path, OPTIONS), name, need) for name, path in files.items()]
         handle = start_in_thread(
             offers[0].loader, ServerSettings(port=0, access_log=False, metrics=True, **settings), offers
         )
@@ -198,7 +198,7 @@ def test_memory_decides_where_no_number_does(serve: Start, monkeypatch: pytest.M
     assert ask(http, "big").status_code == 200
     close = models.Models._close  # pyright: ignore[reportPrivateUsage]
 
-    async def counted(self: models.Models, one: models.Served) -> None:
+    async def counted(self: models.Models, one: models.ModelSlot) -> None:
         nonlocal loaded
         await close(self, one)
         loaded = 0
@@ -270,7 +270,7 @@ def test_a_conversation_in_lines_keeps_the_first(serve: Start) -> None:
 @pytest.mark.parametrize("most", [1, 2])
 def test_somebody_elses_model_stays(most: int, engine: FakeEngine, files: dict[str, Path]) -> None:
     """As the terminal's does, beside which the server runs."""
-    offers = [Offer(Loaded(engine), kept=True), Offer(EngineLoader(files["toy"], OPTIONS), "toy")]
+    offers = [ModelSpec(Loaded(engine), kept=True), ModelSpec(EngineLoader(files["toy"], OPTIONS), "toy")]
     settings = ServerSettings(port=0, access_log=False, models_max=most)
     handle = start_in_thread(offers[0].loader, settings, offers)
     with httpx.Client(base_url=handle.url, timeout=120) as http:

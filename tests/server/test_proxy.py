@@ -16,7 +16,7 @@ from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.remote.engine import RemoteEngine
 from srbwriter.engine.remote.options import RemoteOptions
 from srbwriter.engine.types import EngineOptions, NotSupported, Request, Sampling, Stop
-from srbwriter.server import Loaded, Offer, ServerHandle, ServerSettings, start_in_thread
+from srbwriter.server import Loaded, ModelSpec, ServerHandle, ServerSettings, start_in_thread
 from tests.engine.scripted import PROMPT, STORY, Scripted
 from tests.engine.toy_models import make_qwen
 from tests.fakes.shared_model import load_engine
@@ -184,7 +184,7 @@ def test_health_tells_whether_somebody_is_there(servers: tuple[httpx.Client, htt
 def test_health_of_several_models_tells_which_one_nobody_answers_for(tmp_path: Path) -> None:
     toy = EngineLoader(make_qwen(tmp_path / "toy.gguf"), EngineOptions(n_ctx=256, gpu_layers=0))
     with closing(Scripted("vllm")) as there, RemoteEngine.connect(RemoteOptions(there.url)) as engine:
-        offers = [Offer(Loaded(engine), kept=True), Offer(toy, "toy")]
+        offers = [ModelSpec(Loaded(engine), kept=True), ModelSpec(toy, "toy")]
         here = start_in_thread(offers[0].loader, ServerSettings(port=0, access_log=False, max_n=8), offers)
         with httpx.Client(base_url=here.url, timeout=60) as proxy:
             told = proxy.get("/health").json()

@@ -28,7 +28,7 @@ from srbwriter.server.context import Context, json_response
 from srbwriter.server.embed import embed
 from srbwriter.server.endpoints import Leaf, respond, rows_of
 from srbwriter.server.errors import ApiError, Dialect, bad, missing
-from srbwriter.server.models import Served
+from srbwriter.server.models import ModelSlot
 from srbwriter.server.prompts import fill, read_ids
 from srbwriter.server.reply import (
     BranchReply,
@@ -443,7 +443,7 @@ async def running(context: Context) -> Response:
     )
 
 
-def _card(one: Served) -> dict[str, Any]:
+def _card(one: ModelSlot[Services]) -> dict[str, Any]:
     services = one.services
     engine, name = services.loader.engine, services.model_name
     size = one.need if engine is None else engine.info.size

@@ -12,9 +12,9 @@ from srbwriter.server.dialects.openai.responses import responses
 from srbwriter.server.dialects.openai.schemas import COMPLETION, RESPONSES, SCHEMAS
 from srbwriter.server.endpoints import Leaf, rows_of
 from srbwriter.server.errors import OPENAI, ApiError
-from srbwriter.server.models import Served
+from srbwriter.server.models import ModelSlot
 from srbwriter.server.schemas import CHAT, answers
-from srbwriter.server.services import words
+from srbwriter.server.services import Services, words
 
 
 async def models(context: Context) -> Response:
@@ -30,7 +30,7 @@ async def model(context: Context) -> Response:
     return json_response(card)
 
 
-def model_card(one: Served) -> dict[str, Any]:
+def model_card(one: ModelSlot[Services]) -> dict[str, Any]:
     """Valid while the model is still being loaded too; then without its measures."""
     services = one.services
     engine = services.loader.engine
