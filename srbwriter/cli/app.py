@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import logging
 import os
 import sys
 
@@ -68,8 +69,16 @@ def open_app(story: str | None, settings: Settings) -> int:
     code = tui.run(settings, path, beside)
     # Everything is closed and on the disk. Taking apart every module, as Python does at its end, would take
     # longer than all that, with the terminal given back and no prompt in it.
-    atexit.register(os._exit, code)
+    atexit.register(_end_now, code)
     return code
+
+
+def _end_now(code: int) -> None:
+    """End the process after what its other exit handlers would do for the files that are still open."""
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 class Open:
