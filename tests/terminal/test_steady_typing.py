@@ -92,8 +92,7 @@ def into_sheet(terminal: Terminal) -> None:
 
 def kept_on_sheet(terminal: Terminal, file: Path) -> str:
     start(terminal, file)
-    to_branches(terminal)
-    terminal.press(b"X")
+    choose(terminal, "context")
     terminal.wait_for("edits the request")
     terminal.press(b"e")
     terminal.wait_for("^s keeps it")
