@@ -12,7 +12,7 @@ from srbwriter.models import RecommendedModel, memory_budget, models_that_fit, r
 from srbwriter.story import Story
 from tests.fakes import hub
 from tests.fakes.hub import Hub
-from tests.terminal.support import choose, text_of
+from tests.terminal.support import choose, node_texts, text_of
 from tests.terminal.terminal import CTRL_N, CTRL_Q, ENTER, ESC, Terminal
 
 CONFIG = "[model]\nthreads = 1\n\n[generation]\nn = 2\nmax_tokens = 16\n"
@@ -111,8 +111,12 @@ def test_a_larger_model_is_offered_fetched_in_three_parts_and_writes_the_same_st
 
         choose(terminal, "figures")
         terminal.wait_for("chronicler!")
+        known = len(node_texts(file))
         terminal.press(CTRL_N)
-        terminal.wait(lambda screen: screen.count("■") >= 2, "branches that have ended")
+        terminal.wait(
+            lambda screen: screen.count("■") >= 2 and len(node_texts(file)) >= known + 2,
+            "new branches that have ended",
+        )
         terminal.press(b"1")
         terminal.wait(lambda _: len(text_of(file)) > len(story), "a pick")
         terminal.kill()
