@@ -68,8 +68,7 @@ def write_round(terminal: Terminal) -> None:
 def set_the_desk(terminal: Terminal, file: Path) -> str:
     """Three rounds, a kill, a star, a rating, a lock, a re-roll, another order, pane, cursor and layout."""
     terminal.configure(more='[keys]\norder = "0"\nrate_up = "U"\n')
-    # A branch that comes out like another is not written again behind the test's back.
-    terminal.start(file, "-n", "4", env={"SRBWRITER_INSTRUMENTS_RENEW_DUPLICATES": "false"})
+    terminal.start(file, "-n", "4")
     terminal.wait_for(OPENING.strip())
     for _ in range(3):
         write_round(terminal)
