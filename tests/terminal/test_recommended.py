@@ -12,7 +12,7 @@ from srbwriter.models import RecommendedModel, memory_budget, models_that_fit, r
 from srbwriter.story import Story
 from tests.fakes import hub
 from tests.fakes.hub import Hub
-from tests.terminal.support import choose, node_texts, text_of
+from tests.terminal.support import choose, text_of
 from tests.terminal.terminal import CTRL_N, CTRL_Q, ENTER, ESC, Terminal
 
 CONFIG = "[model]\nthreads = 1\n\n[generation]\nn = 2\nmax_tokens = 16\n"
@@ -52,11 +52,20 @@ def name_no_model(terminal: Terminal) -> None:
     terminal.config.write_text(CONFIG, "utf-8")
 
 
+def panes(screen: str) -> str:
+    """The part of the screen from the head of the first pane that has ended to the last row of panes."""
+    return "\n".join(screen.splitlines()[:-2])[screen.find("■") :]
+
+
 def pick_ten_times(terminal: Terminal, file: Path) -> None:
+    picked = ""
     for _ in range(PICKS):
-        terminal.wait(lambda screen: screen.count("■") >= 2, "branches that have ended")
+        screen = terminal.wait(
+            lambda screen, picked=picked: screen.count("■") >= 2 and panes(screen) != picked,
+            "new branches that have ended",
+        )
         assert OFFER not in terminal.log.decode("utf-8", "replace")
-        before = len(text_of(file))
+        before, picked = len(text_of(file)), panes(screen)
         terminal.press(b"1")
         terminal.wait(lambda _, before=before: len(text_of(file)) > before, "a pick")
 
@@ -111,12 +120,9 @@ def test_a_larger_model_is_offered_fetched_in_three_parts_and_writes_the_same_st
 
         choose(terminal, "figures")
         terminal.wait_for("chronicler!")
-        known = len(node_texts(file))
+        left = panes(terminal.screen)
         terminal.press(CTRL_N)
-        terminal.wait(
-            lambda screen: screen.count("■") >= 2 and len(node_texts(file)) >= known + 2,
-            "new branches that have ended",
-        )
+        terminal.wait(lambda s: s.count("■") >= 2 and panes(s) != left, "new branches that have ended")
         terminal.press(b"1")
         terminal.wait(lambda _: len(text_of(file)) > len(story), "a pick")
         terminal.kill()
