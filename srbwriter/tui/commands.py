@@ -27,8 +27,9 @@ BRANCH_GROUPS = (THIS_BRANCH, PART, READING)
 MENU = "ctrl+g"
 """The key of the menu of commands."""
 DIGITS = "1,2,3,4,5,6,7,8,9"
-FORMER = {"provenance": "colour_tokens"}
-"""Ids of earlier versions, and the command that has their keys now."""
+FORMER = {"provenance": ("colour_tokens", ""), "leader": ("menu", MENU), "palette": ("menu", "ctrl+p")}
+"""Ids of earlier versions: the command that has their keys now, and the default keys that stay beside those
+of another such id."""
 ANYWHERE = ".anywhere"
 """Suffix of the id of a binding that works with any focus."""
 _NO_KEY = "no_key_"
@@ -210,22 +211,18 @@ def _binding(command: Command, keys: str, id: str, number: str = "", priority: b
     return Binding(keys or f"{_NO_KEY}{id}", action, command.title, show=False, priority=priority, id=id)
 
 
-FORMER_IDS = {"leader": MENU, "palette": "ctrl+p"}
-"""Names in ``[keys]`` that earlier versions had for what the menu of commands does now, with their keys."""
-
-
 def keymap(kind: str, own: Mapping[str, str]) -> dict[str, str]:
     """Return keys by binding id: those of the keymap ``kind``, overridden by the writer's ``own``.
 
     Keys of the writer's own that never type a character work with any focus, too. They are taken from the
     command that has them in the keymap.
     """
-    given = {id: keys for id, keys in own.items() if keys and id not in FORMER_IDS and id not in FORMER}
-    for former, id in FORMER.items():
-        if keys := own.get(former):
-            given[id] = ",".join(filter(None, (given.get(id), keys)))
-    if any(own.get(id) for id in FORMER_IDS):
-        given.setdefault("menu", ",".join(own.get(id) or key for id, key in FORMER_IDS.items()))
+    given = {id: keys for id, keys in own.items() if keys and id not in FORMER}
+    renamed = {command for former, (command, _) in FORMER.items() if own.get(former)}
+    for former, (command, usual_keys) in FORMER.items():
+        default = "" if own.get(command) else usual_keys
+        if command in renamed and (keys := own.get(former) or default):
+            given[command] = ",".join(filter(None, (given.get(command), keys)))
     taken = {key for id, keys in given.items() if id in COMMANDS for key in _split(keys)}
     usual: dict[str, str] = {}
     for command in COMMANDS.values():

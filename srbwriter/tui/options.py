@@ -84,7 +84,7 @@ def own_keys() -> list[Key[str]]:
     Commands are declared where they are handled, so this imports the whole app.
     """
     import_module("srbwriter.tui.write.desk")  # imports all screens
-    from srbwriter.tui.commands import COMMANDS, FORMER, FORMER_IDS, screen_commands
+    from srbwriter.tui.commands import COMMANDS, FORMER, screen_commands
     from srbwriter.tui.key_names import check_keys, nearest_key
 
     names = Kind(
@@ -94,8 +94,7 @@ def own_keys() -> list[Key[str]]:
     titles = {command.id: command.title.lower() for command in COMMANDS.values()}
     for heading, bindings in screen_commands().items():
         titles |= {f"{binding.id}": f"{binding.description} ({heading.lower()})" for binding in bindings}
-    titles |= {former: f"{titles[id]} (earlier name of {id})" for former, id in FORMER.items()}
-    titles |= dict.fromkeys(FORMER_IDS, "menu of commands; the name is now menu")
+    titles |= {former: f"{titles[id]} (earlier name of {id})" for former, (id, _) in FORMER.items()}
     return [Key(f"keys.{id}", names, "", f"your own keys for: {title}") for id, title in titles.items()]
 
 
