@@ -38,11 +38,15 @@ class Duplicates:
     """The branches of a round that are nearly the same as another, and those rolled again for that."""
 
     def __init__(self) -> None:
-        self.alike: dict[int, int] = {}
-        """Index of a branch, and of an earlier one that it is like."""
+        self._pairs: set[tuple[int, int]] = set()  # alike: the later branch and the earlier one
         self.renewed = Counter[int]()
         self.steered: set[int] = set()  # by the writer: never written anew
         self._runs: dict[int, tuple[object, int, frozenset[str]]] = {}  # of which take, how long it was
+
+    @property
+    def alike(self) -> dict[int, int]:
+        """Index of a branch, and of the first one before it that it is like, whichever ended first."""
+        return dict(sorted(self._pairs, reverse=True))
 
     def look(self, branches: Sequence[Branch]) -> None:
         """See which are alike now; only what has grown or ended since the last look is compared."""
@@ -91,15 +95,14 @@ class Duplicates:
         for other in branches:
             known = self._runs.get(other.index)
             if other is not branch and known is not None and likeness(mine, known[2]) >= ALIKE:
-                later, earlier = max(branch.index, other.index), min(branch.index, other.index)
-                self.alike.setdefault(later, earlier)
+                self._pairs.add((max(branch.index, other.index), min(branch.index, other.index)))
 
     def _forget(self, index: int) -> None:
         self._runs.pop(index, None)
         self._part(index)
 
     def _part(self, index: int) -> None:
-        self.alike = {one: other for one, other in self.alike.items() if index not in (one, other)}
+        self._pairs = {pair for pair in self._pairs if index not in pair}
 
 
 def _is_fresh(branch: Branch, seconds: float) -> bool:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from srbwriter.engine.capabilities import Capabilities
+from srbwriter.engine.generation import Branch
 from srbwriter.engine.types import Sampling, Stop
 from srbwriter.session import Session, ordering, variety
-from srbwriter.session.likeness import ALIKE, likeness, runs
+from srbwriter.session.likeness import ALIKE, Duplicates, likeness, runs
 from srbwriter.session.sampling import Variety
 
 from .conftest import open_session, written
@@ -149,6 +153,20 @@ def test_likeness_tells_copies_from_other_texts() -> None:
     other = "Nobody had seen the old mill since the flood; its wheel hung over the stream like a broken hand."
     assert likeness(runs(fox), runs(copied)) > ALIKE
     assert likeness(runs(fox), runs(other)) < 0.2
+
+
+def test_which_are_alike_does_not_depend_on_which_ends_first() -> None:
+    text = "The fox went down to the river and drank, and it was cold, so it went home and slept a while."
+    buffer = SimpleNamespace(pieces=[text])
+    branches = cast(
+        list[Branch],
+        [SimpleNamespace(index=i, buffer=buffer, text=text, live=False) for i in range(4)],
+    )
+    for order in permutations(branches):
+        duplicates = Duplicates()
+        for ended in range(1, 5):
+            duplicates.look(order[:ended])
+        assert duplicates.alike == {1: 0, 2: 0, 3: 0}
 
 
 def test_orders_name_each_branch_once(session: Session) -> None:

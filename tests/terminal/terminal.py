@@ -95,6 +95,10 @@ sys.exit(os.waitstatus_to_exitcode(status) % 256)
 _UNKNOWN = re.compile(r"\x1b\[[<>=][0-9;]*[a-zA-Z]|\x1b\[\??[0-9;]*\$[a-z]|\x1b\[[0-9;]*t")
 _UNFINISHED = re.compile(r"\x1b(\[[<>=?0-9;$]*)?$")
 _NOT_ASCII = re.compile(r"[\u0080-\U0010ffff]")
+# A program asks whether a terminal shows what lies between two marks at once; this one does, so a screen is
+# never looked at when half of it is drawn.
+_ASKS_WHOLE, _SHOWS_WHOLE = b"\x1b[?2026$p", b"\x1b[?2026;2$y"
+_WHOLE, _WHOLE_END = "\x1b[?2026h", "\x1b[?2026l"
 # Most of what Textual sends besides words: colours and places of the cursor.
 _FREQUENT = re.compile(r"\x1b\[([0-9;]*)([mH])")
 
@@ -292,6 +296,8 @@ class Terminal:
         if enough not in ready:
             with contextlib.suppress(OSError):  # nobody has the other end any more
                 data = os.read(master, 65536)
+                if _ASKS_WHOLE in data:
+                    os.write(master, _SHOWS_WHOLE)
         with self._news:
             self._output += data
             self.log += data
@@ -350,6 +356,9 @@ class Terminal:
         text = _UNKNOWN.sub("", self._held + self._decoder.decode(data))
         unfinished = _UNFINISHED.search(text)
         cut = unfinished.start() if unfinished else len(text)
+        whole = text.rfind(_WHOLE)
+        if whole >= 0 and _WHOLE_END not in text[whole:] and not self._ended:
+            cut = whole
         self._held = text[cut:]
         plain, *others = _FREQUENT.split(_NOT_ASCII.sub(_drawable, text[:cut]))
         self._stream.feed(plain)
@@ -359,7 +368,7 @@ class Terminal:
                 *numbers
             )
             self._stream.feed(plain)
-        return bool(data)
+        return cut > 0
 
     def wait(self, ready: Callable[[str], object], what: str, within: float = PATIENCE) -> str:
         """Look until the screen shows something; fails with the screen otherwise.
