@@ -76,12 +76,6 @@ def test_an_adapter_is_the_model_with_other_weights(files: Path, tmp_path: Path,
     assert_all_same(found, reference(files, tmp_path, *((k + 1, scale) for k, scale in lora)))
 
 
-def test_a_request_that_names_none_gets_those_of_the_start(files: Path, tmp_path: Path) -> None:
-    with loaded(files, ("one.gguf", 0.7)) as engine:
-        assert_all_same(logits_of(engine), reference(files, tmp_path, (1, 0.7)))
-        assert [tuple(a) for a in engine.adapters.list()] == [(0, str(files / "one.gguf"), 0.7)]
-
-
 def test_what_was_evaluated_with_one_set_is_not_found_under_another(files: Path, tmp_path: Path) -> None:
     wanted = {lora: reference(files, tmp_path, *((k + 1, s) for k, s in lora)) for lora in SETS}
     assert all(np.abs(wanted[SETS[k]][0] - wanted[SETS[k - 1]][0]).max() > 0.1 for k in range(3))
@@ -182,14 +176,6 @@ def test_going_on_from_a_branch_uses_its_own_adapters(files: Path, tmp_path: Pat
         alone.close()
 
 
-def test_the_default_set_can_be_changed(files: Path, tmp_path: Path) -> None:
-    with loaded(files, ("one.gguf", 1.0), ("two.gguf", 0.0)) as engine:
-        logits_of(engine)
-        engine.adapters.defaults = ((1, 0.5),)
-        assert [a.scale for a in engine.adapters.list()] == [0.0, 0.5]
-        assert_all_same(logits_of(engine), reference(files, tmp_path, (2, 0.5)))
-
-
 def test_a_request_that_shares_nothing_has_its_adapters_too(files: Path, tmp_path: Path) -> None:
     with loaded(files, ("one.gguf", 0.0)) as engine:
         wanted = reference(files, tmp_path, (1, 1.0))
@@ -257,11 +243,6 @@ def test_vectors_are_those_of_the_model_with_its_adapters(files: Path, tmp_path:
 def test_a_set_that_cannot_be_is_refused(files: Path, lora: Any, words: str) -> None:
     with loaded(files, ("one.gguf", 1.0)) as engine, pytest.raises(InvalidRequest, match=words):
         engine.submit(Request(TEXT, lora=lora))
-
-
-def test_without_adapters_the_cure_is_named(files: Path) -> None:
-    with loaded(files) as engine, pytest.raises(InvalidRequest, match="--lora"):
-        engine.submit(Request(TEXT, lora=((0, 1.0),)))
 
 
 S, F, I = 8, 6, 5  # enum gguf_type  # noqa: E741

@@ -12,7 +12,6 @@ from srbwriter.engine.engine import Engine
 from srbwriter.engine.tree import TokenTree
 from srbwriter.engine.types import (
     EngineOptions,
-    InvalidRequest,
     PromptProgress,
     Request,
     Sampling,
@@ -145,9 +144,3 @@ def test_what_a_branch_wrote_is_looked_back_at_as_ever_when_it_goes_on(engine: E
     branch.append(" and", go_on=True)
     finish(engine, generation)
     assert branch.ids[0] == 300 and branch.ids[-1] == 301
-
-
-@pytest.mark.parametrize("wrong", [[10**9], 5, ["x"]])
-def test_what_cannot_be_looked_back_at_is_named(engine: Engine, wrong: Any) -> None:
-    with pytest.raises(InvalidRequest, match="^penalty_prompt"):
-        engine.submit(Request(PROMPT, penalty_prompt=wrong))

@@ -11,7 +11,7 @@ import pytest
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.native.context import ABORTED
-from srbwriter.engine.types import BranchState, InvalidRequest, Priority, Request, Stop
+from srbwriter.engine.types import Priority, Request, Stop
 
 from .support import WAIT, ask, decoded_rows, drive, finish, lengths, long_prompt, seeded, small_engine
 from .test_memories import HYBRID, SLIDING, load, path_of, write
@@ -40,19 +40,6 @@ def rest(engine: Engine) -> None:
 
 def begun(generation: Generation, tokens: int = 3) -> bool:
     return all(length >= tokens for length in lengths(generation))
-
-
-def test_nobody_sleeps_beyond_the_time_at_which_it_may_begin(engine: Engine) -> None:
-    """The wait may run out while a step is under way, which goes by the time at its beginning."""
-    queue = engine._scheduler.queue
-    queue.prefetch_delay = 3600.0
-    finish(engine, ask(engine, "The king said", tokens=1))
-    early = ahead(engine, "The king said", n=1)
-    rest(engine)
-    assert (engine._scheduler.queue.seconds_to_prefetch(time.monotonic()) or 0) > 3000
-    queue.last_worked -= 3600.0
-    assert engine._scheduler.queue.seconds_to_prefetch(time.monotonic()) == 0.0
-    finish(engine, early)
 
 
 # ---- who goes first
@@ -190,29 +177,6 @@ def test_promoted_when_it_is_written_nothing_is_evaluated(engine: Engine) -> Non
     assert early.done
     assert rows == [4], "the last tokens of branches that are read are evaluated while nothing else runs"
     assert all_whole(engine, early)
-
-
-def test_promoted_it_is_steered_as_any_other(engine: Engine) -> None:
-    early = ahead(engine, words(engine, 40), n=3, add_bos=False)
-    finish(engine, early)
-    early.promote()
-    a, b, c = early.branches
-    before = a.ids, b.ids
-    a.extend(5)
-    b.reroll()
-    c.kill()
-    engine.process()
-    finish(engine, early)
-    assert a.ids[:12] == before[0]
-    assert len(a.ids) == 17
-    assert b.ids != before[1]
-    assert c.state is BranchState.DONE
-
-
-def test_promoting_is_never_putting_off(engine: Engine) -> None:
-    generation = ask(engine, "A fox")
-    with pytest.raises(InvalidRequest, match="no promotion"):
-        generation.promote(Priority.BACKGROUND)
 
 
 # ---- only room that is free
@@ -377,17 +341,6 @@ def test_many_wait_while_somebody_writes_and_cost_no_step_its_speed(engine: Engi
     drive(engine, lambda: begun(other, 5))
     assert engine._scheduler.queue.steady
     finish(engine, other)
-
-
-def test_closing_ends_what_is_written_ahead() -> None:
-    with small_engine(thread=True) as engine:
-        early = ahead(engine, "The king said", tokens=400)
-        until = time.monotonic() + WAIT
-        for _ in early.events(timeout=WAIT):
-            assert time.monotonic() < until
-            if begun(early, 1):
-                break
-    assert early.done
 
 
 @pytest.mark.parametrize("n", [1, 2])

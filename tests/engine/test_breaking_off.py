@@ -117,13 +117,6 @@ def test_a_grammar_that_nothing_can_go_on_from_says_so(engine: Engine) -> None:
     assert generation.branches[0].text == "a"
 
 
-def test_a_text_that_is_complete_ends_as_ever(engine: Engine) -> None:
-    generation = engine.submit(Request(PROMPT, sampling=Sampling(grammar='root ::= "abc"'), stop=TWENTY))
-    finish(engine, generation)
-    assert generation.branches[0].text == "abc"
-    assert generation.branches[0].finish_reason is FinishReason.STOP
-
-
 @pytest.mark.parametrize("live", [True, False])
 def test_typed_text_that_breaks_the_grammar_ends_that_branch_in_words(engine: Engine, live: bool) -> None:
     rule = Stop(max_tokens=200 if live else 6, ignore_eog=True)

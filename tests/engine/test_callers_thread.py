@@ -17,7 +17,7 @@ from srbwriter.engine.engine import Engine
 from srbwriter.engine.logprobs import score
 from srbwriter.engine.model import Model
 from srbwriter.engine.prompt import typed
-from srbwriter.engine.types import InvalidRequest, Request, Stop
+from srbwriter.engine.types import Request, Stop
 
 from .support import PROMPT, SMALL, WAIT, ask, drive, lengths, long_prompt, seeded, stepped
 
@@ -119,13 +119,6 @@ def test_the_likeliest_are_found_without_looking_at_all(seed: int, best: int, si
     order = np.sort(row)[::-1][:best]
     assert [float(row[token]) for token, _ in found.top] == order.tolist()
     assert len({token for token, _ in found.top}) == min(best, size)
-
-
-@pytest.mark.parametrize("field", ["logprobs", "prompt_logprobs"])
-def test_too_many_are_refused_in_words(engine: Engine, field: str) -> None:
-    with pytest.raises(InvalidRequest, match="101 is not in 0 … 100") as caught:
-        engine.submit(Request(PROMPT, **{field: 101}))
-    assert caught.value.field == field
 
 
 def test_a_prompt_that_is_scored_takes_little_of_each_step(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,16 +99,6 @@ def test_a_request_of_less_priority_is_served_when_it_has_lasted(
     assert 0.15 <= player.now - asked < 0.3
 
 
-def test_an_equal_waits_for_nothing(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    player = Player(engine, monkeypatch)
-    writer = ask(engine, tokens=None)
-    drive(engine, lambda: lengths(writer)[0] > 5)
-    other = ask(engine, "The king", tokens=3)
-    asked = player.now
-    drive(engine, lambda: other.done)
-    assert player.now - asked < 0.1
-
-
 def test_a_step_with_rows_of_others_is_finished(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     player = Player(engine, monkeypatch)
     writer = ask(engine, tokens=None)

@@ -25,7 +25,6 @@ from .toy_models import make_gemma, make_jamba, make_mamba
 OPTIONS = EngineOptions(n_ctx=1024, gpu_layers=0, seed=1, threads=1, max_branches=8)
 """Weights of eight bits, no flash attention: of all settings the most sensitive one."""
 HOT = seeded(5, temperature=1.3, top_k=0, top_p=1.0, min_p=0.0)
-TOKENS = 48
 STORY = PROMPT * 8
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -89,11 +88,6 @@ def test_what_is_drawn_next_has_nothing_to_do_with_what_was_drawn(
             distances[(branch.ids[-1] - before) % SIDES] += 1
     expected = distances.sum() / SIDES
     assert float(((distances - expected) ** 2 / expected).sum()) < MOST, distances
-
-
-def test_a_die_whose_throws_repeat_would_be_noticed() -> None:
-    distances = np.array([480.0, *[0.0] * 7])
-    assert float(((distances - 60) ** 2 / 60).sum()) > MOST
 
 
 def _plain(sampling: Sampling) -> dict[str, Any]:
@@ -205,17 +199,6 @@ def test_resting_chains_are_let_go_oldest_first_when_they_are_too_many(engine: E
     assert [bool(chain.pointer) for chain in made] == [False, True, False, False, *[True] * 6]
 
 
-def test_a_chain_that_nobody_knows_is_freed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    resting = Resting()
-    (chain,) = chains(engine, 1)
-    resting.add(chain)
-    freed = chain._free
-    assert freed.alive
-    del chain
-    gc.collect()
-    assert not freed.alive
-
-
 def test_killed_branches_keep_no_chain(engine: Engine) -> None:
     generation = engine.submit(Request(PROMPT, n=2, stop=Stop(max_tokens=3, ignore_eog=True)))
     finish(engine, generation)
@@ -234,18 +217,6 @@ def test_closing_the_engine_frees_every_chain() -> None:
 
 
 # ---- seeds
-
-
-def test_a_branch_that_is_added_and_one_that_is_rolled_again_are_two(exact: Engine) -> None:
-    exact.reset()
-    stop = Stop(max_tokens=6, ignore_eog=True)
-    generation = exact.submit(Request(PROMPT, sampling=Sampling(seed=3, temperature=1.5), stop=stop))
-    generation.add_branch()
-    generation.branches[0].reroll()
-    finish(exact, generation)
-    first, second = generation.branches
-    assert first.seed != second.seed
-    assert first.ids != second.ids
 
 
 @settings(max_examples=examples(30))

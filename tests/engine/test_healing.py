@@ -39,25 +39,6 @@ def whole(engine: Engine, generation: Generation, index: int = 0) -> str:
     return engine.detokenize(ids).lstrip()
 
 
-@pytest.mark.parametrize(
-    ("prompt", "rest"), [("Once upon a tim", "e"), ("Once upon a ti", "me"), ("There was a little gir", "l")]
-)
-def test_a_word_whose_beginning_is_several_tokens_is_completed(
-    engine: Engine, prompt: str, rest: str
-) -> None:
-    generation = write(engine, prompt, sampling=GREEDY)
-    assert len(generation.prompt_ids) < len(engine.tokenize(prompt, add_bos=True)) - 1
-    text = generation.branches[0].text
-    assert text.startswith((rest + " ", rest + ","))
-    assert whole(engine, generation) == prompt + text
-
-
-def test_what_could_follow_a_word_of_several_tokens_spells_it_again(engine: Engine) -> None:
-    generation = write(engine, "Once upon a tim", next_logprobs=3, stop=Stop(max_tokens=0))
-    best, _ = generation.next_logprobs[0]
-    assert engine.token_bytes(best) == b" time"
-
-
 def test_healing_goes_back_no_further_than_a_token_can_reach(engine: Engine) -> None:
     """A word that is done, and a name that no token begins like, keep all but their last token."""
     for prompt in ("Once upon a time", "He went to the park.", "There was a Zqxw"):
@@ -118,16 +99,6 @@ def test_typed_text_after_a_pick_is_healed_and_the_pick_is_not(engine: Engine) -
     assert whole(engine, second) == PROMPT + branch.text + " The ki" + second.branches[0].text
 
 
-def test_a_healed_branch_is_picked_without_doubling_the_overlap(engine: Engine) -> None:
-    first = write(engine, CUT)
-    branch = first.branches[0]
-    runs = (TokenRun(CUT), TokenRun(branch.text, branch.ids, engine.info.vocab, branch.overlap))
-    second = write(engine, runs, heal=False)
-    assert second.prompt_ids == (*first.prompt_ids, *branch.ids)
-    assert engine.detokenize(second.prompt_ids).lstrip() == CUT + branch.text
-    assert second.cached_tokens >= len(second.prompt_ids) - 1
-
-
 def test_every_reroll_heals_again(engine: Engine) -> None:
     generation = write(engine, CUT)
     branch = generation.branches[0]
@@ -138,17 +109,6 @@ def test_every_reroll_heals_again(engine: Engine) -> None:
         branch.rewind(tokens=len(branch.ids))
         finish(engine, generation)
         assert whole(engine, generation) == CUT + branch.text
-
-
-def test_typing_into_a_running_branch_heals_what_was_typed(engine: Engine) -> None:
-    generation = engine.submit(Request(PROMPT, heal=True, sampling=seeded(2), stop=RULE))
-    branch = generation.branches[0]
-    drive(engine, lambda: len(branch.ids) >= 4)
-    before = branch.text
-    branch.append(" Suddenly the dra")
-    finish(engine, generation)
-    assert branch.text.startswith(before + " Suddenly the dra")
-    assert whole(engine, generation) == PROMPT + branch.text
 
 
 def test_typing_into_an_ended_branch_that_is_to_go_on_heals_what_was_typed(engine: Engine) -> None:
@@ -163,16 +123,6 @@ def test_typing_into_an_ended_branch_that_is_to_go_on_heals_what_was_typed(engin
     typed = engine.tokenize(" Suddenly the dra")
     assert len(branch.ids) == count + len(typed) - 1 + RULE.max_tokens  # the last typed one is spelt anew
     assert typed[-1] not in branch.ids[count:]
-
-
-def test_an_ended_branch_that_is_not_to_go_on_keeps_what_was_typed(engine: Engine) -> None:
-    generation = write(engine, PROMPT, stop=RULE)
-    branch = generation.branches[0]
-    before = branch.text
-    branch.append(" Suddenly the dra")
-    finish(engine, generation)
-    assert branch.text == before + " Suddenly the dra"
-    assert whole(engine, generation) == PROMPT + branch.text
 
 
 @pytest.mark.parametrize(

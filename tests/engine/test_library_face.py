@@ -17,7 +17,6 @@ from srbwriter.engine.types import (
     Done,
     EngineClosed,
     EngineError,
-    Finished,
     InvalidRequest,
     Priority,
     Request,
@@ -48,19 +47,6 @@ def engine() -> Iterator[Engine]:
 
 
 # ---- asking
-
-
-def test_words_and_ids(engine: Engine) -> None:
-    ids = engine.tokenize(PROMPT)
-    assert engine.detokenize(ids) == PROMPT
-    assert engine.tokenize(PROMPT, add_bos=True) == [engine.bos, *ids]
-    assert engine.token(engine.detokenize([300])) == 300
-    assert engine.token(PROMPT) is None
-    for bad in ([-1], [engine.info.n_vocab], [2**40]):
-        with pytest.raises(InvalidRequest):
-            engine.detokenize(bad)
-    with pytest.raises(InvalidRequest):
-        engine.token_bytes(-1)
 
 
 @pytest.mark.parametrize("text", ["", "\0", "a\0b", "\ud800", "\u0301" * 50, "🦊" * 40, "x" * 100_000])
@@ -94,13 +80,6 @@ def test_process_waits_for_something_to_do(engine: Engine) -> None:
     assert engine.process(timeout=WAIT) is True
     thread.join(WAIT)
     finish(engine, *generations)
-
-
-def test_call_answers_between_steps_and_raises_what_was_raised(threaded: Engine) -> None:
-    assert threaded.call(threading.current_thread) is threaded._thread
-    with pytest.raises(ZeroDivisionError):
-        threaded.call(lambda: 1 // 0)
-    assert works(threaded)
 
 
 def test_asking_from_a_callback_is_refused_instead_of_waiting_for_ever(engine: Engine) -> None:
@@ -283,15 +262,6 @@ def test_finished_requests_are_let_go(engine: Engine) -> None:
 # ---- rules of the end
 
 
-def test_events_in_their_order_to_the_last(threaded: Engine) -> None:
-    generation = threaded.submit(Request(PROMPT, n=2, stop=SHORT))
-    events = list(generation.events(timeout=WAIT))
-    assert isinstance(events[-1], Done)
-    assert sum(isinstance(e, Finished) for e in events) == 2
-    assert events == generation.log
-    assert list(generation.events(start=len(events))) == []
-
-
 def test_waiting_has_an_end(engine: Engine) -> None:
     generation = engine.submit(Request(PROMPT, stop=SHORT))
     with pytest.raises(TimeoutError):
@@ -326,13 +296,6 @@ def test_no_time_to_write_ends_after_the_first_tokens(engine: Engine) -> None:
     generation = engine.submit(Request(PROMPT, n=2, stop=Stop(max_seconds=0.0, ignore_eog=True)))
     drive(engine, lambda: generation.done, most=10)
     assert all(1 <= len(b.ids) <= 3 for b in generation.branches)
-
-
-def test_no_tokens_only_fill_the_cache(engine: Engine) -> None:
-    generation = engine.submit(Request(PROMPT, n=3, stop=Stop(max_tokens=0)))
-    finish(engine, generation)
-    assert [b.ids for b in generation.branches] == [()] * 3
-    assert engine.resident(generation.prompt_ids) == len(generation.prompt_ids)
 
 
 def test_the_end_of_the_text_is_not_part_of_it(engine: Engine) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -106,14 +105,6 @@ def test_a_load_can_be_cancelled() -> None:
     assert seen[-1] >= 0.5
 
 
-def test_an_error_in_the_progress_callback_is_the_callers() -> None:
-    def fail(_: float) -> bool:
-        raise ZeroDivisionError("mine")
-
-    with pytest.raises(ZeroDivisionError, match="mine"):
-        Engine.load(short_model(), SMALL, on_progress=fail)
-
-
 def test_progress_goes_from_nothing_to_all() -> None:
     seen: list[float] = []
     Engine.load(short_model(), SMALL, on_progress=seen.append, thread=False).close()
@@ -204,39 +195,6 @@ def test_nothing_can_be_asked_of_a_closed_engine() -> None:
         generation.wait(0)
 
 
-def test_closing_wakes_those_who_wait(threaded: Engine) -> None:
-    inside, may_go = threading.Event(), threading.Event()
-
-    def block() -> None:
-        inside.set()
-        may_go.wait(WAIT)
-
-    errors: list[BaseException] = []
-
-    def ask(function: Callable[[], object]) -> None:
-        try:
-            threaded.call(function, timeout=WAIT)
-        except EngineClosed as error:
-            errors.append(error)
-
-    first = threading.Thread(target=ask, args=(block,))
-    first.start()
-    inside.wait(WAIT)
-    second = threading.Thread(target=ask, args=(lambda: None,))
-    second.start()
-    closing = threading.Thread(target=threaded.close)
-    while not threaded._scheduler.inbox:
-        pass
-    closing.start()
-    while threaded.alive:
-        pass
-    may_go.set()
-    for thread in (first, second, closing):
-        thread.join(WAIT)
-        assert not thread.is_alive()
-    assert len(errors) <= 1  # the second was answered or told; neither waits for ever
-
-
 @pytest.mark.parametrize("where", ["listener", "callback"])
 def test_an_engine_may_be_closed_from_its_own_callbacks(where: str) -> None:
     engine = Engine.load(short_model(), SMALL)
@@ -254,29 +212,6 @@ def test_an_engine_may_be_closed_from_its_own_callbacks(where: str) -> None:
     engine._thread.join(WAIT)
     assert not engine._thread.is_alive()
     assert engine.raw_ctx == 0
-
-
-def test_text_can_be_tokenised_while_the_engine_closes() -> None:
-    for _ in range(3):
-        engine = Engine.load(short_model(), SMALL, thread=False)
-        started = threading.Barrier(3)
-
-        def tokenise(engine: Engine = engine, started: threading.Barrier = started) -> None:
-            started.wait(WAIT)
-            try:
-                while True:
-                    engine.tokenize(PROMPT * 200)
-            except EngineClosed:
-                return
-
-        threads = [threading.Thread(target=tokenise) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        started.wait(WAIT)
-        engine.close()
-        for thread in threads:
-            thread.join(WAIT)
-            assert not thread.is_alive()
 
 
 @pytest.mark.parametrize(

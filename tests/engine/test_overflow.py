@@ -9,19 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srbwriter.demo import bundled_model
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.types import (
     ContextOverflow,
-    EngineOptions,
     FinishReason,
-    InvalidRequest,
     Request,
     Stop,
-    TokenRun,
 )
 from srbwriter.engine.window import fit
-from tests.fakes.shared_model import load_engine
 from tests.sizes import some_of
 
 from .support import GREEDY, drive, exact_engine, finish, forcing, long_prompt, seeded, stepped
@@ -186,31 +181,6 @@ def test_typed_text_that_does_not_fit_ends_the_branch_in_words(engine: Engine) -
     finish(engine, generation)
     assert branch.finish_reason is FinishReason.CONTEXT
     assert branch.text.endswith(typed)
-
-
-@pytest.mark.parametrize(
-    "prompt",
-    [None, 7, 3.5, [1, "a"], [None], [1.5], [TokenRun("a"), 5], [-1], [10**9], [TokenRun("", (10**9,))], {}],
-)
-def test_a_prompt_that_is_none_is_refused(engine: Engine, prompt: object) -> None:
-    if prompt == {}:
-        generation = engine.submit(replace(REQUEST, prompt={}))  # nothing to read: begins from nothing
-        finish(engine, generation)
-        assert list(generation.prompt_ids) == [engine.bos]
-        return
-    with pytest.raises(InvalidRequest) as caught:
-        engine.submit(replace(REQUEST, prompt=prompt))  # type: ignore[arg-type]
-    assert caught.value.field == "prompt"
-
-
-def test_ids_may_be_numpys() -> None:
-    import numpy as np
-
-    with load_engine(bundled_model(), EngineOptions(n_ctx=WINDOW, gpu_layers=0), thread=False) as engine:
-        ids = np.array(engine.tokenize("Once upon a time"), np.int32)
-        generation = engine.submit(replace(REQUEST, prompt=ids))
-        finish(engine, generation)
-        assert list(generation.prompt_ids) == ids.tolist()
 
 
 def test_a_stop_string_across_a_shift_leaves_the_tokens_before_it() -> None:

@@ -10,9 +10,9 @@ import pytest
 from srbwriter.engine import queue
 from srbwriter.engine.active import ActiveRequest
 from srbwriter.engine.engine import Engine
-from srbwriter.engine.types import FinishReason, LimitExceeded, Priority, Request, Sampling, Stop
+from srbwriter.engine.types import FinishReason, LimitExceeded, Priority, Request, Stop
 
-from .support import GREEDY, PROMPT, WAIT, ask, decoded_rows, drive, finish, lengths, long_prompt, stepped
+from .support import GREEDY, PROMPT, ask, decoded_rows, drive, finish, lengths, long_prompt, stepped
 
 
 @pytest.fixture
@@ -150,16 +150,6 @@ def test_n_shrinks_and_grows_while_running(engine: Engine) -> None:
     finish(engine, generation)
 
 
-def test_one_decode_a_step_serves_all_requests(engine: Engine) -> None:
-    requests = [ask(engine, f"Tale {k}:", n=3, tokens=10) for k in range(4)]
-    with decoded_rows(engine) as rows:
-        steps = 0
-        while not all(g.done for g in requests):
-            engine.process()
-            steps += 1
-    assert len(rows) <= steps <= 25  # 12 branches of 10 tokens each, and their prompts
-
-
 def test_identical_branches_share_a_row_until_they_diverge(engine: Engine) -> None:
     parted = 6
 
@@ -174,25 +164,6 @@ def test_identical_branches_share_a_row_until_they_diverge(engine: Engine) -> No
         finish(engine, generation)
     assert sum(rows) == len(generation.prompt_ids) + parted + 3 * 8
     assert len({b.ids for b in generation.branches}) == 8
-
-
-def test_branches_under_one_engine_thread_run_to_their_end(threaded: Engine) -> None:
-    """The same with the engine's own thread: nothing depends on who steps."""
-    requests = [
-        threaded.submit(
-            Request(
-                f"Tale {k}: once",
-                n=4,
-                stop=Stop(max_tokens=8, ignore_eog=True),
-                sampling=Sampling(seed=k),
-                priority=list(Priority)[k % 3],
-            )
-        )
-        for k in range(9)
-    ]
-    for request in requests:
-        request.wait(WAIT)
-        assert lengths(request) == [8] * 4
 
 
 def test_a_request_that_is_abandoned_while_others_are_let_in_costs_them_no_step(

@@ -192,12 +192,6 @@ def test_who_has_parted_draws_by_its_own_chance_again(engine: Engine) -> None:
     assert all(r.fast for r in generation.engine_state.branches)
 
 
-def test_the_same_request_gives_the_same_texts(engine: Engine) -> None:
-    for kind in ("distinct", "stratified"):
-        assert texts(write(engine, kind, 3, tokens=6)) == texts(write(engine, kind, 3, tokens=6))
-        assert texts(write(engine, kind, 3)) != texts(write(engine, kind, 4))
-
-
 def test_nothing_is_evaluated_for_it(engine: Engine) -> None:
     write(engine, "independent")
     with decoded_rows(engine) as rows:
@@ -362,12 +356,6 @@ def test_samplers_that_steer_by_their_own_choices_are_refused_in_words(
     generation = write(engine, "stratified")
     with pytest.raises(InvalidRequest, match=f"drawn together with {name}"):
         generation.branches[0].reroll(sampling=steered)
-
-
-@pytest.mark.parametrize(("field", "value"), [("siblings", "unlike"), ("repulsion", -1.0)])
-def test_other_values_are_refused(engine: Engine, field: str, value: object) -> None:
-    with pytest.raises(InvalidRequest, match=field):
-        engine.submit(Request(PROMPT, **{field: value}))  # type: ignore[arg-type]
 
 
 # ---- the arithmetic

@@ -187,16 +187,6 @@ def test_extend_goes_on_as_if_it_had_never_ended(engine: Engine) -> None:
     assert branch.finish_reason is FinishReason.LENGTH
 
 
-def test_extend_greedily_writes_what_it_would_have_written(engine: Engine) -> None:
-    engine.reset()
-    whole = engine.submit(Request(PROMPT, sampling=GREEDY, stop=replace(RULE, max_tokens=40)))
-    parts = engine.submit(Request(PROMPT, sampling=GREEDY, stop=replace(RULE, max_tokens=15)))
-    finish(engine, whole, parts)
-    parts.branches[0].extend(25)
-    finish(engine, parts)
-    assert parts.branches[0].ids == whole.branches[0].ids
-
-
 def test_extend_without_a_number_gives_the_same_again(engine: Engine) -> None:
     generation = started(engine, 0, n=1, stop=replace(RULE, max_tokens=6))
     finish(engine, generation)
@@ -231,15 +221,6 @@ def test_a_branch_joins_a_running_request(engine: Engine, undisturbed: list[tupl
     finish(engine, generation)
     assert [b.ids for b in generation.branches[:4]] == undisturbed
     assert len({b.ids for b in generation.branches}) == 6
-
-
-def test_a_branch_joins_a_request_that_was_done(engine: Engine) -> None:
-    generation = started(engine, 0, n=2)
-    finish(engine, generation)
-    generation.add_branch(1, Sampling(temperature=0.0), Stop(max_tokens=3, ignore_eog=True))
-    assert not generation.done
-    finish(engine, generation)
-    assert len(generation.branches[2].ids) == 3
 
 
 def test_a_reroll_takes_another_turn_and_a_given_seed_repeats(engine: Engine) -> None:

@@ -12,7 +12,6 @@ from srbwriter.engine.types import EngineOptions, FinishReason, Priority, Reques
 from tests.fakes.shared_model import load_engine
 
 from .support import (
-    GREEDY,
     PROMPT,
     SHORT,
     WAIT,
@@ -147,13 +146,6 @@ def test_a_reroll_evaluates_nothing_of_the_prompt(engine: Engine) -> None:
     assert all(len(b.ids) == 1 for b in generation.branches)
 
 
-def test_asking_again_for_a_resident_prompt_evaluates_nothing(engine: Engine) -> None:
-    write(engine, PROMPT, stop=Stop(max_tokens=1, ignore_eog=True))
-    with decoded_rows(engine) as rows:
-        write(engine, PROMPT, n=6, stop=Stop(max_tokens=1, ignore_eog=True), seed=9)
-    assert sum(rows) == 0
-
-
 def test_going_back_to_an_older_node_evaluates_nothing(engine: Engine) -> None:
     root = write(engine, PROMPT)
     chosen = write(engine, runs_of(root.branches[0]))
@@ -197,13 +189,6 @@ def test_a_rewind_evaluates_at_most_one_token(engine: Engine, tokens: int) -> No
     assert sum(rows) == (1 if kept else 0)
 
 
-def test_identical_branches_share_their_rows(engine: Engine) -> None:
-    with decoded_rows(engine) as rows:
-        generation = engine.submit(Request(PROMPT, n=8, sampling=GREEDY, stop=TWENTY)).wait(WAIT)
-    assert len({b.ids for b in generation.branches}) == 1
-    assert sum(rows) == len(generation.prompt_ids) + 19
-
-
 def test_two_requests_for_one_prompt_evaluate_it_once(engine: Engine) -> None:
     long = PROMPT * 20
     with decoded_rows(engine) as rows:
@@ -212,14 +197,6 @@ def test_two_requests_for_one_prompt_evaluate_it_once(engine: Engine) -> None:
         for generation in generations:
             generation.wait(WAIT)
     assert sum(rows) == len(generations[0].prompt_ids)
-
-
-def test_ids_of_another_vocabulary_are_tokenised_again(engine: Engine) -> None:
-    first = write(engine, PROMPT)
-    text = first.branches[0].text
-    foreign = write(engine, (TokenRun(PROMPT), TokenRun(text, (5, 6, 7), "another vocabulary")))
-    own = engine.tokenize(PROMPT + text)
-    assert list(foreign.prompt_ids)[-len(own) :] == own
 
 
 def test_a_scored_prompt_is_read_for_others_from_where_they_hold_it() -> None:
