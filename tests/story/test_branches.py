@@ -22,20 +22,6 @@ def test_a_part_is_taken_and_the_rest_is_kept(story: Story, taken: str) -> None:
     assert story.text(rest[0] if rest else branch) == text
 
 
-def test_an_undone_pick_gives_the_whole_take_back(story: Story) -> None:
-    [branch] = generated(story, ROOT, "He ran. She hid.")
-    before = story.node(branch)
-    story.pick(branch, len("He ran."))
-    [later] = generated(story, branch, " He fell.")
-    story.undo()
-    assert (story.current, story.node(branch).spans) == (ROOT, before.spans)
-    assert story.children(branch) == []
-    assert story.text(later) == "He ran. He fell."
-    story.redo()
-    assert story.current == branch
-    assert later in story.children(branch)
-
-
 def test_taking_from_a_running_branch_lets_it_run_on(story: Story) -> None:
     [name] = story.begin_branches(ROOT, 1, vocab="v")
     story.stream(name, "He ran. She", [1, 2])

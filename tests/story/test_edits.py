@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from srbwriter.story import ROOT, Refused, Settings, State, Story
+from srbwriter.story import Refused, Settings, State, Story
 from srbwriter.story.diff import same_end, same_start
 from srbwriter.story.model import DraftNode, NodeId, StoryDraft, without_deleted
 from tests.sizes import examples, few_or_all
@@ -147,18 +147,6 @@ def test_branches_being_written_go_on_behind_a_fix(long: list[NodeId], story: St
         assert story.text(name).endswith("abcdef") and "Tale 10" in story.text(name)
 
 
-def test_a_word_replaced_everywhere_changes_every_node_in_place(long: list[NodeId], story: Story) -> None:
-    before, text = drafted(story), story.text(story.current)
-    assert story.set_text(text.replace("drove", "went")) == long[-1]
-    assert texts(story)[1:] == [f"Take {number} of it went on. " for number in range(10, 22)]
-    assert counts(story) == ALL
-    after = drafted(story)
-    story.undo()
-    assert drafted(story) == before
-    story.redo()
-    assert drafted(story) == after
-
-
 def test_fixes_in_several_places_and_a_new_end_are_one_edit(long: list[NodeId], story: Story) -> None:
     before, text = drafted(story), story.text(story.current)
     fixed = text.replace("rained", "snowed").replace("Take 12 of it", "Tale 12 of them")
@@ -208,28 +196,6 @@ def test_the_nodes_that_change(story: Story, old: list[str], new: list[str], end
     assert texts(story) == new
 
 
-def test_what_is_cut_off_at_the_end_stays_as_a_branch(story: Story) -> None:
-    path = line(story, "One ", "two three. ", "four. ", "five. ")
-    end = story.set_text("One two new")
-    assert texts(story) == ["One ", "two ", "new"]
-    assert story.text(path[-1]) == "One two three. four. five. "
-    assert story.path(path[-1])[-2:] == path[-2:]
-    assert story.parent(end) == path[1]
-    nodes = story.nodes(story.path(path[-1]))
-    assert sum(len(span.ids) for node in nodes for span in node.spans) == 3 + 2 + 2
-
-
-def test_all_of_the_text_can_go(story: Story) -> None:
-    path = line(story, "One ", "two ")
-    assert story.set_text("") == ROOT
-    assert story.text(path[-1]) == "One two "
-    assert story.set_text("New.") == story.current
-    assert story.text(story.current) == "New."
-    story.undo()
-    story.undo()
-    assert story.text(story.current) == "One two "
-
-
 def test_a_node_that_is_being_written_takes_no_words(story: Story) -> None:
     story.append("One ")
     [name] = story.begin_branches(story.current, 1, vocab="v")
@@ -242,12 +208,6 @@ def test_a_node_that_is_being_written_takes_no_words(story: Story) -> None:
     assert drafted(story) == before
     story.set_text("Ones two three")
     assert texts(story) == ["Ones ", "two three"]
-
-
-def test_the_text_up_to_another_node(story: Story) -> None:
-    path = line(story, "One ", "two ", "three ")
-    assert story.set_text("One too ", path[1]) == path[1] == story.current
-    assert story.text(path[2]) == "One too three "
 
 
 # -- actions -------------------------------------------------------------------------------------------
@@ -285,15 +245,6 @@ def test_what_is_typed_and_taken_back_leaves_nothing(story: Story) -> None:
     assert story.today().typed == 1
     action = story.undo()
     assert action is not None and action.verb == "pick"
-
-
-def test_an_edit_is_one_action_with_its_words(story: Story) -> None:
-    line(story, "One ", "two ", "three ", "four ")
-    assert (story.today().typed, story.today().picked) == (1, 3)
-    story.set_text("One and another four ")
-    assert story.today().words == 4
-    story.undo()
-    assert (story.today().typed, story.today().picked) == (1, 3)
 
 
 # -- the plug is pulled --------------------------------------------------------------------------------
@@ -495,38 +446,3 @@ TestEditing.settings = settings(
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
-
-
-def test_the_first_look_at_a_part_can_be_undone(tmp_path: Path) -> None:
-    with Story.create(tmp_path / "a.srbw") as story:
-        node = story.append("It was late.")
-    with Story.open(tmp_path / "a.srbw") as story:
-        story.hoist(node)
-        story.undo()
-        assert story.hoisted == ROOT
-    with Story.open(tmp_path / "a.srbw") as story:
-        assert story.hoisted == ROOT
-        story.redo()
-        assert story.hoisted == node
-
-
-@pytest.mark.parametrize("known", [True, False])
-def test_splits_inside_a_token_are_undone_to_its_ids(tmp_path: Path, known: bool) -> None:
-    with Story.create(tmp_path / "story.srbw") as story:
-        if known:
-            story.use_token_sizes(lambda vocab, ids: [4 for _ in ids])
-        [branch] = story.begin_branches(ROOT, 1, vocab="v")
-        story.stream(branch, "twelve chars", [1, 2, 3], [-1.0, -2.0, -3.0])
-        story.finish(branch, "length")
-        story.pick(branch)
-        as_it_was = [story.node(branch).spans]
-        node = branch
-        for _ in range(3):  # t|w|e|lve chars: the first token is cut three times
-            node = story.split(node, 1)
-            as_it_was.append(story.node(node).spans)
-        for spans in reversed(as_it_was[:-1]):
-            story.undo()
-            assert story.node(story.current).spans == spans
-        for spans in as_it_was[1:]:
-            story.redo()
-            assert story.node(story.current).spans == spans

@@ -22,10 +22,7 @@ from srbwriter.story.model import DraftNode, Marks, StoryDraft
 from tests.sizes import examples
 from tests.story.documents import MANIFEST, PACKAGE, RTF, book, content, odt, page, zipped
 from tests.story.format_files import path_text
-
-
-def notices(draft: StoryDraft) -> list[str]:
-    return draft.meta.get("notices", [])
+from tests.story.left_out import notices
 
 
 def refusal(data: bytes, name: str = "novel") -> str:
@@ -90,16 +87,6 @@ def words_of(text: str) -> list[str]:
 def _pages(data: bytes) -> str:
     with zipfile.ZipFile(io.BytesIO(data)) as book:
         return "".join(book.read(name).decode() for name in sorted(book.namelist()) if "chapter-" in name)
-
-
-def test_a_book_of_ours_comes_back_as_it_was() -> None:
-    text = (
-        "# One\n\nIt was *late*.\nA line.\n\n* * *\n\nHe said **no**.\n\n"
-        "# Two\n\n\u201cRain & snow,\u201d 1 < 2."
-    )
-    draft = formats.read(text.encode(), "a.md")
-    draft.title = "Tale"
-    assert path_text(formats.read(formats.write(draft, "epub"), "a.epub")) == text
 
 
 @pytest.mark.parametrize(

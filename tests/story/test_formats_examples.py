@@ -210,6 +210,9 @@ EXAMPLES = {
             "The ferry was late.": {"author": "writer"},
         },
     ),
+    "story.txt": Example(
+        ("", [("The ferry was late.\n\n  I waited. ", [])]), "The ferry was late.\n\n  I waited. "
+    ),
     "aidungeon_cards.json": Example(
         ("", []), "",
         {

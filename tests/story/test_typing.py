@@ -28,11 +28,6 @@ def clock(story: Story) -> Clock:
 # -- typing --------------------------------------------------------------------------------------------
 
 
-def test_typing_at_the_root_makes_a_child(story: Story) -> None:
-    node = story.append("Once")
-    assert (story.parent(node), story.node(node).author, story.current) == (ROOT, "writer", node)
-
-
 def test_branches_begun_amid_typing_stay_below_what_is_typed(story: Story, clock: Clock) -> None:
     node = story.append("The cat")
     story.append(" sat.", story.append("!", node))
@@ -100,34 +95,6 @@ def test_edits_in_two_places_are_two_actions(story: Story, clock: Clock) -> None
     story.edit(node, "A cat sat up.")
     story.undo()
     assert story.node(node).text == "A cat sat down."
-
-
-def test_typing_after_generated_text_makes_a_child(story: Story) -> None:
-    [branch] = generated(story, ROOT, "abc")
-    node = story.append("x", branch)
-    assert story.parent(node) == branch
-    assert story.node(branch).text == "abc"
-
-
-def test_typing_never_changes_what_branches_follow(story: Story) -> None:
-    node = story.append("Once")
-    [branch] = generated(story, node, " upon")
-    more = story.append(" more", node)
-    assert more != node
-    assert story.text(branch) == "Once upon"
-
-
-def test_undone_typing_leaves_its_branches_their_beginning(story: Story, clock: Clock) -> None:
-    node = story.append("Once")
-    clock.now += 10
-    story.append(" upon")
-    [branch] = generated(story, node, " a time")
-    story.undo()
-    assert story.node(node).text == "Once"
-    assert story.text(branch) == "Once upon a time"
-    story.redo()
-    assert story.parent(branch) == node
-    assert story.text(branch) == "Once upon a time"
 
 
 def test_half_a_character_does_not_stop_the_pen(story: Story) -> None:
