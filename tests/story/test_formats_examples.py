@@ -1,4 +1,4 @@
-"""Files of tree, chat-tree and adventure programs: what each reads as, and what a fault in it costs."""
+"""Files of other writing programs: what each reads as, and what a fault in it costs."""
 
 from __future__ import annotations
 
@@ -210,6 +210,171 @@ EXAMPLES = {
             "The ferry was late.": {"author": "writer"},
         },
     ),
+    "story.md": Example(
+        ("", [("Before.\n\n", [
+            ("# One\n\nThe ferry was late.\n\n```\n# not a heading\n```\n\n", [("## Two ##\nEnd", [])])
+        ])]),
+        "Before.\n\n# One\n\nThe ferry was late.\n\n```\n# not a heading\n```\n\n## Two ##\nEnd",
+        {
+            "title": "The ferry", "byline": "Ada", "modified": 1714953600, "nodes.1.marks.chapter": False,
+            "nodes.2.marks.title": "One", "nodes.3.marks.title": "Two",
+            "meta.foreign.markdown": {"model": "base-8b"},
+        },
+    ),
+    "sillytavern.jsonl": Example(
+        ("", [
+            ("Hi.", []),
+            ("Hello there.", [("\n\nWhere are we?", [
+                ("\n\nThey are at the pier.", [("\n\nNever mind.", [])]),
+                ("\n\nAt the old pier.", [("\n\nGood.", [])]), ("\n\nAt the pier.", []),
+            ])]),
+            ("Yes?", []),
+        ]),
+        "Hello there.\n\nWhere are we?\n\nAt the old pier.\n\nGood.",
+        {"title": "Mira", "byline": "Ada", NOTE: "tense", "root.settings.author_note_depth": 4},
+        {
+            "Hi.": {"generation.model": "llama-7b", "created": 1709528700.0},
+            "Hello there.": {"author": "model", "generation.model": "llama-8b"},
+            "Yes?": {"generation": None, "created": None},
+            "\n\nWhere are we?": {"author": "writer"},
+            "\n\nAt the old pier.": {"author": "edited"}, "\n\nAt the pier.": {"author": "model"},
+            "\n\nThey are at the pier.": {"marks.tags": ("hidden", "Note")},
+            "\n\nNever mind.": {"marks.tags": ("hidden", "Ada")},
+        },
+    ),
+    "sillytavern_group.jsonl": Example(
+        ("", [("Who is there?", [("\n\nOnly me.", [("\n\nAnd me.", [])]), ("\n\nNobody.", [])])]),
+        "Who is there?\n\nOnly me.\n\nAnd me.",
+        {"title": "Mira, Tom, the mate", "byline": "Ada"},
+        {
+            "Who is there?": {"marks.tags": ("Mira",)}, "\n\nAnd me.": {"marks.tags": ("Ada",)},
+            "\n\nNobody.": {"marks.tags": ("Tom the mate",)},
+            "\n\nOnly me.": {
+                "marks.tags": ("Tom the mate",), "meta.foreign.sillytavern.original_avatar": "tom.png"
+            },
+        },
+    ),
+    "worldinfo.json": Example(
+        ("", []), "",
+        {
+            "title": "Harbour", f"{LORE}.0.id": "7", f"{LORE}.0.name": "Harbour",
+            f"{LORE}.0.keys": ["harbour", "/ships?/i"], f"{LORE}.0.secondary": ["night"],
+            f"{LORE}.0.logic": "not_any", f"{LORE}.0.depth": 6, f"{LORE}.0.order": 50,
+            f"{LORE}.0.case_sensitive": True, f"{LORE}.0.whole_words": True, f"{LORE}.0.enabled": True,
+            f"{LORE}.0.meta.foreign.sillytavern.sticky": 3,
+            f"{LORE}.0.meta.foreign.sillytavern.name in the file": "0",
+            f"{LORE}.1.constant": True, f"{LORE}.1.enabled": False, f"{LORE}.1.depth": None,
+            f"{LORE}.1.secondary": [], f"{LORE}.2.meta.foreign.sillytavern.depth": 2,
+        },
+    ),
+    "lorebook_v3.json": Example(
+        ("", []), "",
+        {
+            "title": "Lighthouse", "root.settings.lore_budget": 512,
+            f"{LORE}.0.keys": ["/the l[iy]ght/", "/lamp|lantern/"], f"{LORE}.0.secondary": ["storm", "night"],
+            f"{LORE}.0.logic": "all", f"{LORE}.0.depth": 2, f"{LORE}.0.whole_words": True,
+            f"{LORE}.1.name": "Sea", f"{LORE}.1.constant": True, f"{LORE}.1.enabled": False,
+            f"{LORE}.1.secondary": [], "meta.foreign.worldinfo.data.scan_depth": 8,
+            "meta.foreign.worldinfo.data.description": "What Mira knows.",
+            f"{LORE}.0.meta.foreign.sillytavern.priority": 7,
+        },
+    ),
+    "card.json": Example(
+        ("", [('Mira looks up. "{{user}}?"', []), ("The door is open.", [])]), 'Mira looks up. "{{user}}?"',
+        {
+            MEMORY: "Mira keeps the light.\n\nwry\n\nA storm.", NOTE: "Mira is tired.",
+            "root.settings.author_note_depth": 4, "root.marks.note": "Best at night.",
+            "root.marks.tags": ("sea", "wry"), f"{LORE}.0.text": "Mira's light is failing.",
+            f"{LORE}.0.keys": ["light"], f"{LORE}.0.secondary": ["storm"], f"{LORE}.0.enabled": False,
+            f"{LORE}.0.order": 3, "root.settings.lore_budget": 300, "title": "Mira", "byline": "Ada",
+        },
+    ),
+    "card_v1.json": Example(("", [("Tom nods.", [])]), "Tom nods.", {MEMORY: "Tom mends nets."}),
+    "card_v3.json": Example(
+        ("", [("Mira waits.", []), ("Mira waves to all.", [])]), "Mira waits.",
+        {
+            "title": "Mira Vane", "created": 1700000000, "modified": 1700000100,
+            "meta.foreign.card.data.source": ["https://example.org/mira"],
+            "meta.foreign.card.data.assets.0.type": "icon",
+            "meta.foreign.card.data.creator_notes_multilingual": {"de": "Am besten nachts."},
+        },
+        {"Mira waves to all.": {"marks.tags": ("group",)}},
+    ),
+    "novelai.story": Example(  # its retries are branches
+        ("", [("The ", [
+            ("ferry was late.", [
+                (" Very late.", [(" I waited.", []), (" The river rose. It rained.", [])]),
+                ("\nNobody waited.", []),
+            ]),
+            ("boat was late.", [(" Very late. I waited.", [])]),
+        ])]),
+        "The ferry was late. Very late. I waited.",
+        {
+            MEMORY: "A river.", NOTE: "[ Style: plain ]", "root.settings.author_note_depth": 3,
+            "title": "The ferry", "created": 1650000000, "modified": 1650000001,
+            "root.marks.note": "A late ferry.", "root.marks.tags": ("river",),
+        },
+        {" Very late.": {"author": "model"}, "\nNobody waited.": {"author": "model"}},
+    ),
+    "novelai_document.story": Example(
+        ("", [("Write of a ferry.\nThe ferry was late.", [
+            ("\n“It is always late,” said Ada 🏮, and the ", [
+                ("lanterns came on.\nShe counted the bells.", [
+                    (" Nine.", []), ("\nThen the engine stopped.", [])
+                ]),
+                ("lamps came on.\nShe counted the waves.\nThere were nine.", []),
+            ]),
+            ("\nNobody came.", []), (" It did not matter.", []),
+        ])]),
+        "Write of a ferry.\nThe ferry was late.\n“It is always late,” said Ada 🏮, and the lanterns came on."
+        "\nShe counted the bells. Nine.",
+        {
+            MEMORY: "A river between two towns.", "root.marks.note": "A river, at night.",
+            f"{LORE}.0.enabled": True, f"{LORE}.1.enabled": False,  # its category is off
+            f"{LORE}.1.meta.foreign.novelai.enabled": True,
+            "meta.foreign.novelai.lorebook.categories.0.name": "Boats",
+            "meta.foreign.novelai.lorebook.categories.1.name": "People",
+            "meta.foreign.novelai.ephemeralContext.0.text": "It is raining.",
+        },
+        {
+            "Write of a ferry.\nThe ferry was late.": {"author": "writer"},
+            "\n“It is always late,” said Ada 🏮, and the ": {"author": "model"},
+            "lanterns came on.\nShe counted the bells.": {
+                "spans.0.text": "lanterns", "spans.0.author": "edited", "spans.1.author": "model",
+                "spans.1.text": " came on.\nShe counted the bells.",
+            },
+            " Nine.": {"author": "writer"}, "\nNobody came.": {"created": 1700000004},
+        },
+    ),
+    "novelai.scenario": Example(
+        ("", [("You stand on the quay of ${town}. ${name[Ada]:Who are you?} is late.", [])]),
+        "You stand on the quay of ${town}. ${name[Ada]:Who are you?} is late.",
+        {
+            "title": "The ferry", "byline": "Ada", "root.marks.note": "Wait for a ferry at ${town}.",
+            "root.marks.tags": ("river", "night"), MEMORY: "You are ${name}.",
+            f"{LORE}.0.keys": ["town", "/quays?/i"], f"{LORE}.0.scan_depth": 2000,
+            "meta.foreign.novelai-scenario.placeholders.0.defaultValue": "Ely",
+            "meta.foreign.novelai-scenario.lorebook.settings": {"orderByKeyLocations": True},
+            "meta.foreign.novelai-scenario.scenarioVersion": 3,
+        },
+    ),
+    "novelai.lorebook": Example(
+        ("", []), "",
+        {
+            f"{LORE}.0.id": "f1", f"{LORE}.0.name": "Ferry", f"{LORE}.0.keys": ["ferry", "/boats?/"],
+            f"{LORE}.0.text": "----\nThe ferry is old.\n", f"{LORE}.0.depth": 0,
+            f"{LORE}.0.scan_depth": 1000, f"{LORE}.0.token_budget": 200, f"{LORE}.0.order": 400,
+            f"{LORE}.0.meta.foreign.novelai.contextConfig.trimDirection": "trimBottom",
+            f"{LORE}.1.constant": True, f"{LORE}.1.enabled": False, f"{LORE}.1.token_budget": None,
+            f"{LORE}.1.depth": None, f"{LORE}.2.enabled": False,
+            f"{LORE}.2.meta.foreign.novelai.advancedConditions": [{"type": "random", "chance": 0.5}],
+            "meta.foreign.novelai-lorebook.categories.0.name": "Boats",
+            "meta.foreign.novelai-lorebook.lorebookVersion": 4,
+        },
+    ),
+    "loomsidian_list.json": Example(
+        ("It", [(" was", [])]), "It was", {"root.author": "writer"}, {" was": {"author": "model"}}
+    ),
     "story.txt": Example(
         ("", [("The ferry was late.\n\n  I waited. ", [])]), "The ferry was late.\n\n  I waited. "
     ),
@@ -287,6 +452,25 @@ def test_an_example_reads_as_it_says(file: str) -> None:
     for text, values in example.nodes.items():
         node = by_text(draft, text)
         assert {place: value_at(node, place) for place in values} == values, text
+
+
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        ("aidungeon_scenario.json", ["${What is your name?}"]),
+        ("aidungeon_cards.json", ["Larion", "no keys"]),
+        ("worldinfo.json", ["Gulls", "no keys", "switched off"]),
+        ("sillytavern.jsonl", ["2 hidden messages"]),
+        ("card.json", ["example messages", "system prompt", "instructions after the history"]),
+        ("novelai.scenario", ["${town}", "${name}"]),
+        *((file, []) for file in (
+            "aidungeon_worldinfo.json", "card_v1.json", "card_v3.json", "lorebook_v3.json", "novelai.story",
+            "novelai_document.story", "novelai.lorebook", "exoloom.json", "logitloom.json",
+        )),
+    ],
+)  # fmt: skip
+def test_the_writer_is_told_what_is_not_used_of_a_file_and_nothing_else(file: str, words: list[str]) -> None:
+    assert told(load(file), *words) if words else notices(load(file)) == []
 
 
 # -- faults ----------------------------------------------------------------------------------------------
@@ -508,8 +692,6 @@ def test_notes_of_loomsidian_stand_side_by_side_and_one_alone_is_itself() -> Non
     note = data["state"]["Tales/ferry.md"]  # twice, so that their ids are the same
     twins = read_json({"settings": {}, "state": {"a.md": note, "copy of a.md": note}})
     assert shape(twins) == ("", [("Ferry", [(" one", [])]), ("Ferry", [(" one", [])])])
-    listed = load("loomsidian_list.json")
-    assert path_text(listed) == "It was" and [node.author for node in listed.nodes] == ["writer", "model"]
 
 
 def test_a_node_without_its_parent_does_not_take_others_with_it() -> None:
@@ -675,9 +857,3 @@ def test_one_bad_adventure_of_several_is_left_out() -> None:
     draft = read_json(changed(fixture_json("aidungeon_adventures.json"), "x", 1))
     assert is_left_out(draft, "adventures[1]", "x")
     assert path_text(draft) == "The ferry is late. You wait."
-
-
-def test_what_a_writer_of_ai_dungeon_has_to_fill_in_or_give_keys_is_told() -> None:
-    assert told(load("aidungeon_scenario.json"), "${What is your name?}")
-    assert told(load("aidungeon_cards.json"), "Larion", "no keys")
-    assert notices(load("aidungeon_worldinfo.json")) == []
