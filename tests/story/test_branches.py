@@ -75,23 +75,6 @@ def test_a_rewind_never_takes_back_what_was_picked(story: Story) -> None:
     assert story.text(new) == "O"
 
 
-def test_words_typed_into_a_running_branch(story: Story) -> None:
-    [name] = story.begin_branches(ROOT, 1, vocab="v")
-    story.stream(name, "He said", [1])
-    typed = story.interject(name, " nothing")
-    story.stream(name, " and left.", [2])
-    assert story.text(story.target(name)) == "He said nothing and left."
-    assert story.node(typed).author == "writer"
-    nodes = story.nodes([name, typed, story.target(name)])
-    assert [span.ids for node in nodes for span in node.spans] == [(1,), (), (2,)]
-    story.undo()
-    assert story.children(name) == []
-    story.stream(name, " Goodbye.", [3])
-    story.redo()
-    story.finish(name, "length")
-    assert [story.text(n) for n in story.reading_order()][-1] == "He said nothing and left. Goodbye."
-
-
 def test_nothing_hangs_below_a_running_branch(story: Story) -> None:
     [name] = story.begin_branches(ROOT, 1)
     story.stream(name, "abc")

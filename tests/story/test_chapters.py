@@ -41,14 +41,6 @@ def test_a_chapter_begins_at_a_paragraph_and_no_letter_changes(story: Story) -> 
     assert sum(chapter.words for chapter in story.outline()) == story.words(story.current)
 
 
-def test_one_undo_takes_a_heading_back(story: Story) -> None:
-    book(story, ("He", "Three"))
-    assert (story.undo() or pytest.fail()).verb == "heading"
-    assert shown(story) == [] and story.text(story.current) == BOOK
-    story.redo()
-    assert shown(story) == [("Three", "He stayed.")]
-
-
 def test_a_heading_gets_another_title_and_goes(story: Story) -> None:
     book(story, ("He", "Three"))
     [chapter] = story.outline()

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -16,13 +14,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import initialize, invariant, rule
 
 from srbwriter.story import Refused, Settings, State, Story
 from srbwriter.story.diff import same_end, same_start
 from srbwriter.story.model import DraftNode, NodeId, StoryDraft, without_deleted
 from tests.sizes import examples, few_or_all
 from tests.story.branches import drafted, generated, sizes
+from tests.story.machine import StoryMachine
 
 
 def line(story: Story, *texts: str) -> list[NodeId]:
@@ -283,25 +282,14 @@ TEXT = st.text(alphabet="ab .\né", min_size=1, max_size=8)
 PLACE = st.integers(0, 10_000)
 
 
-class Editing(RuleBasedStateMachine):
+class Editing(StoryMachine):
     """Edits of the text beside a plain string; undo and redo beside the drafts that were."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp())
-        self.story = Story.create(self.folder / "a.srbw")
-        self.prepare()
         self.text = ""
         self.states: dict[int, tuple[str, StoryDraft]] = {}
         self.takes: list[str] = []  # a take's place is its seed
-
-    def prepare(self) -> None:
-        self.story.use_token_sizes(sizes)
-        self.story._document.store.db.execute("PRAGMA synchronous = OFF")  # this test never pulls the plug
-
-    def teardown(self) -> None:
-        self.story.close()
-        shutil.rmtree(self.folder)
 
     def draft(self) -> StoryDraft:
         return without_deleted(drafted(self.story))
@@ -409,9 +397,7 @@ class Editing(RuleBasedStateMachine):
     @rule()
     def reopen(self) -> None:
         before = drafted(self.story)
-        self.story.close()
-        self.story = Story.open(self.folder / "a.srbw")
-        self.prepare()
+        self.open_again()
         assert drafted(self.story) == before
 
     @invariant()

@@ -56,12 +56,11 @@ EXAMPLES = {
     "loom.json": Example(
         ("", [("The ferry was late", [(", as always.\n", []), (", and  the fog ", [])])]),
         "The ferry was late, and  the fog ",
-        {MEMORY: "A harbour.", "meta.foreign.loom.preferences": {"theme": "dark"}},
+        {MEMORY: "A harbour."},
         {
             "The ferry was late": {
                 "author": "writer", "created": 1683195072, "marks.bookmark": True, "marks.tags": ("draft",),
                 "marks.chapter": True, "marks.title": "The crossing",
-                "meta.foreign.loom.text_attributes.active_append": "…",
             },
             ", as always.\n": {
                 "author": "model", "marks.visited": False, "generation.model": "davinci",
@@ -79,24 +78,17 @@ EXAMPLES = {
     "loom_simple.json": Example(("Once", [(" upon", []), (" again", [("!", [])])]), "Once upon"),
     "loomsidian.json": Example(
         ("It was <late>", [(" a [note]", []), (" and cold", [])]), "It was <late> a [note]",
-        {"current_id": "n3", "root.meta.foreign.loomsidian.collapsed": True},
-        {" a [note]": {
-            "marks.bookmark": True, "marks.visited": False,
-            "meta.foreign.loomsidian.lastVisited": 1680000000000,
-        }},
+        {"current_id": "n3"},
+        {" a [note]": {"marks.bookmark": True, "marks.visited": False}},
     ),
     "loomsidian_data.json": Example(
         ("", [("Ferry", [(" one", [])]), ("Mill", [])]), "Ferry one",
-        {"meta.foreign.loomsidian.settings.n": 5}, {"Mill": {"marks.title": "Tales/mill.md"}},
+        {}, {"Mill": {"marks.title": "Tales/mill.md"}},
     ),
     "exoloom.json": Example(
         ("The mill", [(" fell", []), (" stood", [])]),
         "The mill stood",  # a pruned branch is not where one begins
-        {
-            "title": "The mill", "created": 1738555506, "root.author": "writer", "root.created": 1700000000,
-            "root.meta.foreign.exoloom": {"authorName": "Ada"},
-            "meta.foreign.exoloom.version": "0.4", "meta.foreign.exoloom.description": "a test",
-        },
+        {"title": "The mill", "created": 1738555506, "root.author": "writer", "root.created": 1700000000},
         {
             " stood": {"marks.bookmark": True, "generation.model": "base-8b"},
             " fell": {"marks.deleted": True},
@@ -104,35 +96,21 @@ EXAMPLES = {
     ),
     "basemode.json": Example(
         ("The sea", [(" was", []), (" is", [])]), "The sea was",
-        {"root.author": "writer", "meta.foreign.basemode-loom": {"version": 3}},
+        {"root.author": "writer"},
         {
             " was": {"marks.rating": -1, "author": "model"},
-            " is": {
-                "marks.rating": 1, "marks.bookmark": True, "marks.tags": ("hidden",),
-                "meta.foreign.basemode-loom.metadata": {"rating": 4, "colour": "red"},
-            },
+            " is": {"marks.rating": 1, "marks.bookmark": True, "marks.tags": ("hidden",)},
         },
     ),
     "basemode_contexts.json": Example(
         ("The sea", [(" was", [(" grey.", [])]), (" is", [])]), "The sea was grey.",
-        {
-            MEMORY: "A harbour.", "meta.foreign.basemode-loom.contexts.0.text": "A harbour.",
-            "meta.foreign.basemode-loom.contexts.1.text": "Winter.",
-        },
+        {MEMORY: "A harbour."},
         {" was": {"settings.memory": "Winter."}},
     ),
     "logitloom.json": Example(  # tokens are joined up to the fork
         ("The sea", [(" was grey", [(".", []), (" and", [])]), (" is", [])]), "The sea",
-        {"meta.foreign.logitloom.modelSettings": {"kind": "base", "maxTokens": 5}},
-        {
-            " was grey": {
-                "meta.foreign.logitloom.tokens.0.text": " was",
-                "meta.foreign.logitloom.tokens.0.logprob": -0.5,
-                "meta.foreign.logitloom.tokens.1.text": " grey",
-                "meta.foreign.logitloom.tokens.1.logprob": -1.0,
-            },
-            ".": {"generation.model": "base-8b", "generation.finish_reason": "stop"},
-        },
+        {},
+        {".": {"generation.model": "base-8b", "generation.finish_reason": "stop"}},
     ),
     "logitloom_chat.json": Example(
         ("The", [(" sea.", []), ("<|stop|>", [])]), "The",
@@ -149,7 +127,6 @@ EXAMPLES = {
             MEMORY: "A cell.", NOTE: "[Author's note: tense]", f"{LORE}.0.keys": ["cell", "prison"],
             f"{LORE}.0.secondary": ["door"], f"{LORE}.0.logic": "any", f"{LORE}.0.name": "Cell",
             f"{LORE}.0.text": "The cell is narrow.", f"{LORE}.0.enabled": True,
-            f"{LORE}.0.meta.foreign.kobold.probability": 100,
         },
         {" It is cold.": {"marks.bookmark": True}},
     ),
@@ -157,7 +134,7 @@ EXAMPLES = {
         ("", [("A.", [(" B.", [(" D.", []), (" C.", [])]), (" E.", [])])]), "A. B. C.",
         {
             f"{LORE}.0.keys": ["/cel+/i"], f"{LORE}.0.secondary": ["guard"], f"{LORE}.0.logic": "not_any",
-            f"{LORE}.0.enabled": False, "meta.foreign.kobold.personal_notes": "mine",
+            f"{LORE}.0.enabled": False,
         },
     ),
     "kobold_share.json": Example(
@@ -173,10 +150,7 @@ EXAMPLES = {
             "title": "Cell", NOTE: "[tense]", f"{LORE}.0.id": "0", f"{LORE}.0.keys": ["cell"],
             f"{LORE}.0.constant": True,
         },
-        {
-            " It is cold.": {"marks.bookmark": True},
-            " It is dark.": {"meta.foreign.kobold-united.Time": 1},
-        },
+        {" It is cold.": {"marks.bookmark": True}},
     ),
     "mikupad.json": Example(
         ("", [("The sea", [(" was grey", [(", I said", [])])])]), "The sea was grey, I said",
@@ -187,7 +161,7 @@ EXAMPLES = {
                 "temperature": 0.9, "top_k": 40, "min_p": 0.05, "dry_penalty_last_n": -1
             },
             f"{LORE}.0.name": "Harbour", f"{LORE}.0.keys": ["/harbou?r/i", r"/a\/b/i"],
-            f"{LORE}.0.scan_depth": 1650, "meta.foreign.mikupad.template": "chatml",
+            f"{LORE}.0.scan_depth": 1650,
         },
         {
             "The sea": {"author": "writer"}, " was grey": {"author": "model"},
@@ -202,8 +176,6 @@ EXAMPLES = {
             "nodes.1.settings.sampling": {"temperature": 0.9}, "nodes.4.marks.title": "The ferry",
             "nodes.4.settings.sampling": {"top_k": 40},
             "nodes.4.settings.lore.0.keys": ["/ferr(y|ies)/i"], "nodes.6.marks.title": "An old one",
-            "meta.foreign.mikupad.database.Names": [{"key": 7, "value": "Just made"}],  # without a session
-            "meta.foreign.mikupad.database.Templates": fixture_json("mikupad_db.json")["Templates"],
         },
         {
             "The sea": {"author": "writer"}, " was": {"author": "model"},
@@ -218,7 +190,6 @@ EXAMPLES = {
         {
             "title": "The ferry", "byline": "Ada", "modified": 1714953600, "nodes.1.marks.chapter": False,
             "nodes.2.marks.title": "One", "nodes.3.marks.title": "Two",
-            "meta.foreign.markdown": {"model": "base-8b"},
         },
     ),
     "sillytavern.jsonl": Example(
@@ -249,9 +220,7 @@ EXAMPLES = {
         {
             "Who is there?": {"marks.tags": ("Mira",)}, "\n\nAnd me.": {"marks.tags": ("Ada",)},
             "\n\nNobody.": {"marks.tags": ("Tom the mate",)},
-            "\n\nOnly me.": {
-                "marks.tags": ("Tom the mate",), "meta.foreign.sillytavern.original_avatar": "tom.png"
-            },
+            "\n\nOnly me.": {"marks.tags": ("Tom the mate",)},
         },
     ),
     "worldinfo.json": Example(
@@ -261,10 +230,8 @@ EXAMPLES = {
             f"{LORE}.0.keys": ["harbour", "/ships?/i"], f"{LORE}.0.secondary": ["night"],
             f"{LORE}.0.logic": "not_any", f"{LORE}.0.depth": 6, f"{LORE}.0.order": 50,
             f"{LORE}.0.case_sensitive": True, f"{LORE}.0.whole_words": True, f"{LORE}.0.enabled": True,
-            f"{LORE}.0.meta.foreign.sillytavern.sticky": 3,
-            f"{LORE}.0.meta.foreign.sillytavern.name in the file": "0",
             f"{LORE}.1.constant": True, f"{LORE}.1.enabled": False, f"{LORE}.1.depth": None,
-            f"{LORE}.1.secondary": [], f"{LORE}.2.meta.foreign.sillytavern.depth": 2,
+            f"{LORE}.1.secondary": [],
         },
     ),
     "lorebook_v3.json": Example(
@@ -274,9 +241,7 @@ EXAMPLES = {
             f"{LORE}.0.keys": ["/the l[iy]ght/", "/lamp|lantern/"], f"{LORE}.0.secondary": ["storm", "night"],
             f"{LORE}.0.logic": "all", f"{LORE}.0.depth": 2, f"{LORE}.0.whole_words": True,
             f"{LORE}.1.name": "Sea", f"{LORE}.1.constant": True, f"{LORE}.1.enabled": False,
-            f"{LORE}.1.secondary": [], "meta.foreign.worldinfo.data.scan_depth": 8,
-            "meta.foreign.worldinfo.data.description": "What Mira knows.",
-            f"{LORE}.0.meta.foreign.sillytavern.priority": 7,
+            f"{LORE}.1.secondary": [],
         },
     ),
     "card.json": Example(
@@ -292,12 +257,7 @@ EXAMPLES = {
     "card_v1.json": Example(("", [("Tom nods.", [])]), "Tom nods.", {MEMORY: "Tom mends nets."}),
     "card_v3.json": Example(
         ("", [("Mira waits.", []), ("Mira waves to all.", [])]), "Mira waits.",
-        {
-            "title": "Mira Vane", "created": 1700000000, "modified": 1700000100,
-            "meta.foreign.card.data.source": ["https://example.org/mira"],
-            "meta.foreign.card.data.assets.0.type": "icon",
-            "meta.foreign.card.data.creator_notes_multilingual": {"de": "Am besten nachts."},
-        },
+        {"title": "Mira Vane", "created": 1700000000, "modified": 1700000100},
         {"Mira waves to all.": {"marks.tags": ("group",)}},
     ),
     "novelai.story": Example(  # its retries are branches
@@ -331,10 +291,6 @@ EXAMPLES = {
         {
             MEMORY: "A river between two towns.", "root.marks.note": "A river, at night.",
             f"{LORE}.0.enabled": True, f"{LORE}.1.enabled": False,  # its category is off
-            f"{LORE}.1.meta.foreign.novelai.enabled": True,
-            "meta.foreign.novelai.lorebook.categories.0.name": "Boats",
-            "meta.foreign.novelai.lorebook.categories.1.name": "People",
-            "meta.foreign.novelai.ephemeralContext.0.text": "It is raining.",
         },
         {
             "Write of a ferry.\nThe ferry was late.": {"author": "writer"},
@@ -353,9 +309,6 @@ EXAMPLES = {
             "title": "The ferry", "byline": "Ada", "root.marks.note": "Wait for a ferry at ${town}.",
             "root.marks.tags": ("river", "night"), MEMORY: "You are ${name}.",
             f"{LORE}.0.keys": ["town", "/quays?/i"], f"{LORE}.0.scan_depth": 2000,
-            "meta.foreign.novelai-scenario.placeholders.0.defaultValue": "Ely",
-            "meta.foreign.novelai-scenario.lorebook.settings": {"orderByKeyLocations": True},
-            "meta.foreign.novelai-scenario.scenarioVersion": 3,
         },
     ),
     "novelai.lorebook": Example(
@@ -364,12 +317,8 @@ EXAMPLES = {
             f"{LORE}.0.id": "f1", f"{LORE}.0.name": "Ferry", f"{LORE}.0.keys": ["ferry", "/boats?/"],
             f"{LORE}.0.text": "----\nThe ferry is old.\n", f"{LORE}.0.depth": 0,
             f"{LORE}.0.scan_depth": 1000, f"{LORE}.0.token_budget": 200, f"{LORE}.0.order": 400,
-            f"{LORE}.0.meta.foreign.novelai.contextConfig.trimDirection": "trimBottom",
             f"{LORE}.1.constant": True, f"{LORE}.1.enabled": False, f"{LORE}.1.token_budget": None,
             f"{LORE}.1.depth": None, f"{LORE}.2.enabled": False,
-            f"{LORE}.2.meta.foreign.novelai.advancedConditions": [{"type": "random", "chance": 0.5}],
-            "meta.foreign.novelai-lorebook.categories.0.name": "Boats",
-            "meta.foreign.novelai-lorebook.lorebookVersion": 4,
         },
     ),
     "loomsidian_list.json": Example(
@@ -383,20 +332,13 @@ EXAMPLES = {
         {
             f"{LORE}.0.name": "Fairy", f"{LORE}.0.text": "A fairy of Larion.",
             f"{LORE}.0.keys": ["Fairy", "fay"],
-            f"{LORE}.0.meta.foreign.aidungeon": {
-                "type": "class", "description": "Small and good at hiding.", "useForCharacterCreation": True
-            },
             f"{LORE}.1.enabled": False, f"{LORE}.1.keys": [],
             f"{LORE}.2.text": "A town of clay.",  # its text is empty, and the note says it
         },
     ),
     "aidungeon_worldinfo.json": Example(
         ("", []), "",
-        {
-            f"{LORE}.0.id": "5f1", f"{LORE}.0.text": "The ferry is old.", f"{LORE}.0.keys": ["ferry", "boat"],
-            f"{LORE}.0.meta.foreign.aidungeon.attributes": {"name": "Ferry"},
-            f"{LORE}.1.meta.foreign.aidungeon": {"isNotHidden": True},
-        },
+        {f"{LORE}.0.id": "5f1", f"{LORE}.0.text": "The ferry is old.", f"{LORE}.0.keys": ["ferry", "boat"]},
     ),
     "aidungeon_adventure.json": Example(  # in the order in which it was played; what was undone beside it
         ("", [("The ferry is late.", [("\n\n> You wait.\n", [
@@ -406,13 +348,9 @@ EXAMPLES = {
         {
             MEMORY: "A river.", NOTE: "plain", f"{LORE}.0.name": "Ferry", "title": "The ferry",
             "created": 1735725600, "root.marks.note": "A late ferry.",
-            "meta.foreign.aidungeon.details.instructions": {"scenario": "Write plainly."},
-            "meta.foreign.aidungeon.data.adventureState.details": {"storyCardInstructions": "short"},
         },
         {
-            "\n\n> You wait.\n": {
-                "author": "writer", "created": 1735725720, "meta.foreign.aidungeon.type": "do"
-            },
+            "\n\n> You wait.\n": {"author": "writer", "created": 1735725720},
             "\nThe engine stops.": {"author": "model"},
             "\nNobody comes.": {"marks.tags": ("undone",)},
             "\nThe bells ring.": {"marks.deleted": True},
@@ -428,14 +366,13 @@ EXAMPLES = {
             "nodes.1.marks.title": "The ferry", "nodes.1.settings.memory": "A river.",
             "nodes.5.marks.title": "The pier", "nodes.5.settings.lore": [],
             "nodes.1.settings.author_note": "plain", "nodes.1.settings.lore.0.text": "Old.",
-            "nodes.1.meta.foreign.aidungeon.publicId": "p1",
         },
         {" You leave.": {"marks.tags": ("undone",)}},
     ),
     "aidungeon_scenario.json": Example(
         ("", [("You are ${What is your name?}, late.", []), ("You carry papers.", [])]),
         "You are ${What is your name?}, late.",
-        {"meta.foreign.aidungeon.gameCodeOnInput": "x"},
+        {},
         {"You carry papers.": {
             "marks.title": "As a clerk", "settings.memory": "Ink.", "settings.lore.0.name": "Ink"
         }},

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from srbwriter.story import ROOT, NodeId, NoSuchNode, Refused, Settings, Story
 from tests.sizes import examples
 from tests.story.branches import generated, sizes
+from tests.story.machine import without_waiting
 
 
 def test_a_scene_moves_with_all_that_follows_it(story: Story) -> None:
@@ -178,9 +179,8 @@ def move(story: Story, node: NodeId, target: NodeId) -> None:
 def test_no_sequence_of_moves_loses_a_node_or_a_word(steps: list[tuple[str, int, int]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "a.srbw"
-        with Story.create(file) as story:
+        with without_waiting(Story.create(file)) as story:
             story.use_token_sizes(sizes)
-            story._document.store.db.execute("PRAGMA synchronous = OFF")
             one, two = story.add(ROOT, ["One. ", "Two. "])
             for parent in (one, two):
                 for branch in generated(story, parent, "abcdef", "ghi"):

@@ -92,17 +92,6 @@ with Story.open(sys.argv[1]) as story:
 """
 
 
-def test_another_process_is_kept_out_by_the_system(written: Path) -> None:
-    def other() -> str:
-        command = [sys.executable, "-c", OPENED, str(written)]
-        cwd = Path(__file__).parents[2]
-        return subprocess.run(command, capture_output=True, text=True, check=True, cwd=cwd).stdout.strip()
-
-    with Story.open(written):
-        assert other() == "in_use"
-    assert other() == "free"
-
-
 def test_a_story_is_locked_under_every_name(written: Path, tmp_path: Path) -> None:
     other = tmp_path / "elsewhere" / "another name.srbw"
     other.parent.mkdir()
@@ -250,18 +239,6 @@ def test_an_upgrade_that_fails_changes_nothing(path: Path) -> None:
     db.close()
     with Story.open(path) as story:
         assert story.append("fine")
-
-
-def test_an_old_story_is_copied_before_its_upgrade(path: Path, tmp_path: Path) -> None:
-    old_story(path)
-    Story.open(path, backups=tmp_path / "b").close()
-    [copy] = (tmp_path / "b").rglob("*.srbw")
-    db = sqlite3.connect(copy)
-    assert db.execute("PRAGMA user_version").fetchone() == (1,)
-    assert db.execute("SELECT count(*) FROM body").fetchone() == (59,)
-    db.close()
-    Story.open(path, backups=tmp_path / "b").close()
-    assert len(list((tmp_path / "b").rglob("*.srbw"))) == 1
 
 
 def test_the_copy_before_an_upgrade_is_made_whoever_opens_the_story_and_is_in_its_list(path: Path) -> None:
