@@ -12,16 +12,6 @@ from tests.story.branches import generated
 # -- taking --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("taken", ["He ran.", "He ran. She hid.", "He ran. She hid.\n\nThey met."])
-def test_a_part_is_taken_and_the_rest_is_kept(story: Story, taken: str) -> None:
-    text = "He ran. She hid.\n\nThey met."
-    [branch] = generated(story, ROOT, text)
-    assert story.pick(branch, len(taken)) == branch
-    assert story.text(story.current) == taken
-    rest = story.children(branch)
-    assert story.text(rest[0] if rest else branch) == text
-
-
 def test_taking_from_a_running_branch_lets_it_run_on(story: Story) -> None:
     [name] = story.begin_branches(ROOT, 1, vocab="v")
     story.stream(name, "He ran. She", [1, 2])

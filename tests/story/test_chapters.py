@@ -135,12 +135,6 @@ def test_a_chapter_moves_with_its_scenes_and_one_undo_takes_it_back(story: Story
     assert story.text(story.current)[start:].startswith("It rained.")
 
 
-def test_scenes_move_where_there_is_no_title(story: Story) -> None:
-    book(story, ("It", ""), ("He", ""))
-    story.move_chapter(0, later=True)
-    assert story.text(story.current) == "He stayed.\n\nThe sun rose.\n\nIt rained.\n\nShe left."
-
-
 def test_moves_that_cannot_be_are_refused(story: Story) -> None:
     book(story, ("She", "One"), ("He", "Two"))
     for place, later, words in (

@@ -91,14 +91,6 @@ def test_a_fix_deep_in_the_story_keeps_everything_behind_it(long: list[NodeId], 
     assert counts(story) == ALL
 
 
-def test_only_the_touched_token_loses_its_id(long: list[NodeId], story: Story) -> None:
-    story.set_text(story.text(story.current).replace("Take 10", "Tale 10"))
-    spans = story.node(long[1]).spans
-    assert [(span.text, span.ids, span.author) for span in spans] == [
-        ("Ta", (), "model"), ("l", (), "writer"), ("e 10 of it drove on. ", (3,) * 7, "model"),
-    ]  # fmt: skip
-
-
 def test_the_models_take_stays_beside_the_fixed_one(long: list[NodeId], story: Story) -> None:
     story.put_settings(long[1], Settings(memory="m"))
     old = story.node(long[1])
@@ -212,27 +204,18 @@ def test_a_node_that_is_being_written_takes_no_words(story: Story) -> None:
 # -- actions -------------------------------------------------------------------------------------------
 
 
-def test_typing_on_in_a_take_is_one_action(story: Story) -> None:
-    line(story, "One ", "two ", "three ")
+@pytest.mark.parametrize("texts", [["One tw", "One twi", "One twic", "One twice"], ["On", "Onw", "Onward"]])
+def test_typing_on_is_one_action_in_a_take_and_over_several_nodes(story: Story, texts: list[str]) -> None:
+    line(story, "One ", "two ", "three ", "four ")
     before = drafted(story)
-    for text in ("One tw", "One twi", "One twic", "One twice"):
-        story.set_text(f"{text} three ")
-    assert texts(story) == ["One ", "twice ", "three "]
+    for text in texts:
+        story.set_text(f"{text} four ")
+    assert story.text(story.current) == f"{texts[-1]} four "
     after = drafted(story)
     story.undo()
     assert drafted(story) == before
     story.redo()
     assert drafted(story) == after
-
-
-def test_typing_on_over_several_nodes_is_one_action(story: Story) -> None:
-    line(story, "One ", "two ", "three ", "four ")
-    before = drafted(story)
-    for text in ("On", "Onw", "Onward"):
-        story.set_text(f"{text} four ")
-    assert story.text(story.current) == "Onward four "
-    story.undo()
-    assert drafted(story) == before
 
 
 def test_what_is_typed_and_taken_back_leaves_nothing(story: Story) -> None:

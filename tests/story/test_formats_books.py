@@ -5,11 +5,8 @@ from __future__ import annotations
 import html
 import io
 import re
-import shutil
-import subprocess
 import time
 import zipfile
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -252,14 +249,3 @@ def test_a_long_paragraph_is_read_in_a_time_that_grows_with_its_length(piece: st
         return time.process_time() - begun
 
     assert seconds(1_600_000) < 32 * seconds(200_000)  # 64 times, where it grows with the square
-
-
-@pytest.mark.parametrize("form", ["epub", "odt", "rtf"])
-def test_documents_of_pandoc(form: str, tmp_path: Path) -> None:
-    if (pandoc := shutil.which("pandoc")) is None:
-        pytest.skip("pandoc is not installed (apt install pandoc)")
-    text = "# One\n\nIt was *late*.\n\n**No**, she said.\n\n# Two\n\nHome.\n"
-    file = tmp_path / f"tale.{form}"
-    subprocess.run([pandoc, "-s", "-f", "markdown", "-o", str(file)], input=text, text=True, check=True)
-    said = path_text(formats.read(file.read_bytes(), file.name))
-    assert "# One\n\nIt was *late*.\n\n**No**, she said.\n\n# Two\n\nHome." in said

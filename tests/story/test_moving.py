@@ -18,29 +18,6 @@ from tests.story.branches import generated, sizes
 from tests.story.machine import without_waiting
 
 
-def test_a_scene_moves_with_all_that_follows_it(story: Story) -> None:
-    one, two = story.add(ROOT, ["One. ", "Two. "])
-    [scene] = generated(story, one, "A scene. ")
-    [after] = generated(story, scene, "More. ")
-    story.mark(scene, chapter=True, title="Rain", tags=["wet"])
-    story.visit(after)
-    before = {
-        node: (story.node(node).spans, story.marks(node), story.node(node).seed) for node in (scene, after)
-    }
-    story.move(scene, two)
-    assert story.text(after) == "Two. A scene. More. "
-    assert (story.children(one), story.children(two), story.current) == ([], [scene], after)
-    now = {
-        node: (story.node(node).spans, story.marks(node), story.node(node).seed) for node in (scene, after)
-    }
-    assert now == before and now[scene][0][0].ids == (3, 3, 3)
-    story.undo()
-    assert story.text(after) == "One. A scene. More. "
-    assert story.children(one) == [scene] and story.children(two) == []
-    story.redo()
-    assert story.text(after) == "Two. A scene. More. "
-
-
 def test_what_was_moved_is_the_last_child_and_undo_puts_it_where_it_was(story: Story) -> None:
     a, b, c = story.add(ROOT, ["a", "b", "c"])
     [d] = story.add(a, ["d"])

@@ -198,11 +198,6 @@ class TestAside:
             work.result()
         assert "Traceback" in caplog.text and names(tmp_path) == {"o"}
 
-    def test_cancelled_before_it_has_begun(self, tmp_path: Path) -> None:
-        work = TransferProcess(Import(tmp_path / "x", tmp_path)).start()
-        _cancelled(work)
-        assert not names(tmp_path) and not work.cancel()
-
     def test_cancelled_in_the_middle_of_a_new_story(self, tmp_path: Path) -> None:
         (tmp_path / "i.json").write_bytes(formats.write(draft(15_000), "srbwriter"))
         work = TransferProcess(Import(tmp_path / "i.json", tmp_path)).start()
