@@ -229,6 +229,15 @@ def test_what_is_typed_and_taken_back_leaves_nothing(story: Story) -> None:
     assert action is not None and action.verb == "pick"
 
 
+def test_an_edit_is_one_action_with_its_words(story: Story) -> None:
+    line(story, "One ", "two ", "three ", "four ")
+    assert (story.today().typed, story.today().picked) == (1, 3)
+    story.set_text("One and another four ")
+    assert story.today().words == 4
+    story.undo()
+    assert (story.today().typed, story.today().picked) == (1, 3)
+
+
 # -- the plug is pulled --------------------------------------------------------------------------------
 
 

@@ -110,11 +110,12 @@ def test_half_a_character_does_not_stop_the_pen(story: Story) -> None:
 def test_editing_generated_text_forks(story: Story) -> None:
     story.use_token_sizes(sizes)
     [branch, other] = generated(story, ROOT, "abcdefghi", "xyz")
+    story.mark(branch, bookmark=True)
     fork = story.edit(branch, "abcdeQfghi")
     assert story.children(story.parent(branch)) == [branch, fork, other]
     assert story.node(branch).text == "abcdefghi"
     made = story.node(fork)
-    assert (made.author, story.current) == ("edited", fork)
+    assert (made.author, made.marks.bookmark, story.current) == ("edited", True, fork)
     assert [(span.text, span.ids, span.author) for span in made.spans] == [
         ("abc", (3,), "model"),
         ("de", (), "model"),
