@@ -29,6 +29,14 @@ def read_json(value: Any, name: str = "story.json") -> StoryDraft:
     return formats.read(json.dumps(value).encode(), name)
 
 
+def tale(*texts: str, **fields: Any) -> StoryDraft:
+    """A draft of one path: an empty root, and a node for each text below the one before."""
+    nodes = [DraftNode("r")]
+    for number, text in enumerate(texts):
+        nodes.append(DraftNode(f"n{number}", nodes[-1].id, text=text))
+    return StoryDraft(nodes, nodes[-1].id, **fields)
+
+
 def shape(draft: StoryDraft) -> Shape:
     """Texts and structure, and nothing else.  For small trees."""
     children = children_by_parent(draft)

@@ -12,30 +12,6 @@ from tests.story.branches import generated
 # -- taking --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("taken", ["He ran.", "He ran. She hid.", "He ran. She hid.\n\nThey met."])
-def test_a_part_is_taken_and_the_rest_is_kept(story: Story, taken: str) -> None:
-    text = "He ran. She hid.\n\nThey met."
-    [branch] = generated(story, ROOT, text)
-    assert story.pick(branch, len(taken)) == branch
-    assert story.text(story.current) == taken
-    rest = story.children(branch)
-    assert story.text(rest[0] if rest else branch) == text
-
-
-def test_an_undone_pick_gives_the_whole_take_back(story: Story) -> None:
-    [branch] = generated(story, ROOT, "He ran. She hid.")
-    before = story.node(branch)
-    story.pick(branch, len("He ran."))
-    [later] = generated(story, branch, " He fell.")
-    story.undo()
-    assert (story.current, story.node(branch).spans) == (ROOT, before.spans)
-    assert story.children(branch) == []
-    assert story.text(later) == "He ran. He fell."
-    story.redo()
-    assert story.current == branch
-    assert later in story.children(branch)
-
-
 def test_taking_from_a_running_branch_lets_it_run_on(story: Story) -> None:
     [name] = story.begin_branches(ROOT, 1, vocab="v")
     story.stream(name, "He ran. She", [1, 2])
@@ -87,23 +63,6 @@ def test_a_rewind_never_takes_back_what_was_picked(story: Story) -> None:
     assert new != name
     assert story.text(story.current) == "One."
     assert story.text(new) == "O"
-
-
-def test_words_typed_into_a_running_branch(story: Story) -> None:
-    [name] = story.begin_branches(ROOT, 1, vocab="v")
-    story.stream(name, "He said", [1])
-    typed = story.interject(name, " nothing")
-    story.stream(name, " and left.", [2])
-    assert story.text(story.target(name)) == "He said nothing and left."
-    assert story.node(typed).author == "writer"
-    nodes = story.nodes([name, typed, story.target(name)])
-    assert [span.ids for node in nodes for span in node.spans] == [(1,), (), (2,)]
-    story.undo()
-    assert story.children(name) == []
-    story.stream(name, " Goodbye.", [3])
-    story.redo()
-    story.finish(name, "length")
-    assert [story.text(n) for n in story.reading_order()][-1] == "He said nothing and left. Goodbye."
 
 
 def test_nothing_hangs_below_a_running_branch(story: Story) -> None:

@@ -41,14 +41,6 @@ def test_a_chapter_begins_at_a_paragraph_and_no_letter_changes(story: Story) -> 
     assert sum(chapter.words for chapter in story.outline()) == story.words(story.current)
 
 
-def test_one_undo_takes_a_heading_back(story: Story) -> None:
-    book(story, ("He", "Three"))
-    assert (story.undo() or pytest.fail()).verb == "heading"
-    assert shown(story) == [] and story.text(story.current) == BOOK
-    story.redo()
-    assert shown(story) == [("Three", "He stayed.")]
-
-
 def test_a_heading_gets_another_title_and_goes(story: Story) -> None:
     book(story, ("He", "Three"))
     [chapter] = story.outline()
@@ -141,12 +133,6 @@ def test_a_chapter_moves_with_its_scenes_and_one_undo_takes_it_back(story: Story
     assert [story.node(node) for node in story.path(story.current)] == before
     start = story.move_chapter(0, later=True)
     assert story.text(story.current)[start:].startswith("It rained.")
-
-
-def test_scenes_move_where_there_is_no_title(story: Story) -> None:
-    book(story, ("It", ""), ("He", ""))
-    story.move_chapter(0, later=True)
-    assert story.text(story.current) == "He stayed.\n\nThe sun rose.\n\nIt rained.\n\nShe left."
 
 
 def test_moves_that_cannot_be_are_refused(story: Story) -> None:

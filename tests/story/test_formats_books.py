@@ -5,11 +5,8 @@ from __future__ import annotations
 import html
 import io
 import re
-import shutil
-import subprocess
 import time
 import zipfile
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -22,10 +19,7 @@ from srbwriter.story.model import DraftNode, Marks, StoryDraft
 from tests.sizes import examples
 from tests.story.documents import MANIFEST, PACKAGE, RTF, book, content, odt, page, zipped
 from tests.story.format_files import path_text
-
-
-def notices(draft: StoryDraft) -> list[str]:
-    return draft.meta.get("notices", [])
+from tests.story.left_out import notices
 
 
 def refusal(data: bytes, name: str = "novel") -> str:
@@ -90,16 +84,6 @@ def words_of(text: str) -> list[str]:
 def _pages(data: bytes) -> str:
     with zipfile.ZipFile(io.BytesIO(data)) as book:
         return "".join(book.read(name).decode() for name in sorted(book.namelist()) if "chapter-" in name)
-
-
-def test_a_book_of_ours_comes_back_as_it_was() -> None:
-    text = (
-        "# One\n\nIt was *late*.\nA line.\n\n* * *\n\nHe said **no**.\n\n"
-        "# Two\n\n\u201cRain & snow,\u201d 1 < 2."
-    )
-    draft = formats.read(text.encode(), "a.md")
-    draft.title = "Tale"
-    assert path_text(formats.read(formats.write(draft, "epub"), "a.epub")) == text
 
 
 @pytest.mark.parametrize(
@@ -265,14 +249,3 @@ def test_a_long_paragraph_is_read_in_a_time_that_grows_with_its_length(piece: st
         return time.process_time() - begun
 
     assert seconds(1_600_000) < 32 * seconds(200_000)  # 64 times, where it grows with the square
-
-
-@pytest.mark.parametrize("form", ["epub", "odt", "rtf"])
-def test_documents_of_pandoc(form: str, tmp_path: Path) -> None:
-    if (pandoc := shutil.which("pandoc")) is None:
-        pytest.skip("pandoc is not installed (apt install pandoc)")
-    text = "# One\n\nIt was *late*.\n\n**No**, she said.\n\n# Two\n\nHome.\n"
-    file = tmp_path / f"tale.{form}"
-    subprocess.run([pandoc, "-s", "-f", "markdown", "-o", str(file)], input=text, text=True, check=True)
-    said = path_text(formats.read(file.read_bytes(), file.name))
-    assert "# One\n\nIt was *late*.\n\n**No**, she said.\n\n# Two\n\nHome." in said

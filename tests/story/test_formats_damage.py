@@ -21,6 +21,7 @@ from srbwriter.story.model import StoryDraft, check_draft
 from tests.sizes import examples
 from tests.story.format_files import FIXTURES, changed, without
 from tests.story.leaf_check import Path, at, open_file, places
+from tests.story.left_out import notices
 from tests.story.test_formats import EXPECTED
 
 
@@ -99,11 +100,7 @@ def has(draft: StoryDraft, texts: Iterator[str]) -> bool:
     return all(any(text in node for node in there) for text in texts)
 
 
-def notices(draft: StoryDraft) -> list[str]:
-    return draft.meta.get("notices", [])
-
-
-def told(draft: StoryDraft, words: str) -> bool:
+def begins(draft: StoryDraft, words: str) -> bool:
     return any(notice.startswith(words) for notice in notices(draft))
 
 
@@ -126,7 +123,7 @@ def test_an_entry_that_is_none_is_left_out(file: str) -> None:
     assert OF[file]
     for path, wrong in product(OF[file], [None, 7, "x", []]):
         draft = read(file, changed(value, wrong, *path))
-        assert told(draft, f"{place(file, path)}: left out"), (path, wrong, notices(draft))
+        assert begins(draft, f"{place(file, path)}: left out"), (path, wrong, notices(draft))
         assert has(draft, texts_outside(file, value, path)), (path, wrong)
 
 
@@ -135,7 +132,7 @@ def test_an_entry_whose_text_is_none_is_told(file: str) -> None:
     value, key = source(file), LAYOUTS[file].text
     for path, wrong in product(OF[file], [7, ["x"], {"x": 1}]):
         draft = read(file, changed(value, wrong, *path, key))
-        assert told(draft, f"{place(file, path)}.{key}: "), (path, wrong, notices(draft))
+        assert begins(draft, f"{place(file, path)}.{key}: "), (path, wrong, notices(draft))
         assert has(draft, texts_outside(file, value, (*path, key))), (path, wrong)
 
 
@@ -154,7 +151,7 @@ def test_an_entry_without_an_id(file: str) -> None:
     for path in OF[file]:
         draft = read(file, without(value, *path, LAYOUTS[file].id))
         if LAYOUTS[file].parent:  # nesting does without
-            assert told(draft, f"{place(file, path)}.{LAYOUTS[file].id}: expected an id; it is given one")
+            assert begins(draft, f"{place(file, path)}.{LAYOUTS[file].id}: expected an id; it is given one")
         assert has(draft, _all_texts(file, value)), path
 
 
@@ -163,7 +160,7 @@ def test_an_entry_whose_parent_is_missing(file: str) -> None:
     value = source(file)
     for path in OF[file]:
         draft = read(file, changed(value, "gone", *path, LAYOUTS[file].parent))
-        assert told(draft, place(file, path)), (path, notices(draft))
+        assert begins(draft, place(file, path)), (path, notices(draft))
         assert has(draft, _all_texts(file, value)), path
 
 

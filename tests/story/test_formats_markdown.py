@@ -11,6 +11,7 @@ from srbwriter.story import formats
 from srbwriter.story.formats import FormatError, frontmatter
 from srbwriter.story.model import StoryDraft, foreign
 from tests.story.format_files import path_text
+from tests.story.left_out import notices
 
 FULL = """---
 # what it is called
@@ -47,10 +48,6 @@ Three words here.
 
 def read(text: str) -> StoryDraft:
     return formats.read(text.encode(), "tale.md")
-
-
-def notices(draft: StoryDraft) -> list[str]:
-    return draft.meta.get("notices", [])
 
 
 def test_front_matter_is_yaml_and_every_value_is_kept() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import zipfile
-from pathlib import Path
 
 import pytest
 
@@ -172,9 +171,3 @@ def test_a_screenplay_is_text_with_a_notice() -> None:
     assert path_text(draft) == FOUNTAIN
     assert (draft.title, draft.byline) == ("The Orchard", "Ada")
     assert "Fountain" in str(draft.meta["notices"])
-
-
-def test_the_examples_of_the_tests_are_still_what_they_were() -> None:
-    """No file of another program is taken for one of those above."""
-    for file in sorted((Path(__file__).parent / "fixtures").iterdir()):
-        formats.read(file.read_bytes(), file.name)

@@ -15,29 +15,7 @@ from hypothesis import strategies as st
 from srbwriter.story import ROOT, NodeId, NoSuchNode, Refused, Settings, Story
 from tests.sizes import examples
 from tests.story.branches import generated, sizes
-
-
-def test_a_scene_moves_with_all_that_follows_it(story: Story) -> None:
-    one, two = story.add(ROOT, ["One. ", "Two. "])
-    [scene] = generated(story, one, "A scene. ")
-    [after] = generated(story, scene, "More. ")
-    story.mark(scene, chapter=True, title="Rain", tags=["wet"])
-    story.visit(after)
-    before = {
-        node: (story.node(node).spans, story.marks(node), story.node(node).seed) for node in (scene, after)
-    }
-    story.move(scene, two)
-    assert story.text(after) == "Two. A scene. More. "
-    assert (story.children(one), story.children(two), story.current) == ([], [scene], after)
-    now = {
-        node: (story.node(node).spans, story.marks(node), story.node(node).seed) for node in (scene, after)
-    }
-    assert now == before and now[scene][0][0].ids == (3, 3, 3)
-    story.undo()
-    assert story.text(after) == "One. A scene. More. "
-    assert story.children(one) == [scene] and story.children(two) == []
-    story.redo()
-    assert story.text(after) == "Two. A scene. More. "
+from tests.story.machine import without_waiting
 
 
 def test_what_was_moved_is_the_last_child_and_undo_puts_it_where_it_was(story: Story) -> None:
@@ -178,9 +156,8 @@ def move(story: Story, node: NodeId, target: NodeId) -> None:
 def test_no_sequence_of_moves_loses_a_node_or_a_word(steps: list[tuple[str, int, int]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "a.srbw"
-        with Story.create(file) as story:
+        with without_waiting(Story.create(file)) as story:
             story.use_token_sizes(sizes)
-            story._document.store.db.execute("PRAGMA synchronous = OFF")
             one, two = story.add(ROOT, ["One. ", "Two. "])
             for parent in (one, two):
                 for branch in generated(story, parent, "abcdef", "ghi"):

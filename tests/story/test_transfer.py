@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from srbwriter.story import ROOT, NotAStory, Story, StoryError, formats, library, transfer
+from srbwriter.story import ROOT, Story, StoryError, formats, library, transfer
 from srbwriter.story.model import DraftNode, StoryDraft
 from srbwriter.story.store import Store
 from srbwriter.story.transfer import (
@@ -52,15 +52,6 @@ def names(folder: Path) -> set[str]:
 
 class TestProgress:
     """Of the long parts: told often, in order, up to the end of the part."""
-
-    def test_reading_and_filling_a_story(self, tmp_path: Path) -> None:
-        out: list[float] = []
-        with Story.from_draft(tmp_path / "rain.srbw", draft(LONG_STORY)) as story:
-            found = story.to_draft(out.append)
-        assert len(out) == 3 and out == sorted(out) and out[0] >= 0 and out[-1] < 1
-        into: list[float] = []
-        Story.from_draft(tmp_path / "again.srbw", found, into.append).close()
-        assert len(into) == 6 and into == sorted(into) and into[3] == 0.8
 
     def test_of_a_whole_transfer(self, tmp_path: Path) -> None:
         Story.from_draft(tmp_path / "rain.srbw", draft(LONG_STORY)).close()
@@ -103,15 +94,6 @@ class _Told:
 
 
 class TestPlaces:
-    def test_an_export_replaces_only_by_force(self, tmp_path: Path, story: Story) -> None:
-        target = tmp_path / "o.txt"
-        target.write_text("mine")
-        with pytest.raises(TransferError, match="o.txt: is there already"):
-            carry_out(Export(story.file, target, "text"))
-        assert target.read_text() == "mine" and names(tmp_path) == {"o.txt"}
-        carry_out(Export(story.file, target, "text", force=True))
-        assert target.read_text().endswith("Word 100.") and names(tmp_path) == {"o.txt"}
-
     @pytest.mark.parametrize("when", [1, 2])
     @pytest.mark.parametrize("verb", ["merge", "split", "undo", "set_text"])
     def test_a_story_that_is_changed_meanwhile_is_exported_as_it_was_once(
@@ -170,11 +152,6 @@ class TestPlaces:
         subprocess.run([sys.executable, "-c", look, story.file], check=True)
         assert log.stat().st_size > 0, "who reads and leaves is not the last"
 
-    def test_an_import_never_overwrites(self, tmp_path: Path, story: Story) -> None:
-        (tmp_path / "tale.txt").write_text("Once.")
-        with pytest.raises(NotAStory, match="already there"):
-            carry_out(Import(tmp_path / "tale.txt", tmp_path, story.file))
-
     def test_without_links_a_story_is_moved_and_none_replaced(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -201,12 +178,6 @@ class TestPlaces:
             transfer.check_target(tmp_path / name, force=False)
         transfer.check_target(tmp_path / "o.txt", force=True)
 
-    def test_what_cannot_be_read_names_the_file_and_the_cure(self, tmp_path: Path) -> None:
-        with pytest.raises(TransferError, match=r"x\.json: there is no such file — check the name"):
-            carry_out(Import(tmp_path / "x.json", tmp_path))
-        with pytest.raises(formats.FormatError, match="is a folder — name a file in it"):
-            carry_out(Import(tmp_path, tmp_path))
-
 
 class TestAside:
     def test_a_story_goes_out_and_comes_back(self, tmp_path: Path, story: Story) -> None:
@@ -219,14 +190,6 @@ class TestAside:
         with Story.open(back.result().path, readonly=True) as again:
             assert again.to_draft() == story.to_draft()
 
-    def test_a_refusal_is_told_in_the_same_words(self, tmp_path: Path) -> None:
-        (tmp_path / "broken.json").write_text('{"text": "a", "children": [{"text": "b", ')
-        work = TransferProcess(Import(tmp_path / "broken.json", tmp_path)).start()
-        assert work.wait(LONG)
-        with pytest.raises(TransferFailed, match=r"broken\.json: at line 1, column \d+: expected JSON"):
-            work.result()
-        assert names(tmp_path) == {"broken.json"}
-
     def test_a_defect_is_told_and_logged(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         (tmp_path / "o").mkdir()
         work = TransferProcess(Import(tmp_path / "x", tmp_path, data="words")).start()  # type: ignore[arg-type]
@@ -234,19 +197,6 @@ class TestAside:
         with pytest.raises(TransferFailed, match="log"):
             work.result()
         assert "Traceback" in caplog.text and names(tmp_path) == {"o"}
-
-    def test_a_pipe_is_refused_at_once(self, tmp_path: Path) -> None:
-        """Nobody may ever write into it: the reader would wait for ever."""
-        os.mkfifo(tmp_path / "pipe")
-        work = TransferProcess(Import(tmp_path / "pipe", tmp_path)).start()
-        assert work.wait(LONG)
-        with pytest.raises(TransferFailed, match="is a pipe"):
-            work.result()
-
-    def test_cancelled_before_it_has_begun(self, tmp_path: Path) -> None:
-        work = TransferProcess(Import(tmp_path / "x", tmp_path)).start()
-        _cancelled(work)
-        assert not names(tmp_path) and not work.cancel()
 
     def test_cancelled_in_the_middle_of_a_new_story(self, tmp_path: Path) -> None:
         (tmp_path / "i.json").write_bytes(formats.write(draft(15_000), "srbwriter"))

@@ -28,11 +28,6 @@ def clock(story: Story) -> Clock:
 # -- typing --------------------------------------------------------------------------------------------
 
 
-def test_typing_at_the_root_makes_a_child(story: Story) -> None:
-    node = story.append("Once")
-    assert (story.parent(node), story.node(node).author, story.current) == (ROOT, "writer", node)
-
-
 def test_branches_begun_amid_typing_stay_below_what_is_typed(story: Story, clock: Clock) -> None:
     node = story.append("The cat")
     story.append(" sat.", story.append("!", node))
@@ -102,34 +97,6 @@ def test_edits_in_two_places_are_two_actions(story: Story, clock: Clock) -> None
     assert story.node(node).text == "A cat sat down."
 
 
-def test_typing_after_generated_text_makes_a_child(story: Story) -> None:
-    [branch] = generated(story, ROOT, "abc")
-    node = story.append("x", branch)
-    assert story.parent(node) == branch
-    assert story.node(branch).text == "abc"
-
-
-def test_typing_never_changes_what_branches_follow(story: Story) -> None:
-    node = story.append("Once")
-    [branch] = generated(story, node, " upon")
-    more = story.append(" more", node)
-    assert more != node
-    assert story.text(branch) == "Once upon"
-
-
-def test_undone_typing_leaves_its_branches_their_beginning(story: Story, clock: Clock) -> None:
-    node = story.append("Once")
-    clock.now += 10
-    story.append(" upon")
-    [branch] = generated(story, node, " a time")
-    story.undo()
-    assert story.node(node).text == "Once"
-    assert story.text(branch) == "Once upon a time"
-    story.redo()
-    assert story.parent(branch) == node
-    assert story.text(branch) == "Once upon a time"
-
-
 def test_half_a_character_does_not_stop_the_pen(story: Story) -> None:
     node = story.append("caf\udce9 \ud83d")
     assert story.node(node).text == "caf\ufffd \ufffd"
@@ -143,11 +110,12 @@ def test_half_a_character_does_not_stop_the_pen(story: Story) -> None:
 def test_editing_generated_text_forks(story: Story) -> None:
     story.use_token_sizes(sizes)
     [branch, other] = generated(story, ROOT, "abcdefghi", "xyz")
+    story.mark(branch, bookmark=True)
     fork = story.edit(branch, "abcdeQfghi")
     assert story.children(story.parent(branch)) == [branch, fork, other]
     assert story.node(branch).text == "abcdefghi"
     made = story.node(fork)
-    assert (made.author, story.current) == ("edited", fork)
+    assert (made.author, made.marks.bookmark, story.current) == ("edited", True, fork)
     assert [(span.text, span.ids, span.author) for span in made.spans] == [
         ("abc", (3,), "model"),
         ("de", (), "model"),

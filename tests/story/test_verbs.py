@@ -13,17 +13,6 @@ from tests.story.branches import generated
 # -- the tree ------------------------------------------------------------------------------------------
 
 
-def test_merging_beside_siblings_leaves_them_theirs(story: Story) -> None:
-    [top] = story.add(ROOT, ["a"])
-    [one, two] = story.add(top, ["b", "c"])
-    [below] = story.add(one, ["d"])
-    assert story.merge(one) == top
-    assert (story.text(top), story.text(two), story.text(below)) == ("ab", "ac", "abd")
-    story.undo()
-    assert (story.text(top), story.text(one), story.text(two), story.text(below)) == ("a", "ab", "ac", "abd")
-    assert story.children(top) == [one, two]
-
-
 def test_merging_keeps_marks_and_settings(story: Story) -> None:
     [top] = story.add(ROOT, ["a"])
     [low] = story.add(top, ["b"])
@@ -171,14 +160,6 @@ def test_history_survives_the_file_and_redo_does_what_was_undone_last(story: Sto
         assert again.redo() is None
         again.undo()
         assert again.children(ROOT) == []
-
-
-def test_undo_says_what_it_undid(story: Story) -> None:
-    node = story.append("one")
-    story.mark(node, bookmark=True)
-    action = story.undo()
-    assert action is not None
-    assert (action.verb, action.node) == ("mark", node)
 
 
 def test_settings_of_one_unit_are_one_action_until_something_else_happens(story: Story) -> None:
