@@ -118,10 +118,6 @@ def test_every_page_is_within_two_clicks_of_the_index() -> None:
     assert {*docs.glob("*.md")} <= {docs / "index.md"}.union(first, *map(links, first))
 
 
-def test_the_readme_is_read_in_thirty_seconds() -> None:
-    assert len(README.splitlines()) < 120
-
-
 SOURCE = "".join(file.read_text("utf-8") for file in (ROOT / "srbwriter").rglob("*.py"))
 
 

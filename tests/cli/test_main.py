@@ -189,29 +189,6 @@ def test_help_is_the_same_through_python_m() -> None:
     assert done.stdout == f"srbwriter {__version__}\n"
 
 
-_ROOMS = "srbwriter.story srbwriter.session srbwriter.models httpx rich"
-
-
-@pytest.mark.parametrize(
-    ("line", "strangers"),
-    [
-        ("--help", f"{_ROOMS} srbwriter.launch srbwriter.engine"),
-        ("--version", f"{_ROOMS} srbwriter.launch srbwriter.engine"),
-        ("models --help", _ROOMS),
-    ],
-)
-def test_help_loads_no_story_no_model_and_no_client(line: str, strangers: str) -> None:
-    probe = f"""
-import contextlib, io, sys
-from srbwriter.cli import main
-with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
-    main({line.split()!r})
-print(*sorted(sys.modules.keys() & {set(strangers.split())!r}))
-"""
-    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
-    assert done.stdout == "\n"
-
-
 def test_help_of_a_command_is_its_own(run: Any) -> None:
     assert run("help", "export").out == run("export", "--help").out
     assert run("help").out == run("--help").out

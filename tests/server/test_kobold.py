@@ -120,15 +120,6 @@ def test_log_probabilities_in_both_shapes(client: httpx.Client) -> None:
     assert client.post("/api/extra/last_logprobs").json()["logprobs"] == known
 
 
-def test_settings_objects_are_read_whole(client: httpx.Client) -> None:
-    sent = {
-        "grammar": "", "logit_bias": {}, "banned_tokens": [], "dry_sequence_breakers": [], "quiet": True,
-        "smoothing_factor": 0, "tfs": 1, "top_a": 0, "rep_pen_slope": 0.7, "use_story": False,
-        "mirostat": None, "grammar_retain_state": False, "render_special": False, "unheard": {"of": 1},
-    }  # fmt: skip
-    assert results(client, **sent)[0]["text"] == " there was a cat. The"
-
-
 def test_a_refusal_is_in_its_words(client: httpx.Client) -> None:
     for body in ({}, {"prompt": 3.5}, {"prompt": ["a", "b"]}, {**BODY, "n": 1000}, {**BODY, "memory": 5}):
         answer = client.post("/api/v1/generate", json=body)

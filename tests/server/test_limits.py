@@ -49,20 +49,6 @@ def test_a_size_beyond_its_bound_is_refused(client: httpx.Client, engine: FakeEn
     assert engine.submitted == []
 
 
-def test_the_bound_of_likeliest_tokens_is_told_by_every_dialect(client: httpx.Client) -> None:
-    for path, fields in (
-        ("/completion", {"n_probs": 101}),
-        ("/v1/completions", {"logprobs": 101}),
-        ("/v1/completions", {"logprobs": True, "top_logprobs": 101}),
-        ("/v1/chat/completions", {"logprobs": True, "top_logprobs": 101}),
-        ("/srb/v1/completions", {"logprobs": 101}),
-    ):
-        answer = client.post(path, json={**BODY, **fields})
-        assert answer.status_code == 400 and "100" in answer.text, path
-        most = {name: 100 if value == 101 else value for name, value in fields.items()}
-        assert client.post(path, json={**BODY, **most}).status_code == 200, path
-
-
 OUT_OF_RANGE: tuple[tuple[str, dict[str, Any], str, str], ...] = (
     ("/completion", {"n_cmpl": 65}, "n_cmpl", "1 <= value <= 64, but got 65"),
     ("/completion", {"n_predict": -2}, "n_predict", "-1 <= value <= 1000000, but got -2"),

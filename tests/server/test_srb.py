@@ -66,16 +66,6 @@ def test_the_end_of_the_models_text_is_no_stop(client: httpx.Client, engine: Fak
     assert events[-2] == {"event": "stop", "index": 0, "length": 1, "stop": 0}
 
 
-def test_parameters_mean_what_they_say(client: httpx.Client, engine: FakeEngine) -> None:
-    body = {**PROMPT, "n": 3, "max_tokens": 5, "temperature": 0.3, "top_k": 7, "seed": 40}
-    events = lines(client.post("/v1/completions", json=body).text)
-    assert sum(event["event"] == "stream" for event in events) == 15
-    request = engine.submitted[-1]
-    assert [(s.temperature, s.top_k, s.seed) for s in request.sampling] == [
-        (0.3, 7, 40 + k) for k in range(3)
-    ]
-
-
 def test_a_stop_of_ones_own_replaces_the_sentence_stop(client: httpx.Client, engine: FakeEngine) -> None:
     engine.script = lambda prompt, branch: " a cat sat. The dog slept"
     events = lines(client.post("/v1/completions", json={**PROMPT, "n": 1, "stop": [" slept"]}).text)
