@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from typing import Any
@@ -183,23 +181,3 @@ def test_a_thread_of_its_own_touches_no_signals(serve: Serve) -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     serve()
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
-
-
-def test_a_signal_ends_the_foreground_server_quietly() -> None:
-    """SIGINT: cli/test_serve.py, the whole program."""
-    program = (
-        "import sys\n"
-        "from tests.fakes.engine import FakeEngine\n"
-        "from srbwriter.server import Loaded, ServerSettings, run\n"
-        "sys.exit(run(Loaded(FakeEngine()), ServerSettings(port=0), lambda url: print(url, flush=True)))\n"
-    )
-    child = subprocess.Popen(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert child.stdout is not None
-    url = child.stdout.readline().strip()
-    with httpx.Client(base_url=url, timeout=20) as http:
-        wait_until(lambda: http.get("/health").status_code == 200)
-    child.send_signal(signal.SIGTERM)
-    _, errors = child.communicate(timeout=20)
-    assert (child.returncode, errors) == (0, "")
