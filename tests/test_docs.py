@@ -37,11 +37,6 @@ def test_every_table_is_in_a_page() -> None:
     assert [name for name in pages.PARTS if f"<!-- generated: {name}," not in text] == []
 
 
-def test_the_page_of_settings_has_every_setting() -> None:
-    text = (ROOT / "docs" / "configuration.md").read_text("utf-8")
-    assert all(key.env in text and f"`{key.name.partition('.')[2]}`" in text for key in every_key())
-
-
 def test_the_example_settings_are_taken(tmp_path: Path) -> None:
     about_settings = [page for page in sorted((ROOT / "docs").glob("*.md")) if page.name != "themes.md"]
     pages = [README, *(page.read_text("utf-8") for page in about_settings)]

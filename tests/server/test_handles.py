@@ -73,14 +73,6 @@ def test_following_goes_on_after_the_last_event_seen(client: httpx.Client, engin
     assert rest.split("\n\n")[1:] == whole.split("\n\n")[1:][ids.index(middle) :]
 
 
-def test_a_stream_of_any_dialect_can_be_addressed(client: httpx.Client) -> None:
-    answer = client.post("/v1/completions", json={"model": "m", "prompt": ["a", "b"], "max_tokens": 2})
-    path = f"/srb/v1/requests/{answer.headers['x-request-id']}"
-    assert [branch["index"] for branch in client.get(path).json()["branches"]] == [0, 1]
-    assert client.get(path + "/branches/1").json()["tokens"] == 2
-    assert {e["index"] for e in follow(client, path) if e["event"] == "stop"} == {0, 1}
-
-
 def test_reroll_starts_the_same_branch_over(client: httpx.Client, engine: FakeEngine) -> None:
     path = start(client)
     seen = follow(client, path)

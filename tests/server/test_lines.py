@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
@@ -496,7 +496,7 @@ LINES = st.one_of(
 )
 
 
-@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60))
 @given(sent=st.lists(LINES, max_size=8))
 @example(sent=[b"12\n", b"-p\0", b"x"])
 @example(sent=[b"3\n-p\0Once\0--color\0"])

@@ -7,7 +7,7 @@ import socket
 from typing import Any
 
 import httpx
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fakes.engine import FakeEngine
@@ -60,7 +60,7 @@ FIELDS = st.sampled_from(
 )
 
 
-@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150))
 @given(path=st.sampled_from(POSTS), fields=st.dictionaries(FIELDS, ANYTHING, max_size=5))
 def test_no_json_makes_the_server_fail(client: httpx.Client, path: str, fields: dict) -> None:
     body = {"prompt": "a", "messages": [{"role": "user", "content": "a"}], "max_tokens": 2, **fields}

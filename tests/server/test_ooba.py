@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
@@ -297,7 +297,7 @@ def handshake(url: str, extra: str = "", name: str = "localhost", wanted: int = 
     return raw
 
 
-@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40))
 @given(rubbish=st.binary(min_size=1, max_size=200))
 def test_rubbish_harms_nobody_else(client: httpx.Client, ws: ClientConnection, rubbish: bytes) -> None:
     offer = "Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n"  # is not taken up
@@ -309,7 +309,7 @@ def test_rubbish_harms_nobody_else(client: httpx.Client, ws: ClientConnection, r
     assert text_of(ask(ws)) == TEXT
 
 
-@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60))
 @given(message=st.text(max_size=60) | st.binary(max_size=60))
 def test_whatever_a_message_says_the_socket_stays(ws: ClientConnection, message: str | bytes) -> None:
     ws.send(message)

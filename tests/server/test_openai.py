@@ -42,13 +42,6 @@ def test_several_prompts_and_choices_have_flat_indices(client: httpx.Client, eng
     assert [c["text"] for c in found] == [" cat0", " cat1", " dog0", " dog1"]
 
 
-def test_an_explicit_seed_counts_up(client: httpx.Client, engine: FakeEngine) -> None:
-    client.post("/v1/completions", json={**BODY, "n": 3, "seed": 5})
-    assert [sampling.seed for sampling in engine.submitted[-1].sampling] == [5, 6, 7]
-    client.post("/v1/completions", json={**BODY, "n": 2, "seed": -1})
-    assert [sampling.seed for sampling in engine.submitted[-1].sampling] == [None, None]
-
-
 def test_logprobs_come_in_both_shapes(client: httpx.Client) -> None:
     (choice,) = choices(client.post("/v1/completions", json={**BODY, "logprobs": 3}))
     known = choice["logprobs"]
@@ -131,6 +124,8 @@ SAID = [{"role": "user", "content": "a"}]
         {"messages": "hello"},
         {"messages": [{"content": "no role"}]},
         {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
+        {"messages": [{"role": "user", "content": ["a"]}]},
+        {"messages": [{"role": "user", "content": [{"type": "text"}]}]},
         {"messages": [{"role": "assistant", "content": "a"}, {"role": "assistant", "content": "b"}]},
         {"messages": SAID, "top_logprobs": 3},
         {"messages": SAID, "add_generation_prompt": True, "continue_final_message": True},

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srbwriter.engine import Engine
@@ -248,7 +248,7 @@ def talking(serve: Serve) -> Iterator[httpx.Client]:
         yield client
 
 
-@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40))
 @given(
     before=st.text("ab <{\n").map(lambda text: text.replace("<tool_call>", "")),
     values=st.lists(
