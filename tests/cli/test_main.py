@@ -11,30 +11,11 @@ from typing import Any
 
 import pytest
 
-from srbwriter import __version__, cli, paths
+from srbwriter import __version__, paths
 from srbwriter.cli import app, commands
 from srbwriter.cli.exits import Exit, Failure
 from srbwriter.engine.types import ContextOverflow, ModelError
 from srbwriter.story import Story
-
-
-class Outcome:
-    """What one run of the program left behind."""
-
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Any:
-    def run_main(*arguments: str) -> Outcome:
-        try:
-            code = cli.main(arguments)
-        except SystemExit as ended:
-            code = int(ended.code or 0)
-        return Outcome(code, *capsys.readouterr())
-
-    return run_main
 
 
 @pytest.fixture

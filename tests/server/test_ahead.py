@@ -14,7 +14,7 @@ from tests.fakes.short_model import short_model
 
 from .conftest import serving as serving_engine
 from .test_handles import follow, start
-from .test_stress import wait_until
+from .wire import wait_until
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -21,6 +20,7 @@ from tests.sizes import examples
 
 from .conftest import Serve
 from .test_keys import KEYS
+from .wire import wait_until
 
 BODY: dict[str, Any] = {"prompt": "Once upon a time,", "max_new_tokens": 6}
 TEXT = " there was a cat. The"
@@ -260,7 +260,7 @@ def test_sockets_are_counted(serve: Serve) -> None:
             told = closed.value.rcvd
             assert told is not None
             assert (told.code, told.reason) == (1013, "too many WebSockets are open")
-        wait_for(lambda: can_open(url))
+        wait_until(lambda: can_open(url))
 
 
 def can_open(url: str) -> bool:
@@ -269,13 +269,6 @@ def can_open(url: str) -> bool:
             return text_of(ask(ws)) == TEXT
     except ConnectionClosed:
         return False
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    """The server learns of a closed socket a moment after the client has closed it."""
-    begun = time.monotonic()
-    while not condition():
-        assert time.monotonic() - begun < 60
 
 
 # ---- raw sockets

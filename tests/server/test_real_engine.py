@@ -16,8 +16,7 @@ from tests.fakes.short_model import short_model
 
 from .conftest import serving
 from .test_handles import follow, text_of
-from .test_stress import wait_until
-from .wire import frames
+from .wire import frames, wait_until
 
 STORY = "Once upon a time,"
 

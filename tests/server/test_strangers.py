@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ from tests.fakes.shared_model import load_engine
 from tests.fakes.short_model import short_model
 
 from .conftest import Serve, serving
-from .wire import frames, lines
+from .wire import connected, frames, lines, until_closed
 
 CHAT = {"messages": [{"role": "user", "content": "Once"}], "max_tokens": 3}
 SHORT = {"prompt": "Once", "n": 2, "max_tokens": 3}
@@ -243,24 +242,14 @@ def test_templates_by_name(serve: Serve, engine: FakeEngine, name: str, prompt: 
 # ---- connections
 
 
-def until_closed(plug: socket.socket) -> None:
-    with plug:
-        try:
-            while plug.recv(1000):
-                pass
-        except ConnectionError:
-            pass
-
-
 def test_the_oldest_without_a_head_makes_room(serve: Serve, engine: FakeEngine) -> None:
     engine.hold = 1
     handle = serve(max_connections=6)
-    address = ("127.0.0.1", handle.port)
     with httpx.Client(base_url=handle.url, timeout=30) as busy:
         with busy.stream("POST", "/completion", json={**SHORT, "stream": True}) as answer:
             pieces = answer.iter_bytes()
             assert next(pieces)
-            plugs = [socket.create_connection(address) for _ in range(12)]
+            plugs = [connected(handle.port) for _ in range(12)]
             for plug in plugs:
                 plug.sendall(b"GET /health HTTP/1.1\r\n")
             with httpx.Client(base_url=handle.url, timeout=30) as other:
@@ -292,8 +281,8 @@ def test_half_open_heads_do_not_use_up_the_files_of_the_process() -> None:
         plugs.callback(server.kill)
         url = server.stdout.readline().strip()
         for _ in range(300):
-            plug = socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=30)
-            plugs.enter_context(plug).sendall(b"POST /completion HTTP/1.1\r\nHost: ")
+            plug = plugs.enter_context(connected(int(url.rpartition(":")[2])))
+            plug.sendall(b"POST /completion HTTP/1.1\r\nHost: ")
         with httpx.Client(base_url=url, timeout=30) as http:
             assert http.get("/health").status_code == 200
         server.terminate()

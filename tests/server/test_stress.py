@@ -6,7 +6,6 @@ import json
 import signal
 import socket
 import threading
-import time
 from typing import Any
 
 import httpx
@@ -16,17 +15,15 @@ import pytest
 from tests.fakes.engine import FakeEngine
 
 from .conftest import Serve
-from .wire import frames
+from .wire import connected, frames, request, wait_until
 
 BODY = {"model": "m", "prompt": "Once"}
 
 
 def raw_post(port: int, path: str, body: dict[str, Any]) -> socket.socket:
     """A connection on which a request was sent and nothing read yet."""
-    plug = socket.create_connection(("127.0.0.1", port), timeout=20)
-    data = json.dumps(body).encode()
-    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(data)}\r\n\r\n"
-    plug.sendall(head.encode() + data)
+    plug = connected(port)
+    plug.sendall(request(path, body))
     return plug
 
 
@@ -48,14 +45,6 @@ def test_a_client_that_leaves_ends_its_generation(
         assert engine.cancel_seen.wait(10), path
         wait_until(lambda asked=engine.generations[number]: asked.done)
         engine.cancel_seen.clear()
-
-
-def wait_until(condition: Any, seconds: float = 20.0) -> None:
-    """Look again until it holds; for what another thread does and tells nobody."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it never came to be"
-        threading.Event().wait(0.005)
 
 
 @pytest.mark.full
@@ -137,7 +126,7 @@ def test_thousands_of_connections_leave_nothing_behind(serve: Serve, engine: Fak
         assert ask() == " cat"
         before = psutil.Process().num_fds()
         for _ in range(10):
-            plugs = [socket.create_connection(("127.0.0.1", handle.port), timeout=20) for _ in range(200)]
+            plugs = [connected(handle.port) for _ in range(200)]
             for plug in plugs[::3]:
                 plug.sendall(b"POST /completion HTTP/1.1\r\nHost: loc")
             plugs += [raw_post(handle.port, "/completion", {"prompt": "b"}) for _ in range(20)]
