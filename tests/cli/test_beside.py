@@ -106,17 +106,8 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     return asked
 
 
-@pytest.mark.parametrize(("flags", "served"), [((), False), (("--port", "0"), True)])
-def test_a_flag_of_the_server_starts_it_beside_the_app(
-    opened: list[tuple[Any, ...]], flags: tuple[str, ...], served: bool
-) -> None:
-    assert main(["new.srbw", *flags]) == Exit.OK
-    (((_, story, beside),)) = opened
-    assert story == Path("new.srbw") and (beside is not None) is served
-
-
 def test_the_app_opens_a_story_by_its_name(opened: list[tuple[Any, ...]]) -> None:
     story = make()
     for line in (["orchard"], ["The Orchard"], ["open", "orchard"], ["orchard", "--theme", "lamplight"]):
         assert main(line) == Exit.OK
-    assert [path for _, path, _ in opened] == [story] * 4
+    assert [(path, beside) for _, path, beside in opened] == [(story, None)] * 4

@@ -56,7 +56,7 @@ def client(shared: tuple[Loaded, str], engine: FakeEngine) -> Iterator[httpx.Cli
     """An httpx client of the shared server."""
     loader, url = shared
     loader.engine = engine
-    with httpx.Client(base_url=url, timeout=20) as http:
+    with httpx.Client(base_url=url, timeout=60) as http:
         yield http
 
 

@@ -110,11 +110,6 @@ def run(script: str, *flags: str) -> list[str]:
     return done.stdout.decode().split("\n")
 
 
-@pytest.mark.full
-def test_arguments_on_standard_input() -> None:
-    assert "".join(run("4\n-n\0003\0-p\0Once upon a\0")).startswith("Once upon a")
-
-
 def test_it_ends_when_nobody_reads() -> None:
     process = subprocess.Popen(PROGRAM, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdin and process.stdout and process.stderr
