@@ -125,8 +125,6 @@ def test_messages_in_the_page_of_trouble_are_the_programs_own() -> None:
 
 FIGURES = {
     "sampling.md": (
-        f"After {TRIES} attempts",
-        f"after {2 * TRIES}\nthe phrase",
         f"gets the {PREFILTER} likeliest tokens",
         f"in this order:\n{', '.join(f'`{name}`' for name in DEFAULT_ORDER)}.",
         f"Names:\n  {', '.join(f'`{name}`' for name in SAMPLERS)}.",

@@ -1,6 +1,6 @@
 """Write the generated tables of README.md and docs/ from the program's own tables: ``python -m tools.pages``.
 
-A table stands between two comments, and the first one names it. The text around them is written by hand.
+A table is between two comments, the first of which names it. The text around them is written by hand.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from textual.binding import Binding
 
-import srbwriter.tui.write.screen  # noqa: F401 - loads all screens
+import srbwriter.tui.write.desk  # noqa: F401 - loads all screens and their commands
 from srbwriter.cli.exits import Exit
 from srbwriter.cli.table import every_key
 from srbwriter.config import Key
