@@ -153,7 +153,7 @@ class Choice:
         self.active, self.token, self.logits, self.edited = active, token, logits, edited
 
 
-class ActiveRequest(ServedRequest):
+class ActiveRequest(ServedRequest[ActiveBranch]):
     """A request that the local engine serves."""
 
     def __init__(
@@ -167,7 +167,6 @@ class ActiveRequest(ServedRequest):
         self.client = self.asked.client
         self.scoring: ScoringDemand | None = None  # while the prompt is scored
         self.shared_draws: SharedDraws[ActiveBranch] | None = None  # where branches are drawn together
-        self.branches: list[ActiveBranch] = []
         self.ending: Constraint | None = None  # the end of the prompt, which next tokens have to spell again
         self.wants_next_logprobs = self.asked.next_logprobs is not None or bool(self.asked.next_ids)
         self.counted = False  # whether its prompt is in the statistics
@@ -177,13 +176,8 @@ class ActiveRequest(ServedRequest):
         self.template: tuple[Sampling | None, bool, SamplerTemplate | None] = None, False, None  # the last
         self.constraints: dict[ConstraintKey, Constraint | None] = {}
 
-    @property
-    def writers(self) -> Sequence[ActiveBranch]:
-        return self.branches
-
-    def add_writer(self, branch: Branch, pieces: TokenPieces) -> ActiveBranch:
-        self.branches.append(ActiveBranch(self, branch, pieces))
-        return self.branches[-1]
+    def make_writer(self, branch: Branch, pieces: TokenPieces) -> ActiveBranch:
+        return ActiveBranch(self, branch, pieces)
 
     @property
     def running(self) -> bool:

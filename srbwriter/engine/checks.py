@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import limits, verbs
+from . import limits
 from .generation import Command
 from .parameters import PARAMETERS
 from .types import InvalidRequest, LimitExceeded, Request, Sampling, Stop
+from .verbs import VERBS
 
 _OF_STOP = {p.field: p for p in PARAMETERS if p.record == "stop"}
 _OF_REQUEST = {p.field: p for p in PARAMETERS if p.record == "request"}
@@ -46,12 +47,24 @@ class RequestChecks:
 
     def check_command(self, command: Command) -> None:
         """Check a verb and its arguments."""
-        asked = command.generation.request
-
-        def check(sampling: Sampling) -> None:
-            self.check_sampling(sampling, asked)
-
-        verbs.check_command(command, self.n_vocab, self.max_branches, check, self.check_stop)
+        verb = VERBS.get(command.verb)
+        n = 1
+        for argument, given in zip(verb.arguments, command.args, strict=True) if verb is not None else ():
+            for value in limits.one_or_each(argument.name, given, n) if argument.each else (given,):
+                argument.check(command.verb, value)
+                if isinstance(value, Sampling):
+                    self.check_sampling(value, command.generation.request)
+                elif isinstance(value, Stop):
+                    self.check_stop(value)
+                elif isinstance(value, tuple):
+                    limits.check_ids(command.verb, value, self.n_vocab)
+            if argument.kinds == ("branches",):
+                n, have = given, len(command.generation.branches)
+                if not 1 <= n <= self.max_branches:
+                    raise LimitExceeded(n, self.max_branches)
+                if have + n > limits.BRANCHES:
+                    problem = f"the request has had {have} branches, {limits.BRANCHES} are possible"
+                    raise InvalidRequest("n", problem)
 
     def check_sampling(self, sampling: Any, request: Request) -> None:
         """Check settings that a branch of ``request`` is to sample by."""

@@ -54,15 +54,13 @@ class KVBlock:
 
     __slots__ = ("data", "end", "file", "salt", "size", "start", "tokens", "users")
 
-    def __init__(
-        self, start: int, tokens: Sequence[int], data: Any, size: int, file: Any = None, salt: str = ""
-    ) -> None:  # fmt: skip
+    def __init__(self, start: int, tokens: Sequence[int], data: Any, size: int, file: Any = None) -> None:
         self.start, self.end = start, start + len(tokens)
         self.tokens = tuple(tokens)
         self.data = data  # in host memory, or None
         self.file = file  # on disk, or None
         self.size = size  # bytes
-        self.salt = salt  # of its last token's namespace
+        self.salt = ""  # of its last token's namespace
         self.users = 0
 
 

@@ -14,6 +14,7 @@ import msgspec
 
 from .checks import RequestChecks
 from .kv_cache import WHOLE_TYPES
+from .limits import check_range
 from .model import Model
 from .native.context import CACHE_TYPES, MOST_THREADS
 from .processors.siblings import check_together
@@ -82,9 +83,8 @@ def check_options(options: EngineOptions) -> None:
     _check_types(options)
     for name, least in _LEAST_OPTIONS.items():
         value = getattr(options, name)
-        most = _MOST_OPTIONS.get(name, _MOST)
-        if value is not None and not least <= value <= most:
-            raise InvalidRequest(name, f"{value} is not in {least} … {most}")
+        if value is not None:
+            check_range(name, value, least, _MOST_OPTIONS.get(name, _MOST))
     processors = os.cpu_count() or 1
     most = min(max(_THREADS_EACH * processors, _FEW_THREADS), MOST_THREADS)
     for name in _THREADS:

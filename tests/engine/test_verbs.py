@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 import pytest
 
+from srbwriter.engine.checks import RequestChecks
 from srbwriter.engine.commands import Commands
 from srbwriter.engine.generation import Branch, Command, Generation
 from srbwriter.engine.remote.verbs import RemoteVerbs
@@ -20,7 +21,7 @@ from srbwriter.engine.types import (
     Sampling,
     Stop,
 )
-from srbwriter.engine.verbs import HTTP_VERBS, REQUIRED, VERBS, BranchVerb, Verb, check_command
+from srbwriter.engine.verbs import HTTP_VERBS, REQUIRED, VERBS, BranchVerb, Verb
 from tools import pages
 
 DOCS = Path(__file__).parents[2] / "docs" / "http-api.md"
@@ -70,7 +71,7 @@ def test_what_does_nothing_in_a_state_says_why(state: BranchState, useless: set[
 
 
 def _check(verb: str, *args: Any) -> None:
-    check_command(Command(verb, GENERATION, 0, args), 100, 4, lambda sampling: None, lambda stop: None)
+    RequestChecks(100, 4).check_command(Command(verb, GENERATION, 0, args))
 
 
 @pytest.mark.parametrize(

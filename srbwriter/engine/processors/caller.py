@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..types import BranchView, LogitsCallback, TokensView
+from ..types import BranchView, LogitsCallback
 
 if TYPE_CHECKING:
     from ..active import ActiveBranch
@@ -21,8 +21,8 @@ class CallerCallback:
         return False
 
     def apply(self, logits: Logits, branch: ActiveBranch) -> None:
-        prompt, ids = TokensView(branch.request.ids), TokensView(branch.buffer.ids)
-        self._callback(logits, BranchView(branch.branch.index, prompt, ids))
+        ids = list(branch.request.ids), list(branch.buffer.ids)
+        self._callback(logits, BranchView(branch.branch.index, *ids))
 
 
 def process_by_caller(branch: ActiveBranch) -> CallerCallback | None:

@@ -22,7 +22,6 @@ from ..ending import FORKED, close_at_exit
 from ..generation import Command, Generation
 from ..steering import typed_text
 from ..types import Cancelled, EngineClosed, EngineError
-from ..verbs import carry_out
 from .branch import RemoteRequest
 from .checks import RemoteChecks
 from .connection import Connection
@@ -207,7 +206,7 @@ class RemoteRunner:
             request = cast(RemoteRequest, command.generation.engine_state)
             try:
                 if not request.dead:
-                    carry_out(command, self._verbs, request, request.branches)
+                    command.carry_out(self._verbs, request, request.branches)
             except Exception as error:
                 log.exception("%s of a branch elsewhere failed", command.verb)
                 request.branches[command.branch].fail(EngineError(f"{command.verb}: {error!r}"))
