@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from enum import IntEnum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from .branch import WAITING_STATES, BranchWriter, ServedRequest
 from .constraints import Constraint
@@ -141,16 +141,16 @@ class ActiveBranch(BranchWriter, Demand):
             self.namespace = self.namespace._replace(start=kept)
 
 
-class Choice:
+class Choice(NamedTuple):
     """A token that a branch drew, which waits for the answer of a slow grammar.
 
     ``logits`` are the model's, ``edited`` those after the processors (the same if there are none).
     """
 
-    __slots__ = ("active", "edited", "logits", "token")
-
-    def __init__(self, active: ActiveBranch, token: int, logits: Logits, edited: Logits) -> None:
-        self.active, self.token, self.logits, self.edited = active, token, logits, edited
+    active: ActiveBranch
+    token: int
+    logits: Logits
+    edited: Logits
 
 
 class ActiveRequest(ServedRequest[ActiveBranch]):

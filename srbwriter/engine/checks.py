@@ -18,6 +18,12 @@ _OF_STOP = {p.field: p for p in PARAMETERS if p.record == "stop"}
 _OF_REQUEST = {p.field: p for p in PARAMETERS if p.record == "request"}
 
 
+def check_type(name: str, value: object, kind: type) -> None:
+    """Raise InvalidRequest for a value that is no ``kind``."""
+    if not isinstance(value, kind):
+        raise InvalidRequest(name, f"{value!r} is not a {kind.__name__}")
+
+
 class RequestChecks:
     """Raise InvalidRequest for the first field that cannot mean anything, LimitExceeded for ``n``."""
 
@@ -68,13 +74,11 @@ class RequestChecks:
 
     def check_sampling(self, sampling: Any, request: Request) -> None:
         """Check settings that a branch of ``request`` is to sample by."""
-        if not isinstance(sampling, Sampling):
-            raise InvalidRequest("sampling", f"{sampling!r} is not a Sampling")
+        check_type("sampling", sampling, Sampling)
 
     def check_stop(self, stop: Any) -> None:
         """Check a stop rule."""
-        if not isinstance(stop, Stop):
-            raise InvalidRequest("stop", f"{stop!r} is not a Stop")
+        check_type("stop", stop, Stop)
         for field, parameter in _OF_STOP.items():
             parameter.check(getattr(stop, field))
         limits.check_ids("stop_token_ids", stop.token_ids, self.n_vocab)

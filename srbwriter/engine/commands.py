@@ -164,7 +164,7 @@ def prepared(command: Command, model: Model) -> Command:
         return command
     if request.asked.heal:
         _ = model.piece_index
-    more = typed_text(model, command.args[0], request, request.asked.heal)
+    more = typed_text(model, command.args[0], request.pending_text, request.asked.heal)
     return command._replace(args=command.args + more)
 
 

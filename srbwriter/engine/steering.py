@@ -8,7 +8,7 @@ engine's thread.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Generic
+from typing import Generic
 
 from .branch import BranchWriter, ServedRequest, W, chars_before_rewind
 from .generation import BEYOND_THE_END
@@ -212,15 +212,13 @@ class Steering(Generic[W]):
         raise NotImplementedError
 
 
-def typed_text(
-    vocabulary: Vocabulary, text: str, request: ServedRequest[Any], heals: bool
-) -> tuple[Typed, ...]:
+def typed_text(vocabulary: Vocabulary, text: str, begun: str, heals: bool) -> tuple[Typed, ...]:
     """Return the arguments that `append` needs behind its own: the tokens of ``text``.
 
-    And of the same behind what token healing took off the prompt, if it took anything off. ``heals``: a word
-    that breaks off at the end of the text is to be completed.
+    And of the same behind ``begun``, what token healing took off the prompt, if it took anything off.
+    ``heals``: a word that breaks off at the end of the text is to be completed.
     """
-    begun, healed = request.pending_text, text if heals else ""
+    healed = text if heals else ""
     more = (typed(vocabulary, begun + text, healed),) if begun else ()
     return typed(vocabulary, text, healed), *more
 

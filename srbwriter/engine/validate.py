@@ -12,7 +12,7 @@ from typing import Any, get_args, get_type_hints
 
 import msgspec
 
-from .checks import RequestChecks
+from .checks import RequestChecks, check_type
 from .kv_cache import WHOLE_TYPES
 from .limits import check_range
 from .model import Model
@@ -52,8 +52,7 @@ class LocalChecks(RequestChecks):
 
 def check_sampling(sampling: Any, model: Model) -> None:
     """Raise InvalidRequest for settings that this model cannot sample by."""
-    if not isinstance(sampling, Sampling):
-        raise InvalidRequest("sampling", f"{sampling!r} is not a Sampling")
+    check_type("sampling", sampling, Sampling)
     check_for(sampling, model)
     try:
         hash(sampling)  # branches that sample alike are found by it

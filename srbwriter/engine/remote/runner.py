@@ -14,7 +14,6 @@ import threading
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as NotYet
 from contextlib import suppress
 from typing import Any, TypeVar, cast
 
@@ -72,7 +71,7 @@ class RemoteRunner:
                 try:
                     connecting.result(_LOOK)
                     break
-                except NotYet:
+                except TimeoutError:
                     if connecting.done():
                         raise
                     if on_progress is not None and not on_progress(0.0):
@@ -184,7 +183,8 @@ class RemoteRunner:
         self.checks.check_command(command)
         if command.verb == "append" and not self._closing:
             heals = generation.request.heal and self.checks.capabilities.has("heal")
-            more = typed_text(self._vocabulary, str(command.args[0]), generation.engine_state, heals)
+            begun = generation.engine_state.pending_text
+            more = typed_text(self._vocabulary, str(command.args[0]), begun, heals)
             command = command._replace(args=(*command.args, *more))
         elif command.verb in ("reroll", "add_branch") and not self._closing:
             self._vocabulary.token_pieces(command.args[-2])
@@ -237,6 +237,6 @@ class RemoteRunner:
             raise EngineClosed("the engine was closed") from None
         try:
             return asked.result(_ANSWER_SECONDS + self.options.connect_seconds)
-        except (NotYet, TimeoutError):
+        except TimeoutError:
             asked.cancel()
             raise EngineError(f"{self.connection.profile.server} did not answer in time") from None
