@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from srbwriter.demo import bundled_model
 from srbwriter.engine.engine import Engine
-from srbwriter.engine.generation import Branch, Generation
+from srbwriter.engine.generation import Generation
 from srbwriter.engine.remote import pseudo_tokenizer
 from srbwriter.engine.remote.branch import RemoteRequest
 from srbwriter.engine.remote.dialects.base import Completion, Rewound, Tokens
@@ -200,8 +200,8 @@ def written(generation: Generation, *events: Tokens | Rewound) -> str:
     """The text of a branch to which these events of another srbwriter come."""
     request = RemoteRequest(generation, False, KnownPieces())
     stop = Stop(max_tokens=None, strings=("hare!",))
-    branch = Branch(generation, 0, Sampling(), stop, 1)
-    writer = request.add_writer(branch, request.pieces)
+    writer = request.add_branch(Sampling(), stop, 1, request.pieces)
+    branch = writer.branch
     writer.prepare()
     writer.begin_answer(cast("UpstreamRequest", None))
     for event in events:
