@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.types import Receive
 
 from srbwriter.engine.backend import Backend
+from srbwriter.engine.embedding import Embedding, Pooling
 from srbwriter.engine.generation import Branch
 from srbwriter.engine.types import Failed, Finished, Request, Text
 from srbwriter.server.body import Fields
@@ -150,7 +151,7 @@ class Context:
                 self.close()
                 self._gone = None
         self._held.callback(models.release, one)
-        self.services, self._chosen = one.services, bool(name)
+        self.services, self._chosen = one, bool(name)
 
     async def load_model(self, name: str, *, choose: bool = True) -> None:
         """Load a model for all, as :meth:`.models.Models.load` does. Raises ApiError."""
@@ -174,7 +175,7 @@ class Context:
             one = models.of(record)
             models.hold(one)
             self._held.callback(models.release, one)
-            self.services = one.services
+            self.services = one
         return record
 
     @property
@@ -240,6 +241,14 @@ class Context:
         return await self.services.submit(
             requests, self.client, id or self.id, slot, tag=tag, bound=id is None, busy=self.dialect.busy
         )
+
+    async def embed(
+        self, texts: Sequence[str | list[int]], normalize: int = 2, pooling: Pooling | None = None
+    ) -> list[Embedding]:
+        """Return vectors of texts or token ids. Raises ApiError and EngineError."""
+        lane, size = self.engine.embedder, sum(map(len, texts))
+        work = await off_loop(size * PER_BYTE, lambda: lane.embed(texts, pooling, normalize))
+        return await self.until_gone(asyncio.wrap_future(work))
 
     def stop_own(self, tag: str = "") -> bool:
         """Cancel the requests of this key from this address; return whether any was live."""

@@ -21,7 +21,7 @@ from srbwriter.paths import expanded
 from srbwriter.server.app import build_app, check_folders
 from srbwriter.server.chat import template_of
 from srbwriter.server.connection import Listener, Table, most_connections, protocol
-from srbwriter.server.models import Loader, ModelSpec
+from srbwriter.server.services import Loader, ModelSpec
 from srbwriter.server.settings import (
     AddressError,
     ServerError,
