@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_SECONDS = 600.0  # that one level may take; a long story has to be read first
+_SECONDS = 600.0  # seconds for one level; a long prompt may have to be evaluated first
 
 
 def exploring_of(settings: Settings) -> Exploring:
@@ -54,23 +54,23 @@ def exploring_of(settings: Settings) -> Exploring:
 
 @dataclass(slots=True)
 class _Question:
-    """What could follow the prompt of ``about`` and some more tokens."""
+    """The request for the next tokens after the prompt of ``about`` and some more tokens."""
 
     about: Generation
     after: tuple[int, ...]
     told: Generation
-    spelt: Future[object] | None = None  # done when it is known what the tokens told of write
+    spelt: Future[object] | None = None  # done when the text of the reported tokens is known
 
 
 class Word(NamedTuple):
-    """The word that an opening begins: the tokens after the opening's own, and all that they write."""
+    """The word that an opening begins: the tokens after the opening, and the whole text."""
 
     rest: tuple[int, ...]
     raw: bytes
 
 
 class Explorer(Instrument):
-    """Looks beyond the panes of a session."""
+    """Finds continuations that the panes of a session do not show."""
 
     name: ClassVar[str] = "exploring"
 
@@ -91,7 +91,7 @@ class Explorer(Instrument):
     # ---- the fork
 
     def fork(self) -> Fork | None:
-        """How the branches in view lie among what could follow; None while, or where, that is not known."""
+        """Return the openings of the shown branches among the likely ones; None if not known (yet)."""
         current, engine = self._desk.round, self._desk.engine
         generation = current.generation if current is not None else None
         if current is None or generation is None or engine is None:
@@ -119,7 +119,7 @@ class Explorer(Instrument):
             log.warning("what could follow is not known: %s", error)
 
     def _is_spelt(self, engine: Backend, asked: _Question) -> bool:
-        """Whether the engine has said what the tokens write. An engine elsewhere is not waited for."""
+        """Whether the text of the tokens is known. Does not wait for a remote engine."""
         ids = [token for token, _ in asked.told.next_logprobs]
         if asked.spelt is None and ids:
             asked.spelt = self.later(lambda: engine.pieces(ids))
@@ -147,12 +147,12 @@ class Explorer(Instrument):
             generation, current = self._desk.take_up(), self._desk.round
             if generation is None or current is None:
                 raise NoModel("There are no branches yet. Write some first (ctrl+n).")
-            index = len(generation.branches)  # before: an engine elsewhere adds it at once
+            index = len(generation.branches)  # set first: a remote engine adds the branch at once
             generation.add_branch(1, begin=(*after, opening.token, *rest))
             current.forced.add(index)
             return index
 
-    # ---- ways
+    # ---- likely continuations
 
     @property
     def progress(self) -> str:
@@ -169,7 +169,7 @@ class Explorer(Instrument):
     def begin(self) -> None:
         """Explore the likely continuations of the current node; they become the round in view.
 
-        Raises EngineError where the engine cannot, and ReadOnlyStory where no branch could be kept.
+        Raises EngineError if the engine cannot, and ReadOnlyStory if branches cannot be saved.
         """
         desk = self._desk
         if desk.story.read_only is not None:
@@ -201,7 +201,7 @@ class Explorer(Instrument):
             with desk.state_lock:
                 if self._running is running and desk.story.current == node:
                     self._show([way for way in running.ways if way.text.strip()])
-        except Exception as error:  # a thread's; whoever looks is told
+        except Exception as error:  # on a thread: shown when the interface asks for the state
             log.warning("the exploration is given up: %s", error)
             self.problem = error
         finally:
@@ -237,7 +237,7 @@ def _words(engine: Backend, asked: _Question, openings: Sequence[Opening]) -> di
 
 
 def probability_words(share: float) -> str:
-    """A probability as people read it: ``9 %``, ``0.4 %``, ``under 0.01 %``."""
+    """Format a probability: ``9 %``, ``0.4 %``, ``under 0.01 %``."""
     percent = 100 * share
     if percent < 0.01:
         return "under 0.01 %"

@@ -72,7 +72,7 @@ class SetEntry(_Set):
         if "flags" in fields:
             fields["flags"] = fields["flags"] & ~VISITED | document.tree[self.node].flags & VISITED
         document.tree.set(self.node, **fields)
-        if spans is not None:  # they keep theirs
+        if spans is not None:  # a new author applies to the node; its spans keep their own
             document.write(self.node, spans)
 
 

@@ -30,12 +30,12 @@ _INDEXES = frozenset(
     "user-index".split()
 )
 _AROUND = frozenset("section list-header numbered-paragraph text-box table-header-rows".split())
-"""Elements around paragraphs that show what is in them."""
+"""Elements around paragraphs whose content is shown."""
 
 _NO_WORDS = frozenset(
     "tracked-changes sequence-decls variable-decls user-field-decls forms annotation-end script".split()
 )
-_MOST_SPACES = 1000  # that one element may stand for
+_MOST_SPACES = 1000  # most characters that one element may expand to
 
 
 def matches(document: Document) -> bool:

@@ -40,7 +40,7 @@ _LINE = "{urn:schemas-microsoft-com:office:office}hr"
 _INSIDE = frozenset(
     f"{_W}{name}" for name in "hyperlink ins moveTo smartTag fldSimple customXml bdo dir sdtContent".split()
 )
-"""Elements around runs or paragraphs that show what is in them."""
+"""Elements around runs or paragraphs whose content is shown."""
 
 _CHARACTERS = {
     f"{_W}tab": "\t", f"{_W}ptab": "\t", f"{_W}cr": "\n", f"{_W}noBreakHyphen": "\u2011",
