@@ -47,15 +47,17 @@ class Budget:
     battery: Mode = "off"
 
 
-class Said(Protocol):
+class SettingValues(Protocol):
     """The settings, and the modes changed since the start."""
 
     def __getitem__(self, key: Key[T], /) -> T: ...
 
 
-def budget_of(said: Said) -> Budget:
+def budget_of(settings: SettingValues) -> Budget:
     """Return the budget from the settings."""
-    return Budget(said[keys.LOOK_AHEAD], said[keys.LOOK_AHEAD_TOKENS], said[keys.LOOK_AHEAD_BATTERY])
+    return Budget(
+        settings[keys.LOOK_AHEAD], settings[keys.LOOK_AHEAD_TOKENS], settings[keys.LOOK_AHEAD_BATTERY]
+    )
 
 
 @dataclass(slots=True, eq=False)
@@ -64,7 +66,7 @@ class Ahead:
 
     index: int
     upto: int | None
-    asked: Request
+    request: Request
     generation: Generation
     held: bool = False  # a paused branch stays paused
     duplicates: Duplicates = field(default_factory=Duplicates)
@@ -79,9 +81,9 @@ class Ahead:
         """The finished share of the round, up to 1.0."""
         if self.generation.done:
             return 1.0
-        stop = self.asked.stop
+        stop = self.request.stop
         limit = stop.max_tokens if isinstance(stop, Stop) else None
-        return min(0.99, self.tokens / (self.asked.n * (limit or _USUAL_TOKENS)))
+        return min(0.99, self.tokens / (self.request.n * (limit or _USUAL_TOKENS)))
 
     @property
     def working(self) -> bool:
@@ -224,7 +226,7 @@ class LookAhead(Instrument):
 
     def find_written(self, request: Request) -> Generation | None:
         """Return the prefetched generation of exactly ``request``, or None; discard all others."""
-        found = next((a for a in self._rounds if a.asked == request and a.generation.error is None), None)
+        found = next((a for a in self._rounds if a.request == request and a.generation.error is None), None)
         self._keep(lambda ahead: ahead is found)
         with self._holding:
             self._rounds, self._spent = (), 0
@@ -325,13 +327,13 @@ class LookAhead(Instrument):
         return likely
 
     def _begin(self, index: int, upto: int | None) -> Ahead | None:
-        engine, asked = self._desk.engine, self._desk.would_ask(index, upto)
-        if asked is None or engine is None:
+        engine, request = self._desk.engine, self._desk.would_ask(index, upto)
+        if request is None or engine is None:
             return None
-        generation = engine.submit(replace(asked, priority=Priority.AHEAD))
-        ahead = Ahead(index, upto, asked, generation)
+        generation = engine.submit(replace(request, priority=Priority.AHEAD))
+        ahead = Ahead(index, upto, request, generation)
         self._rounds += (ahead,)
-        generation.add_listener(lambda: self._heard(ahead))
+        generation.add_listener(lambda: self._on_event(ahead))
         return ahead
 
     def _renew(self, ahead: Ahead) -> bool:
@@ -351,7 +353,7 @@ class LookAhead(Instrument):
         self._spent += tokens
         self.written += tokens
 
-    def _heard(self, ahead: Ahead) -> None:
+    def _on_event(self, ahead: Ahead) -> None:
         """Handle news of a generation, on the engine's thread."""
         if ahead.generation.done:
             self.look()
@@ -366,7 +368,7 @@ class LookAhead(Instrument):
         """Return whether the request is still the one that a pick would submit."""
         if ahead.generation.error is not None:
             return False
-        return ahead.asked in (
+        return ahead.request in (
             self._desk.would_ask(ahead.index, ahead.upto),
             self._desk.would_ask(None, None),
         )

@@ -164,7 +164,7 @@ class Rounds(Models):
         if turn is not None:
             turned = replace(request, prompt=turn.prompt, begin=turn.begin, without=turn.without, heal=False)
             return turned, assembly
-        return replace(request, **self.variety.asked(samplings, engine.capabilities)), assembly
+        return replace(request, **self.variety.request_fields(samplings, engine.capabilities)), assembly
 
     def would_ask(self, index: int | None, upto: int | None) -> Request | None:
         """Return the request of :meth:`generate` at the current node, or after a pick, or None."""

@@ -58,8 +58,8 @@ class _Question:
 
     about: Generation
     after: tuple[int, ...]
-    told: Generation
-    spelt: Future[object] | None = None  # done when the text of the reported tokens is known
+    generation: Generation
+    spelling: Future[object] | None = None  # done when the text of the reported tokens is known
 
 
 class Word(NamedTuple):
@@ -77,7 +77,7 @@ class Explorer(Instrument):
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
         self.wanted = Exploring()
-        self._asked: _Question | None = None
+        self._pending: _Question | None = None
         self._running: Exploration | None = None
         self.problem: Exception | None = None
         """Why the last exploration came to nothing."""
@@ -98,14 +98,14 @@ class Explorer(Instrument):
             return None
         if not engine.capabilities.has("next_logprobs"):
             return None
-        if self._asked is None or self._asked.about is not generation:
+        if self._pending is None or self._pending.about is not generation:
             if not current.taken_up or not any(branch.buffer.ids for branch in generation.branches):
                 return None
             self._ask(engine, generation, ())
-        asked = self._asked
-        if asked is None or not asked.told.done or not self._is_spelt(engine, asked):
+        pending = self._pending
+        if pending is None or not pending.generation.done or not self._has_spelling(engine, pending):
             return None
-        found = fork_of(generation, asked.after, asked.told.next_logprobs, engine)
+        found = fork_of(generation, pending.after, pending.generation.next_logprobs, engine)
         if found.further is None:
             return found
         self._ask(engine, generation, found.further)
@@ -113,29 +113,31 @@ class Explorer(Instrument):
 
     def _ask(self, engine: Backend, generation: Generation, after: tuple[int, ...]) -> None:
         try:
-            self._asked = _Question(generation, after, ask(engine, question(generation, after)))
+            self._pending = _Question(generation, after, ask(engine, question(generation, after)))
         except EngineError as error:
-            self._asked = None
+            self._pending = None
             log.warning("what could follow is not known: %s", error)
 
-    def _is_spelt(self, engine: Backend, asked: _Question) -> bool:
+    def _has_spelling(self, engine: Backend, pending: _Question) -> bool:
         """Whether the text of the tokens is known. Does not wait for a remote engine."""
-        ids = [token for token, _ in asked.told.next_logprobs]
-        if asked.spelt is None and ids:
-            asked.spelt = self.later(lambda: engine.pieces(ids))
-            wait_a_moment(asked.spelt)
-        return asked.spelt is not None and asked.spelt.done() and asked.spelt.exception() is None
+        ids = [token for token, _ in pending.generation.next_logprobs]
+        if pending.spelling is None and ids:
+            pending.spelling = self.later(lambda: engine.pieces(ids))
+            wait_a_moment(pending.spelling)
+        return (
+            pending.spelling is not None and pending.spelling.done() and pending.spelling.exception() is None
+        )
 
     def complete(self, openings: Sequence[Opening]) -> Future[dict[int, Word]]:
         """Find the whole words that ``openings`` of the current fork begin, by their tokens.
 
         Writes the likeliest few tokens after each, all in one batch. Raises NoModel.
         """
-        asked, engine = self._asked, self._desk.engine
-        if asked is None or engine is None:
+        pending, engine = self._pending, self._desk.engine
+        if pending is None or engine is None:
             raise NoModel("there are no branches yet whose words could be completed")
         begun = [opening for opening in openings if needs_completion(opening.raw)]
-        return self.later(lambda: _words(engine, asked, begun))
+        return self.later(lambda: _words(engine, pending, begun))
 
     def open(self, opening: Opening, rest: tuple[int, ...] = ()) -> int:
         """Add a branch that begins with ``opening`` and the tokens ``rest``; return its index.
@@ -143,7 +145,7 @@ class Explorer(Instrument):
         Raises EngineError.
         """
         with self._desk.state_lock:
-            after = self._asked.after if self._asked is not None else ()
+            after = self._pending.after if self._pending is not None else ()
             generation, current = self._desk.take_up(), self._desk.round
             if generation is None or current is None:
                 raise NoModel("There are no branches yet. Write some first (ctrl+n).")
@@ -193,8 +195,8 @@ class Explorer(Instrument):
     def _run(self, running: Exploration, engine: Backend, node: NodeId) -> None:
         desk = self._desk
         try:
-            while self._running is running and (asked := running.requests()):
-                generations = [ask(engine, request) for request in asked]
+            while self._running is running and (requests := running.requests()):
+                generations = [ask(engine, request) for request in requests]
                 for generation in generations:
                     generation.wait(_SECONDS)
                 running.hear(generations, engine)
@@ -223,9 +225,9 @@ class Explorer(Instrument):
         )
 
 
-def _words(engine: Backend, asked: _Question, openings: Sequence[Opening]) -> dict[int, Word]:
+def _words(engine: Backend, pending: _Question, openings: Sequence[Opening]) -> dict[int, Word]:
     """Return the words that ``openings`` begin, by their tokens; waits for the engine."""
-    requests = [completion(asked.about, asked.after, opening.token) for opening in openings]
+    requests = [completion(pending.about, pending.after, opening.token) for opening in openings]
     generations = [engine.submit(request) for request in requests]
     found: dict[int, Word] = {}
     for opening, generation in zip(openings, generations, strict=True):

@@ -49,16 +49,16 @@ def is_instruct(engine: Backend) -> bool:
     """
     if not engine.capabilities.has("chat_template"):
         return False
-    info, said = engine.info, engine.info.metadata
-    names = [said.get("general.finetune", ""), info.name, said.get("general.basename", "")]
+    info, metadata = engine.info, engine.info.metadata
+    names = [metadata.get("general.finetune", ""), info.name, metadata.get("general.basename", "")]
     if info.path.lower().endswith(".gguf"):
         names.append(Path(info.path).stem)
     if is_tuned(names):
         return True
     if any(_BASE.search(name.lower()) for name in names):
         return False
-    parent = said.get("general.base_model.0.name", "")
-    return bool(_TAGGED.search(said.get("general.tags", "").lower()) or _BASE.search(parent.lower()))
+    parent = metadata.get("general.base_model.0.name", "")
+    return bool(_TAGGED.search(metadata.get("general.tags", "").lower()) or _BASE.search(parent.lower()))
 
 
 class ChatFrame:

@@ -60,10 +60,10 @@ def questions(rubric: str, note: str = "") -> tuple[str, ...]:
     """
     note = " ".join(note.split())
     lines = [line for line in sheet_lines(rubric) if note or "{note}" not in line]
-    asked = tuple(dict.fromkeys(line.replace("{note}", note) for line in lines))
-    if len(asked) > MOST_QUESTIONS or any(len(line) > MOST_CHARS + len(note) for line in asked):
+    found = tuple(dict.fromkeys(line.replace("{note}", note) for line in lines))
+    if len(found) > MOST_QUESTIONS or any(len(line) > MOST_CHARS + len(note) for line in found):
         raise ValueError(f"At most {MOST_QUESTIONS} questions of {MOST_CHARS} characters each are possible.")
-    return asked
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +78,9 @@ class Answers:
     def ids(self) -> tuple[int, ...]:
         return tuple(sorted(self.yes | self.no))
 
-    def read(self, told: Sequence[tuple[int, float]]) -> float | None:
+    def read(self, next_logprobs: Sequence[tuple[int, float]]) -> float | None:
         """Return the share of yes; None if neither answer is among the probabilities."""
-        odds = {token: math.exp(logprob) for token, logprob in told}
+        odds = {token: math.exp(logprob) for token, logprob in next_logprobs}
         yes, no = (sum(odds.get(token, 0.0) for token in tokens) for tokens in (self.yes, self.no))
         return yes / (yes + no) if yes + no > 0 else None
 
@@ -121,7 +121,7 @@ def path(engine: Backend, branch: Branch) -> tuple[int, ...]:
     return (*branch.generation.prompt_ids, *buffer.ids, *(engine.tokenize_continuation(tail) if tail else ()))
 
 
-def asks(engine: Backend, branch: Branch, asked: Sequence[Answers], priority: Priority) -> list[Request]:
+def asks(engine: Backend, branch: Branch, prepared: Sequence[Answers], priority: Priority) -> list[Request]:
     """Return a request for each question, which generates no text."""
     text = path(engine, branch)
     return [
@@ -130,7 +130,7 @@ def asks(engine: Backend, branch: Branch, asked: Sequence[Answers], priority: Pr
             next_logprobs=_LIKELIEST, next_ids=one.ids, lora=branch.generation.request.lora,
             cache_salt=branch.generation.request.cache_salt,
         )
-        for one in asked
+        for one in prepared
     ]  # fmt: skip
 
 
@@ -162,7 +162,7 @@ class Judgement:
     error: Exception | None = None
     beginning: bool = False  # whether questions are still being submitted
     total: int = 0
-    """Number of branches of the last :meth:`begin`."""
+    """Number of branches that are being judged, or were judged last."""
     left: set[int] = field(default_factory=set[int])
     """Indices of those without a score."""
     stopped: bool = False
@@ -192,41 +192,41 @@ class Judgement:
     def begin(self, engine: Backend, branches: Sequence[Branch], priority: Priority) -> list[Generation]:
         """Submit the questions of all ``branches`` at once. Raises EngineError."""
         begun: list[Generation] = []
-        asked = [answers(engine, question) for question in self.questions]
+        prepared = [answers(engine, question) for question in self.questions]
         for branch in branches:
             if self.stopped:
                 break
             buffer, length = branch.buffer, len(branch.buffer.ids)
             try:
-                under_way = [engine.submit(request) for request in asks(engine, branch, asked, priority)]
+                under_way = [engine.submit(request) for request in asks(engine, branch, prepared, priority)]
             except ContextOverflow as error:
                 self.error = error
-                self._put(branch.index, Score((None,) * len(asked), buffer, length))
+                self._put(branch.index, Score((None,) * len(prepared), buffer, length))
                 continue
             self._pending[branch.index] = under_way
             begun += under_way
-            heard = self._hearing(branch.index, asked, buffer, length)
+            on_result = self._result_listener(branch.index, prepared, buffer, length)
             for generation in under_way:
-                generation.add_listener(heard)
-            heard()  # the generations may have ended already
+                generation.add_listener(on_result)
+            on_result()  # the generations may have ended already
         return begun
 
-    def _hearing(
-        self, index: int, asked: Sequence[Answers], buffer: Buffer, length: int
+    def _result_listener(
+        self, index: int, prepared: Sequence[Answers], buffer: Buffer, length: int
     ) -> Callable[[], None]:
-        def heard() -> None:
+        def on_result() -> None:
             under_way = self._pending.get(index)
             if under_way is None or not all(generation.done for generation in under_way):
                 return
             self.error = next((g.error for g in under_way if g.error is not None), self.error)
             shares = tuple(
                 None if g.error is not None else one.read(g.next_logprobs)
-                for one, g in zip(asked, under_way, strict=True)
+                for one, g in zip(prepared, under_way, strict=True)
             )
             self._put(index, Score(shares, buffer, length))
             self._pending.pop(index, None)
 
-        return heard
+        return on_result
 
     def _put(self, index: int, score: Score) -> None:
         self.scores[index] = score
@@ -234,7 +234,7 @@ class Judgement:
 
 
 def judge(
-    engine: Backend, current: Round, asked: tuple[str, ...],
+    engine: Backend, current: Round, rubric: tuple[str, ...],
     start: Callable[[Callable[[], None]], None] = lambda act: act(),
 ) -> Judgement:  # fmt: skip
     """Judge the ended branches of a round; scores that are still valid are kept.
@@ -245,11 +245,11 @@ def judge(
     why = engine.capabilities.reason_for("next_logprobs")
     if why:
         raise NotSupported(f"Branches cannot be scored: {why}")
-    if not asked:
+    if not rubric:
         raise ValueError("There are no questions. Write some with Questions for scoring.")
     judgement = current.judgement
-    if not isinstance(judgement, Judgement) or judgement.questions != asked:
-        judgement = current.judgement = Judgement(asked)
+    if not isinstance(judgement, Judgement) or judgement.questions != rubric:
+        judgement = current.judgement = Judgement(rubric)
     ended = [branch for branch in current.branches if may_be_judged(branch)]
     if not ended:
         raise ValueError("No branch has ended yet. Wait until one has, or stop them (esc).")

@@ -79,14 +79,14 @@ class Recorder:
             self._rounds.append(current)  # the shown round is the last one: see _let_go
         if not known:
             current.hear()  # the first verb may cut prefetched text before any event
-            current.generation.add_listener(lambda: self._heard(current))
+            current.generation.add_listener(lambda: self._on_event(current))
         self._note(0)
 
     def note_view(self) -> None:
         """Save the workspace within a second, because the screen has changed."""
         self._note(KEY_SECONDS)
 
-    def _heard(self, current: Round) -> None:
+    def _on_event(self, current: Round) -> None:
         """Handle an event of the engine, on its thread."""
         current.hear()
         self._note(TEXT_SECONDS if current.tracks else 0)

@@ -30,16 +30,16 @@ class Variety:
     repulsion: float = 0.0
     renew: bool = True  # whether near-duplicates are rolled again
 
-    def asked(self, samplings: Sequence[Sampling], can: Capabilities) -> Mapping[str, Any]:
+    def request_fields(self, samplings: Sequence[Sampling], can: Capabilities) -> Mapping[str, Any]:
         """Return the fields of a request, without those that the engine or a sampler in ``samplings``
         excludes."""
         steered = any(s.mirostat or s.adaptive_target >= 0 for s in samplings)
-        told: dict[str, Any] = {}
+        changed: dict[str, Any] = {}
         if self.siblings != "independent" and not steered and can.has("siblings"):
-            told["siblings"] = self.siblings
+            changed["siblings"] = self.siblings
         if self.repulsion and can.has("repulsion"):
-            told["repulsion"] = self.repulsion
-        return told
+            changed["repulsion"] = self.repulsion
+        return changed
 
 
 TURNED = "knobs"

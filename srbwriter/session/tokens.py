@@ -163,20 +163,20 @@ class Tokens(Instrument):
 
     @property
     def progress(self) -> str:
-        running = [(first, asked) for first, asked, _ in self._scoring.values() if not asked.done]
-        since = min((at for _, asked, at in self._scoring.values() if not asked.done), default=math.inf)
+        running = [(first, lookup) for first, lookup, _ in self._scoring.values() if not lookup.done]
+        since = min((at for _, lookup, at in self._scoring.values() if not lookup.done), default=math.inf)
         current = self._desk.round
         writing = current is not None and any(branch.live for branch in current.branches)
         if writing or time.monotonic() - since < _PROGRESS_SECONDS:  # paused by branches
             return ""
-        total = sum(len(asked.prompt_ids) - first for first, asked in running)
-        done = sum(max(0, asked.prompt_done - first) for first, asked in running)
+        total = sum(len(lookup.prompt_ids) - first for first, lookup in running)
+        done = sum(max(0, lookup.prompt_done - first) for first, lookup in running)
         return f"colouring words: {100 * done // total if total else 0} %"
 
     def stop(self) -> None:
         """Cancel all running look-ups of log-probabilities."""
-        for ids, (_, asked, _) in list(self._scoring.items()):
-            asked.cancel()
+        for ids, (_, lookup, _) in list(self._scoring.items()):
+            lookup.cancel()
             self._refused.add(ids)
         self._scoring.clear()
 
@@ -252,7 +252,7 @@ class Tokens(Instrument):
         if not 0 <= place < len(text.tokens):
             return ()
         self._ask(text, place, Priority.FOREGROUND)
-        found = self._told(text, place)
+        found = self._alternatives_at(text, place)
         if found is not None:
             for near in (place + k * side for k in range(1, AHEAD + 1) for side in (1, -1)):
                 if 0 <= near < len(text.tokens):
@@ -277,24 +277,24 @@ class Tokens(Instrument):
         )  # fmt: skip
         return ask(self._model(), request)
 
-    def _told(self, text: TokenText, place: int) -> tuple[Alternative, ...] | None:
+    def _alternatives_at(self, text: TokenText, place: int) -> tuple[Alternative, ...] | None:
         """Return the result of a request. A remote engine may take longer to detokenise it."""
-        asked = text.asked.get(place)
-        if asked is None or text.problem:
+        generation = text.asked.get(place)
+        if generation is None or text.problem:
             return ()
-        if asked.done and asked.error is not None:
-            text.problem = str(asked.error)
+        if generation.done and generation.error is not None:
+            text.problem = str(generation.error)
             return ()
-        if asked.done and place not in text.spelling:
+        if generation.done and place not in text.spelling:
             text.spelling.add(place)
-            wait_a_moment(self.later(lambda: self._spell(text, place, asked.next_logprobs)))
+            wait_a_moment(self.later(lambda: self._spell(text, place, generation.next_logprobs)))
         return text.known.get(place)
 
-    def _spell(self, text: TokenText, place: int, told: Sequence[tuple[int, float]]) -> None:
+    def _spell(self, text: TokenText, place: int, logprobs: Sequence[tuple[int, float]]) -> None:
         engine, found = self._model(), list[Alternative]()
         begun = text.healed.encode() if place == 0 else b""  # a remote engine may report other tokens, too
-        pieces = engine.pieces([token for token, _ in told])
-        for (token, logprob), piece in zip(told, pieces, strict=True):
+        pieces = engine.pieces([token for token, _ in logprobs])
+        for (token, logprob), piece in zip(logprobs, pieces, strict=True):
             if not (piece.startswith(begun) or (piece and begun.startswith(piece))):
                 continue
             name = "" if piece else engine.token_bytes(token).decode("utf-8", "replace")
@@ -411,19 +411,19 @@ class Tokens(Instrument):
 
     def collect(self) -> None:
         """Collect the results of look-ups since the last call; a change increases :attr:`version`."""
-        for ids, (first, asked, _) in list(self._scoring.items()):
-            if asked.done:
+        for ids, (first, lookup, _) in list(self._scoring.items()):
+            if lookup.done:
                 del self._scoring[ids]
-                if asked.error is None:
-                    self._paths.put(ids, first, (one.logprob for one in asked.prompt_logprobs))
+                if lookup.error is None:
+                    self._paths.put(ids, first, (one.logprob for one in lookup.prompt_logprobs))
                     self.version += 1
                 else:
                     self._refused.add(ids)
 
     def forget(self) -> None:
         """Discard everything after a change of the model."""
-        for _, asked, _ in self._scoring.values():
-            asked.cancel()
+        for _, lookup, _ in self._scoring.values():
+            lookup.cancel()
         self._paths = Paths()
         self._scoring.clear()
         self._refused.clear()

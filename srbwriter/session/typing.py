@@ -197,9 +197,8 @@ class Typing:
         """Close a sheet whose words are stored elsewhere or discarded. Its draft is deleted in the next
         transaction: that of the verb that stores the words.
         """
-        on_disk = name in drafts(
-            self._story
-        )  # before the lock, because a thread that saves holds the story and waits for the lock
+        # Read before the lock is taken: a thread that saves holds the story and waits for the lock.
+        on_disk = name in drafts(self._story)
         with self._lock:
             if self._fields.pop(name, None) is not None or on_disk:
                 self._dropped.add(name)
@@ -284,8 +283,8 @@ class Typing:
                 self._set_text(step)
             else:
                 self._story.replace(*step)
-        for name, (said, change) in settings.items():
-            self._story.put_settings(ROOT, change(self._story.own_settings(ROOT), said), unit=name)
+        for name, (text, change) in settings.items():
+            self._story.put_settings(ROOT, change(self._story.own_settings(ROOT), text), unit=name)
         gone.update(settings)  # drafts of an earlier run
         if sheets or (gone and drafts(self._story)):
             kept = drafts(self._story) | sheets

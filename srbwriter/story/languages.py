@@ -82,9 +82,9 @@ def nearest_languages(words: str) -> str:
 
 def default_language(environment: Mapping[str, str] = environ) -> str:
     """Return the language of the locale; English if it has none."""
-    said = next((environment[name] for name in _VARIABLES if environment.get(name)), "")
-    tag = language_tag(said)
-    return "en" if tag is None or said.upper().startswith(("C.", "POSIX")) else tag
+    locale_name = next((environment[name] for name in _VARIABLES if environment.get(name)), "")
+    tag = language_tag(locale_name)
+    return "en" if tag is None or locale_name.upper().startswith(("C.", "POSIX")) else tag
 
 
 def _subtag(part: str) -> str:

@@ -172,28 +172,30 @@ class Settings:
 
     def inherit(self, above: Settings) -> Settings:
         """Return these settings, with unset ones from ``above`` (the parent's effective settings)."""
-        said = {each.name: value for each in fields(self) if (value := getattr(self, each.name)) is not None}
+        values = {
+            each.name: value for each in fields(self) if (value := getattr(self, each.name)) is not None
+        }
         own_ids = {entry.id for entry in self.lore}
-        said["lore"] = [*(entry for entry in above.lore if entry.id not in own_ids), *self.lore]
-        said["sampling"] = {**above.sampling, **self.sampling}
-        return replace(above, **said)
+        values["lore"] = [*(entry for entry in above.lore if entry.id not in own_ids), *self.lore]
+        values["sampling"] = {**above.sampling, **self.sampling}
+        return replace(above, **values)
 
 
 def settings_text(settings: Settings) -> str | None:
     """Return the set fields of ``settings`` as JSON; None if there are none."""
     if settings == Settings():
         return None
-    said = {key: value for key, value in asdict(settings).items() if value not in (None, [], {})}
-    return json.dumps(said) if said else None
+    values = {key: value for key, value in asdict(settings).items() if value not in (None, [], {})}
+    return json.dumps(values) if values else None
 
 
 def settings_from(text: str | None) -> Settings:
     """The inverse of :func:`settings_text`."""
-    said = cast(dict[str, Any], json.loads(text) if text else {})
-    said["lore"] = [LoreEntry(**entry) for entry in cast(list[dict[str, Any]], said.get("lore", []))]
-    if said.get("template"):
-        said["template"] = Template(**said["template"])
-    return Settings(**said)
+    values = cast(dict[str, Any], json.loads(text) if text else {})
+    values["lore"] = [LoreEntry(**entry) for entry in cast(list[dict[str, Any]], values.get("lore", []))]
+    if values.get("template"):
+        values["template"] = Template(**values["template"])
+    return Settings(**values)
 
 
 @dataclass(slots=True)

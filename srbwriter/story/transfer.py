@@ -375,9 +375,9 @@ class TransferProcess:
                 return self._follow(process.stdout)
             except (EOFError, OSError, pickle.UnpicklingError) as error:
                 process.kill()
-                said = process.stderr.read().decode("utf-8", "replace").strip()
+                output = process.stderr.read().decode("utf-8", "replace").strip()
                 if not self._cancelled:
-                    log.error("the process of a transfer ended: %s %s", process.wait(), said)
+                    log.error("the process of a transfer ended: %s %s", process.wait(), output)
                 raise TransferFailed("it ended before its time; the log says more") from error
 
     def _follow(self, messages: IO[bytes]) -> Made:

@@ -67,18 +67,18 @@ def read(document: Document) -> StoryDraft:
 
 
 def _describe(draft: StoryDraft, root: Element) -> None:
-    said: dict[str, list[str]] = {}
+    values: dict[str, list[str]] = {}
     for element in root.iter():
         if words := text_in(element):
-            said.setdefault(local_name(element), []).append(words)
+            values.setdefault(local_name(element), []).append(words)
 
     def first(*names: str) -> str:
-        return next((said[name][0] for name in names if name in said), "")
+        return next((values[name][0] for name in names if name in values), "")
 
     draft.title = first("title") or draft.title
     draft.byline, draft.language = first("initial-creator", "creator"), first("language")
     draft.created, draft.modified = read_time(first("creation-date")), read_time(first("date"))
-    kept: JsonObject = {name: said[name] for name in _KEPT if name in said}
+    kept: JsonObject = {name: values[name] for name in _KEPT if name in values}
     keep_foreign(draft.meta, NAME, kept)
 
 
