@@ -1,9 +1,9 @@
-"""Random lives of engines: does every request end, whatever is asked and however little memory there is?
+"""Random lives of engines: does every request end, for all requests and little memory?
 
 A life is a process of its own with two engines at once, of small contexts and small tiers. For some seconds
-it submits requests and steers their branches at random; then it resumes what is paused and waits for all
-requests. If nothing comes of them for a minute, that is a hang: the life prints the stacks of all threads and
-the state of the queues, and fails. A life is repeated by its number: ``--first 17 --lives 1``.
+it submits requests and steers their branches at random; then it resumes paused branches and waits for all
+requests. A minute without progress is a hang: the life prints the stacks of all threads and the state of the
+queues, and fails. A life is repeated by its number: ``--first 17 --lives 1``.
 """
 
 from __future__ import annotations
@@ -146,14 +146,14 @@ def live(number: int, seconds: float) -> None:
             print(f"woken: steps {steps} -> {more}, {len([g for g in left if not g.done])} still run")
             sys.stdout.flush()
             sys.exit(1)
-        rows, asked = (
+        rows, prompt_tokens = (
             sum(getattr(engine.stats(), field) for engine in engines)
             for field in ("prompt_rows", "prompt_tokens")
         )
         waited = time.monotonic() - before
         print(
             f"life {number}: {len(generations)} requests, {waited:.1f} s until the last ended, "
-            f"{rows / max(asked, 1):.2f} x their prompts evaluated",
+            f"{rows / max(prompt_tokens, 1):.2f} x their prompts evaluated",
             flush=True,
         )
         for engine in engines:
@@ -212,10 +212,10 @@ def run(number: int, seconds: float) -> bool:
             text=True,
             timeout=seconds + LONGEST + 60,
         )
-        code, said = done.returncode, done.stdout
+        code, output = done.returncode, done.stdout
     except subprocess.TimeoutExpired as error:
-        code, said = -1, f"life {number} did not end at all\n{error.stdout!r}"
-    print(said, end="", flush=True)
+        code, output = -1, f"life {number} did not end at all\n{error.stdout!r}"
+    print(output, end="", flush=True)
     if code:
         print(f"life {number}: FAILED with code {code}", flush=True)
     return code == 0
@@ -228,15 +228,15 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="number of the first life")
     parser.add_argument("--jobs", type=int, default=2, help="lives at once")
     parser.add_argument("--one", type=int, help="run this life in this process")
-    asked = parser.parse_args()
-    if asked.one is not None:
-        live(asked.one, asked.seconds)
+    arguments = parser.parse_args()
+    if arguments.one is not None:
+        live(arguments.one, arguments.seconds)
         return
-    numbers = range(asked.first, asked.first + asked.lives)
-    with ThreadPoolExecutor(asked.jobs) as pool:
-        ended = list(pool.map(lambda number: run(number, asked.seconds), numbers))
+    numbers = range(arguments.first, arguments.first + arguments.lives)
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        ended = list(pool.map(lambda number: run(number, arguments.seconds), numbers))
     failed = [number for number, well in zip(numbers, ended, strict=True) if not well]
-    print(f"{len(failed)} of {asked.lives} lives failed: {failed}")
+    print(f"{len(failed)} of {arguments.lives} lives failed: {failed}")
     sys.exit(bool(failed))
 
 

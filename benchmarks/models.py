@@ -1,7 +1,7 @@
 """Models of real shapes with random weights: ``python -m benchmarks.models [SHAPE…] [--models DIR]``.
 
 Speed depends on shapes and number formats, not on what was learnt, so a random model measures as well
-as a trained one; it is made in seconds, needs no download and belongs to nobody. Its words are noise.
+as a trained one; it is made in seconds, and needs no download and no licence. Its words are noise.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _FILE_TYPE = {"q8_0": gguf.LlamaFileType.MOSTLY_Q8_0, "q4_0": gguf.LlamaFileType
 
 
 def models_dir() -> Path:
-    """Where made models are kept unless told otherwise; the folder can be deleted at any time."""
+    """The default folder of made models; it can be deleted at any time."""
     return cache_dir() / "benchmark-models"
 
 
@@ -160,7 +160,7 @@ def vocabulary(size: int) -> tuple[list[str], list[str]]:
 
 
 def _byte_names() -> list[str]:
-    """The printable stand-ins of the 256 bytes, as GPT-2 defines them."""
+    """Return the printable substitutes of the 256 bytes, as GPT-2 defines them."""
     plain = {*range(33, 127), *range(161, 173), *range(174, 256)}
     spare = itertools.count(256)
     return [chr(byte if byte in plain else next(spare)) for byte in range(256)]

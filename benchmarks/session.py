@@ -1,11 +1,11 @@
 """A writer's session beside llama-server: ``python -m benchmarks.session [--peers DIR]``.
 
-A story grows by rounds. In each, every branch is written, one is picked, sometimes a few words are typed,
-and the next round begins from there; every fourth goes back to an older place and another branch of it. The
+A story grows by rounds. In each, every branch is written, one is picked, sometimes a few words are typed, and
+the next round begins from there; every fourth goes back to an older place and another branch of it. The
 engine does it as a library, llama-server over HTTP with the same token ids, round by round in turns. Between
-rounds the writer reads: what the engine does meanwhile is told apart. Aims: nothing evaluated beyond what was
-typed (and the last token of each branch, while nobody waits), text in every branch three times sooner, a
-total no longer than theirs.
+rounds the writer reads: the engine's work meanwhile is reported separately. Aims: nothing evaluated beyond
+typed words (and the last token of each branch, while the engine is idle), text in every branch three times
+sooner, a total no longer than theirs.
 """
 
 from __future__ import annotations

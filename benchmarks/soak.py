@@ -58,7 +58,7 @@ class Watch:
 
 
 class Client(threading.Thread):
-    """Somebody who uses the HTTP side until ``over``."""
+    """A client of the HTTP server until ``over``."""
 
     def __init__(self, url: str, seed: int, over: threading.Event) -> None:
         super().__init__(name=f"client-{seed}", daemon=True)
@@ -111,7 +111,7 @@ class Client(threading.Thread):
 
 
 class Typist:
-    """Somebody at the keyboard; ``sentences`` are those that must be in the story in the end."""
+    """A writer at the keyboard; ``sentences`` must be in the story at the end."""
 
     def __init__(self, terminal: Terminal, seed: int) -> None:
         self.terminal, self.sentences, self.rounds = terminal, list[str](), 0
@@ -144,7 +144,7 @@ class Typist:
 
 
 def report(watch: Watch, typist: Typist, clients: Sequence[Client], missing: Sequence[str]) -> list[str]:
-    """Print what happened; returns what is wrong."""
+    """Print the results; return the failures."""
     acts = sum((client.done for client in clients), Counter[str]())
     problems = [problem for client in clients for problem in client.problems]
     problems += [f"not in the story: {sentence!r}" for sentence in missing]

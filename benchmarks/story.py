@@ -1,7 +1,7 @@
 """How fast a story of novel size is: ``python -m benchmarks.story [--nodes N] [--words W] [--script S]``.
 
-Builds a story in a temporary folder, opens it in a fresh process, and prints what opening, picking,
-editing, typing, searching and reading cost, beside what is promised. Exits with 1 if a promise is broken.
+Builds a story in a temporary folder, opens it in a fresh process, and prints the cost of opening, picking,
+editing, typing, searching and reading, beside the limits. Exits with 1 if a limit is exceeded.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     python -m benchmarks.tui [--model 135m-q4_0] [--only stream keys …]
 
 Each figure comes from a process of its own in a pseudo-terminal whose output is read and thrown away, as a
-terminal would read it. The branches of ``stream`` are written by a stand-in at a fixed rate, so that only the
-app is measured; ``writing`` and ``speed`` have a model.
+terminal would read it. The branches of ``stream`` are written by a fake engine at a fixed rate, so that only
+the app is measured; ``writing`` and ``speed`` have a model.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Work:
 def model(report: Path, work: Work, shown: bool, endless: bool) -> None:
     """Rounds of a model, with the app around it or without; leaves the median of their tokens a second.
 
-    Endless ones go on until the app is closed.
+    Endless ones continue until the app is closed.
     """
     from srbwriter import launch
     from srbwriter.cli import table
@@ -224,7 +224,7 @@ def streaming(seconds: float, keys: int, folder: Path) -> dict[str, float]:
 
 
 def key_delays(program: Child, keys: int) -> dict[str, float]:
-    """Milliseconds from a key's byte to the byte that shows it, while everything goes on."""
+    """Return the milliseconds from a key's byte to the byte that shows it, under full load."""
     delays: list[float] = []
     lost = 0
     for number in range(keys):
@@ -245,7 +245,7 @@ def key_delays(program: Child, keys: int) -> dict[str, float]:
 
 
 def long_story(keys: int, folder: Path) -> dict[str, float]:
-    """The delay of keys in a story of two million characters: the whole program, nothing stands in."""
+    """Measure the delay of keys in a story of two million characters, with the whole program."""
     from srbwriter.story import Story
 
     line = "The tide came in and nobody said a word about the lamp.\n\n"

@@ -19,4 +19,4 @@ def normal_address(text: str) -> str:
 
 
 def _may_be_a_port(parts: SplitResult) -> bool:
-    return parts.port != 0  # raises for what is no number, or too large
+    return parts.port != 0  # raises if it is not a number, or too large

@@ -95,9 +95,9 @@ REMOTE_KEYS: tuple[Key[Any], ...] = (keys.HF_REPO, keys.MODEL_URL)
 
 def model_key(settings: Settings) -> Key[Any] | None:
     """The setting that says which model, None if none does. Raises ConfigError if two say so in one place."""
-    said = [key for key in (keys.MODEL, *REMOTE_KEYS) if settings[key] is not None]
-    ranks = [get_args(Source).index(settings.source(key)) for key in said]
-    nearest = [key for key, rank in zip(said, ranks, strict=True) if rank == min(ranks)]
+    named = [key for key in (keys.MODEL, *REMOTE_KEYS) if settings[key] is not None]
+    ranks = [get_args(Source).index(settings.source(key)) for key in named]
+    nearest = [key for key, rank in zip(named, ranks, strict=True) if rank == min(ranks)]
     if len(nearest) > 1:
         names = " and ".join(key.name for key in nearest)
         raise ConfigError(f"{names} both say which model — give one of them")
@@ -411,8 +411,8 @@ def refuse_elsewhere(settings: Settings, *rows: Key[Any]) -> None:
 
 
 def _connect_key(settings: Settings) -> str:
-    if (told := settings[keys.CONNECT_KEY]) is not None:
-        return told
+    if (key := settings[keys.CONNECT_KEY]) is not None:
+        return key
     file = settings[keys.CONNECT_KEY_FILE]
     if file is None:
         return ""

@@ -92,7 +92,7 @@ def fault_file() -> Path:
 
 def _watch_faults() -> None:
     global _faults
-    if not faulthandler.is_enabled():  # else whoever started this interpreter already watches
+    if not faulthandler.is_enabled():  # otherwise the parent process watches already
         # It stays open: a crash cannot open files.
         _faults = open(fault_file(), "a", encoding="utf-8", opener=paths.open_own)  # noqa: SIM115
         faulthandler.enable(_faults)

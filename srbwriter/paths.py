@@ -91,7 +91,7 @@ def models_dir() -> Path:
 
 
 OWN_FILE, OWN_FOLDER = 0o600, 0o700
-"""The modes of what the program makes for itself: stories and all about them are nobody else's to read."""
+"""The modes of the program's own files and folders: only their owner can read them."""
 
 
 def open_own(name: str, flags: int) -> int:

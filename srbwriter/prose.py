@@ -56,7 +56,7 @@ _THAI_JOINERS = frozenset(
     "และ หรือ แต่ ที่ ซึ่ง ว่า เพราะ เพื่อ โดย จึง ก็ แล้ว จน กับ ของ ใน "
     "ແລະ ຫຼື ແຕ່ ທີ່ ຊຶ່ງ ວ່າ ເພາະ ເພື່ອ ໂດຍ ຈຶ່ງ ກໍ ແລ້ວ ຈົນ ກັບ ຂອງ ໃນ".split()
 )
-"""Words that go on with a clause, or are the beginning of one that does."""
+"""Words that continue a clause, or are the beginning of one that does."""
 
 
 class Scanner(Protocol):

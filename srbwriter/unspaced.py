@@ -39,22 +39,22 @@ KHMER_BURMESE_MARKS = (
 MARKS = EAST_ASIAN_MARKS + THAI_LAO_MARKS + KHMER_BURMESE_MARKS
 
 _LETTERS = EAST_ASIAN + THAI_LAO + KHMER_BURMESE
-_UNSEEN = "\u200b-\u200d\u2060\ufe00-\ufe0f\U000e0100-\U000e01ef"  # may stand between letters, or not
+_UNSEEN = "\u200b-\u200d\u2060\ufe00-\ufe0f\U000e0100-\U000e01ef"  # may occur between letters
 
 CHARACTERS = _LETTERS + MARKS
 CHARACTER = re.compile(f"[{CHARACTERS}]")
 """A letter or mark of these scripts."""
 
-# These are compiled when they are wanted: a class of this size takes milliseconds.
+# These are compiled on first use: a class of this size takes milliseconds.
 STRETCH = f"[{_LETTERS}][{CHARACTERS}{_UNSEEN}]*"
-"""As many letters and marks as stand together, with joiners, zero-width spaces and variation selectors."""
+"""A run of letters and marks, with joiners, zero-width spaces and variation selectors."""
 _CLUSTER = f"[{_LETTERS}][{MARKS}{_UNSEEN}]*"  # what a reader takes for one character
 _STRAY = f"[{MARKS}]+"  # marks without a letter to sit on
 
 
 def word_ends(stretch: str) -> list[int]:
     """Where the words of ``stretch``, a :data:`STRETCH`, end; the last is its own end."""
-    from icu4py.breakers import WordBreaker  # 40 MB of dictionaries; few stories want them
+    from icu4py.breakers import WordBreaker  # 40 MB of dictionaries; few stories need them
 
     ends: list[int] = []
     end = 0

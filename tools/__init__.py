@@ -1,1 +1,1 @@
-"""Tools for people who work on srbwriter; nothing here is imported by the package."""
+"""Tools for developers of srbwriter; the package imports none of them."""

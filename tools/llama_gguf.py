@@ -1,7 +1,6 @@
-"""What every GGUF file of the llama architecture says the same way: sizes, byte-level BPE, the end.
+"""The common fields of GGUF files of the llama architecture: sizes, byte-level BPE, the end token.
 
-Needs nothing but `gguf`, so that whoever makes models without PyTorch can use it. Knows neither where the
-weights come from nor what was learnt.
+Needs only `gguf`, so that models can be made without PyTorch.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""How fast the engine is beside other ways to run the same model; see ``benchmarks/README.md``."""
+"""The engine's speed, compared with other programs for the same model; see ``benchmarks/README.md``."""

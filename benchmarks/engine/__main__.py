@@ -74,7 +74,7 @@ def run_throughput(args: argparse.Namespace) -> None:
 
 
 def _setting(args: argparse.Namespace, model: str, cells: int = 4096) -> Setting:
-    """Of the parts that measure one model: the one that is asked for, or ``model``."""
+    """Return the model for the parts that measure one: the requested one, or ``model``."""
     path = model_path(args.model or model, args.models)
     setting = Setting(path, args.prompt or 128, args.tokens or 48, cells, args.threads)
     print(report.heading(setting))

@@ -16,8 +16,8 @@ from .setting import Setting, story_ids
 TOKENS = 6
 """Of each branch."""
 MOMENTS = ("first", "again", "picked", "picked again", "after others")
-"""The text was read just now; it is asked for again; a branch of it was picked, twice; eight other texts came
-between."""
+"""The text was just evaluated; it is requested again; a branch of it was picked, twice; eight other texts
+came between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def _ask(engine: Engine, setting: Setting, text: list[int], n: int, tokens: int)
 
 
 def _run(engine: Engine, generation: Generation) -> None:
-    """To its end, and what is done afterwards, while nobody waits."""
+    """Wait for the end of a generation, and for the engine's idle work."""
     while not generation.done:
         engine.process()
     while engine.process(0):

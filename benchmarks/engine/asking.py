@@ -41,7 +41,7 @@ def ask(engine: Engine, setting: Setting, prompt: list[int], n: int, tokens: int
 
 
 def rest(engine: Engine) -> float:
-    """Wait until the engine has done what it does while nobody waits; seconds that took."""
+    """Wait until the engine has finished its idle work; return the seconds."""
     begun = time.perf_counter()
     before = None
     while before != (now := _idle_work(engine)):

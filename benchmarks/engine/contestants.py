@@ -1,4 +1,4 @@
-"""Those who write n branches of one prompt: the engine, a bare loop over the C API, one after another.
+"""Contestants that write n branches of one prompt: the engine, a bare loop over the C API, one after another.
 
 Each writes the same number of tokens from a prompt that is in its cache already, with the same sampler
 chain; only the writing is timed.

@@ -22,7 +22,7 @@ class Leak:
     grown: int  # bytes, over the second half
     live: int  # branches that still ran at the end
     ended: EngineStats
-    reset: EngineStats  # after the cache was told to forget
+    reset: EngineStats  # after the cache was cleared
     sequences: int  # of the native cache that still held something then
 
 

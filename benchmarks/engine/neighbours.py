@@ -1,10 +1,10 @@
-"""What a writer keeps of their speed beside others: ``python -m benchmarks.engine.neighbours --model FILE``.
+"""A writer's speed beside other clients: ``python -m benchmarks.engine.neighbours --model FILE``.
 
-Others are a client that asks and cancels all the time, as programs that complete while somebody types do, and
-four branches under an ambiguous grammar, which gets slower with each token. A writer writes alone and beside
-them by turns; the ratio is that of neighbouring runs. Beside nobody it shows what chance does, and beside
-four branches without a grammar what sharing a batch takes. Wall time says what the writer notices; processor
-time is what the process used, and hardly changes with other work on the machine where there is one thread.
+The others are a client that sends and cancels requests all the time, like completion while typing, and four
+branches under an ambiguous grammar, which gets slower with each token. A writer writes alone and beside them
+by turns; the ratio is that of neighbouring runs. Alone twice shows the noise, and four branches without a
+grammar the cost of a shared batch. Wall time is what the writer notices; processor time hardly changes with
+other work on the machine if there is one thread.
 """
 
 from __future__ import annotations
@@ -75,19 +75,19 @@ def write(engine: Engine, setting: Setting) -> Speed:
 
 
 @contextmanager
-def cancelling(engine: Engine, period: float, fresh: bool, told: list[str]) -> Generator[None]:
+def cancelling(engine: Engine, period: float, fresh: bool, remarks: list[str]) -> Generator[None]:
     """Ask and cancel every ``period`` seconds, always the same or something new."""
-    over, asked = threading.Event(), 0
+    over, requests = threading.Event(), 0
 
     def run() -> None:
-        nonlocal asked
+        nonlocal requests
         last = None
         for number in itertools.count():
             text = (f"{number} " if fresh else "") + TEXT
             last, before = engine.submit(Request(text[: 4 * _ASKED], n=2, stop=Stop(ignore_eog=True))), last
             if before is not None:
                 before.cancel()
-            asked = number + 1
+            requests = number + 1
             if over.wait(period):
                 break
         last.cancel()
@@ -99,11 +99,11 @@ def cancelling(engine: Engine, period: float, fresh: bool, told: list[str]) -> G
     finally:
         over.set()
         thread.join()
-        told.append(f"{asked} requests")
+        remarks.append(f"{requests} requests")
 
 
 @contextmanager
-def branches(engine: Engine, told: list[str], grammar: str | None = None) -> Generator[None]:
+def branches(engine: Engine, remarks: list[str], grammar: str | None = None) -> Generator[None]:
     """Four branches, under a grammar or none."""
     sampling = Sampling(seed=1, grammar=grammar)
     generation = engine.submit(
@@ -117,7 +117,7 @@ def branches(engine: Engine, told: list[str], grammar: str | None = None) -> Gen
         yield
     finally:
         tokens = sum(len(branch.ids) for branch in generation.branches) - before
-        told.append(f"{tokens / (time.perf_counter() - begun):.1f} tok/s")
+        remarks.append(f"{tokens / (time.perf_counter() - begun):.1f} tok/s")
         generation.cancel()
         generation.wait(60)
 
@@ -139,18 +139,18 @@ def compare(
 def measure(setting: Setting, rounds: int, periods: Sequence[float]) -> Iterator[Result]:
     with Engine.load(setting.model, setting.options()) as engine:
         write(engine, setting)
-        told: list[str] = []
+        remarks: list[str] = []
         pairs = compare(engine, setting, rounds, nullcontext)
         yield Result("nobody", 0.0, pairs, "")
         for period, fresh in itertools.product(periods, (False, True)):
             what = "new prompts" if fresh else "one prompt"
             name = f"a client that cancels every {1000 * period:.0f} ms, {what}"
-            pairs = compare(engine, setting, rounds, partial(cancelling, engine, period, fresh, told))
-            yield Result(name, AIMS["cancels"], pairs, told[-1])
-        pairs = compare(engine, setting, rounds, partial(branches, engine, told))
-        yield Result("four branches without a grammar", 0.0, pairs, told[-1])
-        pairs = compare(engine, setting, rounds, partial(branches, engine, told, AMBIGUOUS))
-        yield Result("four branches under an ambiguous grammar", AIMS["grammar"], pairs, told[-1])
+            pairs = compare(engine, setting, rounds, partial(cancelling, engine, period, fresh, remarks))
+            yield Result(name, AIMS["cancels"], pairs, remarks[-1])
+        pairs = compare(engine, setting, rounds, partial(branches, engine, remarks))
+        yield Result("four branches without a grammar", 0.0, pairs, remarks[-1])
+        pairs = compare(engine, setting, rounds, partial(branches, engine, remarks, AMBIGUOUS))
+        yield Result("four branches under an ambiguous grammar", AIMS["grammar"], pairs, remarks[-1])
 
 
 def main(argv: Sequence[str] | None = None) -> None:

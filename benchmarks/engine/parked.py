@@ -1,4 +1,4 @@
-"""What text that nobody writes on costs those who write, and what coming back to a story costs."""
+"""The cost of parked text for running branches, and the cost of returning to a story."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""llama.cpp's own programs, where a folder with their executables is given.
+"""llama.cpp's own programs, if a folder with their executables is given.
 
-``llama-batched-bench`` decodes without sampling; ``llama-server`` is asked for n completions of one
+``llama-batched-bench`` decodes without sampling; ``llama-server`` gets requests for n completions of one
 prompt (``n_cmpl``) over HTTP on this machine.
 """
 
@@ -118,7 +118,7 @@ class Server:
 
 
 class ServerContestant:
-    """A llama-server, asked for n completions at once."""
+    """A llama-server that writes n completions at once."""
 
     name = "llama-server"
 

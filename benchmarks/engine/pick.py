@@ -75,7 +75,7 @@ def measure(setting: Setting, story: int, n: int, rounds: int) -> Pick:
             else:
                 generation.wait()
             if moment == "read":
-                engine.flush()  # what is done in idle moments is done between two of these
+                engine.flush()  # idle work runs between two of these
                 engine.flush()
             rows = engine.stats().prompt_rows
             begun = perf_counter()

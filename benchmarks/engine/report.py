@@ -1,4 +1,4 @@
-"""Results as Markdown tables, each figure beside what is aimed at."""
+"""Results as Markdown tables, each figure beside its aim."""
 
 from __future__ import annotations
 

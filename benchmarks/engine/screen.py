@@ -1,4 +1,4 @@
-"""Whether what is on the screen stays: how many panes are whole, and what picking each of them evaluates."""
+"""How much of the shown panes stays in the cache, and how many rows a pick of each evaluates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .setting import Setting, story_ids
 
 GRIDS = ((16, 256), (12, 400), (32, 128), (32, 512))
 """Panes, and tokens of each."""
-ROUNDS = 5  # that lie between the first grid and the last, where somebody goes back
+ROUNDS = 5  # rounds between the first and the last, for going back
 NEXT = 4  # branches of a pick
 
 

@@ -90,7 +90,7 @@ def story_ids(engine: Engine, length: int, salt: str = "") -> list[int]:
 
 
 def load_average() -> str:
-    """How many programs wanted a processor, on average over the last minute; "" where nobody counts."""
+    """Return the load average of the last minute; "" if the system has none."""
     try:
         return f"load {os.getloadavg()[0]:.1f}"
     except (AttributeError, OSError):

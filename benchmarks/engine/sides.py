@@ -1,7 +1,7 @@
 """A writer's session, and its two sides: the engine as a library, and llama-server over HTTP.
 
-Both are given the same token ids and asked for n branches; both are watched from outside: when every branch
-had text, when all had ended, and what their own counters say was evaluated.
+Both get the same token ids and requests for n branches, and are measured from outside: when every branch had
+text, when all had ended, and the evaluated tokens by their own counters.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Side(Protocol):
     def write(self, prompt: list[int], n: int, tokens: int, seed: int) -> Round: ...
 
     def rest(self) -> tuple[int, float]:
-        """Let what nobody waits for be done: tokens that were evaluated, and seconds it took."""
+        """Wait for idle work; return the evaluated tokens and the seconds."""
         ...
 
 
@@ -98,7 +98,7 @@ class ServerSide:
 
 
 class Played(NamedTuple):
-    """One round of one side. Seconds and tokens; ``later`` and ``resting`` are those nobody waited for."""
+    """One round of one side, in seconds and tokens; ``later`` and ``resting`` are for idle work."""
 
     round: Round
     typed: int  # tokens of the prompt that were not written by the model
@@ -118,7 +118,7 @@ class Script:
     rests: bool = True  # or picks the moment all have ended
 
     def play(self, side: Side) -> Iterator[Played]:
-        """The opening, then ``rounds`` rounds; each is written when it is asked for."""
+        """Yield the opening, then ``rounds`` rounds, each written on request."""
         done: list[tuple[list[int], list[list[int]]]] = []  # the prompt and the branches of each round
         path, typed = self.opening, len(self.opening)
         for number in range(self.rounds + 1):
@@ -135,7 +135,7 @@ class Script:
 
 
 def alternate(script: Script, sides: Sequence[Side]) -> dict[str, list[Played]]:
-    """All rounds of all sides, in turns; who is first changes from round to round."""
+    """Run all rounds of all sides, in turns; the first side changes from round to round."""
     plays = [(side.name, script.play(side)) for side in sides]
     played: dict[str, list[Played]] = {side.name: [] for side in sides}
     for number in range(script.rounds + 1):

@@ -1,7 +1,8 @@
-"""Rounds in which every contestant writes once, in turn, and what follows from them.
+"""Rounds in which every contestant writes once, in turn, and their statistics.
 
-Other work on the machine slows whoever runs at that moment; so contestants alternate, each round gives
-one ratio of neighbours in time, and medians are taken. Processor time knows less of others than the wall.
+Other work on the machine slows the contestant that runs at that moment; so contestants alternate, each round
+gives one ratio of neighbours in time, and medians are taken. Processor time depends less on other work than
+wall time.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from .contestants import BareLoop, Contestant, EngineContestant, OneAfterAnother
 from .setting import Setting, story_ids
 from .sides import EngineSide, Script, ServerSide, Side
 
-SEQUENTIAL = 4  # completions of the one who writes them one after another, at most
+SEQUENTIAL = 4  # most completions of the sequential contestant
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,9 @@ class Result:
         return sorted(a.speed / b.speed for a, b in pairs)
 
     def busy_ratio(self, name: str, other: str) -> float:
-        """Median ratio of tokens per second of processor time, which others on the machine hardly change.
+        """Return the median ratio of tokens per second of processor time, which other work hardly changes.
 
-        Not a number where it is not known how much somebody used.
+        NaN if the processor time of a contestant is unknown.
         """
         pairs = zip(self.scores[name], self.scores[other], strict=True)
         known = [(a.tokens / a.busy) / (b.tokens / b.busy) for a, b in pairs if a.busy and b.busy]
@@ -66,7 +67,7 @@ def rounds(contestants: Sequence[Contestant], n: int, number: int) -> Result:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """One table: who writes against the engine, from what prompt, and in what state the caches are.
+    """One table: the contestants, the prompt, and the state of the caches.
 
     With ``others`` every cache has seen as many other prompts and a session of five rounds before.
     """
@@ -108,7 +109,7 @@ class Match:
 
     @contextmanager
     def _served(self, engine: Engine, n: int) -> Iterator[list[Contestant]]:
-        """A llama-server for n branches, if one is asked for; it is given four slots at least."""
+        """Start a llama-server for n branches, with four slots at least, if one is requested."""
         if "server" not in self.beside:
             yield []
             return

@@ -18,10 +18,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.instruments", description=__doc__)
     parser.add_argument("--part", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--model", type=Path, default=None, help="a model file; the bundled one by default")
-    asked = parser.parse_args()
-    for part in asked.part:
+    arguments = parser.parse_args()
+    for part in arguments.part:
         print(f"## {part}\n", flush=True)
-        lines = import_module(f"benchmarks.instruments.{part}").run(asked.model or bundled_model())
+        lines = import_module(f"benchmarks.instruments.{part}").run(arguments.model or bundled_model())
         print("\n".join(lines), end="\n\n", flush=True)
 
 

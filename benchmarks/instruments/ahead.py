@@ -1,7 +1,7 @@
-"""Picks without waiting: how many find their text there, what is written for nothing, and whom it costs what.
+"""Prefetch: the share of picks with prefetched text, unused tokens, and the cost for others.
 
-The session that is played stands below: where the writer looked while they read, and what they took. It was
-made by hand, not taken from a person; every round is read for five real seconds.
+The session below, where the writer looked and what they picked, was made by hand; every round is read for
+five real seconds.
 """
 
 from __future__ import annotations
@@ -260,8 +260,8 @@ def key_delays(model: Path, mode: Mode) -> list[float]:
         assert program.until(b"write", 60) is not None, "the app did not start"
         program.drain(1.0)
         program.send(WRITE)
-        told = "full length" if mode == "off" else "▸ ahead"
-        assert program.until(told.encode(), 120) is not None, f"{told!r} is not shown"
+        sign = "full length" if mode == "off" else "▸ ahead"
+        assert program.until(sign.encode(), 120) is not None, f"{sign!r} is not shown"
         program.send(TAB)
         program.drain(0.5)
         found: list[float] = []

@@ -72,7 +72,7 @@ class Written:
 
 
 def _by_turns(engine: Engine, phrases: Sequence[str]) -> tuple[Written, Written]:
-    """Texts without and with the ban; one in five without, so that whatever else runs slows both alike."""
+    """Yield texts without and with the ban; one in five without, so that other work slows both alike."""
     free, banned, seed = Written(), Written(), 0
     while banned.sentences < SENTENCES:
         seed += 1

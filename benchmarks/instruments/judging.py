@@ -1,4 +1,4 @@
-"""Judging: rows and seconds of a judged round, against evaluating every branch anew for each question."""
+"""Judging: rows and seconds of a judged round, against evaluating every branch again for each question."""
 
 from __future__ import annotations
 

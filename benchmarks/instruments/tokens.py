@@ -45,7 +45,7 @@ def run(model: Path) -> list[str]:
             after = engine.stats()
             rows.append(after.branch_rows + after.prompt_rows - before.branch_rows - before.prompt_rows)
         for branch in generation.branches[1:4]:
-            for place in range(5, _TOKENS, 12):  # further apart than what is asked ahead
+            for place in range(5, _TOKENS, 12):  # farther apart than the prefetched positions
                 seconds, _ = _look(tokens, tokens.of_branch(branch), place)
                 looks.append(seconds)
     lines = [
@@ -63,7 +63,7 @@ def run(model: Path) -> list[str]:
 
 
 def _look(tokens: Tokens, text: TokenText, place: int) -> tuple[float, tuple[Alternative, ...]]:
-    """Seconds until it is known what could have stood in a place, and that."""
+    """Return the seconds until the alternatives at a position are known, and the alternatives."""
     began = time.perf_counter()
     while (others := tokens.look(text, place)) is None:
         time.sleep(0)  # as the screen does, which looks again

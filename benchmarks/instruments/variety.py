@@ -87,7 +87,7 @@ def similarity(texts: list[str]) -> Iterator[float]:
 def measure(engine: Engine, prompts: list[str], sampling: Sampling, seed: int, **way: Any) -> Counted:
     counted = Counted()
     for place, prompt in enumerate(prompts):
-        heard = Logits(sampling.temperature)
+        logits = Logits(sampling.temperature)
         own = tuple(replace(sampling, seed=100_000 * seed + N * place + k) for k in range(N))
         stop = Stop(max_tokens=TOKENS, ignore_eog=True)
         request = Request(
@@ -96,20 +96,20 @@ def measure(engine: Engine, prompts: list[str], sampling: Sampling, seed: int, *
             sampling=own,
             stop=stop,
             logprobs=0,
-            logits_callback=heard,
+            logits_callback=logits,
             overflow="truncate",
             **way,
         )
-        count(counted, engine.submit(request).wait(), heard, sampling.temperature)
+        count(counted, engine.submit(request).wait(), logits, sampling.temperature)
     return counted
 
 
-def count(counted: Counted, generation: Generation, heard: Logits, temperature: float) -> None:
+def count(counted: Counted, generation: Generation, logits: Logits, temperature: float) -> None:
     texts = [branch.text for branch in generation.branches]
     plain, warm, rest = list[float](), list[float](), list[float]()
     for branch in generation.branches:
         for place, entry in enumerate(branch.logprobs):
-            total, at_temperature = heard.found[branch.index, place]
+            total, at_temperature = logits.found[branch.index, place]
             plain.append(-entry.logprob)
             rest += [-entry.logprob] if place else []
             warm.append(at_temperature - (entry.logprob + total) / temperature)
@@ -147,7 +147,7 @@ def run(model: Path) -> list[str]:
                 lines.append(row(siblings + (" again" if seed == 1 else ""), repulsion, counted, results[0]))
             lines.append("")
             if not figure:
-                figure = said(results)
+                figure = summary(results)
     return [*lines, figure]
 
 
@@ -171,7 +171,7 @@ def perplexity(nats: list[float], plain: list[float]) -> str:
     return f"{math.exp(fmean(nats)):.2f} ({100 * fmean(differences):+.1f} ± {100 * error:.1f} %)"
 
 
-def said(results: list[Counted]) -> str:
+def summary(results: list[Counted]) -> str:
     """Plain, distinct and stratified in one line."""
     plain, _, *drawn = results[:4]
     firsts, alike = ([fmean(one) for one in column] for column in zip(

@@ -26,7 +26,7 @@ ODD = ("--threads", "1", "--flash-attn", "on", "--ubatch-size", "32")
 
 
 def used_home(setting: Setting) -> Path:
-    """A HOME in which srbwriter has run, and written, with options that nobody should meet again."""
+    """Make a HOME in which srbwriter has run with unusual options, which must not affect later runs."""
     home = Path(tempfile.mkdtemp(prefix="used-"))
     own = Setting(setting.model, setting.prompt, setting.tokens, setting.cells, defaults=True)
     with closing(Srbwriter(own, home, "srbwriter", *ODD)) as odd:
@@ -61,7 +61,7 @@ def rows(peers: Sequence[Peer], setting: Setting, args: argparse.Namespace) -> I
     for n in args.counts:
         played: dict[str, list[tuple[Written, Written]]] = {peer.name: [] for peer in peers}
         for number in range(args.rounds):
-            salt = f"Tale {n}, {number}. "  # a text that nobody has seen
+            salt = f"Tale {n}, {number}. "  # a text that no contestant has evaluated
             opening = ours.tokenize(salt + TEXT * (2 + setting.prompt // 60))[: setting.prompt]
             for peer in peers[:: -1 if number % 2 else 1]:
                 played[peer.name].append(play(peer, opening, n, setting, number + 1))

@@ -31,16 +31,16 @@ class CountingLlama:
 
         llama.eval = counted  # type: ignore[method-assign]
 
-    def write(self, asked: dict[str, Any], index: int) -> None:
+    def write(self, request: dict[str, Any], index: int) -> None:
         """Write completion ``index`` of a request; each token is an event."""
         llama, ids = self.llama, list[int]()
         before = self.evaluated
-        llama.set_seed(asked["seed"] + index)
-        sampling = {name: asked[name] for name in ("temp", "top_k", "top_p", "min_p", "repeat_penalty")}
-        for token in llama.generate(asked["prompt"], **sampling):
+        llama.set_seed(request["seed"] + index)
+        sampling = {name: request[name] for name in ("temp", "top_k", "top_p", "min_p", "repeat_penalty")}
+        for token in llama.generate(request["prompt"], **sampling):
             ids.append(token)
             print(json.dumps({"index": index, "id": token}), flush=True)
-            if len(ids) == asked["tokens"]:
+            if len(ids) == request["tokens"]:
                 break
         # Each token but the last one was evaluated for the next.
         print(json.dumps({"evaluated": self.evaluated - before - len(ids) + 1}), flush=True)
@@ -54,9 +54,9 @@ def main(argv: Sequence[str]) -> None:
     llama = CountingLlama(open_model(model, **settings))
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:
-        asked: dict[str, Any] = json.loads(line)
-        for index in range(asked["n"]):
-            llama.write(asked, index)
+        request: dict[str, Any] = json.loads(line)
+        for index in range(request["n"]):
+            llama.write(request, index)
         print(json.dumps({"done": True}), flush=True)
 
 

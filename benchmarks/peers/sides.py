@@ -59,7 +59,7 @@ class Reading:
 
 
 class Peer(ABC):
-    """A program that writes. ``name`` stands in the table."""
+    """A program that writes; ``name`` is its name in the table."""
 
     name: str
     pid: int = 0
@@ -73,7 +73,7 @@ class Peer(ABC):
 
     @property
     def memory(self) -> float:
-        """Most memory that the process had in RAM so far, in MiB; 0 where nobody says."""
+        """Return the peak resident memory of the process, in MiB; 0 if unknown."""
         try:
             status = Path(f"/proc/{self.pid}/status").read_text("ascii")
         except OSError:
@@ -174,8 +174,8 @@ class OneByOne(Peer):
         sampling = self.setting.sampler_fields()
         sampling["temp"] = sampling.pop("temperature")
         reading, evaluated = Reading(n), 0
-        asked = {"prompt": prompt, "n": n, "tokens": tokens, "seed": seed, **sampling}
-        print(json.dumps(asked), file=self.process.stdin, flush=True)
+        request = {"prompt": prompt, "n": n, "tokens": tokens, "seed": seed, **sampling}
+        print(json.dumps(request), file=self.process.stdin, flush=True)
         for event in self._events():
             if "id" in event:
                 reading.add(event["index"], [event["id"]])

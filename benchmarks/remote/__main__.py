@@ -1,9 +1,9 @@
 """``python -m benchmarks.remote URL``: tokens per second through us, against a plain client of the same
 engine.
 
-Rounds of both take turns, so that whatever else the machine does meets both alike. The proxy is this program
-with ``--serve --connect URL``, read by the plain client. Of vLLM its own metrics say what its prefix cache
-found, and that what was cancelled here ended there.
+Rounds of both take turns, so that other work on the machine affects both alike. The proxy is this program
+with ``--serve --connect URL``, read by the plain client. vLLM's own metrics show the hits of its prefix
+cache, and that cancelled requests ended there.
 """
 
 from __future__ import annotations
@@ -101,17 +101,17 @@ def compare(name: str, rounds: int, sides: dict[str, Callable[[], Score]]) -> No
             found[side].append(score.speed)
     speeds = {side: median(each[1:]) for side, each in found.items()}
     ratios = {s: median(b / a for a, b in zip(found["plain"][1:], found[s][1:], strict=True)) for s in sides}
-    told = [
+    remark = [
         f"{side} {speed:.0f} tok/s ({ratios[side]:.3f}; {median(processor[side][1:]):.0f} µs here a token)"
         for side, speed in speeds.items()
     ]
-    print(f"{name}: {', '.join(told)}", flush=True)
+    print(f"{name}: {', '.join(remark)}", flush=True)
 
 
 def pick_to_text(engine: RemoteEngine, rounds: int) -> None:
     """From the pick of a branch to the first text of the next ones."""
     times: list[float] = []
-    told = ""
+    remark = ""
     for k in range(rounds):
         prompt = tuple(engine.tokenize(f"Tale {k}. " + PROMPT * 12, add_bos=True))
         written = engine.submit(
@@ -129,12 +129,12 @@ def pick_to_text(engine: RemoteEngine, rounds: int) -> None:
         hits = metric(engine, "vllm:prefix_cache_hits_total") - before
         whole = (len(prompt) + len(branch.ids) - 1) // BLOCK * BLOCK
         if hits:
-            told = f"; their prefix cache found {hits:.0f} tokens, whole blocks are 8 × {whole}"
-    print(f"pick to text: median {1000 * median(times):.0f} ms of {rounds}{told}", flush=True)
+            remark = f"; their prefix cache found {hits:.0f} tokens, whole blocks are 8 × {whole}"
+    print(f"pick to text: median {1000 * median(times):.0f} ms of {rounds}{remark}", flush=True)
 
 
 def cancelled(engine: RemoteEngine) -> None:
-    """What is cancelled here ends there."""
+    """Check that cancelled requests end on the server."""
     if metric(engine, "vllm:generation_tokens_total") == 0:
         return
     generation = engine.submit(Request(PROMPT, n=8, stop=Stop(max_tokens=1500, ignore_eog=True)))

@@ -1,4 +1,4 @@
-"""What anybody would write first: httpx, lines, json. It parses the same stream and counts its tokens."""
+"""A simple client: httpx, lines, json. It parses the same stream and counts its tokens."""
 
 from __future__ import annotations
 

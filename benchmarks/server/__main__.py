@@ -45,7 +45,7 @@ def bodies(engine: Engine, clients: int, tokens: int, longest: int) -> list[dict
     return made
 
 
-def directly(engine: Engine, setting: Setting, asked: Sequence[dict[str, Any]]) -> float:
+def directly(engine: Engine, setting: Setting, requests: Sequence[dict[str, Any]]) -> float:
     """Tokens a second of the same work without a server."""
     sampling = replace(setting.sampling, samplers=tuple(SAMPLERS))
     begun = time.perf_counter()
@@ -56,7 +56,7 @@ def directly(engine: Engine, setting: Setting, asked: Sequence[dict[str, Any]]) 
                 stop=Stop(max_tokens=body["n_predict"], ignore_eog=True),
             )
         )
-        for body in asked
+        for body in requests
     ]  # fmt: skip
     tokens = sum(len(generation.wait().branches[0].ids) for generation in generations)
     return tokens / (time.perf_counter() - begun)
@@ -65,19 +65,19 @@ def directly(engine: Engine, setting: Setting, asked: Sequence[dict[str, Any]]) 
 def stream(setting: Setting, args: argparse.Namespace) -> None:
     """Aggregate speed and latency of many streaming clients."""
     engine = Engine.load(setting.model, setting.options())
-    asked = bodies(engine, args.clients, args.tokens, setting.prompt)
+    requests = bodies(engine, args.clients, args.tokens, setting.prompt)
     direct: list[float] = []
     outcomes: list[crowd.Outcome] = []
     theirs: list[crowd.Outcome] = []
     with engine, served(engine) as url, _peer(setting, args) as peer:
-        directly(engine, setting, asked)  # warm
+        directly(engine, setting, requests)  # warm
         for _ in range(args.rounds):
             engine.reset()
-            direct.append(directly(engine, setting, asked))
+            direct.append(directly(engine, setting, requests))
             engine.reset()
-            outcomes.append(crowd.run(crowd.Job(url, asked)))
+            outcomes.append(crowd.run(crowd.Job(url, requests)))
             if peer is not None:
-                theirs.append(crowd.run(crowd.Job(peer, asked)))
+                theirs.append(crowd.run(crowd.Job(peer, requests)))
     rows = [("engine, directly", direct, None), ("srbwriter over HTTP", _speeds(outcomes), outcomes)]
     if theirs:
         rows.append(("llama-server", _speeds(theirs), theirs))
@@ -102,7 +102,7 @@ def _quantiles(seconds: Sequence[float]) -> str:
 
 @contextmanager
 def _peer(setting: Setting, args: argparse.Namespace) -> Iterator[str | None]:
-    """llama.cpp's own server with as many slots, where it is to be had."""
+    """Start llama.cpp's own server with as many slots, if it is available."""
     if args.peers is None:
         yield None
         return
@@ -142,8 +142,8 @@ def memory(setting: Setting, args: argparse.Namespace) -> None:
     with Engine.load(setting.model, options) as engine, served(engine, keep_requests=16) as url:
         words = story_ids(engine, setting.prompt)
         for round_ in range(args.requests // batch):
-            asked = [mixed(rng, words) for _ in range(batch)]
-            answered += crowd.run(crowd.Job(url, asked, width=16, leave=1 / 3, seed=round_)).answered
+            requests = [mixed(rng, words) for _ in range(batch)]
+            answered += crowd.run(crowd.Job(url, requests, width=16, leave=1 / 3, seed=round_)).answered
             sizes.append(resident_bytes())
             if time.monotonic() - begun > args.seconds:
                 break

@@ -1,7 +1,7 @@
 """Many streaming clients, in a process of their own: ``python -m benchmarks.server.crowd`` reads a job.
 
 Those that are timed speak llama.cpp's dialect, because its chunks name their tokens; over bare sockets,
-because a client that is slower than the server would be what is measured. The job comes on standard input
+because a client that is slower than the server would be measured instead. The job comes on standard input
 and the result goes to standard output, both JSON.
 """
 
@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """``bodies`` are asked for all at once, or ``width`` at a time; some clients ``leave`` before the end.
+    """``bodies`` are sent all at once, or ``width`` at a time; some clients ``leave`` before the end.
 
     A body's ``key`` is the client's; its ``path`` is ``/completion`` if there is none. Answers of other paths
     are read to their end.

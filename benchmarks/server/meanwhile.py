@@ -75,9 +75,9 @@ def fair(setting: Setting, args: argparse.Namespace) -> None:
                 seen = [_first_token(engine, url, k) for k in range(args.tries)]
                 written = engine.stats().generated_tokens
         steps, sent, seconds = zip(*seen, strict=True)
-        told = [f"{statistics.median(counted):.0f} / {max(counted)}" for counted in (steps, sent)]
+        figures = [f"{statistics.median(counted):.0f} / {max(counted)}" for counted in (steps, sent)]
         waited = f"{statistics.median(seconds):.3f} / {max(seconds):.3f}"
-        print(f"| {title.format(long=args.long)} | {' | '.join(told)} | {waited} | {written} |")
+        print(f"| {title.format(long=args.long)} | {' | '.join(figures)} | {waited} | {written} |")
 
 
 @contextmanager
@@ -203,8 +203,8 @@ def health(setting: Setting, args: argparse.Namespace) -> None:
 
 def _row(title: str, status: str, seconds: float, waits: list[float]) -> None:
     middle, late = np.quantile(waits, (0.5, 0.99)) * 1000
-    told = f"{middle:.1f} / {late:.1f} / {max(waits) * 1000:.0f}"
-    cells = [title, *([status] if status else []), f"{seconds:.2f}", told, str(len(waits))]
+    figures = f"{middle:.1f} / {late:.1f} / {max(waits) * 1000:.0f}"
+    cells = [title, *([status] if status else []), f"{seconds:.2f}", figures, str(len(waits))]
     print(f"| {' | '.join(cells)} |")
 
 

@@ -84,20 +84,20 @@ def _run(argv: list[str]) -> int:
     arguments = parser.read(flags.joined(argv[1:] if command.name else argv))
     if not command.name and (story := getattr(arguments, "story", None)) in commands.COMMANDS:
         raise Failure(f"the command comes first: srbwriter {story} …", Exit.USAGE)
-    said = flags.chosen(arguments, keys_of_all)
+    chosen = flags.chosen(arguments, keys_of_all)
     if command.examines and not parser.problems:
-        return face.run(arguments, _settings_or_defaults(keys_of_all, said, arguments.config))
-    settings = load(keys_of_all, said, os.environ, arguments.config, parser.problems)
+        return face.run(arguments, _settings_or_defaults(keys_of_all, chosen, arguments.config))
+    settings = load(keys_of_all, chosen, os.environ, arguments.config, parser.problems)
     with _log(settings, arguments.remarks):
         return face.run(arguments, settings)
 
 
-def _settings_or_defaults(table: Table, said: Mapping[str, Any], file: Path | None) -> Settings:
+def _settings_or_defaults(table: Table, chosen: Mapping[str, Any], file: Path | None) -> Settings:
     """Return the settings; if the file or the variables are invalid, the defaults with warnings."""
     try:
-        return load(table, said, os.environ, file)
+        return load(table, chosen, os.environ, file)
     except ConfigError as error:
-        settings = load(table, said, {}, Path(os.devnull))
+        settings = load(table, chosen, {}, Path(os.devnull))
         settings.warnings = (*error.problems, *settings.warnings)
         return settings
 

@@ -564,7 +564,7 @@ def _import(work: transfer.Import) -> None:
 
 
 class Check:
-    """``srbwriter check``: checks story files for damage and reports what is missing."""
+    """``srbwriter check``: checks story files for damage and reports missing parts."""
 
     DESCRIPTION = """\
 Go over the files of stories, all of the library if none is named. Nothing is changed.

@@ -1,7 +1,7 @@
-"""The one object behind every face with a story: an open story, a loading engine, and verbs between them.
+"""Sessions: an open story, an engine, and the verbs that connect them, for every interface.
 
-Turns a node's path into a token-exact prompt and what the engine writes into nodes. Knows no
-screen and no HTTP.
+A session turns the path of a node into the tokens of a prompt, and generated text into nodes. This package
+imports no screen and no HTTP.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Writing ahead: the rounds after likely picks, written one after the other while the writer reads.
+"""Prefetch: the rounds after likely picks are generated, one after the other, while the writer reads.
 
 When a round is over, the requests that :meth:`Session.generate` would submit after each likely pick are
 submitted with the priority AHEAD, within a budget. A pick takes over the generation of an equal request; all
-others are discarded. Nothing of them is written into the story. They are also discarded when anything changes
-that would change the request.
+others are discarded, also when anything changes that would change the request. Prefetched text is not in the
+story.
 """
 
 from __future__ import annotations
@@ -34,54 +34,56 @@ T = TypeVar("T")
 Mode: TypeAlias = keys.LookAhead
 MODES: tuple[Mode, ...] = get_args(Mode)
 BATTERY = "the machine runs from its battery"
-_POWER_SECONDS = 20.0  # that what is known of the battery holds
-_USUAL_TOKENS = 256  # of a branch that has no limit, for a guess how far it is
+_POWER_SECONDS = 20.0  # that a reading of the battery is valid
+_USUAL_TOKENS = 256  # assumed length of a branch without a limit, for the progress
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How much is written ahead: the panes, the tokens of a round, and the limit on battery power."""
+    """How much is prefetched: for which panes, tokens a round, and the mode on battery power."""
 
     mode: Mode = "off"
     tokens: int = 2048
     battery: Mode = "off"
 
 
-class Said(Protocol):
-    """Settings, and what was turned since."""
+class SettingValues(Protocol):
+    """The settings, and the modes changed since the start."""
 
     def __getitem__(self, key: Key[T], /) -> T: ...
 
 
-def budget_of(said: Said) -> Budget:
-    """How much is to be written ahead."""
-    return Budget(said[keys.LOOK_AHEAD], said[keys.LOOK_AHEAD_TOKENS], said[keys.LOOK_AHEAD_BATTERY])
+def budget_of(settings: SettingValues) -> Budget:
+    """Return the budget from the settings."""
+    return Budget(
+        settings[keys.LOOK_AHEAD], settings[keys.LOOK_AHEAD_TOKENS], settings[keys.LOOK_AHEAD_BATTERY]
+    )
 
 
 @dataclass(slots=True, eq=False)
 class Ahead:
-    """A round that begins after branch ``index`` is picked, or its first ``upto`` characters."""
+    """The prefetched round after a pick of branch ``index``, or of its first ``upto`` characters."""
 
     index: int
     upto: int | None
-    asked: Request
+    request: Request
     generation: Generation
-    held: bool = False  # it rests where it is
+    held: bool = False  # a paused branch stays paused
     duplicates: Duplicates = field(default_factory=Duplicates)
 
     @property
     def tokens(self) -> int:
-        """Written so far."""
+        """Number of tokens generated so far."""
         return sum(len(branch.buffer.ids) for branch in self.generation.branches)
 
     @property
     def share(self) -> float:
-        """How much of it is written; 1.0 is all."""
+        """The finished share of the round, up to 1.0."""
         if self.generation.done:
             return 1.0
-        stop = self.asked.stop
+        stop = self.request.stop
         limit = stop.max_tokens if isinstance(stop, Stop) else None
-        return min(0.99, self.tokens / (self.asked.n * (limit or _USUAL_TOKENS)))
+        return min(0.99, self.tokens / (self.request.n * (limit or _USUAL_TOKENS)))
 
     @property
     def working(self) -> bool:
@@ -100,12 +102,12 @@ class Ahead:
         try:
             for branch in self.generation.branches:
                 branch.kill()
-        except EngineError as error:  # it is gone with its engine
-            log.debug("what was written ahead cannot be dropped: %s", error)
+        except EngineError as error:  # its engine is closed
+            log.debug("a prefetched round cannot be discarded: %s", error)
 
 
 class LookAhead(Instrument):
-    """Writes ahead of the picks of a session, once it has a budget."""
+    """Prefetches the rounds after likely picks of a session, within a budget."""
 
     name: ClassVar[str] = "look_ahead"
 
@@ -115,18 +117,18 @@ class LookAhead(Instrument):
         self._learner = Learner(desk.story)
         self._rounds: tuple[Ahead, ...] = ()
         self._focus: tuple[int, int | None] = (0, None)
-        self._seen: object = None  # what was asked for when the focus was told last
-        self._followed: Generation | None = None  # the round whose picks are written ahead
-        self._spent = 0  # tokens of this round that were thrown away
+        self._seen: object = None  # the request of the current round when the focus was last reported
+        self._followed: Generation | None = None  # the round whose picks are prefetched
+        self._spent = 0  # discarded tokens of this round
         self.written = self.taken = 0
-        """Tokens that were written ahead since the session began, and those of them that a pick took over."""
-        self._power = (float("-inf"), False)  # when it was looked, and whether a battery is used
-        self._holding = threading.Lock()  # who lets them rest, or go on, does not meet who takes one over
+        """Prefetched tokens since the session began, and those of them that a pick used."""
+        self._power = float("-inf"), False  # time of the last reading, whether on battery power
+        self._holding = threading.Lock()  # serializes pause and resume with a pick that takes over
         self._wake = threading.Condition()
         self._due = self._closing = False
         self._thread: threading.Thread | None = None
 
-    # ---- what a face asks
+    # ---- for interfaces
 
     @property
     def budget(self) -> Budget:
@@ -142,7 +144,7 @@ class LookAhead(Instrument):
 
     @property
     def mode(self) -> Mode:
-        """The budget's, or less while the machine runs from its battery."""
+        """The mode of the budget, or the lower one for battery power."""
         mode, battery = self._budget.mode, self._budget.battery
         if mode == "off" or MODES.index(battery) >= MODES.index(mode) or not self._on_battery():
             return mode
@@ -150,25 +152,25 @@ class LookAhead(Instrument):
 
     @property
     def why_not(self) -> str:
-        """Why nothing is written ahead though the budget is there; empty if that is not so."""
+        """Why nothing is prefetched despite a budget; empty if there is no obstacle."""
         if self._budget.mode == "off":
             return ""
         return self._desk.capabilities.reason_for("look_ahead") or (BATTERY if self.mode == "off" else "")
 
     @property
     def spent(self) -> int:
-        """Tokens of the budget that this round has taken."""
+        """Tokens of the budget that this round has used."""
         return self._spent + sum(ahead.tokens for ahead in self._rounds)
 
     @property
     def working(self) -> bool:
-        """Whether something is being written ahead."""
+        """Whether a prefetch is running."""
         return any(ahead.working for ahead in self._rounds)
 
     def share(self, index: int, upto: int | None = None) -> float | None:
-        """How much is written of what follows a pick; 1.0 is all, None nothing.
+        """Return the finished share of the round after a pick, up to 1.0; None if there is none.
 
-        While a branch is written again, what followed its text before does not count.
+        While a branch is rolled again, the continuation of its earlier text does not count.
         """
         current = self._desk.round
         if current is None or index >= len(current.branches) or current.branches[index].live:
@@ -179,9 +181,9 @@ class LookAhead(Instrument):
         return next(found, None)
 
     def focus(self, index: int, upto: int | None = None) -> None:
-        """Note that the writer reads branch ``index``, and may pick so many characters of it.
+        """Record that the writer reads branch ``index``, and that a pick would take ``upto`` characters.
 
-        To be called often.
+        Interfaces call this often.
         """
         desk = self._desk
         self._focus = index, upto
@@ -192,7 +194,7 @@ class LookAhead(Instrument):
             self._seen = seen
             self.look()
 
-    # ---- what the session says
+    # ---- events of the session
 
     def look(self, always: bool = False) -> None:
         """Update the requests after a change. Returns at once."""
@@ -206,13 +208,13 @@ class LookAhead(Instrument):
             self._wake.notify()
 
     def give_way(self) -> None:
-        """A key was pressed: what it does goes first."""
+        """Pause the prefetch: a key was pressed, and its work goes first."""
         engine = self._desk.engine
         if engine is not None and self.working:
             engine.stand_back()
 
     def text_changed(self) -> None:
-        """What was written ahead may not follow; words that are not in the story yet begin nothing new."""
+        """Update the requests; while typed words are not in the story yet, no prefetch begins."""
         if self._budget.mode != "off" and (self._rounds or not self._desk.typing.text_waits):
             self.look()
 
@@ -223,8 +225,8 @@ class LookAhead(Instrument):
         self.drop()
 
     def find_written(self, request: Request) -> Generation | None:
-        """The round that was written ahead for exactly ``request``; None if there is none. The others go."""
-        found = next((a for a in self._rounds if a.asked == request and a.generation.error is None), None)
+        """Return the prefetched generation of exactly ``request``, or None; discard all others."""
+        found = next((a for a in self._rounds if a.request == request and a.generation.error is None), None)
         self._keep(lambda ahead: ahead is found)
         with self._holding:
             self._rounds, self._spent = (), 0
@@ -238,11 +240,11 @@ class LookAhead(Instrument):
         return found.generation
 
     def drop(self) -> None:
-        """Throw all of it away. To be called under the session's lock."""
+        """Discard all prefetched rounds. Call it under the session's lock."""
         self._keep(lambda ahead: False)
 
     def close(self) -> None:
-        """End for good."""
+        """Stop, and discard all prefetched rounds."""
         with self._wake:
             self._closing = True
             self._wake.notify()
@@ -280,7 +282,7 @@ class LookAhead(Instrument):
             return
         over = generation is not None and generation.done
         if over:
-            desk.keep()  # a pick would do that, too
+            desk.keep()  # as a pick would
         self._keep(self._holds)
         if current is None or generation is None or desk.engine is None:
             return
@@ -301,7 +303,7 @@ class LookAhead(Instrument):
                 ahead.hold(ahead is not written)
 
     def _likely(self, current: Round, mode: Mode) -> list[tuple[int, int | None]]:
-        """Picks, the likeliest first."""
+        """Return picks, the likeliest first."""
         texts = [branch.text for branch in current.branches]
         whole = [
             i for i, branch in enumerate(current.branches) if texts[i].strip() and _may_be_picked(branch)
@@ -316,24 +318,26 @@ class LookAhead(Instrument):
         if mode == "all":
             order = habits.order([len(text) for text in texts])
             likely += [(index, None) for index in order if index in whole and index != focused]
-        if focused in whole and 2 * self.spent < self._budget.tokens:  # the rest is for where the focus goes
+        if (
+            focused in whole and 2 * self.spent < self._budget.tokens
+        ):  # the rest is kept for changes of the focus
             part = habits.part(texts[focused])
             if part is not None and (focused, part) not in likely:
                 likely.append((focused, part))
         return likely
 
     def _begin(self, index: int, upto: int | None) -> Ahead | None:
-        engine, asked = self._desk.engine, self._desk.would_ask(index, upto)
-        if asked is None or engine is None:
+        engine, request = self._desk.engine, self._desk.would_ask(index, upto)
+        if request is None or engine is None:
             return None
-        generation = engine.submit(replace(asked, priority=Priority.AHEAD))
-        ahead = Ahead(index, upto, asked, generation)
+        generation = engine.submit(replace(request, priority=Priority.AHEAD))
+        ahead = Ahead(index, upto, request, generation)
         self._rounds += (ahead,)
-        generation.add_listener(lambda: self._heard(ahead))
+        generation.add_listener(lambda: self._on_event(ahead))
         return ahead
 
     def _renew(self, ahead: Ahead) -> bool:
-        """Roll branches again that are nearly the same as another; return whether there were any."""
+        """Roll near-duplicate branches again; return whether there were any."""
         if not self._desk.variety.renew:
             return False
         branches = ahead.generation.branches
@@ -345,17 +349,17 @@ class LookAhead(Instrument):
         return bool(chosen)
 
     def _gone(self, tokens: int) -> None:
-        """Tokens of the budget were thrown away."""
+        """Count discarded tokens of the budget."""
         self._spent += tokens
         self.written += tokens
 
-    def _heard(self, ahead: Ahead) -> None:
-        """The engine's thread comes by with news."""
+    def _on_event(self, ahead: Ahead) -> None:
+        """Handle news of a generation, on the engine's thread."""
         if ahead.generation.done:
             self.look()
         elif self.spent >= self._budget.tokens:
             with self._holding:
-                if ahead in self._rounds:  # nobody has taken it over
+                if ahead in self._rounds:  # no pick has taken it over
                     ahead.hold(True)
 
     # ---- inside
@@ -364,7 +368,7 @@ class LookAhead(Instrument):
         """Return whether the request is still the one that a pick would submit."""
         if ahead.generation.error is not None:
             return False
-        return ahead.asked in (
+        return ahead.request in (
             self._desk.would_ask(ahead.index, ahead.upto),
             self._desk.would_ask(None, None),
         )
@@ -391,11 +395,11 @@ def _may_be_picked(branch: Branch) -> bool:
 
 
 def on_battery() -> bool:
-    """Return whether this machine runs on battery power; False where that is unknown."""
+    """Return whether this machine runs on battery power; False if unknown."""
     import psutil
 
     try:
         found = psutil.sensors_battery()
-    except (AttributeError, OSError, RuntimeError, NotImplementedError):  # none on this system
+    except (AttributeError, OSError, RuntimeError, NotImplementedError):  # this system reports no battery
         return False
     return found is not None and found.power_plugged is False

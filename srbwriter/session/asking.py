@@ -1,8 +1,7 @@
-"""The rounds of a session: asking the engine for branches, steering them, picking one, and leaving.
+"""The rounds of a session: requesting branches, steering them, picking one, and leaving the round.
 
-A round begins in one place (:meth:`Rounds.begin_round`), and is left once in one place
-(:meth:`Rounds.leave_round`): its branches stop, and everything typed and written goes into the story in one
-transaction with the verb that leads on.
+Every round begins in :meth:`Rounds.begin_round`, and ends in :meth:`Rounds.leave_round`: its branches stop,
+and all typed and generated text is saved in one transaction with the verb that leaves the round.
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
-_END_SECONDS = 10.0  # a step of the engine that is under way cannot be broken off
+_END_SECONDS = 10.0  # a running step of the engine cannot be interrupted
 
 
 class Rounds(Models):
-    """The branches of a session, which go on from where the writer stands."""
+    """The branches of a session, which continue from the current node."""
 
     def __init__(
         self, story: Story, loader: EngineLoader, options: EngineOptions | None, n: int,
@@ -72,11 +71,11 @@ class Rounds(Models):
     # ---- into a round
 
     def generate(self, n: int | None = None) -> Round:
-        """Let ``n`` (the session's n by default) branches write on from the current node.
+        """Request ``n`` branches (by default the session's n) from the current node.
 
-        A round that is still running is stopped; its text stays. Before the model is loaded the
-        round waits for it. Raises ReadOnlyStory where no branch could be kept, and NoModel where there is
-        none to wait for; what is shown stays then.
+        A running round is stopped; its text stays. Before the model is loaded the round waits for it. Raises
+        ReadOnlyStory if branches cannot be saved, and NoModel if no model is loading; the shown round stays
+        then.
         """
         self.may_write()
         with self._lock:
@@ -84,25 +83,25 @@ class Rounds(Models):
             return self._ask(n or self.n)
 
     def may_write(self) -> None:
-        """Raises ReadOnlyStory where no branch could be kept, and NoModel where there is none to wait for."""
+        """Raise ReadOnlyStory if branches cannot be saved, and NoModel if no model is loaded or loading."""
         if self.story.read_only is not None:
             raise ReadOnlyStory(self.story.read_only)
         if self.engine_state == "FAILED":
             raise NoModel(f"{self._why_no_model()}; the branches stay as they are")
 
     def _ask(self, n: int) -> Round:
-        """Begin a round where the writer stands, or let it wait for the model."""
+        """Begin a round at the current node, or let it wait for the model."""
         current = self.round = Round(self.story, self.story.current, n)
         if self._prompter is not None:
             self.begin_round(current)
         return current
 
     def begin_round(self, current: Round, takes: tuple[Take, ...] = (), turn: Turn | None = None) -> None:
-        """Ask the engine for the branches of ``current``, and show them.
+        """Submit the branches of ``current`` to the engine, and show them.
 
-        With ``takes`` they stand at the end of these texts; with ``turn`` they go on otherwise. Where they
-        cannot be had, no branches are shown, but what was shown before instead of ``takes``. Raises
-        EngineError, ContextError or StoryError.
+        With ``takes`` they begin, ended, with these texts; with ``turn`` they fork at a token. If the request
+        fails, no branches are shown; with ``takes``, the previous ones. Raises EngineError, ContextError or
+        StoryError.
         """
         try:
             current.generation = self._request(current.parent, current.n, takes, turn)
@@ -118,7 +117,7 @@ class Rounds(Models):
         self, parent: NodeId, n: int, takes: tuple[Take, ...] = (), turn: Turn | None = None,
         samplings: tuple[Sampling, ...] = (),
     ) -> Generation:  # fmt: skip
-        """Ask the engine for branches that go on from ``parent``, or stand at the end of ``takes``."""
+        """Submit branches that continue ``parent``, or that begin, ended, with ``takes``."""
         engine, prompter = self.engine, self.prompter
         assert engine is not None
         self._failure = None
@@ -140,9 +139,9 @@ class Rounds(Models):
         self, prompter: Prompter, parent: NodeId, n: int, takes: tuple[Take, ...] = (),
         turn: Turn | None = None, samplings: tuple[Sampling, ...] = (), at: int | None = None,
     ) -> tuple[Request, Assembly]:  # fmt: skip
-        """What the engine is asked for branches that go on from ``parent``, or ``at`` characters into it.
+        """Return the request for branches that continue ``parent``, or its first ``at`` characters.
 
-        They are sampled with ``samplings``, or as the knobs and the settings of the story there say.
+        They are sampled with ``samplings``, by default by the settings of the session and of the story there.
         """
         engine = self.engine
         assert engine is not None
@@ -165,10 +164,10 @@ class Rounds(Models):
         if turn is not None:
             turned = replace(request, prompt=turn.prompt, begin=turn.begin, without=turn.without, heal=False)
             return turned, assembly
-        return replace(request, **self.variety.asked(samplings, engine.capabilities)), assembly
+        return replace(request, **self.variety.request_fields(samplings, engine.capabilities)), assembly
 
     def would_ask(self, index: int | None, upto: int | None) -> Request | None:
-        """What :meth:`generate` would ask for at the current node, or after a pick; None if nothing."""
+        """Return the request of :meth:`generate` at the current node, or after a pick, or None."""
         if self._prompter is None:
             return None
         node, at = self.story.current, None
@@ -183,7 +182,7 @@ class Rounds(Models):
         return self._question(self._prompter, node, self.n, at=at)[0]
 
     def _begun(self, current: Round) -> None:
-        """The engine has the round: it is written down and remembered from now on."""
+        """Record a submitted round: it is saved to the story and kept in the history from now on."""
         engine = self.engine
         assert engine is not None
         if current.prefix is None:
@@ -196,17 +195,17 @@ class Rounds(Models):
 
     @property
     def view(self) -> JsonObject:
-        """What the face kept with :meth:`keep_view`, or an earlier run at the same node; empty without."""
+        """The view stored by :meth:`keep_view`, or by an earlier run at the same node; empty by default."""
         return self._workspace.view
 
     def keep_view(self, view: JsonObject) -> None:
-        """Keep what the face wants to find again when the story is opened next; returns at once."""
+        """Store the interface's view for the next opening of the story; return at once."""
         if view != self._workspace.view:
             self._workspace.view = view
             self._recorder.note_view()
 
     def restore_workspace(self) -> None:
-        """Show the branches that were on the screen last, or else those of where the writer stands."""
+        """Show the branches that were on the screen last, otherwise those of the current node."""
         shown = self._workspace.restore()
         if shown is None:
             self.recall()
@@ -217,7 +216,7 @@ class Rounds(Models):
         self._text_changed()
 
     def recall(self) -> None:
-        """Show the branches that were written where the writer stands now, if there are any."""
+        """Show the branches that were generated at the current node, if there are any."""
         self._text_changed()
         here = self.story.current
         shown = self.round
@@ -234,7 +233,7 @@ class Rounds(Models):
 
     @property
     def stale(self) -> bool:
-        """Whether the text before the branches is no longer the one they were written for."""
+        """Whether the text before the branches has changed since they were requested."""
         return self._picking.is_stale(self.round)
 
     def joined(self, index: int) -> str:
@@ -244,11 +243,11 @@ class Rounds(Models):
 
     def steer(self, index: int, verb: BranchVerb, **arguments: Any) -> None:
         """Call a verb of :data:`.engine.verbs.VERBS` on a branch; what it replaces stays in the tree."""
-        asleep = "ended" not in VERBS[verb].states  # nothing happens to a branch that no engine knows
+        asleep = "ended" not in VERBS[verb].states  # ended branches of an earlier session have no engine
         getattr(self._branch(index) if asleep else self.steered(index), verb)(**arguments)
 
     def append(self, index: int, text: str) -> None:
-        """Type into a branch; it goes on from there. The words are on the disk when this returns."""
+        """Type into a branch, which continues from there. The words are on the disk when this returns."""
         branch = self.steered(index)
         with self._lock:
             current = self.round
@@ -261,18 +260,18 @@ class Rounds(Models):
             self._recorder.together(hand_over)
             try:
                 branch.append(text, go_on=True)
-            except EngineError:  # whoever typed them is told, and has them still
+            except EngineError:  # the caller reports the error and keeps the words
                 typing.arrived(self.story, text)
                 raise
 
     def lock(self, index: int) -> None:
-        """Spare this branch when all are rolled again; a second time lets it go."""
+        """Lock a branch, so that it is kept when all are rolled again; a second call unlocks it."""
         if self.round is not None:
             self.round.locked ^= {index}
             self._recorder.note_view()
 
     def reroll_all(self) -> None:
-        """Roll every branch again that is not locked."""
+        """Roll all unlocked branches again."""
         self.take_up()
         if self.round is not None:
             for branch in self.round.branches:
@@ -290,7 +289,7 @@ class Rounds(Models):
         return self.round.branches[index]
 
     def steered(self, index: int) -> Branch:
-        """Branch ``index``, for a verb that needs an engine which knows it."""
+        """Return branch ``index`` for a verb, after submitting it to the engine if necessary."""
         self._branch(index)
         self.take_up()
         if self.round is not None:
@@ -298,10 +297,9 @@ class Rounds(Models):
         return self._branch(index)
 
     def take_up(self) -> Generation | None:
-        """Give the branches of an earlier sitting to the engine, each standing where its node ends.
+        """Submit the branches of an earlier session to the engine, each ended after its saved text.
 
-        Returns the branches that are shown; None where there are none. Raises EngineError where there is no
-        engine.
+        Return the shown round; None if there is none. Raises EngineError without an engine.
         """
         with self._lock:
             old = self.round
@@ -322,11 +320,11 @@ class Rounds(Models):
 
     @property
     def long_work(self) -> Instrument | None:
-        """The first instrument that is at work which takes a while; None if there is none."""
+        """The first instrument with long work in progress; None if there is none."""
         return next((one for one in self.instruments.values() if one.progress), None)
 
     def stop_all(self) -> None:
-        """Stop the branches; they stay in view."""
+        """Stop the branches; they remain shown."""
         with self._lock:
             for instrument in self.instruments.values():
                 instrument.round_ends()
@@ -336,9 +334,9 @@ class Rounds(Models):
                 self._forget_waiting()
 
     def leave_round(self, act: Callable[[], Result], wait: float = 0.0) -> Result:
-        """Stop the branches; do ``act``, a verb of the story, in one transaction with all typed and written.
+        """Stop the branches; run ``act``, a verb, in one transaction with all typed and generated text.
 
-        The engine has ``wait`` seconds to end them before. Raises StoryError as :meth:`keep` does.
+        The engine gets ``wait`` seconds to end them before. Raises StoryError as :meth:`keep` does.
         """
         self.stop_all()
         if wait:
@@ -348,13 +346,13 @@ class Rounds(Models):
     def pick(
         self, index: int, upto: int | None = None, text: str | None = None, go_on: bool = False
     ) -> NodeId:
-        """Take branch ``index``, or its first ``upto`` characters, into the story.
+        """Pick branch ``index``, or its first ``upto`` characters, as part of the story.
 
-        ``text`` replaces what was taken (edited before picking; the model's own take stays beside
-        it). The other branches stop and stay in the tree. Where the story has grown or changed since the
-        branches began, a copy of what is taken follows the text as it is now, so that no word is lost; it
-        begins as :meth:`joined` says. With ``go_on`` a new round begins behind it, as :meth:`generate` would
-        let it; where that raises, the pick stands.
+        ``text`` replaces the picked text (edited before picking; the model's version stays beside it). The
+        other branches stop and stay in the tree. If the story has changed since the branches began, a copy of
+        the picked text is added to the present text, so that no word is lost; it begins as :meth:`joined`
+        says. With ``go_on`` a new round begins after it, as by :meth:`generate`; if that raises, the pick
+        remains.
         """
         self._branch(index)
         with self._lock:
@@ -368,7 +366,7 @@ class Rounds(Models):
             return node
 
     def _let_end(self, seconds: float = _END_SECONDS) -> None:
-        """Wait until the engine has left the round, so that all it wrote can be written down."""
+        """Wait until the engine has ended the round, so that all of its text can be saved."""
         generation = self.round.generation if self.round is not None else None
         if generation is not None:
             try:
@@ -379,14 +377,14 @@ class Rounds(Models):
     # ---- onto the disk
 
     def keep(self) -> None:
-        """Everything typed and written so far is on the disk when this returns.
+        """Save everything typed and generated so far to the disk.
 
-        Raises StoryError when the disk refuses; nothing is lost then, and it is tried again by itself.
+        Raises StoryError if saving fails; nothing is lost then, and the recorder retries.
         """
         self._recorder.write()
 
     def _in_story(self, act: Callable[[], Result]) -> Result:
-        """Do ``act``, which may lead elsewhere: whoever comes back sees the branches that are shown now."""
+        """Run ``act``, which may move to another node; the shown branches are kept for a return."""
 
         def leave() -> Result:
             self._history.leave(self.story, self.round)
@@ -397,7 +395,7 @@ class Rounds(Models):
         finally:
             self._picking.text_may_differ()
 
-    # ---- models that go and come
+    # ---- changes of the model
 
     def _leave_model(self) -> None:
         self.stop_all()
@@ -411,7 +409,7 @@ class Rounds(Models):
         self._text_changed()
 
     def _forget_waiting(self) -> None:
-        """No round waits for a model any more; the branches that were there before are shown again."""
+        """Cancel a round that waits for a model, and show the previous branches again."""
         if self.round is not None and self.round.generation is None:
             self.round = None
             self.recall()

@@ -1,4 +1,4 @@
-"""Phrases that no branch of a story is to write: a list on a sheet, one phrase a line. Knows no screen."""
+"""Banned phrases of a story's branches, edited as a list with one phrase a line. Imports no screen."""
 
 from __future__ import annotations
 
@@ -75,24 +75,23 @@ happily ever after
 # What models write too often. Take out and add what you like; an empty sheet bans nothing.
 # Small and large letters are alike; where a phrase ends does not matter (shiver is found in shivers).
 """
-"""The sheet of a story that has no phrases of its own: it bans nothing until the writer keeps it."""
+"""The initial list of a story without phrases; it bans nothing until the writer saves it."""
 
 
 def as_sheet(phrases: tuple[str, ...]) -> str:
-    """What the sheet shows."""
+    """Return the text of the list for editing."""
     return "\n".join(phrases) + "\n" if phrases else CLICHES
 
 
 class Bans(Instrument):
-    """Bans phrases in new branches, and in those that are being written."""
+    """Bans phrases in new and running branches."""
 
     name: ClassVar[str] = "bans"
 
     def ban(self, phrases: tuple[str, ...]) -> None:
-        """New branches write none of ``phrases``, nor do those that are being written from here on.
+        """Ban ``phrases`` in new branches, and in the further text of running ones.
 
-        Raises InvalidRequest for phrases that are too many or too long, and NotSupported where the engine
-        cannot.
+        Raises InvalidRequest for too many or too long phrases, and NotSupported if the engine cannot ban any.
         """
         desk = self._desk
         sampling = replace(desk.sampling, banned_phrases=phrases)

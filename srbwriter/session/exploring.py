@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_SECONDS = 600.0  # that one level may take; a long story has to be read first
+_SECONDS = 600.0  # seconds for one level; a long prompt may have to be evaluated first
 
 
 def exploring_of(settings: Settings) -> Exploring:
@@ -54,30 +54,30 @@ def exploring_of(settings: Settings) -> Exploring:
 
 @dataclass(slots=True)
 class _Question:
-    """What could follow the prompt of ``about`` and some more tokens."""
+    """The request for the next tokens after the prompt of ``about`` and some more tokens."""
 
     about: Generation
     after: tuple[int, ...]
-    told: Generation
-    spelt: Future[object] | None = None  # done when it is known what the tokens told of write
+    generation: Generation
+    spelling: Future[object] | None = None  # done when the text of the reported tokens is known
 
 
 class Word(NamedTuple):
-    """The word that an opening begins: the tokens after the opening's own, and all that they write."""
+    """The word that an opening begins: the tokens after the opening, and the whole text."""
 
     rest: tuple[int, ...]
     raw: bytes
 
 
 class Explorer(Instrument):
-    """Looks beyond the panes of a session."""
+    """Finds continuations that the panes of a session do not show."""
 
     name: ClassVar[str] = "exploring"
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
         self.wanted = Exploring()
-        self._asked: _Question | None = None
+        self._pending: _Question | None = None
         self._running: Exploration | None = None
         self.problem: Exception | None = None
         """Why the last exploration came to nothing."""
@@ -91,21 +91,21 @@ class Explorer(Instrument):
     # ---- the fork
 
     def fork(self) -> Fork | None:
-        """How the branches in view lie among what could follow; None while, or where, that is not known."""
+        """Return the openings of the shown branches among the likely ones; None if not known (yet)."""
         current, engine = self._desk.round, self._desk.engine
         generation = current.generation if current is not None else None
         if current is None or generation is None or engine is None:
             return None
         if not engine.capabilities.has("next_logprobs"):
             return None
-        if self._asked is None or self._asked.about is not generation:
+        if self._pending is None or self._pending.about is not generation:
             if not current.taken_up or not any(branch.buffer.ids for branch in generation.branches):
                 return None
             self._ask(engine, generation, ())
-        asked = self._asked
-        if asked is None or not asked.told.done or not self._is_spelt(engine, asked):
+        pending = self._pending
+        if pending is None or not pending.generation.done or not self._has_spelling(engine, pending):
             return None
-        found = fork_of(generation, asked.after, asked.told.next_logprobs, engine)
+        found = fork_of(generation, pending.after, pending.generation.next_logprobs, engine)
         if found.further is None:
             return found
         self._ask(engine, generation, found.further)
@@ -113,29 +113,31 @@ class Explorer(Instrument):
 
     def _ask(self, engine: Backend, generation: Generation, after: tuple[int, ...]) -> None:
         try:
-            self._asked = _Question(generation, after, ask(engine, question(generation, after)))
+            self._pending = _Question(generation, after, ask(engine, question(generation, after)))
         except EngineError as error:
-            self._asked = None
+            self._pending = None
             log.warning("what could follow is not known: %s", error)
 
-    def _is_spelt(self, engine: Backend, asked: _Question) -> bool:
-        """Whether the engine has said what the tokens write. An engine elsewhere is not waited for."""
-        ids = [token for token, _ in asked.told.next_logprobs]
-        if asked.spelt is None and ids:
-            asked.spelt = self.later(lambda: engine.pieces(ids))
-            wait_a_moment(asked.spelt)
-        return asked.spelt is not None and asked.spelt.done() and asked.spelt.exception() is None
+    def _has_spelling(self, engine: Backend, pending: _Question) -> bool:
+        """Whether the text of the tokens is known. Does not wait for a remote engine."""
+        ids = [token for token, _ in pending.generation.next_logprobs]
+        if pending.spelling is None and ids:
+            pending.spelling = self.later(lambda: engine.pieces(ids))
+            wait_a_moment(pending.spelling)
+        return (
+            pending.spelling is not None and pending.spelling.done() and pending.spelling.exception() is None
+        )
 
     def complete(self, openings: Sequence[Opening]) -> Future[dict[int, Word]]:
         """Find the whole words that ``openings`` of the current fork begin, by their tokens.
 
         Writes the likeliest few tokens after each, all in one batch. Raises NoModel.
         """
-        asked, engine = self._asked, self._desk.engine
-        if asked is None or engine is None:
+        pending, engine = self._pending, self._desk.engine
+        if pending is None or engine is None:
             raise NoModel("there are no branches yet whose words could be completed")
         begun = [opening for opening in openings if needs_completion(opening.raw)]
-        return self.later(lambda: _words(engine, asked, begun))
+        return self.later(lambda: _words(engine, pending, begun))
 
     def open(self, opening: Opening, rest: tuple[int, ...] = ()) -> int:
         """Add a branch that begins with ``opening`` and the tokens ``rest``; return its index.
@@ -143,16 +145,16 @@ class Explorer(Instrument):
         Raises EngineError.
         """
         with self._desk.state_lock:
-            after = self._asked.after if self._asked is not None else ()
+            after = self._pending.after if self._pending is not None else ()
             generation, current = self._desk.take_up(), self._desk.round
             if generation is None or current is None:
                 raise NoModel("There are no branches yet. Write some first (ctrl+n).")
-            index = len(generation.branches)  # before: an engine elsewhere adds it at once
+            index = len(generation.branches)  # set first: a remote engine adds the branch at once
             generation.add_branch(1, begin=(*after, opening.token, *rest))
             current.forced.add(index)
             return index
 
-    # ---- ways
+    # ---- likely continuations
 
     @property
     def progress(self) -> str:
@@ -169,7 +171,7 @@ class Explorer(Instrument):
     def begin(self) -> None:
         """Explore the likely continuations of the current node; they become the round in view.
 
-        Raises EngineError where the engine cannot, and ReadOnlyStory where no branch could be kept.
+        Raises EngineError if the engine cannot, and ReadOnlyStory if branches cannot be saved.
         """
         desk = self._desk
         if desk.story.read_only is not None:
@@ -193,15 +195,15 @@ class Explorer(Instrument):
     def _run(self, running: Exploration, engine: Backend, node: NodeId) -> None:
         desk = self._desk
         try:
-            while self._running is running and (asked := running.requests()):
-                generations = [ask(engine, request) for request in asked]
+            while self._running is running and (requests := running.requests()):
+                generations = [ask(engine, request) for request in requests]
                 for generation in generations:
                     generation.wait(_SECONDS)
                 running.hear(generations, engine)
             with desk.state_lock:
                 if self._running is running and desk.story.current == node:
                     self._show([way for way in running.ways if way.text.strip()])
-        except Exception as error:  # a thread's; whoever looks is told
+        except Exception as error:  # on a thread: shown when the interface asks for the state
             log.warning("the exploration is given up: %s", error)
             self.problem = error
         finally:
@@ -223,9 +225,9 @@ class Explorer(Instrument):
         )
 
 
-def _words(engine: Backend, asked: _Question, openings: Sequence[Opening]) -> dict[int, Word]:
+def _words(engine: Backend, pending: _Question, openings: Sequence[Opening]) -> dict[int, Word]:
     """Return the words that ``openings`` begin, by their tokens; waits for the engine."""
-    requests = [completion(asked.about, asked.after, opening.token) for opening in openings]
+    requests = [completion(pending.about, pending.after, opening.token) for opening in openings]
     generations = [engine.submit(request) for request in requests]
     found: dict[int, Word] = {}
     for opening, generation in zip(openings, generations, strict=True):
@@ -237,7 +239,7 @@ def _words(engine: Backend, asked: _Question, openings: Sequence[Opening]) -> di
 
 
 def probability_words(share: float) -> str:
-    """A probability as people read it: ``9 %``, ``0.4 %``, ``under 0.01 %``."""
+    """Format a probability: ``9 %``, ``0.4 %``, ``under 0.01 %``."""
     percent = 100 * share
     if percent < 0.01:
         return "under 0.01 %"

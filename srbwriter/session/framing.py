@@ -23,14 +23,14 @@ REQUEST = (
     "Continue the story that your answer begins with, from exactly where it stops. "
     "Answer with the story's text alone, without an introduction or comments."
 )
-"""What the model is asked for where the story has no request of its own."""
+"""The default request, for stories without one."""
 
 _TURN = "\u2063turn\u2063"  # invisible separators, which no template contains, trims or changes
 _TUNED = re.compile(r"(?:^|[^a-z])(instruct|chat|it|assistant|rp|thinking)(?:[^a-z]|$)")
 _BASE = re.compile(r"(?:^|[^a-z])(base|pt|pretrained)(?:[^a-z]|$)")
 _TAGGED = re.compile(r"\b(instruct|chat|conversational)\b")
 _PROSE_CHANNEL = (("<think>", "\n\n</think>\n\n"), ("<|start|>assistant", "<|channel|>final<|message|>"))
-"""Ends of an opened answer → what ends the model's thinking there, so that prose follows.
+"""The end of an opened answer → the text that ends the model's thinking there, so that prose follows.
 
 The first is of DeepSeek-R1 and Qwen's templates, the second of gpt-oss (the harmony format).
 """
@@ -49,16 +49,16 @@ def is_instruct(engine: Backend) -> bool:
     """
     if not engine.capabilities.has("chat_template"):
         return False
-    info, said = engine.info, engine.info.metadata
-    names = [said.get("general.finetune", ""), info.name, said.get("general.basename", "")]
+    info, metadata = engine.info, engine.info.metadata
+    names = [metadata.get("general.finetune", ""), info.name, metadata.get("general.basename", "")]
     if info.path.lower().endswith(".gguf"):
         names.append(Path(info.path).stem)
     if is_tuned(names):
         return True
     if any(_BASE.search(name.lower()) for name in names):
         return False
-    parent = said.get("general.base_model.0.name", "")
-    return bool(_TAGGED.search(said.get("general.tags", "").lower()) or _BASE.search(parent.lower()))
+    parent = metadata.get("general.base_model.0.name", "")
+    return bool(_TAGGED.search(metadata.get("general.tags", "").lower()) or _BASE.search(parent.lower()))
 
 
 class ChatFrame:
@@ -72,7 +72,7 @@ class ChatFrame:
 
     @cached_property
     def template(self) -> Template | None:
-        """The chat template as text around the user's turn; None where there is none that can be used."""
+        """The chat template as text around the user's turn; None without a usable one."""
         engine = self._engine
         self._problem = engine.capabilities.reason_for("chat_template")
         if self._problem:
@@ -93,7 +93,7 @@ class ChatFrame:
         return Template(name=engine.info.name, before=before.removeprefix(bos), between=after)
 
     def apply(self, settings: Settings) -> Settings:
-        """``settings`` with the template and the request that frame the story; without a template for none.
+        """Return ``settings`` with the template and the request that frame the story, or without a template.
 
         A template that the story names itself goes before the model's.
         """

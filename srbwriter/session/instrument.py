@@ -34,11 +34,11 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 Kind = TypeVar("Kind", bound="Instrument")
 
-_PATIENCE = 0.02  # seconds that a face waits for what is there at once, if the model is in this process
+_PATIENCE = 0.02  # seconds that an interface waits for an immediate result of a local model
 
 
 class Desk(Protocol):
-    """What an instrument may use of its session; all of it is explained there."""
+    """The part of a session that instruments may use; see the session for its documentation."""
 
     n: int
     sampling: Sampling
@@ -82,68 +82,68 @@ class Holder(Protocol):
 
 
 class Instrument:
-    """What one instrument hears of its session. Nothing of it may wait for the engine, but :meth:`close`."""
+    """An instrument of a session, which calls it on events. Only :meth:`close` may wait for the engine."""
 
     name: ClassVar[str]
-    """The attribute of a session that is this instrument, for scripts."""
+    """The name of the session's attribute for this instrument, for scripts."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._work: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
         self._ended = False
         self._worker: threading.Thread | None = None
-        if type(self).text_changed is not Instrument.text_changed:  # a key passes by nobody else
+        if type(self).text_changed is not Instrument.text_changed:  # most instruments do not handle keys
             desk.typing.on_key.append(self.text_changed)
 
     @classmethod
     def of(cls, session: Holder) -> Self:
-        """This instrument of ``session``."""
+        """Return this instrument of ``session``."""
         return session.instrument(cls)
 
-    # ---- the life of a session
+    # ---- events of the session
 
     def configure(self, settings: Settings) -> None:
-        """The session was opened with these settings."""
+        """Handle the opening of the session with ``settings``."""
 
     def round_begins(self, current: Round) -> None:
-        """The engine has ``current``, which is shown from now on. The session's lock is held."""
+        """Handle a submitted round, ``current``, which is shown from now on. The session's lock is held."""
 
     def text_changed(self) -> None:
-        """The writer typed, a verb was done, or the model was loaded: the next request is another one now."""
+        """Handle typing, a verb, or a loaded model, each of which changes the next request."""
 
     def round_ends(self) -> None:
-        """The branches are stopped: the writer stops them, or goes elsewhere. The session's lock is held."""
+        """Handle the end of the round, stopped or left by the writer. The session's lock is held."""
 
     def model_changed(self) -> None:
-        """Another model takes the place of the one in use. The session's lock is held."""
+        """Handle a change of the model. The session's lock is held."""
 
     def close(self) -> None:
-        """End for good; the engine is still there. The session's lock is not held."""
+        """Stop; the engine is still open. The session's lock is not held."""
 
     # ---- long work
 
     @property
     def progress(self) -> str:
-        """How far work is that takes a while, in words for one line; empty while there is none."""
+        """The progress of long work, as one line of text; empty if there is none."""
         return ""
 
     def stop(self) -> None:
-        """End that work; what is known by then stays."""
+        """Stop long work; results so far stay."""
 
     # ---- requests for branches
 
     def shape(self, request: Request) -> Request:
-        """Return ``request`` as it is to be asked."""
+        """Return ``request`` with the fields of this instrument."""
         return request
 
     def find_written(self, request: Request) -> Generation | None:
-        """The branches of ``request``, where they are written or being written already."""
+        """Return the generation of ``request`` if it is running or finished already, or None."""
         return None
 
     # ---- help
 
     def later(self, act: Callable[[], Result]) -> Future[Result]:
-        """Do ``act`` on a thread of this instrument: it may take a while, where the model is elsewhere."""
+        """Run ``act`` on a thread of this instrument, because a remote engine may be slow."""
         done = Future[Any]()
         if self._ended:
             done.set_exception(EngineClosed("the session was closed"))
@@ -155,7 +155,7 @@ class Instrument:
         return done
 
     def end_worker(self) -> None:
-        """Let the thread end when it has done what it was given: while it waits, it holds the session."""
+        """Let the thread end after its work: a waiting thread would keep the session in memory."""
         self._ended = True
         self._work.put(None)
 
@@ -164,12 +164,12 @@ class Instrument:
             done, act = given
             try:
                 done.set_result(act())
-            except Exception as error:  # whoever asked gets it
+            except Exception as error:  # the future holds the exception
                 done.set_exception(error)
 
 
 def wait_a_moment(done: Future[Any]) -> None:
-    """Wait shorter than a person notices; a slower result is found at the next look."""
+    """Wait too briefly to be noticed; a slower result is found at the next call."""
     try:
         done.result(_PATIENCE)
     except TimeoutError:
@@ -179,6 +179,6 @@ def wait_a_moment(done: Future[Any]) -> None:
 
 
 def sheet_lines(sheet: str) -> tuple[str, ...]:
-    """What a sheet lists, each line once; one that begins with ``#`` is a remark."""
+    """Return the lines of an edited list, each once, without remarks (``#``)."""
     lines = (" ".join(line.split()) for line in sheet.splitlines())
     return tuple(dict.fromkeys(line for line in lines if line and not line.startswith("#")))

@@ -1,7 +1,7 @@
-"""Judging: how well ended branches answer the questions of a writer's rubric, read from one token each.
+"""Scores of ended branches: the probability of a yes to each question of a rubric.
 
 A question is appended to the text of a branch in plain words. No answer is sampled: the probability of *Yes*
-among *Yes* and *No* is read from the logits. So a question costs the rows of its own few tokens once a
+among *Yes* and *No* is read from the logits. A question therefore costs only its own few tokens for each
 branch; the text is in the cache. No chat template is used: a base model has none, and for a chat model, which
 reads the story as the middle of its answer, another turn would cost rows and give no better answer than words
 in brackets. Imports no screen and no HTTP.
@@ -42,33 +42,33 @@ Does this passage do what the author's note asks for ({note})?
 Does this passage keep to the tone of what stands before it?
 Does this passage agree with what has happened before?
 """
-"""The questions of a story that has none of its own."""
+"""The questions of a story without its own."""
 
 KEPT = "rubric"
-"""The story value that holds its own questions."""
+"""The name of the story value with its questions."""
 
 MOST_QUESTIONS, MOST_CHARS = 16, 500
 _ASKED = "\n\n[Editor's question about the last passage: {question} Answer Yes or No.]\n[Answer:"
 _WORDS = ((" Yes", " No"), (" yes", " no"))
-_LIKELIEST = 20  # for engines elsewhere that tell of no others
+_LIKELIEST = 20  # number of alternatives, for remote engines that report only the likeliest ones
 
 
 def questions(rubric: str, note: str = "") -> tuple[str, ...]:
-    """The questions on a sheet, with the author's note filled in.
+    """Return the questions of an edited list, with the author's note filled in.
 
-    Raises ValueError for more or longer ones than can be asked.
+    Raises ValueError for too many or too long ones.
     """
     note = " ".join(note.split())
     lines = [line for line in sheet_lines(rubric) if note or "{note}" not in line]
-    asked = tuple(dict.fromkeys(line.replace("{note}", note) for line in lines))
-    if len(asked) > MOST_QUESTIONS or any(len(line) > MOST_CHARS + len(note) for line in asked):
+    found = tuple(dict.fromkeys(line.replace("{note}", note) for line in lines))
+    if len(found) > MOST_QUESTIONS or any(len(line) > MOST_CHARS + len(note) for line in found):
         raise ValueError(f"At most {MOST_QUESTIONS} questions of {MOST_CHARS} characters each are possible.")
-    return asked
+    return found
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What counts as an answer: the question's tokens, those of yes and those of no after them."""
+    """A question's tokens, and the tokens that count as yes and as no after them."""
 
     suffix: tuple[int, ...]
     yes: frozenset[int]
@@ -78,9 +78,9 @@ class Answers:
     def ids(self) -> tuple[int, ...]:
         return tuple(sorted(self.yes | self.no))
 
-    def read(self, told: Sequence[tuple[int, float]]) -> float | None:
-        """Return the share of yes; None where neither answer is among the probabilities."""
-        odds = {token: math.exp(logprob) for token, logprob in told}
+    def read(self, next_logprobs: Sequence[tuple[int, float]]) -> float | None:
+        """Return the share of yes; None if neither answer is among the probabilities."""
+        odds = {token: math.exp(logprob) for token, logprob in next_logprobs}
         yes, no = (sum(odds.get(token, 0.0) for token in tokens) for tokens in (self.yes, self.no))
         return yes / (yes + no) if yes + no > 0 else None
 
@@ -104,25 +104,25 @@ def answers(engine: Backend, question: str) -> Answers:
 
 
 def mean(shares: Sequence[float | None]) -> float | None:
-    """Of the questions that were answered, from 0 to 1; None where none was."""
+    """Return the mean of the known answers, from 0 to 1; None without one."""
     known = [share for share in shares if share is not None]
     return sum(known) / len(known) if known else None
 
 
 def may_be_judged(branch: Branch) -> bool:
-    """Whether a branch has ended well, with some text."""
+    """Whether a branch has ended without an error, and has text."""
     return not branch.live and branch.error is None and bool(branch.text.strip())
 
 
 def path(engine: Backend, branch: Branch) -> tuple[int, ...]:
-    """The tokens of a branch that has ended, from the beginning of its prompt."""
+    """Return the tokens of an ended branch, with its prompt."""
     buffer = branch.buffer
     tail = buffer.tail if buffer.ids else branch.generation.healed + branch.text
     return (*branch.generation.prompt_ids, *buffer.ids, *(engine.tokenize_continuation(tail) if tail else ()))
 
 
-def asks(engine: Backend, branch: Branch, asked: Sequence[Answers], priority: Priority) -> list[Request]:
-    """One request a question; nothing is written by it."""
+def asks(engine: Backend, branch: Branch, prepared: Sequence[Answers], priority: Priority) -> list[Request]:
+    """Return a request for each question, which generates no text."""
     text = path(engine, branch)
     return [
         Request(
@@ -130,41 +130,41 @@ def asks(engine: Backend, branch: Branch, asked: Sequence[Answers], priority: Pr
             next_logprobs=_LIKELIEST, next_ids=one.ids, lora=branch.generation.request.lora,
             cache_salt=branch.generation.request.cache_salt,
         )
-        for one in asked
+        for one in prepared
     ]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What was found of a branch. ``answers`` are shares of yes in the order of the questions."""
+    """The score of a branch. ``answers`` are shares of yes in the order of the questions."""
 
     answers: tuple[float | None, ...]
     buffer: Buffer
-    length: int  # tokens, when it was judged
+    length: int  # the branch's tokens at that time
 
     @property
     def mean(self) -> float | None:
-        """Of all questions that were answered, from 0 to 1."""
+        """The mean of the known answers, from 0 to 1."""
         return mean(self.answers)
 
     def holds(self, branch: Branch) -> bool:
-        """Whether the branch is still what was judged."""
+        """Whether the branch is unchanged since."""
         return not branch.live and branch.buffer is self.buffer and len(self.buffer.ids) == self.length
 
 
 @dataclass
 class Judgement:
-    """A rubric that is put to the ended branches of a round; answers come in from the engine's thread."""
+    """The scores of the ended branches of a round by a rubric; answers arrive on the engine's thread."""
 
     questions: tuple[str, ...]
     scores: dict[int, Score] = field(default_factory=dict[int, Score])
     _pending: dict[int, list[Generation]] = field(default_factory=dict[int, "list[Generation]"])
     error: Exception | None = None
-    beginning: bool = False  # whether questions are still to be put
+    beginning: bool = False  # whether questions are still being submitted
     total: int = 0
-    """Branches that are being judged, or were judged last."""
+    """Number of branches that are being judged, or were judged last."""
     left: set[int] = field(default_factory=set[int])
-    """Those of them that have no score yet."""
+    """Indices of those without a score."""
     stopped: bool = False
 
     @property
@@ -172,7 +172,7 @@ class Judgement:
         return not self._pending and not self.beginning
 
     def stop(self) -> None:
-        """Ask no more; branches without a score can be judged later."""
+        """Cancel open questions; branches without a score can be judged later."""
         self.stopped = True
         self.left.clear()
         pending = [generation for some in self._pending.values() for generation in some]
@@ -181,52 +181,52 @@ class Judgement:
             generation.cancel()
 
     def lacks(self, branch: Branch) -> bool:
-        """Whether nothing is known of the branch as it is, nor asked."""
+        """Whether the branch has neither a valid score nor open questions."""
         return branch.index not in self._pending and self.score(branch) is None
 
     def score(self, branch: Branch) -> Score | None:
-        """Of a branch that is still what was judged."""
+        """Return the score of a branch if it is unchanged since, or None."""
         found = self.scores.get(branch.index)
         return found if found is not None and found.holds(branch) else None
 
     def begin(self, engine: Backend, branches: Sequence[Branch], priority: Priority) -> list[Generation]:
-        """Put the questions for all ``branches`` at once. Raises EngineError where they cannot be put."""
+        """Submit the questions of all ``branches`` at once. Raises EngineError."""
         begun: list[Generation] = []
-        asked = [answers(engine, question) for question in self.questions]
+        prepared = [answers(engine, question) for question in self.questions]
         for branch in branches:
             if self.stopped:
                 break
             buffer, length = branch.buffer, len(branch.buffer.ids)
             try:
-                under_way = [engine.submit(request) for request in asks(engine, branch, asked, priority)]
+                under_way = [engine.submit(request) for request in asks(engine, branch, prepared, priority)]
             except ContextOverflow as error:
                 self.error = error
-                self._put(branch.index, Score((None,) * len(asked), buffer, length))
+                self._put(branch.index, Score((None,) * len(prepared), buffer, length))
                 continue
             self._pending[branch.index] = under_way
             begun += under_way
-            heard = self._hearing(branch.index, asked, buffer, length)
+            on_result = self._result_listener(branch.index, prepared, buffer, length)
             for generation in under_way:
-                generation.add_listener(heard)
-            heard()  # they may have been faster
+                generation.add_listener(on_result)
+            on_result()  # the generations may have ended already
         return begun
 
-    def _hearing(
-        self, index: int, asked: Sequence[Answers], buffer: Buffer, length: int
+    def _result_listener(
+        self, index: int, prepared: Sequence[Answers], buffer: Buffer, length: int
     ) -> Callable[[], None]:
-        def heard() -> None:
+        def on_result() -> None:
             under_way = self._pending.get(index)
             if under_way is None or not all(generation.done for generation in under_way):
                 return
             self.error = next((g.error for g in under_way if g.error is not None), self.error)
             shares = tuple(
                 None if g.error is not None else one.read(g.next_logprobs)
-                for one, g in zip(asked, under_way, strict=True)
+                for one, g in zip(prepared, under_way, strict=True)
             )
             self._put(index, Score(shares, buffer, length))
             self._pending.pop(index, None)
 
-        return heard
+        return on_result
 
     def _put(self, index: int, score: Score) -> None:
         self.scores[index] = score
@@ -234,22 +234,22 @@ class Judgement:
 
 
 def judge(
-    engine: Backend, current: Round, asked: tuple[str, ...],
+    engine: Backend, current: Round, rubric: tuple[str, ...],
     start: Callable[[Callable[[], None]], None] = lambda act: act(),
 ) -> Judgement:  # fmt: skip
     """Judge the ended branches of a round; scores that are still valid are kept.
 
-    ``start`` submits the questions, after a remote engine has tokenised them. Raises NotSupported where the
-    engine cannot, and ValueError where there is nothing to judge or no question.
+    ``start`` submits the questions, after a remote engine has tokenised them. Raises NotSupported if the
+    engine cannot, and ValueError without an ended branch or a question.
     """
     why = engine.capabilities.reason_for("next_logprobs")
     if why:
         raise NotSupported(f"Branches cannot be scored: {why}")
-    if not asked:
+    if not rubric:
         raise ValueError("There are no questions. Write some with Questions for scoring.")
     judgement = current.judgement
-    if not isinstance(judgement, Judgement) or judgement.questions != asked:
-        judgement = current.judgement = Judgement(asked)
+    if not isinstance(judgement, Judgement) or judgement.questions != rubric:
+        judgement = current.judgement = Judgement(rubric)
     ended = [branch for branch in current.branches if may_be_judged(branch)]
     if not ended:
         raise ValueError("No branch has ended yet. Wait until one has, or stop them (esc).")
@@ -288,18 +288,18 @@ ORDERS["by score"] = ("the best score first, after F7 has scored the branches", 
 
 
 class Judging(Instrument):
-    """Judges the branches of the round that is shown."""
+    """Judges the branches of the shown round."""
 
     name: ClassVar[str] = "judging"
 
     @property
     def rubric(self) -> str:
-        """The questions of the story as its sheet shows them, one a line."""
+        """The questions of the story, one a line, as edited."""
         kept = self._desk.story.value(KEPT)
         return kept if isinstance(kept, str) and kept.strip() else RUBRIC
 
     def put_rubric(self, text: str) -> None:
-        """Ask other questions from now on; none are the ones that the program comes with."""
+        """Set the questions; none restores the built-in ones."""
         questions(text)
         self._desk.together(lambda: self._desk.story.put_value(KEPT, text))
 
@@ -321,9 +321,9 @@ class Judging(Instrument):
             running.stop()
 
     def judge(self) -> Judgement:
-        """Judge all branches that have ended by the rubric. Returns at once; the answers come in.
+        """Judge all ended branches by the rubric. Returns at once; the answers arrive later.
 
-        Raises EngineError where there is no model or it cannot, ValueError where there is nothing to judge.
+        Raises EngineError without a model that can, and ValueError without an ended branch.
         """
         desk = self._desk
         with desk.state_lock:

@@ -1,7 +1,6 @@
-"""Which texts are nearly the same: branches of a round, and of one that is written ahead.
+"""Near-duplicates among the branches of a round.
 
-Texts are compared by their runs of characters, so that it makes no difference what language they are in or
-how they became tokens. Knows no round and no screen.
+Texts are compared by their runs of characters, independent of language and tokens.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from srbwriter.engine.generation import Branch
 from srbwriter.engine.types import BranchState, FinishReason
 
 ALIKE = 0.6
-"""Share of the shorter text's runs that the longer one has, from which on they are nearly the same."""
-_RUN, SHORT_RUN = 8, 4  # characters of a run: to tell copies, and to tell how far texts lie apart
+"""Least share of the shorter text's runs in the longer one for near-duplicates."""
+_RUN, SHORT_RUN = 8, 4  # characters of a run: for near-duplicates, and for the distance of texts
 _LEAST, _MOST = 80, 600  # characters of a text that are compared
-_STEP = 80  # characters that a text grows by before it is looked at again
+_STEP = 80  # characters that a text grows by before it is compared again
 _RENEWALS = 2  # of one branch
 
 
@@ -29,27 +28,27 @@ def runs(text: str, length: int = _RUN) -> frozenset[str]:
 
 
 def likeness(one: frozenset[str], other: frozenset[str]) -> float:
-    """Share of the shorter text's runs that the longer one has; 0 where one has none."""
+    """Return the share of the shorter text's runs in the longer one; 0 if one has none."""
     least = min(len(one), len(other))
     return len(one & other) / least if least else 0.0
 
 
 class Duplicates:
-    """The branches of a round that are nearly the same as another, and those rolled again for that."""
+    """The near-duplicates of a round, and the branches rolled again for that."""
 
     def __init__(self) -> None:
-        self._pairs: set[tuple[int, int]] = set()  # alike: the later branch and the earlier one
+        self._pairs: set[tuple[int, int]] = set()  # the later branch → the earlier one
         self.renewed = Counter[int]()
-        self.steered: set[int] = set()  # by the writer: never written anew
-        self._runs: dict[int, tuple[object, int, frozenset[str]]] = {}  # of which take, how long it was
+        self.steered: set[int] = set()  # by the writer: never rolled again
+        self._runs: dict[int, tuple[object, int, frozenset[str]]] = {}  # (version, length, runs) compared
 
     @property
     def alike(self) -> dict[int, int]:
-        """Index of a branch, and of the first one before it that it is like, whichever ended first."""
+        """Index of each near-duplicate → index of the first branch before it that it resembles."""
         return dict(sorted(self._pairs, reverse=True))
 
     def look(self, branches: Sequence[Branch]) -> None:
-        """See which are alike now; only what has grown or ended since the last look is compared."""
+        """Compare the branches that have grown or ended since the last call with all others."""
         for branch in branches:
             if self._changed(branch):
                 self._compare(branch, branches)
@@ -57,9 +56,9 @@ class Duplicates:
     def to_renew(
         self, branches: Sequence[Branch], spared: Collection[int] = (), seconds: float = math.inf
     ) -> list[int]:
-        """One of each two that are alike, and that are neither steered nor ``spared``.
+        """Return one branch of each pair of near-duplicates, unless it was steered or is ``spared``.
 
-        Only such as are being written, or ended by themselves less than ``seconds`` ago.
+        Only branches that are running, or ended by themselves less than ``seconds`` ago.
         """
         found: list[int] = []
         kept = self.steered | set(spared)
@@ -72,7 +71,7 @@ class Duplicates:
         return list(dict.fromkeys(found))
 
     def renew(self, branch: Branch) -> None:
-        """Roll one again."""
+        """Roll a branch again, and count it."""
         self.renewed[branch.index] += 1
         self._forget(branch.index)
         branch.reroll()
@@ -106,7 +105,7 @@ class Duplicates:
 
 
 def _is_fresh(branch: Branch, seconds: float) -> bool:
-    """Whether it is still being written, or has ended by itself less than ``seconds`` ago."""
+    """Whether a branch is running, or ended by itself less than ``seconds`` ago."""
     if branch.buffer.typed or branch.state is BranchState.PAUSED:
         return False
     ended = branch.finish_reason in (FinishReason.STOPPED, FinishReason.KILLED, FinishReason.ERROR)

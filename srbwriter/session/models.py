@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class Models:
-    """The model that ``loader`` loads, and those that take its place."""
+    """The model that ``loader`` loads, and its replacements."""
 
     def __init__(self, story: Story, loader: EngineLoader, options: EngineOptions | None) -> None:
         self.story = story
@@ -75,19 +75,19 @@ class Models:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the engine can do; until there is one, everything."""
+        """The engine's capabilities; all of them before it is loaded."""
         engine = self.engine
         return engine.capabilities if engine is not None else Capabilities()
 
     @property
     def instruct(self) -> bool:
-        """Whether the model follows instructions; judged by its name until it is loaded."""
+        """Whether it is an instruction model; judged by its name until it is loaded."""
         prompter = self._prompter
         return prompter.frame.instruct if prompter is not None else is_tuned((self._loader.name,))
 
     @property
     def prompter(self) -> Prompter:
-        """Lays out prompts for the model in use. Raises NoModel before there is one."""
+        """The prompter for the model in use. Raises NoModel without one."""
         if self._prompter is None:
             raise NoModel(self._why_no_model())
         return self._prompter
@@ -100,15 +100,15 @@ class Models:
     # ---- loading
 
     def load_model(self, path: Path) -> None:
-        """Use another model. Running branches stop; the story stays as it is."""
+        """Load another model. Running branches stop."""
         self._load(EngineLoader(path, self._options, fit=launch.fit_options))
 
     def load_again(self) -> None:
-        """Load the model that was loaded last, or that could not be, from where it is once more."""
+        """Load the last model again, also one that failed."""
         self._load(self._loader.again())
 
     def cancel_load(self) -> bool:
-        """Give up the load that is under way, with what waits for it; False if there is none.
+        """Cancel a running load, and a round that waits for it; return False if there is none.
 
         Returns at once with the state FAILED; the native library lets go of the file when it next can.
         """
@@ -116,7 +116,7 @@ class Models:
             if self.engine_state not in ("INIT", "LOADING"):
                 return False
             self._loader.cancel()
-            if self._loader.state == "READY":  # it was faster
+            if self._loader.state == "READY":  # it finished first
                 return False
             self._cancelled = Cancelled(f"loading {self._loader.place} was stopped")
             self._forget_waiting()
@@ -157,20 +157,20 @@ class Models:
             self.story.use_token_sizes(token_sizes(engine))
             self._meet_model()
 
-    # ---- what becomes of the branches: see Rounds
+    # ---- hooks for the branches: see Rounds
 
     def keep(self) -> None:
-        """Write down everything typed and written so far."""
+        """Save everything typed and generated so far."""
         raise NotImplementedError
 
     def _leave_model(self) -> None:
-        """Another model is about to be loaded."""
+        """Handle the beginning of a load."""
         raise NotImplementedError
 
     def _meet_model(self) -> None:
-        """The model is there."""
+        """Handle a loaded model."""
         raise NotImplementedError
 
     def _forget_waiting(self) -> None:
-        """No round waits for a model any more."""
+        """Cancel a round that waits for a model."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Finding the story to open, and telling it about the model's vocabulary."""
+"""Finding the story to open, and the token lengths of the model's vocabulary."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def open_story(path: Path | None) -> Story:
     if path is None:
         known = recent.all()
         path = known[0].path if known else library.free_path(paths.library_dir(), _FIRST)
-        title = path.stem.replace("-", " ")  # the file's name has no spaces, the story's may
+        title = path.stem.replace("-", " ")  # unlike titles, file names have no spaces
     path = paths.expanded(path)
     story = Story.open(path) if path.exists() else Story.create(path, title)
     story.checkpoint_aside()
@@ -39,12 +39,13 @@ def open_story(path: Path | None) -> Story:
 
 
 def rescue_folder(story: Story) -> Path:
-    """Where words go that ``story`` cannot take: outside its folder, on another disk where there is one."""
+    """Return the folder for unsaved words of ``story``: outside the story's folder, if possible on another
+    disk."""
     return story.backup_folder(paths.state_dir() / "rescued")
 
 
 def _copy_of_the_day(story: Story) -> None:
-    """Keep a copy of the story as it is today, without making the writer wait for it."""
+    """Make the daily backup on a thread."""
     file, folder = story.file, story.backup_folder(paths.backup_dir())
 
     def copy() -> None:
@@ -53,12 +54,12 @@ def _copy_of_the_day(story: Story) -> None:
         except StoryError as error:
             log.warning("no copy of the day: %s", error)
 
-    # Not a daemon: a copy that has been begun is finished before the program ends.
+    # Not a daemon: a copy in progress is finished before the program ends.
     threading.Thread(target=copy, name="srbwriter-backup").start()
 
 
 def token_sizes(engine: Backend) -> TokenSizes:
-    """How many characters each token adds, for cuts through generated text."""
+    """Return the number of characters that each token adds, for cuts through generated text."""
     vocabulary = engine.info.vocab
 
     def sizes(vocab: str, ids: Sequence[int]) -> list[int] | None:

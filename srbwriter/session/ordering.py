@@ -20,7 +20,7 @@ def _as_drawn(current: Round) -> list[int]:
 
 
 def _by_difference(current: Round) -> list[int]:
-    """The first, then always the one that is farthest from those before it."""
+    """Return the first branch, then always the one that differs most from those before it."""
     texts = {branch.index: runs(branch.text, SHORT_RUN) for branch in current.branches}
     first, *left = list(texts)
     order: list[int] = [first]
@@ -48,9 +48,9 @@ def _by_probability(current: Round) -> list[int]:
 def ordered(
     current: Round, name: str, logprobs: Callable[[Branch], Sequence[float | None]]
 ) -> list[int] | None:
-    """The branches of a round in an order of :data:`ORDERS`; None while what it takes is not known.
+    """Return the branches of a round in an order of :data:`ORDERS`; None while its data are not known.
 
-    ``logprobs`` knows the log-probabilities of a branch's tokens, or finds them out.
+    ``logprobs`` returns the log-probabilities of a branch's tokens, or requests them.
     """
     if name == BY_PROBABILITY:
         known = {branch.index: logprobs(branch) for branch in current.branches}
@@ -70,4 +70,4 @@ ORDERS: dict[str, tuple[str, Callable[[Round], list[int]]]] = {
     BY_PROBABILITY: ("the branch with the likeliest words first", _by_probability),
     "by length": ("the longest first", _by_length),
 }
-"""Orders of panes by name: a few words about each, and from a round of at least one branch to its indices."""
+"""Orders of panes by name: a description, and a function from a round to the order of its indices."""

@@ -1,4 +1,4 @@
-"""Picks: what of a branch becomes part of the story, also where the text before it has changed."""
+"""Picks: how a branch becomes part of the story, also after the text before it has changed."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from .typing import Typing
 
 
 class Picking:
-    """Takes branches into ``story``, and knows whether they still follow on its text."""
+    """Picks branches into ``story``, and checks whether they still follow its text."""
 
     def __init__(self, story: Story, typing: Typing, recorder: Recorder) -> None:
         self._story, self._typing, self._recorder = story, typing, recorder
         self._changes = 0
-        self._known: tuple[tuple[int, int], Round, bool] | None = None  # found last, and after which changes
+        self._known: tuple[tuple[int, int], Round, bool] | None = None  # the last result
 
     def text_may_differ(self) -> None:
-        """Look again the next time: a verb was done."""
+        """Discard the last result after a verb."""
         self._changes += 1
 
     def is_stale(self, current: Round | None) -> bool:
-        """Whether the text before the branches of ``current`` is no longer the one they were written for.
+        """Return whether the text before the branches of ``current`` has changed since they were requested.
 
-        Costs nothing until that may have changed.
+        The result is cached until the text may have changed.
         """
         if current is None or current.prefix is None:
             return False
@@ -42,23 +42,23 @@ class Picking:
         return stale
 
     def keep_prefix(self, current: Round) -> None:
-        """Note the text that the branches of ``current``, which begin now, are written for."""
+        """Store the text before the branches of ``current``, which begin now."""
         changes = self._changes, self._typing.changes
         current.prefix = Prefix.of(self._story.text(current.parent))
         if self._typing.waiting_text is None and self._story.current == current.parent:
-            self._known = changes, current, False  # so that nobody reads the whole text again for that
+            self._known = changes, current, False  # so that the whole text need not be read again
 
     def joined(self, current: Round, text: str) -> str:
-        """Return ``text``, the beginning of a branch, as it would follow on the story as it is now."""
+        """Return ``text``, the beginning of a branch, as a pick would append it to the present story."""
         story = self._story
         if current.prefix is None:
             return text
         return current.prefix.join(story.text(story.current, END_CHARS), text)
 
     def take(self, current: Round, index: int, upto: int | None, text: str | None) -> NodeId:
-        """Take branch ``index``, within a transaction; see :meth:`Session.pick`."""
+        """Pick branch ``index``, within a transaction; see :meth:`Session.pick`."""
         self._recorder.settle(current, index)
-        story, own = self._story, _beginning(current, index, upto)  # what came since stays in the branch
+        story, own = self._story, _beginning(current, index, upto)  # later text stays in the branch
         found = self.find(current, index, upto)
         joined = self.joined(current, own) if text is None else text
         if found is None:
@@ -69,9 +69,10 @@ class Picking:
         return story.pick(node, at or None)
 
     def find(self, current: Round, index: int, upto: int | None) -> tuple[NodeId, int] | None:
-        """The node, and the place in it, where the first ``upto`` characters of branch ``index`` end.
+        """Return the node, and the offset in it, at which the first ``upto`` characters of branch ``index``
+        end.
 
-        None where they do not follow on the text up to the current node.
+        None if they do not follow the text up to the current node.
         """
         if not self._stands_at(current.parent):
             return None
@@ -89,7 +90,7 @@ def _beginning(current: Round, index: int, upto: int | None) -> str:
 
 
 def cut(story: Story, place: int) -> tuple[NodeId, NodeId | None]:
-    """The node that ends at character ``place`` of the text, and what was cut off it; None if nothing was.
+    """Return the node that ends at character ``place`` of the text, and the node cut off it, or None.
 
     Raises Refused at the beginning of the story.
     """

@@ -1,7 +1,6 @@
-"""What a writer picks, learnt from the picks that the story holds: which panes, and how much of them.
+"""The writer's habits, learnt from the picks in the story: which panes, and how much of them.
 
-Counts with one added to each, so that a new story has no opinion; nothing that a reader could not check by
-counting. Knows the story; knows no engine.
+Habits are counts, with one added to each, so that a new story prefers nothing.
 """
 
 from __future__ import annotations
@@ -14,30 +13,30 @@ from srbwriter.prose import sentence_ends
 from srbwriter.story import Node, NodeId, Story
 
 _MOST = 48
-"""Picks that are counted, the latest: tastes change."""
+"""Number of the latest picks that are counted."""
 _PARTS = 0.2
-"""Share of picks that took a part, from which on parts are worth writing ahead of."""
+"""Least share of partial picks for which the continuation of a part is prefetched."""
 _PLACES = 9
 _LENGTHS = ("short", "middling", "long")
 
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """One branch that was picked among others."""
+    """A pick of one branch among others."""
 
     place: int  # 0 is the first pane
     length: str  # beside the others
-    sentences: int = 0  # that were taken, where it was a part; 0 is all of it
+    sentences: int = 0  # picked characters of a partial pick; 0 for the whole branch
 
 
 @dataclass(slots=True)
 class Habits:
-    """The common traits of the picks on the path to the current node."""
+    """Counts over the picks on the path to the current node."""
 
     picks: list[Pick] = field(default_factory=list[Pick])
 
     def order(self, lengths: Sequence[int]) -> list[int]:
-        """Panes whose texts have these lengths, the one first that is picked most often of its kind."""
+        """Return the indices of panes with texts of these lengths, the likeliest pick first."""
         places = Counter(min(pick.place, _PLACES) for pick in self.picks)
         kinds = Counter(pick.length for pick in self.picks)
 
@@ -47,7 +46,8 @@ class Habits:
         return sorted(range(len(lengths)), key=lambda index: (-worth(index), index))
 
     def part(self, text: str) -> int | None:
-        """Characters that this writer would take of ``text``, up to a sentence's end; None is all of it."""
+        """Return the characters that the writer would probably pick of ``text``, up to a sentence's end; None
+        for all."""
         parts = sorted(pick.sentences for pick in self.picks if pick.sentences)
         ends = [end for end in sentence_ends(text) if end < len(text.rstrip())]
         if not ends or len(parts) < _PARTS * len(self.picks) or not parts:
@@ -56,20 +56,20 @@ class Habits:
 
 
 def _length(index: int, lengths: Sequence[int]) -> str:
-    """Whether a text is one of the short, middling or long ones."""
+    """Return the class of a text's length: short, medium or long."""
     shorter = sum(length < lengths[index] for length in lengths)
     return _LENGTHS[min(3 * shorter // max(len(lengths), 1), 2)]
 
 
 class Learner:
-    """Reads picks off the story, each once."""
+    """Reads the picks of the story, each once."""
 
     def __init__(self, story: Story) -> None:
         self._story = story
         self._known: dict[NodeId, Pick | None] = {}
 
     def habits(self, node: NodeId) -> Habits:
-        """Those of the picks on the way to ``node``."""
+        """Return the habits of the picks on the path to ``node``."""
         path = self._story.path(node)
         found: list[Pick] = []
         for above, taken in zip(reversed(path[:-1]), reversed(path[1:]), strict=True):
@@ -83,7 +83,7 @@ class Learner:
         return Habits(found)
 
     def _pick(self, above: NodeId, taken: NodeId) -> Pick | None:
-        """How ``taken`` was picked; None if it was not, or had no company."""
+        """Return the pick of ``taken``; None if it was not picked, or had no siblings."""
         story = self._story
         panes = [n for n in story.nodes(story.children(above)) if n.author == "model" and n.text.strip()]
         place = next((index for index, node in enumerate(panes) if node.id == taken), None)
@@ -96,7 +96,7 @@ class Learner:
         return Pick(place, _length(place, lengths), sentences)
 
     def _rest(self, node: Node) -> str:
-        """What was left of a branch of which only the beginning was taken: a child with its seed."""
+        """Return the rest of a partially picked branch: a child with its seed."""
         below = self._story.nodes(self._story.children(node.id))
         cut = (child for child in below if child.author == "model" and child.seed == node.seed is not None)
         return next((child.text for child in cut), "")

@@ -19,7 +19,7 @@ KEPT = "written for"
 
 _MOST_KEPT = 64
 END_CHARS = 48
-"""Characters of its end that are kept of a text: more than the longest word."""
+"""Characters kept of a text's end: more than the longest word."""
 _GOES_ON = re.compile(r"[’'-]?\w")
 _OPENING = re.compile(r"[“‘«(\[{¿¡]|[\"']\w")
 _OPENED = re.compile(r"(?:[“‘«(\[{¿¡—–/-]|(?:^|\s)[\"'])$")
@@ -35,7 +35,7 @@ class Prefix(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Prefix:
-        """The prefix that is all of ``text``."""
+        """Return the prefix for the whole ``text``."""
         return cls(len(text), _digest(text), text[-END_CHARS:])
 
     def begins(self, text: str) -> bool:
@@ -45,10 +45,10 @@ class Prefix(NamedTuple):
         return _digest(text[: self.length]) == self.digest
 
     def join(self, text: str, branch: str) -> str:
-        """Return ``branch`` as it follows ``text``, which may end otherwise than this prefix.
+        """Return ``branch`` as it follows ``text``, which may differ from this prefix at its end.
 
-        A branch may begin inside a word that the prefix ended with, or count on a space there. Where ``text``
-        lacks them, that beginning and a space come first; no letter of either text is changed.
+        A branch may begin inside the last word of the prefix, or need a space there. If ``text`` lacks them,
+        they are inserted; no letter of either text is changed.
         """
         word = _last_word(self.end)
         inside = bool(word) and _GOES_ON.match(branch) is not None and not CHARACTER.match(branch)
@@ -69,7 +69,7 @@ def _digest(text: str) -> str:
 
 
 def _last_word(text: str) -> str:
-    """The letters that ``text`` ends with; none in a script without spaces between words."""
+    """Return the letters at the end of ``text``; none in a script without spaces between words."""
     start = len(text)
     while start and text[start - 1].isalnum() and not CHARACTER.match(text[start - 1]):
         start -= 1
@@ -77,7 +77,7 @@ def _last_word(text: str) -> str:
 
 
 def keep_prefix(story: Story, nodes: Sequence[NodeId], prefix: Prefix) -> None:
-    """Note in the story that the branches which begin in ``nodes`` were written for ``prefix``."""
+    """Store ``prefix`` in the story for the branches that begin in ``nodes``."""
     kept = list(as_list(story.value(KEPT)))
     first = min(nodes)
     if kept and tuple(as_list(kept[-1])[2:]) == prefix:  # more branches of the same round
@@ -86,7 +86,7 @@ def keep_prefix(story: Story, nodes: Sequence[NodeId], prefix: Prefix) -> None:
 
 
 def kept_prefixes(story: Story, nodes: Sequence[NodeId]) -> dict[NodeId, Prefix]:
-    """The prefixes of those of ``nodes`` of which they are kept."""
+    """Return the stored prefixes of ``nodes``."""
     found: dict[NodeId, Prefix] = {}
     for entry in as_list(story.value(KEPT)):
         match entry:

@@ -1,4 +1,4 @@
-"""From a node to the exact tokens of its prompt, and the account of where they went."""
+"""The tokens of a node's prompt, and their count by source."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .framing import ChatFrame
 if TYPE_CHECKING:
     from srbwriter.engine.backend import Backend
 
-CHARS_PER_TOKEN = 12  # text fetched per token of the window; more than any prose needs
-LEAST_TOKENS = 4  # of a branch: who asks for more where the model saw an end wants words all the same
-LEAST_RESERVE, MOST_RESERVE = 32, 1024  # tokens kept free for what will be written
+CHARS_PER_TOKEN = 12  # characters of text read for each token of the window; more than any prose needs
+LEAST_TOKENS = 4  # fewest tokens of a branch that continues after the model ended its text
+LEAST_RESERVE, MOST_RESERVE = 32, 1024  # tokens kept free for generated text
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One source of the context; ``fits`` is False for text that found no room (its tokens are 0).
+    """One source of the context; ``fits`` is False for text without room (its tokens are 0).
 
     ``ident`` is the id of a lorebook entry or of a node.
     """
@@ -49,12 +49,12 @@ class Context:
 
 
 def with_words(stop: Stop) -> Stop:
-    """``stop`` for branches that do not end before they have begun."""
+    """Return ``stop`` with a least length, for branches after an end."""
     return replace(stop, min_tokens=max(stop.min_tokens, min(LEAST_TOKENS, stop.max_tokens or LEAST_TOKENS)))
 
 
 class Prompter:
-    """Lays prompts out one after the other, so that each continues the last where it can."""
+    """Lays out prompts, each of which continues the previous one if possible."""
 
     def __init__(self, story: Story, engine: Backend) -> None:
         self.story, self.engine = story, engine
@@ -73,9 +73,9 @@ class Prompter:
             self._layouts[saved["node"]] = Layout.from_json(saved["layout"])
 
     def assemble(self, node: NodeId, settings: Settings, stop: Stop, at: int | None = None) -> Assembly:
-        """What the model is to read at ``node``, or after its first ``at`` characters.
+        """Assemble the prompt at ``node``, or after its first ``at`` characters.
 
-        ``settings`` are those that hold there. Raises ContextError when the window is too small.
+        ``settings`` are those in force there. Raises ContextError if the window is too small.
         """
         path = self.story.path(node)
         window = Window(self.engine.n_ctx, self._reserve(stop), self._bos)
@@ -84,7 +84,7 @@ class Prompter:
         return assemble(self._end(path, at), framed, self._tokenizer, window, layout, self._previous)
 
     def remember(self, node: NodeId, assembly: Assembly) -> None:
-        """Note that the prompt was used, so that the next ones keep its layout."""
+        """Store the layout of a used prompt for the next ones."""
         self._previous = assembly.tokens
         if self._layouts.get(node) != assembly.layout:
             self._layouts[node] = assembly.layout
@@ -92,7 +92,7 @@ class Prompter:
                 self.story.put_value("layout", {"node": node, "layout": assembly.layout.to_json()})
 
     def prompt(self, assembly: Assembly) -> tuple[TokenRun, ...]:
-        """The tokens; text that was typed last stays text, so that its end can be healed."""
+        """Return the tokens of the prompt; words typed at its end stay text, so that they can be healed."""
         last = assembly.segments[-1] if assembly.segments else None
         if last is None or last.source != "story" or last.stored:
             return (TokenRun("", assembly.tokens),)
@@ -100,7 +100,7 @@ class Prompter:
         return (TokenRun("", head), TokenRun(last.text))
 
     def account(self, node: NodeId, stop: Stop) -> Context:
-        """Where the window goes, for a person to look at."""
+        """Return the sizes of the prompt by source, for display."""
         settings = self.story.settings(node)
         assembly = self.assemble(node, settings, stop)
         parts = [Part(s.source, s.text, len(s.tokens), True, s.ident) for s in assembly.segments]
@@ -121,9 +121,9 @@ class Prompter:
         return max(LEAST_RESERVE, min(wanted, MOST_RESERVE, self.engine.n_ctx // 4))
 
     def _end(self, path: list[NodeId], at: int | None) -> list[tuple[str, tuple[Span, ...]]]:
-        """The last nodes of the path, enough of them to fill the window, each with its spans.
+        """Return the last nodes of the path, enough to fill the window, each with its spans.
 
-        Of the last one only those up to character ``at``, if that is given.
+        The last one is cut at character ``at``, if that is given.
         """
         wanted = self.engine.n_ctx * CHARS_PER_TOKEN
         count = 8

@@ -1,9 +1,9 @@
-"""The recorder: the one thread that writes down what branches publish and what a person types.
+"""The recorder: a thread that saves generated and typed text to the story.
 
 It reads the engine's buffers by cursor and the unsaved words of :class:`~srbwriter.session.typing.Typing`,
-and puts both into the story in one transaction. A verb does the same on its own thread, with what it does
-itself (:meth:`Recorder.together`). Where the disk refuses, cursors and words go back to where they were, and
-it tries again by itself. Never makes the engine wait, nor the screen.
+and saves both in one transaction. A verb does the same on its own thread, together with its own change
+(:meth:`Recorder.together`). If saving fails, cursors and words are reset, and the recorder retries. Neither
+the engine nor the screen waits for it.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from .workspace import Workspace
 log = logging.getLogger(__name__)
 
 KEY_SECONDS = 0.4
-"""A key waits at most this long for its transaction to begin; a second to the disk is promised."""
+"""Longest time from a key to the beginning of its transaction, in seconds; keys are saved within a second."""
 
 TEXT_SECONDS = 0.6
-"""So long branches may write before it is written down."""
+"""Longest time from generated text to its transaction, in seconds."""
 
-_AGAIN_SECONDS = (0.5, 1.0, 2.0, 4.0)  # between attempts at a disk that refuses; the last one for ever
+_AGAIN_SECONDS = (0.5, 1.0, 2.0, 4.0)  # between attempts after a failure; the last one repeats
 
 Result = TypeVar("Result")
 
 
 class _NoPlace(Exception):
-    """What ``current`` has written cannot be put into the story; the cause says why."""
+    """The text of ``current`` has no place in the story; the cause gives the reason."""
 
     def __init__(self, current: Round) -> None:
         self.current = current
@@ -49,7 +49,7 @@ class _NoPlace(Exception):
 
 
 class Recorder:
-    """Writes down the rounds it follows, and the words of ``words``. ``lock`` is the session's."""
+    """Saves the rounds that it follows, and the typed text of ``words``. ``lock`` is the session's."""
 
     def __init__(
         self, story: Story, words: typing.Typing, lock: threading.RLock,
@@ -60,7 +60,7 @@ class Recorder:
         self._rounds: list[Round] = []
         self._wake = threading.Condition()
         self._due: float | None = None
-        self._not_before = 0.0  # after a refusal: when it is tried again
+        self._not_before = 0.0  # after a failure: the time of the next attempt
         self._failed = 0
         self._closing = False
         self._thread: threading.Thread | None = None
@@ -70,32 +70,32 @@ class Recorder:
     # -- news, from any thread ---------------------------------------------------------------------------
 
     def follow(self, current: Round) -> None:
-        """Write down this round from now on; also one that was over and may be taken up again."""
+        """Save this round from now on, also one that was over and may be continued."""
         assert current.generation is not None
         with self._lock:
             known = current in self._rounds
             if known:
                 self._rounds.remove(current)
-            self._rounds.append(current)  # the last one is the one that is shown: see _let_go
+            self._rounds.append(current)  # the shown round is the last one: see _let_go
         if not known:
-            current.hear()  # what was written ahead is cut by the first verb, maybe before any news
-            current.generation.add_listener(lambda: self._heard(current))
+            current.hear()  # the first verb may cut prefetched text before any event
+            current.generation.add_listener(lambda: self._on_event(current))
         self._note(0)
 
     def note_view(self) -> None:
-        """The screen shows something else; the workspace is written down within a second."""
+        """Save the workspace within a second, because the screen has changed."""
         self._note(KEY_SECONDS)
 
-    def _heard(self, current: Round) -> None:
-        """The engine's thread comes by at every step with news."""
+    def _on_event(self, current: Round) -> None:
+        """Handle an event of the engine, on its thread."""
         current.hear()
         self._note(TEXT_SECONDS if current.tracks else 0)
 
     def _note(self, seconds: float) -> None:
-        """There is something to write, in ``seconds`` at the latest."""
+        """Schedule a transaction within ``seconds``."""
         due = max(self._clock() + seconds, self._not_before)
         known = self._due
-        if known is not None and known <= due:  # the engine comes by at every step
+        if known is not None and known <= due:  # the engine calls this at every step
             return
         with self._wake:
             self._due = due if self._due is None else min(self._due, due)
@@ -110,12 +110,12 @@ class Recorder:
                 self.write()
             except StoryError as error:
                 log.warning("not written down yet: %s", error)
-            except Exception:  # nothing ends this thread but the story's end
+            except Exception:  # this thread must outlive any error
                 log.exception("not written down yet")
                 self._try_again()
 
     def _wait(self) -> bool:
-        """Wait until something is due; False when the story is closed."""
+        """Wait until a transaction is due; return False when the story is closed."""
         with self._wake:
             while not self._closing:
                 left = None if self._due is None else self._due - self._clock()
@@ -134,21 +134,21 @@ class Recorder:
     # -- writing -----------------------------------------------------------------------------------------
 
     def write(self) -> None:
-        """Everything typed and published so far is on the disk when this returns.
+        """Save everything typed and published so far.
 
-        Raises StoryError, as a rule NotSaved; then the typed words are not, and are tried again.
+        Raises StoryError, usually NotSaved; then the typed words are kept and retried.
         """
         with self._lock:
             if self._words.waiting or any(current.news for current in self._rounds):
                 self._transact()
             else:
-                self._words.written()  # a disk that refused a verb may take the next one
+                self._words.written()  # after a failure the next transaction may succeed
                 self._write_workspace()
             self._place_words()
             self._let_go()
 
     def _write_workspace(self) -> None:
-        """Write down what the screen shows, where that is all that is new; a failure loses no word."""
+        """Save the workspace if nothing else is new; a failure loses no text."""
         if self._workspace is None or not self._workspace.changed:
             return
         try:
@@ -158,10 +158,9 @@ class Recorder:
             log.warning("what the screen shows is not written down yet: %s", error)
 
     def together(self, act: Callable[[], Result]) -> Result:
-        """Do ``act`` in one transaction with everything typed and published before it.
+        """Run ``act`` in one transaction with everything typed and published before it.
 
-        Raises what ``act`` raises, or why the disk refuses; then nothing of it has happened, and what was
-        typed waits as before.
+        Raises the error of ``act``, or NotSaved; then nothing has changed, and typed text stays queued.
         """
         with self._lock:
             done = self._transact(act)
@@ -169,9 +168,9 @@ class Recorder:
             return done  # type: ignore[return-value]
 
     def _transact(self, act: Callable[[], Result] | None = None) -> Result | None:
-        """One transaction; what has no place in the story is left out, so that the rest need not wait."""
+        """Run one transaction, without text that has no place in the story, so that the rest is saved."""
         rounds = [current for current in self._rounds if current.news]
-        homeless: StoryError | None = None  # why what was typed has no place
+        homeless: StoryError | None = None  # why typed text has no place
         while True:
             try:
                 done = self._attempt(rounds, homeless is None, act)
@@ -184,7 +183,7 @@ class Recorder:
             except StoryError as error:
                 if act is not None or homeless is not None:
                     raise
-                homeless = error  # they are tried again
+                homeless = error  # the words are retried
             else:
                 if homeless is not None:
                     raise homeless
@@ -193,7 +192,7 @@ class Recorder:
     def _attempt(
         self, rounds: Sequence[Round], typed: bool, act: Callable[[], Result] | None
     ) -> Result | None:
-        """Cursors and words are where they were before if it comes to nothing."""
+        """Reset cursors and words if the transaction fails."""
         before = [(current, [track.copy() for track in current.tracks]) for current in self._rounds]
         try:
             with self._story.together():
@@ -209,7 +208,7 @@ class Recorder:
                 current.tracks = tracks
             self._words.put_back()
             if act is None and isinstance(error, Exception) and not isinstance(error, StoryError | _NoPlace):
-                error = StoryError(f"the words cannot be put into the story: {error!r}")  # a defect of ours
+                error = StoryError(f"the words cannot be put into the story: {error!r}")  # an internal error
                 log.exception("%s", error)
             if isinstance(error, NotSaved | DamagedStory) or (typed and act is None):
                 self._refused(error)
@@ -233,21 +232,21 @@ class Recorder:
             self._try_again()
 
     def _let_go(self) -> None:
-        """Rounds that are over are followed no longer, but for the one that is shown."""
+        """Forget rounds that are over, except the shown one."""
         if len(self._rounds) > 1:
             self._rounds = [r for r in self._rounds if not r.over or r is self._rounds[-1]]
 
     def _place_words(self) -> None:
-        """Words that no branch took up get a place, once no branch can.
+        """Add handed-over words that no branch used to the story, once no branch can use them.
 
-        Never within a verb: the one that hands words over gives them to the branch only afterwards.
+        Never call it within a verb: a verb that hands words over gives them to the branch afterwards.
         """
         typed = any(t.typed < len(t.buffer.typed) for current in self._rounds for t in current.tracks)
         if not typed and all(current.over for current in self._rounds) and self._story.read_only is None:
             typing.place_handed_over(self._story)
 
     def close(self) -> None:
-        """Write down the last words and end. Raises as :meth:`write` does."""
+        """Save the last words and stop the thread. Raises as :meth:`write` does."""
         with self._wake:
             self._closing = True
             self._wake.notify()
@@ -258,7 +257,7 @@ class Recorder:
     # -- branches, inside a transaction --------------------------------------------------------------------
 
     def keep(self, current: Round) -> None:
-        """Write down what the branches of ``current`` have published since the last time."""
+        """Save the text that the branches of ``current`` have published since the last call."""
         fresh = current.branches[len(current.tracks) :]
         if fresh:
             names = self._story.begin_branches(
@@ -274,11 +273,11 @@ class Recorder:
             ]
             self._keep_prefix(current, names)
         for track in current.tracks:
-            live = track.branch.live  # before the text: what ends is complete
+            live = track.branch.live  # read before the text, so that the text of an ended branch is complete
             self._drain(current, track)
             for buffer in current.takes(track.branch)[track.take + 1 :]:
                 track.take += 1
-                if buffer is not track.buffer:  # two threads may have noticed it at once
+                if buffer is not track.buffer:  # another thread may have saved it
                     self._new_take(current, track, buffer)
                     self._drain(current, track)
             if not live and not track.finished and track.branch.buffer is track.buffer:
@@ -288,7 +287,7 @@ class Recorder:
                 self._story.set_finish_reason(self._standing(track.nodes[-1][0]), str(FinishReason.KILLED))
 
     def settle(self, current: Round, index: int) -> None:
-        """Write branch ``index`` down as it reads now; what it still writes becomes a child of that."""
+        """Save branch ``index`` as it reads now; its further text becomes a child node."""
         self.keep(current)
         track = current.tracks[index]
         if not track.finished:
@@ -299,7 +298,7 @@ class Recorder:
         track.finished, track.killed = True, reason == FinishReason.KILLED
 
     def _drain(self, current: Round, track: Track) -> None:
-        """Write what is new in the buffer: model text with its ids, typed text as the writer's."""
+        """Save new text of the buffer: generated text with its ids, typed text as the writer's."""
         buffer = track.buffer
         count = len(buffer.pieces)
         fresh = "".join(buffer.pieces[track.pieces : count])
@@ -330,7 +329,7 @@ class Recorder:
 
     def _interject(self, track: Track, words: str) -> None:
         typing.arrived(self._story, words)
-        if track.finished:  # what is written after them, if anything, begins a node of its own then
+        if track.finished:  # later text, if any, begins a new node
             end = self._end_of(track)
             [typed] = self._story.add(end if self._story.is_living(end) else ROOT, [words], "writer")
         else:
@@ -343,7 +342,8 @@ class Recorder:
             track.nodes.append((self._story.target(track.name), track.chars))
 
     def _new_take(self, current: Round, track: Track, buffer: Buffer) -> None:
-        """The branch was cut: the old take stays in the story, the new one begins with the remaining text."""
+        """Save a cut branch: the old version stays in the story, the new one begins with the remaining
+        text."""
         track.buffer = buffer
         text = buffer.pieces[0] if buffer.pieces else ""
         track.pieces, track.chars = min(1, len(buffer.pieces)), len(text)
@@ -365,7 +365,7 @@ class Recorder:
             keep_prefix(self._story, names, current.prefix)
 
     def _begin(self, current: Round, track: Track, parent: int) -> None:
-        """A branch that was finished writes again, in a node below ``parent``."""
+        """Let a finished branch continue in a new node below ``parent``."""
         [track.name] = self._story.begin_branches(
             parent,
             1,
@@ -377,7 +377,7 @@ class Recorder:
         track.finished = False
 
     def _end_of(self, track: Track) -> NodeId:
-        """The node that the branch ends in, as far as it is written down; the writer may have split it."""
+        """Return the node in which the saved text of a branch ends; the writer may have split it."""
         story, (node, start) = self._story, track.nodes[-1]
         here, left = story.node(node), track.text[start:]
         while left.startswith(here.text):
@@ -390,18 +390,18 @@ class Recorder:
         return self._standing(here.id)
 
     def _standing(self, node: NodeId) -> NodeId:
-        """``node``, or what it has become part of."""
+        """Return ``node``, or the node that it was joined to."""
         while self._story.node(node).state is State.ABSORBED:
             node = self._story.parent(node) or ROOT
         return node
 
 
 _NOT_KEPT = frozenset({"seed", "banned_phrases"})
-"""The seed has a place of its own; a long list would stand in the story once for each branch."""
+"""Fields that are not stored: the seed has a column, and a long list would be repeated for each branch."""
 
 
 def _sampling_json(branch: Branch) -> JsonObject:
-    """What the branch is sampled with, as far as it differs from the defaults."""
+    """Return the sampling of a branch, without default values."""
     plain, own = asdict(Sampling()), asdict(branch.sampling)
     changed = {name: value for name, value in own.items() if value != plain[name] and name not in _NOT_KEPT}
     return json.loads(json.dumps(changed))

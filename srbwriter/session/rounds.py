@@ -33,13 +33,13 @@ _SCALARS = {field.name for field in fields(Sampling)} - {"seed"}
 
 @dataclass(slots=True)
 class Track:
-    """Where one branch is kept, and how far. ``nodes`` are (node, first character of the branch in it)."""
+    """The saved part of a branch. ``nodes`` are (node, first character of the branch in it)."""
 
     branch: Branch
-    name: NodeId  # what the story calls the branch while it is written
+    name: NodeId  # the branch's id in the story while it is generated
     buffer: Buffer
     nodes: list[tuple[NodeId, int]] = field(default_factory=list["tuple[NodeId, int]"])
-    take: int = 0  # which of the branch's takes ``buffer`` is
+    take: int = 0  # the version of the branch in ``buffer``
     pieces: int = 0
     chars: int = 0
     ids: int = 0
@@ -49,33 +49,33 @@ class Track:
 
     @property
     def complete(self) -> bool:
-        """The branch has ended, and all of it has been written down."""
+        """Whether the branch has ended and is saved."""
         buffer = self.branch.buffer
         return self.finished and buffer is self.buffer and self.pieces == len(buffer.pieces)
 
     @property
     def news(self) -> bool:
-        """Whether there is anything to write down."""
+        """Whether there is unsaved text or an unsaved end."""
         buffer = self.branch.buffer
         fresh = buffer is not self.buffer or self.pieces < len(buffer.pieces)
         return fresh or (not self.finished and not self.branch.live) or self.killed_late
 
     @property
     def killed_late(self) -> bool:
-        """Whether the branch was killed after its end, which the story does not know yet."""
+        """Whether the branch was killed after its end, which is not saved yet."""
         killed = self.branch.finish_reason is FinishReason.KILLED and not self.branch.live
         return killed and self.finished and not self.killed
 
     @property
     def text(self) -> str:
-        """What has been written down."""
+        """The saved text."""
         return "".join(self.buffer.pieces[: self.pieces])[: self.chars]
 
     def copy(self) -> Track:
         return replace(self, nodes=list(self.nodes))
 
     def node_at(self, char: int) -> tuple[NodeId, int]:
-        """The node that holds the character before ``char``, and where in it that ends."""
+        """Return the node that holds the character before ``char``, and the offset after it."""
         for node, start in reversed(self.nodes):
             if start < char or start == 0:
                 return node, char - start
@@ -91,7 +91,7 @@ class Turn(NamedTuple):
 
 
 class Score(Protocol):
-    """How good a branch was found."""
+    """The score of a branch."""
 
     @property
     def answers(self) -> tuple[float | None, ...]: ...
@@ -100,10 +100,10 @@ class Score(Protocol):
 
 
 class Scores(Protocol):
-    """What was found of the branches of a round."""
+    """The scores of the branches of a round."""
 
     def score(self, branch: Branch) -> Score | None:
-        """Of a branch that is still what was judged."""
+        """Return the score of a branch that is unchanged since, or None."""
         ...
 
 
@@ -112,21 +112,21 @@ class Round:
 
     def __init__(self, story: Story, parent: NodeId, n: int) -> None:
         self.story, self.parent, self.n = story, parent, n
-        self.identity = object()  # shared with the round that takes this one's branches up again
+        self.identity = object()  # shared with the round that continues these branches
         self.generation: Generation | None = None
         self.locked: set[int] = set()
         self.duplicates = Duplicates()
-        self.forced: set[int] = set()  # branches whose first token somebody chose
-        self.mean_logprobs: dict[int, float] = {}  # of a token of ended branches, once they were asked for
+        self.forced: set[int] = set()  # branches whose first token the writer chose
+        self.mean_logprobs: dict[int, float] = {}  # means over the tokens of ended branches, once requested
         self.probabilities: dict[int, float] = {}  # of the whole text of branches that were not drawn
-        self.prefix: Prefix | None = None  # the text that the branches were written for, once it is known
-        self.taken = False  # a branch was picked, and the writer stands behind it
-        self.lead = ""  # end of the parent's text that the first token of a branch spells again
+        self.prefix: Prefix | None = None  # the text before the branches when they were requested, once known
+        self.taken = False  # a branch was picked, and the writer is after it
+        self.lead = ""  # end of the parent's text that the first token of a branch repeats
         self.model = self.vocab = ""
         self.tracks: list[Track] = []
         self._takes: dict[int, list[Buffer]] = {}
-        self.judgement: Scores | None = None  # what was found of its branches
-        self.taken_up = True  # False of an earlier sitting's round that no engine knows
+        self.judgement: Scores | None = None  # the scores of its branches
+        self.taken_up = True  # False for a restored round, which no engine has
 
     @property
     def branches(self) -> list[Branch]:
@@ -138,40 +138,41 @@ class Round:
 
     @property
     def over(self) -> bool:
-        """Everything has been written, and written down."""
+        """Whether all branches have ended and are saved."""
         done = self.generation is not None and self.generation.done
         return done and len(self.tracks) == len(self.branches) and all(t.complete for t in self.tracks)
 
     @property
     def news(self) -> bool:
-        """Whether there is anything to write down."""
+        """Whether there is unsaved text or an unsaved end."""
         return len(self.branches) > len(self.tracks) or any(track.news for track in self.tracks)
 
     def prefix_fits(self, text: str) -> bool:
-        """Whether the branches were written for the beginning of ``text``, as far as is known."""
+        """Whether the text before the branches, if known, is the beginning of ``text``."""
         return self.prefix is None or self.prefix.begins(text)
 
     def hear(self) -> None:
-        """The engine has news. To be called on its thread, so that no take is missed, however short."""
+        """Update the versions of the branches; call it on the engine's thread, so that none is missed."""
         for branch in self.branches:
             self.takes(branch)
 
     def takes(self, branch: Branch) -> list[Buffer]:
-        """What ``branch`` has written and was cut, oldest first, and what it writes now."""
+        """Return the versions of ``branch``, oldest first; the last one is the present one."""
         takes = self._takes.setdefault(branch.index, [branch.buffer])
         if takes[-1] is not branch.buffer:
             takes.append(branch.buffer)
         return takes
 
     def node_of(self, index: int) -> NodeId:
-        """The node that branch ``index`` writes into now. Raises IndexError before it has one."""
+        """Return the node that gets the text of branch ``index`` now. Raises IndexError before it has one."""
         return self.tracks[index].nodes[-1][0]
 
     def find(self, index: int, shown: int) -> tuple[NodeId, int] | None:
-        """Return the node where the first ``shown`` characters of branch ``index`` end, and the offset in it.
+        """Return the node in which the first ``shown`` characters of branch ``index`` end, and the offset in
+        it.
 
-        Where the node was edited since, it is the unedited take beside it. None where the story no longer has
-        these characters in one node, after a split or a deletion.
+        For a node edited since, that is the unedited version beside it. None if the story no longer has these
+        characters in one node, after a split or a deletion.
         """
         track = self.tracks[index]
         node, at = track.node_at(min(shown, track.chars))
@@ -183,7 +184,8 @@ class Round:
         return (kept[0].id, shown) if kept else None
 
     def _text_below(self, node: NodeId, at: int) -> str | None:
-        """The text from the round's parent to character ``at`` of ``node``; None if it is not below it."""
+        """Return the text from the round's parent to character ``at`` of ``node``; None if it is not below
+        it."""
         text, above = self.story.node(node).text[:at], self.story.parent(node)
         if not self.story.is_living(node):
             return None
@@ -196,7 +198,7 @@ class Round:
 
 
 def adopted(old: Round, generation: Generation) -> Round:
-    """``old``, which no engine knew, with the branches of ``generation`` in place of its own."""
+    """Return the restored round ``old`` with the branches of ``generation`` instead of its own."""
     found = Round(old.story, old.parent, old.n)
     found.generation, found.lead, found.locked = generation, generation.healed, old.locked
     found.identity = old.identity
@@ -224,7 +226,7 @@ class RoundHistory:
         self._put(current.parent, current)
 
     def leave(self, story: Story, shown: Round | None) -> None:
-        """Remember the round in view before the writer leaves the node: branches beside words typed since."""
+        """Keep the shown round when the writer leaves its node."""
         if shown is not None and shown.generation is not None and not shown.taken:
             self._put(story.current, shown)
 
@@ -235,9 +237,9 @@ class RoundHistory:
             del self._rounds[next(iter(self._rounds))]
 
     def at(self, story: Story, node: NodeId) -> Round | None:
-        """The last round shown at ``node``, or that the story has below it; None if there is none.
+        """Return the last round shown at ``node``, or saved below it; None if there is none.
 
-        One that was written for the text as it is now comes first.
+        A round for the present text is preferred.
         """
         shown = [current for (place, _), current in self._rounds.items() if place == node]
         text = story.text(node) if shown else ""
@@ -249,9 +251,9 @@ class RoundHistory:
 
 
 def restore(story: Story, parent: NodeId) -> Round | None:
-    """The last branches that the model wrote below ``parent``, ended; None where it wrote none.
+    """Return the last branches that the model wrote below ``parent``, ended; None if there are none.
 
-    They can be read, marked and picked. Before they are steered, an engine has to take them up.
+    They can be read, marked and picked. To be steered, they must be submitted to an engine first.
     """
     children = story.nodes(story.children(parent))
     nodes = [n for n in children if n.author == "model" and n.text.strip() and not n.streaming]
@@ -264,7 +266,7 @@ def restore(story: Story, parent: NodeId) -> Round | None:
 def ended_round(
     story: Story, parent: NodeId, prefix: Prefix | None, branches: Sequence[Sequence[tuple[Node, str]]]
 ) -> Round:
-    """Return a round of branches that have ended, which no engine knows.
+    """Return a round of ended branches, which no engine has.
 
     ``branches`` are their nodes, first to last, each with the branch's text in it.
     """
@@ -286,9 +288,10 @@ def ended_round(
 
 
 def _of_one_text(story: Story, parent: NodeId, nodes: list[Node]) -> tuple[list[Node], Prefix]:
-    """Those of ``nodes`` that were written for the text of ``parent`` as it is now, else for the last one.
+    """Return those of ``nodes`` that were generated for the present text of ``parent``, otherwise for its
+    last one.
 
-    Where nothing is kept of a node's prefix, it is taken for that of the others.
+    A node without a stored prefix counts as having the prefix of the others.
     """
     now = Prefix.of(story.text(parent))
     known = kept_prefixes(story, [node.id for node in nodes])
@@ -298,7 +301,7 @@ def _of_one_text(story: Story, parent: NodeId, nodes: list[Node]) -> tuple[list[
 
 
 def _refuse(command: Command) -> None:
-    """No engine has them: ending what has ended is no trouble, everything else is."""
+    """Refuse all steering but ending: no engine has these branches."""
     if command.verb not in ("cancel", "stop"):
         raise InvalidRequest("branch", "there is no model that could go on with it")
 

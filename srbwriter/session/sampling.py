@@ -1,6 +1,6 @@
-"""Sampling of branches: the session's settings, a sweep over a round, and the knobs of a story.
+"""Sampling of branches: the session's settings, sweeps over a round, and a story's own settings (knobs).
 
-Opening a story restores its last knobs. The interface calls a sweep a ladder. Imports no screen.
+Opening a story restores its last knobs. Imports no screen.
 """
 
 from __future__ import annotations
@@ -23,30 +23,32 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Variety:
-    """How the branches of new rounds are drawn; see :mod:`srbwriter.engine.processors.siblings`."""
+    """How the branches of new rounds are sampled together; see
+    :mod:`srbwriter.engine.processors.siblings`."""
 
     siblings: Together = "independent"
     repulsion: float = 0.0
-    renew: bool = True  # those that are nearly the same as another are written anew
+    renew: bool = True  # whether near-duplicates are rolled again
 
-    def asked(self, samplings: Sequence[Sampling], can: Capabilities) -> Mapping[str, Any]:
-        """Fields of a request: as far as the engine can, and these ``samplings`` leave the choice to it."""
+    def request_fields(self, samplings: Sequence[Sampling], can: Capabilities) -> Mapping[str, Any]:
+        """Return the fields of a request, without those that the engine or a sampler in ``samplings``
+        excludes."""
         steered = any(s.mirostat or s.adaptive_target >= 0 for s in samplings)
-        told: dict[str, Any] = {}
+        changed: dict[str, Any] = {}
         if self.siblings != "independent" and not steered and can.has("siblings"):
-            told["siblings"] = self.siblings
+            changed["siblings"] = self.siblings
         if self.repulsion and can.has("repulsion"):
-            told["repulsion"] = self.repulsion
-        return told
+            changed["repulsion"] = self.repulsion
+        return changed
 
 
 TURNED = "knobs"
-"""The story value that holds them: of each record the fields that differ from the settings; the sweep."""
+"""The name of the story value with the changed fields of each record, and the sweep."""
 
 _NOTHING: dict[str, Any] = {"sampling": {}, "stop": {}, "variety": {}, "ladder": None}
 _Record = TypeVar("_Record", Sampling, Stop, Variety)
 VARIETY = tuple(p for p in PARAMETERS if p.group == "variety")
-"""Rows of the table that a story has knobs for, and that are about a whole round."""
+"""Settings of a whole round that a story can have."""
 _ROWS: dict[str, tuple[Parameter, ...]] = {
     **{record: tuple(p for p in PARAMETERS if p.record == record) for record in ("sampling", "stop")},
     "variety": VARIETY,
@@ -54,11 +56,11 @@ _ROWS: dict[str, tuple[Parameter, ...]] = {
 
 
 Sweep = tuple[str, float, float]
-"""A field of :class:`Sampling`, its value for the first branch and for the last."""
+"""A field of :class:`Sampling`, and its values for the first branch and for the last."""
 
 
 def swept(sampling: Sampling, own: JsonObject, sweep: Sweep | None, n: int) -> tuple[Sampling, ...]:
-    """One for each of ``n`` branches. What ``own`` says by the names of Sampling's fields goes first."""
+    """Return the sampling of each of ``n`` branches; fields in ``own`` override the sweep."""
     known = {f.name for f in fields(Sampling)}
     base = replace(sampling, **{k: as_field(v) for k, v in own.items() if k in known})
     seeds = [None] * n if base.seed is None else [base.seed + i for i in range(n)]
@@ -79,12 +81,12 @@ def as_field(value: Any) -> Any:
 
 
 def variety_of(settings: Settings) -> Variety:
-    """How branches are to differ, as the settings say."""
+    """Return the variety from the settings."""
     return Variety(settings[keys.SIBLINGS], settings[keys.REPULSION], settings[keys.RENEW_DUPLICATES])
 
 
 class Knobs(Protocol):
-    """An object with knobs for a story: a session."""
+    """An object with a story's knobs: a session."""
 
     sampling: Sampling
     stop: Stop
@@ -96,7 +98,7 @@ class Knobs(Protocol):
 
 
 class RememberedKnobs:
-    """The knobs of ``session``, as far as they are not what ``settings`` say anyway."""
+    """The knobs of ``session`` that differ from ``settings``, stored in the story."""
 
     def __init__(self, session: Knobs, settings: Settings) -> None:
         self._session = session
@@ -105,7 +107,7 @@ class RememberedKnobs:
         self._said = {key.name for key in settings.table if settings.source(key) in ("flag", "environment")}
 
     def keep(self) -> None:
-        """Write the knobs down as they are now. Raises StoryError."""
+        """Save the present knobs in the story. Raises StoryError."""
         session = self._session
         if session.story.read_only is not None:
             return
@@ -119,7 +121,7 @@ class RememberedKnobs:
             session.story.put_value(TURNED, turned)
 
     def recall(self) -> None:
-        """Restore the knobs; settings that were given for this start stay."""
+        """Restore the knobs; settings from flags and variables stay."""
         session, kept = self._session, self._kept()
         session.sampling = self._turned(session.sampling, "sampling", kept)
         session.stop = self._turned(session.stop, "stop", kept)

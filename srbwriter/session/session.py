@@ -1,4 +1,4 @@
-"""Session: the verbs that every face with a story calls. Each returns at once; the engine's work follows."""
+"""The session: verbs for interfaces. Each returns at once; the engine works afterwards."""
 
 from __future__ import annotations
 
@@ -57,10 +57,11 @@ class Session(Writing):
     def open(
         cls, settings: Settings, story: Path | None = None, loader: EngineLoader | None = None
     ) -> Session:
-        """Open ``story`` (made if it is missing; None: the one open last, or a first one) and begin to load.
+        """Open ``story`` (created if missing; None: the last one, or a first one) and begin to load the
+        model.
 
-        ``loader`` is the load, under way or done, that another session left behind; None begins a new one.
-        Raises StoryError when the file is no story or its folder cannot be written.
+        ``loader`` is another session's load, running or finished; None begins a new one.
+        Raises StoryError if the file is not a story or its folder is not writable.
         """
         loader = loader or launch.loader(settings)
         opened = cls(
@@ -77,25 +78,25 @@ class Session(Writing):
         return opened
 
     def instrument(self, kind: type[Kind]) -> Kind:
-        """The instrument of this class; ``LookAhead.of(session)`` is the same. Raises KeyError without it."""
+        """Return the instrument of a class, as ``LookAhead.of(session)`` does. Raises KeyError without it."""
         return self.instruments[kind]  # type: ignore[return-value]
 
-    if not TYPE_CHECKING:  # a checker would take any name for one of them
+    if not TYPE_CHECKING:  # hidden from type checkers, which would accept any name
 
         def __getattr__(self, name: str) -> Any:
-            """An instrument by its name, for scripts."""
+            """Return an instrument by its name, for scripts."""
             for instrument in self.__dict__.get("instruments", {}).values():
                 if instrument.name == name:
                     return instrument
             raise AttributeError(f"a session has no {name!r}", name=name, obj=self)
 
     def prepare_close(self) -> None:
-        """Stop the branches and a load that is under way, for :meth:`close` to wait less; returns at once."""
+        """Stop the branches and a running load, so that :meth:`close` waits less; return at once."""
         self.stop_all()
         self._loader.cancel()
 
     def close(self, keep_model: bool = False) -> None:
-        """Stop everything, save everything, free the model.
+        """Stop the branches, save everything, free the model.
 
         With ``keep_model`` the model stays loaded, or continues to load, for the session that gets
         :attr:`loader` next; the caller has to close that loader.
@@ -108,7 +109,7 @@ class Session(Writing):
             instrument.end_worker()
         self.stop_all()
         try:
-            self.keep()  # the model may take a while to close: words first
+            self.keep()  # closing the model may take a while: save first
         except StoryError as error:
             log.warning("not written down yet: %s", error)
         if keep_model:

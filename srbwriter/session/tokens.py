@@ -1,9 +1,9 @@
-"""Text token by token: the alternatives in each place, forks and bans there, and log-probabilities.
+"""Text token by token: alternatives at each position, forks and bans there, and log-probabilities.
 
-A :class:`TokenText` is a branch's take, or the part of the story that the model reads, as tokens with their
-characters. The alternatives in a place are requested when it is looked at. The log-probability of a token is
-known where it was gathered while a branch was generated, and is else looked up in the background, once.
-Nothing here waits for the engine: a later look finds the results.
+A :class:`TokenText` is a version of a branch, or the part of the story that the model reads, as tokens with
+their characters. Alternatives at a position are requested when it is shown. The log-probability of a token is
+recorded while a branch is generated, or else computed in the background, once. Nothing here waits for the
+engine: a later call finds the results.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ALTERNATIVES = 20
-"""Tokens that are asked for in a place; fewer where an engine elsewhere does not tell as many."""
+"""Alternatives requested at a position; a remote engine may report fewer."""
 AHEAD = 2
-"""Places on either side of the one that is looked at, which are asked for ahead."""
+"""Positions on either side of the shown one whose alternatives are prefetched."""
 _KEPT_PATHS = 48
-_PROGRESS_SECONDS = 1.0  # after which a look-up is said to be at work
+_PROGRESS_SECONDS = 1.0  # after which a running look-up is reported
 
 
 class Alternative(NamedTuple):
-    """An alternative token in a place, and the natural logarithm of its probability."""
+    """An alternative token at a position, and the natural logarithm of its probability."""
 
     id: int
     logprob: float
@@ -57,7 +57,7 @@ class Alternative(NamedTuple):
 
 
 class Written(NamedTuple):
-    """A token and the characters that it writes; one that writes a part of a character has all of it."""
+    """A token and its characters; a token of a part of a character has the whole character."""
 
     id: int
     start: int
@@ -65,11 +65,11 @@ class Written(NamedTuple):
     inside: bool
     """Whether it begins inside a character."""
     at: int
-    """How many tokens of the prompt and the text there are before it."""
+    """The number of tokens of the prompt and the text before it."""
 
 
 def spelt(ids: Sequence[int], pieces: Sequence[bytes], at: int, begin: int = 0) -> list[Written]:
-    """Tokens with the characters that they write, from character ``begin`` of a text on."""
+    """Return tokens with their characters, from character ``begin`` of a text on."""
     decoder, found = codecs.getincrementaldecoder("utf-8")("replace"), list[Written]()
     place, broken = begin, False
     for count, (token, piece) in enumerate(zip(ids, pieces, strict=True)):
@@ -81,7 +81,7 @@ def spelt(ids: Sequence[int], pieces: Sequence[bytes], at: int, begin: int = 0) 
 
 
 def shown(piece: bytes, name: str = "") -> str:
-    """Return a token for a list: its text, its bytes where they are no whole text, or its ``name``."""
+    """Return a token for a list: its text, its bytes if they are not whole characters, or its ``name``."""
     if not piece:
         return name or "nothing"
     try:
@@ -93,14 +93,14 @@ def shown(piece: bytes, name: str = "") -> str:
 
 @dataclass(slots=True)
 class TokenText:
-    """A text as tokens. ``prompt`` and ``ids`` together are what the model read to write it, and wrote."""
+    """A text as tokens. ``prompt`` and ``ids`` are the evaluated and the generated tokens."""
 
     prompt: tuple[int, ...]
     ids: tuple[int, ...]
     tokens: list[Written]
-    healed: str = ""  # the end of the prompt that the first token spells again
+    healed: str = ""  # the end of the prompt that the first token repeats
     index: int = -1  # of the branch; -1 is the story
-    take: tuple[int, int] = (0, -1)  # what of the branch: its request and its revision
+    take: tuple[int, int] = (0, -1)  # the request and the revision of the branch
     asked: dict[int, Generation] = field(default_factory=dict[int, Generation])
     spelling: set[int] = field(default_factory=set[int])
     known: dict[int, tuple[Alternative, ...]] = field(default_factory=dict[int, tuple[Alternative, ...]])
@@ -111,22 +111,22 @@ class TokenText:
         return self.index < 0
 
     def place_of(self, char: int) -> int:
-        """The token that writes the character before ``char``, or the first."""
+        """Return the position of the token with the character before ``char``, or of the first token."""
         return max((k for k, token in enumerate(self.tokens) if token.start < char), default=0)
 
     def path(self, place: int) -> tuple[int, ...]:
-        """What the model had read before the token in ``place``."""
+        """Return the tokens before the token at ``place``."""
         return (*self.prompt, *self.ids)[: self.tokens[place].at]
 
 
 class Paths:
-    """Log-probabilities of tokens by the tokens before them, so that none is looked up twice."""
+    """Log-probabilities of tokens by their preceding tokens, so that none is computed twice."""
 
     def __init__(self) -> None:
         self._paths: OrderedDict[tuple[int, ...], dict[int, float]] = OrderedDict()
 
     def put(self, ids: tuple[int, ...], first: int, logprobs: Iterable[float]) -> None:
-        """``logprobs`` are those of ``ids`` from number ``first`` on; minus infinity is not known."""
+        """Store ``logprobs`` of ``ids`` from number ``first`` on; minus infinity means unknown."""
         known = self._paths.setdefault(ids, {})
         known.update((at, value) for at, value in enumerate(logprobs, first) if value > -math.inf)
         self._paths.move_to_end(ids)
@@ -163,20 +163,20 @@ class Tokens(Instrument):
 
     @property
     def progress(self) -> str:
-        running = [(first, asked) for first, asked, _ in self._scoring.values() if not asked.done]
-        since = min((at for _, asked, at in self._scoring.values() if not asked.done), default=math.inf)
+        running = [(first, lookup) for first, lookup, _ in self._scoring.values() if not lookup.done]
+        since = min((at for _, lookup, at in self._scoring.values() if not lookup.done), default=math.inf)
         current = self._desk.round
         writing = current is not None and any(branch.live for branch in current.branches)
-        if writing or time.monotonic() - since < _PROGRESS_SECONDS:  # it waits while branches are written
+        if writing or time.monotonic() - since < _PROGRESS_SECONDS:  # paused by branches
             return ""
-        total = sum(len(asked.prompt_ids) - first for first, asked in running)
-        done = sum(max(0, asked.prompt_done - first) for first, asked in running)
+        total = sum(len(lookup.prompt_ids) - first for first, lookup in running)
+        done = sum(max(0, lookup.prompt_done - first) for first, lookup in running)
         return f"colouring words: {100 * done // total if total else 0} %"
 
     def stop(self) -> None:
-        """Look up no more log-probabilities of the texts that are being looked up."""
-        for ids, (_, asked, _) in list(self._scoring.items()):
-            asked.cancel()
+        """Cancel all running look-ups of log-probabilities."""
+        for ids, (_, lookup, _) in list(self._scoring.items()):
+            lookup.cancel()
             self._refused.add(ids)
         self._scoring.clear()
 
@@ -196,12 +196,12 @@ class Tokens(Instrument):
     # ---- texts
 
     def branch_tokens(self, index: int) -> Future[TokenText]:
-        """Branch ``index`` as it is now, as tokens. Raises EngineError where no engine knows them."""
+        """Return the present text of branch ``index`` as tokens. Raises EngineError if no engine has it."""
         branch = self._desk.steered(index)
         return self.later(lambda: self.of_branch(branch))
 
     def story_tokens(self) -> Future[TokenText]:
-        """The story up to here, as far as the model reads it, as tokens. Raises NoModel, StoryError."""
+        """Return the part of the story that the model reads as tokens. Raises NoModel, StoryError."""
         desk = self._desk
         with desk.state_lock:
             prompter = desk.prompter
@@ -212,7 +212,7 @@ class Tokens(Instrument):
         )
 
     def of_branch(self, branch: Branch) -> TokenText:
-        """The take of a branch as it is now. Asks the engine what its tokens write. Raises EngineError."""
+        """Return the present text of a branch, detokenised by the engine. Raises EngineError."""
         engine, generation, buffer = self._model(), branch.generation, branch.buffer
         ids, prompt = tuple(buffer.ids), generation.prompt_ids
         tokens = spelt(ids, engine.pieces(ids), len(prompt), -branch.overlap)
@@ -223,7 +223,8 @@ class Tokens(Instrument):
         return TokenText(prompt, ids, tokens, healed, branch.index, take)
 
     def of_story(self, assembly: Assembly, length: int) -> TokenText:
-        """The story, of ``length`` characters, as far as the model reads it. Raises EngineError."""
+        """Return the part of the story, of ``length`` characters, that the model reads. Raises
+        EngineError."""
         engine = self._model()
         end = sum(len(segment.text) for segment in assembly.segments if segment.source == "story")
         begin, at, tokens = length - end, 0, list[Written]()
@@ -233,7 +234,7 @@ class Tokens(Instrument):
                 found = spelt(segment.tokens, pieces, at, begin)
                 if b"".join(pieces) != segment.text.encode(
                     "utf-8", "replace"
-                ):  # a vocabulary of its own mind
+                ):  # the vocabulary does not reproduce the text exactly
                     found = _evenly(found, begin, len(segment.text))
                 tokens += found
                 begin += len(segment.text)
@@ -243,14 +244,15 @@ class Tokens(Instrument):
     # ---- alternatives
 
     def look(self, text: TokenText, place: int) -> tuple[Alternative, ...] | None:
-        """Return the alternatives in a place, best first; None while they are not known yet.
+        """Return the alternatives at a position, best first; None while they are not known yet.
 
-        Requests them, and those of the next places. ``text.problem`` says why they are not available.
+        Requests them, and those of the neighbouring positions. ``text.problem`` says why they are not
+        available.
         """
         if not 0 <= place < len(text.tokens):
             return ()
         self._ask(text, place, Priority.FOREGROUND)
-        found = self._told(text, place)
+        found = self._alternatives_at(text, place)
         if found is not None:
             for near in (place + k * side for k in range(1, AHEAD + 1) for side in (1, -1)):
                 if 0 <= near < len(text.tokens):
@@ -275,31 +277,31 @@ class Tokens(Instrument):
         )  # fmt: skip
         return ask(self._model(), request)
 
-    def _told(self, text: TokenText, place: int) -> tuple[Alternative, ...] | None:
-        """Return the answer of a request. A remote engine may take longer to detokenise it."""
-        asked = text.asked.get(place)
-        if asked is None or text.problem:
+    def _alternatives_at(self, text: TokenText, place: int) -> tuple[Alternative, ...] | None:
+        """Return the result of a request. A remote engine may take longer to detokenise it."""
+        generation = text.asked.get(place)
+        if generation is None or text.problem:
             return ()
-        if asked.done and asked.error is not None:
-            text.problem = str(asked.error)
+        if generation.done and generation.error is not None:
+            text.problem = str(generation.error)
             return ()
-        if asked.done and place not in text.spelling:
+        if generation.done and place not in text.spelling:
             text.spelling.add(place)
-            wait_a_moment(self.later(lambda: self._spell(text, place, asked.next_logprobs)))
+            wait_a_moment(self.later(lambda: self._spell(text, place, generation.next_logprobs)))
         return text.known.get(place)
 
-    def _spell(self, text: TokenText, place: int, told: Sequence[tuple[int, float]]) -> None:
+    def _spell(self, text: TokenText, place: int, logprobs: Sequence[tuple[int, float]]) -> None:
         engine, found = self._model(), list[Alternative]()
-        begun = text.healed.encode() if place == 0 else b""  # an engine elsewhere tells others, too
-        pieces = engine.pieces([token for token, _ in told])
-        for (token, logprob), piece in zip(told, pieces, strict=True):
+        begun = text.healed.encode() if place == 0 else b""  # a remote engine may report other tokens, too
+        pieces = engine.pieces([token for token, _ in logprobs])
+        for (token, logprob), piece in zip(logprobs, pieces, strict=True):
             if not (piece.startswith(begun) or (piece and begun.startswith(piece))):
                 continue
             name = "" if piece else engine.token_bytes(token).decode("utf-8", "replace")
             found.append(Alternative(token, logprob, shown(piece, name)))
         text.known[place] = tuple(found)
 
-    # ---- what is begun at a token
+    # ---- forks and bans at a token
 
     def fork(self, text: TokenText, place: int, token: int) -> int:
         """Add a branch that begins like ``text`` up to ``place`` and continues with ``token``.
@@ -319,7 +321,7 @@ class Tokens(Instrument):
             index = len(generation.branches)
             generation.add_branch(1, sampling, branch.stop_rule, begin=begin)
             if self._desk.round is not None:
-                self._desk.round.duplicates.steered.add(index)  # it is meant to begin as another does
+                self._desk.round.duplicates.steered.add(index)  # it begins like another branch on purpose
             return index
 
     def ban(self, text: TokenText, place: int) -> None:
@@ -352,18 +354,18 @@ class Tokens(Instrument):
             desk.begin_round(current, turn=Turn(prompt, begin, without))
 
     def without(self, text: TokenText, place: int, token: int | None = None) -> tuple[int, ...]:
-        """The tokens that are banned in a place of a branch; from now on ``token`` as well."""
+        """Ban ``token`` at a position of a branch; return all tokens banned there."""
         key = (text.take[0], text.index, text.path(place))
         known = self._banned.get(key, ())
         if token is not None and token not in known:
             known = self._banned[key] = (*known, token)
         return known
 
-    # ---- how likely what stands there is
+    # ---- log-probabilities of a text
 
     def scores(self, ids: tuple[int, ...], first: int, done: bool = True) -> dict[int, float]:
-        """Log-probabilities of the tokens of a path from number ``first`` on, by their number, as far as they
-        are known; if ``done``, those that are not are looked up when the engine has nothing else to do.
+        """Return the known log-probabilities of the tokens of a path from number ``first`` on, by number; if
+        ``done``, look up the others while the engine is idle.
         """
         self.collect()
         known = self._paths.of(ids)
@@ -379,7 +381,7 @@ class Tokens(Instrument):
         return known
 
     def branch_logprobs(self, branch: Branch) -> list[float | None]:
-        """Log-probabilities of the tokens of a branch's take; None where they are not known (yet)."""
+        """Return the log-probabilities of a branch's tokens; None for those not known (yet)."""
         buffer, generation = branch.buffer, branch.generation
         ids = tuple(buffer.ids)
         known: list[float | None] = []
@@ -408,20 +410,20 @@ class Tokens(Instrument):
             log.info("not looked up: %s", error)
 
     def collect(self) -> None:
-        """Collect the results of lookups since the last time; a change increases :attr:`version`."""
-        for ids, (first, asked, _) in list(self._scoring.items()):
-            if asked.done:
+        """Collect the results of look-ups since the last call; a change increases :attr:`version`."""
+        for ids, (first, lookup, _) in list(self._scoring.items()):
+            if lookup.done:
                 del self._scoring[ids]
-                if asked.error is None:
-                    self._paths.put(ids, first, (one.logprob for one in asked.prompt_logprobs))
+                if lookup.error is None:
+                    self._paths.put(ids, first, (one.logprob for one in lookup.prompt_logprobs))
                     self.version += 1
                 else:
                     self._refused.add(ids)
 
     def forget(self) -> None:
-        """Another model knows nothing of all this."""
-        for _, asked, _ in self._scoring.values():
-            asked.cancel()
+        """Discard everything after a change of the model."""
+        for _, lookup, _ in self._scoring.values():
+            lookup.cancel()
         self._paths = Paths()
         self._scoring.clear()
         self._refused.clear()
@@ -430,7 +432,7 @@ class Tokens(Instrument):
 
 
 def _evenly(tokens: Sequence[Written], begin: int, length: int) -> list[Written]:
-    """Tokens that do not spell their text, as if each wrote as much of it as any other."""
+    """Return tokens that do not reproduce their text, with the characters spread evenly over them."""
     places = [begin + k * length // max(len(tokens), 1) for k in range(len(tokens) + 1)]
     return [
         token._replace(start=start, end=end, inside=False)

@@ -1,9 +1,9 @@
-"""What a person typed and is not on the disk yet: the one owner of such words, for an open story.
+"""Typed words of an open story that are not on the disk yet.
 
-The text of the story, every sheet that is open, notes, titles, tags, and words typed into branches are handed
-in with every key. Who writes them down (:mod:`srbwriter.session.recorder`) asks for them in a transaction;
-until that is on the disk they stay here. Where the disk refuses, they are put into files elsewhere, and the
-next start offers them. Knows the story and a folder; no screen.
+Interfaces report the text of the story, of open editor dialogs (*sheets*), notes, titles, tags, and words
+typed into branches with every key. The recorder (:mod:`srbwriter.session.recorder`) saves them in a
+transaction; until that is on the disk they stay here. If saving fails, they are also written to files in
+another folder, and the next start offers them. Imports no screen.
 """
 
 from __future__ import annotations
@@ -28,67 +28,67 @@ from srbwriter.story.words import count as count_words
 log = logging.getLogger(__name__)
 
 DRAFTS = "drafts"
-"""The story value that holds what is on open sheets: sheet → words."""
+"""The name of the story value with the texts of open sheets: sheet → words."""
 
 TYPING = "typing"
-"""The story value that holds words typed into running branches until a node does: a list of [node, words]."""
+"""The name of the story value with words typed into running branches that no node has yet: [node, words]."""
 
 _LINE_CHARS = 40
-_USUAL_SECONDS = 2.0  # that a save takes; a longer one is counted
-_MOST_STEPS = 256  # of a text that waits for a disk that refuses
-_BELOW = "below"  # a sheet of words for the story itself: "below:NODE:BRANCH"
-_TEXT = ""  # the field of the story's own text; no sheet is called so
-_STORY_FILE = "story"  # its file in a rescue folder; no sheet is called so either
+_USUAL_SECONDS = 2.0  # seconds of a normal save; longer ones are reported
+_MOST_STEPS = 256  # of unsaved text, while saving fails
+_BELOW = "below"  # prefix of a sheet with words for the story itself: "below:NODE:BRANCH"
+_TEXT = ""  # the field of the story's text; no sheet has this name
+_STORY_FILE = "story"  # its file in a rescue folder; no sheet has this name either
 
 
 Step = str | tuple[Edit, ...]
-"""What was typed in one place, an edit to undo: the whole text after it, or edits of the text before it."""
+"""Typing at one place, one step of undo: the whole text after it, or edits of the text before it."""
 
 
 ChangeSettings = Callable[[Settings, str], Settings]
-"""Puts the words of a field into the story's settings."""
+"""Writes the words of a field into the story's settings."""
 
 
 @dataclass(slots=True)
 class _Field:
-    """One text that is being typed. ``since`` is the moment of its oldest key that is not on the disk."""
+    """A text that is being typed. ``since`` is the time of its oldest unsaved key."""
 
     words: str
     on_disk: str = ""
-    change: ChangeSettings | None = None  # of a field of the settings; others are drafts
+    change: ChangeSettings | None = None  # for fields of the settings; others are drafts
     since: float | None = None
-    taken: str | None = None  # what the open transaction has of it
-    later: float | None = None  # the oldest key since then
+    taken: str | None = None  # its words in the open transaction
+    later: float | None = None  # time of the oldest key after those
 
     @property
     def unsaved_words(self) -> int:
-        """How many words are in what differs from the text on the disk."""
+        """Return the number of words that differ from the text on the disk."""
         return count_words(edit_between(self.on_disk, self.words).text).words if self.since is not None else 0
 
 
 @dataclass(slots=True)
 class _StoryField(_Field):
-    """The text of the story. ``steps`` make its words of the text on the disk."""
+    """The text of the story. ``steps`` lead from the text on the disk to its words."""
 
     steps: list[Step] = field(default_factory=list["Step"])
-    place: tuple[int, int] | None = None  # the characters of the last step; None where nothing can join it
-    taken_steps: int = 0  # of the open transaction
+    place: tuple[int, int] | None = None  # the range of the last step; None if no edit can join it
+    taken_steps: int = 0  # steps in the open transaction
 
     def put(self, words: str) -> None:
-        """It reads ``words`` now."""
+        """Set the text to ``words``."""
         before, self.words = self.words, words
         self._step(words, edit_between(before, words), before)
 
     def edit(self, edits: Sequence[Edit]) -> None:
-        """It was changed by ``edits``, which are in order and apart."""
+        """Apply ``edits``, which are in order and disjoint."""
         before, self.words = self.words, apply_edits(self.words, edits)
         one = settled(edits[0], lambda start, end: before[start:end]) if len(edits) == 1 else None
         self._step(tuple(edits), one, before)
 
     def _step(self, step: Step, edit: Edit | None, before: str) -> None:
-        """Add ``step``, which did ``edit`` to ``before`` (None: several), or let the last one have it.
+        """Add ``step``, which did ``edit`` to ``before`` (None: several), or join it to the last one.
 
-        A step keeps the place where the words were typed: at the end of a chapter or at the next one's start.
+        A step keeps its place: the end of a chapter, or the start of the next one.
         """
         last = self.steps[-1] if len(self.steps) > self.taken_steps else None
         place, self.place = self.place, None
@@ -107,9 +107,9 @@ class _StoryField(_Field):
 
 @dataclass(frozen=True, slots=True)
 class SaveState:
-    """Whether all that was typed is on the disk; else how old the oldest key is, and what is in the way.
+    """Whether all typed words are on the disk; otherwise the age of the oldest key, and the problem.
 
-    ``words`` are counted only while there is trouble.
+    ``words`` are counted only while there is a problem.
     """
 
     saved: bool
@@ -126,12 +126,12 @@ class SaveState:
 
     @property
     def why(self) -> str:
-        """Why the disk refuses, in a few words; empty without trouble."""
+        """Why saving fails, in a few words; empty without a problem."""
         return self.trouble.short if isinstance(self.trouble, NotSaved) else str(self.trouble or "")
 
 
 def _in_short(why: str) -> str:
-    """As much of ``why`` as fits into a line with other things."""
+    """Return ``why``, shortened for a line with other text."""
     return why if len(why) <= _LINE_CHARS else f"{why[: _LINE_CHARS - 1].rstrip()}…"
 
 
@@ -169,9 +169,9 @@ class Typing:
     # -- what a person does, on any thread -------------------------------------------------------------
 
     def edit(self, *edits: Edit) -> None:
-        """The person has changed the text of the story by ``edits``, which are in order and apart.
+        """Record that the writer changed the story by ``edits``, which are in order and disjoint.
 
-        Their places are those of the text before all of them.
+        Their places refer to the text before all of them.
         """
         if _TEXT not in self._fields:
             self.shown(self._story.text(self._story.current))
@@ -184,7 +184,7 @@ class Typing:
             self._story_field().put(whole)
 
     def shown(self, whole: str) -> None:
-        """The person is shown ``whole``, which is the story as it is on the disk."""
+        """Record that ``whole``, the story on the disk, is shown."""
         with self._lock:
             self._fields[_TEXT] = _StoryField(whole, on_disk=whole)
 
@@ -194,25 +194,25 @@ class Typing:
         return field
 
     def drop(self, name: str) -> None:
-        """The sheet is closed; its words are kept elsewhere, or not wanted.
-
-        Its draft goes with the next transaction: the one of the verb that takes the words.
+        """Close a sheet whose words are stored elsewhere or discarded. Its draft is deleted in the next
+        transaction: that of the verb that stores the words.
         """
-        on_disk = name in drafts(self._story)  # before the lock: who writes has the story and waits for that
+        # Read before the lock is taken: a thread that saves holds the story and waits for the lock.
+        on_disk = name in drafts(self._story)
         with self._lock:
             if self._fields.pop(name, None) is not None or on_disk:
                 self._dropped.add(name)
         self._tell()
 
     def sheet(self, name: str, words: str) -> None:
-        """The open sheet called ``name`` reads ``words`` now."""
+        """Record the words of the open sheet called ``name``."""
         with self._typed(name):
             self._fields.setdefault(name, _Field("")).words = words
 
     def setting(self, name: str, words: str, change: ChangeSettings, on_disk: str) -> None:
-        """A field of the story's settings reads ``words`` now; ``change`` puts them into the settings.
+        """Record the words of a field of the story's settings; ``change`` writes them into the settings.
 
-        All words typed into one field are one action of the story. ``on_disk`` is what the field said when it
+        All words typed into one field are one action of the story. ``on_disk`` is the field's text when it
         was opened.
         """
         with self._typed(name):
@@ -221,7 +221,7 @@ class Typing:
 
     @contextlib.contextmanager
     def _typed(self, name: str) -> Generator[None]:
-        """A key changes the field called ``name`` inside."""
+        """Record a key that changes the field called ``name`` inside."""
         now = self._clock()
         with self._lock:
             was_saved = all(field.since is None for field in self._fields.values())
@@ -241,28 +241,28 @@ class Typing:
         for listener in self.on_key:
             listener()
 
-    # -- what writes them down does, one transaction at a time -----------------------------------------
+    # -- for the recorder, one transaction at a time ---------------------------------------------------
 
     @property
     def waiting(self) -> bool:
-        """Whether there is anything to write."""
+        """Whether there are unsaved words."""
         with self._lock:
             return bool(self._dropped) or any(field.since is not None for field in self._fields.values())
 
     @property
     def text_waits(self) -> bool:
-        """Whether words of the story itself are to be written."""
+        """Whether the text of the story has unsaved words."""
         return self.waiting_text is not None
 
     @property
     def waiting_text(self) -> str | None:
-        """The whole text of the story as the person typed it; None where the story has it."""
+        """The whole text of the story with unsaved words; None if there are none."""
         with self._lock:
             field = self._fields.get(_TEXT)
             return field.words if field is not None and field.since is not None else None
 
     def write(self) -> None:
-        """Put everything into the story, within the transaction that is open. Raises StoryError."""
+        """Write everything to the story, within the open transaction. Raises StoryError."""
         with self._lock:
             unsaved = {name: field for name, field in self._fields.items() if field.since is not None}
             for field in unsaved.values():
@@ -277,22 +277,22 @@ class Typing:
                 field.taken_steps = len(field.steps)
                 steps, saved, words = [*field.steps], len(field.on_disk), field.words
         if any(isinstance(step, tuple) for step in steps) and self._story.chars() != saved:
-            steps = [words]  # the story is not the one that was edited: the text is, whatever became of that
+            steps = [words]  # the story has changed since: set the whole text
         for step in steps:
             if isinstance(step, str):
                 self._set_text(step)
             else:
                 self._story.replace(*step)
-        for name, (said, change) in settings.items():
-            self._story.put_settings(ROOT, change(self._story.own_settings(ROOT), said), unit=name)
-        gone.update(settings)  # what an earlier run left of them
+        for name, (text, change) in settings.items():
+            self._story.put_settings(ROOT, change(self._story.own_settings(ROOT), text), unit=name)
+        gone.update(settings)  # drafts of an earlier run
         if sheets or (gone and drafts(self._story)):
             kept = drafts(self._story) | sheets
             gone.update(name for name in sheets if _for_story(name) and not sheets[name].strip())
             self._story.put_value(DRAFTS, {name: kept[name] for name in kept if name not in gone})
 
     def written(self) -> None:
-        """What :meth:`write` took is on the disk."""
+        """Record that the words of :meth:`write` are on the disk."""
         with self._lock:
             for field in self._fields.values():
                 if field.taken is not None:
@@ -309,7 +309,7 @@ class Typing:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def put_back(self) -> None:
-        """The transaction came to nothing: what :meth:`write` took still waits."""
+        """Queue the words of :meth:`write` again, because the transaction failed."""
         with self._lock:
             for field in self._fields.values():
                 field.taken = field.later = None
@@ -317,7 +317,7 @@ class Typing:
             self._dropping.clear()
 
     def refused(self, error: StoryError) -> None:
-        """The story does not take the words: they are put into files elsewhere meanwhile."""
+        """Write the words to rescue files, because saving failed."""
         with self._lock:
             self._trouble = error
         self.rescue()
@@ -337,7 +337,7 @@ class Typing:
     # -- where the story cannot take them --------------------------------------------------------------
 
     def rescue(self) -> Path | None:
-        """Put all unsaved words into the rescue folder; None if there are none, or no disk takes them."""
+        """Write all unsaved words to the rescue folder; return it, or None without words or if that fails."""
         with self._lock:
             unsaved = {name: field.words for name, field in self._fields.items() if field.since is not None}
             changed = {name: words for name, words in unsaved.items() if self._rescued.get(name) != words}
@@ -357,13 +357,15 @@ class Typing:
 
 @dataclass(frozen=True, slots=True)
 class Rescued:
-    """What :meth:`Typing.rescue` put into ``folder`` in an earlier run: words by sheet, the story's by ""."""
+    """The words that :meth:`Typing.rescue` wrote to ``folder`` in an earlier run, by sheet; the story's by
+    ""."""
 
     folder: Path
     words: dict[str, str]
 
     def take(self, story: Story) -> None:
-        """Put them where they belong, as one thing to undo. Raises StoryError; they stay in the folder."""
+        """Restore the words to the story, as one undoable action. Raises StoryError; then they stay in the
+        folder."""
         with story.together():
             for sheet in filter(_for_story, self.words):
                 _give_place(story, _node_of(sheet), self.words[sheet])
@@ -373,12 +375,12 @@ class Rescued:
                 story.set_text(text)
 
     def clear(self) -> None:
-        """They are where they belong, or nobody wants them."""
+        """Delete the folder after its words were restored or rejected."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def rescued(rescue: Path) -> Rescued | None:
-    """The newest words that earlier runs put below ``rescue``; None if there are none."""
+    """Return the newest rescued words of earlier runs below ``rescue``; None if there are none."""
     folders = (folder for folder in rescue.iterdir() if folder.is_dir()) if rescue.is_dir() else ()
     found = (Rescued(folder, _words_in(folder)) for folder in sorted(folders, reverse=True))
     return next((one for one in found if one.words), None)
@@ -398,35 +400,33 @@ def _rescued_file(folder: Path, name: str) -> Path:
 
 
 class Draft:
-    """The words on one sheet, which ``sheet`` names in a word or two."""
+    """The saved draft of one sheet, called ``sheet``."""
 
     def __init__(self, typing: Typing, story: Story, sheet: str) -> None:
         self._typing, self._sheet = typing, sheet
         left = None if _for_story(sheet) else drafts(story).get(sheet)
         self.words = left if isinstance(left, str) else None
-        """What was on the sheet when the program died; None if it was closed as it should be."""
+        """The words on the sheet when the program crashed; None if the sheet was closed."""
 
     @staticmethod
     def below(node: NodeId, branch: int) -> str:
-        """The sheet of words for the story itself, typed for ``branch``.
+        """Return the name of a sheet with words for the story itself, typed for ``branch``.
 
-        Should nobody close it, they become a node below ``node`` at the next start.
+        If it is not closed, they become a node below ``node`` at the next start.
         """
         return f"{_BELOW}:{node}:{branch}"
 
     def typed(self, words: str) -> None:
-        """The sheet reads ``words`` now."""
+        """Record the words of the sheet."""
         self._typing.sheet(self._sheet, words)
 
     def drop(self) -> None:
-        """The sheet is closed: see :meth:`Typing.drop`."""
+        """Close the sheet: see :meth:`Typing.drop`."""
         self._typing.drop(self._sheet)
 
     def give(self, words: str, take: Callable[[str], bool]) -> bool:
-        """Let ``take`` have the words; says what it says.
-
-        The draft goes in the transaction of the verb that takes them, never before. It stays where ``take``
-        says False or raises.
+        """Pass the words to ``take`` and return its result. The draft is deleted in the transaction of the
+        verb that stores the words, and kept if ``take`` returns False or raises.
         """
         taken = False
         with self._typing.held:
@@ -440,12 +440,12 @@ class Draft:
 
 
 def sheets_left(story: Story) -> list[str]:
-    """The sheets that have words of an earlier start on them."""
+    """Return the sheets with words of an earlier run."""
     return [sheet for sheet in drafts(story) if not _for_story(sheet)]
 
 
 def drafts(story: Story) -> dict[str, JsonValue]:
-    """Words by sheet, as the story has them."""
+    """Return the stored drafts by sheet."""
     return dict(as_object(story.value(DRAFTS)))
 
 
@@ -453,12 +453,12 @@ def drafts(story: Story) -> dict[str, JsonValue]:
 
 
 def hand_over(story: Story, node: NodeId, words: str) -> None:
-    """Keep ``words`` for the branch that ends in ``node`` until a node holds them."""
+    """Store ``words`` for the branch that ends in ``node`` until a node has them."""
     story.put_value(TYPING, [*_handed_over(story), [node, words]])
 
 
 def arrived(story: Story, words: str) -> None:
-    """A node holds ``words`` now."""
+    """Forget stored ``words``, which a node has now."""
     waiting = _handed_over(story)
     for index, entry in enumerate(waiting):
         if isinstance(entry, list) and words in entry:
@@ -468,7 +468,7 @@ def arrived(story: Story, words: str) -> None:
 
 
 def place_handed_over(story: Story) -> int:
-    """Words that no branch took up become nodes of the story. Says how many. Raises StoryError."""
+    """Add stored words that no branch used to the story; return their number. Raises StoryError."""
     handed = _handed_over(story)
     if not handed:
         return 0
@@ -485,7 +485,7 @@ def place_handed_over(story: Story) -> int:
 
 
 def take_up(story: Story) -> int:
-    """After a crash: words that were meant for the story become nodes of it. Says how many."""
+    """Add words for the story that a crash left as drafts; return their number."""
     kept = drafts(story)
     for_branches = [sheet for sheet in kept if _for_story(sheet)]
     if story.read_only is not None or not (for_branches or _handed_over(story)):
@@ -502,7 +502,8 @@ def take_up(story: Story) -> int:
 
 
 def _give_place(story: Story, place: str, words: JsonValue) -> bool:
-    """Make ``words`` a node below ``place``, or below the root where that is gone; False for no words."""
+    """Add ``words`` as a node below ``place``, or below the root if it no longer exists; False for no
+    words."""
     if not (isinstance(words, str) and words.strip()):
         return False
     living = place.isdecimal() and story.is_living(int(place))
@@ -511,12 +512,12 @@ def _give_place(story: Story, place: str, words: JsonValue) -> bool:
 
 
 def _for_story(sheet: str) -> bool:
-    """Whether the words on a sheet are words for the story itself."""
+    """Whether a sheet holds words for the story itself."""
     return sheet.startswith(f"{_BELOW}:")
 
 
 def _node_of(sheet: str) -> str:
-    """The node that such words belong below, as the sheet's name has it."""
+    """Return the node in the name of such a sheet, below which its words belong."""
     return sheet.split(":")[1]
 
 

@@ -1,4 +1,4 @@
-"""Rolls branches again that are nearly the same as another one, if that is set. Imports no screen."""
+"""Rolls near-duplicate branches again, if that is set. Imports no screen."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from .instrument import Instrument
 if TYPE_CHECKING:
     from .rounds import Round
 
-_FRESH = 2.0  # seconds in which nobody has read a branch that has ended
+_FRESH = 2.0  # seconds after its end in which a branch counts as unread
 
 
 class Renewing(Instrument):
-    """Rolls alike branches of a round again, unless they were read, marked or steered."""
+    """Rolls near-duplicates of a round again, unless they were read, marked or steered."""
 
     name: ClassVar[str] = "renewing"
 
     def renew_alike(self, read: Collection[int] = ()) -> list[int]:
-        """Find branches that are nearly the same, and roll one of each two again if that is set.
+        """Find near-duplicates, and roll one of each pair again if that is set.
 
         Never one that is in ``read``, locked, bookmarked, rated or steered, or that ended a while ago; each
-        twice at most. To be called now and then while a round is shown. Returns the indices.
+        twice at most. Call it repeatedly while a round is shown. Returns the indices.
         """
         current = self._desk.round
         if current is None or self._desk.stale or current.generation is None:

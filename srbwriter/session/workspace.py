@@ -1,9 +1,8 @@
-"""The workspace: what the screen showed last, kept in the story file so that it is there again.
+"""The workspace: the state of the screen, stored in the story file and restored at the next opening.
 
-The record names the round on the screen by the nodes of its branches, in the order of the panes' numbers, and
-holds what the face wants to find again (its *view*). It belongs to the node where the writer stood: at any
-other node it does not apply. It is written by the recorder, in the transaction of the words or in one of its
-own, and never on the way of a key.
+The record names the shown round by the nodes of its branches, in the order of the panes' numbers, and holds
+the state of the interface (its *view*). It applies only at the node that was current. The recorder writes it,
+in the transaction of typed words or in a separate one, so that no key waits for it.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ KEPT = "workspace"
 
 
 class Workspace:
-    """Records what is on the screen, in ``story``. ``shown`` returns the round on the screen."""
+    """Records the state of the screen in ``story``. ``shown`` returns the shown round."""
 
     def __init__(self, story: Story, shown: Callable[[], Round | None]) -> None:
         self._story, self._shown = story, shown
@@ -38,12 +37,12 @@ class Workspace:
 
     @property
     def _applies(self) -> bool:
-        """Whether the writer still stands where the record was made."""
+        """Whether the writer is still at the node of the record."""
         return self._kept.get("at") == self._story.current
 
     @property
     def changed(self) -> bool:
-        """Whether the screen shows something else than the story file says."""
+        """Whether the screen differs from the record in the story file."""
         return self._story.read_only is None and self._record() != self._kept
 
     def write(self) -> None:
@@ -56,12 +55,12 @@ class Workspace:
         current = self._shown()
         if current is None:
             return record
-        if not current.tracks:  # it waits for the model, and the screen shows the round before
+        if not current.tracks:  # the round waits for the model, and the screen shows the previous one
             return record | {"round": self._kept.get("round")}
         return record | {"round": _round_record(self._story, current)}
 
     def restore(self) -> Round | None:
-        """Return the round that was on the screen, ended; None if none was, or the story has changed since.
+        """Return the recorded round, ended; None without one, or if the story has changed since.
 
         A damaged record counts as none.
         """
@@ -72,7 +71,7 @@ class Workspace:
             return _restored(self._story, kept)
         except (NoSuchNode, ValueError, TypeError, LookupError) as error:
             log.warning("the branches that were on the screen are not restored: %s", error)
-        except StoryError as error:  # whoever reads the story next reports it
+        except StoryError as error:  # the next read of the story reports the damage
             log.warning("the branches that were on the screen cannot be read: %s", error)
         return None
 
@@ -98,7 +97,7 @@ def _branch_record(track: Track) -> JsonObject:
 
 
 def _newest(story: Story, parent: NodeId) -> NodeId:
-    """The newest child of ``parent``: a later one was written by a program that keeps no record."""
+    """Return the newest child of ``parent``; a later one comes from a program without a workspace."""
     try:
         return max(story.children(parent), default=0)
     except NoSuchNode:

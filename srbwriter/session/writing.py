@@ -1,6 +1,6 @@
-"""The text of a session: typing, taking back, moving through the tree, and what the model sees of it.
+"""The text of a session: typing, undo, moving through the tree, and the model's context.
 
-Notes and memory are settings of the story, which change by :meth:`Writing.together`, as with any verb of it.
+Notes and memory are settings of the story, which change by :meth:`Writing.together` as by any verb.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from .undoing import name_action
 
 Result = TypeVar("Result")
 
-_LAST_SECONDS = 0.25  # for a step of the engine that is under way, where the system ends the program
+_LAST_SECONDS = 0.25  # seconds for a running step of the engine when the system ends the program
 
 
 class Writing(Rounds):
-    """The story of a session, and verbs on it."""
+    """Verbs for the story of a session."""
 
     rescued: typing.Rescued | None
 
@@ -37,12 +37,12 @@ class Writing(Rounds):
 
     @property
     def words(self) -> int:
-        """Words of the text up to here."""
+        """The number of words up to the current node."""
         return self.story.words(self.story.current)
 
     @property
     def save_state(self) -> str:
-        """In words: saved, read only, the age of the oldest unsaved key, or the problem."""
+        """Whether typed words are saved; see :class:`~srbwriter.session.typing.SaveState`."""
         return "read only" if self.story.read_only is not None else str(self.typing.state)
 
     def text(self) -> str:
@@ -50,7 +50,7 @@ class Writing(Rounds):
         return self.story.text(self.story.current)
 
     def context(self) -> Context:
-        """Where the model's window goes at the current node. Empty before a model is loaded."""
+        """Return the sizes of the model's context at the current node. Empty before a model is loaded."""
         with self._lock:
             if self._prompter is None:
                 return Context([], 0, 0)
@@ -59,18 +59,18 @@ class Writing(Rounds):
     # ---- words
 
     def set_text(self, text: str) -> None:
-        """The writer changed the text to ``text``; it is on the disk when this returns."""
+        """Change the text to ``text``; it is on the disk when this returns."""
         if self.story.read_only is not None:
             raise ReadOnlyStory(self.story.read_only)
         self.typing.text(text)
         self.keep()
 
     def draft(self, sheet: str) -> typing.Draft:
-        """Where the words of an open sheet are safe; ``sheet`` names it in a word or two."""
+        """Return the draft that saves the words of the sheet called ``sheet``."""
         return typing.Draft(self.typing, self.story, sheet)
 
     def take_rescued(self) -> None:
-        """Put :attr:`rescued` where it belongs: into the story, and on its sheets. Raises StoryError."""
+        """Restore :attr:`rescued` into the story and its sheets. Raises StoryError."""
         with self._lock:
             if (found := self.rescued) is not None:
                 self.together(lambda: found.take(self.story))
@@ -80,26 +80,27 @@ class Writing(Rounds):
     # ---- verbs
 
     def together(self, act: Callable[[], Result]) -> Result:
-        """Do ``act``, a verb of the story, in one transaction with everything typed before it."""
+        """Run ``act``, a verb of the story, in one transaction with everything typed before it."""
         try:
             return self._in_story(act)
         finally:
             self._text_changed()
 
     def keep_last(self, act: Callable[[], object]) -> None:
-        """Stop the branches; put everything typed and written, and what ``act`` does, into one transaction.
+        """Stop the branches; save all typed and generated text, and the change of ``act``, in one
+        transaction.
 
         Raises StoryError as :meth:`keep` does.
         """
         self.leave_round(act, _LAST_SECONDS)
 
     def undo(self) -> str:
-        """Undo the last pick, edit or verb; returns what that was in a word or two, empty for nothing."""
+        """Undo the last pick, edit or verb; return its name, empty if there is none."""
         before, action = self.round, self._moved(lambda: self.leave_round(self.story.undo))
         return name_action(action, before, self.round) if action is not None else ""
 
     def redo(self) -> str:
-        """Redo what was undone last; returns what that was in a word or two, empty for nothing."""
+        """Redo the last undone action; return its name, empty if there is none."""
         before, action = self.round, self._moved(lambda: self.together(self.story.redo))
         return name_action(action, before, self.round) if action is not None else ""
 
@@ -108,7 +109,7 @@ class Writing(Rounds):
         self._moved(lambda: self.leave_round(lambda: self.story.visit(node)))
 
     def _moved(self, act: Callable[[], Result]) -> Result:
-        """Do ``act``, which may take the writer elsewhere, and show the branches that were written there."""
+        """Run ``act``, which may move to another node, and show the branches generated there."""
         with self._lock:
             done = act()
             self.recall()
@@ -132,15 +133,15 @@ class Writing(Rounds):
             return self._ask(self.n)
 
     def cut_at(self, place: int) -> NodeId:
-        """Move behind character ``place`` of the text, within a transaction; the rest becomes a branch."""
+        """Move to character ``place`` of the text, within a transaction; the rest becomes a branch."""
         node = cut(self.story, place)[0]
         self.story.visit(node)
         return node
 
     def split_at(self, place: int) -> NodeId:
-        """Make two nodes of the one that holds character ``place`` of the text; the second is returned.
+        """Split the node with character ``place`` of the text; return the second part.
 
-        Raises Refused where a node ends anyway.
+        Raises Refused if a node ends there already.
         """
         with self._lock:
             before, after = self.together(lambda: cut(self.story, place))

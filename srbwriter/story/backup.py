@@ -1,7 +1,7 @@
 """Copies of a story: one a day, rolling, and snapshots with a name. Copies are whole story files.
 
-A copy appears complete or not at all, and nothing is ever overwritten by one. When it was made says its name:
-other times of a file change as it is carried about. Knows a file and a folder; who decides when stands above.
+A copy appears complete or not at all, and never overwrites a file. Its name holds the time at which it was
+made, because the times of a file change when it is moved. Callers decide when to make a copy.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from srbwriter.story.store import SUFFIX
 
 KEEP_DAYS = 14
 DELETED = "deleted"
-"""The name of the copy that a deleted story becomes. Like every copy with a name it stays."""
+"""The name of the copy that a deleted story becomes. Named copies are never removed."""
 
 _OWNER = ".story"
 _DAY, _MOMENT = "%Y-%m-%d", "%Y-%m-%d %H.%M.%S"
@@ -37,7 +37,7 @@ _NAMED = re.compile(r"named (\d{4}-\d\d-\d\d \d\d\.\d\d\.\d\d) (.+)")
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """A copy; ``name`` is empty for a daily one. ``at`` is Unix seconds, of a daily one midnight."""
+    """A copy; ``name`` is empty for a daily one. ``at`` is in Unix seconds; midnight for a daily one."""
 
     path: Path
     name: str
@@ -46,9 +46,9 @@ class Backup:
 
 
 def daily(source: Path, folder: Path, keep: int = KEEP_DAYS, now: float | None = None) -> Path | None:
-    """Today's copy, unless there is one; the oldest beyond ``keep`` are removed.
+    """Make today's copy unless it exists, and return it; remove the oldest daily ones beyond ``keep``.
 
-    Copies of days to come were made before the clock was set back: they are the oldest.
+    Copies dated in the future were made before the clock was set back, and count as the oldest.
 
     Raises NotSaved or DamagedStory.
     """
@@ -68,7 +68,7 @@ def daily(source: Path, folder: Path, keep: int = KEEP_DAYS, now: float | None =
 
 
 def snapshot(source: Path, folder: Path, name: str, now: float | None = None) -> Path:
-    """A copy that stays until it is deleted by hand. Raises NotSaved or DamagedStory."""
+    """Make a named copy, which stays until it is deleted by hand. Raises NotSaved or DamagedStory."""
     moment = time.strftime(_MOMENT, time.localtime(now))
     slug = re.sub(r"[^\w .,()-]+", "_", name).strip() or "snapshot"
     slug = paths.shortened(slug[:80], library.LONGEST_NAME)
@@ -81,9 +81,9 @@ def snapshot(source: Path, folder: Path, name: str, now: float | None = None) ->
 
 
 def discard(source: Path, folder: Path) -> Path:
-    """Put a story that is closed into ``folder``, as a copy called DELETED; its file is gone then.
+    """Move a closed story into ``folder``, as a copy called DELETED.
 
-    Raises NotSaved if it is open or there is no room, or DamagedStory; then it stays.
+    Raises NotSaved if it is open or there is no room, or DamagedStory; then the file stays.
     """
     lock = FileLock.take(source.resolve())
     try:
@@ -95,17 +95,17 @@ def discard(source: Path, folder: Path) -> Path:
 
 
 def deleted_from(copy: Backup) -> Path | None:
-    """Where the story lay that was deleted and is in ``copy``; None for a copy of another kind."""
+    """Return the former path of the deleted story in ``copy``; None for other copies, or a path in use."""
     original = _owner(copy.path.parent) if copy.name == DELETED else None
     return original if original is not None and not original.exists() else None
 
 
 def backups(folder: Path) -> list[Backup]:
-    """All copies in ``folder``, by the dates in their names, newest first."""
+    """Return all copies in ``folder``, newest first, by the dates in their names."""
     found: list[Backup] = []
     for path in folder.glob(f"*{SUFFIX}") if folder.is_dir() else ():
         daily, named = _DAILY.fullmatch(path.stem), _NAMED.fullmatch(path.stem)
-        with contextlib.suppress(ValueError, OverflowError):  # a date that never was
+        with contextlib.suppress(ValueError, OverflowError):  # an impossible date
             if daily:
                 found.append(Backup(path, "", _seconds(daily[1], _DAY), path.stat().st_size))
             elif named:
@@ -118,11 +118,10 @@ def _seconds(moment: str, form: str) -> float:
 
 
 def own_folder(uuid: object, file: Path, folder: Path) -> Path:
-    """Where below ``folder`` the copies of the story in ``file`` lie; it stays when the file moves.
+    """Return the subfolder of ``folder`` with the copies of the story in ``file``, also after the file moved.
 
-    ``uuid`` is what the story calls itself. A file and a copy of it that somebody made have the same, so each
-    folder says whose it is: see :func:`claim`. The uuid is lost with the worst damage, when copies are wanted
-    most; then their titles tell.
+    ``uuid`` is the story's own. A file and a duplicate of it share the uuid, so each subfolder names its
+    file: see :func:`claim`. Severe damage loses the uuid; then the titles of the copies are compared.
     """
     if uuid:
         names = (f"{uuid} {number}" if number > 1 else str(uuid) for number in count(1))
@@ -141,14 +140,14 @@ def own_folder(uuid: object, file: Path, folder: Path) -> Path:
 
 
 def claim(folder: Path, file: Path) -> None:
-    """Say in ``folder`` that what lies there is of the story in ``file``."""
+    """Record in ``folder`` that its copies are of the story in ``file``."""
     if _owner(folder) != file:
-        with contextlib.suppress(OSError):  # then it is anybody's
+        with contextlib.suppress(OSError):  # any story may then claim the folder
             paths.write_atomic(folder / _OWNER, os.fsencode(file))
 
 
 def _owner(folder: Path) -> Path | None:
-    """The story file that ``folder`` belongs to; None where it does not say."""
+    """Return the story file that ``folder`` belongs to; None if it is not recorded."""
     try:
         return Path(os.fsdecode((folder / _OWNER).read_bytes()))
     except OSError:
@@ -156,7 +155,7 @@ def _owner(folder: Path) -> Path | None:
 
 
 def restore(backup: Path, target: Path) -> Path:
-    """The copy as a story of its own. Raises NotAStory if ``target`` exists, NotSaved or DamagedStory."""
+    """Write the copy to the new story ``target``. Raises NotAStory if it exists, NotSaved or DamagedStory."""
     if target.exists():
         raise NotAStory(target, "is already there — choose another name")
     _copy(backup, target)
@@ -164,13 +163,13 @@ def restore(backup: Path, target: Path) -> Path:
 
 
 def put_down(story: sqlite3.Connection, target: Path) -> Path:
-    """What an open database holds, as a story file of its own. Raises NotAStory if it exists, or NotSaved."""
+    """Write an open database to the new story ``target``. Raises NotAStory if it exists, or NotSaved."""
     _whole(target, lambda temp: _copy_database(story, temp))
     return target
 
 
 def _copy(source: Path, target: Path) -> None:
-    """A consistent copy, also of a story that is being written to."""
+    """Copy a story consistently, also while it is being written to."""
 
     def copy(temp: Path) -> None:
         with looking(source) as old:
@@ -180,15 +179,15 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _whole(target: Path, make: Callable[[Path], None]) -> None:
-    """Let ``make`` fill a file that gets its name when it is complete."""
+    """Let ``make`` write a temporary file, and rename it to ``target`` when it is complete."""
     temp = target.with_name(f".{paths.shortened(target.name, library.LONGEST_NAME)}.{os.getpid()}.part")
     try:
         paths.make_folder(target.parent)
-        temp.touch(paths.OWN_FILE)  # the system says why it cannot, SQLite does not
+        temp.touch(paths.OWN_FILE)  # unlike SQLite, the system gives the reason for a failure
         make(temp)
         library.rename(temp, target)
     except FileExistsError as error:
-        if not target.exists():  # a file stands where the folder should
+        if not target.exists():  # the folder's path is a file
             raise NotSaved(target, f"{error.filename} is no folder", full=False) from error
         raise NotAStory(target, "is already there — choose another name") from None
     except (OSError, sqlite3.Error) as error:
@@ -199,7 +198,7 @@ def _whole(target: Path, make: Callable[[Path], None]) -> None:
 
 
 def _clear_parts(folder: Path) -> None:
-    """Remove what programs that died left of a copy: part of it, and what SQLite put beside that."""
+    """Remove the temporary files of copies whose process has ended."""
     for left in folder.glob(".*.part*"):
         found = _PART.search(left.name)
         if found is not None and not _runs(int(found[1])):
@@ -217,7 +216,7 @@ def _runs(process: int) -> bool:
 
 def _copy_database(old: sqlite3.Connection, target: Path) -> None:
     with contextlib.closing(sqlite3.connect(target)) as new:
-        new.execute("PRAGMA synchronous = OFF")  # one sync at the end does
+        new.execute("PRAGMA synchronous = OFF")  # one sync at the end suffices
         old.backup(new)
         new.execute("PRAGMA journal_mode = DELETE")  # the copy is one file, without a log beside it
     descriptor = os.open(target, os.O_RDONLY)

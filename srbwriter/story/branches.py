@@ -1,8 +1,8 @@
-"""The branches of a story while a model writes them.
+"""Changes of a story's branches while a model writes them.
 
-A branch is known by the node it began with. If the writer takes part of it, or types into it, it goes on at
-the end of what was written, and keeps its name. Nothing that was generated is ever undone or dropped. Knows
-no engine: somebody tells it the text, and when. Everything here happens within ``Document.change``.
+A branch is identified by its first node. If the writer picks a part of it, or types into it, it continues at
+the end of its text under the same id. Generated text is never undone or deleted. Callers provide the text,
+and run all functions within ``Document.change``.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def stream(
 
 
 def begin_again(document: Document, branch: NodeId, text: str, ids: Sequence[int]) -> NodeId:
-    """Let a branch begin again, with ``text``; returns its name from now on."""
+    """Restart a branch with ``text``; return its new id."""
     written = document.written(branch)
     first = document.tree[branch]
     spans = tidy([_span(text, ids, (), written.vocab)])
@@ -73,7 +73,7 @@ def begin_again(document: Document, branch: NodeId, text: str, ids: Sequence[int
 
 
 def interject(document: Document, action: Action, branch: NodeId, text: str) -> NodeId:
-    """Put words of the writer at the end of a branch, which is written on behind them; returns their node."""
+    """Add words of the writer at the end of a branch, which continues after them; return their node."""
     end = document.written(branch).node
     old = document.body(end)
     document.set_body(end, finish="interrupted")
@@ -86,7 +86,7 @@ def interject(document: Document, action: Action, branch: NodeId, text: str) -> 
 
 
 def finish(document: Document, branch: NodeId, reason: str) -> None:
-    """Note that a branch is written."""
+    """Record that a branch has ended."""
     node = document.written(branch).node
     document.set_body(node, finish=reason)
     document.sitting.record(0, 0, document.tree[node].words)
@@ -96,9 +96,9 @@ def finish(document: Document, branch: NodeId, reason: str) -> None:
 def add_picked(
     document: Document, action: Action, parent: NodeId, text: str, original: str, end: NodeId | None
 ) -> NodeId:
-    """Add ``text``, which somebody made of a model's ``original``, below ``parent``; returns its node.
+    """Add ``text``, an edit of a model's ``original``, below ``parent``; return its node.
 
-    With ``end``, the nodes from ``parent`` down to that begin with ``original``.
+    With ``end``, ``original`` is the beginning of the nodes from ``parent`` down to ``end``.
     """
     tree = document.tree
     spans, body, place, flags = plain(original, "model"), Body(), None, 0
@@ -123,7 +123,7 @@ def add_picked(
 
 
 def _beginning(document: Document, nodes: Sequence[NodeId], chars: int) -> Spans:
-    """The spans of the first ``chars`` characters of ``nodes``, which follow each other."""
+    """Return the spans of the first ``chars`` characters of consecutive ``nodes``."""
     whole = tidy(span for node in nodes for span in document.spans(node))
     return cut(whole, chars, document.token_sizes)[0]
 

@@ -1,8 +1,8 @@
-"""Chapters of the text: where one begins, and moving one past another, as parts of an action.
+"""Chapters of the text: their headings, and moving one past another, as parts of an action.
 
-A chapter is a node with the mark ``chapter``, and all that follows on the path up to the next one. Its
-heading stands where :mod:`.headings` says. Chapters change places by new parents for their first nodes, so
-nodes keep their numbers, tokens and marks. Whoever calls a function here has looked whether it may be done.
+A chapter is a node with the mark ``chapter``, and the nodes after it on the path up to the next one.
+:mod:`.headings` places its heading. Chapters are exchanged by new parents for their first nodes, so nodes
+keep their numbers, tokens and marks. Callers check whether a change is allowed.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def set_heading(document: Document, action: Action, node: NodeId, title: str | N
 
 
 def move(document: Document, action: Action, text: str, place: int, later: bool) -> int:
-    """Let the chapter that holds character ``place`` of ``text`` change places with the next or previous one.
+    """Exchange the chapter that holds character ``place`` of ``text`` with the next or previous one.
 
     Scenes move with their chapter; in a text without titles, a scene moves. White space between chapters
     stays where it is. Returns where the chapter starts now.
@@ -126,7 +126,7 @@ def move(document: Document, action: Action, text: str, place: int, later: bool)
     _put_marks_at_starts(document, action, path, text)
     for at in edges:
         path.cut(at)
-    parts: list[list[NodeId]] = [[], [], [], [], []]  # upper chapter, space, lower chapter, space, all behind
+    parts: list[list[NodeId]] = [[], [], [], [], []]  # upper chapter, space, lower chapter, space, the rest
     above, part = ROOT, -1
     for node, begin, end in path.begins():
         starts_here = end > begin or document.tree[node].flags & CHAPTER
@@ -151,7 +151,7 @@ def move(document: Document, action: Action, text: str, place: int, later: bool)
 def _keep_behind(
     document: Document, action: Action, space: list[NodeId], words: list[NodeId], following: list[NodeId]
 ) -> None:
-    """Give what was not picked behind ``space``, which moves, a copy of that space behind ``words``."""
+    """Copy ``space``, which moves, to the end of ``words`` for the branches after it that were not picked."""
     others = [c for c in document.tree.all_children(space[-1]) if c not in following[:1]] if space else []
     if others:
         spans = tidy(span for node in space for span in document.spans(node))
@@ -184,7 +184,7 @@ def _headings(document: Document, text: str) -> list[Heading]:
 
 
 def _put_marks_at_starts(document: Document, action: Action, path: Path, text: str) -> None:
-    """Let each chapter's node begin where its heading stands."""
+    """Let each chapter's node begin at its heading."""
     chapters = outline(document, document.current)
     for heading in headings(text, [(chapter.begin, chapter.title) for chapter in chapters]):
         chapter = chapters[heading.mark]

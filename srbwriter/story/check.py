@@ -1,6 +1,6 @@
-"""Going over a story file: does the database hold, does the tree, and is each row as it was written?
+"""Checks of a story file: the database, the tree, and the checksum of each row.
 
-Reads only, and changes neither the file nor the log beside it. Knows tables and the rules of the tree.
+Changes neither the file nor the log beside it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from srbwriter.story.words import count
 _ODD = """
     SELECT id, parent, EXISTS (SELECT 1 FROM node AS above WHERE above.id = node.parent) AS hangs FROM node
     WHERE NOT hangs OR parent >= id ORDER BY id"""
-"""Nodes that hang on nothing, as only the root may, or on a higher number, as one of every ring does."""
+"""Nodes without a parent (only the root may be one) or with a higher-numbered one (every cycle has one)."""
 
 _COLUMNS = """
     SELECT found.name, its.name FROM sqlite_schema AS found, pragma_table_info(found.name) AS its
@@ -34,12 +34,12 @@ _COLUMNS = """
 _INDEXED = """
     SELECT body.id FROM body JOIN search_content USING (id)
     WHERE c0 <> text AND id NOT IN (SELECT id FROM unindexed)"""
-"""The nodes whose text is not the one in the search index, which has a copy of its own."""
+"""Nodes whose text differs from the copy of it in the search index."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was found; no problems, no damage: a sound story."""
+    """The result of a check; a sound story has neither problems nor damage."""
 
     path: Path
     nodes: int
@@ -52,7 +52,7 @@ class Report:
 
 
 def check(path: Path) -> Report:
-    """Go over the whole file.
+    """Check the whole file.
 
     Raises NotAStory, TooNew, or NotSaved without room for a copy of a damaged file.
     """
@@ -74,7 +74,7 @@ def check(path: Path) -> Report:
 
 
 def _problems(db: Connection, version: int) -> Iterator[str]:
-    """What does not agree, though nothing is lost."""
+    """Yield inconsistencies that lose no text."""
     rows = [str(row[0]) for row in db.execute("PRAGMA integrity_check(20)")]
     yield from () if rows == ["ok"] else rows
     for node, text, chars, words in db.execute(
@@ -92,12 +92,11 @@ def _problems(db: Connection, version: int) -> Iterator[str]:
 
 
 def verify(store: Store, note: Note, *, thorough: bool) -> None:
-    """Raise DamagedStory unless ``store``, which :meth:`Store.look` gave, holds what it should.
+    """Raise DamagedStory if ``store``, opened by :meth:`Store.look`, is damaged.
 
-    ``note`` is what was found beside it. Every page, and the sum of every row, are looked at only if
-    ``thorough``.
+    ``note`` was found beside it. Every page and every row's checksum are read only if ``thorough``.
     """
-    if store.version == 0:  # the program died while it was making this story
+    if store.version == 0:  # the program ended while it was creating this story
         return
     with store.reading() as db:
         if store.version < VERSION and _later(db, store.version):
@@ -121,7 +120,7 @@ def verify(store: Store, note: Note, *, thorough: bool) -> None:
 
 
 def _later(db: Connection, version: int) -> bool:
-    """Whether there is a table or a column that came with a later version."""
+    """Whether there is a table or a column of a later version."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as new:
         migrate(new, STEPS[:version])
         before = set(new.execute(_COLUMNS))
@@ -130,7 +129,7 @@ def _later(db: Connection, version: int) -> bool:
 
 
 def _shape(db: Connection, path: Path) -> None:
-    """Does every node hang on the root?"""
+    """Raise DamagedStory unless every node is below the root."""
     odd = db.execute(_ODD).fetchall()
     if not odd and db.execute("SELECT count(*) FROM body").fetchone()[0]:
         raise DamagedStory(path, "its tree is lost")
@@ -150,7 +149,7 @@ def _shape(db: Connection, path: Path) -> None:
 
 
 def _wrong(db: Connection, version: int) -> set[NodeId]:
-    """The nodes that are not as they were written, as far as their version tells."""
+    """Return the nodes that were not stored as written, as far as a file of this version can prove it."""
     nodes = {row[0] for row in db.execute("SELECT id FROM node UNION SELECT id FROM body")}
     if version >= SUMMED:
         entries = db.execute(f"SELECT {ENTRY}, sum FROM node")

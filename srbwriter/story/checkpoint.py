@@ -1,9 +1,9 @@
-"""Checkpoints beside the writer of an open story: the log is folded into the file, and no commit waits.
+"""Checkpoints of an open story on a thread of their own, so that no commit waits for one.
 
-A commit to SQLite's log is one sync of the disk, but for three cases: the first commit of an empty log syncs
-the log's beginning (and its folder) too, a commit that finds the log long folds it into the file, and the one
-after that begins the log again. On a slow disk each of those syncs is a second in which typed words are not
-safe. Here they are done by a thread and connections of their own. Knows SQLite, and no row.
+A commit to SQLite's write-ahead log is one sync of the disk, except in three cases: the first commit of an
+empty log also syncs the log's header (and its folder), a commit that finds the log long copies it into the
+file (a checkpoint), and the next commit restarts the log. On a slow disk each of those syncs is a second in
+which typed words are not safe. Here a thread with its own connections does them.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from srbwriter.story.model import StoryError
 from srbwriter.story.store import Store
 
 LIMIT = 4 * 2**20
-"""Bytes of a log that is folded into the file; SQLite's own default."""
+"""Bytes of a log that starts a checkpoint; SQLite's own default."""
 
 
 class Checkpointer:
-    """Keeps the log of ``store`` ready for commits of one sync; ``on_folded`` is called when it is empty.
+    """Keeps the log of ``store`` ready for commits of one sync; calls ``on_folded`` when it is empty.
 
     Both run under :attr:`Store.writing`. Raises sqlite3.Error if the log cannot be prepared.
     """
@@ -41,30 +41,30 @@ class Checkpointer:
             store.db.execute("PRAGMA wal_autocheckpoint = 0")
             opened.pop_all()
 
-    def count_commit(self, wanted: bool = False) -> None:
-        """Take note of a commit of the writer; fold the log if it is long, or if that is ``wanted``."""
+    def count_commit(self, forced: bool = False) -> None:
+        """Count a commit of the writer; start a checkpoint if the log is long, or if it is ``forced``."""
         self._commits += 1
-        if (wanted or _size(self._store) >= self._due) and not self._closing and self._thread is None:
+        if (forced or _size(self._store) >= self._due) and not self._closing and self._thread is None:
             self._thread = threading.Thread(target=self._run, name="srbwriter-checkpoint", daemon=True)
             self._thread.start()
 
     def abandon(self) -> None:
-        """Begin no further checkpoint; one that is under way goes on."""
+        """Start no further checkpoint; a running one continues."""
         self._closing = True
 
     def stop(self) -> None:
-        """Wait for a checkpoint that is under way. Never to be called under :attr:`Store.writing`."""
+        """Wait for a running checkpoint. Never call it under :attr:`Store.writing`."""
         self._closing = True
         if (thread := self._thread) is not None:
             thread.join()
 
     def close(self) -> None:
-        """Let go of the file, before the writer does: who is last folds the log."""
+        """Close the connections. Must precede the writer's close: the last connection runs the checkpoint."""
         self._reader.close()
         self._db.close()
 
     def restore_time(self) -> None:
-        """Give a closed file its old time if nothing was written into it: to open a story is no change."""
+        """Restore the modification time of a closed file if nothing was written to it."""
         if self._modified is not None and not self._commits:
             with suppress(OSError):
                 os.utime(self._store.path, ns=(os.stat(self._store.path).st_atime_ns, self._modified))
@@ -88,22 +88,22 @@ class Checkpointer:
             self._due = _size(self._store) + LIMIT
 
     def _begin_log(self) -> None:
-        """Empty a log that is folded, and write its beginning."""
+        """Truncate a log after its checkpoint, and write its header."""
         self._unpin()
         writer = self._store.db
         try:
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            # By the writer, whose first sync is one of the folder too. In this mode a commit syncs nothing
-            # but the beginning of a log; no words are in it that would need more.
+            # The writer's own connection does this, because its first sync includes the folder. In this mode
+            # a commit syncs only the header of a log; that suffices, since the log holds no words yet.
             writer.execute("PRAGMA synchronous = NORMAL")
             version = writer.execute("PRAGMA user_version").fetchone()[0]
-            writer.execute(f"PRAGMA user_version = {version}")  # the smallest thing that is written
+            writer.execute(f"PRAGMA user_version = {version}")  # the smallest possible write
         finally:
             writer.execute("PRAGMA synchronous = FULL")
             self._pin()
 
     def _pin(self) -> None:
-        """Read from here on: SQLite begins a log again only where nobody reads from it."""
+        """Open a read transaction: SQLite restarts a log only while no connection reads from it."""
         self._unpin()
         self._reader.execute("BEGIN")
         self._reader.execute("SELECT count(*) FROM sqlite_schema").fetchone()

@@ -1,7 +1,7 @@
-"""A story file before anybody reads a row: connections to it, private copies, SQLite's errors in words.
+"""Connections to story files, private copies of them, and SQLite's errors as the story's own.
 
-SQLite changes more than it is asked to: who opens a file that has a log beside it may fold the log into it,
-or drop it. What may be damaged is therefore only looked at for reading, or in a copy. Knows no row.
+SQLite may change a file that it only opens: it copies a log beside the file into it, or deletes the log. A
+file that may be damaged is therefore opened read-only, or in a copy. This module knows no table.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from srbwriter.story.model import DamagedStory, NotAStory, NotMade, NotSaved, St
 
 MAGIC = b"SQLite format 3\0"
 LOGS = "-wal", "-journal"
-"""What SQLite keeps beside a file until it is folded into it, or rolled back."""
+"""Suffixes of the files that SQLite keeps beside a database until a checkpoint or rollback."""
 _PIECE = 4096  # bytes
 _NO_TEXT = "bytes that are no characters"
 _UNREAD = (sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ)
@@ -65,9 +65,9 @@ def check_file(path: Path) -> None:
 
 @contextmanager
 def looking(path: Path) -> Generator[sqlite3.Connection]:
-    """A connection for reading a story that changes neither the file nor the log beside it.
+    """Connect to a story for reading, without changing the file or the log beside it.
 
-    Raises DamagedStory, or NotSaved if there is no room for the copy that it took.
+    Raises DamagedStory, or NotSaved if there is no room for a copy, where one is needed.
     """
     with in_words(path):
         db, temp = quietly(path, "ro" if has_log(path) else "ro&immutable=1")
@@ -78,7 +78,7 @@ def looking(path: Path) -> Generator[sqlite3.Connection]:
 
 
 def inode_of(path: Path) -> tuple[int, int] | None:
-    """Which file lies at ``path``, by device and number; None if there is none."""
+    """Return device and inode of the file at ``path``; None if it does not exist."""
     try:
         stat = os.stat(path)
     except OSError:
@@ -87,20 +87,20 @@ def inode_of(path: Path) -> tuple[int, int] | None:
 
 
 def remove(path: Path) -> None:
-    """Take back a file that was just made and could not be filled, and what SQLite put beside it."""
+    """Remove a database file and the files that SQLite put beside it."""
     for suffix in ("", "-wal", "-shm"):
         Path(f"{path}{suffix}").unlink(missing_ok=True)
 
 
 def has_log(path: Path) -> bool:
-    """Whether part of the story may be beside it: it is open, or whoever wrote it died."""
+    """Whether a log beside the file may hold part of the story: it is open, or its writer crashed."""
     return any(Path(f"{path}{suffix}").exists() for suffix in LOGS)
 
 
 def quietly(path: Path, mode: str) -> tuple[sqlite3.Connection, Path | None]:
-    """A connection for reading; to a private copy, in the folder returned, where SQLite cannot read in place.
+    """Connect for reading; return the folder of a private copy, too, if SQLite cannot read in place.
 
-    It cannot in a folder that has no place for its own files, nor with a transaction to roll back.
+    It cannot if the folder is not writable for its own files, or with a transaction to roll back.
     """
     try:
         return connect(path, mode), None
@@ -122,12 +122,12 @@ def close(db: sqlite3.Connection, temp: Path | None) -> None:
 
 
 def connect(path: Path, mode: str, timeout: float = 5.0) -> sqlite3.Connection:
-    """A connection that waits ``timeout`` seconds for one that has the file locked."""
+    """Connect to a database; operations wait up to ``timeout`` seconds for another connection's lock."""
     db = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={mode}",
         uri=True,
         isolation_level=None,
-        check_same_thread=False,  # the document's lock lets in one thread at a time
+        check_same_thread=False,  # the document's lock admits one thread at a time
         timeout=timeout,
     )
     try:
@@ -142,7 +142,7 @@ def connect(path: Path, mode: str, timeout: float = 5.0) -> sqlite3.Connection:
 
 
 def version_of(db: sqlite3.Connection, path: Path) -> int:
-    """The story version. A file that was being made when the program died is version 0 and empty."""
+    """Return the story version. A file whose creation was interrupted is version 0 and empty."""
     version: int = db.execute("PRAGMA user_version").fetchone()[0]
     empty = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0
     if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID and not (empty and version == 0):
@@ -158,7 +158,7 @@ def version_of(db: sqlite3.Connection, path: Path) -> int:
 
 
 def copy_aside(path: Path) -> Path:
-    """A private copy of the file and its log, in a folder of its own. Raises NotSaved if there is no room."""
+    """Copy the file and its log to a new private folder; return the folder. Raises NotSaved without room."""
     folder = Path(tempfile.mkdtemp(prefix="srbwriter-"))
     try:
         for suffix in ("", *LOGS):
@@ -173,7 +173,7 @@ def copy_aside(path: Path) -> Path:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """What can be read of ``source``; blanks are left where the disk gives nothing back."""
+    """Copy the readable parts of ``source``; unreadable parts become zeros."""
     with source.open("rb", buffering=0) as old, target.open("wb") as new:
         size = os.fstat(old.fileno()).st_size
         for start in range(0, size, _PIECE):
@@ -187,13 +187,13 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def in_brief(error: OSError) -> str:
-    """What the system said, in words, with the cure where there is one."""
+    """Return the message for a system error, with a cure if there is one."""
     return _CURES.get(error.errno or 0) or error.strerror or str(error)
 
 
 @contextmanager
 def making(path: Path) -> Generator[None]:
-    """What keeps a new story from being made as NotMade, in words about ``path``."""
+    """Turn errors while a new story is created into NotMade, with a message about ``path``."""
     try:
         yield
     except OSError as error:
@@ -210,7 +210,7 @@ def making(path: Path) -> Generator[None]:
 
 
 def not_saved(path: Path, error: OSError | sqlite3.Error) -> NotSaved:
-    """What the system or SQLite said about ``path``, in words."""
+    """Return the error of the system or of SQLite about ``path`` as NotSaved."""
     code = getattr(error, "sqlite_errorcode", 0)
     if code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return NotSaved(path, "another program has it locked", full=False, cure=CLOSE_IT)
@@ -221,12 +221,12 @@ def not_saved(path: Path, error: OSError | sqlite3.Error) -> NotSaved:
 
 @contextmanager
 def in_words(path: Path, *unreadable: type[Exception]) -> Generator[None]:
-    """SQLite's errors as the story's own, and those of ``unreadable`` as damage."""
+    """Turn SQLite's errors into StoryErrors, and exceptions of ``unreadable`` into DamagedStory."""
     try:
         yield
     except UnicodeDecodeError as error:
         raise DamagedStory(path, _NO_TEXT) from error
-    except (sqlite3.ProgrammingError, sqlite3.InterfaceError) as error:  # it was not used as it should be
+    except (sqlite3.ProgrammingError, sqlite3.InterfaceError) as error:  # a programming error
         if "closed" in str(error):
             raise StoryError(f"{path}: the story is closed") from error
         raise
@@ -235,7 +235,7 @@ def in_words(path: Path, *unreadable: type[Exception]) -> Generator[None]:
         if code & 0xFF in _UNSAVED and code not in _UNREAD:
             raise not_saved(path, error) from error
         problem = str(error)
-        if problem.startswith("Could not decode"):  # it goes on with the whole text
+        if problem.startswith("Could not decode"):  # SQLite appends the whole text
             problem = _NO_TEXT
         raise DamagedStory(path, problem) from error
     except unreadable as error:

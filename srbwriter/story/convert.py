@@ -1,7 +1,6 @@
-"""A living story as a draft, and a draft as a living story.
+"""Conversion of an open story to a draft, and of a draft to a new story.
 
-The draft is the form in which every format reads and writes; see :mod:`srbwriter.story.model`.
-Knows both sides, and no file format.
+Every format reads and writes drafts; see :mod:`srbwriter.story.model`.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ from srbwriter.story.words import well_formed
 
 _STORY = ("created", "modified", "id")
 _FACES = "x-"
-"""How the names of values begin that faces keep with a story."""
+"""Prefix of the names of values that interfaces store with a story."""
 _AT_ONCE = 500
-"""Nodes between two words of progress."""
+"""Nodes between two reports of progress."""
 
 
 def to_draft(story: Reader, document: Document, progress: OnProgress = no_progress) -> StoryDraft:
-    """Everything but the undo history and the parts that only it needs, which only its own file keeps."""
+    """Return everything but the undo history, and the nodes that only undo needs, as a draft."""
     order = _exported(document)
     places = _places(document, order)
     names = _names(document, order)
@@ -73,14 +72,14 @@ def to_draft(story: Reader, document: Document, progress: OnProgress = no_progre
 
 
 def _values(document: Document) -> JsonObject:
-    """What faces keep, by their own names for it."""
+    """Return the values of interfaces, by their own names."""
     with document.store.reading() as db:
         rows = db.execute("SELECT key, json FROM value WHERE key GLOB ? ORDER BY key", (f"{_FACES}*",))
         return {key.removeprefix(_FACES): json.loads(text) for key, text in rows.fetchall()}
 
 
 def _exported(document: Document) -> list[NodeId]:
-    """Every node that has a text of its own, parents first, without a root that only we needed."""
+    """Yield every node with a text of its own, parents first, without an empty root added by the import."""
     tree = document.tree
     order: list[NodeId] = []
     stack = [ROOT]
@@ -89,7 +88,7 @@ def _exported(document: Document) -> list[NodeId]:
         below = tree.all_children(node)
         absorbed = tree[node].state == State.ABSORBED
         if absorbed and all(tree[child].state == State.ABSORBED for child in below):
-            continue  # any other that is absorbed holds what is in the bin
+            continue  # other absorbed nodes are the parents of binned ones
         order.append(node)
         stack.extend(reversed(below))
     tops = [node for node in order if tree[node].parent == ROOT]
@@ -99,7 +98,7 @@ def _exported(document: Document) -> list[NodeId]:
 
 
 def _names(document: Document, order: list[NodeId]) -> dict[NodeId, str]:
-    """What every node is called outside: as it came, or by its number."""
+    """Return the exported id of every node: its imported one, or its number."""
     with document.store.reading() as db:
         given = dict[NodeId, str](db.execute("SELECT id, name FROM body WHERE name IS NOT NULL").fetchall())
     taken = set(given.values())
@@ -113,7 +112,7 @@ def _names(document: Document, order: list[NodeId]) -> dict[NodeId, str]:
 
 
 def _places(document: Document, order: list[NodeId]) -> dict[NodeId, int]:
-    """The order numbers that came with a draft, as long as they still say the same; else 0, 1, 2 …"""
+    """Return the imported order numbers of siblings if they still give the same order; else 0, 1, 2 …"""
     places = {node: document.tree[node].place for node in order}
     seen: dict[tuple[NodeId | None, int], NodeId] = {}
     clash = set[NodeId | None]()
@@ -149,7 +148,7 @@ def _draft_node(node: Node, body: Body, names: dict[NodeId, str], place: int) ->
 
 
 def fill(document: Document, draft: StoryDraft, progress: OnProgress = no_progress) -> None:
-    """Put ``draft``, which was checked, into an empty story."""
+    """Fill an empty story with a checked ``draft``."""
     own_root = bool(draft.root.text) or draft.root.author == "model"
     numbers = _numbers(draft, own_root)
     with document.change():
@@ -186,7 +185,7 @@ def _put_progress(document: Document, draft: StoryDraft) -> None:
 
 
 def _numbers(draft: StoryDraft, own_root: bool) -> dict[str, NodeId]:
-    """A number for every draft id: the one that it brings, if all of them can be used."""
+    """Return a number for every draft id: the imported one, if all of them are usable."""
     brought = [_number(node) for node in draft.nodes]
     first, *others = brought
     if (
@@ -201,7 +200,7 @@ def _numbers(draft: StoryDraft, own_root: bool) -> dict[str, NodeId]:
 
 
 def _number(node: DraftNode) -> NodeId:
-    """The number that a node brings, or 0."""
+    """Return the imported number of a node, or 0."""
     if node.number is not None:
         return node.number
     digits = node.id.isascii() and node.id.isdigit() and len(node.id) < 11
@@ -233,7 +232,7 @@ def _put(document: Document, node: DraftNode, number: NodeId, parent: NodeId | N
 
 
 def _sound(span: Span) -> Span:
-    """``span`` without ids or logprobs that cannot be right; text is never left out."""
+    """Return ``span`` without invalid ids or logprobs; text is always kept."""
     text = well_formed(span.text)
     if not fit(span.ids):
         return Span(text, span.author)

@@ -217,10 +217,10 @@ def sparing(edit: Edit, pieces: Sequence[Piece], read: Read) -> Edit:
 
 
 def within_chapter(given: Edit, found: Edit, pieces: Sequence[Piece]) -> Edit:
-    """Return ``found``, which does the same as ``given`` in another place.
+    """Return ``found``, an edit equivalent to ``given`` at another place.
 
-    It is ``given`` if a chapter begins between the two places: what is typed at the end of a chapter stays
-    in it.
+    Return ``given`` if a chapter begins between the two places: text typed at the end of a chapter stays in
+    it.
     """
     low, high = sorted((given.start, found.start))
     if given.start < given.end or low == high:

@@ -1,6 +1,6 @@
-"""Stories as files: those there are, a new one, and a copy as a story of its own.
+"""Story files: list them, create one, or copy one as a new story.
 
-What is open elsewhere may be copied at any time. Knows folders it is given, and no settings.
+A story that is open elsewhere can be copied at any time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from srbwriter.story.story import Story
 
 
 def known(folder: Path, recent: library.RecentStories) -> list[library.StoryInfo]:
-    """The stories in ``folder`` and those opened lately elsewhere, last changed first."""
+    """Return the stories in ``folder`` and those opened recently elsewhere, last changed first."""
     found = {story.path.resolve(): story for story in library.stories(folder)}
     for path in (entry.path for entry in recent.all() if entry.path not in found):
         with contextlib.suppress(NotAStory):
@@ -25,33 +25,33 @@ def known(folder: Path, recent: library.RecentStories) -> list[library.StoryInfo
 
 
 def begin(title: str, folder: Path) -> Path:
-    """An empty story called ``title``, in a file of ``folder`` with a name of its own. Raises StoryError."""
+    """Create an empty story called ``title`` in a new file of ``folder``. Raises StoryError."""
     file = library.free_path(folder, title)
     Story.create(file, title).close()
     return file
 
 
 def copy_as(source: Path, target: Path, title: str) -> Path:
-    """A copy of a story file as another story, called ``title``. Raises StoryError."""
+    """Copy a story file as a new story called ``title``. Raises StoryError."""
     with Story.open(restore(source, target)) as story:
         story.set_apart(title)
     return target
 
 
 def undelete(copy: Backup, target: Path) -> Path:
-    """A deleted story as it was, in the file ``target``; it is no copy any more. Raises StoryError."""
+    """Restore a deleted story to the file ``target``, and remove its backup. Raises StoryError."""
     restore(copy.path, target)
     copy.path.unlink()
     return target
 
 
 def moment_title(copy: Backup) -> str:
-    """What a story made of ``copy`` is called: its title, and when the copy was made."""
+    """Return the title for a story restored from ``copy``: its own, with the time of the copy."""
     return f"{title_of(copy)} {time.strftime('%Y-%m-%d %H.%M', time.localtime(copy.at))}"
 
 
 def title_of(copy: Backup) -> str:
-    """The title that the story had; ``?`` if the copy does not say."""
+    """Return the title of the story in a copy; ``?`` if it cannot be read."""
     try:
         return library.info(copy.path).title
     except NotAStory:

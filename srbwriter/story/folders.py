@@ -1,6 +1,6 @@
-"""The files of a folder, or files named one by one, in the order in which they make a story.
+"""The files of a folder, or single files, in the order of their chapters.
 
-Hidden files, and what lies in hidden folders, are no part of it. Nothing is read before a format asks for it.
+Hidden files and folders are ignored. Files are read when a format needs them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from srbwriter.story.formats.base import Folder
 from srbwriter.story.model import StoryError
 
 MOST_FILES = 20_000
-"""A folder with more is no story, and was hardly meant."""
+"""Most files of one story; a folder with more is refused as a mistake."""
 
 _SYSTEM = frozenset(("__macosx", "thumbs.db", "desktop.ini"))
 _DIGITS = re.compile(r"(\d+)")
@@ -24,7 +24,7 @@ NaturalKey = tuple[tuple[bool, int, str], ...]
 
 
 def natural_key(name: str) -> NaturalKey:
-    """A key that sorts names as people number them: ``2`` before ``10``, without regard to case."""
+    """Return a sort key for names as people number them: ``2`` before ``10``, without regard to case."""
     parts = (part for part in _DIGITS.split(name.casefold()) if part)
     return tuple((not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts)
 

@@ -1,9 +1,8 @@
-"""Where the headings of chapters and scenes stand in a text that does not hold them.
+"""The places of chapter headings and scene breaks, which are not part of the text.
 
-A node of the story that is marked as a chapter has a heading: its title, or a scene break if it has none. The
-heading stands before the paragraph in which the node's own words begin. It is no part of the text, unless
-that paragraph is itself a heading of Markdown or a scene break; then nothing is added.
-Knows no story and no file.
+A node that is marked as a chapter has a heading: its title, or a scene break if it has none. The heading is
+shown before the paragraph in which the node's own words begin, unless that paragraph is itself a heading of
+Markdown or a scene break.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 SCENE_BREAK = "* * *"
-"""What stands between two scenes."""
+"""The text of a scene break."""
 
 _SPACE = re.compile(r"\s*")
 _HEADING = re.compile(r"(#{1,6})[ \t]+(\S[^\n]*)")
@@ -34,7 +33,7 @@ class Heading(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What is shown and exported: the title, or a scene break."""
+        """The heading as shown and exported: the title, or a scene break."""
         return self.title or SCENE_BREAK
 
 

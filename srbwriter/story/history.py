@@ -72,7 +72,7 @@ class SetEntry(_Set):
         if "flags" in fields:
             fields["flags"] = fields["flags"] & ~VISITED | document.tree[self.node].flags & VISITED
         document.tree.set(self.node, **fields)
-        if spans is not None:  # they keep theirs
+        if spans is not None:  # a new author applies to the node; its spans keep their own
             document.write(self.node, spans)
 
 
@@ -271,11 +271,11 @@ _FIELDS = {kind.KIND: [each.name for each in fields(kind)] for kind in _CHANGES}
 
 def _as_json(change: Change) -> JsonObject:
     """Return the fields of ``change``, with bytes in base64."""
-    said: JsonObject = {"kind": change.KIND}
+    values: JsonObject = {"kind": change.KIND}
     for name in _FIELDS[change.KIND]:
         value = getattr(change, name)
-        said[name] = b64encode(value).decode() if isinstance(value, bytes) else value
-    return said
+        values[name] = b64encode(value).decode() if isinstance(value, bytes) else value
+    return values
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
-"""Languages: the tags (BCP 47) that books name them by, and the names that people write instead.
+"""Language tags (BCP 47), which books use, and language names.
 
-Two-letter subtags are those of ISO 639-1. Of three letters every one is taken, since there are thousands;
-those of more letters are in the standard and mean nothing yet.
+Two-letter subtags must be in ISO 639-1. Every three-letter subtag is accepted, since there are thousands;
+longer ones are reserved by the standard.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _NAMES: dict[str, str] = {
 
 
 def language_tag(words: str) -> str | None:
-    """The tag that ``words`` are, as a tag, a locale (``pt_BR.UTF-8``) or a name (``Deutsch``); or None."""
+    """Return the tag for a tag, a locale (``pt_BR.UTF-8``) or a name (``Deutsch``), or None."""
     if (named := _NAMES.get(" ".join(words.split()).casefold())) is not None:
         return named
     tag = re.sub(r"[.@].*", "", words.strip()).replace("_", "-")
@@ -71,7 +71,7 @@ def language_tag(words: str) -> str | None:
 
 
 def nearest_languages(words: str) -> str:
-    """In words: the tags of languages whose names are like ``words``; examples where there is none."""
+    """Return a hint with the tags of languages whose names resemble ``words``, or with examples."""
     wanted = words.casefold()
     inside = [name for name in _NAMES if len(name) > 3 and name in wanted]
     near = inside or get_close_matches(wanted, _NAMES, n=2, cutoff=0.7)
@@ -81,14 +81,14 @@ def nearest_languages(words: str) -> str:
 
 
 def default_language(environment: Mapping[str, str] = environ) -> str:
-    """The language of the writer's surroundings; English where they say nothing of use."""
-    said = next((environment[name] for name in _VARIABLES if environment.get(name)), "")
-    tag = language_tag(said)
-    return "en" if tag is None or said.upper().startswith(("C.", "POSIX")) else tag
+    """Return the language of the locale; English if it has none."""
+    locale_name = next((environment[name] for name in _VARIABLES if environment.get(name)), "")
+    tag = language_tag(locale_name)
+    return "en" if tag is None or locale_name.upper().startswith(("C.", "POSIX")) else tag
 
 
 def _subtag(part: str) -> str:
-    """Regions in capitals, scripts with one, as is usual."""
+    """Return a subtag in its usual case: regions in capitals, scripts capitalised."""
     if len(part) == 2 and part.isalpha():
         return part.upper()
     return part.title() if len(part) == 4 and part.isalpha() else part.lower()

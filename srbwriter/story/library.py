@@ -1,7 +1,6 @@
-"""A folder of stories, and the stories that were open lately.
+"""A folder of stories, and the list of recently opened stories.
 
-Looks into story files without locking them or changing anything. Knows paths it is given, and no
-settings.
+Story files are read without locking or changing them.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from srbwriter.story.store import SUFFIX
 from srbwriter.story.words import Count
 
 LONGEST_NAME = 150
-"""Bytes of a file's name: a file system takes 255, and a number, a suffix and names beside it need room."""
+"""Bytes of a file name. File systems allow 255; a number, a suffix and the names of its logs need room."""
 
 _LINE = """
     WITH RECURSIVE line (id, parent, words, edges, depth) AS (
@@ -38,7 +37,7 @@ _LINE = """
 
 @dataclass(frozen=True, slots=True)
 class StoryInfo:
-    """What a list shows of a story; ``words`` are those up to where the writer is."""
+    """A story as shown in a list; ``words`` counts the current path."""
 
     path: Path
     title: str
@@ -58,7 +57,7 @@ def is_story(path: Path) -> bool:
 
 
 def info(path: Path) -> StoryInfo:
-    """A look into a story file. Raises NotAStory; a damaged one is described by ``problem``."""
+    """Read what a list shows of a story file. Raises NotAStory; ``problem`` describes damage."""
     try:
         stat = path.stat()
     except OSError as error:
@@ -74,7 +73,7 @@ def info(path: Path) -> StoryInfo:
             if len(line) > db.execute("SELECT count(*) FROM node").fetchone()[0]:
                 raise ValueError("nodes are their own ancestors")
             words = Count.total(line).words
-    except NotSaved as error:  # it cannot be looked into now
+    except NotSaved as error:  # it cannot be read now
         problem = str(error)
     except TooNew as error:
         problem = error.problem
@@ -95,7 +94,7 @@ def _modified(path: Path) -> float:
 
 
 def stories(folder: Path) -> list[StoryInfo]:
-    """The stories in ``folder``, last changed first."""
+    """Return the stories in ``folder``, last changed first."""
     found: list[StoryInfo] = []
     for path in folder.glob(f"*{SUFFIX}") if folder.is_dir() else ():
         with contextlib.suppress(NotAStory):
@@ -104,13 +103,13 @@ def stories(folder: Path) -> list[StoryInfo]:
 
 
 def file_name(title: str) -> str:
-    """A readable name, without suffix, for a file of a story called ``title``."""
+    """Return a readable file name, without suffix, for a story called ``title``."""
     words = re.sub(r"[^\w\- ]+", "", title).strip().replace(" ", "-")[:80]
     return paths.shortened(words, LONGEST_NAME) or "story"
 
 
 def free_path(folder: Path, title: str) -> Path:
-    """Where a new story called ``title`` can go: a readable file name that nobody has."""
+    """Return an unused path in ``folder`` for a new story called ``title``."""
     slug = file_name(title)
     path, number = folder / f"{slug}{SUFFIX}", 2
     while path.exists():
@@ -119,17 +118,17 @@ def free_path(folder: Path, title: str) -> Path:
 
 
 class Taken(NotAStory):
-    """There is a file of that name already."""
+    """A file of that name exists already."""
 
 
 def move(path: Path, target: Path) -> Path:
-    """Give a closed story another place. Raises Taken, or NotSaved if the story is open."""
+    """Move a closed story, and return its new path. Raises Taken, or NotSaved if the story is open."""
     if not path.is_file():
         raise NotAStory(path, "does not exist")
     lock = FileLock.take(path.resolve())
     try:
         with contextlib.closing(sqlite3.connect(path)) as db:
-            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # closing folds the log into the file
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the log becomes part of the file
         rename(path, target)
     except FileExistsError:
         raise Taken(target, "is already there — choose another name") from None
@@ -141,9 +140,9 @@ def move(path: Path, target: Path) -> Path:
 
 
 def rename(path: Path, target: Path) -> None:
-    """Give a file another name without ever overwriting. Raises FileExistsError or OSError."""
+    """Rename a file without overwriting another. Raises FileExistsError or OSError."""
     try:
-        os.link(path, target)  # unlike a rename it fails rather than overwrite
+        os.link(path, target)  # unlike a rename, a link never overwrites
     except FileExistsError:
         raise
     except OSError:  # a file system without links
@@ -156,7 +155,7 @@ def rename(path: Path, target: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Recent:
-    """A story that was open; ``at`` is Unix seconds."""
+    """A recently opened story; ``at`` is in Unix seconds."""
 
     path: Path
     title: str
@@ -164,17 +163,17 @@ class Recent:
 
 
 class RecentStories:
-    """The stories that were open lately, in a small JSON file. A list nobody can read is an empty list."""
+    """The recently opened stories, in a small JSON file. An unreadable file counts as an empty list."""
 
     def __init__(self, file: Path, most: int = 30) -> None:
         self._file, self._most = file, most
 
     def all(self) -> list[Recent]:
-        """Newest first; stories that are gone are left out."""
+        """Return existing stories, newest first."""
         return [recent for recent in self._read() if recent.path.exists()]
 
     def add(self, path: Path, title: str, at: float) -> None:
-        """Put a story first. A list that cannot be written is no reason to stop writing a story."""
+        """Put a story first in the list. Errors while writing the list are ignored."""
         path = paths.expanded(path).resolve()
         self._write([Recent(path, title, at), *(r for r in self._read() if r.path != path)])
 

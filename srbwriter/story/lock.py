@@ -1,12 +1,12 @@
-"""One writer per story, whatever name they open it by; and what one who died leaves to the next.
+"""Locks that give a story one writer, and the note that a crashed writer leaves for the next one.
 
-Two files of our own are locked with ``flock``, never the story: closing any descriptor of a file drops the
-locks that SQLite has on it, and on macOS and network file systems ``flock`` of the story would collide with
-them. One file lies beside the story, where every user and every machine that can write the story sees it.
-The other is named by the story's device and inode and lies among the program's own files: hard links and
-bind mounts of one story are other paths, but the same inode. The system releases both at any death.
+Two files of our own are locked with ``flock``, never the story itself: closing any descriptor of a file drops
+the locks that SQLite has on it, and on macOS and network file systems ``flock`` of the story would collide
+with them. One file is beside the story, where every user and machine that can write the story sees it. The
+other, among the program's own files, is named by the story's device and inode, because hard links and bind
+mounts give one story several paths. The system releases both locks when the process ends.
 
-Knows nothing of what the story holds.
+This module does not read the story's contents.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LONGEST = 1 << 20  # bytes of a note that are read
 
 
 class InUse(Exception):
-    """The story is not free; ``problem`` goes on from its name: "is open in process 7 on attic"."""
+    """The story is locked. ``problem`` is the predicate of a message: "is open in process 7 on attic"."""
 
     def __init__(self, problem: str) -> None:
         self.problem = problem
@@ -37,10 +37,10 @@ class InUse(Exception):
 
 @dataclass(slots=True)
 class Note:
-    """What stands in the file beside a story while it is open, and after a writer died.
+    """The contents of the lock file beside a story while it is open, and after a crash.
 
-    ``story`` is its uuid, ``commits`` the number of its last transaction, and ``nodes`` are those that may
-    stand in the log alone. ``suspect``: damage was met.
+    ``story`` is its uuid, ``commits`` the number of its last transaction, and ``nodes`` those that may be
+    only in the write-ahead log. ``suspect`` is set if damage was found.
     """
 
     suspect: bool = False
@@ -50,7 +50,7 @@ class Note:
 
     @classmethod
     def read(cls, path: Path) -> Note:
-        """That of the story at ``path``; an empty one if there is none, or none that can be understood."""
+        """Return the note of the story at ``path``; an empty one if it is missing or unreadable."""
         try:
             with _note_file(path).open("rb") as file:
                 return cls.of(_fields(file.read(_LONGEST)))
@@ -71,7 +71,7 @@ class Note:
 
 
 class FileLock:
-    """Held from construction to :meth:`release`. Raises :class:`InUse`, or OSError if it cannot be made."""
+    """The lock of a story, held until :meth:`release`. The constructor raises :class:`InUse` or OSError."""
 
     def __init__(self, path: Path) -> None:
         self.path = _note_file(path)
@@ -82,7 +82,7 @@ class FileLock:
         except BlockingIOError:
             raise InUse(f"is open in {_holder(self.path)}") from None
         self.note = Note.of(_fields(os.pread(self._fd, _LONGEST, 0)))
-        """What the last writer left, if they died; what is to be left if this one does."""
+        """The note of a writer that crashed; from :meth:`sign` on, the note that this writer would leave."""
         try:
             if path.exists():
                 self.lock_inode()
@@ -93,7 +93,7 @@ class FileLock:
 
     @classmethod
     def take(cls, path: Path) -> FileLock:
-        """As the constructor. Raises NotSaved."""
+        """Lock the story at ``path``, but raise NotSaved instead of InUse or OSError."""
         try:
             return cls(path)
         except InUse as error:
@@ -102,7 +102,7 @@ class FileLock:
             raise not_saved(path, error) from error
 
     def lock_inode(self) -> None:
-        """Lock the story under whatever name; to be called once it is there. Raises :class:`InUse`."""
+        """Lock the inode of the story, which must exist; all its paths share it. Raises :class:`InUse`."""
         stat = os.stat(self._story)
         file = paths.lock_dir() / f"{socket.gethostname()} {stat.st_dev:x} {stat.st_ino:x}"
         try:
@@ -110,23 +110,23 @@ class FileLock:
             descriptor = _flock(file)
         except BlockingIOError:
             raise InUse(f"is open in {_holder(file)}, by another name") from None
-        except OSError:  # no place of our own that can be written: the lock beside the story has to do
+        except OSError:  # our own folder is not writable: the lock beside the story must suffice
             return
         other = Path(str(_fields(os.pread(descriptor, _LONGEST, 0)).get("path", self._story)))
         if other != self._story and has_log(other) and inode_of(other) == (stat.st_dev, stat.st_ino):
-            os.close(descriptor)  # SQLite looks for a log by the name of the file
+            os.close(descriptor)  # SQLite finds a log by the file's name only
             raise InUse(f"has its last words in the log of {other}, another name of it — open that one")
         self._inode = file, descriptor
         _write(descriptor, {**_self(), "path": str(self._story)})
 
     def sign(self) -> None:
-        """Say who holds the lock, and what to leave; a full disk does not matter here."""
+        """Write this process and the note into the lock file. Errors, such as a full disk, are ignored."""
         note = self.note
         left = {"suspect": note.suspect, "story": note.story, "commits": note.commits}
         _write(self._fd, {**_self(), **left, "nodes": sorted(note.nodes)})
 
     def release(self) -> None:
-        """Let the next one in. The file goes too, unless it has something to remember."""
+        """Release the lock, and remove its file unless the note has something to keep."""
         if self.note == Note():
             with contextlib.suppress(OSError):
                 self.path.unlink()
@@ -143,7 +143,7 @@ def _note_file(path: Path) -> Path:
 
 
 def _flock(file: Path) -> int:
-    """An open, locked ``file``, made if need be. Raises BlockingIOError if somebody has it, or OSError."""
+    """Open ``file``, created if missing, and lock it. Raises BlockingIOError if it is locked, or OSError."""
     while True:
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, paths.OWN_FILE)
         try:
@@ -163,7 +163,7 @@ def _self() -> dict[str, object]:
 
 
 def _holder(file: Path) -> str:
-    """Who says in ``file`` that they hold it."""
+    """Return the process that holds the lock ``file``, in words."""
     try:
         fields = _fields(file.read_bytes())
     except OSError:
@@ -181,6 +181,6 @@ def _fields(data: bytes) -> dict[str, Any]:
 
 
 def _write(descriptor: int, fields: dict[str, Any]) -> None:
-    """Replace what stands in a file, in one stroke: who dies on the way leaves the old or the new."""
+    """Replace the contents of a file in one write, so that a crash leaves the old or the new contents."""
     with contextlib.suppress(OSError):
         os.pwrite(descriptor, json.dumps(fields).encode().ljust(os.fstat(descriptor).st_size), 0)

@@ -1,8 +1,7 @@
-"""Which lorebook entries a piece of story calls for.
+"""Lorebook entries whose keys match the end of a story.
 
-Pure text matching over :class:`~srbwriter.story.model.LoreEntry`.  It knows nothing of tokens,
-of where an entry will be placed, or of the story tree.  Regular expressions come from files of
-strangers, so each search, and all searches of one scan together, have a time limit.
+Imported regular expressions are not trusted, so each search, and all searches of one scan together, have a
+time limit.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from srbwriter.story.model import LoreEntry
 from srbwriter.unspaced import CHARACTER, CHARACTERS
 
 DEFAULT_SCAN_DEPTH = 4000
-"""Characters looked at from the end of the story when neither entry nor story says otherwise."""
+"""Default number of characters from the end of the story that are searched."""
 
 SEARCH_SECONDS = 0.05
 """Longest time for one regular expression."""
@@ -32,7 +31,7 @@ MAX_PATTERN = 1000
 MAX_EXPANSION = 10_000
 """Most steps a pattern may have once its smallest counts are written out, as the compiler does.
 
-``((a{500}){500}){500}`` is short, and takes all the memory there is.
+``((a{500}){500}){500}`` is short, and would exhaust the memory.
 """
 
 _FLAGS = {"i": regex.IGNORECASE, "m": regex.MULTILINE, "s": regex.DOTALL}
@@ -54,14 +53,14 @@ class LoreProblem:
 
 @dataclass(frozen=True, slots=True)
 class LoreScan:
-    """The entries a text calls for, in the order given, and the keys that could not be tried."""
+    """The activated entries in their given order, and the keys that could not be tried."""
 
     active: tuple[LoreEntry, ...]
     problems: tuple[LoreProblem, ...] = ()
 
 
 def scan(entries: Iterable[LoreEntry], tail: str, *, scan_depth: int | None = None) -> LoreScan:
-    """Find the entries that ``tail``, the end of the story, calls for.
+    """Find the entries that ``tail``, the end of the story, activates.
 
     ``tail`` should reach back as far as the deepest scan (:func:`reach`).  A bad or slow key counts
     as not matching and is reported, never raised.
@@ -72,7 +71,7 @@ def scan(entries: Iterable[LoreEntry], tail: str, *, scan_depth: int | None = No
 
 
 def reach(entries: Iterable[LoreEntry], scan_depth: int | None = None) -> int:
-    """How many characters from the end of the story :func:`scan` can look at."""
+    """Return how many characters from the end of the story :func:`scan` can search."""
     return max((_depth(entry, scan_depth) for entry in entries), default=0)
 
 
@@ -89,7 +88,7 @@ _PLAIN = regex.compile(rf'{_PATTERN}|(?![\s"/])[^,]+(?<!\s)', regex.DOTALL)
 
 
 def keys_from(line: str) -> list[str]:
-    """The keys in one line, with commas between them; one in double quotes, and a pattern, may have some."""
+    """Split a line of keys at commas, except commas in double quotes or in a pattern."""
     found = [(match["quoted"], match["plain"]) for match in _IN_LINE.finditer(line)]
     return [plain if quoted is None else quoted.replace('""', '"') for quoted, plain in found if plain != ""]
 
@@ -101,7 +100,7 @@ def keys_text(keys: Iterable[str]) -> str:
 
 @lru_cache(maxsize=512)
 def compile_key(key: str, case_sensitive: bool = True, whole_words: bool = False) -> regex.Pattern[str]:
-    """The pattern for a key.  Raises :class:`LoreKeyError` when a regular expression cannot be used."""
+    """Compile a key. Raises :class:`LoreKeyError` for an unusable regular expression."""
     if is_regex(key):
         return _compile_regex(key)
     key = key.strip()
@@ -136,7 +135,7 @@ _STEP = regex.compile(
 
 
 def expanded_size(pattern: str) -> int:
-    """The number of steps in a pattern with every ``{n}`` and ``{n,m}`` written out n times."""
+    """Return the number of steps in a pattern with every ``{n}`` and ``{n,m}`` written out n times."""
     sizes, last = [0], [0]  # of each open group: all of it so far, and what a count would repeat
     for step in _STEP.finditer(pattern):
         if step.group() == "(":
@@ -157,7 +156,7 @@ def expanded_size(pattern: str) -> int:
 
 
 class _Matcher:
-    """One scan: keeps the clock and the complaints."""
+    """One scan, with its time limits and the reported problems."""
 
     def __init__(self) -> None:
         self.problems: list[LoreProblem] = []
@@ -192,7 +191,7 @@ class _Matcher:
             return False
         if self._seconds_left <= 0:
             return self._skip(entry, key, "the time for all lorebook keys of this scan was used up")
-        started = time.thread_time()  # a busy machine costs no entry
+        started = time.thread_time()  # processor time, so that a busy machine loses no entry
         try:
             pattern = compile_key(key, entry.case_sensitive, entry.whole_words)
             limit = min(SEARCH_SECONDS, self._seconds_left)

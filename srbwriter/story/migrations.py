@@ -1,7 +1,7 @@
-"""Numbered steps that bring a story file up to date; each runs in its own transaction.
+"""Numbered steps that upgrade a story file; each runs in its own transaction.
 
-A step is a function and is never changed once released: write the next one. Step N takes a file of
-``user_version`` N-1 to N.
+A released step is never changed; add another one instead. Step N upgrades a file from ``user_version`` N-1 to
+N.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CHARACTER_TOKENIZER = f"{TOKENIZER} tokenchars '{_MARKS}'"
 
 
 def _tree(db: Connection) -> None:
-    """Nodes: a light table that is read whole at opening, and their text beside it."""
+    """Create the nodes: a light table that is read whole at opening, and a table of their text."""
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     db.execute("CREATE TABLE value (key TEXT PRIMARY KEY, json TEXT NOT NULL) WITHOUT ROWID")
     db.execute("""
@@ -45,7 +45,7 @@ def _tree(db: Connection) -> None:
 
 
 def _history(db: Connection) -> None:
-    """Undo: a tree of actions; nothing in it is ever dropped."""
+    """Create the undo history: a tree of actions, none of which is ever deleted."""
     db.execute("""
         CREATE TABLE action (
             id INTEGER PRIMARY KEY, parent INTEGER NOT NULL, verb TEXT NOT NULL, node INTEGER NOT NULL,
@@ -56,14 +56,14 @@ def _history(db: Connection) -> None:
 
 
 def _search(db: Connection) -> None:
-    """Full-text search: an index with its own copy of the text, and what it has still to take in."""
+    """Create the full-text index, which has its own copy of the text, and the list of nodes to index."""
     db.execute(f"CREATE VIRTUAL TABLE search USING fts5(text, tokenize='{TOKENIZER}')")
     db.execute("CREATE TABLE unindexed (id INTEGER PRIMARY KEY)")
     db.execute("INSERT INTO unindexed SELECT id FROM body WHERE text <> ''")
 
 
 def _progress(db: Connection) -> None:
-    """Words by day and the log of sittings."""
+    """Create the tables of words by day and of sittings."""
     db.execute("""
         CREATE TABLE progress (
             day TEXT PRIMARY KEY, typed INTEGER NOT NULL, picked INTEGER NOT NULL,
@@ -77,7 +77,7 @@ def _progress(db: Connection) -> None:
 
 
 def _today(db: Connection) -> None:
-    """Which words of a node are of the day: those there before, and takes that wait to be picked."""
+    """Create the table for today's words: older words of a node, and attempts not yet picked."""
     db.execute("""
         CREATE TABLE today (
             id INTEGER PRIMARY KEY, day TEXT NOT NULL, old INTEGER NOT NULL, taken INTEGER NOT NULL
@@ -90,7 +90,7 @@ def _today(db: Connection) -> None:
 
 
 def gaps_in(ids: Iterable[int]) -> list[tuple[int, int]]:
-    """The numbers between ``ids`` that are not among them: (first, last) of every stretch."""
+    """Return the missing numbers between ``ids``, as ranges (first, last)."""
     return [(a + 1, b - 1) for a, b in pairwise(sorted(ids)) if b - a > 1]
 
 
@@ -100,7 +100,7 @@ _ACTION = "id, parent, verb, node, at, was, became, typed, picked, touched, chan
 
 
 def _sums(db: Connection) -> None:
-    """What rows add up to, so that a bit that changed is found; and the numbers that no node was given."""
+    """Add checksums of rows, so that a changed bit is found, and the node numbers that were never used."""
     for table, columns in ("value", "key, json"), ("node", _NODE), ("body", _BODY), ("action", _ACTION):
         db.create_function("total", -1, body_sum if table == "body" else row_sum)
         db.execute(f"ALTER TABLE {table} ADD COLUMN sum INTEGER")
@@ -110,7 +110,7 @@ def _sums(db: Connection) -> None:
 
 
 def _characters(db: Connection) -> None:
-    """Scripts without spaces: an index of their characters, and their words counted anew."""
+    """Index the characters of scripts without spaces, and count their words again."""
     db.execute(f'CREATE VIRTUAL TABLE search_characters USING fts5(text, tokenize="{CHARACTER_TOKENIZER}")')
     db.create_function("total", -1, row_sum)
     for node, text in db.execute("SELECT id, text FROM body WHERE text <> ''"):
@@ -122,7 +122,7 @@ def _characters(db: Connection) -> None:
 
 
 SEARCHED, SUMMED = 3, 6
-"""The first versions with a search index, and with sums of rows."""
+"""The first versions with a search index, and with checksums of rows."""
 
 STEPS: Sequence[Callable[[Connection], None]] = (
     _tree, _history, _search, _progress, _today, _sums, _characters
@@ -132,7 +132,7 @@ VERSION = len(STEPS)
 
 
 def migrate(db: Connection, steps: Sequence[Callable[[Connection], None]] = STEPS) -> None:
-    """Run what is missing. ``db`` must be in autocommit mode."""
+    """Run the steps that the file lacks. ``db`` must be in autocommit mode."""
     version: int = db.execute("PRAGMA user_version").fetchone()[0]
     for number, step in enumerate(steps[version:], start=version + 1):
         db.execute("BEGIN IMMEDIATE")

@@ -1,8 +1,7 @@
-"""A story as plain values: nodes, spans, marks, settings and reports; the form in which a story travels.
+"""A story as plain values: nodes, spans, marks, settings and reports.
 
-Formats turn file bytes into a :class:`StoryDraft` and back; the tree turns a draft into a living story and
-back. Nothing here knows a file, SQL, the engine or a screen, and nothing here keeps invariants beyond
-:func:`check_draft`: a draft is data. Conventions shared by everyone who fills or reads a draft:
+Formats turn file bytes into a :class:`StoryDraft` and back; :mod:`.convert` turns a draft into an open story
+and back. A draft is data: only :func:`check_draft` checks it. Conventions for every draft:
 
 * There is exactly one root (``parent_id is None``) and it is ``nodes[0]``; parents come before
   their children. An importer that finds several top-level nodes hangs them below an empty root.
@@ -23,12 +22,12 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 JsonValue = Any
-"""Anything JSON can say."""
+"""Any JSON value."""
 
 JsonObject = dict[str, JsonValue]
 
 Author = Literal["writer", "model", "edited", "imported"]
-"""Who is responsible for a text; ``edited`` is model text that a person changed."""
+"""The origin of a text; ``edited`` is model text that a person changed."""
 
 AUTHORS: tuple[str, ...] = get_args(Author)
 
@@ -48,20 +47,20 @@ Bytes of an unfinished character count for the token that finishes it. ``None``:
 """
 
 OnProgress: TypeAlias = "Callable[[float], object]"
-"""Called with the share of a long work that is done, from 0 to 1; breaks the work off by raising."""
+"""Called with the finished share of a long task, from 0 to 1; cancels the task by raising."""
 
 
 def no_progress(share: float) -> None:
-    """Nobody follows the progress."""
+    """Ignore the progress."""
 
 
 def within(progress: OnProgress, start: float, end: float) -> OnProgress:
-    """The progress of a part of the work, which goes from ``start`` to ``end`` of the whole."""
+    """Return a callback for a part of the task, from ``start`` to ``end`` of the whole."""
     return lambda share: progress(start + (end - start) * share)
 
 
 class State(IntEnum):
-    """Where a node is."""
+    """Whether a node is in the tree, in the bin, or joined to another node."""
 
     LIVING = 0
     BINNED = 1  # deleted or undone by the writer; restorable
@@ -73,12 +72,12 @@ class State(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of text of one origin.
+    """A run of text of one origin.
 
     ``ids`` are the tokens the model wrote, in the vocabulary whose fingerprint is ``vocab``; empty for text
-    that was typed. Their text is ``lead + text``, where ``lead`` already stands at the end of the text before
-    (token healing, or a cut inside a token). ``logprobs`` (natural logarithm, None where unknown) are as many
-    as ``ids``, or none.
+    that was typed. Their text is ``lead + text``, where ``lead`` is already the end of the text before (token
+    healing, or a cut inside a token). ``logprobs`` (natural logarithm, None where unknown) are as many as
+    ``ids``, or none.
     """
 
     text: str
@@ -91,10 +90,10 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What the writer hung on a node; ``title`` names the node, and the chapter if ``chapter`` is set.
+    """The writer's marks on a node; ``title`` names the node, and the chapter if ``chapter`` is set.
 
-    ``rating`` is -1, 0 or +1. What is ``deleted`` is in the bin: kept, but not part of the readable tree, nor
-    is anything below.
+    ``rating`` is -1, 0 or +1. A ``deleted`` node is in the bin: kept, but neither it nor its descendants are
+    part of the readable tree.
     """
 
     bookmark: bool = False
@@ -152,7 +151,7 @@ class Template:
 
 @dataclass(slots=True)
 class Settings:
-    """What a node says about its subtree; ``None`` (or an empty list or mapping) says nothing.
+    """Settings of a node for its subtree; ``None`` (or an empty list or mapping) is unset.
 
     ``sampling`` holds sampling parameters by their own names; nearer nodes win key by key.
     Lore entries merge by id, so a nearer entry replaces an inherited one.
@@ -166,40 +165,42 @@ class Settings:
     scan_depth: int | None = None
     template: Template | None = None
     request: str | None = None
-    """What an instruction model is asked for, in the user's turn; None for the usual words."""
+    """The request to an instruction model, in the user's turn; None for the default."""
     framed: bool | None = None
     """Whether the model's chat template frames the story; None for yes with instruction models only."""
     sampling: JsonObject = field(default_factory=dict[str, JsonValue])
 
     def inherit(self, above: Settings) -> Settings:
-        """These settings, with everything unsaid filled in from ``above`` (the parent's effective ones)."""
-        said = {each.name: value for each in fields(self) if (value := getattr(self, each.name)) is not None}
+        """Return these settings, with unset ones from ``above`` (the parent's effective settings)."""
+        values = {
+            each.name: value for each in fields(self) if (value := getattr(self, each.name)) is not None
+        }
         own_ids = {entry.id for entry in self.lore}
-        said["lore"] = [*(entry for entry in above.lore if entry.id not in own_ids), *self.lore]
-        said["sampling"] = {**above.sampling, **self.sampling}
-        return replace(above, **said)
+        values["lore"] = [*(entry for entry in above.lore if entry.id not in own_ids), *self.lore]
+        values["sampling"] = {**above.sampling, **self.sampling}
+        return replace(above, **values)
 
 
 def settings_text(settings: Settings) -> str | None:
-    """JSON of what ``settings`` say; None if they say nothing."""
+    """Return the set fields of ``settings`` as JSON; None if there are none."""
     if settings == Settings():
         return None
-    said = {key: value for key, value in asdict(settings).items() if value not in (None, [], {})}
-    return json.dumps(said) if said else None
+    values = {key: value for key, value in asdict(settings).items() if value not in (None, [], {})}
+    return json.dumps(values) if values else None
 
 
 def settings_from(text: str | None) -> Settings:
     """The inverse of :func:`settings_text`."""
-    said = cast(dict[str, Any], json.loads(text) if text else {})
-    said["lore"] = [LoreEntry(**entry) for entry in cast(list[dict[str, Any]], said.get("lore", []))]
-    if said.get("template"):
-        said["template"] = Template(**said["template"])
-    return Settings(**said)
+    values = cast(dict[str, Any], json.loads(text) if text else {})
+    values["lore"] = [LoreEntry(**entry) for entry in cast(list[dict[str, Any]], values.get("lore", []))]
+    if values.get("template"):
+        values["template"] = Template(**values["template"])
+    return Settings(**values)
 
 
 @dataclass(slots=True)
 class Generation:
-    """How model text came to be.  ``sampling`` holds the parameters by their own names."""
+    """The origin of model text. ``sampling`` holds the parameters by their own names."""
 
     seed: int | None = None
     sampling: JsonObject = field(default_factory=dict[str, JsonValue])
@@ -209,7 +210,7 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node as it was when asked for. Times are Unix seconds, UTC."""
+    """An immutable copy of a node. Times are Unix seconds, UTC."""
 
     id: NodeId
     parent: NodeId | None
@@ -232,7 +233,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """What a story is called, who writes it, and the tag (BCP 47) of the language it is written in."""
+    """Title and author of a story, and the tag (BCP 47) of its language."""
 
     title: str = ""
     author: str = ""
@@ -244,11 +245,11 @@ class Properties:
 
 @dataclass(slots=True)
 class DraftNode:
-    """A node on its way: ``id`` is its name in the file, and every field may still be changed.
+    """A node of a draft: ``id`` is its name in the file; all fields are mutable.
 
-    ``order`` is its place among its siblings (ascending); ``created`` is in Unix seconds, UTC. ``spans`` say
-    who wrote which part of the text, and in which tokens; their texts join to ``text``. No spans means one,
-    by ``author``, without tokens.
+    ``order`` is its place among its siblings (ascending); ``created`` is in Unix seconds, UTC. ``spans`` give
+    author and tokens of each part of the text; joined, their texts are ``text``. No spans means one, by
+    ``author``, without tokens.
     """
 
     id: str
@@ -263,10 +264,10 @@ class DraftNode:
     created: float | None = None
     meta: JsonObject = field(default_factory=dict[str, JsonValue])
     number: int | None = None
-    """Its number in the story it came from, where ``id`` does not say it; values of faces go by numbers."""
+    """Its number in the original story, if ``id`` is another name; interface values refer to numbers."""
 
     def mark(self, **marks: Any) -> None:
-        """Change some of its marks, by the names of :class:`Marks`."""
+        """Change marks, by the field names of :class:`Marks`."""
         self.marks = replace(self.marks, **marks)
 
 
@@ -291,7 +292,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sitting(Progress):
-    """From opening a story to closing it (Unix seconds, UTC), and what came of it."""
+    """The time from opening a story to closing it (Unix seconds, UTC), and its progress."""
 
     began: float
     ended: float
@@ -299,23 +300,23 @@ class Sitting(Progress):
 
 @dataclass(slots=True)
 class StoryDraft:
-    """A story: its nodes, where the writer is, what it is called, and what was done on it when."""
+    """A story: its nodes, the current node, its properties, and the progress by day."""
 
     nodes: list[DraftNode]
     current_id: str
     title: str = ""
     byline: str = ""
     language: str = ""
-    """A language tag (BCP 47) such as ``en`` or ``pt-BR``; empty where nothing is known."""
+    """A language tag (BCP 47) such as ``en`` or ``pt-BR``; empty if unknown."""
     created: float | None = None
     modified: float | None = None
     meta: JsonObject = field(default_factory=dict[str, JsonValue])
     id: str = ""
-    """A UUID that stays the same however often the story is written out; empty where there is none."""
+    """A UUID that is the same in every export of the story; empty if there is none."""
     hoisted: str = ""
-    """The node whose subtree is looked at; empty for the whole."""
+    """The node whose subtree is shown; empty for the whole story."""
     values: JsonObject = field(default_factory=dict[str, JsonValue])
-    """What faces keep with a story, such as knobs and words on open sheets."""
+    """Values that interfaces store with a story, such as settings and drafts of open dialogs."""
     days: dict[str, Progress] = field(default_factory=dict[str, Progress])
     """By calendar day (ISO 8601)."""
     sittings: list[Sitting] = field(default_factory=list[Sitting])
@@ -330,7 +331,7 @@ class DraftError(ValueError):
 
 
 def check_draft(draft: StoryDraft) -> None:
-    """Check what the draft promises.
+    """Check the invariants of a draft.
 
     Raises :class:`DraftError` unless the nodes form one tree, parents first, with a known current
     node, and every node's spans join to its text.
@@ -353,7 +354,7 @@ def check_draft(draft: StoryDraft) -> None:
 
 
 def children_by_parent(draft: StoryDraft) -> dict[str, list[DraftNode]]:
-    """Every node's children in sibling order; each node has an entry, leaves an empty one."""
+    """Return the children of every node in sibling order; the list of a leaf is empty."""
     children: dict[str, list[DraftNode]] = {node.id: [] for node in draft.nodes}
     for node in draft.nodes:
         if node.parent_id is not None:
@@ -385,9 +386,9 @@ def reading_order(draft: StoryDraft, *, with_deleted: bool = True) -> Iterator[D
 
 
 def nested_text(root: DraftNode, parts: Callable[[DraftNode], Iterable[str | DraftNode]]) -> str:
-    """A text whose nodes stand inside one another, made without recursion.
+    """Return the text of a nested format, built without recursion.
 
-    ``parts`` gives what a node becomes, in order; each child among them becomes its own parts there.
+    ``parts`` returns the pieces of a node in order; a child among them is replaced by its own pieces.
     """
     texts: list[str] = []
     stack: list[str | DraftNode] = [root]
@@ -401,7 +402,7 @@ def nested_text(root: DraftNode, parts: Callable[[DraftNode], Iterable[str | Dra
 
 
 def without_deleted(draft: StoryDraft) -> StoryDraft:
-    """The readable tree: no binned nodes; a binned current node gives way to its nearest living ancestor."""
+    """Return the draft without the bin; the current node becomes its nearest living ancestor."""
     nodes = list(reading_order(draft, with_deleted=False)) or [DraftNode(id=draft.root.id)]
     kept = {node.id for node in nodes}
     living = [node.id for node in path_to(draft, draft.current_id) if node.id in kept]
@@ -409,7 +410,7 @@ def without_deleted(draft: StoryDraft) -> StoryDraft:
 
 
 def foreign(meta: JsonObject, format_name: str) -> JsonObject:
-    """The fields of ``format_name`` kept under ``meta["foreign"]``; empty when there are none."""
+    """Return the fields of ``format_name`` kept under ``meta["foreign"]``; empty if there are none."""
     return as_object(as_object(meta.get("foreign")).get(format_name))
 
 
@@ -429,7 +430,7 @@ def as_list(value: JsonValue) -> list[JsonValue]:
     return cast(list[JsonValue], value) if isinstance(value, list) else []
 
 
-# -- what is said of a story -------------------------------------------------------------------------
+# -- reports of a story ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,7 +446,7 @@ class Hit:
 class Blocked(StrEnum):
     """Why a story cannot be written to."""
 
-    ASKED = "asked"  # the caller wanted a read-only view
+    ASKED = "asked"  # the caller requested a read-only view
     IN_USE = "in_use"
     NO_PERMISSION = "no_permission"
     DAMAGED = "damaged"
@@ -454,7 +455,7 @@ class Blocked(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReadOnly:
-    """Why this view is read-only, in a word and in a sentence."""
+    """Why a story is read-only: a reason and a message."""
 
     reason: Blocked
     message: str
@@ -462,9 +463,9 @@ class ReadOnly:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """What could not be read from a damaged file. Nodes whose place was lost hang below the root.
+    """The unreadable parts of a damaged file. Nodes whose parent was lost are below the root.
 
-    ``doubtful`` are nodes that were read, but may not be as they were written: in text, marks or settings.
+    ``doubtful`` nodes were read, but their text, marks or settings may have changed.
     """
 
     problem: str
@@ -491,22 +492,22 @@ class Damage:
 
 
 def counted(number: int, noun: str) -> str:
-    """``number`` of a thing whose plural ends in s: ``1 word``, ``2 words``."""
+    """Return a count with its noun, whose plural ends in s: ``1 word``, ``2 words``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def numbers(ids: Sequence[NodeId], most: int = 20) -> str:
-    """``ids`` in words, at most ``most`` of them."""
+    """Return ``ids`` as text, at most ``most`` of them."""
     shown = ", ".join(map(str, ids[:most]))
     return shown if len(ids) <= most else f"{shown} and {len(ids) - most} more"
 
 
 class StoryError(Exception):
-    """Base of everything the story raises on purpose; ``str()`` is fit for a person."""
+    """Base of the story's errors; ``str()`` is a message for the writer."""
 
 
 class NotAStory(StoryError):
-    """The file is something else, missing, or already there."""
+    """The file is not a story, missing, or exists already."""
 
     def __init__(self, path: Path, problem: str) -> None:
         self.path, self.problem = path, problem
@@ -525,7 +526,7 @@ class TooNew(NotAStory):
 
 
 class DamagedStory(StoryError):
-    """Part of the file cannot be read. Open it again to get everything that can."""
+    """Part of the file cannot be read. Opening it again recovers the rest."""
 
     def __init__(self, path: Path, problem: str) -> None:
         self.path, self.problem = path, problem

@@ -1,7 +1,7 @@
-"""From a path to an open file: the lock, the permission, the copy before an upgrade, the damage.
+"""Opening a story file: its lock, permissions, the copy before an upgrade, and damage.
 
-A file is looked at before it is opened for writing. If anything is wrong with it, what is left is read from a
-private copy, and neither the file nor the log beside it is touched. Knows nothing of nodes.
+A file is checked before it is opened for writing. If it is damaged, the readable rows are taken from a
+private copy, and neither the file nor the log beside it is changed.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from srbwriter.story.recovery import recover
 from srbwriter.story.store import Store
 
 SMALL_BYTES = 32 * 2**20
-"""Files up to this size are looked at whole when they are opened; larger ones after damage or a crash."""
+"""Files up to this size are checked whole when they are opened; larger ones only after damage or a crash."""
 
 _MOST_NODES = 500
-"""Nodes that may stand in the log alone before it is folded into the file: the note stays short."""
+"""Nodes that may be only in the log before a checkpoint is forced, so that the note stays short."""
 
 
 class _Watch:
-    """Keeps the note beside a story that is open for writing."""
+    """Keeps the note in the lock file of a story that is open for writing."""
 
     def __init__(self, store: Store, lock: FileLock) -> None:
         self._store, self._lock = store, lock
@@ -52,21 +52,21 @@ class _Watch:
         note.commits = self._store.commits
         note.nodes |= self._store.touched
         self._store.touched.clear()
-        with suppress(StoryError):  # what was committed is on the disk, come what may
+        with suppress(StoryError):  # the commit itself is on the disk already
             note.story = note.story or str(self._store.value("uuid", ""))
             if self._keeper is None:
                 self._checkpoint(len(note.nodes) > _MOST_NODES)
         self._lock.sign()
 
-    def _checkpoint(self, wanted: bool) -> None:
+    def _checkpoint(self, forced: bool) -> None:
         if self._checkpointer is not None:
-            self._checkpointer.count_commit(wanted)
-        elif wanted and self._store.checkpoint():
+            self._checkpointer.count_commit(forced)
+        elif forced and self._store.checkpoint():
             self._lock.note.nodes.clear()
 
     def checkpoint_aside(self) -> None:
-        """Let a thread of its own fold the log into the file from now on, and no commit wait for that."""
-        with suppress(sqlite3.Error, OSError):  # a full disk: every verb says so
+        """Run checkpoints on a thread from now on, so that no commit waits for one."""
+        with suppress(sqlite3.Error, OSError):  # a full disk: every verb reports it
             self._checkpointer = Checkpointer(self._store, self._folded)
 
     def _folded(self) -> None:
@@ -74,7 +74,7 @@ class _Watch:
         self._lock.sign()
 
     def _damaged(self) -> None:
-        """Let the next opener look at every page; until then the file gets no more than its log."""
+        """Mark the file as suspect, so that the next opening checks every page; stop checkpoints."""
         self._lock.note.suspect = True
         self._lock.sign()
         if self._keeper is None:
@@ -85,19 +85,19 @@ class _Watch:
                 self._keeper = connect(self._store.path, "ro")
 
     def stop(self) -> None:
-        """Let a checkpoint that is under way end. Never to be called while a verb waits."""
+        """Wait for a running checkpoint. Never call it while a verb waits."""
         if self._checkpointer is not None:
             self._checkpointer.stop()
 
     def close(self) -> None:
-        """Close the store and let the next one in."""
+        """Close the store and release the lock."""
         if self._checkpointer is not None:
             self._checkpointer.close()
         self._store.close()
         if self._checkpointer is not None:
             self._checkpointer.restore_time()
         if self._keeper is not None:
-            self._keeper.close()  # who closes last folds the log into the file, but not if they only read
+            self._keeper.close()  # the last connection runs a checkpoint, unless it is read-only
         if not self._lock.note.suspect:
             self._lock.note = Note()
         self._lock.release()
@@ -105,7 +105,7 @@ class _Watch:
 
 @dataclass(slots=True)
 class Opened:
-    """What it took to open a story."""
+    """The resources of an open story."""
 
     path: Path
     store: Store
@@ -113,7 +113,7 @@ class Opened:
     damage: Damage | None = None
     watch: _Watch | None = None
     bare: bool = False
-    """Whether nothing lay beside the file, so that nothing is to be left there."""
+    """Whether there were no other files beside it, so that none must remain."""
 
     def close(self) -> None:
         if self.watch is not None:
@@ -125,7 +125,7 @@ class Opened:
 
 
 def _clear_beside(path: Path) -> None:
-    """Let SQLite remove what it put beside a file that was only read: who may not write cannot."""
+    """Let SQLite remove the files that it put beside a database opened read-only; only a writer can."""
     with suppress(InUse, OSError, sqlite3.Error, NotSaved):
         if not has_log(path):
             return
@@ -138,12 +138,12 @@ def _clear_beside(path: Path) -> None:
 
 
 def open_story(path: Path, *, readonly: bool, backups: Path | None = None) -> Opened:
-    """Open the story at ``path``, for writing if that is possible and not unwanted.
+    """Open the story at ``path``, for writing if that is possible and ``readonly`` is false.
 
-    A copy of an old story goes below ``backups`` (the program's own folder for them) before it is brought up
-    to date, and one of a story in which damage was met; without it the story is for reading only.
+    A story of an older version is copied to ``backups`` (by default the program's own folder) before its
+    upgrade, and so is a story marked as suspect; if that fails, the story is opened read-only.
 
-    Raises NotAStory, TooNew, or NotSaved if an upgrade or the copy of a damaged file found no room.
+    Raises NotAStory, TooNew, or NotSaved without room for an upgrade or for the copy of a damaged file.
     """
     path = paths.expanded(path).resolve()
     check_file(path)
@@ -154,7 +154,7 @@ def open_story(path: Path, *, readonly: bool, backups: Path | None = None) -> Op
     opened: Opened | None = None
     try:
         if why is None and path.is_relative_to(paths.library_dir().resolve()):
-            paths.tighten(path, paths.OWN_FILE)  # as older versions made it
+            paths.tighten(path, paths.OWN_FILE)  # older versions left it readable for others
         opened = _open(path, lock, why, backups or paths.backup_dir())
         return opened
     finally:
@@ -187,7 +187,7 @@ def _open(path: Path, lock: FileLock | None, why: ReadOnly | None, backups: Path
 
 
 def _copied(path: Path, folder: Path, name: str) -> ReadOnly | None:
-    """Copy a story that is about to be changed as a whole. If that cannot be done it is for reading only."""
+    """Copy a story before all of it is changed; return why it is read-only if that fails."""
     try:
         snapshot(path, folder, name)
     except NotSaved as error:
@@ -197,18 +197,18 @@ def _copied(path: Path, folder: Path, name: str) -> ReadOnly | None:
 
 
 def recovered(path: Path, problem: str, note: Note | None = None) -> Opened:
-    """What is left of a damaged story, for reading only. Raises NotAStory, or NotSaved without room."""
+    """Open the readable part of a damaged story, read-only. Raises NotAStory, or NotSaved without room."""
     store, damage = recover(path, problem, note or Note.read(path))
     why = ReadOnly(Blocked.DAMAGED, f"{path.name} is damaged and was opened for reading only: {damage}")
     return Opened(path, store, why, damage)
 
 
 def create_story(path: Path) -> Opened:
-    """A new, empty story file. Raises NotAStory if there is one; NotSaved or OSError if it cannot be made."""
+    """Create an empty story file. Raises NotAStory if ``path`` is a folder, NotSaved or OSError."""
     path = paths.expanded(path)
     if path.is_dir():
         raise NotAStory(path, "is a folder — name a file in it")
-    if not path.parts[0].startswith("~"):  # that is the home of nobody
+    if not path.parts[0].startswith("~"):  # an unknown user's home stays unexpanded
         paths.make_folder(path.parent)
     path = path.resolve()
     lock = FileLock.take(path)

@@ -1,9 +1,9 @@
-"""A story of what is left of a damaged one. The original is copied and never opened.
+"""Recovery of a damaged story into a new one. The original is copied and never opened.
 
-Rows are read in ranges that are halved where they fail, so one bad page costs only what stood on it; a row
-that fails alone is read column by column, and its text as far as it goes. What is not proved to be as it was
-written is named as doubtful, and so is every node that is missing: the numbers that were given are known.
-Nothing is made up: a text that breaks off is shorter. Knows tables, not verbs.
+Rows are read in ranges that are halved where they fail, so one bad page costs only the rows on it; a row that
+fails alone is read column by column, and its text up to the first unreadable part. Every node without a
+matching checksum is reported as doubtful, and every missing node by its number. No text is invented: a
+truncated text is shorter.
 """
 
 from __future__ import annotations
@@ -53,23 +53,23 @@ from srbwriter.story.store import BODY, ENTRY, Body, Store
 from srbwriter.story.tree import SETTINGS, VISITED, Entry
 from srbwriter.story.words import count
 
-_PAGE = 4096  # bytes; SQLite's own choice, which a story leaves to it
+_PAGE = 4096  # bytes; SQLite's default
 _MOST = 2**31  # ids above this are noise from a bad page
-_PIECE = 512  # bytes read at once of a text that breaks off
+_PIECE = 512  # bytes read at once of a truncated text
 _SCHEMA = b"CREATE TABLE node"
-_ESCAPED = "".join(map(chr, range(0xDC80, 0xDD00)))  # bytes that are no UTF-8
+_ESCAPED = "".join(map(chr, range(0xDC80, 0xDD00)))  # bytes that are not UTF-8
 _CHARS = Entry._fields.index("chars")
-_MOST_LOST = 10**7  # nodes; a number of the last one that leaves more of them missing is noise
+_MOST_LOST = 10**7  # nodes; a higher number of the last node is noise
 _PROGRESS = {"progress": (str, int, int, int, float), "sitting": (int, float, float, float, int, int, int)}
 
 Row = tuple[Any, ...]
 
 
 def recover(path: Path, problem: str, note: Note) -> tuple[Store, Damage]:
-    """A private, read-only story with everything that could be read, and what could not.
+    """Return a private, read-only story of all readable rows, and a report of the damage.
 
-    ``note`` is what was found beside the file. Raises NotAStory if nothing about the file looks like a story,
-    or NotSaved without room for a copy.
+    ``note`` was found beside the file. Raises NotAStory if the file shows no sign of a story, or NotSaved
+    without room for a copy.
     """
     folder = copy_aside(path)
     try:
@@ -91,18 +91,18 @@ def recover(path: Path, problem: str, note: Note) -> tuple[Store, Damage]:
 
 
 def _mend_header(path: Path) -> bool:
-    """Give the file the header of a story; whether it had one, or what else only a story has."""
+    """Give the file the header of a story; return whether it had one, or the table that only a story has."""
     with path.open("rb") as file:
         start = file.read(1 << 20)
     head = _first_page()[:100]
-    if start.startswith(MAGIC):  # what differs from story to story: counters and the version
+    if start.startswith(MAGIC):  # keep the counters and the version, which differ between stories
         head = head[:24] + start[24:28] + head[28:40] + start[40:44] + head[44:60] + start[60:64] + head[64:]
     _begin(path, head)
     return start[68:72] == APPLICATION_ID.to_bytes(4, "big") or _SCHEMA in start
 
 
 def _begin(path: Path, head: bytes) -> None:
-    """Put ``head`` at the beginning of the file, but with the pages that there are, none of them free."""
+    """Write ``head`` to the beginning of the file, with its number of pages and an empty free list."""
     pages = -(-path.stat().st_size // _PAGE)
     with path.open("r+b") as file:
         file.truncate(pages * _PAGE)
@@ -110,7 +110,7 @@ def _begin(path: Path, head: bytes) -> None:
 
 
 def _first_page() -> bytes:
-    """That of a new story of the first version with sums, whose list of tables fits on it."""
+    """Return the first page of a new story of the first version with checksums, whose schema fits on it."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "new"
         with closing(sqlite3.connect(path, isolation_level=None)) as db:
@@ -120,7 +120,7 @@ def _first_page() -> bytes:
 
 
 def _connected(path: Path) -> sqlite3.Connection:
-    """A connection to ``path``. If its list of tables is broken, it gets a new story's: they begin alike."""
+    """Connect to ``path``. A broken schema is replaced by that of a new story, which begins alike."""
     db = _connect(path)
     version = _all(db, "PRAGMA user_version") or [(0,)]
     more = ", sum" if version[0][0] >= SUMMED else ""
@@ -135,7 +135,7 @@ def _connected(path: Path) -> sqlite3.Connection:
 def _connect(path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(path, isolation_level=None)
     db.text_factory = _decoded
-    _all(db, "PRAGMA writable_schema = ON")  # a table that cannot be right does not hide the others
+    _all(db, "PRAGMA writable_schema = ON")  # an invalid table must not hide the others
     _all(db, "PRAGMA cell_size_check = ON")
     return db
 
@@ -145,7 +145,7 @@ def _decoded(data: bytes) -> str:
 
 
 def _all(db: sqlite3.Connection, query: str) -> list[Row] | None:
-    """The rows of a query; None if they cannot be read."""
+    """Return the rows of a query; None if they cannot be read."""
     with suppress(sqlite3.Error, MemoryError, *UNREADABLE):
         return db.execute(query).fetchall()
     return None
@@ -155,7 +155,7 @@ def _all(db: sqlite3.Connection, query: str) -> list[Row] | None:
 
 
 class _Remains:
-    """Every row that can still be read, and which of them are proved to be as they were written."""
+    """All readable rows, and which of them have matching checksums (*sound* ones)."""
 
     def __init__(self, db: sqlite3.Connection, size: int) -> None:
         self._db = db
@@ -180,11 +180,11 @@ class _Remains:
             self.other.append("the undo history is lost")
 
     def _has(self, table: str) -> bool:
-        """Whether stories of this version have that table."""
+        """Whether the schema of this story has ``table``, or cannot be read."""
         return _all(self._db, f"SELECT 1 FROM sqlite_schema WHERE name = '{table}'") != []
 
     def _progress(self, table: str) -> list[Row]:
-        """The days, or the sittings, of writing."""
+        """Return the valid rows of ``table``: the days, or the sittings, of writing."""
         rows = _all(self._db, f"SELECT * FROM {table}")
         fits = [row for row in rows or () if all(map(isinstance, row, _PROGRESS[table]))]
         sound = [row for row in fits if not isinstance(row[0], str) or row[0] == _clean(row[0])]
@@ -211,7 +211,7 @@ class _Remains:
         return found
 
     def _extent(self, table: str) -> tuple[int, int]:
-        """The highest number that a row can have, and how often reading may fail before the rest is noise."""
+        """Return the highest id that a row can have, and the number of failures after which reading stops."""
         ends = [_all(self._db, f"SELECT {end}(id) FROM {table}") for end in ("min", "max")]
         tries = 1000 + 50 * self._pages if any(ends) else 100 + self._pages
         if self.last and table in ("node", "body", "search_content"):
@@ -223,7 +223,7 @@ class _Remains:
         return 100 * self._pages, tries
 
     def _row(self, table: str, columns: str, node: int) -> Row | None:
-        """A row that cannot be read as a whole; None if nothing of it can."""
+        """Return the readable cells of a row that cannot be read as a whole; None if there are none."""
         if not _all(self._db, f"SELECT id FROM {table} WHERE id = {node}"):
             return None
         cells: list[Any] = []
@@ -233,7 +233,7 @@ class _Remains:
         return (node, *cells) if any(cell is not None for cell in cells) else None
 
     def _beginning(self, node: int) -> str | None:
-        """A text as far as it can be read."""
+        """Return a text up to its first unreadable part; None if that is empty."""
         data = b""
         blobs = self._db.blobopen
         with suppress(sqlite3.Error, *UNREADABLE), blobs("body", "text", node, readonly=True) as blob:
@@ -242,7 +242,7 @@ class _Remains:
         return _decoded(data) or None
 
     def _values(self, total: str) -> dict[str, JsonValue]:
-        """What the story says of itself, if it is as it was written; of the title what is left."""
+        """Return the sound story-wide values, and the title even if it is not."""
         found: dict[str, JsonValue] = {}
         for row in _all(self._db, f"SELECT key, json, {total} FROM value") or ():
             with suppress(*UNREADABLE):
@@ -255,7 +255,7 @@ class _Remains:
         return found
 
     def _written(self) -> tuple[int, NodeId]:
-        """The numbers of the last transaction and of the last node; 0 if they are lost."""
+        """Return the numbers of the last transaction and of the last node; 0 if they are lost."""
         with suppress(*UNREADABLE):
             commits, last = self.values["written"]
             return int(commits), int(last) if 0 <= int(last) < _MOST_LOST else 0
@@ -263,16 +263,16 @@ class _Remains:
 
     @property
     def known(self) -> set[NodeId]:
-        """The nodes of which anything is left."""
+        """The nodes of which anything can be read."""
         found = self.nodes.keys() | self.bodies.keys() | self._copies.keys()
         return {node for node in found if not self.last or node <= self.last} | {ROOT}
 
     def missing(self, known: set[NodeId]) -> set[NodeId]:
-        """The nodes of which nothing is left."""
+        """Return the nodes of which nothing can be read."""
         last = self.last or max(known)
         if not self.last:
             self.other.append("how many nodes there were is not known")
-            if last > 1000 + 4 * len(known):  # numbers that came with an import may be far apart
+            if last > 1000 + 4 * len(known):  # imported numbers may be far apart
                 return set()
         gaps = sorted((first, end) for first, end in self.values.get("gaps", ()))
         found = set[NodeId]()
@@ -285,22 +285,22 @@ class _Remains:
         return found
 
     def lost_log(self, note: Note) -> bool:
-        """Whether transactions that ``note`` counted are not there."""
+        """Whether transactions counted by ``note`` are missing."""
         ours = self.values.get("uuid", note.story) == note.story
         return self.summed and ours and self.commits < note.commits
 
     def sound(self, node: NodeId) -> bool:
-        """Whether all of a node is proved to be as it was written, or nothing can prove it."""
+        """Whether both checksums of a node match, or the story has no checksums."""
         return not self.summed or (node in self.sound_nodes and node in self.sound_bodies)
 
     def chars(self, node: NodeId) -> int:
-        """How long the text of a node was, as far as that is known."""
+        """Return the characters that the text of a node had; 0 if unknown."""
         row = self.nodes.get(node)
         known = row is not None and (node in self.sound_nodes or not self.summed)
         return row[_CHARS] if row and known and isinstance(row[_CHARS], int) else 0
 
     def text(self, node: NodeId) -> tuple[str, bool]:
-        """The text of a node, and whether it is proved to be the one that was written."""
+        """Return the text of a node, and whether its checksum proves it."""
         row, copy = self.bodies.get(node), self._copies.get(node)
         texts = [text for text in (row[1] if row else None, copy) if isinstance(text, str)]
         chars = self.chars(node)
@@ -315,14 +315,14 @@ class _Remains:
         return max(cleaned, key=lambda text: (len(text) == chars, len(text)), default=""), False
 
     def _agrees(self, node: NodeId) -> bool:
-        """Whether all that an old story says of a text agrees: its length, and the search index's copy."""
+        """Whether a text without a checksum agrees with its length and with the copy in the search index."""
         text, copy = self.bodies[node][1], self._copies.get(node)
         if not isinstance(text, str) or text != _clean(text) or len(text) != self.chars(node):
             return False
         return copy == text or not text or node in self._unindexed or not self._searched
 
     def body(self, node: NodeId, text: str) -> Body:
-        """The body of a node whose text is ``text``, without what cannot be right."""
+        """Return the body of a node whose text is ``text``, without invalid fields."""
         row = self.bodies.get(node)
         if row is None:
             return Body(text)
@@ -341,7 +341,7 @@ class _Remains:
         )
 
     def entry(self, node: NodeId) -> Entry:
-        """What the index says of a node, without what cannot be right."""
+        """Return the index entry of a node, without invalid fields."""
         row = self.nodes.get(node, (node, *[None] * len(Entry._fields)))
         if node in self.sound_nodes:
             return Entry(*row[:-1])
@@ -368,7 +368,7 @@ def _adds_up(total: Callable[..., int], fits: Callable[[Row], bool], row: Row) -
 
 
 def _clean(text: object) -> str:
-    """Of a text that is not as it was written what are characters; blanks of a lost page are none."""
+    """Return a damaged text without the zeros of lost pages and with undecodable bytes replaced."""
     if not isinstance(text, str):
         return ""
     text = text.replace("\0", "").rstrip(_ESCAPED)
@@ -423,7 +423,7 @@ def _measured(entry: Entry, body: Body) -> Entry:
 
 
 def _hang(entries: dict[NodeId, Entry]) -> set[NodeId]:
-    """Hang below the root whatever hangs on nothing, and the lowest node of every ring; returns them."""
+    """Move nodes without a parent, and the lowest node of every cycle, below the root; return them."""
     below: dict[NodeId | None, list[NodeId]] = {}
     for node, entry in entries.items():
         below.setdefault(entry.parent, []).append(node)
@@ -463,7 +463,7 @@ def _put_the_rest(store: Store, found: _Remains, entries: dict[NodeId, Entry]) -
         if key not in ("written", "head", "touched"):
             store.put_value(key, value)
     read = [e.id for e in entries.values() if e.state == State.LIVING and e.flags & VISITED]
-    if "current" not in found.values:  # the writer may have been at the newest node that they had read
+    if "current" not in found.values:  # the newest node that was read is the likeliest place of the writer
         store.put_value("current", max(read, default=ROOT))
     store.put_value("gaps", gaps_in(entries))
     for table, rows in found.progress.items():

@@ -1,9 +1,8 @@
-"""Full-text search over the whole tree. The index is brought up to date before it is asked.
+"""Full-text search over the whole tree. The index is brought up to date before a search.
 
-There are two tables. ``search`` holds every text as it is, by words between spaces. ``search_characters``
-holds those texts with Chinese, Japanese, Thai, Lao, Khmer or Burmese in them, in pairs of characters: where
-nothing parts words, whatever stands in a text is found, and no dictionary has to cut a text and what is
-looked for alike. Knows SQLite's FTS5 and nothing of verbs.
+There are two FTS5 tables. ``search`` holds every text, split into words at spaces. ``search_characters``
+holds texts with Chinese, Japanese, Thai, Lao, Khmer or Burmese, split into pairs of characters: any substring
+is found, and no dictionary has to split the text and the query alike.
 """
 
 from __future__ import annotations
@@ -23,26 +22,26 @@ from srbwriter.unspaced import CHARACTER, pairs, spread
 
 MARK_START, MARK_END = "\x02", "\x03"
 _SNIPPET_WORDS, _SNIPPET_CHARACTERS = 16, 40
-_RANKED = 3000  # with more hits than this, rank says little and costs much: the newest come first
+_RANKED = 3000  # with more hits than this, ranking is slow and says little: the newest come first
 _SHORTEST_BEGINNING = 2  # letters; one letter begins too many words
 _PART = re.compile(r'"([^"]*)"|(\S+)')
-_SEAM = "\x1f"  # parts characters where a snippet is made
+_SEAM = "\x1f"  # separates characters while a snippet is made
 
 
 class _Term(NamedTuple):
-    """A word or phrase that is looked for, and whether what it ends with may go on."""
+    """A word or phrase of a query; with ``unfinished`` its last word may be the beginning of a word."""
 
     text: str
     unfinished: bool
 
 
 def search(document: Document, query: str, limit: int, with_bin: bool) -> list[Hit]:
-    """Places that hold all words of ``query`` (the last may be unfinished; ``"…"`` is a phrase)."""
+    """Return nodes that contain all words of ``query`` (the last may be unfinished; ``"…"`` is a phrase)."""
     terms = _terms(query)
     if not terms:
         return []
     if document.read_only is None:
-        with suppress(NotSaved):  # a full disk is no reason not to search what was taken in before
+        with suppress(NotSaved):  # with a full disk, what was indexed before can still be searched
             index(document)
     living = document.tree.memory_of_living()
     best: list[tuple[NodeId, float, bool]] = []
@@ -60,7 +59,7 @@ def search(document: Document, query: str, limit: int, with_bin: bool) -> list[H
 
 
 def _snippets(terms: Sequence[_Term], texts: dict[NodeId, str]) -> dict[NodeId, str]:
-    """A piece of every text around what matches. A small index of its own is quicker than the large one."""
+    """Return an excerpt of every text around its matches, from a temporary index, which is faster."""
     cut = partial(spread, mark=_SEAM)
     with closing(sqlite3.connect(":memory:")) as db:
         columns = f'text, size UNINDEXED, tokenize="{CHARACTER_TOKENIZER}"'
@@ -76,18 +75,18 @@ def _snippets(terms: Sequence[_Term], texts: dict[NodeId, str]) -> dict[NodeId, 
 
 
 def _hits(db: sqlite3.Connection, terms: Sequence[_Term]) -> Iterable[tuple[NodeId, float]]:
-    """(node, score), best first."""
-    asked = [("search_characters", _match(terms, partial(pairs, goes_on=True)))]
+    """Return (node, score), best first."""
+    queries = [("search_characters", _match(terms, partial(pairs, goes_on=True)))]
     if not any(CHARACTER.search(term.text) for term in terms):
-        asked.append(("search", _match(terms, str)))
+        queries.append(("search", _match(terms, str)))
     newest: set[NodeId] = set()
-    for table, match in asked:
+    for table, match in queries:
         query = f"SELECT rowid FROM {table} WHERE {table} MATCH ? ORDER BY rowid DESC LIMIT ?"
         newest.update(row[0] for row in db.execute(query, (match, _RANKED + 1)))
     if len(newest) > _RANKED:
         return [(node, 0.0) for node in sorted(newest, reverse=True)[: _RANKED + 1]]
     scores: dict[NodeId, float] = {}
-    for table, match in asked:
+    for table, match in queries:
         query = f"SELECT rowid, -bm25({table}) FROM {table} WHERE {table} MATCH ?"
         for node, score in db.execute(query, (match,)):
             scores.setdefault(node, score)
@@ -104,12 +103,12 @@ def _terms(query: str) -> list[_Term]:
 
 
 def _match(terms: Iterable[_Term], cut: Callable[[str], str]) -> str:
-    """``terms`` in the language of FTS5, with nothing of them read as an operator."""
+    """Return ``terms`` as a quoted FTS5 query, in which nothing is an operator."""
     return " ".join(f'"{cut(text)}"' + ("*" if unfinished else "") for text, unfinished in terms)
 
 
 def index(document: Document, most: int | None = None, progress: OnProgress = no_progress) -> None:
-    """Take in what was written since the last time."""
+    """Index the nodes that were written since the last call; ``most`` limits their number."""
     db = document.store.db
     with document.store.reading():
         rows = db.execute("SELECT id FROM unindexed LIMIT ?", (-1 if most is None else most,))
@@ -127,7 +126,7 @@ def index(document: Document, most: int | None = None, progress: OnProgress = no
 
 
 def take_in(db: sqlite3.Connection, where: str = "1", values: Sequence[NodeId] = ()) -> None:
-    """Put the texts ``where`` into the index; none of them is there."""
+    """Add the texts selected by ``where`` to the index, which must not contain them yet."""
     where = f"text <> '' AND {where}"
     db.execute(f"INSERT INTO search (rowid, text) SELECT id, text FROM body WHERE {where}", values)
     for node, text in db.execute(f"SELECT id, text FROM body WHERE {where}", values):

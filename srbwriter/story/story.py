@@ -71,7 +71,7 @@ class Story(Reader):
         self._clock = time.monotonic
         self._editor = TextEditor(document, self._history, lambda: self._clock())
         self._settings_unit = "", 0  # the last unit of settings, and its action
-        document.on_revert.append(self._end_settings_unit)  # numbers of actions are given again
+        document.on_revert.append(self._end_settings_unit)  # reverted action numbers are reused
         self._closed = False
 
     # -- open and close ----------------------------------------------------------------------------
@@ -126,12 +126,12 @@ class Story(Reader):
         try:
             try:
                 story = cls(opened)
-            except (DamagedStory, *UNREADABLE) as error:  # a large file, which was not looked at whole
+            except (DamagedStory, *UNREADABLE) as error:  # a large file, which was not checked whole
                 problem = error.problem if isinstance(error, DamagedStory) else f"its tree is broken: {error}"
                 opened.close()
                 opened = recovered(opened.path, problem)
                 story = cls(opened)
-            if not len(story):  # the program died while it was making this story
+            if not len(story):  # the program ended while it was creating this story
                 story._begin("")
             return story
         except BaseException:
@@ -179,7 +179,7 @@ class Story(Reader):
 
     @property
     def damage(self) -> Damage | None:
-        """What could not be read of a damaged file; None for an intact one."""
+        """The unreadable parts of a damaged file; None for an intact one."""
         return self._opened.damage
 
     def refresh(self) -> None:
@@ -267,7 +267,7 @@ class Story(Reader):
     def add(
         self, parent: NodeId, texts: Sequence[str], author: Author = "writer", *, stand: bool = False
     ) -> list[NodeId]:
-        """Add ``texts`` as branches below ``parent``; with ``stand``, the last becomes the current node.
+        """Add ``texts`` as branches below ``parent``; with ``stand``, move to the last one.
 
         Text by "imported" does not count as written today, nor by "model" before it is picked.
         """
@@ -500,7 +500,7 @@ class Story(Reader):
             self._document.put_value(f"x-{key}", value)
 
     def put_local_value(self, key: str, value: JsonValue) -> None:
-        """Keep a JSON value for a face in this file only: no export has it. Not an action."""
+        """Keep a JSON value for an interface in this file only: no export has it. Not an action."""
         with self._document.change():
             self._document.put_value(f"{LOCAL}{key}", value)
 

@@ -1,12 +1,12 @@
-"""A story out into a file, and a file into a story: the work, the same for every face.
+"""Import and export of stories, for the app, the command line and the server.
 
-It is done into a file of its own beside the place it is meant for, under a name that nobody looks for; that
-file gets its real name at the very end. So the work can be broken off or killed at any moment, and what lies
-at the real place is either what lay there before or the whole of the new.
+The result is written to a hidden temporary file beside the target, which is renamed at the very end. A
+transfer can therefore be cancelled or killed at any moment: the target is either the old file or the complete
+new one.
 
-Reading and writing large files holds the interpreter for long moments, on whatever thread it is done. A face
-that must not stand still has it done by a process of its own (:class:`TransferProcess`), which can be killed
-at once. Both ends of the pipe between the two are in this file.
+Reading and writing large files holds the interpreter lock for long moments. The app therefore runs transfers
+in another process (:class:`TransferProcess`), which can be killed at once. Both ends of the pipe between the
+processes are in this module.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ from srbwriter.story.model import (
 from srbwriter.story.store import SUFFIX
 from srbwriter.story.story import Story
 
-_OPENED, _FILLED = 0.1, 0.75  # of an export: the story is open, its nodes are read; the rest is the format's
-_STEP = 0.005  # share of the work between two messages of the other process
+_OPENED, _FILLED = 0.1, 0.75  # share of an export when the story is open, and when its nodes are read
+_STEP = 0.005  # share of the work between two progress messages of the other process
 _NICE = 5  # keys and branches come first
-_PARSED = 0.3  # of an import: the file is understood; the rest is the new story's
+_PARSED = 0.3  # share of an import when the file is parsed
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ _NO_STORY = "has the name of a story and is none — if it is a text, give it a 
 
 
 class TransferError(StoryError):
-    """A file cannot be read or written. Names it, and says what can be done."""
+    """A file cannot be read or written; the message names it and a remedy."""
 
     def __init__(self, path: Path, problem: str) -> None:
         self.path, self.problem = path, problem
@@ -64,13 +64,13 @@ class TransferError(StoryError):
 
     @classmethod
     def of(cls, path: Path, error: OSError) -> TransferError:
-        """What the system said about ``path``, in words."""
+        """Return the error for a system error about ``path``."""
         return cls(path, in_brief(error))
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What was made, before it is at its place: the story's title, and what the writer should be told."""
+    """A result in its temporary file: the story's title, and notices for the writer."""
 
     title: str
     notices: tuple[str, ...] = ()
@@ -78,29 +78,29 @@ class Made:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Landed(Made):
-    """A transfer that is done, and where the result lies."""
+    """A finished transfer; ``path`` is the result."""
 
     path: Path
 
 
 class Transfer(Protocol):
-    """A piece of work in three steps. ``make`` may be done by another process."""
+    """An import or export in three steps, of which ``make`` may run in another process."""
 
     def make(self, progress: OnProgress = no_progress) -> Made:
-        """Do the work, into the temporary file. Raises StoryError, DraftError or FormatError."""
+        """Write the temporary file. Raises StoryError, DraftError or FormatError."""
         ...
 
     def land(self, made: Made) -> Landed:
-        """Give the temporary file its real name. Raises StoryError."""
+        """Rename the temporary file to its target. Raises StoryError."""
         ...
 
     def drop(self) -> None:
-        """Remove the temporary file, whatever there is of it."""
+        """Remove the temporary file if it exists."""
         ...
 
 
 def carry_out(transfer: Transfer) -> Landed:
-    """All of it, here and now. Raises what the steps raise; then nothing is left behind."""
+    """Run all steps. Raises what the steps raise, after removing the temporary file."""
     try:
         return transfer.land(transfer.make())
     except BaseException:
@@ -110,7 +110,7 @@ def carry_out(transfer: Transfer) -> Landed:
 
 
 def rendered(source: Path, form: str, progress: OnProgress = no_progress) -> tuple[str, bytes]:
-    """Title and bytes of the story in ``source``, in the format called ``form``.
+    """Return title and bytes of the story in ``source``, in the format called ``form``.
 
     The story may be open for writing elsewhere. Raises NotAStory, DamagedStory or DraftError.
     """
@@ -124,15 +124,15 @@ def rendered(source: Path, form: str, progress: OnProgress = no_progress) -> tup
 
 
 def _beside(path: Path) -> Path:
-    """A name in the folder of ``path`` that nobody has, and that no list of stories shows."""
+    """Return an unused hidden path in the folder of ``path``."""
     return path.with_name(f".{paths.shortened(path.name, 80)}.{uuid4().hex[:8]}.part")
 
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """The story in the file ``source`` becomes the file ``target`` in the format called ``form``.
+    """Export the story ``source`` to the file ``target`` in the format called ``form``.
 
-    A target that is there is replaced only with ``force``.
+    An existing target is replaced only with ``force``.
     """
 
     source: Path
@@ -168,13 +168,13 @@ class Export:
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """What is in ``file`` becomes a new story in ``folder``, or the story file ``target`` if that is given.
+    """Import ``file`` as a new story in ``folder``, or as the story file ``target`` if that is given.
 
-    ``data`` is what to read instead of the file, whose name then is only for messages. ``title`` takes the
-    place of the file's own, and ``untitled`` is for a file without one; the file's name if empty.
-    ``encoding`` is that of a text which is not in UTF, ``form`` the name of the format to read the file as,
-    whatever it looks like. With ``as_one`` a folder, or the file with ``more`` files, becomes one story;
-    without it only a folder that is a project of a program for writing does.
+    ``data`` is read instead of the file, whose name is then only for messages. ``title`` replaces the file's
+    own title; ``untitled`` is for a file without one, and by default its name. ``encoding`` is for a text
+    that is not in UTF, ``form`` the format to read the file as, instead of the detected one. With ``as_one``
+    a folder, or the file with ``more`` files, becomes one story; without it only the project folder of a
+    writing program does.
     """
 
     file: Path
@@ -231,7 +231,7 @@ class Import:
             return self.data
         if self.file.is_char_device() or self.file.is_block_device() or self.file.is_socket():
             raise TransferError(self.file, f"is {_kind_of(self.file)} — name a file")
-        if self.file.is_fifo() and not self.file.is_relative_to("/dev/fd"):  # it may never be written to
+        if self.file.is_fifo() and not self.file.is_relative_to("/dev/fd"):  # could block forever
             raise TransferError(self.file, f"is a pipe — cat {self.file} | srbwriter import -")
         if self.file.suffix == SUFFIX and self.file.is_file():  # not opened: see srbwriter.story.lock
             raise TransferError(self.file, _STORY if library.is_story(self.file) else _NO_STORY)
@@ -247,7 +247,7 @@ class Import:
             try:
                 found = library.move(self.part, library.free_path(self.folder, made.title))
             except library.Taken:
-                continue  # somebody was faster; the next name
+                continue  # another process was faster; try the next name
             return Landed(made.title, made.notices, path=found)
 
     def drop(self) -> None:
@@ -256,14 +256,14 @@ class Import:
 
 
 def _kind_of(path: Path) -> str:
-    """What lies at ``path`` and is neither a file nor a folder, in words."""
+    """Return the kind of a special file, in words."""
     if path.is_fifo():
         return "a pipe"
     return "a socket" if path.is_socket() else "a device"
 
 
 def check_target(target: Path, *, force: bool) -> None:
-    """Raise TransferError, before any work, if nothing can be written to ``target``."""
+    """Raise TransferError if ``target`` cannot be written."""
     if target.is_dir():
         raise TransferError(target, "is a folder — name a file in it")
     if target.exists() and not target.is_file():
@@ -280,7 +280,7 @@ def check_target(target: Path, *, force: bool) -> None:
 
 
 class TransferFailed(StoryError):
-    """The other process could not do the work; the message is fit for a person."""
+    """The other process failed; the message is for the writer."""
 
 
 class Stopped(StoryError):
@@ -288,7 +288,7 @@ class Stopped(StoryError):
 
 
 class TransferProcess:
-    """One transfer under way in another process. All of it may be used from any thread, and returns at once.
+    """A transfer in another process. All methods but :meth:`wait` return at once; any thread may call them.
 
     >>> work = TransferProcess(Export(story, target, "markdown")).start()
     """
@@ -306,27 +306,27 @@ class TransferProcess:
 
     @property
     def share(self) -> float:
-        """How much of the work is done, from 0 to 1; never goes back."""
+        """The finished share of the work, from 0 to 1; never decreases."""
         return self._share
 
     @property
     def seconds(self) -> float:
-        """How long it has taken so far."""
+        """Seconds since the start."""
         return time.monotonic() - self._started_at
 
     @property
     def over(self) -> bool:
-        """True once it is done, has failed, or was cancelled and has cleared away its traces."""
+        """Whether it is finished, has failed, or was cancelled and has removed its temporary file."""
         return self._over.is_set()
 
     def start(self) -> Self:
-        """Begin. To be called once."""
+        """Start the process; call it once."""
         self._started_at = time.monotonic()
         threading.Thread(target=self._run, name="srbwriter-transfer", daemon=True).start()
         return self
 
     def cancel(self) -> bool:
-        """Give the transfer up; False if it is over, or so nearly that it goes to its end."""
+        """Cancel the transfer; return False if it is over or is renaming its result."""
         with self._lock:
             if self._landing or self.over:
                 return False
@@ -336,11 +336,11 @@ class TransferProcess:
             return True
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait up to ``timeout`` seconds for the end; False if it has not come."""
+        """Wait up to ``timeout`` seconds for the end; return whether it came."""
         return self._over.wait(timeout)
 
     def result(self) -> Landed:
-        """What came of it, once it is over. Raises Stopped, another StoryError, or OSError."""
+        """Return the result of a transfer that is over. Raises Stopped, another StoryError, or OSError."""
         if self._error is not None:
             raise self._error
         assert self._landed is not None, "not over yet"
@@ -368,20 +368,20 @@ class TransferProcess:
             process = self._process = _child()
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
         with process:
-            with contextlib.suppress(BrokenPipeError):  # it ended before it began: reading says so too
+            with contextlib.suppress(BrokenPipeError):  # the process ended early: reading fails as well
                 process.stdin.write(pickle.dumps(self._transfer))
                 process.stdin.close()
             try:
                 return self._follow(process.stdout)
             except (EOFError, OSError, pickle.UnpicklingError) as error:
                 process.kill()
-                said = process.stderr.read().decode("utf-8", "replace").strip()
+                output = process.stderr.read().decode("utf-8", "replace").strip()
                 if not self._cancelled:
-                    log.error("the process of a transfer ended: %s %s", process.wait(), said)
+                    log.error("the process of a transfer ended: %s %s", process.wait(), output)
                 raise TransferFailed("it ended before its time; the log says more") from error
 
     def _follow(self, messages: IO[bytes]) -> Made:
-        """Read what the child says until it says: shares, then a result, a refusal or [a defect]."""
+        """Read the child's messages: shares, then a result, a refusal (text) or a traceback (list)."""
         while True:
             message: float | Made | str | list[str] = pickle.load(messages)
             match message:
@@ -397,8 +397,8 @@ class TransferProcess:
 
 
 def _child() -> subprocess.Popen[bytes]:
-    """A process that waits for a transfer. Raises OSError if there can be none."""
-    # It finds the same modules as this one, and none that happen to lie in the folder it is in.
+    """Start a process that waits for a transfer. Raises OSError."""
+    # It imports the same modules as this process, and none from its working directory.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     return subprocess.Popen(
         [sys.executable, "-P", "-c", f"from {__name__} import serve_parent; serve_parent()"],
@@ -406,12 +406,12 @@ def _child() -> subprocess.Popen[bytes]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment,
-        start_new_session=True,  # keys of the terminal are not for it
+        start_new_session=True,  # ctrl+c in the terminal must not reach it
     )
 
 
 def serve_parent() -> None:
-    """The other process: make what is asked for on the standard input, and report on the standard output."""
+    """Run in the other process: read a transfer from standard input, report on standard output."""
     with contextlib.suppress(OSError):
         os.nice(_NICE)
     sent = -1.0
@@ -426,10 +426,10 @@ def serve_parent() -> None:
             sent = share
             send(float(share))
 
-    transfer: Transfer = pickle.load(sys.stdin.buffer)  # the parent gave its part a name
+    transfer: Transfer = pickle.load(sys.stdin.buffer)  # the parent has chosen the temporary file's name
     try:
         send(transfer.make(progress))
-    except BrokenPipeError:  # the parent is gone, and nobody will want this
+    except BrokenPipeError:  # the parent has ended
         transfer.drop()
     except (StoryError, DraftError, FormatError, OSError) as error:
         send(str(error))

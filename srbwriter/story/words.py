@@ -1,10 +1,9 @@
-"""Counting words, also across the seams of a tree.
+"""Word counts that can be added up along the nodes of a path.
 
-A word is a run of characters between white space or dashes that holds a letter or a digit. In scripts
-without spaces it is what can be counted without a dictionary: every character of Chinese and Japanese,
-four letters or marks of Thai and Lao, five of Khmer and Burmese. So counts of pieces add up exactly
-(:class:`Count` is a monoid), a path is counted without reading its text, and what is kept in a file holds
-whatever a dictionary may say next year. Knows nothing of nodes.
+A word is a run of characters between white space or dashes that holds a letter or a digit. In scripts without
+spaces it is a fixed number of characters: one in Chinese and Japanese, four letters or marks in Thai and Lao,
+five in Khmer and Burmese. Therefore counts of parts add up exactly (:class:`Count` is a monoid), a path is
+counted without reading its text, and stored counts do not depend on the version of a dictionary.
 
 The four and five are means: in the frequency list of the Thai National Corpus a word has 4.1 letters and
 marks, in that of Thai textbooks 3.9; words as ICU cuts them have in the Universal Declaration of Human
@@ -42,11 +41,11 @@ _BLOCK_CHARS, _BLOCKS = 4096, 1024  # the blocks remembered are a long novel's
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """The words of a text, and what is needed to add the count of the text after it.
+    """The words of a text, and the state at its edges that adding the next text's count needs.
 
-    An edge is 0 (closed by white space or a dash, or no text), 1 (open, no letter in it) or 2 (open,
-    with a letter: it counts as a word). ``single`` says that the whole text is one open run. ``rest`` is
-    what is left over of scripts whose words are a number of letters, in twentieths of a word.
+    An edge is 0 (closed by white space or a dash, or no text), 1 (open, no letter in it) or 2 (open, with a
+    letter: it counts as a word). ``single`` says that the whole text is one open run. ``rest`` is the
+    remainder of scripts whose words are a number of letters, in twentieths of a word.
     """
 
     words: int = 0

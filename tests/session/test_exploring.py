@@ -34,9 +34,9 @@ def session(file: Path) -> Iterator[Session]:
 def fork(session: Session) -> Fork:
     """The fork of the round, when the engine has answered."""
     while (found := session.exploring.fork()) is None:
-        asked = session.exploring._asked
-        assert asked is not None
-        asked.told.wait(WAIT)
+        request = session.exploring._pending
+        assert request is not None
+        request.generation.wait(WAIT)
     return found
 
 
@@ -65,7 +65,7 @@ def test_nobody_waits_for_an_engine_that_takes_long_to_say_what_tokens_write(
         return pieces(ids)
 
     monkeypatch.setattr(engine, "pieces", slow)
-    while (asked := session.exploring._asked) is None or asked.spelt is None:
+    while (request := session.exploring._pending) is None or request.spelling is None:
         assert session.exploring.fork() is None
     may_say.set()
     assert fork(session).openings

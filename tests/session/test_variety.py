@@ -126,8 +126,8 @@ def test_a_round_is_drawn_as_the_writer_wants(session: Session) -> None:
 
 def test_what_an_engine_lacks_is_not_asked_for() -> None:
     wanted, none = Variety("distinct", 1.5), Capabilities({"siblings": "no logits", "repulsion": "no logits"})
-    assert wanted.asked((Sampling(),), Capabilities()) == {"siblings": "distinct", "repulsion": 1.5}
-    assert wanted.asked((Sampling(),), none) == {}
+    assert wanted.request_fields((Sampling(),), Capabilities()) == {"siblings": "distinct", "repulsion": 1.5}
+    assert wanted.request_fields((Sampling(),), none) == {}
 
 
 # ---- likeness

@@ -74,8 +74,8 @@ def encode_register(path: Path, tokenizer: Tokenizer) -> Documents:
     plain = documents(path)
     texts = [np.array(e.ids, np.uint16) for e in tokenizer.encode_batch(plain)]
     spread = document_counts(plain)
-    asked = tokenizer.encode_batch([request_for(d, i, spread, len(plain)) for i, d in enumerate(plain)])
-    requests = [np.array(e.ids, np.uint16) for e in asked]
+    encoded = tokenizer.encode_batch([request_for(d, i, spread, len(plain)) for i, d in enumerate(plain)])
+    requests = [np.array(e.ids, np.uint16) for e in encoded]
     np.savez(
         cache,
         key=key,

@@ -1,6 +1,6 @@
 """Step 6: measure a GGUF model through llama.cpp. Needs srbwriter's own dependencies only.
 
-Bits per byte: every held-out document stands alone between two `<|endoftext|>`; windows of 512 tokens
+Bits per byte: every held-out document is between two `<|endoftext|>`; windows of 512 tokens
 move on by 256, so a token sees at least 256 before it where there are that many; the closing mark is
 counted in bits and not in bytes. Samples: eight branches of each of eight fixed prompts, up to 200
 tokens, with the sampling defaults of llama.cpp and fixed seeds.
@@ -59,7 +59,7 @@ def windows(length: int, window: int = WINDOW, stride: int = STRIDE) -> Iterator
 
 
 def nats(logits: NDArray[np.float32], wanted: NDArray[np.int64]) -> float:
-    """Sum of −ln p of the wanted ids, one row of logits each."""
+    """Return the sum of −ln p of the target ids, one row of logits each."""
     rows = logits.astype(np.float64)
     top = rows.max(axis=1)
     total = np.log(np.exp(rows - top[:, None]).sum(axis=1)) + top

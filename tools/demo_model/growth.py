@@ -1,11 +1,11 @@
-"""Makes a model larger without changing what it computes. Knows no training and no files.
+"""Make a model larger without changing its results.
 
-Wider: every new feature, head and hidden unit is a copy of an old one, and whatever reads several
-copies shares the old weight out among them, unevenly and at random, so that the copies learn different
-things (Chen et al. 2016, arXiv:1511.05641; for transformers Samragh et al. 2024, arXiv:2409.12903).
-Deeper: new layers are copies of the layer before them whose two projections into the residual stream
-are zero, so each is the identity until trained (Gong et al. 2019, Shen et al. 2022). New vocabulary rows
-are the mean row; a tied head becomes a copy of its own.
+Wider: every new feature, head and hidden unit is a copy of an old one, and the weights that read several
+copies divide the old weight among them, unevenly and at random, so that the copies learn different things
+(Chen et al. 2016, arXiv:1511.05641; for transformers Samragh et al. 2024, arXiv:2409.12903). Deeper: new
+layers are copies of the layer before them whose two projections into the residual stream are zero, so each is
+the identity until trained (Gong et al. 2019, Shen et al. 2022). New vocabulary rows are the mean row; a tied
+head becomes a copy of its own.
 """
 
 from __future__ import annotations

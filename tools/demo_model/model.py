@@ -182,8 +182,8 @@ class Llama(nn.Module):
         """
         counted = targets >= 0
         logits = self.head(self.norm(self.hidden(tokens)[counted])).float()
-        said = logits.log_softmax(-1).gather(-1, targets[counted][:, None]).exp()
-        return -torch.log1p(-said.clamp(max=0.9999)).sum() / max(1, len(said))
+        probability = logits.log_softmax(-1).gather(-1, targets[counted][:, None]).exp()
+        return -torch.log1p(-probability.clamp(max=0.9999)).sum() / max(1, len(probability))
 
     def compile_parts(self) -> None:
         """Compile one layer, shared by all, and the loss: a fraction of the whole graph's compile time."""

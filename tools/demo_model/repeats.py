@@ -1,9 +1,9 @@
-"""Between steps 4 and 5: what a model writes when it goes round in circles, and how it unlearns that.
+"""Between steps 4 and 5: collect repetitive text of a model, for unlikelihood training.
 
-A small model is likelier to repeat a sentence the more often it stands there already, and training on
-other people's text never shows it its own. So it writes some thousands of openings on; what repeats a
-run of eight words is kept, and training lowers the probability of the tokens that go on repeating
-(unlikelihood on sequences, Welleck et al. 2020, arXiv:1908.04319) while it goes on learning from stories.
+A small model is likelier to repeat a sentence the more often it has occurred, and training on other people's
+text never shows the model its own. So it continues some thousands of openings; continuations that repeat a
+run of eight words are kept, and training lowers the probability of the repeating tokens (unlikelihood on
+sequences, Welleck et al. 2020, arXiv:1908.04319) while it continues on stories.
 
     python -m tools.demo_model.repeats MODEL.gguf --out WORK
     python -m tools.demo_model.train --out WORK … --repeats 0.5
@@ -33,7 +33,7 @@ FILE = "repeats.jsonl"
 #: Sets of documents whose openings are written on, and how many of ten from each.
 OPENINGS = (("simple", 7), ("tales", 3))
 OPENING_WORDS = (3, 25)
-#: A token is unlearned where it ends a run of so many that stood in the sample before.
+#: A token is unlearned where it ends a run of so many tokens that occurred in the sample before.
 RUN = 6
 
 
@@ -58,7 +58,7 @@ def openings(text: Path, count: int, seed: int) -> list[str]:
 
 
 def opening(document: str, words: int) -> str:
-    """So many words of a document with the space between them as it stands."""
+    """Return the first words of a document, with their spacing unchanged."""
     end = 0
     for word in document.split()[:words]:
         end = document.index(word, end) + len(word)
@@ -79,7 +79,8 @@ def write_on(model: Path, prompts: list[str], seed: int) -> Iterator[Sample]:
 
 
 def repeated(ids: list[int], first: int, run: int = RUN) -> list[bool]:
-    """For each id whether it stands at `first` or later and ends a run of `run` ids that came before."""
+    """Return for each id whether it is at `first` or later and ends a run of `run` ids that occurred
+    before."""
     seen, marks = set[tuple[int, ...]](), list[bool]()
     for end in range(1, len(ids) + 1):
         gram = tuple(ids[max(0, end - run) : end])
@@ -89,7 +90,7 @@ def repeated(ids: list[int], first: int, run: int = RUN) -> list[bool]:
 
 
 class Repeats:
-    """Rows of samples that repeat themselves, and in the targets what is to be unlearned."""
+    """Return rows of repetitive samples, with the tokens to unlearn as targets."""
 
     def __init__(self, path: Path, tokenizer: Tokenizer, length: int, seed: int) -> None:
         self.length, self.seed = length, seed

@@ -107,7 +107,7 @@ class Trainer:
         return torch.from_numpy(inputs).to(self.device), torch.from_numpy(targets).to(self.device)
 
     def heed_finish(self) -> None:
-        """Shorten the run when someone has asked for it."""
+        """Shorten the run if a file requests it."""
         flag = self.out / "finish"
         if not flag.exists():
             return
@@ -163,7 +163,7 @@ class Trainer:
             blocks = torch.from_numpy(packer.blocks.astype(np.int64)).to(self.device)
             rows = min(len(blocks), max(1, self.args.micro_tokens // self.args.block))
             losses: list[float] = []
-            # Whole batches only: another shape would be compiled anew.
+            # Whole batches only: another shape would be compiled again.
             for part in blocks[: len(blocks) // rows * rows].split(rows):
                 with self.autocast():
                     losses.append(self.model.loss(part[:, :-1].clamp(min=0), part[:, 1:]).item())
@@ -218,7 +218,7 @@ def clip(optimisers: list[Optimizer]) -> None:
 
 
 def build_model(args: argparse.Namespace, vocab: int) -> Llama:
-    """A new model of the wanted shape, or the given one grown to it."""
+    """Return a new model of the given shape, or the given model grown to it."""
     config = Config(
         vocab=vocab,
         width=args.width,

@@ -1,4 +1,4 @@
-"""Context assembly: which tokens a prompt is made of, and why.
+"""Context assembly: the tokens of a prompt, with an account by source.
 
 :func:`assemble` is pure.  It takes the spans of a path with their stored ids, the effective
 settings, a tokenizer as functions and a window, and returns the prompt with an exact account.  What

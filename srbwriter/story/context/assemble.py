@@ -1,8 +1,8 @@
-"""From a path and its settings to the exact tokens of a prompt.
+"""Assembly of a prompt's tokens from a path and its settings.
 
-The order is: BOS, template, memory, constant lore, request and the rest of the template, then the story
-from the cut on, with note and triggered lore anchored inside it.  What changes least comes first, and what
-can stay put does, so that most prompts merely continue the one before.
+The order is: BOS, template, memory, constant lore, request and the rest of the template, then the story from
+the cut on, with note and triggered lore anchored inside it.  Parts that change least come first, and movable
+parts keep their places, so that most prompts continue the previous one.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from srbwriter.story.lore import LoreScan, reach, scan
 from srbwriter.story.model import LoreEntry, Settings, Span
 
 KEEP_AFTER_CUT = 0.75
-"""Share of the story's room that a new cut leaves filled; the rest is what can be written until the next."""
+"""Share of the story's room that is filled after a new cut; the rest is free until the next cut."""
 
 KEEP_AT_LEAST = 0.5
-"""A cut looks for the end of a paragraph no further than down to this share."""
+"""Least share that a cut may leave in order to be at the end of a paragraph."""
 
 KEEP_OLD_CUT = 0.25
-"""An old cut that would leave less than this share, though there is more story, is given up."""
+"""An old cut is replaced if it leaves less than this share although there is more story."""
 
 DRIFT = 0.3
 """Share of the story's room that the story may grow past a note before the note follows.
@@ -59,9 +59,9 @@ def assemble(
     """Lay out the prompt that continues ``path``: the last nodes of a story, each an id and its spans.
 
     A span's ids are used if they are of the tokenizer's vocabulary, and the text before still ends with its
-    lead. ``settings`` are the effective ones at the end of the path.  ``layout`` is that of the assembly
-    this one should resemble, ``previous`` its tokens; neither changes the texts, only their places.
-    Never exceeds ``window.available``.  Raises :class:`ContextError` for a window too small.
+    lead. ``settings`` are the effective ones at the end of the path.  ``layout`` and ``previous`` are the
+    layout and the tokens of an earlier assembly; they change only the places of the texts. Never exceeds
+    ``window.available``.  Raises :class:`ContextError` for a window too small.
     """
     spans = _placed(path)
     old = layout or Layout()
@@ -99,7 +99,7 @@ def assemble(
 
 
 def cache_break(previous: Sequence[int], tokens: Sequence[int]) -> int:
-    """How many tokens the two prompts share from the start."""
+    """Return the length of the common prefix of two prompts, in tokens."""
     shared = min(len(previous), len(tokens))
     return next((index for index in range(shared) if previous[index] != tokens[index]), shared)
 
@@ -115,7 +115,7 @@ def _placed(path: Iterable[tuple[str, Sequence[Span]]]) -> list[Placed]:
 
 
 def _end(spans: Sequence[Placed], settings: Settings) -> str:
-    """As much of the end of the story as lore can look at."""
+    """Return the end of the story that lore entries can match."""
     texts: list[str] = []
     wanted = reach(settings.lore, settings.scan_depth)
     for _, _, span in reversed(spans):
@@ -143,7 +143,7 @@ def _lingering(settings: Settings, found: LoreScan, old: Layout) -> list[LoreEnt
 def _tails(
     spans: Sequence[Placed], tokenizer: Tokenizer, room: int, cut: Position | None
 ) -> Iterator[tuple[StoryTail, bool]]:
-    """Tails to try, longest first, and whether each starts elsewhere than the old one did."""
+    """Yield tails to try, longest first, and whether each starts at another place than the old one."""
     tail = tail_of(spans, tokenizer, cut=cut, enough=room)
     if tail.begins == "story" or (tail.begins == "cut" and tail.size >= KEEP_OLD_CUT * room):
         yield tail, False
@@ -158,7 +158,7 @@ def _tails(
 
 
 def _cut_at(tail: StoryTail, most: int, least: int) -> int:
-    """A place that leaves at most ``most`` and, if it can be helped, ``least`` tokens: best a paragraph."""
+    """Return a cut, preferably at a paragraph, that leaves at most ``most`` tokens, if possible ``least``."""
     first, last = tail.offset_from_end(most), tail.offset_from_end(least)
     for boundary in (_PARAGRAPH_END, _SENTENCE_END, _WORD_END):
         for match in boundary.finditer(tail.text, max(first - 1, 0), last):
@@ -177,11 +177,11 @@ class _Place:
     ideal: int
     must_move: bool
     due: bool
-    """Whether it has drifted so far that it should move with the next one that must."""
+    """Whether it has drifted so far that it should move together with another item."""
 
     @property
     def breaks_at(self) -> int:
-        """The offset from which the prompt changes if this item moves, appears or goes."""
+        """Return the offset from which the prompt changes if this item moves, appears or disappears."""
         places = [self.ideal] if self.item.wanted else []
         return min([*places, *([self.old] if self.old is not None else [])])
 
@@ -223,7 +223,7 @@ def _place(item: Movable, tail: StoryTail, anchors: Mapping[str, Position], drif
 
 
 def _open(tail: StoryTail, items: Sequence[Movable], places: dict[str, int]) -> list[Segment]:
-    """The tail with each item at its place; at the same place lore comes before the note."""
+    """Return the tail with each item at its place; at the same place lore precedes the note."""
     standing = sorted(
         (item for item in items if item.key in places),
         key=lambda item: (places[item.key], item.segment.source == "note", item.order, item.key),
@@ -241,7 +241,7 @@ def _open(tail: StoryTail, items: Sequence[Movable], places: dict[str, int]) -> 
 
 
 def _before(spans: Sequence[Placed], start: Position, lead: int) -> str:
-    """The story's text before ``start``, without the last ``lead`` characters."""
+    """Return the story's text before ``start``, without the last ``lead`` characters."""
     for index in range(len(spans) - 1, -1, -1):  # the start is near the end of a long path
         node, begin, span = spans[index]
         if node == start.node_id and 0 <= start.offset - begin <= len(span.text):

@@ -1,4 +1,4 @@
-"""The parts of a prompt that are not story: their texts, and how much of them there is room for.
+"""The parts of a prompt that are not story, fitted into the window.
 
 Everything here is decided before the story is tokenised, and without the places of the movable parts.
 """
@@ -15,16 +15,16 @@ from srbwriter.story.context.types import ContextError, Dropped, Segment, Source
 from srbwriter.story.model import LoreEntry, Settings, Template
 
 STORY_SHARE = 4
-"""The story keeps at least one part in this many of the window; notes and lore give way first."""
+"""Denominator of the least share of the window for the story; notes and lore are shortened first."""
 
 SMALLEST_STORY = 16
-"""Tokens of story without which a window is of no use."""
+"""Fewest tokens of story in a usable window."""
 
 DEFAULT_NOTE_DEPTH = 3
 """Lines from the end for an author's note without a depth; the custom of Kobold and mikupad."""
 
 DEFAULT_LORE_DEPTH = 12
-"""Lines from the end for a triggered entry without a depth: near enough to matter, and out of the way."""
+"""Lines from the end for a triggered entry without a depth: near the end, but not at it."""
 
 _WORD_END = regex.compile(r"\s+")
 
@@ -33,7 +33,7 @@ _WORD_END = regex.compile(r"\s+")
 class Movable:
     """A note or entry inside the story, ``depth`` lines from its end.
 
-    ``wanted`` is false for an entry that nothing activates any more; it may keep its place.
+    ``wanted`` is false for an entry that is no longer activated; it may keep its place.
     """
 
     key: str
@@ -45,7 +45,7 @@ class Movable:
 
 @dataclass(slots=True)
 class Preamble:
-    """Everything but the story, fitted into the window."""
+    """All parts but the story, fitted into the window."""
 
     head: list[Segment] = field(default_factory=list[Segment])
     tail: list[Segment] = field(default_factory=list[Segment])
@@ -58,7 +58,7 @@ def lore_key(entry: LoreEntry) -> str:
 
 
 def is_stable(entry: LoreEntry) -> bool:
-    """Whether an entry belongs beside the memory: always there, at no depth of its own."""
+    """Whether an entry is placed beside the memory: constant, and without a depth."""
     return entry.constant and entry.depth is None
 
 
@@ -69,7 +69,7 @@ def fit_preamble(
     tokenizer: Tokenizer,
     window: Window,
 ) -> Preamble:
-    """Give each part its room, by priority: template and request, note, memory, active lore, lingering lore.
+    """Allot room to each part, by priority: template and request, note, memory, active lore, lingering lore.
 
     Raises :class:`ContextError` when the window cannot even hold template, request and a little story.
     """
@@ -103,7 +103,7 @@ def _movable(entry: LoreEntry, segment: Segment, wanted: bool) -> Movable:
 
 
 class _Fitter:
-    """Hands out the room; remembers what got none."""
+    """Allots the room, and records texts without room."""
 
     def __init__(self, tokenizer: Tokenizer, window: Window) -> None:
         self.dropped: list[Dropped] = []
@@ -113,7 +113,7 @@ class _Fitter:
         self._lore_room = 0
 
     def template(self, text: str) -> list[Segment]:
-        """Template text must be there, whole."""
+        """Add template text, which must fit as a whole."""
         if not text:
             return []
         tokenize = self._tokenizer.tokenize_template or self._tokenizer.tokenize
@@ -122,13 +122,13 @@ class _Fitter:
         return [Segment("template", text, tokens)]
 
     def request(self, text: str, separator: str) -> list[Segment]:
-        """The request must be there, whole; ``separator`` parts it from the text before it."""
+        """Add the request, which must fit as a whole, after ``separator``."""
         segments = self._segment("request", separator + text) if text else []
         self._room -= sum(len(segment.tokens) for segment in segments)
         return segments
 
     def begin_optional(self) -> None:
-        """From here on the story's share is kept free."""
+        """Keep the story's share free from here on."""
         if self._room < SMALLEST_STORY:
             raise ContextError(
                 f"of a window of {self._window.n_ctx} tokens, {self._window.reserve} are reserved for new"
@@ -141,7 +141,7 @@ class _Fitter:
         self._lore_room = self._room if budget is None else min(self._room, budget)
 
     def cut_to_fit(self, source: Source, text: str) -> list[Segment]:
-        """As much of the beginning of ``text`` as there is room for, and the rest on the list of losses."""
+        """Return the beginning of ``text`` that fits, and record the rest as dropped."""
         segments = self._prefix(source, _line(text), max(self._room, 0))
         kept = "".join(segment.text for segment in segments)
         if rest := _line(text)[len(kept) :]:
@@ -150,7 +150,7 @@ class _Fitter:
         return segments
 
     def lore(self, entries: Iterable[LoreEntry], complain: bool = True) -> list[tuple[LoreEntry, Segment]]:
-        """The entries there is room for, in order; higher orders are served first."""
+        """Return the entries that fit, in order; those of a higher order get room first."""
         chosen: list[tuple[LoreEntry, Segment]] = []
         for entry in sorted(entries, key=lambda entry: -entry.order):
             segments = self._entry(entry)
@@ -175,7 +175,7 @@ class _Fitter:
         return [Segment(source, text, tuple(self._tokenizer.tokenize(text)), ident)] if text else []
 
     def _prefix(self, source: Source, text: str, room: int, ident: str = "") -> list[Segment]:
-        """The longest beginning of ``text``, whole words, that takes at most ``room`` tokens."""
+        """Return the longest beginning of ``text``, in whole words, of at most ``room`` tokens."""
         whole = self._segment(source, text, ident)
         if not whole or len(whole[0].tokens) <= room:
             return whole
@@ -185,5 +185,5 @@ class _Fitter:
 
 
 def _line(text: str) -> str:
-    """``text`` as whole lines, so that what follows starts on a line of its own."""
+    """Return ``text`` as whole lines, so that the next text starts on a new line."""
     return text if not text or text.endswith("\n") else text + "\n"

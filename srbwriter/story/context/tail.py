@@ -1,7 +1,7 @@
-"""The end of the story as text and tokens together, so that it can be cut and opened anywhere.
+"""The end of the story as text with its tokens, which can be cut and opened at any place.
 
-It is taken from the spans of a path. Stored token ids are only ever sliced; text is tokenised only where no
-ids are known. It knows nothing of notes, lore or budgets.
+It is taken from the spans of a path. Stored token ids are only sliced; text is tokenised only where no ids
+are known.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from srbwriter.story.context.types import Position, Segment, Tokenizer
 from srbwriter.story.model import Span
 
 Begin = Literal["story", "cut", "anywhere"]
-"""Where a tail begins: with the story, at the cut asked for, or just where it was long enough."""
+"""Where a tail begins: with the story, at the requested cut, or where it was long enough."""
 
 
 class Placed(NamedTuple):
-    """A span on a path: the node it is of, and where in the node's text it begins."""
+    """A span on a path, its node, and its offset in the node's text."""
 
     node_id: str
     start: int
@@ -63,7 +63,7 @@ class StoryTail:
         return self.segments(0, len(self.text))
 
     def segments(self, start: int, end: int) -> list[Segment]:
-        """The text from ``start`` to ``end`` as story segments, with stored ids where there are any."""
+        """Return the text from ``start`` to ``end`` as story segments, with stored ids where known."""
         segments: list[Segment] = []
         untokenised: list[str] = []
         first_id = ""
@@ -96,7 +96,7 @@ class StoryTail:
         return exact and place < len(offsets) and offsets[place] == inner
 
     def offset_from_end(self, tokens: int) -> int:
-        """The first token start that leaves at most ``tokens`` tokens up to the end."""
+        """Return the first token start with at most ``tokens`` tokens up to the end."""
         left, end = tokens, len(self.text)
         for segment in reversed(self._whole):
             start = end - len(segment.text)
@@ -107,7 +107,7 @@ class StoryTail:
         return 0
 
     def position(self, offset: int) -> Position:
-        """``offset`` as a place that can be found again in a later tail."""
+        """Return ``offset`` as a position that a later tail can locate."""
         index, inner = self._at(offset)
         if not self._pieces:
             return Position("", 0)
@@ -131,7 +131,7 @@ class StoryTail:
         return self._pieces[0].lead if self._pieces else 0
 
     def line_start(self, lines: int) -> int:
-        """The start of the last ``lines`` lines that are not blank, where it can be opened; 0 for too few."""
+        """Return the clean offset of the last ``lines`` lines that are not blank; 0 for too few lines."""
         end = len(self.text.rstrip())
         while end > 0:
             start = self.text.rfind("\n", 0, end) + 1
@@ -178,7 +178,7 @@ class StoryTail:
 
 
 def token_offsets(text: str, ids: Sequence[int], tokenizer: Tokenizer) -> tuple[list[int], bool]:
-    """The character each token starts at, and whether that is exact.
+    """Return the character at which each token starts, and whether that is exact.
 
     A token that starts inside a character gets the offset of that character.  When the bytes of the
     tokens are not the text (byte repair, an added space), offsets are spread evenly and not exact.
@@ -201,7 +201,7 @@ def _continues(byte: int) -> bool:
 
 
 def tail_of(spans: Sequence[Placed], tokenizer: Tokenizer, *, cut: Position | None, enough: int) -> StoryTail:
-    """The tail from ``cut`` on, or a shorter one that is sure to have more than ``enough`` tokens.
+    """Return the tail from ``cut`` on, or a shorter one with certainly more than ``enough`` tokens.
 
     A cut that is not on the path counts as the beginning of the story.
     """
@@ -242,10 +242,10 @@ def _collect(
 
 
 def _from_the_end(spans: Sequence[Placed], tokenizer: Tokenizer) -> Iterator[_Piece]:
-    """The spans, last first, each with the ids it can be read with.
+    """Yield the spans, last first, each with its usable ids.
 
-    Where the text before cannot give up a span's lead any more, the tokens that reach into it become text;
-    the others stay.
+    If the text before no longer ends with a span's lead, the tokens that reach into the lead become text; the
+    others stay.
     """
     for index in range(len(spans) - 1, -1, -1):
         node, start, span = spans[index]
@@ -281,7 +281,7 @@ def _gives_up(spans: Sequence[Placed], index: int, tokenizer: Tokenizer) -> bool
 
 
 def _shortened(piece: _Piece, trim: int, tokenizer: Tokenizer, cut: Position | None) -> tuple[_Piece, bool]:
-    """The piece without its last ``trim`` characters, which are the lead of the span after it.
+    """Return the piece without its last ``trim`` characters, which are the lead of the next span.
 
     And whether the cut is in it; then it begins there.
     """

@@ -1,7 +1,6 @@
-"""The vocabulary of context assembly: what goes in, what comes out.
+"""The input and output types of context assembly.
 
-Plain frozen values.  They know nothing of the tree, the store or the engine; a tokenizer is a pair
-of functions.  All offsets into text are in characters, all sizes in tokens.
+Offsets into text are in characters, sizes in tokens.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from srbwriter.story.lore import LoreProblem
 from srbwriter.story.model import as_object
 
 Source = Literal["bos", "template", "memory", "lore", "request", "note", "story"]
-"""What a part of the prompt is there for."""
+"""The kind of a part of the prompt."""
 
 
 class ContextError(ValueError):
-    """The window cannot hold even the parts that must be there; the message names the cure."""
+    """The window cannot hold the required parts; the message names the cure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,7 @@ class Window:
 
 
 class Position(NamedTuple):
-    """A place in the story that survives everything but an edit of its node."""
+    """A place in the story, valid until its node is edited."""
 
     node_id: str
     offset: int
@@ -77,7 +76,7 @@ class Layout:
 
     @classmethod
     def from_json(cls, value: object) -> Layout:
-        """Read :meth:`to_json`; anything unreadable is forgotten, which costs one cold prefill, no text."""
+        """Read :meth:`to_json`; unreadable fields are ignored, which costs one cold prefill."""
         fields = as_object(value)
         read = {key: _position(place) for key, place in as_object(fields.get("anchors")).items()}
         anchors = {key: place for key, place in read.items() if place is not None}
@@ -86,7 +85,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A stretch of the prompt.  ``ident`` is the node id for story, the entry id for lore, else empty.
+    """A run of the prompt.  ``ident`` is the node id for story, the entry id for lore, else empty.
 
     ``stored``: the tokens are those that the story keeps, and not made of the text just now.
     Neighbouring story runs without stored ids are tokenised together and share a segment, which then
@@ -102,7 +101,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """Text that found no room.  For the story it is everything before the cut."""
+    """Text without room. For the story it is everything before the cut."""
 
     source: Source
     text: str
@@ -111,7 +110,7 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """A prompt, and the account of it.
+    """A prompt, and its sizes by source.
 
     ``counts`` has an entry for every source present and adds up to ``len(tokens)``.
     ``cache_break`` is the index of the first token that differs from the previous prompt; when it

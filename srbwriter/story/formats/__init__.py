@@ -122,7 +122,7 @@ def read(
         name: its name in messages.
         progress: called with the progress.
         encoding: the encoding of a text that is not in UTF, by a name that Python knows.
-        format_name: the format to read it as, whatever it looks like.
+        format_name: the format to read it as, instead of the detected one.
 
     Notices for the writer are in ``draft.meta["notices"]``. Raises :class:`FormatError`, and
     :class:`KeyError` for the name of no format.

@@ -124,7 +124,7 @@ def _grow(draft: StoryDraft, grower: Grower, top: DraftNode, adventure: Cursor) 
         with_foreign(start, NAME, option.rest())
     actions = [node for key in _ACTIONS for node in each(adventure, key, _action)]
     if len(actions) > 1 and (actions[0].created or 0) > (actions[-1].created or 0):
-        actions.reverse()  # the newest first, as the program's interface gives them if it is asked to
+        actions.reverse()  # the newest come first, as the program's API can return them
     way = [here]
     for node in actions:
         grower.add(here, node)

@@ -1,4 +1,4 @@
-"""What a format is, and what can be wrong with a file."""
+"""Formats of files and folders, opened documents, and the errors of importers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AS_TEXT = "`srbwriter import --format text` takes it as it stands"
 
 
 class FormatError(ValueError):
-    """A file is not what it should be.  Says which file, where in it, and what was expected there."""
+    """A file is invalid. The message names the file, the place in it, and what was expected there."""
 
     def __init__(self, file: str, place: str, expected: str) -> None:
         super().__init__(f"{file}: at {place}: expected {expected}")
@@ -120,7 +120,7 @@ class Folder:
 
 
 ReadFile = Callable[[str], StoryDraft]
-"""The story in one file of a folder, of whatever format. Raises :class:`FormatError`."""
+"""Reads the story in one file of a folder, in its detected format. Raises :class:`FormatError`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ CONTEXT = "context"
 
 _LINKS = {"id", "parent_id"}
 _OWN = {"tree_id", "root_id", "kind", "branch_index"}
-"""Fields by which nodes of this program are told from others; two of them older, two newer."""
+"""Fields that only nodes of this program have; two of them older, two newer."""
 
 
 def matches(document: Document) -> bool:

@@ -39,7 +39,7 @@ class Binder:
         self._children: dict[str, int] = {}
         self._ending = ""  # the last characters of the text so far
         self._parts = 0
-        self._told: list[str] = []
+        self._notices: list[str] = []
         self.byline = self.language = ""
 
     @property
@@ -49,12 +49,12 @@ class Binder:
 
     def tell(self, words: str) -> None:
         """Add a notice for the writer about this import."""
-        self._told.append(words)
+        self._notices.append(words)
 
     def draft(self, title: str) -> StoryDraft:
         """What was bound."""
         draft = StoryDraft(self._nodes, self._end.id, title, self.byline, self.language)
-        for words in self._told:
+        for words in self._notices:
             notice(draft, words)
         return draft
 
@@ -72,7 +72,7 @@ class Binder:
             marks: more marks for its first node.
             beside: whether what follows leaves it out.
         """
-        self._told += [f"{name}: {words}" for words in part.meta.get("notices", [])]
+        self._notices += [f"{name}: {words}" for words in part.meta.get("notices", [])]
         self.byline, self.language = self.byline or part.byline, self.language or part.language
         path = path_to(part, part.current_id)
         nodes = list(part.nodes)

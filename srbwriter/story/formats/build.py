@@ -21,16 +21,16 @@ _MILLISECONDS_FROM = 1e11
 """Unix times above this are milliseconds (as seconds it would be the year 5138)."""
 
 DEEPEST_META = 100
-"""How deep fields that are kept without being understood may be nested."""
+"""Deepest nesting of unknown fields that are kept."""
 
 _LAST_SECOND = 253_402_300_799
 """The end of the year 9999."""
 
 _SECRET = re.compile(r"(api_?key|_key|_token|password)$", re.IGNORECASE)
-"""How fields are called in which other programs keep keys for services."""
+"""Names of fields in which other programs keep service keys."""
 
 MOST_TOLD = 20
-"""How many faults of one file are told one by one."""
+"""Most faults of one file that are reported one by one."""
 
 ISO_TIME = "%Y-%m-%dT%H:%M:%SZ"
 PYLOOM_TIME = "%Y-%m-%d-%H.%M.%S"
@@ -45,7 +45,7 @@ class Grower:
         self._children: dict[str, int] = {}
 
     def add(self, parent: DraftNode, node: DraftNode) -> DraftNode:
-        """Hang ``node`` below ``parent``, after its other children; an empty id is filled in."""
+        """Add ``node`` below ``parent``, after its other children; an empty id is filled in."""
         node.id = node.id or f"n{len(self.nodes)}"
         node.parent_id = parent.id
         node.order = self._children.get(parent.id, 0)
@@ -91,7 +91,7 @@ def arrange(loose: Iterable[Loose], current_id: str | None = None) -> StoryDraft
 
 
 class OwnIds:
-    """Gives every node an id that no other has."""
+    """Gives every node a unique id."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
@@ -109,7 +109,7 @@ class OwnIds:
 
 
 def _break_circles(by_id: dict[str, Loose]) -> None:
-    """Put the first of the nodes that are one another's ancestors at the top."""
+    """Move one node of every cycle to the top."""
     place = {node_id: index for index, node_id in enumerate(by_id)}
     safe: set[str | None] = {None}
     for start in by_id:
@@ -251,7 +251,7 @@ def notice(draft: StoryDraft, words: str) -> None:
 
 
 def tell_faults(draft: StoryDraft, faults: Sequence[Fault], format_name: str) -> None:
-    """The faults of a file as notices, and what had to be left out as foreign fields of the story."""
+    """Add the faults of a file as notices, and its omitted values as foreign fields of the story."""
     for fault in faults[:MOST_TOLD]:
         notice(draft, f"{fault.place}: {fault.words}")
     if len(faults) > MOST_TOLD:

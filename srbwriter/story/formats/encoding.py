@@ -19,7 +19,7 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_LOOKED_AT = 1 << 16  # bytes from which an encoding is told
+_LOOKED_AT = 1 << 16  # bytes that are examined for an encoding
 _FOREIGN_SHARE = 0.3  # of the bytes: above it, most letters are no Latin ones
 _WESTERN = ("cp1252", "mac_roman", "cp850")  # the likeliest first
 _OF_ICONV = {"mac_roman": "MACINTOSH"}

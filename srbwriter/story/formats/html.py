@@ -57,7 +57,7 @@ _OPENING = 80
 """Characters of a branch shown while it is folded."""
 
 _BEFORE = 2_000
-"""Characters before a branch, at most, in which emphasis that goes on in it may have begun."""
+"""Most characters before a branch in which emphasis that continues in it may have begun."""
 
 
 def write(draft: StoryDraft) -> bytes:
@@ -195,7 +195,7 @@ def _with_headings(
 ) -> Iterator[_Piece]:
     """Yield ``pieces``, and before the paragraphs of chapters the headings that ``text`` does not hold.
 
-    Headings before character ``least`` stand there.
+    Headings before character ``least`` are placed there.
     """
     added = deque((max(heading.start, least), heading) for heading in added_headings(text, marks))
     for piece in pieces:

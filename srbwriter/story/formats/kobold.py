@@ -33,7 +33,7 @@ BETWEEN = "\n\n"
 """What separates turns in prose."""
 
 NOTE_PLACE = "<|>"
-"""Where the author's note stands in its template."""
+"""The place of the author's note in its template."""
 
 _PICTURE = re.compile(r"\[?<\|([phd])\|.+?\|\1\|>\]?", re.DOTALL)
 _PLACEHOLDER = r"\n?\{\{\[(?P<mark>INPUT|OUTPUT|SYSTEM)(?P<end>_END)?\]\}\}\n?"

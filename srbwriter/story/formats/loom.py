@@ -186,8 +186,8 @@ class _Chapters:
             return None
         chapter = self._by_id[chapter_id]
         title = chapter.text("title")
-        told = {"title": title, "root_id": node_id, "id": chapter_id}
-        beyond = {key: value for key, value in chapter.all().items() if told.get(key) != value}
+        known = {"title": title, "root_id": node_id, "id": chapter_id}
+        beyond = {key: value for key, value in chapter.all().items() if known.get(key) != value}
         self.kept.pop(chapter_id, None)
         if beyond:
             self.kept[chapter_id] = beyond

@@ -74,10 +74,12 @@ def _tree(text: str) -> StoryDraft:
 
 def _take(draft: StoryDraft, front: FrontMatter) -> None:
     """What the front matter says; what means nothing here is kept, and so are the lines it all came in."""
-    rest = {key: value for key, value in front.values.items() if key != "words"}  # counted anew
-    said = {name: words_of(rest.pop(key)) for key, name in _meanings(front.values).items()}
-    draft.title, draft.byline, draft.language = (said.get(name, "") for name in ("title", "author", "lang"))
-    draft.modified = read_time(said.get("date"))
+    rest = {key: value for key, value in front.values.items() if key != "words"}  # counted again
+    properties = {name: words_of(rest.pop(key)) for key, name in _meanings(front.values).items()}
+    draft.title, draft.byline, draft.language = (
+        properties.get(name, "") for name in ("title", "author", "lang")
+    )
+    draft.modified = read_time(properties.get("date"))
     keep_foreign(draft.meta, NAME, rest)
     keep_foreign(draft.meta, _LINES, {"lines": front.lines})
 

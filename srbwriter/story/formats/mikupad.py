@@ -32,14 +32,14 @@ from srbwriter.story.model import (
 
 NAME = "mikupad"
 NODE_KEY = "srbwriterNode"
-"""An extra key in exported chunks that tells where our nodes begin; mikupad ignores it."""
+"""An extra key in exported chunks that marks where our nodes begin; mikupad ignores it."""
 
 _DATABASE, _SESSION = "database", "session"
-"""Under the foreign fields: what is in an export of all sessions beside them, and a session's own fields."""
+"""Foreign fields: those of an export of all sessions, and a session's own ones."""
 
 _SHOWN = "selectedSessionId"
 _COUNTERS = {_SHOWN, "nextSessionId"}
-"""Keys in the list of sessions that stand for none."""
+"""Keys in the list of sessions that are no sessions."""
 
 CHARACTERS_PER_TOKEN = 3.3
 """mikupad's own estimate, by which it turns its search ranges into characters."""

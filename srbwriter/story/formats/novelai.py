@@ -223,7 +223,7 @@ LOREBOOK = Format(LOREBOOK_NAME, "NovelAI lorebook", ".lorebook", matches_lorebo
 
 
 AUTHORS: dict[str, Author] = {"prompt": "writer", "user": "writer", "edit": "edited", "ai": "model"}
-"""Who wrote a fragment, by its ``origin``."""
+"""The author of a fragment by its ``origin``."""
 
 _SECTION_AUTHORS: dict[int, Author] = {1: "writer", 2: "model", 3: "edited", 10: "writer"}
 """The same in a document, by number; 10 is an instruction to the model."""
@@ -236,7 +236,7 @@ _Id = int | str
 _Origin = tuple[int, int, int]
 
 PARAGRAPH = "\n"
-"""What stands between two sections."""
+"""The separator of two sections."""
 
 
 @dataclass(slots=True)

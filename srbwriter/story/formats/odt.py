@@ -30,12 +30,12 @@ _INDEXES = frozenset(
     "user-index".split()
 )
 _AROUND = frozenset("section list-header numbered-paragraph text-box table-header-rows".split())
-"""Elements around paragraphs that show what is in them."""
+"""Elements around paragraphs whose content is shown."""
 
 _NO_WORDS = frozenset(
     "tracked-changes sequence-decls variable-decls user-field-decls forms annotation-end script".split()
 )
-_MOST_SPACES = 1000  # that one element may stand for
+_MOST_SPACES = 1000  # most characters that one element may expand to
 
 
 def matches(document: Document) -> bool:
@@ -67,18 +67,18 @@ def read(document: Document) -> StoryDraft:
 
 
 def _describe(draft: StoryDraft, root: Element) -> None:
-    said: dict[str, list[str]] = {}
+    values: dict[str, list[str]] = {}
     for element in root.iter():
         if words := text_in(element):
-            said.setdefault(local_name(element), []).append(words)
+            values.setdefault(local_name(element), []).append(words)
 
     def first(*names: str) -> str:
-        return next((said[name][0] for name in names if name in said), "")
+        return next((values[name][0] for name in names if name in values), "")
 
     draft.title = first("title") or draft.title
     draft.byline, draft.language = first("initial-creator", "creator"), first("language")
     draft.created, draft.modified = read_time(first("creation-date")), read_time(first("date"))
-    kept: JsonObject = {name: said[name] for name in _KEPT if name in said}
+    kept: JsonObject = {name: values[name] for name in _KEPT if name in values}
     keep_foreign(draft.meta, NAME, kept)
 
 

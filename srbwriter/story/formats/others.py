@@ -64,7 +64,7 @@ def _all(*regexes: str) -> Callable[[str], bool]:
     return lambda text: all(test.search(text) for test in tests)
 
 
-_HEAD = 4_000  # characters in which the root of a page of XML stands
+_HEAD = 4_000  # characters in which the root element of XML must begin
 _NO_TREE = "its passages lead to each other and back, which no tree can hold"
 _TEXTS: tuple[tuple[Callable[[str], bool], _Other], ...] = (
     (

@@ -21,7 +21,7 @@ from srbwriter.story.model import DraftError, DraftNode, Span, StoryDraft, check
 NAME = "srbwriter"
 VERSION = 2
 WITHOUT = ("the undo history",)
-"""What is not in such a file; the file says so too."""
+"""Parts of a story that such a file lacks; its field ``without`` lists them."""
 
 _MOST = 2**53  # what every reader of JSON can count to
 _NAMES: dict[type, dict[str, str]] = {

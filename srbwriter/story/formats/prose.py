@@ -112,7 +112,7 @@ def added_headings(
 ) -> Iterator[headings.Heading]:
     """Yield the headings that an export adds to ``text``, ``with_own`` those that are in it, too.
 
-    A scene break is left out where nothing stands between it and the heading before it.
+    A scene break directly after a heading is left out.
     """
     last = 0
     for heading in headings.headings(text, marks):

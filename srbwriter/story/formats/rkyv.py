@@ -19,7 +19,7 @@ OPTION_ALIGNED_16 = 16
 
 _POINTER = 4
 _INLINE = 8
-"""A text of up to so many bytes stands in place of its length and offset."""
+"""Most bytes of a text that is stored inline, in place of its length and offset."""
 
 _EMPTY = 0x80
 """A control byte from here on is that of an empty bucket."""

@@ -81,7 +81,7 @@ def _compiled(item: Element) -> bool:
 
 def _below(folder: Element) -> Iterator[_Item]:
     """All entries below the Draft in the binder's order."""
-    says = any(map(_compiled, folder.iter()))  # of what is left out some versions say nothing
+    says = any(map(_compiled, folder.iter()))  # some versions have no field for texts that are not compiled
     stack = [_Item(folder, 0, True)]
     while stack:
         item = stack.pop()

@@ -33,7 +33,7 @@ HIDDEN_TAG = "hidden"
 """The tag of messages that SillyTavern keeps out of the prompt."""
 
 _UNUSED = "unused"
-"""What stands for the names in the head of a group's chat."""
+"""The placeholder for names in the header of a group's chat."""
 
 _MOST_NAMES = 3
 """Speakers in the title of a chat that has none."""

@@ -23,7 +23,7 @@ MOST_BRANCH_TEXT = 50_000_000
 """Characters that all branches together may have; takes that need more are not laid in."""
 
 MOST_REPLAYED_TEXT = 5_000_000_000
-"""Characters that may be looked at to lay in all takes."""
+"""Most characters compared while all versions are merged into the tree."""
 
 LONGEST_COPY = 2_000
 """Characters that a take may repeat behind its last change: one that was changed far above was an edit that

@@ -194,8 +194,8 @@ def _node(cursor: Cursor, active: str | None, bookmarks: list[str]) -> DraftNode
     node_id = cursor.ident("id") or ""
     parent_id = cursor.ident("parent")
     cursor.skip("parent", "children")  # the parents say the same
-    for key, said in (("active", node_id == active), ("bookmarked", node_id in bookmarks)):
-        if cursor.peek(key) == said:
+    for key, expected in (("active", node_id == active), ("bookmarked", node_id in bookmarks)):
+        if cursor.peek(key) == expected:
             cursor.skip(key)  # the weave says the same
     about, model = cursor.object("metadata"), cursor.object("model")
     generation = None

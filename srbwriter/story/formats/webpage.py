@@ -123,7 +123,7 @@ class _Page(HTMLParser):
         if tag in _BLOCKS:
             self._end_block()
         names = [name for name, _ in self._open]
-        if tag in names:  # whatever was left open inside it ends too
+        if tag in names:  # elements left open inside it end, too
             del self._open[len(names) - 1 - names[::-1].index(tag) :]
 
     def handle_data(self, data: str) -> None:
@@ -169,7 +169,7 @@ class _Page(HTMLParser):
     def _inside(self, tag: str, style: str) -> Look:
         look = self._look
         if tag in _HEADINGS:
-            look = Look()  # it stands out as a whole
+            look = Look()  # only emphasis inside it counts
         italic, bold = _ITALIC.search(style), _BOLD.search(style)
         return Look(
             italic[1] is not None if italic else look.emphasis or tag in _EMPHASIS,

@@ -40,7 +40,7 @@ _LINE = "{urn:schemas-microsoft-com:office:office}hr"
 _INSIDE = frozenset(
     f"{_W}{name}" for name in "hyperlink ins moveTo smartTag fldSimple customXml bdo dir sdtContent".split()
 )
-"""Elements around runs or paragraphs that show what is in them."""
+"""Elements around runs or paragraphs whose content is shown."""
 
 _CHARACTERS = {
     f"{_W}tab": "\t", f"{_W}ptab": "\t", f"{_W}cr": "\n", f"{_W}noBreakHyphen": "\u2011",
@@ -148,8 +148,8 @@ class _Styles:
         """Whether the style sets ``w:i`` or ``w:b``."""
         if (style_id, toggle) not in self._toggles:
             properties = (style.find(f"{_W}rPr") for style in self.chain(style_id))
-            said = (_toggle(found, toggle) for found in properties if found is not None)
-            self._toggles[style_id, toggle] = next((on for on in said if on is not None), False)
+            values = (_toggle(found, toggle) for found in properties if found is not None)
+            self._toggles[style_id, toggle] = next((on for on in values if on is not None), False)
         return self._toggles[style_id, toggle]
 
 
@@ -159,8 +159,8 @@ def _value(element: Any) -> str:
 
 def _outline(properties: Any) -> int | None:
     """The level that properties of a paragraph give: 1 to 9, 0 for body text, None where they say nothing."""
-    said = "" if properties is None else _value(properties.find(f"{_W}outlineLvl"))
-    return (int(said) + 1) % 10 if len(said) == 1 and said.isascii() and said.isdigit() else None
+    value = "" if properties is None else _value(properties.find(f"{_W}outlineLvl"))
+    return (int(value) + 1) % 10 if len(value) == 1 and value.isascii() and value.isdigit() else None
 
 
 def _toggle(properties: Any, name: str) -> bool | None:
