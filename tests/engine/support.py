@@ -73,6 +73,18 @@ def finish(engine: Engine, *generations: Generation) -> None:
         generation.wait(0)
 
 
+def rest(engine: Engine) -> None:
+    """Let the engine do what it does while nobody asks for anything."""
+    while engine.process():
+        pass
+
+
+def spill(engine: Engine) -> None:
+    """Move all that nobody runs out of the cells."""
+    while engine.call(engine._cache.evict_run):
+        pass
+
+
 SMALL = EngineOptions(n_ctx=512, gpu_layers=0, seed=1, threads=1, max_branches=8)
 """Options of an engine that is quickly loaded, for tests that each need one of their own."""
 SHORT = Stop(max_tokens=4, ignore_eog=True)

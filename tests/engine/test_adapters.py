@@ -22,7 +22,7 @@ from srbwriter.engine.model_files import check_adapter
 from srbwriter.engine.types import EngineOptions, InvalidRequest, ModelError, Priority, Request, Stop
 from tests.sizes import examples
 
-from .support import GREEDY, Reference, assert_same_logits, drive, finish, forcing
+from .support import GREEDY, Reference, assert_same_logits, drive, finish, forcing, rest
 from .toy_models import FEED, WIDTH, make_control_vector, make_lora, make_merged, make_qwen
 
 OPTIONS = EngineOptions(
@@ -205,8 +205,7 @@ def test_what_each_set_evaluated_is_there_after_a_restart(
             for chosen in SETS
         ]
         finish(engine, *shown)
-        while engine.process():
-            pass
+        rest(engine)
     with loaded(files, *(lora[k] for k in order), disk_dir=str(tmp_path)) as engine:
         for chosen in (*SETS, ((0, 0.25),)):
             now = tuple((order[number], scale) for number, scale in chosen)

@@ -125,6 +125,13 @@ def test_what_means_nothing_is_refused(exact: Engine, texts: list[str], settings
         exact.embed(texts, **settings)
 
 
+def test_a_text_may_be_longer_than_all_before_it() -> None:
+    with loaded(bundled_model()) as engine:
+        (short,) = engine.embed(["a"])
+        assert engine.embed(["fox " * 600])[0].tokens > 512  # more than the context begins with
+        assert engine.embed(["a"])[0].tokens == short.tokens
+
+
 def test_an_empty_text_is_its_beginning(exact: Engine) -> None:
     assert exact.model.add_bos
     assert exact.embed([""])[0].tokens == 1

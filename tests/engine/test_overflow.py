@@ -19,7 +19,7 @@ from srbwriter.engine.types import (
 from srbwriter.engine.window import fit
 from tests.sizes import some_of
 
-from .support import GREEDY, drive, exact_engine, finish, forcing, long_prompt, seeded, stepped
+from .support import GREEDY, drive, exact_engine, finish, forcing, long_prompt, rest, seeded, stepped
 
 WINDOW = 128
 REQUEST = Request("", stop=Stop(max_tokens=4, ignore_eog=True), sampling=GREEDY, add_bos=False)
@@ -54,8 +54,7 @@ def test_the_window_takes_one_token_less_than_it_has(engine: Engine, tokens: int
 
 
 def test_an_overflow_touches_nothing_else(engine: Engine) -> None:
-    while engine.process():
-        pass
+    rest(engine)
     before = engine.stats()
     with pytest.raises(ContextOverflow):
         engine.submit(replace(REQUEST, prompt=story(engine, 400)))

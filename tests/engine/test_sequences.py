@@ -115,7 +115,7 @@ def test_a_fork_evaluates_nothing(engine: Engine) -> None:
     seq = low.new_seq()
     said = low.eval(seq, engine.tokenize(PROMPT))
     with decoded_rows(engine) as rows:
-        forks = [low.fork(seq, seeded(k, temperature=3.0)) for k in range(4)]
+        forks = [low.fork(seq, Sampling(temperature=3.0), seed=np.uint32(k)) for k in range(4)]
         assert all(np.array_equal(low.logits(fork), said) for fork in forks)
         chosen = [low.sample(fork) for fork in forks]
     assert not rows and len(set(chosen)) > 1
