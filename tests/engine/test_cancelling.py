@@ -112,6 +112,19 @@ def test_a_step_with_rows_of_others_is_finished(engine: Engine, monkeypatch: pyt
     assert lengths(writer)[0] == before + 1
 
 
+def test_commands_of_other_requests_do_not_end_a_step(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    player = Player(engine, monkeypatch)
+    reader = ask(engine, long_prompt(engine, 400), tokens=1)
+    writer = ask(engine, "The king", n=2, tokens=None)
+    drive(engine, lambda: reader.prompt_done > 0 and min(lengths(writer)) > 0)
+    player.codes.clear()
+    player.every(1e9, writer.branches[0].stop)
+    engine.process()
+    assert player.codes == [OK]
+
+
 def test_two_that_are_cancelled_in_one_step_end_it(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     player = Player(engine, monkeypatch)
     readers = [ask(engine, long_prompt(engine, 500, salt), tokens=1) for salt in ("One ", "Two ")]

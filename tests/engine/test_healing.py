@@ -99,18 +99,6 @@ def test_typed_text_after_a_pick_is_healed_and_the_pick_is_not(engine: Engine) -
     assert whole(engine, second) == PROMPT + branch.text + " The ki" + second.branches[0].text
 
 
-def test_every_reroll_heals_again(engine: Engine) -> None:
-    generation = write(engine, CUT)
-    branch = generation.branches[0]
-    for _ in range(4):
-        branch.reroll()
-        finish(engine, generation)
-        assert whole(engine, generation) == CUT + branch.text
-        branch.rewind(tokens=len(branch.ids))
-        finish(engine, generation)
-        assert whole(engine, generation) == CUT + branch.text
-
-
 def test_typing_into_an_ended_branch_that_is_to_go_on_heals_what_was_typed(engine: Engine) -> None:
     generation = write(engine, PROMPT, stop=RULE)
     branch = generation.branches[0]

@@ -144,29 +144,6 @@ def test_cancel_of_a_prompt_stops_it_after_the_chunk_under_way(engine: Engine) -
     assert again.cached_tokens >= 3 * CHUNK  # what was read is not read again
 
 
-def test_other_requests_commands_do_not_abort(engine: Engine) -> None:
-    reader = ask(engine, long_prompt(engine, 400), tokens=1)
-    writer = ask(engine, "The king", n=2, tokens=None)
-    drive(engine, lambda: reader.prompt_done > 0 and min(lengths(writer)) > 0)
-    lib: Any = engine._context._lib
-    native = lib.llama_decode
-    codes: list[int] = []
-
-    def stopping(context: int, batch: Any) -> int:
-        writer.branches[0].stop()
-        codes.append(native(context, batch))
-        return codes[-1]
-
-    lib.llama_decode = stopping
-    try:
-        engine.process()
-    finally:
-        lib.llama_decode = native
-    assert codes == [0]
-    writer.cancel()
-    finish(engine, reader)
-
-
 # ---- priorities
 
 

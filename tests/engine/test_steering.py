@@ -171,22 +171,6 @@ def test_a_paused_branch_goes_on_where_it_was(engine: Engine, undisturbed: list[
     assert sum(rows) == LENGTH - AT  # nothing was evaluated twice
 
 
-def test_extend_goes_on_as_if_it_had_never_ended(engine: Engine) -> None:
-    longer = started(engine, 0, stop=replace(RULE, max_tokens=LENGTH + 10))
-    finish(engine, longer)
-    generation = started(engine, 0)
-    finish(engine, generation)
-    branch = generation.branches[CHOSEN]
-    branch.extend(10)
-    assert not generation.done
-    engine.process()
-    assert len(branch.ids) == LENGTH + 1
-    finish(engine, generation)
-    assert branch.ids[:LENGTH] == longer.branches[CHOSEN].ids[:LENGTH]
-    assert len(branch.ids) == LENGTH + 10
-    assert branch.finish_reason is FinishReason.LENGTH
-
-
 def test_extend_without_a_number_gives_the_same_again(engine: Engine) -> None:
     generation = started(engine, 0, n=1, stop=replace(RULE, max_tokens=6))
     finish(engine, generation)

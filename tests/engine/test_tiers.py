@@ -254,14 +254,6 @@ def test_memory_keeps_to_its_budget_and_what_is_on_the_screen_longest() -> None:
         assert engine.resident(words(engine, 100, 2)) < 100
 
 
-def test_without_memory_what_gives_way_is_read_again() -> None:
-    with small(host_bytes=0) as engine:
-        first = panes(engine, words(engine, 100), 2, 4)
-        spill(engine)
-        assert engine.resident(path_of(first.branches[0])) == 0
-        panes(engine, path_of(first.branches[0]), 2, 4)
-
-
 def test_a_killed_branch_leaves_every_tier() -> None:
     with small() as engine:
         callback = forcing([[10], [11], [12]], {})  # nothing in common
