@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -126,26 +127,19 @@ def test_an_engine_that_keeps_failing_says_so(engine: Engine, monkeypatch: pytes
         engine.submit(Request(PROMPT))
 
 
-def _append(ids: Any) -> None:
-    ids.append(5)
+DAMAGE: list[Callable[[Any], object]] = [
+    lambda ids: ids.append(5),
+    lambda ids: operator.setitem(ids, 0, 5),
+    lambda ids: operator.delitem(ids, slice(None)),
+    lambda ids: operator.iadd(ids, [5]),
+    list.clear,
+]
 
 
-def _replace(ids: Any) -> None:
-    ids[0] = 5
-
-
-def _remove(ids: Any) -> None:
-    del ids[:]
-
-
-def _add(ids: Any) -> None:
-    ids += [5]
-
-
-@pytest.mark.parametrize("damage", [_append, _replace, _remove, _add, list.clear])
+@pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize("field", ["ids", "prompt_ids"])
 def test_a_callback_cannot_damage_what_it_is_shown(
-    engine: Engine, damage: Callable[[Any], None], field: str
+    engine: Engine, damage: Callable[[Any], object], field: str
 ) -> None:
     def harm(logits: Any, view: BranchView) -> None:
         if len(view.ids) == 2:
