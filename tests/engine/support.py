@@ -6,13 +6,14 @@ import atexit
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from srbwriter.engine.engine import Engine
@@ -103,6 +104,19 @@ def works(engine: Engine) -> bool:
     if engine._thread is None:
         finish(engine, generation)
     return [len(b.ids) for b in generation.wait(WAIT).branches] == [4, 4]
+
+
+def fixture_of(
+    opened: Callable[[], AbstractContextManager[Engine]], scope: Literal["module", "function"] = "module"
+) -> Any:
+    """Return a fixture that opens an engine for a module, or for each test."""
+
+    @pytest.fixture(scope=scope)
+    def engine() -> Iterator[Engine]:
+        with opened() as loaded:
+            yield loaded
+
+    return engine
 
 
 CHUNK = 32

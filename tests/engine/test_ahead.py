@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from .support import (
     decoded_rows,
     drive,
     finish,
+    fixture_of,
     lengths,
     long_prompt,
     rest,
@@ -36,10 +36,7 @@ def eager(engine: Engine) -> Engine:
     return engine
 
 
-@pytest.fixture
-def engine() -> Iterator[Engine]:
-    with eager(small()) as engine:
-        yield engine
+engine = fixture_of(lambda: eager(small()), "function")
 
 
 def ahead(engine: Engine, prompt: Any, n: int = 4, tokens: int = 12, **more: Any) -> Generation:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +26,14 @@ from srbwriter.engine.types import (
 )
 from tests.fakes.shared_model import load_engine
 
-from .support import PROMPT, SMALL, drive, finish, small_engine, toy_model
+from .support import PROMPT, SMALL, drive, finish, fixture_of, small_engine, toy_model
 from .toy_models import make_with_a_token_without_number, make_without_numbers
 
 TWENTY = Stop(max_tokens=20, ignore_eog=True)
 WORDS = "( [a-z]+)+"
 
 
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with small_engine() as loaded:
-        yield loaded
+engine = fixture_of(small_engine)
 
 
 # ---- no numbers

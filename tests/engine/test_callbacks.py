@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future
 from contextlib import closing
 from typing import Any
@@ -29,7 +28,7 @@ from tests.sizes import some_of
 
 from .scripted import PROMPT as SCRIPTED_PROMPT
 from .scripted import Scripted
-from .support import PROMPT, SHORT, SMALL, WAIT, assert_same_logits, drive, small_engine, works
+from .support import PROMPT, SHORT, SMALL, WAIT, assert_same_logits, drive, fixture_of, small_engine, works
 
 ENDINGS = [SystemExit(3), KeyboardInterrupt("mine"), asyncio.CancelledError("mine"), GeneratorExit("mine")]
 LONG = Stop(max_tokens=40, ignore_eog=True)
@@ -48,10 +47,7 @@ def raising(error: BaseException) -> Any:
     return function
 
 
-@pytest.fixture
-def engine() -> Iterator[Engine]:
-    with small_engine() as loaded:
-        yield loaded
+engine = fixture_of(small_engine, "function")
 
 
 # ---- an engine with a thread

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from srbwriter.engine.types import (
 from tests.fakes.shared_model import load_engine
 
 from .guards import run_child
-from .support import PROMPT, ask, finish, forcing, seeded, short_model, toy_model
+from .support import PROMPT, ask, finish, fixture_of, forcing, seeded, short_model, toy_model
 from .toy_models import make_gemma, make_jamba, make_mamba
 
 OPTIONS = EngineOptions(n_ctx=1024, gpu_layers=0, seed=1, threads=1, max_branches=8)
@@ -35,10 +35,7 @@ def load(options: EngineOptions = OPTIONS, make: Callable[[Path], Path] | None =
     return engine
 
 
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with load() as loaded:
-        yield loaded
+engine = fixture_of(load)
 
 
 def row_of(engine: Engine, n: int, script: list[int]) -> list[np.ndarray]:

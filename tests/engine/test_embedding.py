@@ -28,7 +28,7 @@ from srbwriter.engine.types import (
     Stop,
 )
 
-from .support import GREEDY, PROMPT, WAIT, exact_model, finish, toy_model
+from .support import GREEDY, PROMPT, WAIT, exact_model, finish, fixture_of, toy_model
 from .toy_models import make_gemma, make_jamba, make_mamba, make_qwen, make_without_numbers
 
 EXACT = EngineOptions(
@@ -41,16 +41,10 @@ def loaded(path: Path) -> Engine:
     return Engine.load(path, EXACT, thread=False)
 
 
-@pytest.fixture(scope="module")
-def exact() -> Iterator[Engine]:
-    with loaded(exact_model()) as engine:
-        yield engine
+exact = fixture_of(lambda: loaded(exact_model()))
 
 
-@pytest.fixture(scope="module")
-def ranker() -> Iterator[Engine]:
-    with loaded(toy_model(make_qwen)) as engine:
-        yield engine
+ranker = fixture_of(lambda: loaded(toy_model(make_qwen)))
 
 
 def directly(engine: Engine, ids: list[int]) -> np.ndarray:

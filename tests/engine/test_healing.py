@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,16 +13,13 @@ from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import Request, Stop, TokenRun
 from tests.sizes import examples
 
-from .support import GREEDY, PROMPT, drive, exact_engine, finish, runs_of, seeded
+from .support import GREEDY, PROMPT, drive, exact_engine, finish, fixture_of, runs_of, seeded
 
 RULE = Stop(max_tokens=12, ignore_eog=True)
 CUT = "Once upon a time, there was a little fo"  # "fo" is a token; the model would write " fox" as one
 
 
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with exact_engine(n_ctx=1024) as loaded:
-        yield loaded
+engine = fixture_of(lambda: exact_engine(n_ctx=1024))
 
 
 def write(engine: Engine, prompt: Any, **fields: Any) -> Generation:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -34,6 +33,7 @@ from .support import (
     decoded_rows,
     drive,
     finish,
+    fixture_of,
     rest,
     seeded,
     short_model,
@@ -42,11 +42,7 @@ from .support import (
     works,
 )
 
-
-@pytest.fixture
-def engine() -> Iterator[Engine]:
-    with small_engine() as loaded:
-        yield loaded
+engine = fixture_of(small_engine, "function")
 
 
 # ---- asking

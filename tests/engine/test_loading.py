@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,14 +25,10 @@ from srbwriter.engine.types import (
 )
 from srbwriter.engine.validate import check_options
 
-from .support import PROMPT, SHORT, SMALL, WAIT, finish, seeded, short_model, small_engine
+from .support import PROMPT, SHORT, SMALL, WAIT, finish, fixture_of, seeded, short_model, small_engine
 from .toy_models import make_bert, make_t5, make_without_vocabulary
 
-
-@pytest.fixture
-def engine() -> Iterator[Engine]:
-    with small_engine() as loaded:
-        yield loaded
+engine = fixture_of(small_engine, "function")
 
 
 # ---- loading

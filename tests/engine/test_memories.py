@@ -27,6 +27,7 @@ from .support import (
     decoded_rows,
     drive,
     finish,
+    fixture_of,
     forcing,
     runs_of,
     seeded,
@@ -62,10 +63,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
         yield loaded
 
 
-@pytest.fixture
-def sliding() -> Iterator[Engine]:
-    with load(SLIDING) as loaded:
-        yield loaded
+sliding = fixture_of(lambda: load(SLIDING), "function")
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -18,16 +17,13 @@ from srbwriter.engine.types import (
 )
 from srbwriter.engine.window import fit
 
-from .support import GREEDY, drive, exact_engine, finish, forcing, long_prompt, rest, stepped
+from .support import GREEDY, drive, exact_engine, finish, fixture_of, forcing, long_prompt, rest, stepped
 
 WINDOW = 128
 REQUEST = Request("", stop=Stop(max_tokens=4, ignore_eog=True), sampling=GREEDY, add_bos=False)
 
 
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with exact_engine(n_ctx=WINDOW, max_branches=4) as loaded:
-        yield loaded
+engine = fixture_of(lambda: exact_engine(n_ctx=WINDOW, max_branches=4))
 
 
 def story(engine: Engine, tokens: int) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,13 +11,20 @@ from srbwriter.engine.active import ActiveRequest
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.types import FinishReason, LimitExceeded, Priority, Request, Stop
 
-from .support import GREEDY, PROMPT, ask, decoded_rows, drive, finish, lengths, long_prompt, stepped
+from .support import (
+    GREEDY,
+    PROMPT,
+    ask,
+    decoded_rows,
+    drive,
+    finish,
+    fixture_of,
+    lengths,
+    long_prompt,
+    stepped,
+)
 
-
-@pytest.fixture
-def engine() -> Iterator[Engine]:
-    with stepped() as engine:
-        yield engine
+engine = fixture_of(stepped, "function")
 
 
 def test_requests_wait_for_cells_and_are_served_in_their_order() -> None:

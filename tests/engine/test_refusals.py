@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -23,13 +23,9 @@ from srbwriter.engine.types import (
     TokenRun,
 )
 
-from .support import LENGTH, PROMPT, exact_engine, finish, started
+from .support import LENGTH, PROMPT, exact_engine, finish, fixture_of, started
 
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with exact_engine() as loaded:
-        yield loaded
+engine = fixture_of(exact_engine)
 
 
 # ---- requests

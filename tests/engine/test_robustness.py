@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,13 +21,9 @@ from srbwriter.engine.types import (
     Stop,
 )
 
-from .support import GREEDY, PROMPT, SHORT, drive, finish, small_engine, works
+from .support import GREEDY, PROMPT, SHORT, drive, finish, fixture_of, small_engine, works
 
-
-@pytest.fixture
-def engine() -> Iterator[Engine]:
-    with small_engine() as loaded:
-        yield loaded
+engine = fixture_of(small_engine, "function")
 
 
 def test_a_callback_that_raises_ends_its_request_only(engine: Engine) -> None:

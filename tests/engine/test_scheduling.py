@@ -6,7 +6,6 @@ engine would learn it from the clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,24 +20,12 @@ from srbwriter.engine.types import (
     Stop,
 )
 
-from .support import (
-    CHUNK,
-    ask,
-    decoded_rows,
-    drive,
-    finish,
-    lengths,
-    long_prompt,
-    stepped,
-)
+from .support import CHUNK, ask, decoded_rows, drive, finish, fixture_of, lengths, long_prompt, stepped
 
 ENDLESS = Stop(ignore_eog=True)
 
 
-@pytest.fixture
-def engine() -> Iterator[Engine]:
-    with stepped() as engine:
-        yield engine
+engine = fixture_of(stepped, "function")
 
 
 # ---- prompts beside writing

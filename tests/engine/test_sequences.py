@@ -48,6 +48,7 @@ from .support import (
     exact_engine,
     exact_model,
     finish,
+    fixture_of,
     long_prompt,
     seeded,
     small_engine,
@@ -56,11 +57,7 @@ from .support import (
 )
 from .toy_models import make_gemma, make_jamba, make_mamba
 
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with exact_engine(n_ctx=512) as loaded:
-        yield loaded
+engine = fixture_of(lambda: exact_engine(n_ctx=512))
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ nobody touches anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import pytest
@@ -37,6 +37,7 @@ from .support import (
     drive,
     exact_engine,
     finish,
+    fixture_of,
     seeded,
     started,
 )
@@ -44,10 +45,7 @@ from .support import (
 CHOSEN = 1
 
 
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with exact_engine() as loaded:
-        yield loaded
+engine = fixture_of(exact_engine)
 
 
 @dataclass
