@@ -96,21 +96,6 @@ def test_listeners_hear_once_a_step_and_may_raise(engine: Engine) -> None:
     assert works(engine)
 
 
-def test_a_step_that_fails_ends_the_requests_and_not_the_engine(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    generation = engine.submit(Request(PROMPT, n=2, stop=SHORT))
-    engine.process()
-    with monkeypatch.context() as patch:
-        patch.setattr(engine._context, "decode", lambda *_: 1 // 0)
-        engine.process()
-    with pytest.raises(EngineError):
-        generation.wait(0)
-    assert engine.alive
-    assert engine.stats().used_cells == 0
-    assert works(engine)
-
-
 def test_an_engine_that_keeps_failing_says_so(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine._context, "decode", lambda *_: 1 // 0)
     for _ in range(3):

@@ -209,18 +209,6 @@ def test_characters_are_cut_exactly(engine: Engine, where: int) -> None:
     assert [e.chars for e in generation.log if isinstance(e, Cut)] == [len(branch.text)]
 
 
-def test_a_rewind_takes_another_turn(engine: Engine) -> None:
-    generation = started(engine, 0, n=1)
-    finish(engine, generation)
-    branch = generation.branches[0]
-    ids = branch.ids
-    branch.rewind(tokens=20)
-    finish(engine, generation)
-    assert branch.ids[: LENGTH - 20] == ids[: LENGTH - 20]
-    assert branch.ids != ids
-    assert len(branch.ids) == LENGTH
-
-
 def test_typed_text_is_part_of_what_the_model_reads(engine: Engine) -> None:
     """After typing, greedy text goes on exactly as a prompt with that text would."""
     engine.reset()
