@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -20,14 +19,10 @@ from srbwriter.engine.types import (
 )
 from tests.fakes.shared_model import load_engine
 
-from .support import PROMPT, SHORT, decoded_rows, drive, finish, seeded, small_engine, toy_model
+from .support import PROMPT, SHORT, decoded_rows, drive, finish, fixture_of, seeded, small_engine, toy_model
 from .toy_models import make_jamba, make_mamba
 
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with small_engine() as loaded:
-        yield loaded
+engine = fixture_of(small_engine)
 
 
 def asked(engine: Engine, **more: Any) -> Any:

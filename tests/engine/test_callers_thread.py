@@ -74,7 +74,7 @@ def test_going_back_into_typed_text_keeps_its_tokens(threaded: Engine) -> None:
     assert len(before) < len(branch.ids) < len(typed_ids)
 
 
-@given(st.text(st.characters(codec="utf-8"), max_size=60))
+@given(st.text(st.characters(codec="utf-8"), max_size=30))
 def test_every_token_of_typed_text_knows_where_it_ends(engine: Engine, text: str) -> None:
     ids, ends, _ = typed(engine.model, text)
     assert len(ids) == len(ends)

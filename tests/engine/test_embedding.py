@@ -28,7 +28,7 @@ from srbwriter.engine.types import (
     Stop,
 )
 
-from .support import GREEDY, PROMPT, WAIT, exact_model, finish, toy_model
+from .support import GREEDY, PROMPT, WAIT, exact_model, finish, fixture_of, toy_model
 from .toy_models import make_gemma, make_jamba, make_mamba, make_qwen, make_without_numbers
 
 EXACT = EngineOptions(
@@ -41,16 +41,10 @@ def loaded(path: Path) -> Engine:
     return Engine.load(path, EXACT, thread=False)
 
 
-@pytest.fixture(scope="module")
-def exact() -> Iterator[Engine]:
-    with loaded(exact_model()) as engine:
-        yield engine
+exact = fixture_of(lambda: loaded(exact_model()))
 
 
-@pytest.fixture(scope="module")
-def ranker() -> Iterator[Engine]:
-    with loaded(toy_model(make_qwen)) as engine:
-        yield engine
+ranker = fixture_of(lambda: loaded(toy_model(make_qwen)))
 
 
 def directly(engine: Engine, ids: list[int]) -> np.ndarray:
@@ -123,6 +117,13 @@ def test_a_text_longer_than_the_context_is_refused_in_words(exact: Engine) -> No
 def test_what_means_nothing_is_refused(exact: Engine, texts: list[str], settings: dict, words: str) -> None:
     with pytest.raises(InvalidRequest, match=words):
         exact.embed(texts, **settings)
+
+
+def test_a_text_may_be_longer_than_all_before_it() -> None:
+    with loaded(bundled_model()) as engine:
+        (short,) = engine.embed(["a"])
+        assert engine.embed(["fox " * 600])[0].tokens > 512  # more than the context begins with
+        assert engine.embed(["a"])[0].tokens == short.tokens
 
 
 def test_an_empty_text_is_its_beginning(exact: Engine) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from srbwriter.engine.sampling import Chain, Resting, SamplerTemplate
 from srbwriter.engine.types import BranchView, FinishReason, Request, Sampling, Stop
 from tests.sizes import examples
 
-from .support import PROMPT, drive, exact_engine, finish, small_engine
+from .support import PROMPT, drive, exact_engine, finish, fixture_of, small_engine
 
 SIDES = 8
 FACES = range(300, 300 + SIDES)
@@ -25,16 +25,10 @@ OPEN = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
 MOST = 24.3  # the chi-squared that one in a thousand exceeds at 7 degrees of freedom
 
 
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with small_engine() as loaded:
-        yield loaded
+engine = fixture_of(small_engine)
 
 
-@pytest.fixture(scope="module")
-def exact() -> Iterator[Engine]:
-    with exact_engine() as loaded:
-        yield loaded
+exact = fixture_of(exact_engine)
 
 
 def die(logits: NDArray[np.float32], view: BranchView) -> None:

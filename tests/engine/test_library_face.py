@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +16,7 @@ from srbwriter.engine.types import (
     Done,
     EngineClosed,
     EngineError,
+    Finished,
     InvalidRequest,
     Priority,
     Request,
@@ -33,17 +33,16 @@ from .support import (
     decoded_rows,
     drive,
     finish,
+    fixture_of,
+    rest,
     seeded,
     short_model,
     small_engine,
+    spill,
     works,
 )
 
-
-@pytest.fixture
-def engine() -> Iterator[Engine]:
-    with small_engine() as loaded:
-        yield loaded
+engine = fixture_of(small_engine, "function")
 
 
 # ---- asking
@@ -67,8 +66,7 @@ def test_process_says_whether_there_was_anything_to_do(engine: Engine) -> None:
     assert engine.busy
     assert engine.process() is True
     finish(engine, generation)
-    while engine.process():  # copies for later
-        pass
+    rest(engine)
     assert engine.process() is False
     assert not engine.busy
 
@@ -234,8 +232,7 @@ def test_cells_and_ids_return_to_where_they_were(engine: Engine) -> None:
     assert cache.tree.cells <= engine.stats().total_cells
     assert engine._scheduler.queue.requests == []
     assert set(cache.tree.tip) == cache.idle
-    while engine.call(cache.evict_run):
-        pass
+    spill(engine)
     stats = engine.stats()
     assert (stats.used_cells, stats.used_sequences) == (0, 0)
     for node in list(cache.tree.stored_nodes()):
@@ -260,6 +257,15 @@ def test_finished_requests_are_let_go(engine: Engine) -> None:
 
 
 # ---- rules of the end
+
+
+def test_events_in_their_order_to_the_last(threaded: Engine) -> None:
+    generation = threaded.submit(Request(PROMPT, n=2, stop=SHORT))
+    events = list(generation.events(timeout=WAIT))
+    assert isinstance(events[-1], Done)
+    assert sum(isinstance(e, Finished) for e in events) == 2
+    assert events == generation.log
+    assert list(generation.events(start=len(events))) == []
 
 
 def test_waiting_has_an_end(engine: Engine) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,13 +14,9 @@ from srbwriter.engine.parameters import PARAMETERS, Parameter
 from srbwriter.engine.sampling import SamplerTemplate
 from srbwriter.engine.types import InvalidRequest, Request, Sampling
 
-from .support import PROMPT, SHORT, drive, finish, small_engine
+from .support import PROMPT, SHORT, drive, finish, fixture_of, small_engine
 
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with small_engine() as loaded:
-        yield loaded
+engine = fixture_of(small_engine)
 
 
 @pytest.mark.parametrize(

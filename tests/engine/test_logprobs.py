@@ -61,13 +61,12 @@ def submit(engine: Engine, **fields: Any) -> Generation:
     return engine.submit(Request(**given))
 
 
-@pytest.mark.parametrize("best", [0, 1, 5])
 @pytest.mark.parametrize(
-    "sampling",
+    ("best", "sampling"),
     [
-        seeded(3),
-        seeded(3, temperature=2.0, top_k=3),
-        seeded(3, repeat_penalty=2.0, logit_bias=((300, 50.0),)),
+        (0, seeded(3)),
+        (1, seeded(3, temperature=2.0, top_k=3)),
+        (5, seeded(3, repeat_penalty=2.0, logit_bias=((300, 50.0),))),
     ],
 )
 def test_generated_tokens(engine: Engine, reference: Reference, best: int, sampling: Sampling) -> None:

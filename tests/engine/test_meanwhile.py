@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import BranchState, FinishReason, Stop
 
-from .support import ask, decoded_rows, drive, finish, lengths, stepped
+from .support import ask, decoded_rows, drive, finish, fixture_of, lengths, stepped
 
 DECODE, WAIT, TOLD = "decode", "synchronize", "published"
 
@@ -41,10 +41,7 @@ class Seam:
         generation.add_listener(lambda: self.calls.append(TOLD))
 
 
-@pytest.fixture
-def engine() -> Iterator[Engine]:
-    with stepped() as loaded:
-        yield loaded
+engine = fixture_of(stepped, "function")
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,30 +11,28 @@ from srbwriter.engine.active import ActiveRequest
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.types import FinishReason, LimitExceeded, Priority, Request, Stop
 
-from .support import GREEDY, PROMPT, ask, decoded_rows, drive, finish, lengths, long_prompt, stepped
+from .support import (
+    GREEDY,
+    PROMPT,
+    ask,
+    decoded_rows,
+    drive,
+    finish,
+    fixture_of,
+    lengths,
+    long_prompt,
+    stepped,
+)
+
+engine = fixture_of(stepped, "function")
 
 
-@pytest.fixture
-def engine() -> Iterator[Engine]:
-    with stepped() as engine:
-        yield engine
-
-
-def test_requests_queue_when_cells_run_out_and_all_come_to_their_end() -> None:
+def test_requests_wait_for_cells_and_are_served_in_their_order() -> None:
     with stepped(n_ctx=256) as engine:
-        queue = [ask(engine, long_prompt(engine, 150, f"Tale {k}. "), n=2, tokens=20) for k in range(4)]
+        queue = [ask(engine, long_prompt(engine, 180, f"Tale {k}. "), n=2, tokens=20) for k in range(4)]
+        ended: list[int] = []
         engine.process()
         assert engine.stats().waiting_requests > 0
-        finish(engine, *queue)
-        assert [lengths(g) for g in queue] == [[20, 20]] * 4
-        assert {b.finish_reason for g in queue for b in g.branches} == {FinishReason.LENGTH}
-        assert engine.stats().waiting_requests == 0
-
-
-def test_requests_are_served_in_their_order() -> None:
-    with stepped(n_ctx=256) as engine:
-        queue = [ask(engine, long_prompt(engine, 200, f"Tale {k}. "), tokens=5) for k in range(4)]
-        ended: list[int] = []
 
         def all_done() -> bool:
             ended.extend(k for k, g in enumerate(queue) if g.done and k not in ended)
@@ -43,6 +40,9 @@ def test_requests_are_served_in_their_order() -> None:
 
         drive(engine, all_done)
         assert ended == [0, 1, 2, 3]
+        assert [lengths(g) for g in queue] == [[20, 20]] * 4
+        assert {b.finish_reason for g in queue for b in g.branches} == {FinishReason.LENGTH}
+        assert engine.stats().waiting_requests == 0
 
 
 @pytest.mark.parametrize("n", [1, 4])
@@ -78,16 +78,8 @@ def test_one_that_fits_alone_to_the_last_cell_never_fails() -> None:
         assert generation.branches[0].finish_reason in (FinishReason.LENGTH, FinishReason.CONTEXT)
 
 
-def test_a_text_that_fills_the_window_ends_in_words() -> None:
-    with stepped(n_ctx=256) as engine:
-        generation = ask(engine, long_prompt(engine, 200), tokens=None)
-        finish(engine, generation)
-        assert generation.branches[0].finish_reason is FinishReason.CONTEXT
-        assert lengths(generation) == [256 - 200 + 1]
-
-
-@pytest.mark.parametrize("n", [2, 5])
-def test_when_one_has_filled_the_window_the_next_goes_on(n: int) -> None:
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_a_text_that_fills_the_window_ends_in_words_and_the_next_goes_on(n: int) -> None:
     with stepped(n_ctx=128, max_branches=8) as engine:
         generation = ask(engine, long_prompt(engine, 60), n=n, tokens=None)
         finish(engine, generation)

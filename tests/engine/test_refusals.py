@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -23,13 +23,9 @@ from srbwriter.engine.types import (
     TokenRun,
 )
 
-from .support import LENGTH, PROMPT, exact_engine, finish, started
+from .support import LENGTH, PROMPT, exact_engine, finish, fixture_of, started
 
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with exact_engine() as loaded:
-        yield loaded
+engine = fixture_of(exact_engine)
 
 
 # ---- requests
@@ -211,14 +207,6 @@ def test_an_error_that_nobody_foresaw_ends_the_request_that_it_is_of(
     assert [b.ids for b in good.branches] == undisturbed
 
 
-def test_killing_gives_the_cells_back_at_once(engine: Engine) -> None:
-    generation = started(engine, n=1)
-    before = engine.stats().used_cells
-    generation.branches[0].kill()
-    engine.process()
-    assert engine.stats().used_cells == len(generation.prompt_ids) < before
-
-
 def test_killing_an_ended_branch_leaves_its_text_and_the_cells_of_the_others(engine: Engine) -> None:
     generation = started(engine, n=3)
     finish(engine, generation)
@@ -237,12 +225,15 @@ def test_killing_an_ended_branch_leaves_its_text_and_the_cells_of_the_others(eng
     assert first.text.startswith(text) and len(first.ids) == LENGTH + 4
 
 
+@pytest.mark.parametrize("paused", [False, True])
 @pytest.mark.parametrize("n", [1, 2])
-def test_killing_a_paused_branch_gives_the_cells_back(engine: Engine, n: int) -> None:
+def test_killing_gives_the_cells_back_at_once(engine: Engine, n: int, paused: bool) -> None:
     generation = started(engine, n=n)
-    for branch in generation.branches:
-        branch.pause()
-    engine.process()
+    assert engine.stats().used_cells > len(generation.prompt_ids)
+    if paused:
+        for branch in generation.branches:
+            branch.pause()
+        engine.process()
     for branch in generation.branches:
         branch.kill()
     engine.process()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,9 @@ from srbwriter.engine.types import (
     Stop,
 )
 
-from .support import GREEDY, PROMPT, SHORT, drive, finish, small_engine, works
+from .support import GREEDY, PROMPT, SHORT, drive, finish, fixture_of, small_engine, works
 
-
-@pytest.fixture
-def engine() -> Iterator[Engine]:
-    with small_engine() as loaded:
-        yield loaded
+engine = fixture_of(small_engine, "function")
 
 
 def test_a_callback_that_raises_ends_its_request_only(engine: Engine) -> None:
@@ -99,21 +96,6 @@ def test_listeners_hear_once_a_step_and_may_raise(engine: Engine) -> None:
     assert works(engine)
 
 
-def test_a_step_that_fails_ends_the_requests_and_not_the_engine(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    generation = engine.submit(Request(PROMPT, n=2, stop=SHORT))
-    engine.process()
-    with monkeypatch.context() as patch:
-        patch.setattr(engine._context, "decode", lambda *_: 1 // 0)
-        engine.process()
-    with pytest.raises(EngineError):
-        generation.wait(0)
-    assert engine.alive
-    assert engine.stats().used_cells == 0
-    assert works(engine)
-
-
 def test_an_engine_that_keeps_failing_says_so(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine._context, "decode", lambda *_: 1 // 0)
     for _ in range(3):
@@ -126,26 +108,19 @@ def test_an_engine_that_keeps_failing_says_so(engine: Engine, monkeypatch: pytes
         engine.submit(Request(PROMPT))
 
 
-def _append(ids: Any) -> None:
-    ids.append(5)
+DAMAGE: list[Callable[[Any], object]] = [
+    lambda ids: ids.append(5),
+    lambda ids: operator.setitem(ids, 0, 5),
+    lambda ids: operator.delitem(ids, slice(None)),
+    lambda ids: operator.iadd(ids, [5]),
+    list.clear,
+]
 
 
-def _replace(ids: Any) -> None:
-    ids[0] = 5
-
-
-def _remove(ids: Any) -> None:
-    del ids[:]
-
-
-def _add(ids: Any) -> None:
-    ids += [5]
-
-
-@pytest.mark.parametrize("damage", [_append, _replace, _remove, _add, list.clear])
+@pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize("field", ["ids", "prompt_ids"])
 def test_a_callback_cannot_damage_what_it_is_shown(
-    engine: Engine, damage: Callable[[Any], None], field: str
+    engine: Engine, damage: Callable[[Any], object], field: str
 ) -> None:
     def harm(logits: Any, view: BranchView) -> None:
         if len(view.ids) == 2:

@@ -254,26 +254,6 @@ def test_dry_keeps_a_phrase_from_going_on(model: Model, row: Row) -> None:
         assert (likeliest(template.new(1), row) == best) is chosen
 
 
-@pytest.mark.parametrize(
-    ("sampling", "length"),
-    [
-        (Sampling(), 0),
-        (Sampling(repeat_penalty=1.1), 64),
-        (Sampling(repeat_penalty=1.1, repeat_last_n=0), 0),
-        (Sampling(repeat_penalty=1.1, repeat_last_n=-1), 300),
-        (Sampling(repeat_penalty=1.1, repeat_last_n=1_000_000), 300),
-        (Sampling(dry_multiplier=1.0, dry_penalty_last_n=1_000_000), 300),
-        (Sampling(dry_multiplier=1.0), 300),
-        (Sampling(dry_multiplier=1.0, dry_penalty_last_n=20, presence_penalty=1.0), 64),
-        (Sampling(samplers=("top_k",), repeat_penalty=1.1), 0),
-    ],
-)
-def test_history_length(model: Model, sampling: Sampling, length: int) -> None:
-    template = SamplerTemplate(sampling, model, 300)
-    assert template.history_length == length
-    assert template.history is (length > 0)
-
-
 # ---- rows and handles
 
 

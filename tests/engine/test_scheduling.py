@@ -6,7 +6,6 @@ engine would learn it from the clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,24 +20,12 @@ from srbwriter.engine.types import (
     Stop,
 )
 
-from .support import (
-    CHUNK,
-    ask,
-    decoded_rows,
-    drive,
-    finish,
-    lengths,
-    long_prompt,
-    stepped,
-)
+from .support import CHUNK, ask, decoded_rows, drive, finish, fixture_of, lengths, long_prompt, stepped
 
 ENDLESS = Stop(ignore_eog=True)
 
 
-@pytest.fixture
-def engine() -> Iterator[Engine]:
-    with stepped() as engine:
-        yield engine
+engine = fixture_of(stepped, "function")
 
 
 # ---- prompts beside writing
@@ -142,29 +129,6 @@ def test_cancel_of_a_prompt_stops_it_after_the_chunk_under_way(engine: Engine) -
     again = ask(engine, long_prompt(engine, 1000), tokens=1)
     finish(engine, again)
     assert again.cached_tokens >= 3 * CHUNK  # what was read is not read again
-
-
-def test_other_requests_commands_do_not_abort(engine: Engine) -> None:
-    reader = ask(engine, long_prompt(engine, 400), tokens=1)
-    writer = ask(engine, "The king", n=2, tokens=None)
-    drive(engine, lambda: reader.prompt_done > 0 and min(lengths(writer)) > 0)
-    lib: Any = engine._context._lib
-    native = lib.llama_decode
-    codes: list[int] = []
-
-    def stopping(context: int, batch: Any) -> int:
-        writer.branches[0].stop()
-        codes.append(native(context, batch))
-        return codes[-1]
-
-    lib.llama_decode = stopping
-    try:
-        engine.process()
-    finally:
-        lib.llama_decode = native
-    assert codes == [0]
-    writer.cancel()
-    finish(engine, reader)
 
 
 # ---- priorities

@@ -48,6 +48,7 @@ from .support import (
     exact_engine,
     exact_model,
     finish,
+    fixture_of,
     long_prompt,
     seeded,
     small_engine,
@@ -56,11 +57,7 @@ from .support import (
 )
 from .toy_models import make_gemma, make_jamba, make_mamba
 
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with exact_engine(n_ctx=512) as loaded:
-        yield loaded
+engine = fixture_of(lambda: exact_engine(n_ctx=512))
 
 
 @pytest.fixture(autouse=True)
@@ -115,7 +112,7 @@ def test_a_fork_evaluates_nothing(engine: Engine) -> None:
     seq = low.new_seq()
     said = low.eval(seq, engine.tokenize(PROMPT))
     with decoded_rows(engine) as rows:
-        forks = [low.fork(seq, seeded(k, temperature=3.0)) for k in range(4)]
+        forks = [low.fork(seq, Sampling(temperature=3.0), seed=np.uint32(k)) for k in range(4)]
         assert all(np.array_equal(low.logits(fork), said) for fork in forks)
         chosen = [low.sample(fork) for fork in forks]
     assert not rows and len(set(chosen)) > 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,17 +13,14 @@ from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import FinishReason, Request, Sampling, Stop
 from tests.sizes import examples
 
-from .support import PROMPT, decoded_rows, exact_engine, finish, seeded
+from .support import PROMPT, decoded_rows, exact_engine, finish, fixture_of, seeded
 
 RULE = Stop(max_tokens=10, ignore_eog=True)
 GREEDY = Sampling(temperature=0)
 TEXT = " a cat 🐈, naïve “so” 東京\n\nand on"
 
 
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with exact_engine(n_ctx=1024) as loaded:
-        yield loaded
+engine = fixture_of(lambda: exact_engine(n_ctx=1024))
 
 
 def submit(engine: Engine, **fields: Any) -> Generation:
