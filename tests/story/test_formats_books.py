@@ -18,8 +18,7 @@ from srbwriter.story.formats import FormatError, archive
 from srbwriter.story.model import DraftNode, Marks, StoryDraft
 from tests.sizes import examples
 from tests.story.documents import MANIFEST, PACKAGE, RTF, book, content, odt, page, zipped
-from tests.story.format_files import path_text
-from tests.story.left_out import notices
+from tests.story.format_files import notices, path_text
 
 
 def refusal(data: bytes, name: str = "novel") -> str:

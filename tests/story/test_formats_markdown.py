@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from srbwriter.story import formats
 from srbwriter.story.formats import FormatError, frontmatter
 from srbwriter.story.model import StoryDraft, foreign
-from tests.story.format_files import path_text
-from tests.story.left_out import notices
+from tests.story.format_files import notices, path_text
 
 FULL = """---
 # what it is called

@@ -20,14 +20,15 @@ from tests.story.format_files import (
     by_text,
     changed,
     fixture_json,
+    is_left_out,
     load,
     path_text,
     read_json,
     rejects,
     shape,
+    told,
     without,
 )
-from tests.story.left_out import is_left_out, told
 
 
 def chat(*messages: Any) -> formats.StoryDraft:
