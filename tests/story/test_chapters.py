@@ -86,28 +86,11 @@ def test_a_heading_stands_before_the_paragraph_that_its_words_fall_into(story: S
     assert shown(story) == [("Two", "It rained. She left."), ("Three", "He stayed.")]
 
 
-def test_a_paragraph_that_is_a_heading_already_gets_no_other(story: Story) -> None:
-    text = "# One #\n\nIt rained.\n\n***\n\nShe left."
-    story.append(text)
-    story.begin_chapter(0, "One")
-    story.begin_chapter(text.index("***"), "")
-    marks = [(chapter.begin, chapter.title) for chapter in story.outline()]
-    assert [(h.title, h.in_text) for h in headings(text, marks)] == [("One", True), ("", True)]
-
-
 def test_words_typed_at_a_chapters_first_letter_belong_to_it(story: Story) -> None:
     book(story, ("She", "Two"))
     at = BOOK.index("She")
     story.replace(Edit(at, at, "New first.\n\n"))
     assert shown(story) == [("Two", "New first.")]
-
-
-def test_words_typed_at_the_end_of_a_chapter_stay_in_it(story: Story) -> None:
-    book(story, ("She", "Two"))
-    at = BOOK.index("\n\nShe")
-    story.replace(Edit(at, at, "\n\nStill one."))
-    assert shown(story) == [("Two", "She left.")]
-    assert "Still one." in story.text(story.path(story.current)[1])
 
 
 def test_words_typed_before_a_generated_chapter_belong_to_it(story: Story) -> None:

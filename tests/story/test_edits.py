@@ -127,17 +127,6 @@ def test_what_is_written_after_a_kept_take_is_not_lost_by_undo(long: list[NodeId
     assert story.parent(new) == long[1]
 
 
-def test_branches_being_written_go_on_behind_a_fix(long: list[NodeId], story: Story) -> None:
-    names = story.begin_branches(long[1], 1, vocab="v") + story.begin_branches(long[-1], 1, vocab="v")
-    for name in names:
-        story.stream(name, "abc", [3])
-    story.set_text(story.text(story.current).replace("Take 10", "Tale 10"))
-    for name in names:
-        story.stream(name, "def", [3])
-        story.finish(name, "length")
-        assert story.text(name).endswith("abcdef") and "Tale 10" in story.text(name)
-
-
 def test_fixes_in_several_places_and_a_new_end_are_one_edit(long: list[NodeId], story: Story) -> None:
     before, text = drafted(story), story.text(story.current)
     fixed = text.replace("rained", "snowed").replace("Take 12 of it", "Tale 12 of them")

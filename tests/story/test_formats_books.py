@@ -18,8 +18,7 @@ from srbwriter.story.formats import FormatError, archive
 from srbwriter.story.model import DraftNode, Marks, StoryDraft
 from tests.sizes import examples
 from tests.story.documents import MANIFEST, PACKAGE, RTF, book, content, odt, page, zipped
-from tests.story.format_files import path_text
-from tests.story.left_out import notices
+from tests.story.format_files import notices, path_text
 
 
 def refusal(data: bytes, name: str = "novel") -> str:
@@ -100,9 +99,18 @@ def _pages(data: bytes) -> str:
         ),
         (book(**{"OEBPS/Text/chapter1.xhtml": b"<p>caf\xe9</p>"}), "is not in UTF-8"),
         (book()[:-200], "broken archive"),
+        (odt(**{"META-INF/manifest.xml": MANIFEST.replace("file-entry", "encryption-data")}),
+         "has a password — save it without one"),
+        (zipped({"a": "b"}, "application/vnd.oasis.opendocument.text"), "content.xml is missing"),
+        (odt("<text:p>"), "content.xml: mismatched tag"),
+        (odt("<text:p>&nbsp;</text:p>"), "undefined entity"),
+        (odt(**{"content.xml": content("&b;", '<!DOCTYPE a [<!ENTITY b "c">]>')}), "entities, which are not"),
+        (odt(**{"content.xml": content("&b;", '<!DOCTYPE a [<!ENTITY b SYSTEM "/etc/x">]>')}), "entities"),
+        (odt("<text:section>" * 5000 + "</text:section>" * 5000), "nested too deeply"),
+        (odt()[:-300], "broken archive"),
     ],
 )  # fmt: skip
-def test_a_broken_book_says_what_is_wrong_and_what_to_do(data: bytes, words: str) -> None:
+def test_a_broken_book_or_text_says_what_is_wrong_and_what_to_do(data: bytes, words: str) -> None:
     said = refusal(data)
     assert words in said and ("—" in said)
 
@@ -144,24 +152,6 @@ def test_a_text_of_libreoffice_is_read_whole() -> None:
     assert draft.nodes[1].marks.note == "Bob: Really?"
     for words in ("the table of contents", "comments", "pictures", "tables", "lists"):
         assert any(words in notice for notice in notices(draft)), words
-
-
-@pytest.mark.parametrize(
-    ("data", "words"),
-    [
-        (odt(**{"META-INF/manifest.xml": MANIFEST.replace("file-entry", "encryption-data")}),
-         "has a password — save it without one"),
-        (zipped({"a": "b"}, "application/vnd.oasis.opendocument.text"), "content.xml is missing"),
-        (odt("<text:p>"), "content.xml: mismatched tag"),
-        (odt("<text:p>&nbsp;</text:p>"), "undefined entity"),
-        (odt(**{"content.xml": content("&b;", '<!DOCTYPE a [<!ENTITY b "c">]>')}), "entities, which are not"),
-        (odt(**{"content.xml": content("&b;", '<!DOCTYPE a [<!ENTITY b SYSTEM "/etc/x">]>')}), "entities"),
-        (odt("<text:section>" * 5000 + "</text:section>" * 5000), "nested too deeply"),
-        (odt()[:-300], "broken archive"),
-    ],
-)  # fmt: skip
-def test_a_broken_text_says_what_is_wrong_and_what_to_do(data: bytes, words: str) -> None:
-    assert words in refusal(data)
 
 
 def test_one_element_does_not_stand_for_endless_spaces() -> None:

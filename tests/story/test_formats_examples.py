@@ -19,15 +19,17 @@ from tests.story.format_files import (
     by_text,
     changed,
     fixture_json,
+    is_left_out,
     load,
+    notices,
     path_text,
     read_json,
     rejects,
     shape,
     tells,
+    told,
     without,
 )
-from tests.story.left_out import is_left_out, notices, told
 
 
 @dataclass(frozen=True)

@@ -18,14 +18,16 @@ from tests.sizes import examples
 from tests.story.format_files import (
     changed,
     fixture_json,
+    is_left_out,
     load,
+    notices,
     path_text,
     read_json,
     rejects,
     shape,
+    told,
     without,
 )
-from tests.story.left_out import is_left_out, notices, told
 from tests.story.packing import UNDEFINED, Extension, Record, Set, pack
 
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from srbwriter.story import formats
 from srbwriter.story.model import DraftNode, Marks, StoryDraft
 from tests.sizes import examples
-from tests.story.format_files import path_text, tale
-from tests.story.left_out import notices
+from tests.story.format_files import notices, path_text, tale
 
 XHTML = "{http://www.w3.org/1999/xhtml}"
 OPF = "{http://www.idpf.org/2007/opf}"

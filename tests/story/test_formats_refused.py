@@ -135,20 +135,6 @@ def test_a_format_can_be_named_and_must_be_one_to_import() -> None:
             formats.read(b"Text.", "a", format_name=name)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "He said :: nothing.\n:: and again\n",
-        "== A heading ==\nText with an arrow -> there.\n",
-        "{curly} words",
-        "%PDF is a format.",
-        "He wrote \\documentclass{book} on the wall.",
-    ],
-)
-def test_a_text_that_only_looks_a_little_like_it_is_a_text(text: str) -> None:
-    assert path_text(formats.read(text.encode(), "tale.txt")) == text
-
-
 # ---- screenplays
 
 FOUNTAIN = """Title:

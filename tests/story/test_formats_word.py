@@ -20,8 +20,7 @@ from srbwriter.story import formats
 from srbwriter.story.formats import FormatError
 from srbwriter.story.model import StoryDraft, foreign
 from tests.sizes import examples
-from tests.story.format_files import path_text, tale
-from tests.story.left_out import notices
+from tests.story.format_files import notices, path_text, tale
 
 ORCHARD = """# The *first* part
 

@@ -59,13 +59,6 @@ def test_a_new_story_is_a_marked_file_in_write_ahead_mode(path: Path) -> None:
     assert check(path).sound
 
 
-def test_a_story_never_takes_the_place_of_another(written: Path) -> None:
-    before = written.read_bytes()
-    with pytest.raises(NotAStory, match="already there"):
-        Story.create(written)
-    assert written.read_bytes() == before
-
-
 def test_a_second_opener_gets_a_view_and_a_reason(written: Path) -> None:
     with Story.open(written) as first, Story.open(written) as second:
         assert first.read_only is None

@@ -94,6 +94,15 @@ class _Told:
 
 
 class TestPlaces:
+    def test_an_export_replaces_only_by_force(self, tmp_path: Path, story: Story) -> None:
+        target = tmp_path / "o.txt"
+        target.write_text("mine")
+        with pytest.raises(TransferError, match="o.txt: is there already"):
+            carry_out(Export(story.file, target, "text"))
+        assert target.read_text() == "mine" and names(tmp_path) == {"o.txt"}
+        carry_out(Export(story.file, target, "text", force=True))
+        assert target.read_text().endswith("Word 100.") and names(tmp_path) == {"o.txt"}
+
     @pytest.mark.parametrize("when", [1, 2])
     @pytest.mark.parametrize("verb", ["merge", "split", "undo", "set_text"])
     def test_a_story_that_is_changed_meanwhile_is_exported_as_it_was_once(
@@ -189,6 +198,14 @@ class TestAside:
         assert names(tmp_path) == {"o.json", "library"} and names(tmp_path / "library") == {"Rain.srbw"}
         with Story.open(back.result().path, readonly=True) as again:
             assert again.to_draft() == story.to_draft()
+
+    def test_a_refusal_is_told_in_the_same_words(self, tmp_path: Path) -> None:
+        (tmp_path / "broken.json").write_text('{"text": "a", "children": [{"text": "b", ')
+        work = TransferProcess(Import(tmp_path / "broken.json", tmp_path)).start()
+        assert work.wait(LONG)
+        with pytest.raises(TransferFailed, match=r"broken\.json: at line 1, column \d+: expected JSON"):
+            work.result()
+        assert names(tmp_path) == {"broken.json"}
 
     def test_a_defect_is_told_and_logged(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         (tmp_path / "o").mkdir()
