@@ -64,9 +64,10 @@ def client(shared: tuple[Loaded, str], engine: FakeEngine) -> Iterator[httpx.Cli
 
 
 @pytest.fixture(scope="session")
-def model() -> Engine:
-    """The bundled model, for all tests that need no other; closed with the server of :func:`real`."""
-    return load_engine(short_model(), EngineOptions(n_ctx=2048, gpu_layers=0, seed=1, threads=1))
+def model() -> Iterator[Engine]:
+    """The bundled model, for all tests that need no other."""
+    with load_engine(short_model(), EngineOptions(n_ctx=2048, gpu_layers=0, seed=1, threads=1)) as engine:
+        yield engine
 
 
 @pytest.fixture(scope="session")
