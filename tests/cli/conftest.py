@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import NamedTuple
 
 import pytest
 
 from srbwriter import cli
+from tests.engine.scripted import Scripted
 
 
 class Outcome(NamedTuple):
@@ -19,6 +21,13 @@ class Outcome(NamedTuple):
 
 
 Run = Callable[..., Outcome]
+
+
+@pytest.fixture
+def server() -> Iterator[Scripted]:
+    """An engine elsewhere that writes a script."""
+    with closing(Scripted("vllm")) as it:
+        yield it
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import ssl
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -28,12 +27,6 @@ def program(url: str, *more: str) -> subprocess.Popen[str]:
     """The real program, writing with the engine at ``url``."""
     command = [sys.executable, "-m", "srbwriter", *line(url, *more)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-@pytest.fixture
-def server() -> Iterator[Scripted]:
-    with closing(Scripted("vllm")) as it:
-        yield it
 
 
 @pytest.mark.parametrize("index", [100, -1])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -11,14 +10,11 @@ import pytest
 
 from srbwriter.engine.compat import GONE, warn_once
 from srbwriter.engine.parameters import PARAMETERS
-from srbwriter.engine.types import EngineOptions
 from tests.fakes.engine import FakeEngine
-from tests.fakes.shared_model import load_engine
-from tests.fakes.short_model import short_model
 from tests.server.rows import ENDPOINTS
 from tests.sizes import some_of
 
-from .conftest import Serve, serving
+from .conftest import Serve
 
 DIALECTS: dict[str, dict[str, Any]] = {
     "/completion": {"prompt": "Once", "n_predict": 4},
@@ -152,11 +148,6 @@ def test_forms_that_cannot_be_had(client: httpx.Client, path: str) -> None:
         answer = client.post(path, json={**DIALECTS[path], **fields})
         assert answer.status_code == 400, (fields, answer.text)
         assert words in answer.text
-
-
-@pytest.fixture(scope="module")
-def real() -> Iterator[httpx.Client]:
-    yield from serving(load_engine(short_model(), EngineOptions(n_ctx=1024)))
 
 
 def test_the_text_follows_an_ebnf_of_several_lines(real: httpx.Client) -> None:

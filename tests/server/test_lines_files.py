@@ -12,10 +12,7 @@ from pathlib import Path
 import pytest
 
 from srbwriter.engine import Engine
-from srbwriter.engine.types import EngineOptions
 from srbwriter.server import Loaded, ServerHandle, ServerSettings, start_in_thread
-from tests.fakes.shared_model import load_engine
-from tests.fakes.short_model import short_model
 
 from .lines import READY, LineClient, known, output
 
@@ -23,12 +20,6 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "lines.md").read_text("utf-8")
 BEGIN = "PROMPT Once upon a time there was a fisherman who lived at the sea."
 PROGRAM = [sys.executable, "-m", "srbwriter", "lines", "--gpu-layers", "0", "--ctx-size", "512"]
-
-
-@pytest.fixture(scope="module")
-def model() -> Iterator[Engine]:
-    with load_engine(short_model(), EngineOptions(n_ctx=2048)) as engine:
-        yield engine
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -15,10 +14,8 @@ import pytest
 
 from srbwriter.engine.types import Request
 from tests.fakes.engine import EOS, FakeEngine
-from tests.fakes.shared_model import load_engine
-from tests.fakes.short_model import short_model
 
-from .conftest import Serve, serving
+from .conftest import Serve
 from .wire import connected, frames, lines, until_closed
 
 CHAT = {"messages": [{"role": "user", "content": "Once"}], "max_tokens": 3}
@@ -291,11 +288,6 @@ def test_half_open_heads_do_not_use_up_the_files_of_the_process() -> None:
 
 
 # ---- on the bundled model
-
-
-@pytest.fixture(scope="module")
-def real() -> Iterator[httpx.Client]:
-    yield from serving(load_engine(short_model()))
 
 
 def test_a_prompt_is_cut_to_the_context_that_is_asked_for(real: httpx.Client) -> None:

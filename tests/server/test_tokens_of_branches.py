@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
-import pytest
 
-from srbwriter.engine.types import EngineOptions
 from tests.fakes.engine import FakeEngine
-from tests.fakes.shared_model import load_engine
-from tests.fakes.short_model import short_model
-
-from .conftest import serving
 
 
 def test_what_could_follow_a_prompt(client: httpx.Client, engine: FakeEngine) -> None:
@@ -45,12 +38,6 @@ def test_what_means_nothing_is_refused(client: httpx.Client) -> None:
         answer = client.post("/srb/v1/next", json=body)
         assert answer.status_code == 400, answer.text
         assert answer.json()["error"]
-
-
-@pytest.fixture(scope="module")
-def real() -> Iterator[httpx.Client]:
-    """A client of a server with the bundled model."""
-    yield from serving(load_engine(short_model(), EngineOptions(n_ctx=1024, gpu_layers=0, seed=1)))
 
 
 def written(http: httpx.Client, **body: Any) -> str:

@@ -16,8 +16,6 @@ from srbwriter.engine.constraints import compile_constraint
 from srbwriter.engine.types import Sampling
 from srbwriter.server import Loaded, ServerSettings, start_in_thread
 from tests.fakes.engine import FakeEngine
-from tests.fakes.shared_model import load_engine
-from tests.fakes.short_model import short_model
 from tests.sizes import examples, some_of
 
 from .conftest import Serve
@@ -83,12 +81,6 @@ CLOCK = {
 }
 ASKED: list[Any] = [{"role": "user", "content": "Once"}]
 NAMED = {"type": "function", "function": {"name": "clock"}}
-
-
-@pytest.fixture(scope="module")
-def model() -> Iterator[Engine]:
-    with load_engine(short_model()) as engine:
-        yield engine
 
 
 @pytest.fixture(scope="module", params=some_of(TEMPLATES, ["hermes", "spelt"]))
