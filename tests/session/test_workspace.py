@@ -16,7 +16,7 @@ from srbwriter.story.model import JsonValue, as_object
 from tests.fakes.shared_model import load_engine
 from tests.fakes.short_model import short_model
 
-from .conftest import OPTIONS, ready, written
+from .conftest import OPTIONS, ready, write_round, written
 from .test_session import OPENING, until
 
 VIEW = {"cursor": 3}
@@ -36,7 +36,6 @@ def again(file: Path) -> Iterator[Session]:
 
 
 def shown(session: Session) -> Round:
-    assert session.round is not None
     return session.round
 
 
@@ -48,8 +47,7 @@ def three_rounds(session: Session) -> Round:
     """Three rounds below one node, all ended; returns the last."""
     session.set_text(OPENING)
     for _ in range(3):
-        last = session.generate()
-        written(session)
+        last = write_round(session)
     return last
 
 
@@ -108,18 +106,6 @@ def test_an_edited_pick_is_shown_as_the_model_wrote_it(file: Path, session: Sess
     session.close()
     with again(file) as later:
         assert texts(later) == before
-
-
-def test_restored_branches_can_be_steered_and_picked(file: Path, session: Session) -> None:
-    three_rounds(session)
-    before = texts(session)
-    session.close()
-    with again(file) as later:
-        later.steer(1, "extend")
-        after = written(later)
-        assert after[0] == before[0] and len(after[1]) > len(before[1])
-        later.pick(1)
-        assert later.text() == OPENING + after[1]
 
 
 def test_the_round_before_words_typed_since_is_shown(file: Path, session: Session) -> None:

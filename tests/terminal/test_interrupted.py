@@ -22,7 +22,17 @@ from tests.terminal.support import (
     two_at_once,
     words_from,
 )
-from tests.terminal.terminal import CTRL_P, CTRL_Q, CTRL_S, CTRL_Y, CTRL_Z, ENTER, F4, Terminal
+from tests.terminal.terminal import (
+    CTRL_P,
+    CTRL_Q,
+    CTRL_S,
+    CTRL_Y,
+    CTRL_Z,
+    ENTER,
+    F4,
+    LEFT_ALTERNATE_SCREEN,
+    Terminal,
+)
 from tests.terminal.test_steady_typing import PLACES, start
 
 HANG_UP = "hang up"
@@ -44,6 +54,7 @@ def interrupted(new_terminal: NewTerminal, place: str, way: signal.Signals | str
     if isinstance(way, signal.Signals):
         moment = terminal.kill(way)
         assert terminal.ended() == 128 + way
+        assert LEFT_ALTERNATE_SCREEN in terminal.log
     else:
         moment = terminal.hang_up()
         terminal.ended()
