@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 
 from srbwriter.demo import bundled_model
 from srbwriter.engine.exploring import Exploring, Fork
-from srbwriter.engine.types import Request, Sampling, Stop
+from srbwriter.engine.types import Sampling, Stop
 from srbwriter.session import Session
 from srbwriter.session.exploring import probability_words
 from srbwriter.session.sampling import Variety
@@ -148,20 +147,6 @@ def test_one_beginning_does_not_crowd_out_the_others(session: Session) -> None:
     session.exploring.wanted = Exploring(cutoff=0.03, depth=8, beams=4, ends="never")
     texts = explored(session)
     assert len({text.split()[0] for text in texts}) == 4
-
-
-def test_the_probability_of_a_way_is_that_of_its_tokens(session: Session) -> None:
-    session.exploring.wanted = Exploring(cutoff=0.05, depth=5, beams=4, ends="never")
-    explored(session)
-    current, engine = session.round, session.engine
-    prompt = current.generation.prompt_ids
-    for branch in current.branches:
-        scored = engine.submit(
-            Request((*prompt, *branch.ids), prompt_logprobs=0, stop=Stop(max_tokens=0), add_bos=False)
-        )
-        scored.wait(WAIT)
-        known = sum(one.logprob for one in scored.prompt_logprobs[-len(branch.ids) :])
-        assert math.log(current.probabilities[branch.index]) == pytest.approx(known, abs=0.02)
 
 
 def test_ways_end_at_a_sentence(session: Session) -> None:

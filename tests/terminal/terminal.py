@@ -101,6 +101,7 @@ _NOT_ASCII = re.compile(r"[\u0080-\U0010ffff]")
 # A program asks whether a terminal shows what lies between two marks at once; this one does, so a screen is
 # never looked at when half of it is drawn.
 _ASKS_WHOLE, _SHOWS_WHOLE = b"\x1b[?2026$p", b"\x1b[?2026;2$y"
+PASTE_MODE = b"\x1b[?2004h"  # the program has the terminal
 LEFT_ALTERNATE_SCREEN, LEFT_MOUSE = b"\x1b[?1049l", b"\x1b[?1000l"
 _WHOLE, _WHOLE_END = "\x1b[?2026h", "\x1b[?2026l"
 # Most of what Textual sends besides words: colours and places of the cursor.
@@ -130,11 +131,6 @@ class Key:
 
     text: str
     at: float
-
-
-def older_than(keys: Iterable[Key], moment: float) -> str:
-    """What had been typed at ``moment``."""
-    return "".join(key.text for key in keys if key.at <= moment)
 
 
 class Terminal:

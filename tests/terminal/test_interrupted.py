@@ -31,6 +31,7 @@ from tests.terminal.terminal import (
     ENTER,
     F4,
     LEFT_ALTERNATE_SCREEN,
+    PASTE_MODE,
     Terminal,
 )
 from tests.terminal.test_steady_typing import PLACES, start
@@ -71,7 +72,6 @@ def test_nothing_is_lost_when_the_system_ends_the_program(new_terminal: NewTermi
 
 
 STOPPED = "[the job has stopped]"
-PASTE_MODE = b"\x1b[?2004h"
 
 
 def test_the_shell_stops_the_program_and_typing_goes_on(terminal: Terminal) -> None:
