@@ -44,7 +44,7 @@ class SteppedSession(Session):
             self.finish_loading()
 
     def _read(self, path: Any, options: EngineOptions | None, /, **more: Any) -> Engine:
-        self._may_load.wait(WAIT)
+        self._may_load.wait()
         if self._trouble is not None:
             raise self._trouble
         return load_engine(path, options, thread=False, **more)
