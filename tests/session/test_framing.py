@@ -175,12 +175,3 @@ def test_a_frame_can_be_switched_off_and_undone(chat: Session) -> None:
     assert {part.source for part in context.parts} <= {"bos", "story"}
     chat.undo()
     assert chat.context().framed
-
-
-def test_a_base_model_is_framed_only_where_the_story_says_so(session: Session) -> None:
-    session.set_text(OPENING)
-    context = session.context()
-    assert not (context.framed or session.instruct) and "continues text" in context.frame
-    put(session, framed=True, request=ASKED)
-    assert session.context().framed
-    assert ASKED in [part.text for part in session.context().parts if part.source == "request"]

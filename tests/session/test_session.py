@@ -52,16 +52,6 @@ def begun(session: Session) -> Round:
     return current
 
 
-def test_the_next_round_goes_on_from_the_cached_prefix(session: Session) -> None:
-    begun(session)
-    session.pick(3)
-    again = written(session, session.generate())
-    assert again.cached_tokens >= len(again.prompt_ids) - 1
-    session.undo()
-    back = written(session, session.generate())
-    assert back.cached_tokens == len(back.prompt_ids)
-
-
 def test_a_rewound_branch_is_picked_as_it_reads(session: Session) -> None:
     session.set_text(OPENING)
     session.stop = Stop(max_tokens=60, ignore_eog=True)

@@ -89,21 +89,6 @@ async def test_arrows_go_past_the_names_of_groups_and_escape_runs_nothing(open_b
             assert type(bench.app.screen) is type(menu)
 
 
-async def test_each_row_shows_the_keys_of_its_command(open_bench: OpenBench) -> None:
-    own = {"keys.memory": "f11", "interface.keymap": "letters"}
-    async with open_bench(fake=True, size=(120, 140), settings=own) as bench:
-        await bench.press("ctrl+g")
-        await opened(bench, Menu)
-        shown = visible(bench)
-        for words in (
-            "F11      Memory",
-            "K F2     Settings for writing",
-            "⏎        Pick this branch",
-            "    Theme",
-        ):
-            assert words in shown, words
-
-
 async def test_a_pick_forgets_which_branch_was_chosen(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         await bench.choose("kill")

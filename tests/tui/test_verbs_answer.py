@@ -125,20 +125,6 @@ async def test_branches_are_shown_until_those_that_wait_for_the_model_are_writte
         assert [pane.text for pane in bench.screen.grid.shown] != before
 
 
-async def test_writing_again_replaces_the_round(open_bench: OpenBench) -> None:
-    async with open_bench(n=3) as bench:
-        await bench.write(6)
-        first = bench.texts()
-        await bench.press("ctrl+n")
-        await bench.tokens(6)
-        second = bench.texts()
-        assert len(second) == 3 and not set(first) & set(second)
-        assert [pane.text for pane in bench.screen.grid.shown] == second
-        story = bench.session.story
-        kept = {node.text for node in story.nodes(story.children(bench.session.node))}
-        assert {*first, *second} <= kept
-
-
 async def test_a_branch_waits_while_words_for_it_are_typed(open_bench: OpenBench) -> None:
     async with open_bench(n=2, started=4) as bench:
         first, second = bench.session.round.branches
