@@ -39,7 +39,6 @@ WITH_PROGRAMS = [
     "server/test_page_instruments.py",
     "server/test_sillytavern.py::test_it_connects",
     "terminal/test_exploring.py",
-    "tui/test_end_to_end.py",
 ]
 
 
