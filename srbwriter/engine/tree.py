@@ -301,10 +301,11 @@ class TokenTree:
 
     def extend_demand(self, demand: Demand, token: int) -> None:
         """Add ``token`` to the path of ``demand``."""
-        node, spare = demand.node, demand.spare
+        node, spare, namespace = demand.node, demand.spare, demand.namespace
         assert node is not None
         node.demands.remove(demand)
-        key, salt = demand.namespace.child_key(token, node.end), demand.namespace.salt_at(node.end)
+        salt = namespace.salt if node.end == namespace.start else ""
+        key = (salt, token) if salt else token
         child = node.children.get(key)
         if child is None:
             if spare is None or spare.parent is not node or salt:
