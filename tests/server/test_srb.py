@@ -45,8 +45,8 @@ def test_a_bare_prompt_gets_the_servers_number_of_branches(client: httpx.Client)
         answer = client.post("/v1/completions", json={**PROMPT, "n": n})
         assert answer.status_code == 400
         assert answer.json() == {"error": f"Field 'n': Value must be between 1 <= value <= 64, but got {n}"}
-    answer = client.post("/v1/completions", json={**PROMPT, "logprobs": 101})
-    assert answer.status_code == 400
+    answer = client.post("/srb/v1/completions", json={**PROMPT, "logprobs": 101})
+    assert answer.status_code == 400 and "100" in answer.json()["error"]
 
 
 ENDS: tuple[tuple[str, list[str] | None, str, int, int], ...] = (

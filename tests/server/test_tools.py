@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from srbwriter.engine import Engine
@@ -247,6 +247,7 @@ def talking(serve: Serve) -> Iterator[httpx.Client]:
         st.dictionaries(st.text(max_size=4), st.text(max_size=6) | st.lists(st.integers())), max_size=3
     ),
 )
+@example(before="a <tool_", values=[{"a": "b"}])  # nearly the beginning of a call
 def test_a_stream_reads_as_the_whole(
     talking: httpx.Client, engine: FakeEngine, before: str, values: list[dict[str, Any]]
 ) -> None:
