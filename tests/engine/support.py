@@ -20,7 +20,7 @@ from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.native.context import OK, Context
 from srbwriter.engine.native.library import L, library
-from srbwriter.engine.types import BranchView, EngineOptions, Request, Sampling, Stop, TokenRun
+from srbwriter.engine.types import BranchView, Cut, EngineOptions, Request, Sampling, Stop, Text, TokenRun
 from tests.fakes.shared_model import load_engine
 from tests.fakes.short_model import short_model
 
@@ -104,6 +104,19 @@ def works(engine: Engine) -> bool:
     if engine._thread is None:
         finish(engine, generation)
     return [len(b.ids) for b in generation.wait(WAIT).branches] == [4, 4]
+
+
+def told(generation: Generation) -> list[tuple[str, list[int]]]:
+    """Text and ids of each branch as its events tell them."""
+    texts, ids = [""] * len(generation.branches), [list[int]() for _ in generation.branches]
+    for event in generation.log:
+        if isinstance(event, Text):
+            texts[event.branch] += event.text
+            ids[event.branch] += event.ids
+        elif isinstance(event, Cut):
+            texts[event.branch] = texts[event.branch][: event.chars]
+            del ids[event.branch][event.tokens :]
+    return list(zip(texts, ids, strict=True))
 
 
 def fixture_of(

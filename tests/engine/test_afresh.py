@@ -99,42 +99,33 @@ def test_nothing_is_left_of_roots_that_nobody_uses(engine: Engine) -> None:
 # ---- penalties
 
 
-def likeliest(engine: Engine, **more: Any) -> tuple[int, ...]:
-    """What is written when every token but two is forbidden and what was seen is not written again."""
+def two_tokens(engine: Engine, prompt: Any, **more: Any) -> Any:
+    """A request that has two tokens to choose from, and writes none that it has seen."""
 
     def two(logits: Any, view: Any) -> None:
         logits[:] = -np.inf
         logits[[300, 301]] = (1.0, 0.0)
 
     sampling = Sampling(temperature=0.0, presence_penalty=5.0, repeat_last_n=-1)
-    generation = engine.submit(
-        Request([1, 300, 2], sampling=sampling, stop=Stop(max_tokens=1), logits_callback=two, **more)
-    )
+    request = Request(prompt, sampling=sampling, stop=Stop(max_tokens=1), logits_callback=two, **more)
+    generation = engine.submit(request)
     finish(engine, generation)
-    return generation.branches[0].ids
+    return generation
 
 
-@pytest.mark.parametrize("empty", ["", [], ()])
-def test_penalties_look_back_at_the_prompt_or_at_what_they_are_told(engine: Engine, empty: Any) -> None:
-    assert likeliest(engine) == (301,)
-    assert likeliest(engine, penalty_prompt=empty) == (300,)
-    assert likeliest(engine, penalty_prompt=[300]) == (301,)
-    assert likeliest(engine, penalty_prompt=(TokenRun("", (5, 300)),)) == (301,)
-    assert likeliest(engine, penalty_prompt=engine.detokenize([300])) == (301,)
-    assert likeliest(engine, penalty_prompt=[301]) == (300,)
+def test_penalties_look_back_at_the_prompt_or_at_what_they_are_told(engine: Engine) -> None:
+    def written(**more: Any) -> tuple[int, ...]:
+        return two_tokens(engine, [1, 300, 2], **more).branches[0].ids
+
+    assert written() == (301,)
+    for seen in ([300], (TokenRun("", (5, 300)),), engine.detokenize([300])):
+        assert written(penalty_prompt=seen) == (301,)
+    for unseen in ("", [], (), [301]):
+        assert written(penalty_prompt=unseen) == (300,)
 
 
 def test_what_a_branch_wrote_is_looked_back_at_as_ever_when_it_goes_on(engine: Engine) -> None:
-    def two(logits: Any, view: Any) -> None:
-        logits[:] = -np.inf
-        logits[[300, 301]] = (1.0, 0.0)
-
-    sampling = Sampling(temperature=0.0, presence_penalty=5.0, repeat_last_n=-1)
-    request = Request(
-        PROMPT, sampling=sampling, stop=Stop(max_tokens=1), logits_callback=two, penalty_prompt=""
-    )
-    generation = engine.submit(request)
-    finish(engine, generation)
+    generation = two_tokens(engine, PROMPT, penalty_prompt="")
     (branch,) = generation.branches
     branch.append(" and", go_on=True)
     finish(engine, generation)

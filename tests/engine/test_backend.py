@@ -16,7 +16,6 @@ from srbwriter.engine.types import (
     Added,
     BranchState,
     ContextOverflow,
-    Cut,
     Done,
     EngineClosed,
     FinishReason,
@@ -27,11 +26,11 @@ from srbwriter.engine.types import (
     Sampling,
     Stop,
     Take,
-    Text,
     TokenRun,
 )
 
 from .peers import KINDS, backend_of
+from .support import told
 
 WAIT = 120.0
 PROMPT = "Once upon a time,"
@@ -84,14 +83,8 @@ def until(generation: Generation, holds: Callable[[], bool]) -> None:
 
 def spelt(backend: Backend, generation: Generation) -> None:
     """Ids and text of every branch say the same; so do the events."""
-    heard = dict.fromkeys(range(len(generation.branches)), "")
-    for event in generation.log:
-        if isinstance(event, Text):
-            heard[event.branch] += event.text
-        elif isinstance(event, Cut):
-            heard[event.branch] = heard[event.branch][: event.chars]
-    for branch in generation.branches:
-        assert heard[branch.index] == branch.text
+    for branch, (text, _) in zip(generation.branches, told(generation), strict=True):
+        assert text == branch.text
         assert backend.detokenize(branch.ids) == branch.text.removesuffix(branch.buffer.tail)
         assert len(branch.buffer.ends) == len(branch.ids)
         assert branch.buffer.ends == sorted(branch.buffer.ends)
@@ -307,14 +300,14 @@ def test_what_could_follow_is_told(backend: Backend, can: Callable[[Feature], No
     nothing = Stop(max_tokens=0)
     [far] = backend.tokenize_continuation("zz")[:1]
     generation = backend.submit(Request(PROMPT, next_logprobs=5, next_ids=(far,), stop=nothing)).wait(WAIT)
-    told = generation.next_logprobs
+    best = generation.next_logprobs
     assert generation.branches[0].text == "" and generation.branches[0].finish_reason is FinishReason.LENGTH
-    assert len(told) >= 5 and len({token for token, _ in told}) == len(told)
-    assert [value for _, value in told[:5]] == sorted((value for _, value in told[:5]), reverse=True)
+    assert len(best) >= 5 and len({token for token, _ in best}) == len(best)
+    assert [value for _, value in best[:5]] == sorted((value for _, value in best[:5]), reverse=True)
     written = backend.submit(Request(PROMPT, sampling=Sampling(temperature=0), stop=Stop(max_tokens=1))).wait(
         WAIT
     )
-    assert written.branches[0].ids == (told[0][0],)
+    assert written.branches[0].ids == (best[0][0],)
 
 
 def test_what_could_follow_half_a_word_spells_it_again(
@@ -326,8 +319,8 @@ def test_what_could_follow_half_a_word_spells_it_again(
     generation = backend.submit(asked).wait(WAIT)
     assert generation.healed == " tim" and generation.next_logprobs
     if not backend.info.vocab.startswith("probe-"):  # vLLM tells twenty, whatever they spell
-        told = backend.pieces([token for token, _ in generation.next_logprobs])
-        assert all(piece.startswith(b" tim") or b" tim".startswith(piece) for piece in told)
+        spelling = backend.pieces([token for token, _ in generation.next_logprobs])
+        assert all(piece.startswith(b" tim") or b" tim".startswith(piece) for piece in spelling)
 
 
 def test_what_cannot_be_foretold_is_refused_in_words(backend: Backend) -> None:

@@ -27,13 +27,12 @@ from srbwriter.engine.types import (
     Request,
     Sampling,
     Stop,
-    Text,
 )
 from srbwriter.engine.watchers import Finish, Rewind
 from srbwriter.engine.watchers.phrases import Phrases, PhraseWatcher
 from tests.fakes.shared_model import load_engine
 
-from .support import GREEDY, PROMPT, decoded_rows, drive, finish, stepped, toy_model
+from .support import GREEDY, PROMPT, decoded_rows, drive, finish, stepped, told, toy_model
 from .toy_models import make_mamba
 
 # ---- what a phrase is
@@ -203,19 +202,6 @@ LONG = Stop(max_tokens=60, ignore_eog=True)
 
 def written(engine: Engine, request: Request) -> Generation:
     return engine.submit(request).wait(60)
-
-
-def told(generation: Generation) -> list[tuple[str, list[int]]]:
-    """Text and ids of each branch as its events tell them."""
-    texts, ids = [""] * len(generation.branches), [list[int]() for _ in generation.branches]
-    for event in generation.log:
-        if isinstance(event, Text):
-            texts[event.branch] += event.text
-            ids[event.branch] += event.ids
-        elif isinstance(event, Cut):
-            texts[event.branch] = texts[event.branch][: event.chars]
-            del ids[event.branch][event.tokens :]
-    return list(zip(texts, ids, strict=True))
 
 
 def hits(generation: Generation) -> list[PhraseBanned]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -104,15 +105,12 @@ def bare_loop(engine: Engine, prompt: list[int], written: list[list[int]]) -> li
 def test_logits_match_a_fresh_single_sequence(engine: Engine, n: int) -> None:
     written = scripts(engine, n, pairs=True)
     prompt, seen = forced(engine, written)
-    reference = Reference(engine)
     most = 1e-2 if engine.options.flash_attn == "on" else 1e-4  # flash attention rounds to 16 bits itself
-    try:
+    with closing(Reference(engine)) as reference:
         for index, ids in enumerate(written):
             fresh = reference.logits([*prompt, *ids[:-1]], last=LENGTH)
             for found, alone in zip(seen[index], fresh, strict=True):
                 assert_same_logits(found, alone, most)
-    finally:
-        reference.close()
 
 
 @pytest.mark.parametrize("n", some_of([1, 2, 8, 16], [8]))

@@ -35,18 +35,6 @@ def whole(engine: Engine, generation: Generation, index: int = 0) -> str:
     return engine.detokenize(ids).lstrip()
 
 
-def test_healing_goes_back_no_further_than_a_token_can_reach(engine: Engine) -> None:
-    """A word that is done, and a name that no token begins like, keep all but their last token."""
-    for prompt in ("Once upon a time", "He went to the park.", "There was a Zqxw"):
-        healed = write(engine, prompt, stop=Stop(max_tokens=1))
-        assert len(healed.prompt_ids) == len(engine.tokenize(prompt, add_bos=True)) - 1
-
-
-def test_healing_stops_at_a_line_break(engine: Engine) -> None:
-    generation = write(engine, "Once upon\ntim", stop=Stop(max_tokens=1))
-    assert engine.detokenize(generation.prompt_ids).endswith("\n")
-
-
 def test_healing_lets_longer_tokens_in_than_the_typed_one(engine: Engine) -> None:
     """A space at the end is the classic: no token of the vocabulary follows it well."""
     prompt = PROMPT + " He saw a "
@@ -71,11 +59,21 @@ def test_wherever_a_text_is_cut_it_is_spelt_out(engine: Engine, cut: int, seed: 
     assert whole(engine, generation).rstrip("\ufffd") == (prompt + branch.text).rstrip("\ufffd")
 
 
-@pytest.mark.parametrize("prompt", ["One word. Then\n", "a", ""])
-def test_nothing_is_healed_where_there_is_nothing_to_complete(engine: Engine, prompt: str) -> None:
+@pytest.mark.parametrize(
+    ("prompt", "healed"),
+    [
+        ("Once upon a tim", " tim"),  # several tokens
+        ("Once upon\ntim", "tim"),  # to the line break
+        ("Once upon a time", " time"), ("He went to the park.", "."),  # a word that is done: its last token
+        ("There was a Zqxw", "w"),  # no token begins like it
+        ("One word. Then\n", ""), ("a", ""), ("", ""),  # nothing to complete
+    ],
+)  # fmt: skip
+def test_healing_goes_back_as_far_as_a_token_can_reach(engine: Engine, prompt: str, healed: str) -> None:
     generation = write(engine, prompt, add_bos=False)
-    assert generation.healed == ""
-    assert generation.branches[0].overlap == 0
+    assert generation.healed == healed and generation.branches[0].overlap == len(healed)
+    if prompt:
+        assert engine.detokenize(generation.prompt_ids) == prompt.removesuffix(healed)
 
 
 def test_ids_are_not_healed(engine: Engine) -> None:

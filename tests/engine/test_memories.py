@@ -8,6 +8,7 @@ one (Jamba) and a recurrent one (Mamba) are resumed at their anchors only. All a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +69,8 @@ sliding = fixture_of(lambda: load(SLIDING), "function")
 
 @pytest.fixture
 def reference(engine: Engine) -> Iterator[Reference]:
-    made = Reference(engine, cells=512)
-    yield made
-    made.close()
+    with closing(Reference(engine, cells=512)) as made:
+        yield made
 
 
 def write(engine: Engine, prompt: Any = PROMPT, n: int = 4, stop: Stop = RULE, **more: Any) -> Generation:
@@ -294,16 +294,13 @@ def test_going_back_past_the_window_finds_all_cells(sliding: Engine) -> None:
     write(sliding, at(ids[:100]), n=1, stop=ONE)
     sliding.call(lambda: sliding._cache.forget_tail(ids[300:], 0))
     write(sliding, at(ids[:250]), n=1, stop=ONE)  # goes into those, and then on over the story's own
-    reference = Reference(sliding, cells=512)
-    try:
+    with closing(Reference(sliding, cells=512)) as reference:
         for end in (20, 50, 99, 101, 180):
             back = [*ids[:end], ids[399]]  # an older node and another word
             with decoded_rows(sliding) as rows:
                 found = seen_after(sliding, back)
             assert sum(rows) == 1
             assert_same_logits(found, reference.logits(back)[0])
-    finally:
-        reference.close()
 
 
 def test_a_sliding_model_runs_as_many_branches_as_llama_cpp_has_pairs_of_ids() -> None:
@@ -324,7 +321,6 @@ def test_few_sequences_are_taken_in_turn(sequences: int) -> None:
         others = [engine.submit(Request(f"Tale {k}", n=4, stop=stop, sampling=seeded(k))) for k in range(2)]
         finish(engine, *others)
         assert [[len(b.ids) for b in g.branches] for g in others] == [[6] * 4] * 2
-        reference = Reference(engine, cells=512)
-        assert_right(engine, reference, *(path_of(b) for g in (single, *others) for b in g.branches))
-        reference.close()
+        with closing(Reference(engine, cells=512)) as reference:
+            assert_right(engine, reference, *(path_of(b) for g in (single, *others) for b in g.branches))
         evict_all(engine)

@@ -25,13 +25,14 @@ from srbwriter.engine.types import (
 from tests.sizes import some_of
 
 from .support import PROMPT, WAIT, drive, exact_engine, finish, seeded, small_engine
+from .test_grammar import NOTATIONS
 
 AMBIGUOUS = "root ::= e\ne ::= e e e | e e | [a-z ]"
 GRAMMARS: list[dict[str, str]] = [
     {"grammar": 'root ::= ("yes" | "no") [.!?]{1,3}'},
     {"grammar": 'root ::= (" " [a-z]+)+ "."?'},
     {"regex": r"( [a-z]{2,8}){2,4}\."},
-    {"json_schema": '{"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}'},
+    NOTATIONS[-1],
     {"grammar": AMBIGUOUS},
 ]
 

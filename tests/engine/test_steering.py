@@ -40,6 +40,7 @@ from .support import (
     fixture_of,
     seeded,
     started,
+    told,
 )
 
 CHOSEN = 1
@@ -286,13 +287,7 @@ def test_events_tell_the_same_story_as_the_buffers(engine: Engine) -> None:
             engine.process()
         branch.resume()
     finish(engine, generation)
-    texts: dict[int, str] = {}
-    for event in generation.log:
-        if isinstance(event, Text):
-            texts[event.branch] = texts.get(event.branch, "") + event.text
-        elif isinstance(event, Cut):
-            texts[event.branch] = texts[event.branch][: event.chars]
-    assert texts == {b.index: b.text for b in generation.branches}
+    assert [text for text, _ in told(generation)] == [branch.text for branch in generation.branches]
 
 
 def test_a_reader_with_a_cursor_misses_nothing(engine: Engine) -> None:

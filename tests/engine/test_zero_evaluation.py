@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from srbwriter.engine.engine import Engine
-from srbwriter.engine.generation import Generation
+from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.types import EngineOptions, FinishReason, Priority, Request, Stop, TokenRun
 from tests.fakes.shared_model import load_engine
 
@@ -52,12 +52,22 @@ def test_the_prompt_is_evaluated_once_for_all_branches(engine: Engine) -> None:
     agree(engine, rows, 0, 0)
 
 
-def test_a_whole_pick_evaluates_only_its_pending_token(engine: Engine) -> None:
+TYPED = " Then the rain began."
+PICKS: dict[str, Callable[[Branch], tuple[TokenRun, ...]]] = {
+    "all of it": runs_of,
+    "a part": lambda b: (TokenRun("", b.generation.prompt_ids), TokenRun("", b.ids[:7])),
+    "typed text after it": lambda b: (*runs_of(b), TokenRun(TYPED)),
+}
+
+
+@pytest.mark.parametrize("pick", PICKS)
+def test_a_pick_evaluates_only_its_pending_token_and_what_was_typed(engine: Engine, pick: str) -> None:
     first = write(engine, PROMPT)
     with decoded_rows(engine) as rows:
-        second = write(engine, runs_of(first.branches[2]), stop=ONE)
-    assert sum(rows) == 1  # the 20th token was sampled, and never evaluated before
-    assert second.cached_tokens == len(second.prompt_ids) - 1
+        second = write(engine, PICKS[pick](first.branches[2]), stop=ONE)
+    typed = len(engine.model.tokenize_continuation(TYPED)) if pick.startswith("typed") else 0
+    assert sum(rows) == 1 + typed  # the 20th token was sampled, and never evaluated before
+    assert second.cached_tokens == len(second.prompt_ids) - 1 - typed
 
 
 def test_picking_a_branch_that_ended_at_a_sentence_evaluates_nothing(engine: Engine) -> None:
@@ -153,24 +163,6 @@ def test_going_back_to_an_older_node_evaluates_nothing(engine: Engine) -> None:
         write(engine, PROMPT, stop=ONE, seed=6)  # undo of both
         write(engine, runs_of(chosen.branches[3]), stop=ONE, seed=7)  # redo
     assert sum(rows) == 0
-
-
-def test_a_partial_pick_evaluates_at_most_one_token(engine: Engine) -> None:
-    first = write(engine, PROMPT)
-    branch = first.branches[1]
-    prompt = (TokenRun("", first.prompt_ids), TokenRun("", branch.ids[:7]))
-    with decoded_rows(engine) as rows:
-        write(engine, prompt, stop=ONE)
-    assert sum(rows) == 1
-
-
-def test_typed_text_after_a_pick_evaluates_only_itself(engine: Engine) -> None:
-    first = write(engine, PROMPT)
-    typed = " Then the rain began."
-    prompt = (*runs_of(first.branches[1]), TokenRun(typed))
-    with decoded_rows(engine) as rows:
-        write(engine, prompt, stop=ONE)
-    assert sum(rows) == 1 + len(engine.model.tokenize_continuation(typed))  # and the pending token
 
 
 @pytest.mark.parametrize("tokens", [1, 6, 20])
