@@ -25,7 +25,7 @@ from .model import Model
 from .model_files import base_shapes, check_adapter, read_directions
 from .native.adapters import load_adapter
 from .parameters import is_number
-from .tree import SHARED, Namespace
+from .tree import SHARED, Demand, Namespace
 from .types import EngineOptions, InvalidRequest, ModelError
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ MOST_SETS = 256
 NO_ADAPTERS = "this server was started without LoRA adapters; give it some with --lora"
 MOST_SCALE = 1000.0
 
-T = TypeVar("T")
+D = TypeVar("D", bound=Demand)
 
 
 class Adapter(NamedTuple):
@@ -242,6 +242,6 @@ class Turns:
         self._since = self._clock()
         return chosen
 
-    def demands_of_set(self, tracks: Iterable[T], root: Callable[[T], int], chosen: AdapterSet) -> list[T]:
-        """Return those of ``tracks`` that are evaluated with a set."""
-        return [track for track in tracks if self._adapters.set_of(root(track)) == chosen]
+    def demands_of_set(self, demands: Iterable[D], chosen: AdapterSet) -> list[D]:
+        """Return those of ``demands`` that are evaluated with a set."""
+        return [demand for demand in demands if self._adapters.set_of(demand.namespace.root) == chosen]

@@ -78,7 +78,7 @@ class Archive:
         if self.tree.stored_bytes <= self.budget:
             return
         protected = set(self.protected())
-        loaded = [n for n in self.tree.stored_nodes() if n.block is not None and n.block.data is not None]
+        loaded = [n for n in self.tree.nodes() if n.block is not None and n.block.data is not None]
         loaded.sort(key=lambda n: (n in protected, n.last_used, -n.end))  # leaves before their ancestors
         for node in loaded:
             if self.tree.stored_bytes <= self.budget:

@@ -27,6 +27,7 @@ from .types import (
     InvalidRequest,
     Priority,
     Sampling,
+    for_each,
 )
 
 log = logging.getLogger(__name__)
@@ -132,10 +133,9 @@ def make_request(
         request.history_ids = token_ids(model, "penalty_prompt", asked.penalty_prompt, asked.parse_special)
     if request.wants_next_logprobs and pending_prefix:
         request.ending = PrefixConstraint(model.piece_index, pending_prefix)
-    for index in range(asked.n):
-        sampling = asked.sampling[index] if isinstance(asked.sampling, tuple) else asked.sampling
-        stop = asked.stop[index] if isinstance(asked.stop, tuple) else asked.stop
-        own = sampling.seed if isinstance(asked.sampling, tuple) and sampling.seed is not None else None
+    samplings, stops = for_each(asked.sampling, asked.n), for_each(asked.stop, asked.n)
+    for index, (sampling, stop) in enumerate(zip(samplings, stops, strict=True)):
+        own = sampling.seed if isinstance(asked.sampling, tuple) else None
         request.add_branch(sampling, stop, request.seed(own, seed, index), model.pieces)
     for active in request.branches:
         compile_for(request, active.sampling, model)

@@ -49,6 +49,7 @@ from .types import (
     ModelInfo,
     NotSupported,
     Request,
+    for_each,
 )
 from .validate import check_options
 from .window import fit
@@ -186,8 +187,8 @@ class Engine:
         generation.truncated = len(fitted) != len(ids)
         generation.prompt_ids = tuple(fitted)
         generation.healed, generation.healed_tokens = healed.text, healed.tokens
-        sampling = request.sampling[0] if isinstance(request.sampling, tuple) else request.sampling
-        seed = sampling.seed if sampling.seed is not None else self._seed + 7919 * next(self._seeds)
+        asked = for_each(request.sampling, 1)[0].seed
+        seed = asked if asked is not None else self._seed + 7919 * next(self._seeds)
         namespace = self._namespace(generation, fitted, chosen)
         make_request(
             generation, fitted, healed.text.encode(), seed, self.model, self._context.cells, namespace

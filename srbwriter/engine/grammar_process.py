@@ -23,7 +23,7 @@ from functools import lru_cache, partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .masks import ConstraintModel
+from .masks import ConstraintModel, PieceBytes
 
 if TYPE_CHECKING:
     from .grammar import GrammarConstraint
@@ -61,11 +61,6 @@ class Answer(NamedTuple):
     unread: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Texts:
-    bytes: list[bytes]
-
-
 @dataclass(eq=False)
 class _Vocabulary:
     """What grammars need to know of a model, and can be sent."""
@@ -73,7 +68,7 @@ class _Vocabulary:
     n_vocab: int
     eog: frozenset[int]
     special_pieces: list[bytes]
-    pieces: _Texts
+    pieces: PieceBytes
 
     def token(self, text: str) -> int | None:
         raise NotImplementedError  # only compiling asks for it, and that has been done
@@ -182,9 +177,7 @@ class GrammarProcess:
         if process is None:
             process = self._process = _child()
             model = self._model
-            words = _Vocabulary(
-                model.n_vocab, model.eog, list(model.special_pieces), _Texts(list(model.pieces.bytes))
-            )
+            words = _Vocabulary(model.n_vocab, model.eog, list(model.special_pieces), model.pieces)
             self._send(process, words)
         self._send(process, question)
         assert process.stdout is not None

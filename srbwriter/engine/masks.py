@@ -21,14 +21,16 @@ class ConstraintModel(Protocol):
     @property
     def special_pieces(self) -> Sequence[bytes]: ...  # text of every token, control tokens written out
     @property
-    def pieces(self) -> _Bytes: ...  # the same with nothing for control tokens
+    def pieces(self) -> PieceBytes: ...  # the same with nothing for control tokens
     def token(self, text: str) -> int | None: ...
 
 
 _Piece: TypeAlias = bytes
 
 
-class _Bytes(Protocol):
+class PieceBytes(Protocol):
+    """The bytes that each token writes."""
+
     @property
     def bytes(self) -> Sequence[_Piece]: ...
 

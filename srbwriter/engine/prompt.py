@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol, SupportsIndex, cast
 
 from .limits import check_prompt
 from .parameters import notation
-from .types import InvalidRequest, Prompt, Request, TokenRun
+from .types import InvalidRequest, Prompt, Request, TokenRun, for_each
 
 MOST_HEALED = 4
 """Tokens that token healing takes off a text, at most."""
@@ -148,8 +148,7 @@ def typed(model: Vocabulary, text: str, healed: str = "") -> Typed:
 
 def _constrained(request: Request) -> bool:
     """Whether the request has a constraint, which begins after the prompt: no word of it is healed then."""
-    samplings = request.sampling if isinstance(request.sampling, tuple) else (request.sampling,)
-    return any(notation(sampling) for sampling in samplings)
+    return any(map(notation, for_each(request.sampling, 1)))
 
 
 def _runs(field: str, prompt: object) -> Sequence[TokenRun]:

@@ -325,7 +325,7 @@ def _logit_bias(s: Sampling, model: Model) -> list[_Stage]:
     if sum(bias == NEGATIVE_INFINITY for bias in biases.values()) >= model.n_vocab:
         raise InvalidRequest("logit_bias", "no token is left to choose from")
     pairs = native.logit_biases(biases.items())
-    return [_Stage("logit_bias", lambda _: native.make_logit_bias(model.n_vocab, pairs))]
+    return [_Stage("logit_bias", lambda _: native.make("logit_bias", model.n_vocab, len(pairs), pairs))]
 
 
 def _stages_of(name: str, s: Sampling, model: Model) -> list[_Stage]:

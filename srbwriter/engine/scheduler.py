@@ -216,7 +216,7 @@ class Scheduler:
             return writing, reading
         chosen = self.turns.pick({demand.namespace.root for demand in (*writing, *reading)})
         of_set = self.turns.demands_of_set
-        return of_set(writing, _root, chosen), of_set(reading, _root, chosen)
+        return of_set(writing, chosen), of_set(reading, chosen)
 
     def _urgent_demands(self) -> tuple[Sequence[ActiveBranch], Sequence[Demand]]:
         """Return the writing branches and the reading demands, the most urgent first.
@@ -523,7 +523,3 @@ def _starts_wanted_work(command: Command) -> bool:
     if command.verb not in STARTING:
         return False
     return command.generation.request.priority is not Priority.AHEAD
-
-
-def _root(demand: Demand) -> int:
-    return demand.namespace.root

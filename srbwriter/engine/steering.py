@@ -15,7 +15,7 @@ from .generation import BEYOND_THE_END
 from .parameters import notation
 from .prompt import Typed, Vocabulary, typed
 from .text import TokenPieces
-from .types import Added, BranchState, Cut, FinishReason, InvalidRequest, Sampling, Stop, Take
+from .types import Added, BranchState, Cut, FinishReason, InvalidRequest, Sampling, Stop, Take, for_each
 
 
 class Steering(Generic[W]):
@@ -170,10 +170,8 @@ class Steering(Generic[W]):
         stops: Stop | tuple[Stop, ...] | None, begin: Sequence[int], without: Sequence[int],
     ) -> None:  # fmt: skip
         first = request.branches[0].branch
-        for k in range(n):
+        for sampling, stop in zip(for_each(samplings, n), for_each(stops, n), strict=True):
             index = len(request.branches)
-            sampling = samplings[k] if isinstance(samplings, tuple) else samplings
-            stop = stops[k] if isinstance(stops, tuple) else stops
             chosen = sampling if sampling is not None else first.sampling
             seed = request.seed(sampling.seed if sampling is not None else None, first.seed, index)
             rule = stop if stop is not None else first.stop_rule

@@ -551,10 +551,6 @@ class TokenTree:
         self.set_block(node, None)
         self._remove_if_lost(node)
 
-    def stored_nodes(self) -> Iterator[Node]:
-        """Yield the nodes with a stored state, in no order."""
-        return (node for node in self.nodes() if node.block is not None)
-
     # ---- idle sequences
 
     def count_idle_cells(self, idle: set[int]) -> int:

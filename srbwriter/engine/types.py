@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+T = TypeVar("T")
 
 MAX_SEQUENCES = 256
 """llama.cpp's hard limit on sequence ids (``LLAMA_MAX_SEQ`` in ``llama-cparams.h``)."""
@@ -205,6 +207,11 @@ class Request:
     takes: tuple[Take, ...] = ()  # one a branch: nothing is written until a branch is steered
     label: str = ""
     client: str = ""  # who asks, by any name: rows of the batch are shared between clients first
+
+
+def for_each(given: T | tuple[T, ...], n: int) -> tuple[T, ...]:
+    """Return a value for each of ``n`` branches; ``given`` is one for all, or a tuple of one for each."""
+    return cast("tuple[T, ...]", given) if isinstance(given, tuple) else (given,) * n
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from .types import ContextOverflow, Request
+from .types import ContextOverflow, Request, for_each
 
 DEFAULT_WINDOW = 8192  # tokens; long enough for chapters, small enough for a laptop's memory
 SPARE_CELLS = 4096  # room beyond one window for branches and parked prefixes
@@ -51,8 +51,7 @@ def fit(ids: list[int], request: Request, window: int) -> list[int]:
 def _shorten(ids: list[int], request: Request) -> list[int]:
     """The end of a prompt, so long that it and the text fit what the request calls its context."""
     context = cast("int", request.context)
-    stops = request.stop if isinstance(request.stop, tuple) else (request.stop,)
-    most = max((stop.max_tokens or 0 for stop in stops), default=0)
+    most = max((stop.max_tokens or 0 for stop in for_each(request.stop, 1)), default=0)
     room = max(context - most, context // 2, 1)
     if len(ids) <= room:
         return ids

@@ -125,13 +125,13 @@ def test_pinned_prefixes_stay_longest() -> None:
         engine.pin("story", ids[0])
         shared = 2  # tokens with which both begin
         cache = engine._cache
-        while cache.tree.match_prefix(ids[1]).resident > shared:
-            assert cache.tree.match_prefix(ids[0]).resident == len(ids[0])
+        while cache.tree.match_prefix(ids[1]).length > shared:
+            assert cache.tree.match_prefix(ids[0]).length == len(ids[0])
             assert engine.call(cache.evict_run)
         engine.unpin("story")
         finish(engine, engine.submit(Request(other, stop=Stop(max_tokens=1, ignore_eog=True))))
-        while cache.tree.match_prefix(ids[0]).resident > shared:
-            assert cache.tree.match_prefix(ids[1]).resident == len(
+        while cache.tree.match_prefix(ids[0]).length > shared:
+            assert cache.tree.match_prefix(ids[1]).length == len(
                 ids[1]
             )  # without the pin the older one goes first
             assert engine.call(cache.evict_run)
@@ -235,7 +235,7 @@ def test_cells_and_ids_return_to_where_they_were(engine: Engine) -> None:
     spill(engine)
     stats = engine.stats()
     assert (stats.used_cells, stats.used_sequences) == (0, 0)
-    for node in list(cache.tree.stored_nodes()):
+    for node in [node for node in cache.tree.nodes() if node.block is not None]:
         cache.tree.drop_block(node)
     assert engine.stats().logits_rows == engine.stats().host_bytes == 0
     assert list(cache.tree.nodes()) == []

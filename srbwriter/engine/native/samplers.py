@@ -43,14 +43,12 @@ def make_dry(
 
 
 def logit_biases(biases: Iterable[tuple[int, float]]) -> Any:
-    """Return (token id, bias) pairs as llama.cpp's array; ids must be within the vocabulary."""
+    """Return (token id, bias) pairs as llama.cpp's array; ids must be within the vocabulary.
+
+    A sampler made from it keeps a copy.
+    """
     pairs = [_c.llama_logit_bias(token, bias) for token, bias in biases]
     return (_c.llama_logit_bias * len(pairs))(*pairs)
-
-
-def make_logit_bias(n_vocab: int, biases: Any) -> Sampler:
-    """``biases`` come from :func:`logit_biases`; the sampler keeps a copy."""
-    return make("logit_bias", n_vocab, len(biases), biases)
 
 
 def clone(sampler: Sampler) -> Sampler:

@@ -19,7 +19,7 @@ from ..generation import Command, Generation
 from ..prompt import assemble, token_ids
 from ..seeds import derive_seed
 from ..steering import take_up
-from ..types import BranchState, EngineStats, InvalidRequest, ModelInfo, Request
+from ..types import BranchState, EngineStats, InvalidRequest, ModelInfo, Request, for_each
 from ..window import fit
 from .branch import SEEDS, RemoteRequest
 from .options import RemoteOptions, shown
@@ -115,13 +115,11 @@ class RemoteEngine(RemoteVocabulary, WithoutCache):
     def _make_request(self, generation: Generation) -> RemoteRequest:
         asked = generation.request
         request = RemoteRequest(generation, not self.profile.ids, self._known.pieces)
-        first = asked.sampling[0] if isinstance(asked.sampling, tuple) else asked.sampling
-        base = first.seed
+        samplings, stops = for_each(asked.sampling, asked.n), for_each(asked.stop, asked.n)
+        base = samplings[0].seed
         if base is None:
             base = derive_seed(self._seed, next(self._drawn)) % (SEEDS >> 1)
-        for index in range(asked.n):
-            sampling = asked.sampling[index] if isinstance(asked.sampling, tuple) else asked.sampling
-            stop = asked.stop[index] if isinstance(asked.stop, tuple) else asked.stop
+        for index, (sampling, stop) in enumerate(zip(samplings, stops, strict=True)):
             own = sampling.seed if isinstance(asked.sampling, tuple) else None
             seed = own if own is not None else base + index  # neighbours can share a request
             seed = request.seed(seed, base, index)
