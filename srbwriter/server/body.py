@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias, TypedDict, TypeVar, cast
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from srbwriter.engine import limits
 from srbwriter.engine.adapters import MOST_ADAPTERS, NO_ADAPTERS
@@ -36,7 +36,6 @@ from srbwriter.engine.types import (
     Request,
     Sampling,
     Stop,
-    Together,
 )
 from srbwriter.server.errors import ApiError, bad, missing
 from srbwriter.server.prompts import is_integer, read_penalty_prompt, wants_bos
@@ -518,37 +517,18 @@ def read_stop(fields: Fields, base: Stop) -> Stop:
     return replace(base, **changes)
 
 
-class Options(TypedDict):
-    """The other fields of a Request that every dialect has."""
-
-    heal: bool
-    n_keep: int
-    overflow: Overflow
-    cache_prompt: bool
-    cache_salt: str
-    context: int | None
-    penalty_prompt: Prompt | None
-    lora: Scales | None
-    siblings: Together
-    repulsion: float
-
-
 def read_options(
     fields: Fields, context_shift: bool, engine: Backend, overflow: Overflow = "error"
-) -> Options:
+) -> dict[str, Any]:
     """Return the other fields of a Request: cache, overflow, adapters, healing. Raises ApiError (400)."""
     usual = {row.field: row.default for row in _OPTIONS}
     usual["overflow"] = "shift" if context_shift else overflow
-    lora, penalty_prompt = fields.raw("lora"), fields.raw("penalty_prompt")
-    return cast(
-        "Options",
-        {
-            **usual,
-            **_set_values(fields, _OPTIONS, None),
-            "penalty_prompt": None if penalty_prompt is None else read_penalty_prompt(penalty_prompt, engine),
-            "lora": read_lora(lora, engine) if lora else None,
-        },
-    )
+    return {
+        **usual,
+        **_set_values(fields, _OPTIONS, None),
+        "penalty_prompt": read_penalty_prompt(fields.raw("penalty_prompt"), engine),
+        "lora": read_lora(fields.raw("lora"), engine),
+    }
 
 
 def read_n(fields: Fields, default: int, limit: int) -> int:

@@ -46,13 +46,6 @@ def template_of(settings: ServerSettings) -> str | None:
     return told
 
 
-def template_in_use(services: Services) -> str:
-    """The text or name of the template that makes messages a prompt."""
-    engine = services.loader.engine
-    own = engine.info.chat_template if engine is not None else None
-    return services.chat_template or own or CHATML
-
-
 class ChatPrompt(NamedTuple):
     prompt: str
     stops: tuple[str, ...]  # where a turn ends, where the model has no token for that
@@ -72,7 +65,7 @@ def read_chat(fields: Fields, services: Services, *, system: bool = True) -> Cha
 
     Raises ApiError (400).
     """
-    engine, template = services.engine, template_in_use(services)
+    engine, template = services.engine, services.template
     messages = read_messages(fields.raw("messages"))
     prefill = messages[-1]["role"] == "assistant" and not messages[-1].get("tool_calls")
     if prefill and len(messages) > 1 and messages[-2]["role"] == "assistant":

@@ -10,11 +10,12 @@ import hmac
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from srbwriter.server.context import json_response
@@ -75,14 +76,6 @@ def _host_of(url: str) -> str | None:
         return urlsplit(url).hostname
     except ValueError:
         return None
-
-
-def header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> str | None:
-    """The first value of a raw ASGI header."""
-    for key, value in headers:
-        if key == name:
-            return value.decode("latin-1")
-    return None
 
 
 access = logging.getLogger("srbwriter.server.access")
@@ -177,13 +170,13 @@ class Middleware:
             self._log(scope, 101 if refusal is None else 403, 0.0)
 
     def _refusal(self, scope: Scope) -> ApiError | None:
-        headers = scope["headers"]
-        if None not in (header(headers, b"content-length"), header(headers, b"transfer-encoding")):
+        headers = Headers(scope=scope)
+        if "content-length" in headers and "transfer-encoding" in headers:
             return _TWO_LENGTHS
-        host = header(headers, b"host")
+        host = headers.get("host")
         if not self._guard.host_allowed(host):
             return ApiError(403, "invalid Host header: this server answers to localhost only")
-        origin = header(headers, b"origin")
+        origin = headers.get("origin")
         if (
             origin
             and scope["method"] not in ("GET", "HEAD", "OPTIONS")
@@ -191,7 +184,7 @@ class Middleware:
             and not self._guard.origin_allowed(origin)
         ):
             return ApiError(403, _not_from(origin))
-        given = header(headers, b"authorization"), header(headers, b"x-api-key")
+        given = headers.get("authorization"), headers.get("x-api-key")
         peer = scope["client"][0] if scope.get("client") else self._nameless
         client = self._guard.client(*given, peer)
         scope["srbwriter.client"] = client or Client(peer, False, peer)
@@ -201,7 +194,7 @@ class Middleware:
 
     def _added(self, scope: Scope) -> list[tuple[bytes, bytes]]:
         added = [(b"x-request-id", scope["srbwriter.id"].encode())]
-        origin = header(scope["headers"], b"origin")
+        origin = Headers(scope=scope).get("origin")
         if origin is not None:
             added.append((b"vary", b"Origin"))
             if self._guard.origin_allowed(origin):

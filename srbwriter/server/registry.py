@@ -142,13 +142,11 @@ class Registry:
         self._past: dict[str, Share] = {}  # by client: what is no longer kept
 
     def add(
-        self, client: Client, generations: Sequence[Generation], id: str | None = None,
+        self, client: Client, generations: Sequence[Generation], id: str,
         *, tag: str = "", bound: bool = True,
     ) -> Record:  # fmt: skip
-        """Register generations under ``id``, or under a new unguessable one."""
-        record = Record(
-            id or new_id(), client.name, tuple(generations), peer=client.peer, tag=tag, bound=bound
-        )
+        """Register generations under ``id``."""
+        record = Record(id, client.name, tuple(generations), peer=client.peer, tag=tag, bound=bound)
         self._records[record.id] = record
         self.sweep()
         return record

@@ -13,7 +13,6 @@ import stat
 import threading
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import uvicorn
 
@@ -36,12 +35,11 @@ from srbwriter.server.system_prompt import read_system_prompt
 class ServerHandle:
     """A server that runs on its own thread."""
 
-    def __init__(
-        self, server: _Server, thread: threading.Thread, url: str, port: int, lines: tuple[str, ...]
-    ) -> None:
+    def __init__(self, server: _Server, thread: threading.Thread) -> None:
         self._server, self._thread = server, thread
-        self.url, self.port = url, port
-        self.lines = lines  # where the line protocol is spoken: HOST:PORT or unix:PATH
+        self.url, self.lines = server.url, server.line_addresses
+        ports = [one.getsockname()[1] for one in server.listeners if _file_of(one) is None]
+        self.port = ports[0] if ports else 0
 
     @property
     def running(self) -> bool:
@@ -67,12 +65,13 @@ def run(
     server ends when the load fails, and raises the load's error. Raises ServerError for a setting that cannot
     be used, AddressError for an address that cannot be listened on.
     """
-    prepared = _prepare(loader, settings, offers)
+    server = _Server(loader, settings, offers)
+    server.listen()
     if needs_model:
-        prepared.server.watched = loader
+        server.watched = loader
     if ready is not None:
-        ready(", and for lines on ".join((prepared.url, *prepared.addresses)))
-    _work(prepared)
+        ready(", and for lines on ".join((server.url, *server.line_addresses)))
+    server.serve_and_close()
     if needs_model and loader.error is not None:
         raise loader.error
     return 0
@@ -85,47 +84,96 @@ def start_in_thread(
 
     Raises ServerError when the address cannot be used.
     """
-    prepared = _prepare(loader, settings, offers)
-    ports = [one.getsockname()[1] for one in prepared.listeners if _file_of(one) is None]
-    port = ports[0] if ports else 0
-    thread = threading.Thread(target=lambda: _work(prepared), name="srbwriter-http", daemon=True)
+    server = _Server(loader, settings, offers)
+    server.listen()
+    thread = threading.Thread(target=server.serve_and_close, name="srbwriter-http", daemon=True)
+    handle = ServerHandle(server, thread)
     thread.start()
-    return ServerHandle(prepared.server, thread, prepared.url, port, prepared.addresses)
+    return handle
 
 
-class _Prepared(NamedTuple):
-    """A server, and the listening sockets that are opened for it."""
-
-    server: _Server
-    listeners: list[socket.socket]
-    lines: list[socket.socket]
-    url: str
-    addresses: tuple[str, ...]  # of the lines
-
-
-def _work(prepared: _Prepared) -> None:
-    with contextlib.ExitStack() as closing:
-        for listener in (*prepared.listeners, *prepared.lines):
-            closing.callback(_close, listener, _file_of(listener))
-        prepared.server.run(sockets=prepared.listeners)
+def check_settings(settings: ServerSettings) -> None:
+    """Raise ServerError for all settings that no server can be started with. Listens nowhere."""
+    problems: list[str] = []
+    for check in (check_exposure, template_of, read_system_prompt, check_folders, _check_pair):
+        try:
+            check(settings)
+        except ServerError as error:
+            problems += error.problems
+    if problems:
+        raise ServerError(*problems)
+    _Server(_Unloaded(), settings, ())
 
 
-def _close(listener: socket.socket, file: Path | None) -> None:
-    """Close a listening socket and remove its socket file."""
-    listener.close()
-    _remove_socket_file(file)
+class _Unloaded:
+    """A loader that loads nothing."""
 
-
-def _file_of(listener: socket.socket) -> Path | None:
-    if listener.family in (socket.AF_INET, socket.AF_INET6):
-        return None
-    return Path(listener.getsockname())
+    state, engine, error = "INIT", None, None
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, which ends quietly on a signal instead of raising it again."""
+    """uvicorn's server with its sockets; it ends quietly on a signal instead of raising it again."""
 
     watched: Loader | None = None  # without whose model the server is of no use
+
+    def __init__(self, loader: Loader, settings: ServerSettings, offers: Sequence[ModelSpec]) -> None:
+        """Raise ServerError for a setting that cannot be used."""
+        check_exposure(settings)
+        most = settings.max_connections or most_connections()
+        most_lines = max(most // 4, 1) if line_places(settings) else 0
+        self.settings, self.table = settings, Table(most - most_lines)
+        self.listeners: list[Listener] = []
+        self.lines: list[socket.socket] = []  # those of the line protocol; the application has the list
+        config = uvicorn.Config(
+            build_app(loader, settings, self.lines, most_lines, offers),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            lifespan="on",
+            ws="websockets-sansio",
+            ws_max_size=settings.max_body,
+            ws_per_message_deflate=False,  # a small message could grow without bound
+            http=protocol(settings.head_seconds, self.table),
+            loop="asyncio",  # another would not ask the listener before it accepts
+            timeout_keep_alive=int(min(settings.timeout, 75)),
+            timeout_graceful_shutdown=int(settings.shutdown_seconds),
+            ssl_keyfile=settings.ssl_key_file,
+            ssl_certfile=settings.ssl_cert_file,
+        )
+        _load(config, settings)
+        super().__init__(config)
+
+    def listen(self) -> None:
+        """Open the sockets. Raises AddressError for an address that cannot be listened on."""
+        with contextlib.ExitStack() as closing:
+            for place in line_places(self.settings):
+                self.lines.append(
+                    _listen_unix(place.file) if place.file else _listen_tcp(place.host, place.port)
+                )
+                closing.callback(_close, self.lines[-1], place.file)
+            self.listeners = _listen(self.settings)
+            closing.pop_all()
+        for listener in self.listeners:
+            listener.table = self.table
+
+    @property
+    def url(self) -> str:
+        """Where it listens; several addresses with "and" between them."""
+        scheme = "https://" if self.settings.ssl_cert_file else "http://"
+        return " and ".join(f"{'' if _file_of(one) else scheme}{_address(one)}" for one in self.listeners)
+
+    @property
+    def line_addresses(self) -> tuple[str, ...]:
+        """Where the line protocol is spoken: HOST:PORT or unix:PATH."""
+        return tuple(map(_address, self.lines))
+
+    def serve_and_close(self) -> None:
+        """Serve until the end, then close the sockets and remove socket files."""
+        with contextlib.ExitStack() as closing:
+            for listener in (*self.listeners, *self.lines):
+                closing.callback(_close, listener, _file_of(listener))
+            self.run(sockets=[*self.listeners])
 
     async def on_tick(self, counter: int) -> bool:
         failed = self.watched is not None and self.watched.error is not None
@@ -145,79 +193,16 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
 
-def check_settings(settings: ServerSettings) -> None:
-    """Raise ServerError for all settings that no server can be started with. Listens nowhere."""
-    problems: list[str] = []
-    for check in (check_exposure, template_of, read_system_prompt, check_folders, _check_pair):
-        try:
-            check(settings)
-        except ServerError as error:
-            problems += error.problems
-    if problems:
-        raise ServerError(*problems)
-    _build(_Unloaded(), settings, ())
+def _close(listener: socket.socket, file: Path | None) -> None:
+    """Close a listening socket and remove its socket file."""
+    listener.close()
+    _remove_socket_file(file)
 
 
-class _Unloaded:
-    """A loader that loads nothing."""
-
-    state, engine, error = "INIT", None, None
-
-
-class _Built(NamedTuple):
-    """A server that is not listening yet. The sockets of ``lines`` are put in before it runs."""
-
-    server: _Server
-    lines: list[socket.socket]
-    table: Table
-
-
-def _build(loader: Loader, settings: ServerSettings, offers: Sequence[ModelSpec]) -> _Built:
-    """Raise ServerError for a setting that cannot be used."""
-    check_exposure(settings)
-    most = settings.max_connections or most_connections()
-    most_lines = max(most // 4, 1) if line_places(settings) else 0
-    table = Table(most - most_lines)
-    lines: list[socket.socket] = []
-    app = build_app(loader, settings, lines, most_lines, offers)
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        lifespan="on",
-        ws="websockets-sansio",
-        ws_max_size=settings.max_body,
-        ws_per_message_deflate=False,  # a small message could grow without bound
-        http=protocol(settings.head_seconds, table),
-        loop="asyncio",  # another would not ask the listener before it accepts
-        timeout_keep_alive=int(min(settings.timeout, 75)),
-        timeout_graceful_shutdown=int(settings.shutdown_seconds),
-        ssl_keyfile=settings.ssl_key_file,
-        ssl_certfile=settings.ssl_cert_file,
-    )
-    _load(config, settings)
-    return _Built(_Server(config), lines, table)
-
-
-def _prepare(loader: Loader, settings: ServerSettings, offers: Sequence[ModelSpec]) -> _Prepared:
-    """Check every setting, and then listen. Raises ServerError, AddressError where it cannot listen."""
-    built = _build(loader, settings, offers)
-    with contextlib.ExitStack() as closing:
-        for place in line_places(settings):
-            built.lines.append(
-                _listen_unix(place.file) if place.file else _listen_tcp(place.host, place.port)
-            )
-            closing.callback(_close, built.lines[-1], place.file)
-        listeners = _listen(settings)
-        closing.pop_all()
-    for listener in listeners:
-        listener.table = built.table
-    scheme = "https://" if settings.ssl_cert_file else "http://"
-    urls = [f"{'' if _file_of(listener) else scheme}{_address(listener)}" for listener in listeners]
-    addresses = tuple(map(_address, built.lines))
-    return _Prepared(built.server, [*listeners], built.lines, " and ".join(urls), addresses)
+def _file_of(listener: socket.socket) -> Path | None:
+    if listener.family in (socket.AF_INET, socket.AF_INET6):
+        return None
+    return Path(listener.getsockname())
 
 
 def _check_pair(settings: ServerSettings) -> None:

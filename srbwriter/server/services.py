@@ -171,6 +171,13 @@ class Services:
         raise unavailable("Loading model", 1)
 
     @property
+    def template(self) -> str:
+        """The text or name of the template that makes messages a prompt."""
+        engine = self.loader.engine
+        own = engine.info.chat_template if engine is not None else None
+        return self.chat_template or own or CHATML
+
+    @property
     def asking(self) -> float:
         """Seconds that a look at words may take: an engine elsewhere has to be asked, and may not answer."""
         engine = self.loader.engine
@@ -280,8 +287,7 @@ class Services:
         salt = self._salt(client, asked)
         if not salt:
             return Scope()
-        template = self.chat_template or self.engine.info.chat_template or CHATML
-        known, asked_for = self._heads, (template, self.system.prompt)
+        known, asked_for = self._heads, (self.template, self.system.prompt)
         if known is None or known[0] != asked_for:
             known = self._heads = asked_for, _template_heads(self.engine, *asked_for)
         return Scope(salt, tuple(filter(None, (self.system.prompt, self.preloaded, *known[1]))))

@@ -23,7 +23,7 @@ from srbwriter.engine.generation import Branch
 from srbwriter.engine.limits import check_prompt
 from srbwriter.engine.types import Finished, NotSupported, Prompt, Request
 from srbwriter.server.body import Fields, Params, read_params, stop_also
-from srbwriter.server.chat import TEMPLATE_SECONDS, read_chat, read_messages, template_in_use
+from srbwriter.server.chat import TEMPLATE_SECONDS, read_chat, read_messages
 from srbwriter.server.context import Context, json_response
 from srbwriter.server.endpoints import Leaf, respond, rows_of
 from srbwriter.server.errors import ApiError, Dialect, bad, missing
@@ -484,7 +484,7 @@ async def show(context: Context) -> Response:
     if name.removesuffix(".gguf").removesuffix(":latest") not in services.model_names:
         raise ApiError(404, f"model '{name[:200]}' not found")
     engine, info = services.engine, services.engine.info
-    template = template_in_use(services) if _has_template(services) else "{{ .Prompt }}"
+    template = services.template if _has_template(services) else "{{ .Prompt }}"
     able = ["completion"]
     if engine.capabilities.has("gap_filling"):
         able.append("insert")

@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from srbwriter.server.chat import TEMPLATE_SECONDS, read_chat, template_in_use
+from srbwriter.server.chat import TEMPLATE_SECONDS, read_chat
 from srbwriter.server.context import Context, json_response
 from srbwriter.server.endpoints import Leaf, respond, rows_of
 from srbwriter.server.errors import OPENAI, bad
@@ -51,7 +51,7 @@ def _card(services: Services) -> dict[str, Any]:
             "cache_size": engine.stats().total_cells,
             "max_batch_size": services.max_n,
             "prompt_template": "chat",
-            "prompt_template_content": template_in_use(services),
+            "prompt_template_content": services.template,
             "use_vision": False,
         }
     return {

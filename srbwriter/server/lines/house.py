@@ -29,7 +29,7 @@ from srbwriter.server.lines.peer import Peer, until_loaded
 from srbwriter.server.lines.plain import Plain, PlainError, hand_over
 from srbwriter.server.lines.session import HELO, Session
 from srbwriter.server.lines.wire import Fatal, Gone, Intake, Pipe, Refused, message, unescape
-from srbwriter.server.middleware import Guard, header
+from srbwriter.server.middleware import Guard
 from srbwriter.server.registry import new_id
 from srbwriter.server.services import Services
 from srbwriter.server.settings import Client, read_text
@@ -158,8 +158,7 @@ class House:
     async def web(self, context: Context, socket: WebSocket) -> None:
         """A WebSocket: a message holds one line or several, and an answer one. Nothing but the protocol."""
         await socket.accept()
-        headers = socket.scope["headers"]
-        given = header(headers, b"authorization"), header(headers, b"x-api-key")
+        given = socket.headers.get("authorization"), socket.headers.get("x-api-key")
         peer = socket.client.host if socket.client else "unix"
         pipe = WebPipe(socket, context.settings.timeout)
         await self._answer(pipe, peer, known=self._guard.client(*given, peer), arguments=False)
