@@ -296,6 +296,8 @@ class WriteScreen(Screen[None]):
         if status.round_identity(self.session) not in (before, None):
             self.leave_panes()
         self.pump.wake()
+        self._show_work()
+        self._show_saved()
         self._show_keys()
         return done
 
@@ -506,9 +508,7 @@ class WriteScreen(Screen[None]):
         self.app.fetch.watch(self)
         self.app.offer.watch(self)
         self._set_prefetch_focus()
-        figures = status.engine_figures(self.session, self.app.address) if self.arrangement.figures else ()
-        left = status.left(self.session, self._load_watch, self.app.transfers.status_parts(), figures)
-        self.status_line.left = (*filter(None, [self.app.fetch.describe()]), *left)
+        self._show_work()
         self._show_saved()
         self._renew_headings()
         self._renew_alike()
@@ -526,6 +526,12 @@ class WriteScreen(Screen[None]):
         pane = self.grid.pane
         if pane is not None and not pane.thoughts.end:
             LookAhead.of(self.session).focus(pane.index, pane.take)
+
+    def _show_work(self) -> None:
+        """Update the left part of the status line: the title, figures, or long work."""
+        figures = status.engine_figures(self.session, self.app.address) if self.arrangement.figures else ()
+        left = status.left(self.session, self._load_watch, self.app.transfers.status_parts(), figures)
+        self.status_line.left = (*filter(None, [self.app.fetch.describe()]), *left)
 
     def _show_saved(self) -> None:
         """Update the save state and the word count; called at once when a key has not been saved yet."""
