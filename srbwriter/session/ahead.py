@@ -70,6 +70,7 @@ class Ahead:
     generation: Generation
     held: bool = False  # a paused branch stays paused
     duplicates: Duplicates = field(default_factory=Duplicates)
+    settled: bool = False  # it is written, and no branch of it is rolled again
 
     @property
     def tokens(self) -> int:
@@ -78,8 +79,8 @@ class Ahead:
 
     @property
     def share(self) -> float:
-        """The finished share of the round, up to 1.0."""
-        if self.generation.done:
+        """The finished share of the round; 1.0 once no duplicate in it is written again either."""
+        if self.generation.done and self.settled:
             return 1.0
         stop = self.request.stop
         limit = stop.max_tokens if isinstance(stop, Stop) else None
@@ -292,11 +293,17 @@ class LookAhead(Instrument):
         if not over:
             return
         written: Ahead | None = None
-        if self.spent < self._budget.tokens:
+        if self.spent >= self._budget.tokens:
+            for ahead in self._rounds:
+                ahead.settled = ahead.generation.done
+        else:
             known = {(ahead.index, ahead.upto): ahead for ahead in self._rounds}
             for pick in self._likely(current, mode):
                 written = known.get(pick) or self._begin(*pick)
-                if written is not None and (not written.generation.done or self._renew(written)):
+                if written is None:
+                    continue
+                written.settled = written.generation.done and not self._renew(written)
+                if not written.settled:
                     break
         with self._holding:
             for ahead in self._rounds:

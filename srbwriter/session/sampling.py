@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar, cast
 from srbwriter import launch
 from srbwriter.config import Settings, keys
 from srbwriter.engine.capabilities import Capabilities
-from srbwriter.engine.parameters import PARAMETERS, Parameter
+from srbwriter.engine.parameters import BY_NAME, PARAMETERS, Parameter
 from srbwriter.engine.types import InvalidRequest, Sampling, Stop, Together
 from srbwriter.story import Story
 from srbwriter.story.model import JsonObject, as_object
@@ -43,9 +43,9 @@ class Variety:
 
 
 TURNED = "knobs"
-"""The name of the story value with the changed fields of each record, and the sweep."""
+"""The story value with the changed fields of each record, the sweep and the number of branches."""
 
-_NOTHING: dict[str, Any] = {"sampling": {}, "stop": {}, "variety": {}, "ladder": None}
+_NOTHING: dict[str, Any] = {"sampling": {}, "stop": {}, "variety": {}, "ladder": None, "n": None}
 _Record = TypeVar("_Record", Sampling, Stop, Variety)
 VARIETY = tuple(p for p in PARAMETERS if p.group == "variety")
 """Settings of a whole round that a story can have."""
@@ -92,6 +92,7 @@ class Knobs(Protocol):
     stop: Stop
     variety: Variety
     sweep: Sweep | None
+    n: int
 
     @property
     def story(self) -> Story: ...
@@ -104,6 +105,7 @@ class RememberedKnobs:
         self._session = session
         self._sampling, self._stop = launch.sampling(settings), launch.stop(settings)
         self._variety = variety_of(settings)
+        self._n = session.n
         self._said = {key.name for key in settings.table if settings.source(key) in ("flag", "environment")}
 
     def keep(self) -> None:
@@ -116,6 +118,7 @@ class RememberedKnobs:
             "stop": self._difference("stop", session.stop, self._stop),
             "variety": self._difference("variety", session.variety, self._variety),
             "ladder": session.sweep,
+            "n": session.n if session.n != self._n else self._kept().get("n") if self._n_said else None,
         }
         if turned != _NOTHING or self._kept():
             session.story.put_value(TURNED, turned)
@@ -132,6 +135,15 @@ class RememberedKnobs:
                     session.sweep = (field, low, high)
             case _:
                 pass
+        match kept.get("n"):
+            case int() as n if n is not True and not self._n_said and _fits(BY_NAME["n"], n):
+                session.n = n
+            case _:
+                pass
+
+    @property
+    def _n_said(self) -> bool:
+        return keys.N.name in self._said
 
     def _kept(self) -> JsonObject:
         return as_object(self._session.story.value(TURNED))
@@ -145,14 +157,7 @@ class RememberedKnobs:
     def _may_turn(self, record: str, field: str, value: Any) -> bool:
         """Return whether the knob exists, takes ``value``, and was not set for this start."""
         knob = next((p for p in _ROWS[record] if p.field == field), None)
-        if knob is None or launch.key_name(knob) in self._said:
-            return False
-        try:
-            knob.check(value)
-        except InvalidRequest as error:
-            log.warning("a setting of the story is not used: %s", error)
-            return False
-        return True
+        return knob is not None and launch.key_name(knob) not in self._said and _fits(knob, value)
 
     def _difference(self, name: str, record: _Record, usual: _Record) -> dict[str, Any]:
         """Return the changed fields; fields that were set for this start keep their stored value."""
@@ -164,3 +169,13 @@ class RememberedKnobs:
             elif launch.key_name(knob) in self._said and knob.field in before:
                 turned[knob.field] = before[knob.field]
         return turned
+
+
+def _fits(knob: Parameter, value: Any) -> bool:
+    """Return whether a knob takes a value of the story."""
+    try:
+        knob.check(value)
+    except InvalidRequest as error:
+        log.warning("a setting of the story is not used: %s", error)
+        return False
+    return True

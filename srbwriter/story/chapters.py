@@ -192,3 +192,9 @@ def _put_marks_at_starts(document: Document, action: Action, path: Path, text: s
         if node is not None and not document.tree[node].flags & CHAPTER:
             set_heading(document, action, chapter.node, None)
             set_heading(document, action, node, chapter.title)
+
+
+def chapter_headings(outline: list[Chapter], text: str) -> list[tuple[Chapter, Heading]]:
+    """Return those chapters of ``text`` that have a heading, each with it."""
+    marks = [(chapter.begin, chapter.title) for chapter in outline]
+    return [(outline[found.mark], found) for found in headings(text, marks)]

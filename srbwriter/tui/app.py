@@ -8,17 +8,22 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from textual import events
 from textual.driver import Driver
+from textual.screen import Screen
 
 from srbwriter.config import Settings
 from srbwriter.session.ahead import LookAhead, budget_of
+from srbwriter.story import StoryError
 from srbwriter.tui import options, signals
+from srbwriter.tui.dialogs.ask import Confirm, Refusal
+from srbwriter.tui.dialogs.base import Page
 from srbwriter.tui.dialogs.help import Help
+from srbwriter.tui.dialogs.menu import Menu
 from srbwriter.tui.dialogs.model_fetch import ModelFetch
 from srbwriter.tui.dialogs.model_offer import ModelOffer
 from srbwriter.tui.dialogs.trouble import crash_words
@@ -27,12 +32,12 @@ from srbwriter.tui.keyboard import Burst, Keyboard
 from srbwriter.tui.options import Preferences
 from srbwriter.tui.program import Program
 from srbwriter.tui.story import spelling
+from srbwriter.tui.story.transfers import Transfers
 from srbwriter.tui.write.desk import Desk
 from srbwriter.tui.write.prose_area import ProseArea
 
 if TYPE_CHECKING:
     from srbwriter.session import Session
-    from srbwriter.tui.dialogs.base import Page
 
 
 _TYPE = ("enter", "backspace", "delete")  # beside keys that have a character
@@ -57,10 +62,11 @@ class App(Program):
 
     def __init__(self, session: Session, settings: Settings, preferences: Preferences | None = None) -> None:
         super().__init__(session, settings, preferences)
-        self.keyboard = self._line = Keyboard(self, super().on_event)
         self.fetch = ModelFetch()
         self.offer = ModelOffer(settings)
+        self.transfers = self._transfers = Transfers(self)
         self.write_screen = self._desk = Desk(session, self)
+        self.keyboard = self._line = Keyboard(self, self._desk, super().on_event)
 
     def apply_preferences(self) -> None:
         LookAhead.of(self.session).budget = budget_of(self.preferences)
@@ -70,8 +76,7 @@ class App(Program):
         if self.preferences[options.SPELLING] != self.write_screen.editor.spelling:
             self.run_worker(self._apply_spelling, thread=True, exclusive=True, group="spelling")
         if self._desk.is_mounted:
-            self._desk.layout_name = self.preferences[options.LAYOUT]
-            self._desk.apply_layout()
+            self._desk.rearrange(layout=self.preferences[options.LAYOUT])
             self._desk.colour()
             self._tell_notes()
 
@@ -90,13 +95,63 @@ class App(Program):
     # ---- stories
 
     def open_story(self, file: Path, notes: Iterable[str] = (), begins: bool = False) -> None:
-        if not self._desk.transfers.may_leave():
+        if not self.transfers.may_leave():
             return
         self.next_story, self.next_notes, self.next_begins = file, list(notes), begins
-        self._desk.leave()
+        self.leave()
+
+    def leave(self) -> None:
+        self.write_screen.keep_view()
+        try:
+            self.session.keep()
+        except StoryError as error:
+            self._ask_before_leaving(error)
+        else:
+            if self.next_story is None:
+                self.session.prepare_close()
+            self.exit()
+
+    def _ask_before_leaving(self, error: StoryError) -> None:
+        rescued = self.session.typing.rescue()
+        answers = {"r": "tries again", "escape": "stays"}
+        question = str(error)
+        if rescued is not None:
+            answers = {"r": "tries again", "l": "leaves", "escape": "stays"}
+            question = f"{error}\nYour unsaved words are in {rescued}."
+
+        def answered(key: str | None) -> None:
+            if key == "r":
+                self.leave()
+            elif key == "l":
+                self.exit()
+            else:
+                self.next_story = None
+
+        self.push_screen(Confirm(question, answers), answered)
 
     def show_help(self, page: type[Page[Any]]) -> None:
         self.push_screen(Help(page=page))
+
+    def run_prompt(self, screen: Screen[Any], act: Callable[[], object]) -> None:
+        returned: list[object] = []
+        self.write_screen.guarded(lambda: returned.append(act()))
+        if self.screen is screen and returned != [True]:
+            self.push_screen(Refusal([message.words for message in self.messages.current]))
+
+    def show_menu(self) -> None:
+        current = self.session.round
+        menu = Menu(len(current.branches) if current is not None else 0)
+        self.push_screen(menu, lambda chosen: self._run_on_desk(*chosen) if chosen is not None else None)
+
+    def _run_on_desk(self, command: str, number: int) -> None:
+        """Run a command on the write screen, after closing the screens above it; not if one asks first."""
+        while (top := self.screen) is not self._desk:
+            depth = len(self.screen_stack)
+            if isinstance(top, Page):
+                top.action_close()
+            if len(self.screen_stack) >= depth:
+                return
+        self._desk.run_chosen(command, number)
 
     # ---- life
 
@@ -123,7 +178,7 @@ class App(Program):
     def on_mount(self) -> None:
         self._to_terminal("\x1b[22;2t")  # keeps the terminal's own title until the end
         self.apply_preferences()
-        self.push_screen(self.write_screen)
+        self.push_screen(self._desk)
         self.set_interval(_LOOK_SECONDS, self.reload_changed_themes)
         for complaint in self.complaints:
             if not any(complaint in note for note in self.notes):
@@ -140,6 +195,7 @@ class App(Program):
 
     def on_unmount(self) -> None:
         self._line.close()
+        self._transfers.end()
         self._to_terminal("\x1b[23;2t")
         with self._naming_what_is_awaited():
             self.session.close(keep_model=self.next_story is not None)

@@ -41,8 +41,9 @@ class Command:
 
     ``keys`` work while a pane has the focus. The keymaps "letters" and "vim" have ``letters``, too; ``vim``
     replaces both in the vim keymap. ``anywhere`` work with any focus, so they are never characters. A
-    ``numbered`` command has one key per digit and gets the number. ``handler`` takes the write screen, and
-    the number of a numbered command.
+    ``numbered`` command has one key per digit and gets the number. One that ``asks`` opens a prompt for text;
+    one that ``writes`` is refused in a read-only story. ``handler`` takes the write screen, and the number of
+    a numbered command.
     """
 
     id: str
@@ -55,6 +56,8 @@ class Command:
     letters: str = ""
     vim: str = ""
     numbered: bool = False
+    asks: bool = False
+    writes: bool = False
 
     @property
     def needs_branch(self) -> bool:
@@ -75,13 +78,15 @@ COMMANDS: dict[str, Command] = {}
 
 def command(
     group: str, title: str, keys: str = "", *, anywhere: str = "", letters: str = "", vim: str = "",
-    numbered: bool = False,
+    numbered: bool = False, asks: bool = False, writes: bool = False,
 ) -> Callable[[H], H]:  # fmt: skip
     """Declare the decorated function as a command: its name is the id, its docstring the help."""
 
     def declare(handler: H) -> H:
         name, words = handler.__name__.rstrip("_"), " ".join((handler.__doc__ or "").split())
-        COMMANDS[name] = Command(name, group, title, words, handler, keys, anywhere, letters, vim, numbered)
+        COMMANDS[name] = Command(
+            name, group, title, words, handler, keys, anywhere, letters, vim, numbered, asks, writes
+        )
         return handler
 
     return declare
@@ -96,10 +101,13 @@ def groups() -> list[str]:
 
 
 _DECLARED: dict[Handler, list[Binding]] = {}
+ASKING: set[Handler] = set()
+"""The methods under :func:`action` that open a prompt for text."""
 
 
 def action(
-    id: str, keys: str, words: str, *arguments: object, foot: bool = True, priority: bool = True
+    id: str, keys: str, words: str, *arguments: object, foot: bool = True, priority: bool = True,
+    asks: bool = False,
 ) -> Callable[[H], H]:  # fmt: skip
     """Declare the decorated method ``action_…`` as the action of ``keys`` on its :class:`Keyed` screen.
 
@@ -111,6 +119,7 @@ def action(
         foot: whether the screen's foot shows it.
         priority: whether the screen handles the key before the focused widget. Never set it for a character
             where text is typed.
+        asks: whether the method opens a prompt for text; see :meth:`Program.run_prompt`.
     """
 
     def declare(method: H) -> H:
@@ -123,9 +132,14 @@ def action(
 
         @wraps(method)
         def guarded(screen: Any, *given: object) -> None:
-            screen.app.write_screen.guarded(lambda: method(screen, *given))
+            if asks:
+                screen.app.run_prompt(screen, lambda: method(screen, *given))
+            else:
+                screen.app.write_screen.guarded(lambda: method(screen, *given))
 
         _DECLARED[guarded] = [binding]
+        if asks:
+            ASKING.add(guarded)
         return cast(H, guarded)
 
     return declare

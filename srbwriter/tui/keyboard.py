@@ -15,7 +15,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from textual import events
 from textual.dom import DOMNode
@@ -39,12 +39,24 @@ class _Waiting:
     burst: Burst | None = None
 
 
-class Keyboard:
-    """The queue of keys in front of an app. ``deliver`` sends one to the focused widget."""
+class TakesKeys(Protocol):
+    """What the queue of keys knows of the write screen."""
 
-    def __init__(self, app: Program, deliver: Callable[[events.Event], Awaitable[None]]) -> None:
+    def use_key(self, event: events.Key | events.Paste) -> bool: ...
+    def wants_in_story(self, event: events.Key | events.Paste) -> bool: ...
+
+
+class Keyboard:
+    """The queue of keys in front of an app. ``deliver`` sends one to the focused widget.
+
+    ``desk`` is the write screen, which may use a key before any widget gets it.
+    """
+
+    def __init__(
+        self, app: Program, desk: TakesKeys, deliver: Callable[[events.Event], Awaitable[None]]
+    ) -> None:
         install_parser()
-        self._app, self._deliver = app, deliver
+        self._app, self._desk, self._deliver = app, desk, deliver
         self._waiting: deque[_Waiting] = deque()
         self._task: asyncio.Task[None] | None = None
         self._open = False
@@ -125,13 +137,13 @@ class Keyboard:
 
     async def _claimed(self, event: events.Key | events.Paste) -> bool:
         """Return True if the write screen used the key itself, or the text has no receiver."""
-        app, desk = self._app, self._app.write_screen
-        if app.screen is desk:
-            if desk.use_key(event):
+        app = self._app
+        if app.write_screen.on_top:
+            if self._desk.use_key(event):
                 return True
-            if desk.wants_in_story(event):
-                desk.go_to_story()
-                await self._settled(desk)
+            if self._desk.wants_in_story(event):
+                app.write_screen.go_to_story()
+                await self._settled(app.screen)
         elif isinstance(event, events.Paste) and not isinstance(app.focused, Input | TextArea):
             app.notify("The typed text was ignored: there is no text field here. Press one key at a time.")
             return True

@@ -9,12 +9,11 @@ import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from textual.filter import LineFilter
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
-from textual.theme import Theme
 
 from srbwriter import paths
 from srbwriter.config import Settings
@@ -24,51 +23,89 @@ from srbwriter.tui import colours, commands, options, themes
 from srbwriter.tui.driver import FailingApp, driver_of
 from srbwriter.tui.messages import Message, Messages, Shows
 from srbwriter.tui.options import Preferences
+from srbwriter.tui.widgets.lines import key_name
+from srbwriter.tui.write.essentials import first_key
 
 if TYPE_CHECKING:
-    from textual import events
-    from textual.containers import Vertical
-
     from srbwriter.models import RecommendedModel
     from srbwriter.session import Session
+    from srbwriter.story.transfer import Landed, Transfer
     from srbwriter.tui.write.branch_grid import BranchGrid
+    from srbwriter.tui.write.layouts import Arrangement
     from srbwriter.tui.write.story_editor import StoryEditor
+
+Answer = TypeVar("Answer")
 
 _REST_SECONDS = 2.0  # without a key in a text, after which the writer counts as pausing
 
 
-class Writer(Screen[None]):
-    """The interface of the write screen for its helpers and other screens."""
+class Writer(Protocol):
+    """The write screen, for commands, dialogs and helpers: this is all that they may know of it."""
 
     session: Session
     editor: StoryEditor
     grid: BranchGrid
-    right: Vertical
-    large: bool
-    quiet: bool
-    panel_columns: int
+    arrangement: Arrangement
 
-    if TYPE_CHECKING:
+    @property
+    def app(self) -> Program: ...
+    @property
+    def on_top(self) -> bool:
+        """Whether no other screen is above it."""
+        ...
 
-        @property
-        def app(self) -> Program: ...  # pyright: ignore[reportIncompatibleMethodOverride]
-        @property
-        def writing(self) -> bool: ...
-        def run(self, command: str, number: int = 0) -> None: ...
-        def guarded(self, act: Callable[[], object]) -> bool: ...
-        def admit(self, error: Exception, again: bool = True) -> None: ...
-        def use_key(self, event: events.Key | events.Paste) -> bool: ...
-        def wants_in_story(self, event: events.Key | events.Paste) -> bool: ...
-        def go_to_story(self) -> None: ...
-        def show_story(self, where_changed: bool = False) -> None: ...
-        def flush(self) -> None: ...
-        def flush_slowly(self) -> None: ...
-        def keep_view(self) -> None: ...
-        def way_to(self, command: str) -> str: ...
-        def story_version(self) -> object: ...
-        def make_room(self, columns: int) -> None: ...
-        @staticmethod
-        def key_names(keys: Iterable[str]) -> str: ...
+    @property
+    def writing(self) -> bool:
+        """True while a branch is running or waits for the model."""
+        ...
+
+    @property
+    def unchosen(self) -> bool:
+        """Whether branches are visible and none is chosen: digits pick, other typing goes to the story."""
+        ...
+
+    def run(self, command: str, number: int = 0) -> None:
+        """Run a command; see :meth:`guarded`."""
+        ...
+
+    def guarded(self, act: Callable[[], object]) -> bool:
+        """Run ``act`` and paint what changed; show expected errors in a line and return False."""
+        ...
+
+    def ask(self, dialog: Screen[Answer], then: Callable[[Answer], object]) -> None:
+        """Show a dialog; run ``then`` with its answer, guarded, unless the writer cancelled."""
+        ...
+
+    def notify(
+        self, message: str, *, severity: SeverityLevel = "information",
+        about: Callable[[], object] | None = None,
+    ) -> None:  # fmt: skip
+        """Show a message; see :meth:`Program.notify`."""
+        ...
+
+    def show_story(self, where_changed: bool = False) -> None:
+        """Show the session's text with the cursor at its end, or after the part that changed."""
+        ...
+
+    def go_to_story(self) -> None:
+        """Focus the story, even if one branch has filled the screen."""
+        ...
+
+    def choose_pane(self) -> None:
+        """Focus the current pane, so that its keys are commands."""
+        ...
+
+    def leave_panes(self) -> None:
+        """Choose no pane; the first one is next. The story gets all keys but those that pick."""
+        ...
+
+    def rearrange(self, **changes: Any) -> None:
+        """Change fields of :attr:`arrangement`, and lay everything out for it and for the settings."""
+        ...
+
+    def keep_view(self) -> None:
+        """Have the session keep what the screen shows, for the next start; returns at once."""
+        ...
 
 
 class Gate(Protocol):
@@ -93,6 +130,18 @@ class Fetch(Protocol):
     def watch(self, screen: Writer) -> None: ...
 
 
+class Transfers(Protocol):
+    """The interface of the running export or import for screens."""
+
+    def begin(
+        self, verb: str, name: str, transfer: Transfer, then: Callable[[Landed], object], leaves: bool = False
+    ) -> None: ...
+    def status_parts(self) -> tuple[str, ...]: ...
+    def cancel(self) -> bool: ...
+    def may_leave(self) -> bool: ...
+    def watch(self) -> None: ...
+
+
 class Offer(Protocol):
     """The interface of the offer of a larger model for screens."""
 
@@ -106,6 +155,7 @@ class Program(FailingApp):
 
     write_screen: Writer
     keyboard: Gate
+    transfers: Transfers
     fetch: Fetch
     offer: Offer
 
@@ -144,8 +194,24 @@ class Program(FailingApp):
         """
         raise NotImplementedError
 
+    def run_prompt(self, screen: Screen[Any], act: Callable[[], object]) -> None:
+        """Run ``act``, a command of ``screen`` that opens a prompt for text.
+
+        If it opens none, a dialog shows why, so that text typed for the prompt never runs commands. An
+        ``act`` that did something else instead returns True.
+        """
+        raise NotImplementedError
+
+    def leave(self) -> None:
+        """End the program; if text cannot be saved, ask the writer."""
+        raise NotImplementedError
+
     def show_help(self, page: type[Any]) -> None:
         """Show the help of a page."""
+        raise NotImplementedError
+
+    def show_menu(self) -> None:
+        """Show the menu of commands; a command runs on the write screen, after the screens above it close."""
         raise NotImplementedError
 
     # ---- settings for the screens
@@ -173,6 +239,12 @@ class Program(FailingApp):
         """Return the keys that run a command with any focus."""
         return self.known_keys.anywhere.get(command, [])
 
+    def way_to(self, command: str) -> str:
+        """Return how a command is run from any focus: its key, or its title and the key of the menu."""
+        if keys := self.anywhere(command):
+            return key_name(keys[0])
+        return f"“{commands.COMMANDS[command].title}” in the menu ({first_key(self.known_keys, 'menu')})"
+
     def _apply_keys(self) -> None:
         own = {key.name.removeprefix("keys."): self.preferences[key] for key in options.own_keys()}
         configured = self.preferences[options.KEYMAP], own
@@ -193,7 +265,8 @@ class Program(FailingApp):
     def load_themes(self) -> None:
         """Read all themes; collect one complaint for each that is invalid."""
         found, self.complaints = themes.load_all()
-        self._add_themes(found)
+        for theme in found:
+            self.register_theme(theme)
 
     def _apply_theme(self) -> None:
         """Show the configured theme, or else the default one with a message why."""
@@ -203,10 +276,6 @@ class Program(FailingApp):
         if not found and wanted != self._theme_missed:
             self.notes.append(themes.explain_missing(wanted, self.complaints))
         self._theme_missed = None if found else wanted
-
-    def _add_themes(self, found: list[Theme]) -> None:
-        for theme in found:
-            self.register_theme(theme)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return Textual's filters and, for a terminal with few colours, the reduced form of the theme."""
@@ -225,7 +294,8 @@ class Program(FailingApp):
         if not changed:
             return
         found, complaints = themes.load_all(changed)
-        self._add_themes(found)
+        for theme in found:
+            self.register_theme(theme)
         for complaint in complaints:
             self.notify(complaint, severity="warning")
         if self.theme in {theme.name for theme in found}:

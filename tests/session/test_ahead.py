@@ -99,7 +99,6 @@ def test_what_comes_out_alike_is_written_anew_before_anybody_sees_it(session: Se
     session.variety = replace(session.variety, renew=True)
     session.sampling = replace(session.sampling, temperature=0.0)  # nothing but alike
     session.look_ahead.budget = FOCUSED
-    until(session, lambda: sum(a.duplicates.renewed.total() for a in session.look_ahead._rounds) == 8)
     ready(session, 0)
     (ahead,) = session.look_ahead._rounds
     assert dict(ahead.duplicates.renewed) == dict.fromkeys(range(4), 2)  # twice is enough

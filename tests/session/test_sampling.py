@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from srbwriter import launch
 from srbwriter.cli.table import every_key
 from srbwriter.config import Settings
+from srbwriter.config.keys import N
 from srbwriter.config.settings import Setting
 from srbwriter.engine.types import Sampling, Stop
 from srbwriter.session.sampling import TURNED, RememberedKnobs, variety_of
@@ -33,7 +34,7 @@ def opened(story: Any, found: Settings | None = None) -> tuple[Any, RememberedKn
     found = found or settings()
     session = SimpleNamespace(
         story=story, sampling=launch.sampling(found), stop=launch.stop(found), sweep=None,
-        variety=variety_of(found),
+        variety=variety_of(found), n=found[N],
     )  # fmt: skip
     return session, RememberedKnobs(session, found)  # type: ignore[arg-type]
 
@@ -66,6 +67,22 @@ def test_how_branches_differ_comes_back_but_for_what_a_start_is_told(story: Stor
     told, remembered = opened(story, settings(instruments__siblings="independent"))
     remembered.recall()
     assert (told.variety.siblings, told.variety.repulsion) == ("independent", 1.5)
+
+
+def test_the_number_of_branches_comes_back_but_for_what_a_start_is_told(story: Story) -> None:
+    session, knobs = opened(story)
+    usual, session.n = session.n, session.n + 2
+    knobs.keep()
+    again, remembered = opened(story)
+    remembered.recall()
+    assert again.n == usual + 2
+    told, remembered = opened(story, settings(**{N.name: 3}))
+    remembered.recall()
+    remembered.keep()
+    assert told.n == 3
+    again, remembered = opened(story)
+    remembered.recall()
+    assert again.n == usual + 2
 
 
 def test_only_what_was_turned_is_kept(story: Story) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
@@ -92,6 +93,22 @@ def set_the_desk(terminal: Terminal, file: Path) -> str:
     terminal.press(*[LEFT] * WORD, TAB)
     terminal.wait_for("BRANCH 3")
     return desk(terminal.screen)
+
+
+def states(screen: str) -> list[str]:
+    """The signs of the states in the heads of the panes."""
+    return re.findall(r"\b\d ([·…▸‖■!×])", screen)
+
+
+def test_the_number_of_branches_stays_with_the_story(terminal: Terminal) -> None:
+    file = make_story(terminal.folder)
+    terminal.start(file)
+    terminal.wait_for(OPENING.strip())
+    choose(terminal, "more")
+    quit_and_start(terminal, file)
+    terminal.wait_for(OPENING.strip())
+    terminal.press(CTRL_N)
+    terminal.wait(lambda shown: states(shown) == ["■"] * 3, "one branch more than the settings say")
 
 
 @pytest.mark.parametrize("leave", some_of(WAYS, [kill_and_start]))

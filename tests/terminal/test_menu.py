@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from srbwriter.story import ROOT, Story
 from tests.terminal.support import OPENING, choose, foot, make_story, text_of, with_branches
 from tests.terminal.terminal import (
@@ -44,6 +46,20 @@ def test_a_command_is_found_by_a_word_while_the_story_is_typed(terminal: Termina
     assert terminal.ended() == 0
     with Story.open(file, readonly=True) as story:
         assert story.settings(ROOT).memory == "An island."
+
+
+@pytest.mark.parametrize(("command", "shown"), [("tree", "the beginning"), ("read", "reads on")])
+def test_the_menu_opens_from_a_page(terminal: Terminal, command: str, shown: str) -> None:
+    terminal.start(make_story(terminal.folder))
+    terminal.wait_for(OPENING.strip())
+    choose(terminal, command)
+    terminal.wait_for(shown)
+    terminal.press(CTRL_G)
+    terminal.wait_for("Menu of commands")
+    terminal.press(ESC)
+    terminal.wait(lambda screen: shown in screen and "Menu of commands" not in screen, "the page again")
+    choose(terminal, "quiet")
+    terminal.wait_for("esc shows everything again.")
 
 
 def test_a_command_for_a_branch_is_refused_until_one_is_chosen(terminal: Terminal) -> None:

@@ -10,8 +10,10 @@ from textual.widgets import OptionList
 from srbwriter.engine.types import FinishReason
 from srbwriter.tui import commands, options
 from srbwriter.tui.commands import COMMANDS
+from srbwriter.tui.dialogs.ask import Confirm
 from srbwriter.tui.dialogs.menu import Menu
 from srbwriter.tui.dialogs.picker import Picker
+from srbwriter.tui.dialogs.sheet import Sheet
 from srbwriter.tui.driver import _Parser
 from srbwriter.tui.key_names import shown_name
 from tests.tui.conftest import Bench, OpenBench
@@ -26,6 +28,33 @@ def row(bench: Bench) -> str:
 
 
 # ---- the menu
+
+
+@pytest.mark.parametrize("page", ["tree", "read", "help", "find"])
+async def test_the_menu_runs_a_command_from_a_page_or_dialog_which_it_closes(
+    page: str, open_bench: OpenBench
+) -> None:
+    async with open_bench() as bench:
+        bench.screen.run(page)
+        await bench.settle()
+        below = bench.app.screen
+        await bench.press("ctrl+g")
+        await opened(bench, Menu)
+        await bench.press("ctrl+g")
+        assert bench.app.screen is below
+        await bench.press("ctrl+g", *"quiet", "enter")
+        assert bench.app.screen is bench.screen and bench.screen.arrangement.quiet
+
+
+async def test_a_command_of_the_menu_waits_for_the_answer_about_a_changed_text(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        await bench.choose("rubric")
+        sheet = await opened(bench, Sheet)
+        await bench.press(*"Is it?", "ctrl+g", *"quiet", "enter")
+        await opened(bench, Confirm)
+        assert not bench.screen.arrangement.quiet
+        await bench.press("escape")
+        assert bench.app.screen is sheet
 
 
 async def test_the_menu_picks_a_branch_by_its_number(open_bench: OpenBench) -> None:

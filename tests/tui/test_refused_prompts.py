@@ -13,7 +13,7 @@ from srbwriter.story import Story
 from srbwriter.story.model import ReadOnly
 from srbwriter.tui import commands
 from srbwriter.tui.commands import COMMANDS
-from srbwriter.tui.dialogs.ask import ASKING, Ask, AskWords, Refusal
+from srbwriter.tui.dialogs.ask import Ask, AskWords, Refusal
 from srbwriter.tui.dialogs.base import Page
 from srbwriter.tui.dialogs.help import Help
 from srbwriter.tui.dialogs.knobs import Knobs
@@ -84,7 +84,7 @@ async def test_every_command_of_a_page_that_opens_a_prompt_is_declared(
         for key, method in actions(PAGES[command]):
             await bench.press(key)
             if is_typed_into(bench.app.screen):
-                assert method in ASKING, method
+                assert method in commands.ASKING, method
                 found.append(True)
             while bench.app.screen not in (page, bench.screen):
                 bench.app.pop_screen()
@@ -100,10 +100,10 @@ async def test_every_command_that_opens_a_prompt_is_declared(command: str, open_
         if command not in ("quit", "suspend", "own_editor"):
             bench.screen.run(command)
             await bench.settle()
-        assert not is_typed_into(bench.app.screen) or COMMANDS[command].handler in ASKING
+        assert not is_typed_into(bench.app.screen) or COMMANDS[command].asks
 
 
-REFUSED = [id for id, command in COMMANDS.items() if command.handler in ASKING]
+REFUSED = [id for id, command in COMMANDS.items() if command.asks]
 
 
 @pytest.mark.parametrize("command", some_of(REFUSED, ["type_into", "author_note"]))

@@ -87,7 +87,7 @@ async def test_whoever_goes_to_branches_sees_them(open_bench: OpenBench) -> None
         for key in ("tab", "ctrl+n"):
             bench.screen.editor.focus()
             await bench.press("ctrl+t", key)
-            assert not bench.screen.quiet and bench.screen.grid.size.height > 5, key
+            assert not bench.screen.arrangement.quiet and bench.screen.grid.size.height > 5, key
 
 
 async def test_in_quiet_the_writer_still_sees_that_words_are_not_saved(

@@ -86,7 +86,7 @@ async def test_the_line_says_what_is_done_and_escape_stops_it_at_once(
         assert "importing" in bench.screen.status_line.left[0]
         bench.screen.run("stop_all")
         left = bench.screen.status_line.left  # which a message hides
-        assert "stopping the import" in " ".join(left) or not bench.screen.transfers.busy
+        assert "stopping the import" in " ".join(left) or not bench.app.transfers.busy
         await ended(bench)
         assert "The import of endless.json was stopped" in bench.said
         assert not library() and bench.app.next_story is None
@@ -201,7 +201,7 @@ async def test_the_question_names_the_formats_and_no_name_is_no_export(
         await bench.press("escape")
         for command in ("export", "import"):
             await asked(bench, command, " ")
-            assert bench.app.screen is bench.screen and not bench.screen.transfers.busy
+            assert bench.app.screen is bench.screen and not bench.app.transfers.busy
     assert not list(folder.iterdir())
 
 
@@ -279,7 +279,7 @@ async def test_an_imported_story_waits_until_the_writer_is_at_the_desk(
         await bench.press("f1")
         await opened(bench, Help)
         gate.write_text("go on\n")
-        work = bench.screen.transfers._work
+        work = bench.app.transfers._work
         assert work is not None and work.aside.wait(60)
         bench.screen.pump.flush()
         assert bench.app.next_story is None

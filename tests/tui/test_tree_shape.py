@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from srbwriter.story import ROOT
+from srbwriter.tui.actions.tree import revisit
 from srbwriter.tui.tree.screen import SplitAt, TreeScreen
 from tests.tui.conftest import OpenBench
 from tests.tui.scenarios.common import opened, visible
@@ -85,7 +86,7 @@ async def test_a_node_is_cut_and_moved_below_another_with_all_that_follows_it(op
         [scene] = story.add(first, [" She ran."])
         [after] = story.add(scene, [" Home."])
         [other] = story.add(ROOT, ["It snowed."])
-        bench.screen.revisit(after)
+        revisit(bench.screen, after)
         bench.screen.run("tree")
         tree = await opened(bench, TreeScreen)
         await bench.press("up", "v")

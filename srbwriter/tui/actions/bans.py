@@ -8,18 +8,14 @@ from srbwriter.session.bans import Bans, as_sheet
 from srbwriter.session.instrument import sheet_lines
 from srbwriter.story.model import counted
 from srbwriter.tui.commands import INSTRUMENTS, command
-from srbwriter.tui.dialogs.ask import asks
 from srbwriter.tui.dialogs.sheet import Sheet
-from srbwriter.tui.write.welcome import writes
 
 if TYPE_CHECKING:
-    from srbwriter.tui.write.screen import WriteScreen
+    from srbwriter.tui.program import Writer
 
 
-@command(INSTRUMENTS, "Banned phrases")
-@asks
-@writes
-def bans(screen: WriteScreen) -> None:
+@command(INSTRUMENTS, "Banned phrases", asks=True, writes=True)
+def bans(screen: Writer) -> None:
     """Edit the phrases that branches of this story must not contain; a list of clichés is suggested."""
     session = screen.session
     before = session.sampling.banned_phrases
@@ -31,24 +27,12 @@ def bans(screen: WriteScreen) -> None:
         phrases = sheet_lines(text)
         done = screen.guarded(lambda: (Bans.of(session).ban(phrases), screen.app.knobs.keep()))
         if done:
-            screen.notify(
-                f"{counted(len(phrases), 'phrase')} banned." if phrases else "No phrase is banned now."
-            )
+            words = f"{counted(len(phrases), 'phrase')} banned." if phrases else "No phrase is banned now."
+            screen.notify(words)
         return done
 
-    state = (
-        f"{counted(len(before), 'phrase')} banned."
-        if before
-        else "None banned yet: this is a suggested list."
-    )
+    banned = f"{counted(len(before), 'phrase')} banned."
+    state = banned if before else "None banned yet: this is a suggested list."
     about = f"A branch that writes one of these goes back and writes something else. One per line. {state}"
-    screen.app.push_screen(
-        Sheet(
-            "Banned phrases",
-            as_sheet(before),
-            about,
-            take,
-            session.draft("bans"),
-            "bans them",
-        )
-    )
+    draft = session.draft("bans")
+    screen.app.push_screen(Sheet("Banned phrases", as_sheet(before), about, take, draft, "bans them"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from srbwriter.engine.types import BranchState
@@ -10,7 +11,7 @@ from srbwriter.prose import Unit
 from srbwriter.session.typing import Draft
 from srbwriter.story import NodeId
 from srbwriter.tui.commands import DIGITS, PART, THIS_BRANCH, command
-from srbwriter.tui.dialogs.ask import AskWords, asks
+from srbwriter.tui.dialogs.ask import AskWords, Confirm
 from srbwriter.tui.dialogs.knobs import Knobs
 from srbwriter.tui.dialogs.picker import Choice, Picker
 from srbwriter.tui.dialogs.sheet import Sheet
@@ -19,56 +20,115 @@ from srbwriter.tui.story import external
 from srbwriter.tui.story.reading import Compare
 from srbwriter.tui.write import status
 from srbwriter.tui.write.branch_words import state_words
-from srbwriter.tui.write.welcome import writes
+from srbwriter.tui.write.status import round_identity
 
 if TYPE_CHECKING:
     from srbwriter.engine.generation import Branch
-    from srbwriter.tui.write.screen import WriteScreen
+    from srbwriter.tui.program import Writer
+    from srbwriter.tui.write.branch_pane import BranchPane
 
 
 @command(THIS_BRANCH, "Pick a branch by number", DIGITS, numbered=True)
-def pick_number(screen: WriteScreen, number: int) -> None:
+def pick_number(screen: Writer, number: int) -> None:
     """Append branch 1 to 9 to the story; new branches continue from there."""
-    screen.pick(number - 1)
+    _pick(screen, number - 1)
 
 
 @command(THIS_BRANCH, "Pick this branch", "enter")
-def pick(screen: WriteScreen) -> None:
+def pick(screen: Writer) -> None:
     """Append the branch to the story, up to the taking cursor if one is set."""
     pane = screen.grid.pane
     if pane is not None:
-        screen.pick(pane.index, pane.take)
+        _pick(screen, pane.index, pane.take)
+
+
+def _pick(screen: Writer, index: int, upto: int | None = None) -> None:
+    """Append a branch, or its first ``upto`` characters, to the story; see :func:`_ask_if_stale`."""
+    current = screen.session.round
+    if current is None or not 0 <= index < len(current.branches):
+        words = f"There is no branch {index + 1}."
+    elif not current.branches[index].text.strip():
+        words = f"Branch {index + 1} has no words yet."
+    else:
+        _ask_if_stale(screen, index, "picks it anyway", lambda: _take(screen, index, upto))
+        return
+    screen.notify(words, about=lambda: round_identity(screen.session))
+
+
+def _take(screen: Writer, index: int, upto: int | None = None, text: str | None = None) -> None:
+    """Append a branch to the story, and write new branches if the writer has chosen that.
+
+    Args:
+        screen: the write screen.
+        index: the branch.
+        upto: number of characters to take; None means all.
+        text: the text to take instead, if the writer edited it.
+    """
+    session, pane = screen.session, screen.grid.panes[index]
+    pane.pull()
+    if text is None and pane.thoughts.end:  # thoughts do not belong to the story
+        text, upto = pane.text[:upto], None
+    before = session.node
+    try:
+        session.pick(index, upto, text, screen.app.goes_on)
+    finally:
+        if session.node != before:  # also if the pick worked and only the next round failed
+            screen.app.offer.count_pick()
+            screen.show_story()
+            screen.leave_panes()
+
+
+def _ask_if_stale(screen: Writer, index: int, meaning: str, act: Callable[[], object]) -> None:
+    """Run ``act`` on branch ``index``; if the branch was written for an earlier text, ask first.
+
+    ``meaning`` describes ``act`` in the question.
+    """
+    if not screen.session.stale:
+        act()
+        return
+    question = f"Branch {index + 1} was written for an earlier text; the words before it have changed."
+    answers = {"enter": "writes new branches for the text as it is", "t": meaning, "escape": "goes back"}
+    screen.ask(Confirm(question, answers), lambda key: act() if key == "t" else screen.run("generate"))
+
+
+def branch_here(screen: Writer) -> tuple[BranchPane, Branch] | None:
+    """Return the current pane and its branch; if there is none, notify the writer and return None."""
+    pane = screen.grid.pane
+    if pane is None or pane.branch is None:
+        screen.notify("There is no branch here yet.")
+        return None
+    return pane, pane.branch
 
 
 @command(THIS_BRANCH, "Re-roll this branch", "r")
-def reroll(screen: WriteScreen) -> None:
+def reroll(screen: Writer) -> None:
     """Write this branch again from the start with a new seed; the others continue."""
     _steer(screen, "reroll")
 
 
 @command(THIS_BRANCH, "Kill this branch", "k", vim="x")
-def kill(screen: WriteScreen) -> None:
+def kill(screen: Writer) -> None:
     """End this branch, running or ended, and free its memory."""
     _steer(screen, "kill")
 
 
 @command(THIS_BRANCH, "Stop this branch", "s")
-def stop(screen: WriteScreen) -> None:
+def stop(screen: Writer) -> None:
     """End this branch here and keep its text."""
     _steer(screen, "stop")
 
 
 @command(THIS_BRANCH, "Pause or resume this branch", "space")
-def pause(screen: WriteScreen) -> None:
+def pause(screen: Writer) -> None:
     """Pause this branch, or resume it."""
     pane = screen.grid.pane
     branch = pane.branch if pane is not None else None
     _steer(screen, "resume" if branch is not None and branch.state is BranchState.PAUSED else "pause")
 
 
-def _steer(screen: WriteScreen, verb: BranchVerb, **arguments: object) -> bool:
+def _steer(screen: Writer, verb: BranchVerb, **arguments: object) -> bool:
     """Apply a verb to the current branch; if it does not apply now, notify the writer and return False."""
-    here = screen.branch_here()
+    here = branch_here(screen)
     if here is None:
         return False
     pane, branch = here
@@ -83,24 +143,22 @@ def _steer(screen: WriteScreen, verb: BranchVerb, **arguments: object) -> bool:
 
 
 @command(THIS_BRANCH, "Extend this branch", "e")
-def extend(screen: WriteScreen) -> None:
+def extend(screen: Writer) -> None:
     """Continue a finished branch from its end."""
     if _steer(screen, "extend") and screen.grid.pane is not None:
         screen.grid.pane.follow()  # the new words are at the end
 
 
 @command(THIS_BRANCH, "Rewind one sentence", "backspace")
-def rewind(screen: WriteScreen) -> None:
+def rewind(screen: Writer) -> None:
     """Drop the branch's last sentence and continue from there with a new seed."""
     _steer(screen, "rewind", sentences=1)
 
 
-@command(THIS_BRANCH, "Type into this branch", "i")
-@asks
-@writes
-def type_into(screen: WriteScreen) -> None:
+@command(THIS_BRANCH, "Type into this branch", "i", asks=True, writes=True)
+def type_into(screen: Writer) -> None:
     """Add your own words at its end; the branch continues from them."""
-    here = screen.branch_here()
+    here = branch_here(screen)
     if here is None:
         return
     pane, branch = here
@@ -122,7 +180,7 @@ def type_into(screen: WriteScreen) -> None:
     screen.app.push_screen(AskWords(question, take, _draft(screen, index, node)), closed)
 
 
-def _draft(screen: WriteScreen, index: int, node: NodeId | None = None) -> Draft:
+def _draft(screen: Writer, index: int, node: NodeId | None = None) -> Draft:
     """Return the draft that keeps unsent words for branch ``index``: below ``node``, or beside the branch."""
     session = screen.session
     if node is None:
@@ -130,27 +188,25 @@ def _draft(screen: WriteScreen, index: int, node: NodeId | None = None) -> Draft
     return session.draft(Draft.below(node, index))
 
 
-@command(THIS_BRANCH, "Edit, then pick", "o")
-@asks
-@writes
-def edit_pick(screen: WriteScreen) -> None:
+@command(THIS_BRANCH, "Edit, then pick", "o", asks=True, writes=True)
+def edit_pick(screen: Writer) -> None:
     """Edit the branch's text, then add the edited text to the story."""
     pane = screen.grid.pane
     if pane is None or pane.branch is None or not pane.branch.text:
         screen.notify("There is nothing to edit here yet.")
         return
     index, branch = pane.index, pane.branch
-    screen.ask_if_stale(index, "edits it all the same", lambda: _edit_pick(screen, index, branch))
+    _ask_if_stale(screen, index, "edits it all the same", lambda: _edit_pick(screen, index, branch))
 
 
-def _edit_pick(screen: WriteScreen, index: int, branch: Branch) -> None:
+def _edit_pick(screen: Writer, index: int, branch: Branch) -> None:
     if branch.live:
         screen.session.steer(index, "pause")
     text = screen.session.joined(index)
 
     def take(edited: str) -> bool:
         before = screen.session.node
-        screen.guarded(lambda: screen.take(index, text=edited))
+        screen.guarded(lambda: _take(screen, index, text=edited))
         return screen.session.node != before  # True too if the pick worked and only the next round failed
 
     def closed(picked: bool | None) -> None:
@@ -164,54 +220,61 @@ def _edit_pick(screen: WriteScreen, index: int, branch: Branch) -> None:
 
 
 @command(THIS_BRANCH, "Lock or unlock this branch", letters="l", vim="L")
-def lock(screen: WriteScreen) -> None:
+def lock(screen: Writer) -> None:
     """Lock this branch, so that re-rolling all branches leaves it alone; again to unlock it."""
-    here = screen.branch_here()
+    here = branch_here(screen)
     if here is not None:
         screen.session.lock(here[0].index)
 
 
 @command(THIS_BRANCH, "Copy this branch", "c", vim="y")
-def copy(screen: WriteScreen) -> None:
+def copy(screen: Writer) -> None:
     """Copy its text to the clipboard."""
-    here = screen.branch_here()
+    here = branch_here(screen)
     if here is not None:
         external.copy(screen.app, here[1].text)
         screen.notify(f"Branch {here[0].index + 1} is on the clipboard.")
 
 
 @command(THIS_BRANCH, "Rate up")
-def rate_up(screen: WriteScreen) -> None:
+def rate_up(screen: Writer) -> None:
     """Rate the branch as good; again to remove the rating."""
     _rate(screen, 1)
 
 
-def _rate(screen: WriteScreen, rating: int) -> None:
-    node = screen.branch_node()
-    if node is not None:
+def _rate(screen: Writer, rating: int) -> None:
+    if (node := _branch_node(screen)) is not None:
         story = screen.session.story
         story.mark(node, rating=0 if story.marks(node).rating == rating else rating)
 
 
+def _branch_node(screen: Writer) -> NodeId | None:
+    """Return the story's node of the current branch; if there is none, notify the writer."""
+    here = branch_here(screen)
+    node = status.node_of(screen.session, here[0].index) if here is not None else None
+    if here is not None and node is None:
+        screen.notify("This branch has not been saved yet; try again in a moment.")
+    return node
+
+
 @command(THIS_BRANCH, "Rate down")
-def rate_down(screen: WriteScreen) -> None:
+def rate_down(screen: Writer) -> None:
     """Rate the branch as bad; again to remove the rating."""
     _rate(screen, -1)
 
 
 @command(THIS_BRANCH, "Bookmark this branch", "b")
-def bookmark(screen: WriteScreen) -> None:
+def bookmark(screen: Writer) -> None:
     """Bookmark the branch, to find it later; again to remove the bookmark."""
-    node = screen.branch_node()
-    if node is not None:
+    if (node := _branch_node(screen)) is not None:
         story = screen.session.story
         story.mark(node, bookmark=not story.marks(node).bookmark)
 
 
 @command(THIS_BRANCH, "Settings of this branch", letters="t")
-def branch_knobs(screen: WriteScreen) -> None:
+def branch_knobs(screen: Writer) -> None:
     """Change how this branch is written, also while it runs."""
-    here = screen.branch_here()
+    here = branch_here(screen)
     if here is None:
         return
     index, branch = here[0].index, here[1]
@@ -224,7 +287,7 @@ def branch_knobs(screen: WriteScreen) -> None:
 
 
 @command(THIS_BRANCH, "Compare with another branch")
-def compare(screen: WriteScreen) -> None:
+def compare(screen: Writer) -> None:
     """Show the words that differ between two branches."""
     current, pane = screen.session.round, screen.grid.pane
     if current is None or pane is None or len(current.branches) < 2:
@@ -237,52 +300,51 @@ def compare(screen: WriteScreen) -> None:
         if branch.index != here
     ]
 
-    def chosen(other: int | None) -> None:
-        if other is not None:
-            texts = current.branches[here].text, current.branches[other].text
-            screen.app.push_screen(Compare((f"Branch {here + 1}", f"Branch {other + 1}"), texts))
+    def chosen(other: int) -> None:
+        texts = current.branches[here].text, current.branches[other].text
+        screen.app.push_screen(Compare((f"Branch {here + 1}", f"Branch {other + 1}"), texts))
 
-    screen.app.push_screen(Picker(f"Compare branch {here + 1} with", others), chosen)
+    screen.ask(Picker(f"Compare branch {here + 1} with", others), chosen)
 
 
 @command(PART, "Take a word more", "w")
-def take_word(screen: WriteScreen) -> None:
+def take_word(screen: Writer) -> None:
     """Move the taking cursor to the next word's end."""
     _move(screen, "word", 1)
 
 
-def _move(screen: WriteScreen, unit: Unit, direction: int) -> None:
-    here = screen.branch_here()
+def _move(screen: Writer, unit: Unit, direction: int) -> None:
+    here = branch_here(screen)
     if here is not None:
         here[0].move_take(unit, direction)
 
 
 @command(PART, "Take a word less", "W")
-def untake_word(screen: WriteScreen) -> None:
+def untake_word(screen: Writer) -> None:
     """Move the taking cursor back one word."""
     _move(screen, "word", -1)
 
 
 @command(PART, "Take a sentence more", "d")
-def take_sentence(screen: WriteScreen) -> None:
+def take_sentence(screen: Writer) -> None:
     """Move the taking cursor to the sentence's end."""
     _move(screen, "sentence", 1)
 
 
 @command(PART, "Take a sentence less", "D")
-def untake_sentence(screen: WriteScreen) -> None:
+def untake_sentence(screen: Writer) -> None:
     """Move the taking cursor back one sentence."""
     _move(screen, "sentence", -1)
 
 
 @command(PART, "Take a paragraph more", "f")
-def take_paragraph(screen: WriteScreen) -> None:
+def take_paragraph(screen: Writer) -> None:
     """Move the taking cursor to the paragraph's end."""
     _move(screen, "paragraph", 1)
 
 
 @command(PART, "Take a paragraph less", "F")
-def untake_paragraph(screen: WriteScreen) -> None:
+def untake_paragraph(screen: Writer) -> None:
     """Move the taking cursor back one paragraph."""
     _move(screen, "paragraph", -1)
 
@@ -290,58 +352,52 @@ def untake_paragraph(screen: WriteScreen) -> None:
 ALL = "All branches"
 
 
-@command(ALL, "Write new branches", letters="g", anywhere="ctrl+n")
-@writes
-def generate(screen: WriteScreen) -> None:
+@command(ALL, "Write new branches", letters="g", anywhere="ctrl+n", writes=True)
+def generate(screen: Writer) -> None:
     """Write N branches from the end of the story so far."""
-    screen.write()
+    if screen.arrangement.quiet:
+        screen.rearrange(quiet=False)
+    screen.session.generate()
 
 
-@command(ALL, "Write from the cursor", letters="G", anywhere="ctrl+b")
-@writes
-def write_from(screen: WriteScreen) -> None:
+@command(ALL, "Write from the cursor", letters="G", anywhere="ctrl+b", writes=True)
+def write_from(screen: Writer) -> None:
     """Write branches from the cursor; the text after it becomes another branch."""
     place, whole = screen.editor.place, screen.editor.whole
     screen.session.write_from(place)
     screen.show_story()
-    screen.flush()
     if whole[place:].strip():
         screen.notify("The text after the cursor is another branch now; undo puts it back.")
 
 
 @command(ALL, "Stop everything")
-def stop_all(screen: WriteScreen) -> None:
+def stop_all(screen: Writer) -> None:
     """Stop an export or import, loading a model, scoring, all branches, or the download of a model."""
     if _gave_up(screen):
         return
     if screen.writing:
         screen.session.stop_all()
-        screen.pump.wake()
     elif not screen.app.fetch.cancel(screen):
         screen.notify("Nothing is being written.")
 
 
-def _gave_up(screen: WriteScreen) -> bool:
+def _gave_up(screen: Writer) -> bool:
     """Stop the export, import, load or long work of an instrument; return whether there was one."""
-    if screen.transfers.cancel():
+    if screen.app.transfers.cancel():
         return True  # the status line reports it
     if (work := screen.session.long_work) is not None:
         work.stop()
-        screen.flush_slowly()
         return True
-    if screen.session.cancel_load():
-        screen.flush_slowly()  # redraws the status line with the keys that work now
-        return True
-    return False
+    return screen.session.cancel_load()
 
 
 @command(ALL, "Step back", anywhere="escape")
-def back(screen: WriteScreen) -> None:
+def back(screen: Writer) -> None:
     """Stop an export, import, load or scoring; or go from the story to the branches; there, remove the taking
     cursor, then stop the branches."""
     # Never focus the story here: keys pressed next would be typed into it.
-    if screen.quiet:
-        screen.be_quiet(False)
+    if screen.arrangement.quiet:
+        screen.rearrange(quiet=False)
     elif (screen.editor.has_focus or screen.unchosen) and screen.grid.pane is not None:
         if not _gave_up(screen):
             screen.choose_pane()
@@ -352,7 +408,7 @@ def back(screen: WriteScreen) -> None:
 
 
 @command(ALL, "Re-roll all branches", "R")
-def reroll_all(screen: WriteScreen) -> None:
+def reroll_all(screen: Writer) -> None:
     """Write all branches but the locked ones again with new seeds."""
     current = screen.session.round
     if current is None or not current.branches:
@@ -361,21 +417,20 @@ def reroll_all(screen: WriteScreen) -> None:
         screen.notify("All branches are locked.")
     else:
         screen.session.reroll_all()
-        screen.pump.wake()
 
 
 @command(ALL, "A branch more", "plus,equals_sign")
-def more(screen: WriteScreen) -> None:
+def more(screen: Writer) -> None:
     """Add a branch, even while others are running."""
     session = screen.session
     session.n += 1
     if session.round is not None and screen.grid.panes:
         session.add_branches(1)
-    screen.pump.wake()
+    screen.app.knobs.keep()
 
 
 @command(ALL, "A branch fewer", "minus")
-def fewer(screen: WriteScreen) -> None:
+def fewer(screen: Writer) -> None:
     """End the last branch, and write one fewer from now on."""
     session = screen.session
     if session.n <= 1:
@@ -385,16 +440,16 @@ def fewer(screen: WriteScreen) -> None:
     current = session.round
     if current is not None and len(current.branches) > session.n and current.branches[-1].live:
         session.steer(len(current.branches) - 1, "kill")
-    screen.pump.wake()
+    screen.app.knobs.keep()
 
 
 @command(ALL, "Next page of branches")
-def next_page(screen: WriteScreen) -> None:
+def next_page(screen: Writer) -> None:
     """Show the next page of branches."""
     _turn(screen, 1)
 
 
-def _turn(screen: WriteScreen, pages: int) -> None:
+def _turn(screen: Writer, pages: int) -> None:
     if screen.grid.pages > 1:
         screen.grid.turn(pages)
     else:
@@ -402,6 +457,6 @@ def _turn(screen: WriteScreen, pages: int) -> None:
 
 
 @command(ALL, "Previous page of branches")
-def previous_page(screen: WriteScreen) -> None:
+def previous_page(screen: Writer) -> None:
     """Show the previous page of branches."""
     _turn(screen, -1)

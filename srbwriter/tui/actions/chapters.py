@@ -6,15 +6,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from srbwriter.story import Refused
+from srbwriter.story.chapters import chapter_headings
 from srbwriter.story.headings import Heading, paragraph_at
 from srbwriter.tui.commands import command
-from srbwriter.tui.dialogs.ask import AskWords, asks
+from srbwriter.tui.dialogs.ask import AskWords
 from srbwriter.tui.dialogs.picker import Choice, Picker
-from srbwriter.tui.write.welcome import writes
 
 if TYPE_CHECKING:
     from srbwriter.story.chapters import Chapter
-    from srbwriter.tui.write.screen import WriteScreen
+    from srbwriter.tui.program import Writer
 
 CHAPTERS = "Chapters"
 
@@ -23,10 +23,8 @@ _FIRST_WORDS = 40  # characters of a scene that the list shows
 _IN_TEXT = "This heading is a line of the text: change it there."
 
 
-@command(CHAPTERS, "Chapter or scene here")
-@asks
-@writes
-def chapter(screen: WriteScreen) -> None:
+@command(CHAPTERS, "Chapter or scene here", asks=True, writes=True)
+def chapter(screen: Writer) -> None:
     """Begin a chapter at the paragraph with the cursor; without a title, a scene."""
     place = paragraph_at(screen.editor.whole, screen.editor.place)
     for found, heading in _headings(screen):
@@ -40,67 +38,59 @@ def chapter(screen: WriteScreen) -> None:
     _ask_title(screen, "", begin)
 
 
-@command(CHAPTERS, "Rename the chapter")
-@asks
-@writes
-def rename_chapter(screen: WriteScreen) -> None:
+@command(CHAPTERS, "Rename the chapter", asks=True, writes=True)
+def rename_chapter(screen: Writer) -> None:
     """Change the title of the chapter with the cursor."""
     _rename(screen, *_here(screen))
 
 
-@command(CHAPTERS, "Remove the heading")
-@writes
-def remove_heading(screen: WriteScreen) -> None:
+@command(CHAPTERS, "Remove the heading", writes=True)
+def remove_heading(screen: Writer) -> None:
     """Remove the last heading before the cursor; the text stays."""
     found, heading = _here(screen)
     session = screen.session
     session.together(lambda: session.story.set_heading(found.node, None))
-    screen.show_headings()
+    screen.show_story(where_changed=True)
     stays = " The line in the text stays." if heading.in_text else ""
     screen.notify(f"Removed the heading {heading.words}.{stays}")
 
 
 @command(CHAPTERS, "Chapters")
-def chapters(screen: WriteScreen) -> None:
+def chapters(screen: Writer) -> None:
     """List chapters and scenes with their words, and go to one."""
     found = _headings(screen)
     if not found:
         screen.notify("There are no chapters yet. “Chapter or scene here” begins one at the cursor.")
         return
 
-    def chosen(start: int | None) -> None:
-        if start is not None:
-            screen.go_to_story()
-            screen.editor.go_to_heading(start)
+    def chosen(start: int) -> None:
+        screen.go_to_story()
+        screen.editor.go_to_heading(start)
 
     before = [heading.start for _, heading in found if heading.start <= screen.editor.place]
-    choices = _choices(screen, found)
-    screen.app.push_screen(
-        Picker("Chapters with their words", choices, at=before[-1] if before else None), chosen
-    )
+    at = before[-1] if before else None
+    screen.ask(Picker("Chapters with their words", _choices(screen, found), at=at), chosen)
 
 
-@command(CHAPTERS, "Move the chapter up")
-@writes
-def chapter_up(screen: WriteScreen) -> None:
+@command(CHAPTERS, "Move the chapter up", writes=True)
+def chapter_up(screen: Writer) -> None:
     """Put the chapter with the cursor before the previous one; its scenes move with it."""
     _move(screen, later=False)
 
 
-@command(CHAPTERS, "Move the chapter down")
-@writes
-def chapter_down(screen: WriteScreen) -> None:
+@command(CHAPTERS, "Move the chapter down", writes=True)
+def chapter_down(screen: Writer) -> None:
     """Put the chapter with the cursor behind the next one; its scenes move with it."""
     _move(screen, later=True)
 
 
-def _headings(screen: WriteScreen) -> list[tuple[Chapter, Heading]]:
+def _headings(screen: Writer) -> list[tuple[Chapter, Heading]]:
     """Return the chapters of the text with their headings; everything typed is saved first."""
     screen.session.keep()
-    return screen.headings()
+    return chapter_headings(screen.session.story.outline(), screen.editor.whole)
 
 
-def _here(screen: WriteScreen) -> tuple[Chapter, Heading]:
+def _here(screen: Writer) -> tuple[Chapter, Heading]:
     """Return the last chapter or scene before the cursor. Raises Refused if there is none."""
     found = [each for each in _headings(screen) if each[1].start <= screen.editor.place]
     if not found:
@@ -108,7 +98,7 @@ def _here(screen: WriteScreen) -> tuple[Chapter, Heading]:
     return found[-1]
 
 
-def _rename(screen: WriteScreen, found: Chapter, heading: Heading) -> None:
+def _rename(screen: Writer, found: Chapter, heading: Heading) -> None:
     if heading.in_text:
         screen.notify(_IN_TEXT)
         return
@@ -119,10 +109,10 @@ def _rename(screen: WriteScreen, found: Chapter, heading: Heading) -> None:
     _ask_title(screen, heading.title, rename)
 
 
-def _ask_title(screen: WriteScreen, now: str, act: Callable[[str], None]) -> None:
+def _ask_title(screen: Writer, now: str, act: Callable[[str], None]) -> None:
     def take(title: str) -> bool:
         done = screen.guarded(lambda: act(title))
-        screen.show_headings()
+        screen.show_story(where_changed=True)
         screen.editor.call_after_refresh(screen.editor.scroll_cursor_visible)  # below its new row
         return done
 
@@ -130,7 +120,7 @@ def _ask_title(screen: WriteScreen, now: str, act: Callable[[str], None]) -> Non
     screen.app.push_screen(AskWords(question, take, screen.session.draft("chapter title"), now))
 
 
-def _choices(screen: WriteScreen, found: list[tuple[Chapter, Heading]]) -> list[Choice]:
+def _choices(screen: Writer, found: list[tuple[Chapter, Heading]]) -> list[Choice]:
     """Return the list's entries; a chapter counts the words of its scenes, too."""
     text = screen.editor.whole
     ends = [*(heading.start for _, heading in found[1:]), len(text)]
@@ -147,7 +137,7 @@ def _choices(screen: WriteScreen, found: list[tuple[Chapter, Heading]]) -> list[
     return choices
 
 
-def _move(screen: WriteScreen, *, later: bool) -> None:
+def _move(screen: Writer, *, later: bool) -> None:
     place = screen.session.move_chapter(screen.editor.place, later=later)
     screen.show_story()
     screen.editor.go_to_heading(place)

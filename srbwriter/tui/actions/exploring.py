@@ -14,10 +14,9 @@ from srbwriter.session.ordering import BY_PROBABILITY, ORDERS
 from srbwriter.tui.commands import INSTRUMENTS, command
 from srbwriter.tui.dialogs.picker import Choice, Picker
 from srbwriter.tui.write import status
-from srbwriter.tui.write.welcome import writes
 
 if TYPE_CHECKING:
-    from srbwriter.tui.write.screen import WriteScreen
+    from srbwriter.tui.program import Writer
 
 
 _SIBLINGS: dict[Together, tuple[str, str]] = {
@@ -40,7 +39,7 @@ _REPULSION = 2.0  # the settings for writing (F2) offer other strengths
 
 
 @command(INSTRUMENTS, "How branches differ")
-def variety(screen: WriteScreen) -> None:
+def variety(screen: Writer) -> None:
     """Choose how much new branches differ from one another."""
     session = screen.session
     choices = [
@@ -51,17 +50,15 @@ def variety(screen: WriteScreen) -> None:
         for name, (about, preview) in _SIBLINGS.items()
     ]
 
-    def chosen(value: tuple[Together, float] | None) -> None:
-        if value is None:
-            return
+    def chosen(value: tuple[Together, float]) -> None:
         siblings, repulsion = value
         session.variety = replace(session.variety, siblings=siblings, repulsion=repulsion)
-        screen.guarded(screen.app.knobs.keep)
+        screen.app.knobs.keep()
         why = session.capabilities.reason_for("siblings") if siblings != "independent" or repulsion else ""
         screen.notify(why or f"New branches: {_SIBLINGS[siblings][0]}.")
 
     now = session.variety.siblings, session.variety.repulsion
-    screen.app.push_screen(Picker("How new branches differ", choices, at=now), chosen)
+    screen.ask(Picker("How new branches differ", choices, at=now), chosen)
 
 
 def _repels(strength: float) -> str:
@@ -70,50 +67,49 @@ def _repels(strength: float) -> str:
 
 
 @command(INSTRUMENTS, "Order of the branches")
-def order(screen: WriteScreen) -> None:
+def order(screen: Writer) -> None:
     """Sort ended branches: as written, or by difference, likelihood, length or score."""
     choices = [Choice(name, name, about) for name, (about, _) in ORDERS.items()]
 
-    def chosen(name: str | None) -> None:
+    def chosen(name: str) -> None:
         why = screen.session.capabilities.reason_for("prompt_logprobs") if name == BY_PROBABILITY else ""
         if why:
             screen.notify(why, severity="warning")
-        elif name is not None:
-            screen.put_in_order(name)
+        else:
+            screen.grid.sort_by(name)
 
-    screen.app.push_screen(Picker("Order of the branches", choices, at=screen.order), chosen)
+    screen.ask(Picker("Order of the branches", choices, at=screen.grid.sorting), chosen)
 
 
 _LEAST, _MOST = 0.001, 20  # of the words in the list: their probability, and how many
 _LOOKS, _PATIENCE = 0.05, 3.0  # seconds between two looks at what the model says, and in all
 
 
-@command(INSTRUMENTS, "Words that no branch begins with", letters="x", vim="Y")
-@writes
-def unexplored(screen: WriteScreen) -> None:
+@command(INSTRUMENTS, "Words that no branch begins with", letters="x", vim="Y", writes=True)
+def unexplored(screen: Writer) -> None:
     """List likely first words that no branch begins with; enter starts a branch with one."""
     if why := screen.session.capabilities.reason_for("next_logprobs"):
         screen.notify(why, severity="warning")
     elif screen.session.round is None:
         screen.notify("There are no branches yet. Write some first.")
     else:
-        _list_when_known(screen, screen.focused, time.monotonic() + _PATIENCE)
+        _list_when_known(screen, screen.app.focused, time.monotonic() + _PATIENCE)
 
 
-def _list_when_known(screen: WriteScreen, focused: object, until: float) -> None:
+def _list_when_known(screen: Writer, focused: object, until: float) -> None:
     """List the words as soon as the model has rated them, unless the writer has gone elsewhere meanwhile."""
     fork = Explorer.of(screen.session).fork()
-    if screen.app.screen is not screen or screen.focused is not focused:
+    if not screen.on_top or screen.app.focused is not focused:
         return
     if fork is not None:
         _list_words(screen, fork)
     elif time.monotonic() < until:
-        screen.set_timer(_LOOKS, lambda: _list_when_known(screen, focused, until))
+        screen.editor.set_timer(_LOOKS, lambda: _list_when_known(screen, focused, until))
     else:
         screen.notify("The model has not rated the next words yet. Try again when branches have words.")
 
 
-def _list_words(screen: WriteScreen, fork: Fork) -> None:
+def _list_words(screen: Writer, fork: Fork) -> None:
     explorer = Explorer.of(screen.session)
     others = [one for one in fork.unexplored if one.probability >= _LEAST][:_MOST]
     listed = [*others, *_with_branches(fork.openings)]
@@ -122,21 +118,17 @@ def _list_words(screen: WriteScreen, fork: Fork) -> None:
     def choices() -> list[Choice]:
         return [Choice(one, _opening_label(one, words), _branch_numbers(one)) for one in listed]
 
-    def chosen(opening: Opening | None) -> None:
-        if opening is None:
-            return
+    def chosen(opening: Opening) -> None:
         rest = words[opening.token].rest if opening.token in words else ()
-        if screen.guarded(lambda: explorer.open(opening, rest)):
-            screen.flush()
-            name = _word(opening, words)
-            screen.notify(f'A branch starts with "{name}" (marked "chosen by you").')
+        explorer.open(opening, rest)
+        screen.notify(f'A branch starts with "{_word(opening, words)}" (marked "chosen by you").')
 
     picker = Picker(
         f"These branches cover {probability_words(fork.covered)} of likely beginnings",
         choices(),
         foot="enter starts a branch with this word · esc goes back",
     )
-    screen.app.push_screen(picker, chosen)
+    screen.ask(picker, chosen)
     completed = explorer.complete(listed)
 
     def show_words() -> None:
@@ -168,10 +160,7 @@ def _branch_numbers(opening: Opening) -> str:
     return f"branch {numbers}" if numbers else ""
 
 
-@command(INSTRUMENTS, "Likeliest continuations")
-@writes
-def explore(screen: WriteScreen) -> None:
+@command(INSTRUMENTS, "Likeliest continuations", writes=True)
+def explore(screen: Writer) -> None:
     """Show the likeliest continuations as branches, with how likely each is."""
     Explorer.of(screen.session).begin()
-    screen.pump.wake()
-    screen.flush_slowly()

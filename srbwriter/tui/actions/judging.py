@@ -7,32 +7,28 @@ from typing import TYPE_CHECKING
 from srbwriter.session.judging import Judging
 from srbwriter.story.model import counted
 from srbwriter.tui.commands import INSTRUMENTS, command
-from srbwriter.tui.dialogs.ask import asks
 from srbwriter.tui.dialogs.sheet import Sheet
-from srbwriter.tui.write.welcome import writes
 
 if TYPE_CHECKING:
     from srbwriter.session.judging import Judgement
-    from srbwriter.tui.write.screen import WriteScreen
+    from srbwriter.tui.program import Writer
 
 
 @command(INSTRUMENTS, "Score branches", anywhere="f7")
-def judge(screen: WriteScreen) -> None:
+def judge(screen: Writer) -> None:
     """Score ended branches by your questions: the model answers each with yes or no."""
     judgement = Judging.of(screen.session).judge()
     if judgement.done:
         screen.notify("All branches that have ended are scored.")
         return
-    screen.flush_slowly()
     _when_done(screen, judgement)
 
 
-def _when_done(screen: WriteScreen, judgement: Judgement) -> None:
+def _when_done(screen: Writer, judgement: Judgement) -> None:
     if not judgement.done:
-        screen.set_timer(0.1, lambda: _when_done(screen, judgement))
+        screen.editor.set_timer(0.1, lambda: _when_done(screen, judgement))
         return
-    screen.flush_slowly()
-    screen.put_in_order(screen.order)  # the order may depend on the scores
+    screen.grid.sort_by(screen.grid.sorting)  # the order may depend on the scores
     if judgement.error is not None:
         screen.notify(f"Some branches could not be scored: {judgement.error}", severity="error")
     elif judgement.stopped:
@@ -43,10 +39,8 @@ def _when_done(screen: WriteScreen, judgement: Judgement) -> None:
         screen.notify(f"Scored {branches} on {asked}: ✓80 means the model says yes with 80 %.")
 
 
-@command(INSTRUMENTS, "Questions for scoring")
-@asks
-@writes
-def rubric(screen: WriteScreen) -> None:
+@command(INSTRUMENTS, "Questions for scoring", asks=True, writes=True)
+def rubric(screen: Writer) -> None:
     """Edit the questions by which branches are scored, one per line."""
     session = screen.session
 

@@ -6,23 +6,21 @@ from typing import TYPE_CHECKING
 
 from srbwriter.session.sampling import Sweep
 from srbwriter.tui.commands import command
-from srbwriter.tui.dialogs.ask import asks
 from srbwriter.tui.dialogs.knobs import Knobs
-from srbwriter.tui.dialogs.trouble import AGAIN, CHOOSE, ModelTrouble
+from srbwriter.tui.dialogs.trouble import AGAIN, ModelTrouble
 from srbwriter.tui.knobs import Setup
 from srbwriter.tui.story.reading import ContextView
 from srbwriter.tui.story.side_panel import LORE, MEMORY, NOTE, SidePanel
-from srbwriter.tui.write.welcome import writes
 
 if TYPE_CHECKING:
-    from srbwriter.tui.write.screen import WriteScreen
+    from srbwriter.tui.program import Writer
 
 
 KNOBS = "The model"
 
 
 @command(KNOBS, "Settings for writing", letters="K", anywhere="f2")
-def knobs(screen: WriteScreen) -> None:
+def knobs(screen: Writer) -> None:
     """Change how new branches are written: their number, length, temperature, banned phrases and more."""
     session = screen.session
 
@@ -41,49 +39,39 @@ def knobs(screen: WriteScreen) -> None:
     screen.app.push_screen(sheet, closed)
 
 
-@command(KNOBS, "Memory", letters="M")
-@asks
-@writes
-def memory(screen: WriteScreen) -> None:
+@command(KNOBS, "Memory", letters="M", asks=True, writes=True)
+def memory(screen: Writer) -> None:
     """Edit the text that the model reads before the story."""
     screen.app.push_screen(SidePanel(screen.session, MEMORY))
 
 
-@command(KNOBS, "Author's note", letters="N")
-@asks
-@writes
-def author_note(screen: WriteScreen) -> None:
+@command(KNOBS, "Author's note", letters="N", asks=True, writes=True)
+def author_note(screen: Writer) -> None:
     """Edit the text that the model reads near the end of the story."""
     screen.app.push_screen(SidePanel(screen.session, NOTE))
 
 
-@command(KNOBS, "Lorebook", letters="O")
-@writes
-def lore(screen: WriteScreen) -> None:
+@command(KNOBS, "Lorebook", letters="O", writes=True)
+def lore(screen: Writer) -> None:
     """Edit the entries that the model reads when one of their keys occurs in the story."""
     screen.app.push_screen(SidePanel(screen.session, LORE))
 
 
 @command(KNOBS, "What the model sees", letters="X", anywhere="f8")
-def context(screen: WriteScreen) -> None:
+def context(screen: Writer) -> None:
     """Show the context by source, in tokens; edit the request to an instruction model."""
     screen.session.keep()
     screen.app.push_screen(ContextView(screen.session))
 
 
 @command(KNOBS, "Change the model", letters="m")
-def model(screen: WriteScreen) -> None:
+def model(screen: Writer) -> None:
     """Choose a model, fetch a recommended one, or retry one that failed to load; the story stays open."""
     from srbwriter.tui.dialogs.choices import choose_model
 
-    def answered(chosen: str | None) -> None:
-        if chosen == CHOOSE:
-            screen.guarded(lambda: choose_model(screen))
-        elif chosen == AGAIN:
-            screen.guarded(screen.session.load_again)
-
     error = screen.session.engine_error
     if error is not None and screen.session.engine_state == "FAILED":
-        screen.app.push_screen(ModelTrouble(error), answered)
+        again = screen.session.load_again
+        screen.ask(ModelTrouble(error), lambda chosen: again() if chosen == AGAIN else choose_model(screen))
     else:
         choose_model(screen)

@@ -16,29 +16,28 @@ from srbwriter.story import files, library
 from srbwriter.story.backup import Backup, backups
 from srbwriter.story.model import counted
 from srbwriter.tui.commands import command
-from srbwriter.tui.dialogs.ask import Ask, asks
+from srbwriter.tui.dialogs.ask import Ask
 from srbwriter.tui.dialogs.picker import Choice, Picker
-from srbwriter.tui.write.welcome import writes
 
 if TYPE_CHECKING:
-    from srbwriter.tui.write.screen import WriteScreen
+    from srbwriter.tui.program import Writer
 
 
 STORIES = "Stories"
 
 
 @command(STORIES, "Another story", letters="n", anywhere="ctrl+o")
-def stories(screen: WriteScreen) -> None:
+def stories(screen: Writer) -> None:
     """Open another story; every word of this one is saved."""
     here = screen.session.story.file
     found = files.known(paths.library_dir(), library.RecentStories(paths.recent_file()))
     choices = [Choice(story.path, story.title, _about(story, here)) for story in found]
 
-    def chosen(file: Path | None) -> None:
-        if file is not None and file.resolve() != here.resolve():
-            screen.guarded(lambda: screen.app.open_story(file))
+    def chosen(file: Path) -> None:
+        if file.resolve() != here.resolve():
+            screen.app.open_story(file)
 
-    screen.app.push_screen(Picker("Stories, last changed first", choices, at=here), chosen)
+    screen.ask(Picker("Stories, last changed first", choices, at=here), chosen)
 
 
 def _about(story: library.StoryInfo, here: Path) -> str:
@@ -52,9 +51,8 @@ def _moment(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 
-@command(STORIES, "New story")
-@asks
-def new_story(screen: WriteScreen) -> None:
+@command(STORIES, "New story", asks=True)
+def new_story(screen: Writer) -> None:
     """Create an empty story in the library."""
 
     def begin(title: str) -> None:
@@ -63,32 +61,28 @@ def new_story(screen: WriteScreen) -> None:
     _ask_title(screen, "Title of the new story", "", begin)
 
 
-def _ask_title(screen: WriteScreen, question: str, suggested: str, act: Callable[[str], None]) -> None:
-    def answered(title: str | None) -> None:
-        if title is not None and title.strip():
-            screen.guarded(lambda: act(title.strip()))
+def _ask_title(screen: Writer, question: str, suggested: str, act: Callable[[str], None]) -> None:
+    def answered(title: str) -> None:
+        if title.strip():
+            act(title.strip())
 
-    screen.app.push_screen(Ask(question, suggested, select=True), answered)
+    screen.ask(Ask(question, suggested, select=True), answered)
 
 
-@command(STORIES, "Rename the story")
-@asks
-@writes
-def rename_story(screen: WriteScreen) -> None:
+@command(STORIES, "Rename the story", asks=True, writes=True)
+def rename_story(screen: Writer) -> None:
     """Change the title; the file keeps its name."""
 
     def rename(title: str) -> None:
         session = screen.session
         session.together(lambda: session.story.rename(title))
-        screen.flush_slowly()
         screen.notify(f"Renamed to {session.title}; the file is still {session.story.file.name}.")
 
     _ask_title(screen, "New title of this story", screen.session.title, rename)
 
 
-@command(STORIES, "Duplicate the story")
-@asks
-def duplicate_story(screen: WriteScreen) -> None:
+@command(STORIES, "Duplicate the story", asks=True)
+def duplicate_story(screen: Writer) -> None:
     """Copy the story with all its branches and open the copy; this one stays as it is."""
 
     def duplicate(title: str) -> None:
@@ -101,14 +95,9 @@ def duplicate_story(screen: WriteScreen) -> None:
     _ask_title(screen, "Title of the copy, which opens next", f"{screen.session.title} (copy)", duplicate)
 
 
-@command(STORIES, "Snapshot")
-@asks
-def snapshot(screen: WriteScreen) -> None:
+@command(STORIES, "Snapshot", asks=True)
+def snapshot(screen: Writer) -> None:
     """Save a named copy of the story as it is now."""
-
-    def answered(name: str | None) -> None:
-        if name is not None:
-            screen.guarded(lambda: take(name))
 
     def take(name: str) -> None:
         screen.keep_view()
@@ -117,11 +106,11 @@ def snapshot(screen: WriteScreen) -> None:
         file = story.snapshot(paths.backup_dir(), name)
         screen.notify(f"Saved a copy of the story: {file}.")
 
-    screen.app.push_screen(Ask("Name for the copy of the story as it is now"), answered)
+    screen.ask(Ask("Name for the copy of the story as it is now"), take)
 
 
 @command(STORIES, "Restore a copy")
-def restore(screen: WriteScreen) -> None:
+def restore(screen: Writer) -> None:
     """Open a snapshot or a daily copy as a new story; this one stays as it is."""
     story = screen.session.story
     copies = backups(story.backup_folder(paths.backup_dir()))
@@ -130,19 +119,15 @@ def restore(screen: WriteScreen) -> None:
         return
     choices = [Choice(copy, copy.name or "daily", _copy_about(copy)) for copy in copies]
 
-    def chosen(copy: Backup | None) -> None:
-        if copy is not None:
-            screen.guarded(lambda: _bring_back(screen, copy))
-
     title = "Copies of this story: the one you choose opens as a new story"
-    screen.app.push_screen(Picker(title, choices), chosen)
+    screen.ask(Picker(title, choices), lambda copy: _bring_back(screen, copy))
 
 
 def _copy_about(copy: Backup) -> str:
     return time.strftime("%Y-%m-%d", time.localtime(copy.at)) if not copy.name else _moment(copy.at)
 
 
-def _bring_back(screen: WriteScreen, copy: Backup) -> None:
+def _bring_back(screen: Writer, copy: Backup) -> None:
     screen.session.keep()
     title = files.moment_title(copy)
     made = files.copy_as(copy.path, library.free_path(screen.session.story.file.parent, title), title)

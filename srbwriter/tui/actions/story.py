@@ -10,66 +10,76 @@ from srbwriter import paths
 from srbwriter.story import Edit, Properties, StoryError, library
 from srbwriter.tui import options
 from srbwriter.tui.commands import command
-from srbwriter.tui.dialogs.ask import Ask, PropertiesForm, asks
+from srbwriter.tui.dialogs.ask import Ask, PropertiesForm
 from srbwriter.tui.dialogs.choices import offer_openings
 from srbwriter.tui.story import external
 from srbwriter.tui.story import spelling as spell
 from srbwriter.tui.story.find import FindBar, ReplaceBar
-from srbwriter.tui.write.welcome import refuse, tell_damage, writes
+from srbwriter.tui.write.welcome import refuse, tell_damage
 
 if TYPE_CHECKING:
     from srbwriter.story.formats import Format
     from srbwriter.story.transfer import Landed
-    from srbwriter.tui.write.screen import WriteScreen
+    from srbwriter.tui.program import Writer
 
 STORY = "Story"
 
 
 @command(STORY, "Undo", letters="u", anywhere="ctrl+z")
-def undo(screen: WriteScreen) -> None:
+def undo(screen: Writer) -> None:
     """Undo the last change to the story: a pick or your own words."""
     undone = screen.session.undo()
     screen.show_story(where_changed=True)
-    screen.app.notify(f"Undid: {undone}." if undone else "Nothing to undo.", about=screen.story_version)
+    _tell(screen, f"Undid: {undone}." if undone else "Nothing to undo.")
+
+
+def _tell(screen: Writer, words: str) -> None:
+    """Show a message until the story changes, or the writer moves in the tree."""
+    session = screen.session
+    screen.notify(words, about=lambda: (session.typing.changes, session.node, session.story.last_action))
 
 
 @command(STORY, "Redo", letters="U", anywhere="ctrl+y")
-def redo(screen: WriteScreen) -> None:
+def redo(screen: Writer) -> None:
     """Repeat the change that was undone last."""
     redone = screen.session.redo()
     screen.show_story(where_changed=True)
-    screen.app.notify(f"Redid: {redone}." if redone else "Nothing to redo.", about=screen.story_version)
+    _tell(screen, f"Redid: {redone}." if redone else "Nothing to redo.")
 
 
 @command(STORY, "Find", "slash", anywhere="ctrl+f")
-def find(screen: WriteScreen) -> None:
+def find(screen: Writer) -> None:
     """Find words in the story, from the cursor on."""
-    screen.show_the_story()
-    screen.app.push_screen(FindBar(screen.editor, screen.last_search))
+    _uncover(screen)
+    screen.app.push_screen(FindBar(screen.editor))
 
 
-@command(STORY, "Find and replace")
-@asks
-@writes
-def replace(screen: WriteScreen) -> None:
+def _uncover(screen: Writer) -> None:
+    """Show the story, even if one branch has filled the screen."""
+    if screen.arrangement.large:
+        screen.rearrange(large=False)
+
+
+@command(STORY, "Find and replace", asks=True, writes=True)
+def replace(screen: Writer) -> None:
     """Replace words in the story, one place at a time or all at once; one undo reverts each step."""
 
     def apply(text: str, edits: Sequence[Edit]) -> bool:
-        return screen.guarded(lambda: screen.rewrite(text, edits))
+        return screen.guarded(lambda: external.rewrite(screen, text, edits))
 
-    screen.show_the_story()
-    screen.app.push_screen(ReplaceBar(screen.editor, screen.last_search, apply))
+    _uncover(screen)
+    screen.app.push_screen(ReplaceBar(screen.editor, apply))
 
 
 @command(STORY, "Copy the story", letters="C")
-def copy_story(screen: WriteScreen) -> None:
+def copy_story(screen: Writer) -> None:
     """Copy the whole text to the clipboard."""
     external.copy(screen.app, screen.editor.whole)
     screen.notify("Copied the story to the clipboard.")
 
 
 @command(STORY, "Spelling")
-def spelling(screen: WriteScreen) -> None:
+def spelling(screen: Writer) -> None:
     """Underline words that are in no English list and not among your own; again to turn it off."""
     app = screen.app
     on = not app.preferences[options.SPELLING]
@@ -79,7 +89,7 @@ def spelling(screen: WriteScreen) -> None:
     if not on:
         screen.notify("Spelling is off.")
     elif language.partition("-")[0] not in ("", "en"):
-        way = screen.way_to("properties")
+        way = screen.app.way_to("properties")
         screen.notify(
             f"The word list is English, and this story is in {language}; {way} changes the language."
         )
@@ -88,7 +98,7 @@ def spelling(screen: WriteScreen) -> None:
 
 
 @command(STORY, "One of my words")
-def own_word(screen: WriteScreen) -> None:
+def own_word(screen: Writer) -> None:
     """Add the word at the cursor to your own words."""
     row, column = screen.editor.cursor_location
     word = spell.word_at(screen.editor.document[row], column)
@@ -100,15 +110,14 @@ def own_word(screen: WriteScreen) -> None:
     screen.notify(f"Added {word} to your own words.")
 
 
-@command(STORY, "Your own editor", anywhere="f4")
-@writes
-def own_editor(screen: WriteScreen) -> None:
+@command(STORY, "Your own editor", anywhere="f4", writes=True)
+def own_editor(screen: Writer) -> None:
     """Edit the story in $EDITOR and come back."""
     external.edit(screen)
 
 
 @command(STORY, "Save now", anywhere="ctrl+s")
-def save(screen: WriteScreen) -> None:
+def save(screen: Writer) -> None:
     """Save now and wait until the disk has everything; saving is automatic otherwise."""
     if screen.session.story.damage is not None:
         tell_damage(screen)
@@ -118,36 +127,31 @@ def save(screen: WriteScreen) -> None:
     screen.notify(f"Saved in {screen.session.story.file}.")
 
 
-@command(STORY, "Begin with a sample")
-@writes
-def openings(screen: WriteScreen) -> None:
+@command(STORY, "Begin with a sample", writes=True)
+def openings(screen: Writer) -> None:
     """Choose an opening and have branches written at once."""
     offer_openings(screen)
 
 
-@command(STORY, "Title, author, language", letters="A")
-@asks
-@writes
-def properties(screen: WriteScreen) -> None:
+@command(STORY, "Title, author, language", letters="A", asks=True, writes=True)
+def properties(screen: Writer) -> None:
     """Edit the title, author and language; exported books contain them."""
     session, story = screen.session, screen.session.story
 
     def take(said: Properties) -> bool:
         kept = screen.guarded(lambda: session.together(lambda: story.set_properties(said)))
-        screen.flush_slowly()
         return kept
 
     screen.app.push_screen(PropertiesForm(story.properties, take, session.draft("title and author")))
 
 
-@command(STORY, "Export the story", letters="E")
-@asks
-def export(screen: WriteScreen) -> None:
+@command(STORY, "Export the story", letters="E", asks=True)
+def export(screen: Writer) -> None:
     """Write the story to a file; its extension chooses the format: a book, Word, HTML, text or JSON."""
     _ask_target(screen, f"{library.file_name(screen.session.title)}.md")
 
 
-def _ask_target(screen: WriteScreen, suggested: str) -> None:
+def _ask_target(screen: Writer, suggested: str) -> None:
     from srbwriter.story import formats  # imported late: the formats would slow down the start
 
     labels: dict[str, str] = {}
@@ -155,15 +159,15 @@ def _ask_target(screen: WriteScreen, suggested: str) -> None:
         labels.setdefault(form.extension, form.label)
     known = ", ".join(f"{extension} {label}" for extension, label in labels.items())
 
-    def answered(name: str | None) -> None:
-        if name and name.strip():
-            screen.guarded(lambda: _check(screen, name))
+    def answered(name: str) -> None:
+        if name.strip():
+            _check(screen, name)
 
     question = f"Export to which file in {Path.cwd()}? The extension chooses the format: {known}"
-    screen.app.push_screen(Ask(question, suggested, select=True), answered)
+    screen.ask(Ask(question, suggested, select=True), answered)
 
 
-def _check(screen: WriteScreen, name: str) -> None:
+def _check(screen: Writer, name: str) -> None:
     """Ask again for a name that cannot be used, and for permission to replace a file."""
     from srbwriter.story import formats, transfer
 
@@ -180,7 +184,7 @@ def _check(screen: WriteScreen, name: str) -> None:
 
     def answered(word: str | None) -> None:
         if word is not None and word.strip().casefold() == "yes":
-            screen.guarded(lambda: _export(screen, target, form, force=True))
+            _export(screen, target, form, force=True)
         else:
             screen.notify(f"Kept {target}.")
 
@@ -199,7 +203,7 @@ def _path(name: str) -> Path:
     return (Path.cwd() / paths.expanded(name)).absolute()
 
 
-def _export(screen: WriteScreen, target: Path, form: Format, *, force: bool) -> None:
+def _export(screen: Writer, target: Path, form: Format, *, force: bool) -> None:
     from srbwriter.story import transfer
 
     screen.session.keep()
@@ -209,30 +213,29 @@ def _export(screen: WriteScreen, target: Path, form: Format, *, force: bool) -> 
     def ended(landed: Landed) -> None:
         screen.notify(f"Exported to {landed.path}.")
 
-    screen.transfers.begin("export", target.name, work, ended)
+    screen.app.transfers.begin("export", target.name, work, ended)
 
 
-@command(STORY, "Import a file", letters="I")
-@asks
-def import_(screen: WriteScreen) -> None:
+@command(STORY, "Import a file", letters="I", asks=True)
+def import_(screen: Writer) -> None:
     """Create a story from a text, a folder, or another program's file, and open it."""
 
-    def answered(name: str | None) -> None:
-        if name and name.strip():
-            screen.guarded(lambda: _import(screen, _path(name)))
+    def answered(name: str) -> None:
+        if name.strip():
+            _import(screen, _path(name))
 
     question = (
         f"Import which file in {Path.cwd()}? The format is detected, and the file becomes a new story. "
         "A folder becomes one story with a chapter for each file."
     )
-    screen.app.push_screen(Ask(question), answered)
+    screen.ask(Ask(question), answered)
 
 
-def _import(screen: WriteScreen, file: Path) -> None:
+def _import(screen: Writer, file: Path) -> None:
     from srbwriter.story import transfer
 
     def opened(landed: Landed) -> None:
         screen.app.open_story(landed.path, (f"Imported {file} as {landed.path}.", *landed.notices))
 
     work = transfer.Import(file, paths.library_dir(), as_one=file.is_dir())
-    screen.transfers.begin("import", file.name, work, opened, leaves=True)
+    screen.app.transfers.begin("import", file.name, work, opened, leaves=True)

@@ -5,17 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from srbwriter.tui import options
-from srbwriter.tui.commands import command
+from srbwriter.tui.actions.branches import branch_here
+from srbwriter.tui.commands import INSTRUMENTS, command
 from srbwriter.tui.dialogs.picker import Choice, Picker
 from srbwriter.tui.dialogs.tokens import TokenView
 from srbwriter.tui.widgets.tints import AUTHOR, NONE, PROBABILITY, SURPRISAL
-from srbwriter.tui.write.welcome import writes
 
 if TYPE_CHECKING:
-    from srbwriter.tui.write.screen import WriteScreen
+    from srbwriter.tui.program import Writer
 
-
-INSTRUMENTS = "Instruments"
 
 _COLOURS = (
     Choice(NONE, "no colours", "all words look alike"),
@@ -25,33 +23,30 @@ _COLOURS = (
 )
 
 
-@command(INSTRUMENTS, "Token by token", anywhere="f6")
-@writes
-def tokens(screen: WriteScreen) -> None:
+@command(INSTRUMENTS, "Token by token", anywhere="f6", writes=True)
+def tokens(screen: Writer) -> None:
     """Step through a branch or the story by token: see alternatives, start a branch there, ban a word."""
     if screen.editor.has_focus:
         screen.app.push_screen(TokenView(screen, None, screen.editor.place))
         return
-    here = screen.branch_here()
-    if here is not None:
+    if (here := branch_here(screen)) is not None:
         pane, branch = here
         char = len(branch.text) if pane.following else pane.first_in_view + 1
         screen.app.push_screen(TokenView(screen, pane.index, pane.take or char))
 
 
 @command(INSTRUMENTS, "Colour words")
-def colour_tokens(screen: WriteScreen) -> None:
+def colour_tokens(screen: Writer) -> None:
     """Colour words by who wrote them, or by how likely the model found them."""
 
-    def chosen(mode: str | None) -> None:
-        if mode is None:
-            return
-        note = screen.app.preferences.put(options.COLOUR_TOKENS, mode)
+    app = screen.app
+
+    def chosen(mode: str) -> None:
+        note = app.preferences.put(options.COLOUR_TOKENS, mode)
         screen.session.keep()  # typing must be in the story before its authors are shown
-        screen.colour()
-        screen.flush_slowly()
+        app.apply_preferences()
         if note:
             screen.notify(note)
 
-    now = screen.app.preferences[options.COLOUR_TOKENS]
-    screen.app.push_screen(Picker("Colours of words", _COLOURS, at=now), chosen)
+    now = app.preferences[options.COLOUR_TOKENS]
+    screen.ask(Picker("Colours of words", _COLOURS, at=now), chosen)

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 from srbwriter.story import ROOT, NodeId
 from srbwriter.tui.commands import command
-from srbwriter.tui.dialogs.ask import Ask, asks
+from srbwriter.tui.dialogs.ask import Ask
 from srbwriter.tui.dialogs.picker import Choice, Picker
 from srbwriter.tui.tree.screen import Destination, TreeScreen
 from srbwriter.tui.tree.view import marks_words
-from srbwriter.tui.write.welcome import writes
 
 if TYPE_CHECKING:
-    from srbwriter.tui.write.screen import WriteScreen
+    from srbwriter.tui.program import Writer
 
 _MATCH = str.maketrans("", "", "\x02\x03")
 _MOST = 500  # the list shows only this many of the newest deleted branches
@@ -22,42 +21,47 @@ TREE = "The tree"
 
 
 @command(TREE, "The tree", letters="T", anywhere="f3")
-def tree(screen: WriteScreen) -> None:
+def tree(screen: Writer) -> None:
     """Show every branch ever written; go to one and continue there."""
     screen.session.keep()
-    tree = TreeScreen(screen.session, lambda: search(screen))
-    screen.app.push_screen(tree, lambda target: _go(screen, target))
+
+    def left(target: Destination | None) -> None:
+        screen.show_story(where_changed=True)  # titles may have changed
+        if target is not None:
+            screen.guarded(lambda: revisit(screen, target.node, write=target.write))
+
+    screen.app.push_screen(TreeScreen(screen.session, lambda: search(screen)), left)
 
 
-def _go(screen: WriteScreen, target: Destination | None) -> None:
-    screen.show_headings()  # titles may have changed
-    if target is not None:
-        screen.guarded(lambda: screen.revisit(target.node, write=target.write))
+def revisit(screen: Writer, node: NodeId, write: bool = False) -> None:
+    """Go to another node of the tree, and optionally write there."""
+    screen.session.revisit(node)
+    screen.show_story()
+    if write:
+        screen.run("generate")
 
 
 @command(TREE, "Back one pick", letters="P")
-def parent(screen: WriteScreen) -> None:
+def parent(screen: Writer) -> None:
     """Go back to before the last pick."""
     screen.session.keep()
     above = screen.session.story.parent(screen.session.node)
     if above is None:
         screen.notify("This is the beginning.")
     else:
-        screen.revisit(above)
+        revisit(screen, above)
 
 
-@command(TREE, "Split at the cursor")
-@writes
-def split(screen: WriteScreen) -> None:
+@command(TREE, "Split at the cursor", writes=True)
+def split(screen: Writer) -> None:
     """Split a passage in two at the cursor in the story, to branch off there."""
     node = screen.session.split_at(screen.editor.place)
     first = " ".join(screen.session.story.node(node).text.split()[:4])
     screen.notify(f"Split: a new passage starts with: {first} …")
 
 
-@command(TREE, "Join with the passage before", letters="J")
-@writes
-def merge(screen: WriteScreen) -> None:
+@command(TREE, "Join with the passage before", letters="J", writes=True)
+def merge(screen: Writer) -> None:
     """Join the last two passages; siblings of the last one keep their text."""
     session = screen.session
     session.keep()
@@ -66,13 +70,12 @@ def merge(screen: WriteScreen) -> None:
     screen.notify("Joined the last two passages.")
 
 
-@command(TREE, "Search the tree", letters="S")
-@asks
-def search(screen: WriteScreen) -> None:
+@command(TREE, "Search the tree", letters="S", asks=True)
+def search(screen: Writer) -> None:
     """Find words in all branches, including those not picked."""
     screen.session.keep()
 
-    def answered(words: str | None) -> None:
+    def answered(words: str) -> None:
         if not words:
             return
         hits = screen.session.story.search(words)
@@ -81,32 +84,28 @@ def search(screen: WriteScreen) -> None:
             Choice(hit.node, " ".join(hit.snippet.translate(_MATCH).split()), preview=texts[hit.node])
             for hit in hits
         ]
-        while screen.app.screen is not screen:
+        while not screen.on_top:
             screen.app.pop_screen()
         _choose(screen, f"Branches with {words}", choices, f"No branch has {words}.")
 
-    screen.app.push_screen(Ask("Words to find in all branches"), answered)
+    screen.ask(Ask("Words to find in all branches"), answered)
 
 
-def _choose(screen: WriteScreen, title: str, choices: list[Choice], nothing: str) -> None:
-    if not choices:
+def _choose(screen: Writer, title: str, choices: list[Choice], nothing: str) -> None:
+    if choices:
+        screen.ask(Picker(title, choices), lambda node: revisit(screen, node))
+    else:
         screen.notify(nothing)
-        return
-
-    def chosen(node: NodeId | None) -> None:
-        _go(screen, None if node is None else Destination(node))
-
-    screen.app.push_screen(Picker(title, choices), chosen)
 
 
 @command(TREE, "Bookmarks", letters="B")
-def bookmarks(screen: WriteScreen) -> None:
+def bookmarks(screen: Writer) -> None:
     """Go to a bookmarked branch."""
     nodes = screen.session.story.bookmarks()
     _choose(screen, "Bookmarks", node_choices(screen, nodes), "Nothing is bookmarked yet.")
 
 
-def node_choices(screen: WriteScreen, nodes: Iterable[NodeId]) -> list[Choice]:
+def node_choices(screen: Writer, nodes: Iterable[NodeId]) -> list[Choice]:
     """Return a picker entry for each of ``nodes``: first words, marks, full text as preview."""
     story = screen.session.story
     found: list[Choice] = []
@@ -119,7 +118,7 @@ def node_choices(screen: WriteScreen, nodes: Iterable[NodeId]) -> list[Choice]:
 
 
 @command(TREE, "History of picks", letters="H")
-def history(screen: WriteScreen) -> None:
+def history(screen: Writer) -> None:
     """Go back to any earlier pick."""
     screen.session.keep()
     story = screen.session.story
@@ -129,22 +128,16 @@ def history(screen: WriteScreen) -> None:
 
 
 @command(TREE, "The bin", letters="Z")
-def bin_(screen: WriteScreen) -> None:
+def bin_(screen: Writer) -> None:
     """Restore a deleted branch."""
     screen.session.keep()
     deleted = node_choices(screen, screen.session.story.bin()[:_MOST])
-    choices = [choice for choice in deleted if choice.preview]
-    if not choices:
+
+    def restore(node: NodeId) -> None:
+        screen.session.story.restore(node)
+        revisit(screen, node)
+
+    if choices := [choice for choice in deleted if choice.preview]:
+        screen.ask(Picker("The bin, newest first: enter restores it", choices), restore)
+    else:
         screen.notify("The bin is empty.")
-        return
-
-    def chosen(node: NodeId | None) -> None:
-        if node is not None:
-            screen.guarded(lambda: _restore(screen, node))
-
-    screen.app.push_screen(Picker("The bin, newest first: enter restores it", choices), chosen)
-
-
-def _restore(screen: WriteScreen, node: NodeId) -> None:
-    screen.session.story.restore(node)
-    screen.revisit(node)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple
-from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -15,13 +14,12 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from srbwriter.story import Properties
-from srbwriter.tui.dialogs.base import Bar, Page
+from srbwriter.tui.dialogs.base import Bar, Dialog, Page, Result
 from srbwriter.tui.widgets.lines import key_name
 
 if TYPE_CHECKING:
     from srbwriter.session.typing import Draft
     from srbwriter.tui.messages import Message
-    from srbwriter.tui.program import Writer
 
 
 _ENDS = re.compile(r"[ \t]*(?:\r\n|\r|\n)\s*")
@@ -35,30 +33,6 @@ class LineInput(Input):
         event.stop()
         words = _ENDS.sub(" ", event.text.strip("\r\n"))
         self.replace(words, *self.selection)
-
-
-Handler = Callable[..., Any]
-
-ASKING: set[Handler] = set()
-"""Every command that asks for text; see :func:`asks`."""
-
-
-def asks(handler: Handler) -> Handler:
-    """Decorate a command of a screen that opens a prompt for text.
-
-    If it opens none, a :class:`Refusal` shows why, so that text typed for the prompt never runs commands.
-    A handler that did something else instead returns True.
-    """
-
-    @wraps(handler)
-    def asked(screen: Writer | Page[Any], *given: object) -> None:
-        returned: list[object] = []
-        screen.app.write_screen.guarded(lambda: returned.append(handler(screen, *given)))
-        if screen.app.screen is screen and returned != [True]:
-            screen.app.push_screen(Refusal([message.words for message in screen.app.messages.current]))
-
-    ASKING.add(asked)
-    return asked
 
 
 class Refusal(Bar[None]):
@@ -107,7 +81,41 @@ class Ask(Bar[str]):
         self.close(answer)
 
 
-class AskWords(Ask):
+class Drafted(Dialog[Result]):
+    """A dialog whose text a draft keeps safe while it is typed."""
+
+    _draft: Draft
+    _said: str
+    """The text that the draft has."""
+    _answered = False
+
+    def begin_draft(self, draft: Draft, words: str) -> None:
+        """Keep the text in ``draft`` from now on; ``words`` is the text that is shown first."""
+        self._draft, self._said = draft, words
+
+    def put_in_draft(self, words: str) -> None:
+        """Keep ``words``. The last keys may be heard of after the dialog has closed."""
+        if words != self._said and not self._answered:
+            self._said = words
+            self._draft.typed(words)
+
+    def finish(self, result: Result | None, words: str | None, take: Callable[[str], bool]) -> None:
+        """Let ``take`` apply ``words``, or drop the draft if there are none; then close with ``result``.
+
+        If ``take`` returns False, the dialog stays open.
+        """
+        if not self.on_top:
+            return
+        if words is None:
+            self._draft.drop()
+        elif not self._draft.give(words, take):
+            return
+        if self.on_top:
+            self._answered = True
+            self.close(result)
+
+
+class AskWords(Ask, Drafted[str]):
     """Ask for text by the writer; ``draft`` keeps it safe while it is typed.
 
     ``take`` applies the answer; if it returns False, the dialog stays open. ``answer`` is the initial text,
@@ -119,26 +127,14 @@ class AskWords(Ask):
             question, answer = f"{question}\n{LEFT}", left
         super().__init__(question, answer)
         self._take = take
-        self._draft, self._said = draft, self._answer
-        self._answered = False
+        self.begin_draft(draft, answer)
 
     @on(LineInput.Changed)
     def _typed(self, event: LineInput.Changed) -> None:
-        # Changed messages of the last keys can arrive after the dialog has closed.
-        if event.value != self._said and not self._answered:
-            self._said = event.value
-            self._draft.typed(event.value)
+        self.put_in_draft(event.value)
 
     def answer(self, answer: str | None) -> None:
-        if not self.on_top:
-            return
-        if answer is None:
-            self._draft.drop()
-        elif not self._draft.give(answer, self._take):
-            return
-        if self.on_top:
-            self._answered = True
-            self.close(answer)
+        self.finish(answer, answer, self._take)
 
 
 class Confirm(Bar[str]):
@@ -176,7 +172,7 @@ _FIELDS = {
 _FORM_HELP = "Shown in exported books. Language: en, de, pt-BR … · tab next · enter saves · {keys}"
 
 
-class PropertiesForm(Bar[None]):
+class PropertiesForm(Bar[None], Drafted[None]):
     """A form for title, author and language.
 
     ``take`` applies the answers; if it returns False, the form stays open. ``draft`` keeps the typed text
@@ -197,8 +193,7 @@ class PropertiesForm(Bar[None]):
         left = (draft.words or "").split("\n")
         if len(left) == len(_FIELDS):
             self._answers, self.heading = left, LEFT
-        self._draft, self._words = draft, "\n".join(self._answers)
-        self._answered = False
+        self.begin_draft(draft, "\n".join(self._answers))
 
     def content(self) -> ComposeResult:
         for (field, label), answer in zip(_FIELDS.items(), self._answers, strict=True):
@@ -207,28 +202,16 @@ class PropertiesForm(Bar[None]):
                 yield LineInput(answer, id=field, compact=True, select_on_focus=False)
 
     @on(LineInput.Changed)
-    def _typed(self, event: LineInput.Changed) -> None:
-        words = "\n".join(self._said())
-        # Changed messages of the last keys can arrive after the form has closed.
-        if words != self._words and not self._answered:
-            self._words = words
-            self._draft.typed(words)
+    def _typed(self) -> None:
+        self.put_in_draft("\n".join(self._answers_now()))
 
     @on(LineInput.Submitted)
-    def _submitted(self, event: LineInput.Submitted) -> None:
-        said = self._said()
-        if self.on_top and self._draft.give("\n".join(said), lambda _: self._take(Properties(*said))):
-            self._close()
+    def _submitted(self) -> None:
+        said = self._answers_now()
+        self.finish(None, "\n".join(said), lambda _: self._take(Properties(*said)))
 
     def action_close(self) -> None:
-        if self.on_top:
-            self._draft.drop()
-            self._close()
+        self.finish(None, None, lambda _: True)
 
-    def _said(self) -> list[str]:
+    def _answers_now(self) -> list[str]:
         return [self.query_one(f"#{field}", LineInput).value for field in _FIELDS]
-
-    def _close(self) -> None:
-        if self.on_top:
-            self._answered = True
-            self.close()

@@ -17,7 +17,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Static
 
-from srbwriter.tui.commands import ANYWHERE, Keyed, action, own_bindings
+from srbwriter.tui.commands import ANYWHERE, MENU, Keyed, action, own_bindings
 from srbwriter.tui.widgets.lines import FilterLine, Foot, key_name
 
 if TYPE_CHECKING:
@@ -43,7 +43,10 @@ class Page(Keyed, Screen[Result]):
 
     KEYS = "Dialogs"
     OPENED_BY: ClassVar[str] = ""
-    BINDINGS = [Binding("f1,question_mark", "help", show=False, id=f"help{ANYWHERE}")]
+    BINDINGS = [
+        Binding("f1,question_mark", "help", show=False, id=f"help{ANYWHERE}"),
+        Binding(f"{MENU},ctrl+p", "menu", show=False, id=f"menu{ANYWHERE}"),
+    ]
 
     DEFAULT_CSS = """
     Page .message { height: auto; padding: 0 1; color: $text-accent; }
@@ -61,9 +64,9 @@ class Page(Keyed, Screen[Result]):
         background."""
         return self.app.screen is self
 
-    def open(self, screen: Screen[Other], then: Callable[[Other | None], None] | None = None) -> None:
-        """Show ``screen`` above this one; ``then`` is called with its result."""
-        self.app.push_screen(screen, then)
+    def ask(self, dialog: Screen[Other], then: Callable[[Other], object]) -> None:
+        """Show ``dialog`` above this screen; run ``then`` with its answer, unless the writer cancelled."""
+        self.app.write_screen.ask(dialog, then)
 
     def close(self, result: Result | None = None) -> None:
         """Dismiss this screen if it is on top.
@@ -84,9 +87,12 @@ class Page(Keyed, Screen[Result]):
     def action_help(self) -> None:
         self.app.show_help(type(self))
 
+    def action_menu(self) -> None:
+        self.app.show_menu()
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """While the filter line has the focus, disable all keys but those that leave the page."""
-        return action in ("close", "help") or not isinstance(self.focused, FilterLine)
+        return action in ("close", "help", "menu") or not isinstance(self.focused, FilterLine)
 
     def on_key(self, event: events.Key) -> None:
         if event.key in self._opened_by():

@@ -28,8 +28,7 @@ from srbwriter.tui.dialogs.picker import Choice, Picker
 if TYPE_CHECKING:
     from srbwriter.models import LocalModel
     from srbwriter.tui.options import Preferences
-    from srbwriter.tui.program import Fetch, Program
-    from srbwriter.tui.write.screen import WriteScreen
+    from srbwriter.tui.program import Fetch, Program, Writer
 
 
 KINDS = ("base", "instruct")
@@ -140,26 +139,24 @@ def _preview(prompt: SamplePrompt) -> str:
     return "\n\n".join(parts)
 
 
-def offer_openings(screen: WriteScreen) -> None:
+def offer_openings(screen: Writer) -> None:
     """Let the writer choose an opening; escape keeps the empty page."""
     session = screen.session
     recent = [(path, title) for path, title in screen.app.recent() if path != session.story.file]
 
     def chosen(value: object) -> None:
         if isinstance(value, SamplePrompt):
-            screen.guarded(lambda: begin_sample(screen, value))
+            begin_sample(screen, value)
         elif isinstance(value, Path):
             screen.app.open_story(value)
 
     foot = "enter starts with it and writes branches · {close_dialog} keeps an empty page · type to narrow"
     if recent:
         foot += " · your own stories are last in the list"
-    screen.app.push_screen(
-        Picker("Choose an opening", opening_choices(session.instruct, recent), foot=foot), chosen
-    )
+    screen.ask(Picker("Choose an opening", opening_choices(session.instruct, recent), foot=foot), chosen)
 
 
-def begin_sample(screen: WriteScreen, prompt: SamplePrompt) -> None:
+def begin_sample(screen: Writer, prompt: SamplePrompt) -> None:
     """Start from ``prompt`` and write branches; if the current story has words, start a new story.
 
     If the sample is only a request and the model follows no requests, write no branches: they would be about
@@ -183,7 +180,7 @@ def begin_sample(screen: WriteScreen, prompt: SamplePrompt) -> None:
     for words in notes:
         screen.notify(words)
     if writes:
-        screen.write()
+        screen.run("generate")
 
 
 _NEEDS_INSTRUCTION_MODEL = (
@@ -231,19 +228,19 @@ def _about(model: LocalModel, preferences: Preferences) -> str:
     return f"{size_words(model.size)}, needs {size_words(need.total)} of memory: {verdict}; {model.place}"
 
 
-def choose_model(screen: WriteScreen) -> None:
+def choose_model(screen: Writer) -> None:
     """Let the writer choose a local model to load or a recommended one to fetch; the story stays open."""
     fetch = screen.app.fetch
 
     def chosen(value: object) -> None:
         if isinstance(value, Path):
-            screen.guarded(lambda: screen.session.load_model(value))
+            screen.session.load_model(value)
         elif isinstance(value, RecommendedModel):
-            screen.guarded(lambda: fetch.begin(screen, value))
+            fetch.begin(screen, value)
 
     screen.app.offer.withdraw()
     foot = "enter loads one of yours for now, or fetches one and keeps it · {keys} · type to narrow"
-    screen.app.push_screen(Picker("Models", model_choices(screen.app.preferences, fetch), foot=foot), chosen)
+    screen.ask(Picker("Models", model_choices(screen.app.preferences, fetch), foot=foot), chosen)
 
 
 def choose_theme(app: Program) -> None:

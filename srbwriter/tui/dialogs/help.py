@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
@@ -18,12 +18,7 @@ from srbwriter.tui import commands
 from srbwriter.tui.commands import COMMANDS, Command, action, groups, screen_commands
 from srbwriter.tui.dialogs.base import QUIT, Dialog, Page
 from srbwriter.tui.widgets.lines import FilterLine, key_name, matches
-from srbwriter.tui.write import layouts
 from srbwriter.tui.write.essentials import ESSENTIALS, Essential, first_key
-
-if TYPE_CHECKING:
-    pass
-
 
 _INTRO = (
     "{places} These eight keys are enough to write with. Everything else that you type goes into the story "
@@ -75,9 +70,8 @@ class Help(Dialog[None]):
             section.display = bool(found)
 
     def _intro(self) -> str:
-        return _INTRO.format(
-            places=layouts.describe(self.app.write_screen), menu=first_key(self.app.known_keys, "menu")
-        )
+        places = self.app.write_screen.arrangement.describe(self.app.size)
+        return _INTRO.format(places=places, menu=first_key(self.app.known_keys, "menu"))
 
     def _groups(self) -> dict[str, list[_Entry]]:
         """Return all commands by heading; commands that work at the current focus come first."""

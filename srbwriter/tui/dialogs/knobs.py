@@ -23,7 +23,7 @@ from srbwriter.engine.types import InvalidRequest, number_words
 from srbwriter.session.sampling import Sweep
 from srbwriter.tui import knobs
 from srbwriter.tui.commands import action
-from srbwriter.tui.dialogs.ask import Ask, asks
+from srbwriter.tui.dialogs.ask import Ask
 from srbwriter.tui.dialogs.base import Dialog
 from srbwriter.tui.dialogs.picker import Choice, Picker
 from srbwriter.tui.knobs import KNOBS, Setup
@@ -210,8 +210,7 @@ class Knobs(Dialog[None]):
             self._level(knob)
             self._take(self.setup.put(knob, knobs.stepped(knob, self.setup.get(knob), steps)))
 
-    @action("knobs_type", "enter", "type a value")
-    @asks
+    @action("knobs_type", "enter", "type a value", asks=True)
     def action_type(self) -> bool:
         """Type the setting's value; on "more settings", show or hide them."""
         if self._row == _MORE:
@@ -221,13 +220,12 @@ class Knobs(Dialog[None]):
         if knob is None or self._refused(knob):
             return False
 
-        def answered(text: str | None) -> None:
-            if text is not None:
-                self._level(knob)
-                self._put(knob, text)
+        def answered(text: str) -> None:
+            self._level(knob)
+            self._take(self.setup.put(knob, knobs.parse(knob, text)))
 
         question = f"{knob.title} — {knob.help}{_range(knob)}"
-        self.open(Ask(question, knobs.shown(knob, self.setup.get(knob)), select=True), answered)
+        self.ask(Ask(question, knobs.shown(knob, self.setup.get(knob)), select=True), answered)
         return False
 
     @action("knobs_default", "backspace,delete", "default")
@@ -241,12 +239,6 @@ class Knobs(Dialog[None]):
     def action_narrow(self) -> None:
         """Show only the settings that match some words."""
         self.query_one(FilterLine).begin()
-
-    def _put(self, knob: Parameter, text: str) -> None:
-        try:
-            self._take(self.setup.put(knob, knobs.parse(knob, text)))
-        except InvalidRequest as error:
-            self.notify(str(error), severity="error")
 
     def _take(self, setup: Setup) -> None:
         self.setup = setup
@@ -291,27 +283,19 @@ class Knobs(Dialog[None]):
             if file is None:
                 self._take(before)
 
-        self.open(Picker("Presets", choices, looked=looked), picked)
+        self.app.push_screen(Picker("Presets", choices, looked=looked), picked)
 
-    @action("knobs_keep", "s", "keep as preset")
-    @asks
+    @action("knobs_keep", "s", "keep as preset", asks=True)
     def action_keep(self) -> None:
         """Save all these settings as a preset."""
 
-        def answered(name: str | None) -> None:
-            if not name:
-                return
-            try:
-                file = knobs.write_preset(name, self.setup)
-            except (OSError, ValueError) as error:
-                self.notify(str(error), severity="error")
-            else:
-                self.notify(f"Saved in {file}")
+        def answered(name: str) -> None:
+            if name:
+                self.notify(f"Saved in {knobs.write_preset(name, self.setup)}")
 
-        self.open(Ask("Name of the preset"), answered)
+        self.ask(Ask("Name of the preset"), answered)
 
-    @action("knobs_ladder", "l", "sweep across branches")
-    @asks
+    @action("knobs_ladder", "l", "sweep across branches", asks=True)
     def action_ladder(self) -> None:
         """Vary the setting from the first branch to the last."""
         knob = self.knob
@@ -331,9 +315,7 @@ class Knobs(Dialog[None]):
         """Ask for the two ends of a sweep, with ``now`` as the initial text; ask again after an error
         (``wrong``)."""
 
-        def answered(text: str | None) -> None:
-            if text is None:
-                return
+        def answered(text: str) -> None:
             try:
                 ends = knobs.parse_ladder(knob, text)
             except InvalidRequest as error:
@@ -345,7 +327,7 @@ class Knobs(Dialog[None]):
                 self._level(knob)
 
         question = f"{knob.title} from the first branch to the last: two values, or nothing for no sweep"
-        self.open(Ask(wrong + question, now, select=True), answered)
+        self.ask(Ask(wrong + question, now, select=True), answered)
 
 
 def _range(knob: Parameter) -> str:

@@ -68,6 +68,9 @@ class Menu(Picker):
         keys = dict.fromkeys((*self.app.keys(command.id), *self.app.anywhere(command.id)))
         return [self._entry(command, command.title, tuple(map(key_name, keys)))]
 
+    def action_menu(self) -> None:
+        self.close()
+
     @staticmethod
     def _entry(command: Command, title: str, keys: tuple[str, ...], number: int = 0) -> _Entry:
         return _Entry((command.id, number), title, group=command.group, keys=keys)

@@ -16,6 +16,7 @@ from srbwriter import launch
 from srbwriter.config import keys
 from srbwriter.models import Cancelled, ModelsError, RecommendedModel, Transfer, TransferMeter, size_words
 from srbwriter.models.transfer import time_words
+from srbwriter.tui.widgets.lines import key_name
 from srbwriter.tui.write.status import shortened
 
 if TYPE_CHECKING:
@@ -80,7 +81,6 @@ class ModelFetch:
         """Download ``model``. Stop the download if it is already running; refuse if another one is."""
         if self._download is None:
             self._download, self._warned = _Download(model), False
-            screen.flush_slowly()
         elif model == self.model:
             self.cancel(screen)
         else:
@@ -116,7 +116,6 @@ class ModelFetch:
         if self._download is None or self._download.result.done():
             return False
         self._download.stop()
-        screen.flush_slowly()
         return True
 
     def may_leave(self, screen: Writer) -> bool:
@@ -154,7 +153,7 @@ class ModelFetch:
         try:
             file = download.result.result()
         except Cancelled:
-            again = screen.way_to("model")
+            again = screen.app.way_to("model")
             screen.notify(
                 f"The download of {name} was stopped. The downloaded part is kept; {again} continues it."
             )
@@ -183,5 +182,5 @@ class ModelFetch:
         until = (
             f"until you leave, since {named[0]} in your settings names another" if named else "from now on"
         )
-        writes = screen.app.anywhere("generate")
-        screen.notify(f"{name} writes {until}. {screen.key_names(writes[:1])} writes branches with it.")
+        writes = " ".join(map(key_name, screen.app.anywhere("generate")[:1]))
+        screen.notify(f"{name} writes {until}. {writes} writes branches with it.")

@@ -55,7 +55,7 @@ class ModelOffer:
 
         self._pending = False
         if models_that_fit(read_recommended().models, memory_budget()) and hints.give_once(_HINT):
-            way = screen.way_to("model")
+            way = screen.app.way_to("model")
             screen.notify(f"Larger models write better prose. {way} lists free ones that fit this machine.")
 
     @staticmethod
@@ -63,5 +63,5 @@ class ModelOffer:
         app, model = screen.app, screen.session.model
         if model is None or Path(model.path) != bundled_model():
             return False
-        ready = app.keyboard.is_open and app.screen is screen
+        ready = app.keyboard.is_open and screen.on_top
         return ready and app.writer_rests and not app.messages.current

@@ -19,7 +19,7 @@ from srbwriter.config import Key
 from srbwriter.config.keys import CTX_SIZE, MODEL, SECTIONS, N
 from srbwriter.tui import knobs
 from srbwriter.tui.commands import action
-from srbwriter.tui.dialogs.ask import Ask, asks
+from srbwriter.tui.dialogs.ask import Ask
 from srbwriter.tui.dialogs.base import Dialog
 from srbwriter.tui.options import THEME
 
@@ -112,8 +112,7 @@ class SettingsScreen(Dialog[None]):
     def _clicked(self) -> None:
         self.action_change()
 
-    @action("settings_change", "enter", "changes one")
-    @asks
+    @action("settings_change", "enter", "changes one", asks=True)
     def action_change(self) -> bool:
         """Change the value of the setting; on "more settings", show or hide them."""
         at = self._list.highlighted
@@ -125,12 +124,9 @@ class SettingsScreen(Dialog[None]):
         if not isinstance(row, Key):
             return False
 
-        def answered(text: str | None) -> None:
-            if text is not None:
-                self._put(row, text)
-
         question = f"{FIRST.get(row.name, row.name)}: {row.help}; expected: {row.expected}"
-        self.open(Ask(question, _words(self.app.preferences[row]), select=True), answered)
+        asked = Ask(question, _words(self.app.preferences[row]), select=True)
+        self.ask(asked, lambda text: self._put(row, text))
         return False
 
     def _put(self, key: Key[Any], text: str) -> None:

@@ -10,15 +10,14 @@ from textual.app import ComposeResult
 from textual.widgets import Static
 
 from srbwriter.tui.commands import action
-from srbwriter.tui.dialogs.ask import LEFT, Confirm
-from srbwriter.tui.dialogs.base import Dialog
+from srbwriter.tui.dialogs.ask import LEFT, Confirm, Drafted
 from srbwriter.tui.write.prose_area import ProseArea
 
 if TYPE_CHECKING:
     from srbwriter.session.typing import Draft
 
 
-class Sheet(Dialog[bool]):
+class Sheet(Drafted[bool]):
     """An editor dialog. Dismissed with True if the text was kept; asks before it drops a change.
 
     Args:
@@ -59,9 +58,7 @@ class Sheet(Dialog[bool]):
         left = draft.words
         self._interrupted = left is not None
         self._first = text if left is None else left
-        self._draft = draft
-        self._said = self._first  # the text that the draft has
-        self._answered = False
+        self.begin_draft(draft, self._first)
 
     def content(self) -> ComposeResult:
         yield Static(self._about, classes="about", markup=False)
@@ -76,11 +73,7 @@ class Sheet(Dialog[bool]):
 
     @on(ProseArea.Changed)
     def _typed(self, event: ProseArea.Changed) -> None:
-        words = event.text_area.text
-        # Changed messages of the last keys can arrive after the dialog has closed.
-        if words != self._said and not self._answered:
-            self._said = words
-            self._draft.typed(words)
+        self.put_in_draft(event.text_area.text)
 
     def action_close(self) -> None:
         if self.query_one(ProseArea).text == self._text:
@@ -91,24 +84,12 @@ class Sheet(Dialog[bool]):
     @action("keep_sheet", "ctrl+s", "keep")
     def action_keep(self) -> None:
         """Keep the text and close the dialog."""
-        if not self.on_top:
-            return
-        if self._draft.give(self.query_one(ProseArea).text, self._take) and self.on_top:
-            self._answered = True
-            self.close(True)
+        self.finish(True, self.query_one(ProseArea).text, self._take)
 
     def _drop(self) -> None:
-        if self.on_top:
-            self._answered = True
-            self._draft.drop()
-            self.close(False)
+        self.finish(False, None, self._take)
 
     def _ask(self) -> None:
-        def answered(key: str | None) -> None:
-            if key == "s":
-                self.action_keep()
-            elif key == "d":
-                self._drop()
-
         answers = {"s": self._keeps, "d": "discards your changes", "escape": "continues editing"}
-        self.open(Confirm(f"{self.heading}: you changed the text.", answers), answered)
+        question = f"{self.heading}: you changed the text."
+        self.ask(Confirm(question, answers), lambda key: self.action_keep() if key == "s" else self._drop())

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from concurrent.futures import Future
-from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
@@ -25,7 +24,7 @@ from srbwriter.tui.dialogs.base import Dialog
 
 if TYPE_CHECKING:
     from srbwriter.engine.generation import Branch
-    from srbwriter.tui.write.screen import WriteScreen
+    from srbwriter.tui.program import Writer
 
 _LOOKS = 1 / 40  # seconds between polls for results
 _BEST = 10
@@ -44,10 +43,6 @@ def percent(logprob: float) -> str:
     return f"{share:.0f} %" if share >= 10 else f"{share:.1f} %" if share >= 0.1 else "<0.1 %"
 
 
-def _raise(error: Exception) -> None:
-    raise error
-
-
 class TokenView(Dialog[None]):
     """Shows the tokens of branch ``index``; if that is None, of the story, starting at character ``char``."""
 
@@ -64,7 +59,7 @@ class TokenView(Dialog[None]):
     TokenView #tokens-others { height: auto; }
     """
 
-    def __init__(self, screen: WriteScreen, index: int | None, char: int) -> None:
+    def __init__(self, screen: Writer, index: int | None, char: int) -> None:
         super().__init__()
         self._below, self._index, self._char = screen, index, char
         self._text: TokenText | None = None
@@ -99,14 +94,11 @@ class TokenView(Dialog[None]):
 
     def _place_box(self) -> None:
         """Put the box over the other text: over the story for a branch, over the branches for the story."""
-        other = self._below.right if self._index is None else self._below.editor
+        other = self._below.grid if self._index is None else self._below.editor
         region, size, box = other.region, self.app.size, self.query_one(".box")
         if not region.height or not other.display:  # the other text is hidden: use the bottom of the window
-            width, height, place = (
-                size.width,
-                min(8, size.height // 2),
-                (0, size.height - min(8, size.height // 2)),
-            )
+            height = min(8, size.height // 2)
+            width, place = size.width, (0, size.height - height)
         else:
             width, height, place = region.width, min(region.height, _BEST + 4), (region.x, region.y)
         box.styles.width, box.styles.offset = width, place
@@ -141,7 +133,7 @@ class TokenView(Dialog[None]):
         try:
             fresh = coming.result()
         except Exception as error:  # from the engine, or because the story exceeds the context
-            self._below.guarded(partial(_raise, error))
+            self._below.notify(str(error), severity="error")
             self.close()
             return
         before, self._text = self._text, fresh
@@ -156,12 +148,8 @@ class TokenView(Dialog[None]):
 
     def _look(self) -> None:
         """Poll for results and show them."""
-        if (
-            self._text is None
-            and self._coming is None
-            and self._below.session.engine is not None
-            and self._why
-        ):
+        waits = self._text is None and self._coming is None and bool(self._why)
+        if waits and self._below.session.engine is not None:
             self._read()  # retry: the model was still loading
         self._take_result()
         branch = self._branch
@@ -323,7 +311,7 @@ class TokenView(Dialog[None]):
             return
         own = text.tokens[place].id
         token = others[self._chosen_of(others, own)].id if others else own
-        self._leave(lambda: self._below.forked(Tokens.of(self._below.session).fork(text, place, token)))
+        self._leave(lambda: self._show_fork(Tokens.of(self._below.session).fork(text, place, token)))
 
     @action("token_ban", "b", "bans it here")
     def action_ban(self) -> None:
@@ -332,9 +320,17 @@ class TokenView(Dialog[None]):
         if text is None or place is None or not text.tokens:
             return
         if text.of_story:
-            self._leave(lambda: (Tokens.of(self._below.session).ban(text, place), self._below.forked(-1)))
+            self._leave(lambda: (Tokens.of(self._below.session).ban(text, place), self._show_fork(-1)))
         elif self._below.guarded(lambda: Tokens.of(self._below.session).ban(text, place)):
             self._chosen = None
+
+    def _show_fork(self, index: int) -> None:
+        """Focus the fork, which is branch ``index`` or, if that is -1, a new round of the story."""
+        if index < 0:
+            self._below.show_story()
+            self._below.notify("The text after this place is another branch now; undo puts it back.")
+        else:
+            self._below.grid.await_branch(index)
 
     def _leave(self, act: Callable[[], object]) -> None:
         """Run ``act``, which shows another place, and close this view."""

@@ -13,16 +13,19 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.app import App
 
 from srbwriter import paths
+from srbwriter.story import Edit
+from srbwriter.story.diff import apply_edits
 from srbwriter.tui.dialogs.ask import Confirm
 
 if TYPE_CHECKING:
-    from srbwriter.tui.write.screen import WriteScreen
+    from srbwriter.tui.program import Writer
 
 
 _OTHER_ENCODING = "cp1252"  # the most common encoding of editors that do not write UTF-8
@@ -43,7 +46,7 @@ def editor() -> list[str]:
     raise NoEditor("no editor is set; set VISUAL or EDITOR, for example EDITOR=nano")
 
 
-def edit(screen: WriteScreen) -> None:
+def edit(screen: Writer) -> None:
     """Edit the story in the writer's own editor and take the result into the story.
 
     If the editor fails, the writer is asked, and the file stays.
@@ -69,7 +72,29 @@ def edit(screen: WriteScreen) -> None:
     _take_in(screen, command[0], code, file, before)
 
 
-def _take_in(screen: WriteScreen, name: str, code: int, file: Path, before: str) -> None:
+def rewrite(screen: Writer, text: str, edits: Sequence[Edit] = ()) -> None:
+    """Replace the story's text by ``text``, as one edit by the writer. Raises StoryError if it is not saved.
+
+    ``edits`` produce ``text`` from the current text, and the view stays where it is; without them, the two
+    are compared.
+    """
+    session, editor = screen.session, screen.editor
+    known = bool(edits) and apply_edits(editor.whole, edits) == text
+    view = editor.view.after(edits) if known else None
+    session.keep()
+    session.story.end_typing()
+    editor.show(text, view.end if view is not None else None)
+    if view is not None:
+        editor.show_view(view)
+        session.typing.edit(*edits)
+        session.keep()
+    else:
+        session.set_text(text)
+    session.story.end_typing()
+    screen.show_story(where_changed=True)
+
+
+def _take_in(screen: Writer, name: str, code: int, file: Path, before: str) -> None:
     ended = f"{name} {_end(code)}"
     try:
         text, note = _words(file, before)
@@ -78,7 +103,7 @@ def _take_in(screen: WriteScreen, name: str, code: int, file: Path, before: str)
         return
 
     def take() -> None:
-        screen.rewrite(text)
+        rewrite(screen, text)
         file.unlink(missing_ok=True)
         if note:
             screen.notify(note)
@@ -91,13 +116,8 @@ def _take_in(screen: WriteScreen, name: str, code: int, file: Path, before: str)
         take()
     else:
         left = f"Its text is in {file}." if text.strip() else f"It left an empty file, {file}."
-
-        def answered(key: str | None) -> None:
-            if key == "t":
-                screen.guarded(take)
-
         answers = {"t": "puts it into the story", "escape": "leaves it there"}
-        screen.app.push_screen(Confirm(f"{ended}. {left}", answers), answered)
+        screen.ask(Confirm(f"{ended}. {left}", answers), lambda _: take())
 
 
 def _end(code: int) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from textual import on
 from textual.app import ComposeResult
@@ -103,17 +102,8 @@ def _lowered(text: str) -> str:
 _ROOM = 30  # characters around a place in the preview
 
 
-@dataclass(slots=True)
-class LastSearch:
-    """The last search and its options, offered again the next time."""
-
-    words: str = ""
-    case: bool = False
-    whole: bool = False
-
-
 class SearchBar(Bar[None]):
-    """The line for the words to find. ``last`` holds the last search and is updated.
+    """The line for the words to find; the editor keeps the last search.
 
     All matches are highlighted while the words are typed, and the first one after the cursor is selected.
     Closing the bar restores the cursor and the visible part of the story.
@@ -126,9 +116,9 @@ class SearchBar(Bar[None]):
     SearchBar Input { width: 1fr; }
     """
 
-    def __init__(self, editor: StoryEditor, last: LastSearch) -> None:
+    def __init__(self, editor: StoryEditor) -> None:
         super().__init__()
-        self._editor, self._last = editor, last
+        self._editor, self._last = editor, editor.last_search
         self._finder = Finder(editor.whole)
         self._count = 0  # matches
         self._searched: tuple[str, bool, bool] | None = None
@@ -251,10 +241,8 @@ class ReplaceBar(SearchBar):
     ReplaceBar #preview { color: $text-muted; height: auto; min-height: 1; max-height: 2; }
     """
 
-    def __init__(
-        self, editor: StoryEditor, last: LastSearch, apply: Callable[[str, Sequence[Edit]], bool]
-    ) -> None:
-        super().__init__(editor, last)
+    def __init__(self, editor: StoryEditor, apply: Callable[[str, Sequence[Edit]], bool]) -> None:
+        super().__init__(editor)
         self._apply = apply
         self._replaced = 0  # matches, one by one
 

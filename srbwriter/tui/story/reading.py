@@ -24,7 +24,6 @@ from srbwriter.story.context import ContextError
 from srbwriter.story.model import counted
 from srbwriter.story.words import count
 from srbwriter.tui.commands import action
-from srbwriter.tui.dialogs.ask import asks
 from srbwriter.tui.dialogs.base import QUIT, Dialog, Page
 from srbwriter.tui.dialogs.sheet import Sheet
 from srbwriter.tui.widgets.lines import bar
@@ -186,15 +185,14 @@ class ContextView(Dialog[None]):
         self._show_again()
         return kept
 
-    @action("edit_request", "e", "edits the request")
-    @asks
+    @action("edit_request", "e", "edits the request", asks=True)
     def action_edit_request(self) -> None:
         """Edit the instruction for an instruction model; an empty text restores the default."""
         story = self._session.story
         refuse(story)
         now = story.settings(ROOT).request or REQUEST
         draft = self._session.draft("request")
-        self.open(Sheet("Request", now, _ABOUT_REQUEST, self._take_request, draft))
+        self.app.push_screen(Sheet("Request", now, _ABOUT_REQUEST, self._take_request, draft))
 
     def _take_request(self, text: str) -> bool:
         own = text.strip()

@@ -239,7 +239,7 @@ class SidePanel(Dialog[None]):
         self.set_interval(_LOOK_SECONDS, self._look)
 
     def on_unmount(self) -> None:
-        self.app.write_screen.make_room(0)
+        self.app.write_screen.rearrange(panel_columns=0)
 
     def on_resize(self) -> None:
         self._fit()
@@ -252,7 +252,7 @@ class SidePanel(Dialog[None]):
         box = self.query_one(".box")
         box.styles.width, box.styles.height = columns, height - _FOOT_ROWS
         self.set_class(beside, "-beside")
-        self.app.write_screen.make_room(columns if beside else 0)
+        self.app.write_screen.rearrange(panel_columns=columns if beside else 0)
 
     @on(events.Click)
     def _clicked_story(self, event: events.Click) -> None:
@@ -352,12 +352,9 @@ class SidePanel(Dialog[None]):
                 self._put(lambda lore: [*lore, entry], len(self._entries))
             return True
 
-        def named(name: str | None) -> None:
-            if name:
-                self.edit_entry("lore_text")
-
         draft = self._session.draft("lorebook:new")
-        self.open(AskWords("Name of the new entry; it is also its first key", take, draft), named)
+        asked = AskWords("Name of the new entry; it is also its first key", take, draft)
+        self.ask(asked, lambda name: self.edit_entry("lore_text") if name else None)
 
     def delete_entry(self) -> None:
         """Delete the highlighted entry."""

@@ -13,7 +13,7 @@ from srbwriter.tui.write import status
 
 if TYPE_CHECKING:
     from srbwriter.story.transfer import Landed, Transfer, TransferProcess
-    from srbwriter.tui.program import Writer
+    from srbwriter.tui.program import Program
 
 _END_SECONDS = 5.0  # killing the process and removing its files takes less
 _NAME = 14  # least number of characters shown of a file name
@@ -32,8 +32,8 @@ class _Work:
 class Transfers:
     """At most one export or import at a time."""
 
-    def __init__(self, screen: Writer) -> None:
-        self._screen = screen
+    def __init__(self, app: Program) -> None:
+        self._app = app
         self._work: _Work | None = None
         self._stopping = self._warned = False
 
@@ -55,7 +55,7 @@ class Transfers:
             leaves: ``then`` leaves the write screen, so it waits until no dialog is open and no one types.
         """
         if self._work is not None:
-            self._screen.notify(f"{self._what()} is still running; esc stops it.")
+            self._app.notify(f"{self._what()} is still running; esc stops it.")
             return
         from srbwriter.story.transfer import (
             TransferProcess,
@@ -63,7 +63,6 @@ class Transfers:
 
         self._work = _Work(verb, name, TransferProcess(transfer).start(), then, leaves)
         self._stopping = self._warned = False
-        self._screen.flush_slowly()
 
     def status_parts(self) -> tuple[str, ...]:
         """Return the parts for the status line; empty if nothing is running."""
@@ -72,7 +71,7 @@ class Transfers:
             return ()
         if self._stopping:
             return (f"stopping the {work.verb}",)
-        most = max(_NAME, self._screen.size.width - _BESIDE)
+        most = max(_NAME, self._app.size.width - _BESIDE)
         name = work.name if len(work.name) <= most else f"{work.name[: most - 1]}…"
         share = work.aside.share
         return status.progress(f"{work.verb}ing {name}", share, status.time_left(work.aside.seconds, share))
@@ -82,7 +81,6 @@ class Transfers:
         if self._work is None or self._work.aside.over:
             return False
         self._stopping = self._work.aside.cancel()
-        self._screen.flush_slowly()
         return True
 
     def may_leave(self) -> bool:
@@ -90,7 +88,7 @@ class Transfers:
         if self._work is None or self._warned:
             return True
         self._warned = True
-        self._screen.notify(f"{self._what()} is still running. Quit again to stop it.")
+        self._app.notify(f"{self._what()} is still running. Quit again to stop it.")
         return False
 
     def end(self) -> None:
@@ -104,10 +102,10 @@ class Transfers:
         work = self._work
         if work is None or not work.aside.over:
             return
-        app = self._screen.app
-        if work.leaves and not self._stopping and not (app.screen is self._screen and app.writer_rests):
+        desk, app = self._app.write_screen, self._app
+        if work.leaves and not self._stopping and not (desk.on_top and app.writer_rests):
             return
-        self._screen.guarded(lambda: self._tell(work))
+        desk.guarded(lambda: self._tell(work))
 
     def _tell(self, work: _Work) -> None:
         from srbwriter.story.transfer import Stopped
@@ -116,7 +114,7 @@ class Transfers:
         try:
             landed = work.aside.result()
         except Stopped:
-            self._screen.notify(f"{what} was stopped; nothing was written.")
+            self._app.notify(f"{what} was stopped; nothing was written.")
         else:
             work.then(landed)
 

@@ -17,7 +17,7 @@ from textual.widgets import Static, TextArea
 from srbwriter.story import ROOT, NodeId
 from srbwriter.story.model import Marks, counted
 from srbwriter.tui.commands import action
-from srbwriter.tui.dialogs.ask import AskWords, asks
+from srbwriter.tui.dialogs.ask import AskWords
 from srbwriter.tui.dialogs.base import Dialog, Page
 from srbwriter.tui.story.reading import Compare
 from srbwriter.tui.tree.view import TreeView, marks_words
@@ -166,20 +166,17 @@ class TreeScreen(Page[Destination]):
         """Rate the passage as good or bad; again to remove the rating."""
         self._mark(rating=0 if self._marks.rating == rating else rating)
 
-    @action("tree_note", "n", "note")
-    @asks
+    @action("tree_note", "n", "note", asks=True)
     def action_note(self) -> None:
         """Write a note on the passage."""
         self._ask("Note", "note", self._marks.note)
 
-    @action("tree_title", "t", "title")
-    @asks
+    @action("tree_title", "t", "title", asks=True)
     def action_title(self) -> None:
         """Give the passage a title, which makes it a chapter."""
         self._ask("Chapter title", "title", self._marks.title)
 
-    @action("tree_tags", "number_sign", "tags")
-    @asks
+    @action("tree_tags", "number_sign", "tags", asks=True)
     def action_tags(self) -> None:
         """Give the passage tags."""
         self._ask("Tags, with commas between them", "tags", ", ".join(self._marks.tags))
@@ -195,13 +192,10 @@ class TreeScreen(Page[Destination]):
                 marks["tags"] = [tag.strip() for tag in text.split(",") if tag.strip()]
             elif field == "title":
                 marks["chapter"] = bool(text)
-            return self._guarded(lambda: self.session.together(lambda: self._mark(**marks)))
+            return self.app.write_screen.guarded(lambda: self.session.together(lambda: self._mark(**marks)))
 
         draft = self.session.draft(f"{field} of node {node}")
-        self.open(AskWords(question, take, draft, now))
-
-    def _guarded(self, act: Callable[[], object]) -> bool:
-        return self.app.write_screen.guarded(act)
+        self.app.push_screen(AskWords(question, take, draft, now))
 
     @action("tree_read", "u", "read or unread")
     def action_read(self) -> None:
@@ -239,10 +233,9 @@ class TreeScreen(Page[Destination]):
             )
             return
         texts = self.story.node(other).text, self.story.node(here).text
-        self.open(Compare((f"Passage {other}", f"Passage {here}"), texts))
+        self.app.push_screen(Compare((f"Passage {other}", f"Passage {here}"), texts))
 
-    @action("tree_search", "slash", "search")
-    @asks
+    @action("tree_search", "slash", "search", asks=True)
     def action_search(self) -> None:
         """Find words in all branches."""
         self._search()
@@ -281,11 +274,8 @@ class TreeScreen(Page[Destination]):
             return
         refuse(self.story)
 
-        def chosen(at: int | None) -> None:
-            if at is not None:
-                self._guarded(lambda: self._change(lambda: self.story.split(node, at)))
-
-        self.open(SplitAt(self.story.node(node).text), chosen)
+        asked = SplitAt(self.story.node(node).text)
+        self.ask(asked, lambda at: self._change(lambda: self.story.split(node, at)))
 
     @action("tree_merge", "M", "join")
     def action_merge(self) -> None:

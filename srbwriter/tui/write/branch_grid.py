@@ -16,10 +16,12 @@ from textual.message import Message
 from textual.reactive import reactive
 
 from srbwriter.engine.generation import Branch
+from srbwriter.session.ordering import AS_DRAWN, ordered
 from srbwriter.tui.widgets.tints import NONE, TINTS, Tints
 from srbwriter.tui.write.branch_pane import BranchPane
 
 if TYPE_CHECKING:
+    from srbwriter.session import Round
     from srbwriter.session.tokens import Tokens
 
 MIN_WIDTH, MIN_HEIGHT = 30, 5
@@ -81,7 +83,10 @@ class BranchGrid(Container):
         self.hint = ""  # see BranchPane
         self.colours: tuple[str, Tokens | None] = NONE, None  # colour mode, and the source of token data
         self.current = 0  # index of the branch that commands act on
+        self.sorting = AS_DRAWN  # the writer's choice, a name of ORDERS
+        self._sorted: object = None  # the identity of the sorted round, and its branch count
         self._order: list[int] = []  # indices of branches, in display order
+        self._awaited = -1  # index of the branch to focus as soon as it exists
         self._room = Size(0, 0)  # the size that the panes are arranged for
         self._per_page = 1
         self._count = 0
@@ -118,12 +123,39 @@ class BranchGrid(Container):
         known = self._order if len(self._order) <= self._count and not fresh else []
         self._set_order([*known, *range(len(known), self._count)])
         self._arrange()
+        if self._awaited < self._count:
+            self.go(self._awaited)
+            self._awaited = -1
 
-    def order(self, indices: Sequence[int]) -> None:
-        """Show the branches in this order; each keeps its number. ``indices`` must name each branch once."""
+    def await_branch(self, index: int) -> None:
+        """Focus branch ``index`` as soon as it exists."""
+        self._awaited = index
+        self.go(index)
+
+    def order(self, indices: Sequence[int], identity: object) -> None:
+        """Show the branches of the round with this identity in this order, in which ``indices`` name each
+        once; each keeps its number."""
+        self._sorted = identity, len(indices)
         if sorted(indices) == list(range(self._count)):
             self._set_order(list(indices))
             self._arrange()
+
+    def sort_by(self, name: str) -> None:
+        """Sort by an order of ORDERS, now and whenever all branches of a round have ended."""
+        self.sorting, self._sorted = name, None
+
+    def put_in_order(self, current: Round | None) -> None:
+        """Sort the branches of a round, once it is known how."""
+        tokens = self.colours[1]
+        if current is None or not current.branches or tokens is None:
+            return
+        this = current.identity, len(current.branches)
+        if self._sorted != this and (
+            self.sorting == AS_DRAWN or not any(branch.live for branch in current.branches)
+        ):
+            indices = ordered(current, self.sorting, tokens.branch_logprobs)
+            if indices is not None:  # None until the scores are computed
+                self.order(indices, current.identity)
 
     def _set_order(self, order: list[int]) -> None:
         self._order = order

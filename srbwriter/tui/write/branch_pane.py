@@ -63,11 +63,8 @@ class BranchPane(Widget, can_focus=True):
     }
     """
 
-    marks: reactive[str] = reactive("")
-    note: reactive[str] = reactive("")
     letter: reactive[str] = reactive("")
     stale: reactive[bool] = reactive(False)
-    figures: reactive[bool] = reactive(False)  # whether the head shows tokens and speed
     """Whether the text before the branch has changed since the branch was written."""
 
     class Chosen(Message):
@@ -92,6 +89,8 @@ class BranchPane(Widget, can_focus=True):
         self.start_at: int | None = 0  # first line shown at first; None keeps the end in view
         self._top: int | None = 0  # first line shown; None keeps the end in view
         self._room = Size(0, 0)  # the size that the lines are wrapped for
+        self.marks = self.note = ""
+        self.figures = False  # whether the head shows tokens and speed
         self._head = ""
         self._head_at = 0.0
         self.tints: Tints | None = None  # colours of its words; None means uncoloured
@@ -228,14 +227,11 @@ class BranchPane(Widget, can_focus=True):
         )  # fmt: skip
         return head.line(self._room.width - 1)
 
-    def watch_marks(self) -> None:
-        self._set_head(force=True)
-
-    def watch_note(self) -> None:
-        self._set_head(force=True)
-
-    def watch_figures(self) -> None:
-        self._set_head(force=True)
+    def show_facts(self, marks: str, note: str, figures: bool) -> None:
+        """Show marks and a note in the head, and with ``figures`` tokens and speed."""
+        if (self.marks, self.note, self.figures) != (marks, note, figures):
+            self.marks, self.note, self.figures = marks, note, figures
+            self._set_head(force=True)
 
     def watch_letter(self) -> None:
         self._set_head(force=True)

@@ -36,7 +36,7 @@ class Notices:
         if error is not None and error is not self.shown_error:
             words = str(error)
             if session.engine_state == "FAILED":
-                way = self._screen.way_to("model")
+                way = self._screen.app.way_to("model")
                 words = f"{trouble_words(error)}. {words.rstrip('.')}. {way} chooses another or tries again."
             # Not a dialog, which would catch the writer's typing.
             app.notify(words, severity="error", about=lambda: session.engine_error)
@@ -49,7 +49,7 @@ class Notices:
         if state.trouble is not None and type(state.trouble) is not type(self._shown_trouble):
             last = counted(state.words, "word")
             kept = f"Your last {last} are kept" if state.words > 1 else "Your words are kept"
-            self._screen.app.notify(
+            self._screen.notify(
                 f"Could not save: {state.why}. {kept}; retrying.",
                 severity="error",
                 about=lambda: typing.state.trouble is None,

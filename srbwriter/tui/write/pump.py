@@ -9,12 +9,13 @@ from __future__ import annotations
 import gc
 import os
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
 from textual.timer import Timer
 
 if TYPE_CHECKING:
-    from srbwriter.tui.program import Writer
+    from srbwriter.tui.program import Program
 
 FPS, FPS_REMOTE = 24, 12  # a network link carries every repainted cell
 _KEY_SECONDS, _LONGEST_SECONDS = 0.05, 0.2  # how long painting is delayed by a key, and at most in all
@@ -26,14 +27,28 @@ _NEVER = 10**6
 _GARBAGE = 20  # middle-generation collections after which a pause is used for a full one
 
 
+class Painted(Protocol):
+    """What the pump knows of the write screen."""
+
+    @property
+    def app(self) -> Program: ...
+    @property
+    def writing(self) -> bool: ...
+    def set_interval(self, interval: float, callback: Callable[[], None]) -> Timer: ...
+    def flush(self) -> None: ...
+    def flush_slowly(self) -> None: ...
+    def admit(self, error: Exception, again: bool = True) -> None: ...
+
+
 class Pump:
     """Calls the write screen's ``flush`` and ``flush_slowly`` on one timer."""
 
-    def __init__(self, screen: Writer, fps: int | None) -> None:
+    def __init__(self, screen: Painted, fps: int | None) -> None:
         self._screen = screen
         self.fps = fps or (FPS_REMOTE if "SSH_CONNECTION" in os.environ else FPS)
         self._ticks = 0
         self._awake = 0
+        self._slow_due = False  # the next painting includes what changes slowly
         self._key_at = self._painted_at = self._spent = 0.0
         self._timer: Timer | None = None
 
@@ -60,8 +75,8 @@ class Pump:
             self._timer.stop()
 
     def wake(self) -> None:
-        """Poll at every tick for a while, because something was started."""
-        self._awake = 2 * self.fps
+        """Paint everything at the next tick, and poll at every tick for a while: something was started."""
+        self._awake, self._slow_due = 2 * self.fps, True
 
     def give_way(self) -> None:
         """Delay painting of branches, because a key was pressed and its effect comes first."""
@@ -83,12 +98,13 @@ class Pump:
             if self._ticks % _IDLE_TICKS:
                 return
         try:
-            self.flush(slowly=self._ticks % _SLOW_TICKS == 0)
+            self.flush(slowly=self._slow_due or self._ticks % _SLOW_TICKS == 0)
         except Exception as error:
             self._screen.admit(error, again=False)  # it may recur at every tick
 
     def flush(self, slowly: bool = True) -> None:
         """Paint everything that is new."""
+        self._slow_due = self._slow_due and not slowly
         with self._screen.app.batch_update():
             self._screen.flush()
             if slowly:

@@ -7,56 +7,55 @@ to the panes. Key handlers are in ``srbwriter.tui.actions``; ``srbwriter.tui.wri
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Container, Vertical
 from textual.geometry import Size
+from textual.notifications import SeverityLevel
+from textual.screen import Screen
 from textual.widgets import Static
 
 from srbwriter.engine.types import EngineError
 from srbwriter.session.ahead import LookAhead
 from srbwriter.session.exploring import Explorer
-from srbwriter.session.ordering import AS_DRAWN, ordered
 from srbwriter.session.tokens import Tokens
 from srbwriter.session.variety import Renewing
-from srbwriter.story import Author, Edit, NodeId, StoryError
-from srbwriter.story.diff import apply_edits, same_end, same_start
-from srbwriter.story.headings import headings
+from srbwriter.story import Author, StoryError
+from srbwriter.story.chapters import chapter_headings
+from srbwriter.story.diff import same_end, same_start
 from srbwriter.tui import options
 from srbwriter.tui.commands import COMMANDS
 from srbwriter.tui.dialogs.ask import Confirm
 from srbwriter.tui.dialogs.trouble import DamagedNote, crash_words
-from srbwriter.tui.program import Program, Writer
-from srbwriter.tui.story.find import LastSearch
-from srbwriter.tui.story.transfers import Transfers
+from srbwriter.tui.program import Answer, Program
 from srbwriter.tui.widgets import tints
 from srbwriter.tui.widgets.lines import KeyLine, StatusLine, TabStrip, key_name
-from srbwriter.tui.write import layouts, status
+from srbwriter.tui.write import status
 from srbwriter.tui.write.branch_grid import BranchGrid
 from srbwriter.tui.write.branch_pane import BranchPane
 from srbwriter.tui.write.branch_words import sampling_words, state_sign
 from srbwriter.tui.write.essentials import first_key, key_line_entries
+from srbwriter.tui.write.layouts import SHORT, TOO_SMALL, Arrangement
 from srbwriter.tui.write.notices import Notices
 from srbwriter.tui.write.pump import Pump
 from srbwriter.tui.write.story_colours import Legend, StoryColours
 from srbwriter.tui.write.story_editor import Provenance, StoryEditor
 from srbwriter.tui.write.view import Focus, View
-from srbwriter.tui.write.welcome import receive
+from srbwriter.tui.write.welcome import receive, refuse
 
 if TYPE_CHECKING:
-    from srbwriter.engine.generation import Branch
     from srbwriter.session import Round, Session
-    from srbwriter.story.chapters import Chapter
-    from srbwriter.story.headings import Heading
     from srbwriter.tui.messages import Message
 
 log = logging.getLogger(__name__)
 
 
 _TYPING = ("enter", "backspace", "delete")  # in addition to keys with a character
+_MARGIN = 2  # cells beside the story, at least
 _CHOOSING = ("left", "right", "up", "down")  # commands that choose a pane while none is chosen
 
 
@@ -69,8 +68,8 @@ class Branches(Vertical):
             event.stop()
 
 
-class WriteScreen(Writer):
-    """Story, panes, status line and key line."""
+class WriteScreen(Screen[None]):
+    """Story, panes, status line and key line: a :class:`srbwriter.tui.program.Writer`."""
 
     BRANCHES: ClassVar[type[Branches]] = Branches
     CSS_PATH = "screen.tcss"
@@ -88,26 +87,20 @@ class WriteScreen(Writer):
         self.strip = TabStrip()
         self.right = self.BRANCHES(id="right")
         self.pump = Pump(self, app.preferences[options.FPS])
-        self.layout_name = app.preferences[options.LAYOUT]
         self.notices = Notices(self)
         self._today = status.WordsToday(session)
         self._left = View.from_json(session.view)  # what the writer left here; None if nothing is known
         self._begun = False  # the first screen is up
-        self.large = self._left is not None and self._left.large  # show one branch only
-        self.quiet = False  # show the story only
-        self.figures = False  # show figures of the engine
-        self.panel_columns = 0  # on the right, for the side panel
+        large = self._left is not None and self._left.large
+        self.arrangement = Arrangement(app.preferences[options.LAYOUT], large)
         self._unchosen = False  # no pane has been chosen since the last round or pick, and nothing typed
         self._pane_chosen = False  # a pane has been chosen since the last round or pick
-        self.transfers = Transfers(self)
         self._load_watch = status.Watch()
-        self.last_search = LastSearch()
-        self.order = self._left.order if self._left is not None else AS_DRAWN  # of the panes
-        self._ordered: tuple[object, int] = (None, 0)  # the round that was sorted, and its branch count
+        if self._left is not None:
+            self.grid.sort_by(self._left.order)
         self._colours = StoryColours(session)
         self.defects: list[str] = []  # defects that were reported, each once
         self._headings_for = (-1, -1)  # the count of typed changes and the node that headings were drawn for
-        self._forked = -1  # the branch to focus as soon as it exists
         self._round: Round | None = None
         self._shown = -1
         self._usual = session.sampling
@@ -115,9 +108,14 @@ class WriteScreen(Writer):
         writes = app.anywhere("generate")
         self.grid.hint = f"{key_name(writes[0])} writes branches" if writes else ""
 
+    if TYPE_CHECKING:
+
+        @property
+        def app(self) -> Program: ...  # pyright: ignore[reportIncompatibleMethodOverride]
+
     def compose(self) -> ComposeResult:
-        layouts.apply(self, self.layout_name)  # before there is anything that would be styled anew
-        yield Static(layouts.TOO_SMALL, id="too-small")
+        self._lay_out()  # before there is anything that would be styled anew
+        yield Static(TOO_SMALL, id="too-small")
         with Container(id="panes"):
             yield self.editor
             with self.right:
@@ -132,14 +130,13 @@ class WriteScreen(Writer):
         self.screen_layout_refresh_signal.subscribe(  # pyright: ignore[reportUnknownMemberType]
             self, self._fit, immediate=True
         )
-        self.session.typing.on_unsaved = lambda: self.call_later(
-            self._show_saved
-        )  # the key itself goes first
+        # The key itself goes first.
+        self.session.typing.on_unsaved = lambda: self.call_later(self._show_saved)
         self.show_story()
         self.flush()
         if self._left is not None:
             self._show_as_left(self._left)
-        self.apply_layout()
+        self.rearrange()
         self.pump.start()
         self.flush_slowly()
         self.call_after_refresh(self._begin)
@@ -148,7 +145,7 @@ class WriteScreen(Writer):
         try:
             receive(self)
             if self.app.begins:
-                self.guarded(self.write)
+                self.run("generate")
             if not self._focus_as_left():
                 self.leave_panes()
         finally:
@@ -162,8 +159,7 @@ class WriteScreen(Writer):
         current = self.session.round
         if current is None or len(left.panes) != len(current.branches):
             return
-        self.grid.order(left.panes)
-        self._ordered = current.identity, len(left.panes)
+        self.grid.order(left.panes, current.identity)
         for index, chars in left.takes:
             if index < len(left.panes):
                 self.grid.panes[index].take_to(chars)
@@ -184,7 +180,6 @@ class WriteScreen(Writer):
         return True
 
     def keep_view(self) -> None:
-        """Have the session keep what the screen shows, for the next start; returns at once."""
         if not self._begun:
             return  # what is on the disk is still to be shown
         focus: Focus = "none" if self._unchosen else "story"
@@ -193,24 +188,26 @@ class WriteScreen(Writer):
         panes = self.grid.shown_order if self._shown > 0 else ()
         takes = ((index, self.grid.panes[index].take) for index in panes)
         chosen = tuple((index, take) for index, take in takes if take is not None)
-        view = View(self.editor.place, focus, self.grid.current, self.order, panes, self.large, chosen)
+        large = self.arrangement.large
+        view = View(self.editor.place, focus, self.grid.current, self.grid.sorting, panes, large, chosen)
         self.session.keep_view(view.to_json())
 
     def on_unmount(self) -> None:
         self.session.typing.on_unsaved = lambda: None
         self.pump.stop()
-        self.transfers.end()
 
     # ---- keys
 
     @property
+    def on_top(self) -> bool:
+        return self.app.screen is self
+
+    @property
     def unchosen(self) -> bool:
-        """Whether branches are visible and none is chosen: digits pick, other typing goes to the story."""
-        in_view = self.session.round is not None and not self.quiet and not self.has_class("-small")
-        return self._unchosen and in_view
+        hidden = self.arrangement.quiet or self.has_class("-small")
+        return self._unchosen and self.session.round is not None and not hidden
 
     def leave_panes(self) -> None:
-        """Choose no pane; the first one is next. The story gets all keys but those that pick."""
         self._unchosen, self._pane_chosen = True, False
         self.grid.current = 0
         self.set_focus(self.editor)
@@ -219,7 +216,6 @@ class WriteScreen(Writer):
         self._show_keys()
 
     def choose_pane(self) -> None:
-        """Focus the current pane, so that its keys are commands."""
         self.grid.go(self.grid.current)
 
     def use_key(self, event: events.Key | events.Paste) -> bool:
@@ -271,42 +267,52 @@ class WriteScreen(Writer):
         self.run(command, number)
 
     def run(self, command: str, number: int = 0) -> None:
-        """Run a command. Errors of the engine or the story are shown, never raised."""
         known = COMMANDS[command]
+        arguments = [number or self.grid.current + 1] if known.numbered else []
+
+        def handle() -> object:
+            if known.writes:
+                refuse(self.session.story)
+            return known.handler(self, *arguments)
+
         if self.session.round is not self._round:
             self.flush()  # the previous key changed the branches, and they have not been painted yet
-        if known.numbered:
-            self.guarded(lambda: known.handler(self, number or self.grid.current + 1))
+        if known.asks:
+            self.app.run_prompt(self, handle)
         else:
-            self.guarded(lambda: known.handler(self))
+            self.guarded(handle)
 
     def guarded(self, act: Callable[[], object]) -> bool:
-        """Run ``act``; show expected errors in a line and return False.
-
-        If it led to other branches, no pane is chosen afterwards.
-        """
-        done, before = False, self.round_identity()
+        done, before = False, status.round_identity(self.session)
         try:
             act()
+            self.flush()
             done = True
         except (EngineError, StoryError, ValueError, OSError) as error:
             log.warning("refused: %s", error)
-            self.app.notify(str(error), severity="error", about=self.round_identity)
+            self.notify(str(error), severity="error", about=lambda: status.round_identity(self.session))
         except Exception as error:
             self.admit(error)
-        if self.round_identity() not in (before, None):
+        if status.round_identity(self.session) not in (before, None):
             self.leave_panes()
         self.pump.wake()
+        self._show_work()
+        self._show_saved()
         self._show_keys()
         return done
 
-    def round_identity(self) -> object | None:
-        """Return what changes with every new round; None without a round."""
-        return self.session.round.identity if self.session.round is not None else None
+    def ask(self, dialog: Screen[Answer], then: Callable[[Answer], object]) -> None:
+        def answered(answer: Answer | None) -> None:
+            if answer is not None:
+                self.guarded(lambda: then(answer))
 
-    def story_version(self) -> object:
-        """Return what changes with every change of the story, and with every move in the tree."""
-        return self.session.typing.changes, self.session.node, self.session.story.last_action
+        self.app.push_screen(dialog, answered)
+
+    def notify(
+        self, message: str, *, title: str = "", severity: SeverityLevel = "information",
+        timeout: float | None = None, markup: bool = False, about: Callable[[], object] | None = None,
+    ) -> None:  # fmt: skip
+        self.app.notify(message, title=title, severity=severity, timeout=timeout, markup=markup, about=about)
 
     def admit(self, error: Exception, again: bool = True) -> None:
         """Report a defect without ending the program; a known one is reported again only with ``again``."""
@@ -321,21 +327,16 @@ class WriteScreen(Writer):
     def _key_pressed(self, event: KeyLine.Pressed) -> None:
         self.run(event.command)
 
-    @property
-    def branch_count(self) -> int:
-        """The number of branches of the round."""
-        return len(self.session.round.branches) if self.session.round is not None else 0
-
     def run_chosen(self, command: str, number: int = 0) -> None:
         """Run a command of the menu. One for a branch acts on the branch that was chosen last, if any."""
-        known = COMMANDS[command]
+        known, keys, current = COMMANDS[command], self.app.known_keys, self.session.round
         if not known.needs_branch or (self._pane_chosen and self.grid.pane is not None):
             self.run(command, number)
-        elif self.branch_count:
-            choose = first_key(self.app.known_keys, "switch")
+        elif current is not None and current.branches:
+            choose = first_key(keys, "switch")
             self.notify(f"“{known.title}” is for a chosen branch. Press {choose} to choose one first.")
         else:
-            write = first_key(self.app.known_keys, "generate")
+            write = first_key(keys, "generate")
             self.notify(f"“{known.title}” is for a branch, and there is none yet. {write} writes branches.")
 
     def show_messages(self, messages: list[Message]) -> None:
@@ -343,21 +344,10 @@ class WriteScreen(Writer):
         self.status_line.error = any(message.error for message in messages)
         self.status_line.message = "\n".join(message.words for message in messages)
 
-    @staticmethod
-    def key_names(keys: Iterable[str]) -> str:
-        """Return keys that are pressed in sequence, as they are shown."""
-        return " ".join(map(key_name, keys))
-
-    def way_to(self, command: str) -> str:
-        """Return how a command is run from any focus: its key, or its title and the key of the menu."""
-        if keys := self.app.anywhere(command):
-            return key_name(keys[0])
-        return f"“{COMMANDS[command].title}” in the menu ({first_key(self.app.known_keys, 'menu')})"
-
     def _show_mode(self) -> None:
         """Show where keys go."""
         pane = self.focused
-        if self.app.screen is not self:
+        if not self.on_top:
             self.status_line.mode = "PROMPT"
         elif isinstance(pane, BranchPane):
             self.status_line.mode = f"BRANCH {pane.number}"
@@ -366,7 +356,7 @@ class WriteScreen(Writer):
 
     def _show_keys(self) -> None:
         self._show_mode()
-        if self.app.screen is not self:  # the screen above shows its own keys
+        if not self.on_top:  # the screen above shows its own keys
             self.key_line.show([])
             return
         on_branch = isinstance(self.focused, BranchPane)
@@ -379,7 +369,7 @@ class WriteScreen(Writer):
     @on(events.DescendantFocus)
     def _focus_moved(self) -> None:
         if self.focused is not self.editor:
-            self.be_quiet(False)  # a hidden pane must not receive keys
+            self.be_loud()  # a hidden pane must not receive keys
         if isinstance(self.focused, BranchPane):
             self._unchosen, self._pane_chosen = False, True
 
@@ -391,15 +381,9 @@ class WriteScreen(Writer):
         self.app.show_messages()
 
     def go_to_story(self) -> None:
-        """Focus the story."""
-        self.show_the_story()
+        if self.arrangement.large:
+            self.rearrange(large=False)
         self.editor.focus()
-
-    def show_the_story(self) -> None:
-        """Show the story, even if one branch has filled the screen."""
-        if self.large:
-            self.large = False
-            self.apply_layout()
 
     # ---- the story
 
@@ -408,7 +392,6 @@ class WriteScreen(Writer):
         self.run("redo" if event.forward else "undo")
 
     def show_story(self, where_changed: bool = False) -> None:
-        """Show the session's text with the cursor at its end, or after the part that changed."""
         text, before = self.session.text(), self.editor.whole
         place = None
         if where_changed and text != before:
@@ -421,18 +404,14 @@ class WriteScreen(Writer):
         self.show_headings()
         self.show_authors()
 
-    def headings(self) -> list[tuple[Chapter, Heading]]:
-        """Return the chapters of the saved text, each with its heading."""
-        outline = self.session.story.outline()
-        marks = [(chapter.begin, chapter.title) for chapter in outline]
-        return [(outline[found.mark], found) for found in headings(self.editor.whole, marks)]
-
     def show_headings(self) -> None:
         """Draw the headings of chapters and scenes, unless the text has words that are not saved yet."""
         if self.session.typing.waiting_text is None:
             self._headings_for = self.session.typing.changes, self.session.node
             self.editor.headings = [
-                (heading.start, heading.words) for _, heading in self.headings() if not heading.in_text
+                (heading.start, heading.words)
+                for _, heading in chapter_headings(self.session.story.outline(), self.editor.whole)
+                if not heading.in_text
             ]
 
     def _renew_headings(self) -> None:
@@ -473,42 +452,10 @@ class WriteScreen(Writer):
         if mode in (tints.PROBABILITY, tints.SURPRISAL):
             self._colours.show(self.editor, mode)
 
-    def forked(self, index: int) -> None:
-        """Focus branch ``index`` as soon as it exists; -1 means that the fork is a new round of the story."""
-        if index < 0:
-            self.show_story()
-            self.notify("The text after this place is another branch now; undo puts it back.")
-        else:
-            self._forked = index
-        self.flush()
-
-    def rewrite(self, text: str, edits: Sequence[Edit] = ()) -> None:
-        """Replace the story's text by ``text``, as one edit by the writer. Raises StoryError if it is not
-        saved.
-
-        ``edits`` produce ``text`` from the current text, and the view stays where it is; without them, the
-        two are compared.
-        """
-        known = bool(edits) and apply_edits(self.editor.whole, edits) == text
-        view = self.editor.view.after(edits) if known else None
-        self.session.keep()
-        self.session.story.end_typing()
-        self.editor.show(text, view.end if view is not None else None)
-        if view is not None:
-            self.editor.show_view(view)
-        if known:
-            self.session.typing.edit(*edits)
-            self.session.keep()
-        else:
-            self.session.set_text(text)
-        self.session.story.end_typing()
-        self.show_authors()
-
     # ---- branches
 
     @property
     def writing(self) -> bool:
-        """True while a branch is running or waits for the model."""
         current = self.session.round
         if Explorer.of(self.session).working:
             return True
@@ -518,92 +465,9 @@ class WriteScreen(Writer):
 
     def _stops(self, on_branch: bool) -> bool:
         """Return whether "step back" would stop something."""
-        work = self.session.engine_state in ("INIT", "LOADING") or bool(self.transfers.status_parts())
+        work = self.session.engine_state in ("INIT", "LOADING") or bool(self.app.transfers.status_parts())
         work = work or self.session.long_work is not None
         return work or (on_branch and (self.writing or self.app.fetch.model is not None))
-
-    def write(self) -> None:
-        """Write new branches from the end of the story so far."""
-        self.be_quiet(False)
-        self.session.generate()
-        self.flush()
-
-    def pick(self, index: int, upto: int | None = None) -> None:
-        """Append a branch, or its first ``upto`` characters, to the story; see :meth:`ask_if_stale`."""
-        current = self.session.round
-        if current is None or not 0 <= index < len(current.branches):
-            self.app.notify(f"There is no branch {index + 1}.", about=self.round_identity)
-        elif not current.branches[index].text.strip():
-            self.app.notify(f"Branch {index + 1} has no words yet.", about=self.round_identity)
-        else:
-            self.ask_if_stale(index, "picks it anyway", lambda: self.take(index, upto))
-
-    def take(self, index: int, upto: int | None = None, text: str | None = None) -> None:
-        """Append a branch to the story, and write new branches if the writer has chosen that.
-
-        Args:
-            index: the branch.
-            upto: number of characters to take; None means all.
-            text: the text to take instead, if the writer edited it.
-        """
-        pane = self.grid.panes[index]
-        pane.pull()
-        if text is None and pane.thoughts.end:  # thoughts do not belong to the story
-            text, upto = pane.text[:upto], None
-        before = self.session.node
-        try:
-            self.session.pick(index, upto, text, self.app.goes_on)
-        finally:
-            if self.session.node != before:  # also if the pick worked and only the next round failed
-                self.app.offer.count_pick()
-                self.show_story()
-                self.leave_panes()
-        self.flush()
-
-    def ask_if_stale(self, index: int, meaning: str, act: Callable[[], object]) -> None:
-        """Run ``act`` on branch ``index``; if the branch was written for an earlier text, ask first.
-
-        ``meaning`` describes ``act`` in the question.
-        """
-
-        def answered(key: str | None) -> None:
-            if key == "enter":
-                self.run("generate")
-            elif key == "t":
-                self.guarded(act)
-
-        if not self.session.stale:
-            act()
-            return
-        question = f"Branch {index + 1} was written for an earlier text; the words before it have changed."
-        answers = {"enter": "writes new branches for the text as it is", "t": meaning, "escape": "goes back"}
-        self.app.push_screen(Confirm(question, answers), answered)
-
-    def branch_here(self) -> tuple[BranchPane, Branch] | None:
-        """Return the current pane and its branch; if there is none, notify the writer and return None."""
-        pane = self.grid.pane
-        if pane is None or pane.branch is None:
-            self.notify("There is no branch here yet.")
-            return None
-        return pane, pane.branch
-
-    def revisit(self, node: NodeId, write: bool = False) -> None:
-        """Go to another node of the tree, and optionally write there."""
-        self.session.revisit(node)
-        self.show_story()
-        if write:
-            self.write()
-
-    def branch_node(self) -> NodeId | None:
-        """Return the story's node of the current branch; if there is none, notify the writer."""
-        pane, current = self.grid.pane, self.session.round
-        if pane is None or pane.branch is None or current is None:
-            self.notify("There is no branch here yet.")
-            return None
-        node = status.node_of(self.session, pane.index)
-        if node is None:
-            self.notify("This branch has not been saved yet; try again in a moment.")
-        return node
 
     @on(TabStrip.Pressed)
     def _tab_pressed(self, event: TabStrip.Pressed) -> None:
@@ -611,7 +475,8 @@ class WriteScreen(Writer):
 
     @on(BranchPane.Chosen)
     def _chosen(self, event: BranchPane.Chosen) -> None:
-        self.guarded(lambda: self.pick(event.pane.index, event.pane.take))
+        self.grid.current = event.pane.index
+        self.run("pick")
 
     # ---- painting, called by the pump
 
@@ -631,9 +496,6 @@ class WriteScreen(Writer):
             self.grid.show(current.branches if current is not None and count else blank, again)
             self.grid.show_stale(self.session.stale)
             self.grid.colour()
-        if 0 <= self._forked < count:
-            self.grid.go(self._forked)
-            self._forked = -1
         self.grid.pull()
 
     def _shows_others(self, current: Round | None) -> bool:
@@ -642,17 +504,15 @@ class WriteScreen(Writer):
         return current is not None and before is not None and current.identity is not before.identity
 
     def flush_slowly(self) -> None:
-        self.transfers.watch()
+        self.app.transfers.watch()
         self.app.fetch.watch(self)
         self.app.offer.watch(self)
         self._set_prefetch_focus()
-        figures = status.engine_figures(self.session, self.app.address) if self.figures else ()
-        left = status.left(self.session, self._load_watch, self.transfers.status_parts(), figures)
-        self.status_line.left = (*filter(None, [self.app.fetch.describe()]), *left)
+        self._show_work()
         self._show_saved()
         self._renew_headings()
         self._renew_alike()
-        self._put_in_order()
+        self.grid.put_in_order(self.session.round)
         self._update_colours()
         self._show_marks()
         self._show_keys()
@@ -667,11 +527,17 @@ class WriteScreen(Writer):
         if pane is not None and not pane.thoughts.end:
             LookAhead.of(self.session).focus(pane.index, pane.take)
 
+    def _show_work(self) -> None:
+        """Update the left part of the status line: the title, figures, or long work."""
+        figures = status.engine_figures(self.session, self.app.address) if self.arrangement.figures else ()
+        left = status.left(self.session, self._load_watch, self.app.transfers.status_parts(), figures)
+        self.status_line.left = (*filter(None, [self.app.fetch.describe()]), *left)
+
     def _show_saved(self) -> None:
         """Update the save state and the word count; called at once when a key has not been saved yet."""
         self.status_line.set_class(self.session.typing.state.trouble is not None, "-trouble")
         right = status.right(self.session, self._today.count(), self.app.preferences[options.GOAL])
-        self.status_line.right = right[:1] if self.figures else right
+        self.status_line.right = right[:1] if self.arrangement.figures else right
 
     def _renew_alike(self) -> None:
         """Rewrite branches that nearly duplicate another one, except those that are being read."""
@@ -681,69 +547,52 @@ class WriteScreen(Writer):
         except EngineError as error:
             log.warning("no branch is written anew: %s", error)
 
-    def put_in_order(self, name: str) -> None:
-        """Sort the panes by ``name``, now and whenever all branches of a round have ended."""
-        self.order, self._ordered = name, (None, 0)
-        self._put_in_order()
-
-    def _put_in_order(self) -> None:
-        current = self.session.round
-        if current is None or not current.branches:
-            return
-        if self._ordered == (current.identity, len(current.branches)):
-            return
-        if self.order == AS_DRAWN or not any(branch.live for branch in current.branches):
-            indices = ordered(current, self.order, Tokens.of(self.session).branch_logprobs)
-            if indices is not None:  # None until the scores are computed
-                self._ordered = current.identity, len(current.branches)
-                self.grid.order(indices)
-
     def _show_marks(self) -> None:
         current = self.session.round
         branches = current.branches if current is not None else []
         self.grid.show_stale(self.session.stale)
-        if current is not None:
-            for pane in self.grid.shown:
-                if pane.index < len(branches):
-                    pane.figures = self.figures
-                    pane.marks = status.marks(self.session, pane.index, pane.take)
-                    words = (
-                        status.note(self.session, pane.index),
-                        sampling_words(branches[pane.index], self._usual),
-                    )
-                    pane.note = ", ".join(filter(None, words))
+        for pane in self.grid.shown:
+            if pane.index < len(branches):
+                sampling = sampling_words(branches[pane.index], self._usual)
+                note = ", ".join(filter(None, (status.note(self.session, pane.index), sampling)))
+                marks = status.marks(self.session, pane.index, pane.take)
+                pane.show_facts(marks, note, self.arrangement.figures)
         self.strip.show([f"{branch.index + 1}{state_sign(branch)}" for branch in branches], self.grid.current)
         # Not by the grid's own height, which is a row less while the strip is shown.
         self.strip.set_class(bool(branches) and not self.grid.fits(self.right.size), "-needed")
 
     # ---- layout
 
-    def next_layout(self) -> None:
-        self.layout_name = layouts.after(self.layout_name, self.size.width)
-        self.apply_layout()
-        self.app.preferences.put(options.LAYOUT, self.layout_name)
+    def be_loud(self) -> None:
+        """Show everything again, if only the story is shown."""
+        if self.arrangement.quiet:
+            self.rearrange(quiet=False)
 
-    def be_quiet(self, quiet: bool) -> None:
-        """Show only the story with the cursor's line in the middle; or everything again."""
-        if quiet != self.quiet:
-            self.quiet = self.editor.typewriter = quiet
+    def rearrange(self, **changes: Any) -> None:
+        before, self.arrangement = self.arrangement, replace(self.arrangement, **changes)
+        if (quiet := self.arrangement.quiet) != before.quiet:
+            self.editor.typewriter = quiet
             if quiet:
-                self.large = False
+                self.arrangement = replace(self.arrangement, large=False)
                 self.editor.focus()
-            self.apply_layout()
-
-    def make_room(self, columns: int) -> None:
-        """Leave ``columns`` free on the right for the side panel."""
-        if columns != self.panel_columns:
-            self.panel_columns = columns
-            self.apply_layout()
-
-    def apply_layout(self) -> None:
-        """Arrange story and panes for the layout and the window size."""
         self._applied_for = self.size
-        layouts.apply(self, self.layout_name)
+        self._lay_out()
         self.legend.show(self.app.preferences[options.COLOUR_TOKENS], self.size.height)
         self._fit()
+
+    def _lay_out(self) -> None:
+        """Set the classes of the arrangement, and divide the window."""
+        classes = self.arrangement.classes(self.size)
+        narrow = not any(classes[f"-{layout}"] for layout in options.LAYOUTS)
+        # In one call: each change of classes restyles the whole screen.
+        self.update_classes(classes)
+        self.grid.column = classes["-column"]
+        self.grid.single = narrow or self.arrangement.large
+        for panes in self.query("#panes"):
+            panes.styles.margin = (0, self.arrangement.panel_columns, 0, 0)
+        share, beside = self.app.preferences[options.SPLIT], classes["-right"] or classes["-column"]
+        for part, percent in ((self.editor, share), (self.right, 100 - share)):
+            part.styles.width, part.styles.height = ("1fr", f"{percent}fr")[:: -1 if beside else 1]
 
     def _fit(self, _: object = None) -> None:
         """Make the content fit the last layout.
@@ -752,38 +601,11 @@ class WriteScreen(Writer):
         under a dialog, or to a widget whose size was read between a style change and its layout.
         """
         if self.size != self._applied_for:
-            self.apply_layout()
+            self.rearrange()
             return
-        layouts.centre(self)
+        # Too wide a margin would exceed the window.
+        room = min(self.editor.outer_size.width, self.size.width - self.arrangement.panel_columns)
+        spare = max(0, room - 2 * _MARGIN - self.app.text_width) // 2
+        self.editor.styles.padding = (1 if self.size.height > SHORT else 0, _MARGIN + spare)
         self.editor.fit()
         self.grid.fit()
-
-    def leave(self) -> None:
-        """End the program; if text cannot be saved, ask the writer."""
-        self.keep_view()
-        try:
-            self.session.keep()
-        except StoryError as error:
-            self._ask_before_leaving(error)
-        else:
-            if self.app.next_story is None:
-                self.session.prepare_close()
-            self.app.exit()
-
-    def _ask_before_leaving(self, error: StoryError) -> None:
-        rescued = self.session.typing.rescue()
-        answers = {"r": "tries again", "escape": "stays"}
-        question = str(error)
-        if rescued is not None:
-            answers = {"r": "tries again", "l": "leaves", "escape": "stays"}
-            question = f"{error}\nYour unsaved words are in {rescued}."
-
-        def answered(key: str | None) -> None:
-            if key == "r":
-                self.leave()
-            elif key == "l":
-                self.app.exit()
-            else:
-                self.app.next_story = None
-
-        self.app.push_screen(Confirm(question, answers), answered)

@@ -191,6 +191,11 @@ class WordsToday:
         return self._words
 
 
+def round_identity(session: Session) -> object | None:
+    """Return what changes with every new round; None without a round."""
+    return session.round.identity if session.round is not None else None
+
+
 def node_of(session: Session, index: int) -> NodeId | None:
     """Return the node of a branch of the round; None before it has one."""
     try:

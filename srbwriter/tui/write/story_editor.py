@@ -10,6 +10,7 @@ import time
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from rich.style import Style
@@ -136,6 +137,15 @@ def _spans_within(spans: Sequence[Span], start: int, end: int) -> Iterator[Span]
         index += 1
 
 
+@dataclass(slots=True)
+class LastSearch:
+    """The last search and its options, offered again the next time."""
+
+    words: str = ""
+    case: bool = False
+    whole: bool = False
+
+
 class StoryEditor(ProseArea):
     """The editor of the story. ``text`` is the window, :attr:`whole` the whole story."""
 
@@ -184,6 +194,7 @@ class StoryEditor(ProseArea):
         self._provenance: Provenance | None = None
         self._matches: Sequence[Span] = ()
         self._why_shut, self._said_at = "", -_SAY_AGAIN_SECONDS
+        self.last_search = LastSearch()
         self._quiet = False  # True while the program, not the writer, changes the text
         self._room = Size(0, 0)  # the size that the lines are wrapped for
         self._hidden = False  # whether the editor was hidden, and perhaps wrapped for size zero

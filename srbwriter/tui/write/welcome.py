@@ -5,10 +5,8 @@ A read-only story accepts no typing at all, so that no typed text is lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from srbwriter import paths
 from srbwriter.session.typing import Rescued, sheets_left
@@ -16,7 +14,7 @@ from srbwriter.story import Blocked, ReadOnly, ReadOnlyStory, Story, StoryError,
 from srbwriter.story.backup import backups
 from srbwriter.story.model import counted
 from srbwriter.tui.dialogs.ask import Confirm
-from srbwriter.tui.dialogs.trouble import RECOVER, DamagedNote
+from srbwriter.tui.dialogs.trouble import DamagedNote
 
 if TYPE_CHECKING:
     from srbwriter.tui.program import Writer
@@ -58,18 +56,14 @@ def _offer_rescued(screen: Writer, rescued: Rescued) -> None:
     """Ask about text that could not be saved in the last run."""
     session = screen.session
 
-    def take() -> None:
+    def take(_: str) -> None:
         session.take_rescued()
         screen.show_story()
-
-    def answered(key: str | None) -> None:
-        if key == "t":
-            screen.guarded(take)
 
     words = counted(sum(len(text.split()) for text in rescued.words.values()), "word")
     question = f"Your last words could not be saved. They are in {rescued.folder} ({words})."
     answers = {"t": "puts them into the story; undo reverts it", "escape": "leaves them there"}
-    screen.app.push_screen(Confirm(question, answers), answered)
+    screen.ask(Confirm(question, answers), take)
 
 
 def short(why: ReadOnly, file: Path) -> str:
@@ -77,17 +71,6 @@ def short(why: ReadOnly, file: Path) -> str:
     if why.reason is Blocked.DAMAGED:
         return f"{file.name} is damaged and is open for reading only. ctrl+s says what can be done."
     return f"{why.message}. Nothing can be written here."
-
-
-def writes(handler: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a handler that asks for text, so that it refuses at once if the story is read-only."""
-
-    @wraps(handler)
-    def checked(screen: Writer, *given: Any) -> Any:
-        refuse(screen.session.story)
-        return handler(screen, *given)
-
-    return checked
 
 
 def refuse(story: Story) -> None:
@@ -106,11 +89,7 @@ def tell_damage(screen: Writer) -> None:
     copies = len(backups(story.backup_folder(paths.backup_dir())))
     doubtful = [story.node(node).text for node in story.damage.doubtful[:5]]
 
-    def chosen(what: str | None) -> None:
-        if what == RECOVER:
-            screen.guarded(lambda: _recover(screen))
-
-    screen.app.push_screen(DamagedNote(story.file, story.damage, left, copies, doubtful), chosen)
+    screen.ask(DamagedNote(story.file, story.damage, left, copies, doubtful), lambda _: _recover(screen))
 
 
 def _recover(screen: Writer) -> None:

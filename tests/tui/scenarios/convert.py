@@ -19,7 +19,7 @@ LONG = 60.0  # seconds; only a failing test waits that long
 async def ended(bench: Bench) -> None:
     """Wait until the export or import is over and said."""
     begun = time.monotonic()
-    while bench.screen.transfers.busy:
+    while bench.app.transfers.busy:
         assert time.monotonic() < begun + LONG, "it does not end"
         await asyncio.sleep(0.02)
         bench.screen.pump.flush()

@@ -35,7 +35,7 @@ async def order(bench: Bench, _: pytest.MonkeyPatch) -> None:
     wanted = ORDERS["by difference"][1](bench.session.round)
     assert panes[: len(wanted)] == wanted
     assert [pane.index for pane in bench.screen.grid.shown] == wanted
-    assert bench.screen.order == "by difference"
+    assert bench.screen.grid.sorting == "by difference"
     assert head(bench, wanted[1]).startswith(f" {wanted[1] + 1} ")
     await bench.press("right")
     assert bench.screen.grid.current == wanted[1]

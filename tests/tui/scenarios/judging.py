@@ -29,7 +29,8 @@ async def judge(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     for index, branch in enumerate(bench.session.round.branches):
         found = judgement.score(branch)
         assert found is not None and f"✓{found.mean * 100:.0f}" in head(bench, index)
-    bench.screen.put_in_order("by score")
+    bench.screen.grid.sort_by("by score")
+    bench.screen.flush_slowly()
     means = [judgement.scores[pane.index].mean for pane in bench.screen.grid.shown]
     assert means == sorted(means, reverse=True)
 
