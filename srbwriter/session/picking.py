@@ -69,8 +69,7 @@ class Picking:
         return story.pick(node, at or None)
 
     def find(self, current: Round, index: int, upto: int | None) -> tuple[NodeId, int] | None:
-        """Return the node, and the offset in it, at which the first ``upto`` characters of branch ``index``
-        end.
+        """Return the node and the offset at which the first ``upto`` characters of branch ``index`` end.
 
         None if they do not follow the text up to the current node.
         """

@@ -342,8 +342,7 @@ class Recorder:
             track.nodes.append((self._story.target(track.name), track.chars))
 
     def _new_take(self, current: Round, track: Track, buffer: Buffer) -> None:
-        """Save a cut branch: the old version stays in the story, the new one begins with the remaining
-        text."""
+        """Save a cut branch: the old version stays, the new one begins with the remaining text."""
         track.buffer = buffer
         text = buffer.pieces[0] if buffer.pieces else ""
         track.pieces, track.chars = min(1, len(buffer.pieces)), len(text)

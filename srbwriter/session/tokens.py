@@ -223,7 +223,7 @@ class Tokens(Instrument):
         return TokenText(prompt, ids, tokens, healed, branch.index, take)
 
     def of_story(self, assembly: Assembly, length: int) -> TokenText:
-        """Return the part of the story, of ``length`` characters, that the model reads. Raises
+        """Return the part of the story that the model reads; it has ``length`` characters. Raises
         EngineError."""
         engine = self._model()
         end = sum(len(segment.text) for segment in assembly.segments if segment.source == "story")
@@ -364,8 +364,9 @@ class Tokens(Instrument):
     # ---- log-probabilities of a text
 
     def scores(self, ids: tuple[int, ...], first: int, done: bool = True) -> dict[int, float]:
-        """Return the known log-probabilities of the tokens of a path from number ``first`` on, by number; if
-        ``done``, look up the others while the engine is idle.
+        """Return the known log-probabilities of a path's tokens from ``first`` on, by number.
+
+        If ``done``, the others are looked up while the engine is idle.
         """
         self.collect()
         known = self._paths.of(ids)
