@@ -72,14 +72,14 @@ def trust_one_authority(folder: Path) -> None:
 
 trust_one_authority(HOME)
 
-# How long an example takes says something about the machine, not about the program.
+# How long an example takes says something about the machine, not about the program. Examples share a server.
 for profile, count in (("plain", FEW_EXAMPLES), ("full", MOST_EXAMPLES)):
     settings.register_profile(
         profile,
         max_examples=count,
         deadline=None,
         derandomize="CI" in os.environ,  # what lands is judged by the same examples each time
-        suppress_health_check=[HealthCheck.too_slow],
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
     )
 
 # A worker has one core; threads of llama.cpp that wait for one wait for each other in a loop. A test that is

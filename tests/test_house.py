@@ -131,24 +131,6 @@ def test_every_module_says_what_it_is_for() -> None:
     assert not [str(file) for file, text in texts.items() if text and not text.startswith(('"""', 'r"""'))]
 
 
-@pytest.mark.parametrize("name", ["min_p", "xtc_threshold", "repeat_penalty"])
-def test_a_parameter_is_a_row_of_the_table_and_little_else(name: str) -> None:
-    """Its default, the sampler that it is for, and the dialects that mean another value by leaving it out."""
-    modules = [file for file in files(".py") if ROOT / "srbwriter" in file.parents]
-    lines = [
-        f"{file.relative_to(ROOT)}:{number}"
-        for file in modules
-        if file.name != "parameters.py"
-        for number, line in enumerate(file.read_text("utf-8").splitlines(), 1)
-        if name in line
-    ]
-    dialects = [line.partition(":")[0] for line in lines if "/server/dialects/" in line]
-    assert all(dialects.count(one) <= 2 for one in dialects), lines
-    others = [line for line in lines if "/server/dialects/" not in line]
-    assert 1 < len(others) < 7, lines
-    assert len({line.partition(":")[0] for line in others}) <= 4, lines
-
-
 @pytest.mark.parametrize("asset", ["themes", "sample_prompts"])
 def test_assets_are_packed_into_the_wheel(asset: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))

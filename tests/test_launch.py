@@ -111,20 +111,6 @@ def test_stop_rules_reach_the_engine() -> None:
     )
 
 
-def test_more_branches_than_may_live_are_refused_only_if_asked_for() -> None:
-    assert launch.branches(settings(generation__max_n=4)) == 4
-    assert launch.branches(settings(generation__n=3)) == 3
-    with pytest.raises(ConfigError, match="generation.n = 5 is above generation.max_n = 4"):
-        settings(generation__n=5, generation__max_n=4)
-
-
-def test_the_loader_brings_up_what_was_asked_for() -> None:
-    with contextlib.closing(launch.loader(settings(model__ctx_size=512, model__gpu_layers=0))) as loader:
-        engine = loader.wait(60)
-        assert engine.info.path == str(bundled_model())
-        assert engine.n_ctx == 512
-
-
 def test_a_context_is_fitted_to_little_memory_and_the_writer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("srbwriter.models.fit.free_memory", lambda: 50_000_000)
     told: list[str] = []

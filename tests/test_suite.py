@@ -39,7 +39,6 @@ WITH_PROGRAMS = [
     "server/test_page_instruments.py",
     "server/test_sillytavern.py::test_it_connects",
     "terminal/test_exploring.py",
-    "tui/test_end_to_end.py",
 ]
 
 
@@ -124,10 +123,3 @@ def test_no_program_is_started_while_tests_are_collected(others: Path) -> None:
     (others / "test_eager.py").write_text("import subprocess\nsubprocess.run(['true'])\n")
     said = run_pytest(*of_others(others), "--collect-only")
     assert "start it in a fixture" in said and "1 error" in said, said
-
-
-def test_marathons_run_with_full(others: Path) -> None:
-    said = run_pytest(
-        "-n", 0, "-c", PROJECT / "pyproject.toml", "--rootdir", others, "--full", "-m", "full", others
-    )
-    assert said.rstrip().splitlines()[-1].startswith("1 passed, 42 deselected"), said

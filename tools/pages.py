@@ -24,7 +24,7 @@ from srbwriter.engine.parameters import GROUPS, PARAMETERS, Parameter
 from srbwriter.engine.types import number_words
 from srbwriter.engine.verbs import HTTP_VERBS, Argument, Verb
 from srbwriter.models import RecommendedModel, read_recommended, size_words
-from srbwriter.server.dialects.openai import params as openai
+from srbwriter.server.dialects.openai.completions import HONOURED, IGNORED
 from srbwriter.story import formats
 from srbwriter.tui.commands import COMMANDS, Command, groups, screen_commands
 from srbwriter.tui.key_names import shown_name
@@ -318,7 +318,7 @@ def _when(verb: Verb) -> str:
 def openai_fields() -> str:
     """Fields of other programs' OpenAI interfaces, beside the parameters of all dialects."""
     refused = [name for gone in GONE if gone.treatment == "refused" for name in gone.names]
-    rows = {"honoured": openai.HONOURED, "passed over": openai.IGNORED, "400 unless neutral": refused}
+    rows = {"honoured": HONOURED, "passed over": IGNORED, "400 unless neutral": refused}
     return table("| Treatment | Fields |", "|---|---|", ((name, _codes(ones)) for name, ones in rows.items()))
 
 

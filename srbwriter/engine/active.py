@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from enum import IntEnum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from .branch import WAITING_STATES, BranchWriter, ServedRequest
 from .constraints import Constraint
@@ -141,19 +141,19 @@ class ActiveBranch(BranchWriter, Demand):
             self.namespace = self.namespace._replace(start=kept)
 
 
-class Choice:
+class Choice(NamedTuple):
     """A token that a branch drew, which waits for the answer of a slow grammar.
 
     ``logits`` are the model's, ``edited`` those after the processors (the same if there are none).
     """
 
-    __slots__ = ("active", "edited", "logits", "token")
+    active: ActiveBranch
+    token: int
+    logits: Logits
+    edited: Logits
 
-    def __init__(self, active: ActiveBranch, token: int, logits: Logits, edited: Logits) -> None:
-        self.active, self.token, self.logits, self.edited = active, token, logits, edited
 
-
-class ActiveRequest(ServedRequest):
+class ActiveRequest(ServedRequest[ActiveBranch]):
     """A request that the local engine serves."""
 
     def __init__(
@@ -167,7 +167,6 @@ class ActiveRequest(ServedRequest):
         self.client = self.asked.client
         self.scoring: ScoringDemand | None = None  # while the prompt is scored
         self.shared_draws: SharedDraws[ActiveBranch] | None = None  # where branches are drawn together
-        self.branches: list[ActiveBranch] = []
         self.ending: Constraint | None = None  # the end of the prompt, which next tokens have to spell again
         self.wants_next_logprobs = self.asked.next_logprobs is not None or bool(self.asked.next_ids)
         self.counted = False  # whether its prompt is in the statistics
@@ -177,13 +176,8 @@ class ActiveRequest(ServedRequest):
         self.template: tuple[Sampling | None, bool, SamplerTemplate | None] = None, False, None  # the last
         self.constraints: dict[ConstraintKey, Constraint | None] = {}
 
-    @property
-    def writers(self) -> Sequence[ActiveBranch]:
-        return self.branches
-
-    def add_writer(self, branch: Branch, pieces: TokenPieces) -> ActiveBranch:
-        self.branches.append(ActiveBranch(self, branch, pieces))
-        return self.branches[-1]
+    def make_writer(self, branch: Branch, pieces: TokenPieces) -> ActiveBranch:
+        return ActiveBranch(self, branch, pieces)
 
     @property
     def running(self) -> bool:

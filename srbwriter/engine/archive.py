@@ -157,7 +157,7 @@ class Archive:
     def _add_block(self, ids: Sequence[int], block: KVBlock, namespace: Namespace) -> None:
         """Keep the state of the end of ``ids``, unless it is kept already or what comes before it is not."""
         block.salt = namespace.salt if len(ids) > namespace.start else ""
-        held = self.tree.match_resumable(ids, None, namespace).length
+        held = self.tree.match_resumable(ids, namespace).length
         if block.start <= held < len(ids):
             self.tree.mark_used(self.tree.add_block(ids, block, namespace))
 

@@ -7,8 +7,8 @@ model runs.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from .capabilities import Capabilities, Feature
 from .generation import Generation
@@ -140,28 +140,20 @@ WITHOUT_CACHE: Mapping[Feature, str] = {
 """What :class:`WithoutCache` cannot do, and why."""
 
 
+def _lacking(feature: Feature) -> Callable[..., Any]:
+    """Return a method that raises NotSupported."""
+
+    def refuse(self: object, *args: object, **options: object) -> NoReturn:
+        raise NotSupported(WITHOUT_CACHE[feature])
+
+    return refuse
+
+
 class WithoutCache:
     """Those members of a backend that need the model's own memory, for one that does not hold it."""
 
     adapters: Adapters | None = None
     fim_files: tuple[int | None, int | None] = (None, None)
-
-    @property
-    def embedder(self) -> Embedder:
-        raise NotSupported(WITHOUT_CACHE["embeddings"])
-
-    def pin(self, name: str, ids: Sequence[int], salt: str = "", common: Sequence[str] = ()) -> None:
-        raise NotSupported(WITHOUT_CACHE["pins"])
-
-    def unpin(self, name: str) -> None:
-        raise NotSupported(WITHOUT_CACHE["pins"])
-
-    def save_session(
-        self, path: str | os.PathLike[str], ids: Sequence[int], salt: str = "", common: Sequence[str] = ()
-    ) -> tuple[int, int]:
-        raise NotSupported(WITHOUT_CACHE["session_files"])
-
-    def load_session(
-        self, path: str | os.PathLike[str], salt: str = "", common: Sequence[str] = ()
-    ) -> list[int]:
-        raise NotSupported(WITHOUT_CACHE["session_files"])
+    embedder: Any = property(_lacking("embeddings"))
+    pin = unpin = _lacking("pins")
+    save_session = load_session = _lacking("session_files")

@@ -14,6 +14,7 @@ import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import Any, Generic, TypeVar
 
 from ..prose import last_sentence_start
 from .checkpoint import RewindPolicy
@@ -37,6 +38,9 @@ from .types import (
 )
 from .watchers import Finish, Rewind, Watcher
 
+W = TypeVar("W", bound="BranchWriter")
+"""The writers of an engine's branches."""
+
 NO_LIMIT = 1 << 60  # tokens
 WAITING_STATES = frozenset({BranchState.WAITING, BranchState.PROMPT, BranchState.WRITING})
 
@@ -54,10 +58,11 @@ def chars_before_rewind(
     return last_sentence_start(text, sentences or 0)
 
 
-class ServedRequest:
+class ServedRequest(Generic[W]):
     """The engine's side of a request.
 
     Attributes:
+        branches: the writers of its branches, by their index.
         ids: tokens of the prompt as it is evaluated.
         pending_prefix: bytes taken off the prompt's end, which the first tokens spell (token healing).
         events: what has happened since readers were last notified.
@@ -72,14 +77,17 @@ class ServedRequest:
         self.pending_text = pending_prefix.decode("utf-8", "replace")
         self.events: list[Event] = []
         self.seeds: set[int] = set()
+        self.branches: list[W] = []
 
-    @property
-    def writers(self) -> Sequence[BranchWriter]:
-        """Its branches, by their index."""
-        raise NotImplementedError
+    def add_branch(self, sampling: Sampling, stop: Stop, seed: int, pieces: TokenPieces) -> W:
+        """Add a branch behind the others, and return its writer."""
+        branch = Branch(self.generation, len(self.branches), sampling, stop, seed)
+        self.generation.branches.append(branch)
+        self.branches.append(self.make_writer(branch, pieces))
+        return self.branches[-1]
 
-    def add_writer(self, branch: Branch, pieces: TokenPieces) -> BranchWriter:
-        """Add a branch behind the others."""
+    def make_writer(self, branch: Branch, pieces: TokenPieces) -> W:
+        """Return a writer for ``branch``."""
         raise NotImplementedError
 
     def seed(self, asked: int | None, base: int, k: int) -> int:
@@ -97,11 +105,11 @@ class ServedRequest:
 
     @property
     def live(self) -> bool:
-        return any(writer.branch.live for writer in self.writers)
+        return any(writer.branch.live for writer in self.branches)
 
     def completed(self) -> Done:
         """Return the event that ends the request."""
-        tokens = sum(len(writer.branch.buffer.ids) for writer in self.writers)
+        tokens = sum(len(writer.branch.buffer.ids) for writer in self.branches)
         return Done(len(self.ids), self.generation.cached_tokens, tokens)
 
 
@@ -118,7 +126,7 @@ class BranchWriter:
         deadline: time.monotonic() at which it ends.
     """
 
-    def __init__(self, request: ServedRequest, branch: Branch, pieces: TokenPieces) -> None:
+    def __init__(self, request: ServedRequest[Any], branch: Branch, pieces: TokenPieces) -> None:
         self.request, self.branch = request, branch
         self.base: Sequence[int] = request.ids
         self.first = 0

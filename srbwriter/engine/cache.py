@@ -102,11 +102,11 @@ class Cache:
 
     def count_held(self, ids: Sequence[int], namespace: Namespace = SHARED) -> int:
         """Return how many of ``ids`` can be resumed without evaluating them, from any tier."""
-        return self.tree.match_resumable(ids, None, namespace).length
+        return self.tree.match_resumable(ids, namespace).length
 
     def count_used(self, ids: Sequence[int], namespace: Namespace = SHARED) -> int:
         """Return how many of ``ids`` are held because a request used them; prefetched ones do not count."""
-        node = self.tree.match_prefix(ids, None, namespace).node
+        node = self.tree.match_prefix(ids, namespace).node
         while node.parent is not None and not node.last_used:
             node = node.parent
         return node.end
@@ -204,7 +204,7 @@ class Cache:
     def mark_wanted(self, demand: Demand, path: Sequence[int]) -> None:
         """Count what was prefetched for ``demand``, which is at the end of ``path``, as used from now on."""
         self.tree.prefetching.discard(demand.seq)
-        self.tree.mark_used(self.tree.match_prefix(path, None, demand.namespace).node)
+        self.tree.mark_used(self.tree.match_prefix(path, demand.namespace).node)
 
     def catch_up(self, demand: Demand) -> bool:
         """Move ``demand`` forward to the tokens of its path that others have evaluated since it began.
@@ -285,7 +285,7 @@ class Cache:
 
     def forget_tail(self, ids: Sequence[int], start: int, namespace: Namespace = SHARED) -> None:
         """Drop what only idle sequences hold of ``ids`` from position ``start`` on, in every tier."""
-        node: Node | None = self.tree.match_prefix(ids, None, namespace).node
+        node: Node | None = self.tree.match_prefix(ids, namespace).node
         while node is not None and node.end > start:
             above = node.parent
             for seq in [seq for seq in node.tips if seq in self.idle]:
@@ -453,14 +453,14 @@ class Cache:
         """Hand the visible paths to the disk, which writes in its own time."""
         if self.archive.disk is not None:
             for ids, namespace in itertools.islice(self.visible_paths(), PATHS_ON_DISK):
-                for node in self.tree.match_prefix(ids, None, namespace).node.path_up():
+                for node in self.tree.match_prefix(ids, namespace).node.path_up():
                     self.archive.write_to_disk(node)
 
     def collect_states(
         self, ids: Sequence[int], namespace: Namespace = SHARED
     ) -> tuple[list[int], list[SavedState]]:
         """Return the held beginning of ``ids``, or a little more of its path, and its states."""
-        found = self.tree.match_resumable(ids, None, namespace)
+        found = self.tree.match_resumable(ids, namespace)
         node = self.tree.split(found.node, found.offset)
         for one in self.tree.state_nodes(node):
             self._archive_node(one)
@@ -471,8 +471,8 @@ class Cache:
         """Return the nodes of visible and of pinned paths."""
         kept: set[Node] = set()
         for ids, namespace in (*self.visible_paths(), *self.pins.values()):
-            kept.update(self.tree.match_prefix(ids, None, namespace).node.path_up())
+            kept.update(self.tree.match_prefix(ids, namespace).node.path_up())
         return kept
 
     def _pinned_nodes(self) -> list[Node]:
-        return [self.tree.match_prefix(ids, None, namespace).node for ids, namespace in self.pins.values()]
+        return [self.tree.match_prefix(ids, namespace).node for ids, namespace in self.pins.values()]

@@ -13,6 +13,7 @@ stay; half as many are made at the next position then. So it ends, for any list 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,29 +30,18 @@ TRIES = 16
 """Attempts at one position before a branch goes back further; after twice as many the phrase may stay."""
 
 
+@dataclass(slots=True)
 class Checkpoint:
-    """The state of a branch's text before a token, and the logits of that token.
+    """The state of a branch's text before a token, and the logits of that token."""
 
-    Attributes:
-        tokens: tokens of the attempt before it.
-        decoded: characters decoded before it, those held back included.
-        floor: no rule cuts before this character.
-        pending: characters that still repeat the end of the prompt (token healing).
-        held: the end of the text that was not published.
-        decoder: state of the UTF-8 decoder.
-        watchers: copies of the branch's watchers.
-        logits: the row that the token was chosen from, if it is kept.
-    """
-
-    __slots__ = ("decoded", "decoder", "floor", "held", "logits", "pending", "tokens", "watchers")
-
-    def __init__(
-        self, tokens: int, decoded: int, floor: int, pending: int, held: str,
-        decoder: tuple[bytes, int], watchers: Sequence[Watcher],
-    ) -> None:  # fmt: skip
-        self.tokens, self.decoded, self.floor, self.pending = tokens, decoded, floor, pending
-        self.held, self.decoder, self.watchers = held, decoder, watchers
-        self.logits: NDArray[np.float32] | None = None
+    tokens: int  # of the attempt before it
+    decoded: int  # characters decoded before it, those held back included
+    floor: int  # no rule cuts before this character
+    pending: int  # characters that still repeat the end of the prompt (token healing)
+    held: str  # the end of the text that was not published
+    decoder: tuple[bytes, int]  # state of the UTF-8 decoder
+    watchers: Sequence[Watcher]  # copies of the branch's watchers
+    logits: NDArray[np.float32] | None = None  # the row that the token was chosen from, if it is kept
 
     @property
     def published(self) -> int:

@@ -8,13 +8,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import limits, verbs
+from . import limits
 from .generation import Command
 from .parameters import PARAMETERS
 from .types import InvalidRequest, LimitExceeded, Request, Sampling, Stop
+from .verbs import VERBS
 
 _OF_STOP = {p.field: p for p in PARAMETERS if p.record == "stop"}
 _OF_REQUEST = {p.field: p for p in PARAMETERS if p.record == "request"}
+
+
+def check_type(name: str, value: object, kind: type) -> None:
+    """Raise InvalidRequest for a value that is no ``kind``."""
+    if not isinstance(value, kind):
+        raise InvalidRequest(name, f"{value!r} is not a {kind.__name__}")
 
 
 class RequestChecks:
@@ -46,22 +53,32 @@ class RequestChecks:
 
     def check_command(self, command: Command) -> None:
         """Check a verb and its arguments."""
-        asked = command.generation.request
-
-        def check(sampling: Sampling) -> None:
-            self.check_sampling(sampling, asked)
-
-        verbs.check_command(command, self.n_vocab, self.max_branches, check, self.check_stop)
+        verb = VERBS.get(command.verb)
+        n = 1
+        for argument, given in zip(verb.arguments, command.args, strict=True) if verb is not None else ():
+            for value in limits.one_or_each(argument.name, given, n) if argument.each else (given,):
+                argument.check(command.verb, value)
+                if isinstance(value, Sampling):
+                    self.check_sampling(value, command.generation.request)
+                elif isinstance(value, Stop):
+                    self.check_stop(value)
+                elif isinstance(value, tuple):
+                    limits.check_ids(command.verb, value, self.n_vocab)
+            if argument.kinds == ("branches",):
+                n, have = given, len(command.generation.branches)
+                if not 1 <= n <= self.max_branches:
+                    raise LimitExceeded(n, self.max_branches)
+                if have + n > limits.BRANCHES:
+                    problem = f"the request has had {have} branches, {limits.BRANCHES} are possible"
+                    raise InvalidRequest("n", problem)
 
     def check_sampling(self, sampling: Any, request: Request) -> None:
         """Check settings that a branch of ``request`` is to sample by."""
-        if not isinstance(sampling, Sampling):
-            raise InvalidRequest("sampling", f"{sampling!r} is not a Sampling")
+        check_type("sampling", sampling, Sampling)
 
     def check_stop(self, stop: Any) -> None:
         """Check a stop rule."""
-        if not isinstance(stop, Stop):
-            raise InvalidRequest("stop", f"{stop!r} is not a Stop")
+        check_type("stop", stop, Stop)
         for field, parameter in _OF_STOP.items():
             parameter.check(getattr(stop, field))
         limits.check_ids("stop_token_ids", stop.token_ids, self.n_vocab)

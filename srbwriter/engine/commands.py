@@ -14,7 +14,7 @@ from typing import Any
 
 from .active import ActiveBranch, ActiveRequest, constraint_key
 from .constraints import PrefixConstraint, compile_constraint
-from .generation import Branch, Command, Generation, listener_error
+from .generation import Command, Generation, listener_error
 from .model import Model
 from .processors.siblings import share_draws
 from .prompt import token_ids
@@ -28,7 +28,6 @@ from .types import (
     Priority,
     Sampling,
 )
-from .verbs import carry_out
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +50,7 @@ class Commands(Steering[ActiveBranch]):
             return
         try:
             if request.generation.error is None and not request.failed:
-                carry_out(command, self, request, request.branches)
+                command.carry_out(self, request, request.branches)
         except Exception as error:  # nobody else has to do with it
             log.warning("request %d, %s: %s", request.generation.number, command.verb, error)
             self.loop.fail_request(request, in_words(error))
@@ -137,9 +136,7 @@ def make_request(
         sampling = asked.sampling[index] if isinstance(asked.sampling, tuple) else asked.sampling
         stop = asked.stop[index] if isinstance(asked.stop, tuple) else asked.stop
         own = sampling.seed if isinstance(asked.sampling, tuple) and sampling.seed is not None else None
-        branch = Branch(generation, index, sampling, stop, request.seed(own, seed, index))
-        generation.branches.append(branch)
-        request.add_writer(branch, model.pieces)
+        request.add_branch(sampling, stop, request.seed(own, seed, index), model.pieces)
     for active in request.branches:
         compile_for(request, active.sampling, model)
         if not asked.takes:
@@ -167,7 +164,7 @@ def prepared(command: Command, model: Model) -> Command:
         return command
     if request.asked.heal:
         _ = model.piece_index
-    more = typed_text(model, command.args[0], request, request.asked.heal)
+    more = typed_text(model, command.args[0], request.pending_text, request.asked.heal)
     return command._replace(args=command.args + more)
 
 

@@ -39,13 +39,13 @@ _WAITING_BYTES = 256 << 20
 """Bytes that may wait to be written; states beyond that are not written, so that no step ever waits."""
 
 
-class StateFile:
+class StateFile(NamedTuple):
     """A file of the cache, with tokens [start, end) of a path; ``size`` is that of the state, in bytes."""
 
-    __slots__ = ("end", "name", "size", "start")
-
-    def __init__(self, name: str, start: int, end: int, size: int) -> None:
-        self.name, self.start, self.end, self.size = name, start, end, size
+    name: str
+    start: int
+    end: int
+    size: int
 
 
 class SavedState(NamedTuple):

@@ -138,8 +138,7 @@ class Embedder:
         way = pooling or self.pooling
         if way not in get_args(Pooling):
             raise InvalidRequest("pooling", f"{way!r} is not one of {', '.join(get_args(Pooling))}")
-        if not -1 <= normalize <= 100:
-            raise InvalidRequest("embd_normalize", f"{normalize} is not in -1 … 100")
+        limits.check_range("embd_normalize", normalize, -1, 100)
         ids = self._read("input", texts)
         vectors = sum(map(len, ids)) if way == "none" else len(ids)
         if vectors * self._model.n_embd > limits.VALUES:

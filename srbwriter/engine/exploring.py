@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple
 from ..prose import SentenceScanner
 from .backend import Backend
 from .generation import Generation
+from .limits import check_range
 from .types import ONLY_READ, InvalidRequest, Priority, Request, Sampling, Stop
 
 Ends = Literal["sentence", "punctuation", "never"]
@@ -186,13 +187,12 @@ class Exploring:
     ends: Ends = "sentence"
 
     def check(self) -> None:
-        """Raise InvalidRequest for what cannot mean anything."""
+        """Raise OutOfRange for what cannot mean anything."""
         bounds: dict[str, tuple[float, float]] = {
             "cutoff": (0, 1), "multiplier": (0, 10), "depth": (1, MOST_TOKENS), "beams": (1, MOST_WAYS)
         }  # fmt: skip
         for name, (low, high) in bounds.items():
-            if not low <= getattr(self, name) <= high:
-                raise InvalidRequest(name, f"{getattr(self, name)} is not in {low:g} … {high:g}")
+            check_range(name, getattr(self, name), low, high)
 
 
 @dataclass(frozen=True, slots=True)

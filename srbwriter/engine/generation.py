@@ -48,6 +48,15 @@ class Command(NamedTuple):
         for arg in self.args:
             yield from cast("tuple[Any, ...]", arg) if isinstance(arg, tuple) else (arg,)
 
+    def carry_out(self, performer: object, request: object, branches: Sequence[object]) -> None:
+        """Call the method of ``performer`` for the verb, with the request or the branch that it is about."""
+        if self.verb == "submit":
+            return  # whoever takes the command has the request now
+        if self.branch < 0:
+            getattr(performer, self.verb)(request, *self.args)
+        elif self.branch < len(branches):
+            getattr(performer, self.verb)(branches[self.branch], *self.args)
+
 
 def listener_error(error: BaseException) -> EngineError:
     """Return what a request ends with when one of its listeners raises ``error``."""
@@ -264,19 +273,19 @@ class Generation:
 
         Raises TimeoutError when nothing happens for ``timeout`` seconds.
         """
+
+        def has_news() -> bool:
+            return len(self.log) > start or self._idle
+
         while True:
-            batch, idle = self._news(start, timeout)
+            with self._changed:
+                if not self._changed.wait_for(has_news, timeout):
+                    raise TimeoutError("no event from the engine")
+                batch = self.log[start:]
+            if not batch:
+                return
             yield from batch
             start += len(batch)
-            if idle and not batch:
-                return
-
-    def _news(self, position: int, timeout: float | None) -> tuple[list[Event], bool]:
-        """Events from ``position`` on, waiting for one; and whether the request is done."""
-        with self._changed:
-            if not self._changed.wait_for(lambda: len(self.log) > position or self._idle, timeout):
-                raise TimeoutError("no event from the engine")
-            return self.log[position:], self._idle
 
     def __iter__(self) -> Iterator[Event]:
         return self.events()

@@ -9,7 +9,8 @@ A memory changes the native cells and the tree of tokens together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import numpy as np
@@ -401,14 +402,12 @@ def idle_tip(node: Node, idle: set[int]) -> int | None:
     return None if node.parent is None else next((seq for seq in node.tips if seq in idle), None)
 
 
+@dataclass(slots=True)
 class _Stretch:
     """Cells that were evaluated in a row, and the sequences that hold all of them."""
 
-    __slots__ = ("holders", "length")
-
-    def __init__(self, holders: Iterable[int], length: int) -> None:
-        self.holders = set(holders)
-        self.length = length
+    holders: set[int]
+    length: int
 
 
 class SharedCells:
@@ -435,7 +434,7 @@ class SharedCells:
         if last and last[0].holders == set(seqs):
             last[0].length += cells
             return
-        new = _Stretch(seqs, cells)
+        new = _Stretch(set(seqs), cells)
         for seq in seqs:
             self._held[seq].append(new)
 

@@ -141,9 +141,9 @@ class Model:
         """Raise InvalidRequest for an id that is not in the vocabulary."""
         check_ids("prompt", ids, self.n_vocab)
 
-    def token_bytes(self, token: int, special: bool = True) -> bytes:
+    def token_bytes(self, token: int) -> bytes:
         self.check_ids((token,))
-        return self.special_pieces[token] if special else self.pieces.bytes[token]
+        return self.special_pieces[token]
 
     def token_pieces(self, ids: Sequence[int]) -> list[bytes]:
         """Return what each token adds to a text. Raises InvalidRequest."""

@@ -75,7 +75,9 @@ class Runner:
             host_bytes=host_budget(options.host_bytes), disk=disk,
             visible_paths=self._on_screen, evaluated_with=adapters.names,
         )  # fmt: skip
-        abortable = self.cache.memory.can_rewind and not uses_gpu(options) and context.enable_abort()
+        abortable = self.cache.memory.can_rewind and not uses_gpu(options)
+        if abortable:
+            context.enable_abort()
         self.wake = threading.Event()
         turns = Turns(adapters, lambda chosen: set_adapters(context.pointer, chosen)) if adapters else None
         self.scheduler = Scheduler(
@@ -367,5 +369,4 @@ def _after_fork() -> None:
 
 _NOBODY: Any = None  # commands that concern no request
 _runners: weakref.WeakSet[Runner] = weakref.WeakSet()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(after_in_child=_after_fork)

@@ -46,19 +46,6 @@ class Chain:
         greedy: whether it takes the likeliest token.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_accept",
-        "_free",
-        "_memories",
-        "_n_vocab",
-        "_states",
-        "greedy",
-        "length",
-        "pointer",
-        "rests",
-    )
-
     def __init__(
         self, members: Sequence[Sampler], states: Sequence[State], memories: Sequence[Sampler], n_vocab: int,
         *, length: int, learns: bool, greedy: bool,

@@ -50,6 +50,7 @@ Row: TypeAlias = "int | Logits | None"
 
 
 _INFINITY = float("inf")
+_CHECKED_EVERY = 16  # tokens, of which one has its whole row looked through for NaN
 _PLACES = 1 << 32  # seeds for positions in a text begin after those of samplers and attempts
 
 
@@ -167,7 +168,7 @@ class SamplingLoop:
 
     # ---- one token
 
-    def next_tokens(self, branches: Sequence[Demand]) -> None:
+    def next_tokens(self, branches: Sequence[ActiveBranch]) -> None:
         """Sample and publish a token for each branch; the k-th has row k of the decode that just ended.
 
         Only for decodes of which every row has logits.
@@ -175,7 +176,6 @@ class SamplingLoop:
         sample, pointer, n_vocab = self._sample, self.context.pointer, self.context.n_vocab
         logits = self._all_logits(pointer)
         for row, active in enumerate(branches):
-            assert isinstance(active, ActiveBranch)
             if active.seq < 0:
                 continue  # a callback's error has ended its whole request
             if not active.fast or active.chain is None:
@@ -183,7 +183,8 @@ class SamplingLoop:
                 continue
             token = sample(active.chain.pointer, pointer, row)
             number = logits[row * n_vocab + token] < _INFINITY
-            if not number or (_now_and_then(active) and np.isnan(self.context.logits(row)).any()):
+            checks_row = not len(active.branch.buffer.ids) % _CHECKED_EVERY
+            if not number or (checks_row and np.isnan(self.context.logits(row)).any()):
                 self.break_off(active, NotANumber())
             else:
                 self.publish(active, token, row, None)
@@ -535,5 +536,5 @@ def in_words(error: Exception) -> EngineError:
 
 
 def _now_and_then(active: ActiveBranch) -> bool:
-    """Whether the whole row is checked at this token, which is every 16th."""
-    return len(active.branch.buffer.ids) % 16 == 0
+    """Whether the whole row is checked at this token."""
+    return not len(active.branch.buffer.ids) % _CHECKED_EVERY

@@ -8,16 +8,14 @@ engine's thread.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Generic, TypeVar, cast
+from typing import Generic
 
-from .branch import BranchWriter, ServedRequest, chars_before_rewind
-from .generation import BEYOND_THE_END, Branch
+from .branch import BranchWriter, ServedRequest, W, chars_before_rewind
+from .generation import BEYOND_THE_END
 from .parameters import notation
 from .prompt import Typed, Vocabulary, typed
 from .text import TokenPieces
 from .types import Added, BranchState, Cut, FinishReason, InvalidRequest, Sampling, Stop, Take
-
-W = TypeVar("W", bound=BranchWriter)
 
 
 class Steering(Generic[W]):
@@ -32,8 +30,8 @@ class Steering(Generic[W]):
         if writer.branch.live:
             self.finish(writer, FinishReason.STOPPED)
 
-    def cancel(self, request: ServedRequest) -> None:
-        for writer in cast("Sequence[W]", request.writers):
+    def cancel(self, request: ServedRequest[W]) -> None:
+        for writer in request.branches:
             self.stop(writer)
 
     def kill(self, writer: W) -> None:
@@ -168,20 +166,18 @@ class Steering(Generic[W]):
     # ---- more branches
 
     def add_branch(
-        self, request: ServedRequest, n: int, samplings: Sampling | tuple[Sampling, ...] | None,
+        self, request: ServedRequest[W], n: int, samplings: Sampling | tuple[Sampling, ...] | None,
         stops: Stop | tuple[Stop, ...] | None, begin: Sequence[int], without: Sequence[int],
     ) -> None:  # fmt: skip
-        first = request.writers[0].branch
+        first = request.branches[0].branch
         for k in range(n):
-            index = len(request.writers)
+            index = len(request.branches)
             sampling = samplings[k] if isinstance(samplings, tuple) else samplings
             stop = stops[k] if isinstance(stops, tuple) else stops
             chosen = sampling if sampling is not None else first.sampling
             seed = request.seed(sampling.seed if sampling is not None else None, first.seed, index)
             rule = stop if stop is not None else first.stop_rule
-            branch = Branch(request.generation, index, chosen, rule, seed)
-            request.generation.branches.append(branch)
-            writer = request.add_writer(branch, self.pieces)
+            writer = request.add_branch(chosen, rule, seed, self.pieces)
             request.events.append(Added(index))
             writer.begin(begin, without, self.pieces)
 
@@ -216,13 +212,13 @@ class Steering(Generic[W]):
         raise NotImplementedError
 
 
-def typed_text(vocabulary: Vocabulary, text: str, request: ServedRequest, heals: bool) -> tuple[Typed, ...]:
+def typed_text(vocabulary: Vocabulary, text: str, begun: str, heals: bool) -> tuple[Typed, ...]:
     """Return the arguments that `append` needs behind its own: the tokens of ``text``.
 
-    And of the same behind what token healing took off the prompt, if it took anything off. ``heals``: a word
-    that breaks off at the end of the text is to be completed.
+    And of the same behind ``begun``, what token healing took off the prompt, if it took anything off.
+    ``heals``: a word that breaks off at the end of the text is to be completed.
     """
-    begun, healed = request.pending_text, text if heals else ""
+    healed = text if heals else ""
     more = (typed(vocabulary, begun + text, healed),) if begun else ()
     return typed(vocabulary, text, healed), *more
 

@@ -85,11 +85,6 @@ class BranchText:
     character there that is not whitespace.
     """
 
-    __slots__ = (
-        "_decoder", "_floor", "_found", "_held", "_partial", "_pending", "_vocabulary", "checkpoints",
-        "decoded", "plain", "rewinders", "rules", "tokens", "whole",
-    )  # fmt: skip
-
     def __init__(self, pieces: TokenPieces, stop: Stop) -> None:
         self._vocabulary = pieces
         self.whole = pieces.text

@@ -27,15 +27,11 @@ class Merge(NamedTuple):
 
 
 class Match(NamedTuple):
-    """The held prefix of some ids: ``length`` tokens, which end ``offset`` tokens into ``node``.
-
-    The first ``resident`` of these tokens are in cells, the others are stored.
-    """
+    """The held prefix of some ids: ``length`` tokens, which end ``offset`` tokens into ``node``."""
 
     node: Node
     offset: int
     length: int
-    resident: int
 
 
 class Advance(NamedTuple):
@@ -54,15 +50,13 @@ class KVBlock:
 
     __slots__ = ("data", "end", "file", "salt", "size", "start", "tokens", "users")
 
-    def __init__(
-        self, start: int, tokens: Sequence[int], data: Any, size: int, file: Any = None, salt: str = ""
-    ) -> None:  # fmt: skip
+    def __init__(self, start: int, tokens: Sequence[int], data: Any, size: int, file: Any = None) -> None:
         self.start, self.end = start, start + len(tokens)
         self.tokens = tuple(tokens)
         self.data = data  # in host memory, or None
         self.file = file  # on disk, or None
         self.size = size  # bytes
-        self.salt = salt  # of its last token's namespace
+        self.salt = ""  # of its last token's namespace
         self.users = 0
 
 
@@ -230,33 +224,27 @@ class TokenTree:
         assert isinstance(node, Root)
         return Namespace(node.number, salt, start)
 
-    def match_prefix(
-        self, ids: Sequence[int], limit: int | None = None, namespace: Namespace = SHARED
-    ) -> Match:
-        """Return the longest prefix of ``ids`` that some tier holds, at most ``limit`` tokens of it."""
-        end = len(ids) if limit is None else min(limit, len(ids))
+    def match_prefix(self, ids: Sequence[int], namespace: Namespace = SHARED) -> Match:
+        """Return the longest prefix of ``ids`` that some tier holds."""
+        end = len(ids)
         node: Node = self.root(namespace)
-        position = resident = 0
-        found = Match(node, 0, 0, 0)
+        position = 0
+        found = Match(node, 0, 0)
         while position < end:
             child = node.children.get(namespace.child_key(ids[position], position))
             if child is None:
                 break
             offset = common_prefix(child.tokens, ids, position, namespace.run_end(position, end))
             node, position = child, position + offset
-            if child.seqs:
-                resident = position
             if not child.absent:
-                found = Match(child, offset, position, resident)
+                found = Match(child, offset, position)
             if offset < len(child.tokens):
                 break
         return found
 
-    def match_resumable(
-        self, ids: Sequence[int], limit: int | None = None, namespace: Namespace = SHARED
-    ) -> Match:
+    def match_resumable(self, ids: Sequence[int], namespace: Namespace = SHARED) -> Match:
         """Return the longest prefix of ``ids`` from which a sequence can be resumed."""
-        return self.match_prefix(ids, limit, namespace)
+        return self.match_prefix(ids, namespace)
 
     def longest_prefix(self, node: Node, most: int | None = None) -> Node:
         """Return the last node of the path to ``node`` from which a sequence can be resumed.
@@ -313,10 +301,11 @@ class TokenTree:
 
     def extend_demand(self, demand: Demand, token: int) -> None:
         """Add ``token`` to the path of ``demand``."""
-        node, spare = demand.node, demand.spare
+        node, spare, namespace = demand.node, demand.spare, demand.namespace
         assert node is not None
         node.demands.remove(demand)
-        key, salt = demand.namespace.child_key(token, node.end), demand.namespace.salt_at(node.end)
+        salt = namespace.salt if node.end == namespace.start else ""
+        key = (salt, token) if salt else token
         child = node.children.get(key)
         if child is None:
             if spare is None or spare.parent is not node or salt:
@@ -704,15 +693,13 @@ class SnapshotTree(TokenTree):
     A stored state is that of all tokens up to its end, so it can be restored without the nodes above it.
     """
 
-    def match_resumable(
-        self, ids: Sequence[int], limit: int | None = None, namespace: Namespace = SHARED
-    ) -> Match:
-        found = self.match_prefix(ids, limit, namespace)
+    def match_resumable(self, ids: Sequence[int], namespace: Namespace = SHARED) -> Match:
+        found = self.match_prefix(ids, namespace)
         node: Node = found.node
         if found.offset < len(node.tokens) and node.parent is not None:
             node = node.parent
         node = self.longest_prefix(node)
-        return Match(node, len(node.tokens), node.end, node.end if node.tips else 0)
+        return Match(node, len(node.tokens), node.end)
 
     def holders(self, node: Node) -> set[int]:
         return node.tips

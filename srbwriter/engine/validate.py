@@ -12,8 +12,9 @@ from typing import Any, get_args, get_type_hints
 
 import msgspec
 
-from .checks import RequestChecks
+from .checks import RequestChecks, check_type
 from .kv_cache import WHOLE_TYPES
+from .limits import check_range
 from .model import Model
 from .native.context import CACHE_TYPES, MOST_THREADS
 from .processors.siblings import check_together
@@ -51,8 +52,7 @@ class LocalChecks(RequestChecks):
 
 def check_sampling(sampling: Any, model: Model) -> None:
     """Raise InvalidRequest for settings that this model cannot sample by."""
-    if not isinstance(sampling, Sampling):
-        raise InvalidRequest("sampling", f"{sampling!r} is not a Sampling")
+    check_type("sampling", sampling, Sampling)
     check_for(sampling, model)
     try:
         hash(sampling)  # branches that sample alike are found by it
@@ -82,9 +82,8 @@ def check_options(options: EngineOptions) -> None:
     _check_types(options)
     for name, least in _LEAST_OPTIONS.items():
         value = getattr(options, name)
-        most = _MOST_OPTIONS.get(name, _MOST)
-        if value is not None and not least <= value <= most:
-            raise InvalidRequest(name, f"{value} is not in {least} … {most}")
+        if value is not None:
+            check_range(name, value, least, _MOST_OPTIONS.get(name, _MOST))
     processors = os.cpu_count() or 1
     most = min(max(_THREADS_EACH * processors, _FEW_THREADS), MOST_THREADS)
     for name in _THREADS:

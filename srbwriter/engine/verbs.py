@@ -1,18 +1,18 @@
 """The table of verbs: commands that steer a branch or a request, with their arguments and states.
 
 The handles, their check, both engines, the session, the app and the HTTP routes read this table. An engine
-has a method for each verb, which :func:`carry_out` calls by name.
+has a method for each verb, which :meth:`.generation.Command.carry_out` calls by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol, TypeAlias, cast
+from typing import Any, Literal, Protocol
 
 from . import limits
 from .parameters import PARAMETERS
-from .types import BranchState, FinishReason, InvalidRequest, LimitExceeded, Priority, Sampling, Stop
+from .types import BranchState, FinishReason, InvalidRequest, Priority, Sampling, Stop
 
 BranchVerb = Literal[
     "stop", "kill", "pause", "resume", "reroll", "extend", "rewind", "append", "set_sampling", "set_stop",
@@ -29,26 +29,6 @@ class SteeredBranch(Protocol):
     def state(self) -> BranchState: ...
     @property
     def live(self) -> bool: ...
-
-
-class SentCommand(Protocol):
-    """A verb on its way to the engine, with the request and the number of the branch that it is about."""
-
-    @property
-    def verb(self) -> str: ...
-    @property
-    def generation(self) -> HasBranches: ...
-    @property
-    def branch(self) -> int: ...
-    @property
-    def args(self) -> tuple[Any, ...]: ...
-
-
-class HasBranches(Protocol):
-    """A request, of which only the number of branches counts here."""
-
-    @property
-    def branches(self) -> Sequence[object]: ...
 
 
 STATE_WORDS: Mapping[State, str] = {
@@ -169,44 +149,3 @@ INTERRUPTING = frozenset(verb.name for verb in _VERBS if verb.interrupts)
 REVIVING = frozenset(verb.name for verb in _VERBS if verb.revives)
 STARTING = REVIVING | {"submit", "resume"}
 """Verbs after which a request may have something to do."""
-
-CheckSampling: TypeAlias = Callable[[Sampling], None]
-CheckStop: TypeAlias = Callable[[Stop], None]
-
-
-def check_command(
-    command: SentCommand,
-    n_vocab: int,
-    max_branches: int,
-    check_sampling: CheckSampling,
-    check_stop: CheckStop,
-) -> None:
-    """Raise InvalidRequest for a verb that cannot be carried out, LimitExceeded for too many branches."""
-    verb = VERBS.get(command.verb)
-    n = 1
-    for argument, given in zip(verb.arguments, command.args, strict=True) if verb is not None else ():
-        for value in limits.one_or_each(argument.name, given, n) if argument.each else (given,):
-            argument.check(command.verb, value)
-            if isinstance(value, Sampling):
-                check_sampling(value)
-            elif isinstance(value, Stop):
-                check_stop(value)
-            elif isinstance(value, tuple):
-                limits.check_ids(command.verb, cast("tuple[int, ...]", value), n_vocab)
-        if argument.kinds == ("branches",):
-            n, have = given, len(command.generation.branches)
-            if not 1 <= n <= max_branches:
-                raise LimitExceeded(n, max_branches)
-            if have + n > limits.BRANCHES:
-                problem = f"the request has had {have} branches, {limits.BRANCHES} are possible"
-                raise InvalidRequest("n", problem)
-
-
-def carry_out(command: SentCommand, performer: object, request: object, branches: Sequence[object]) -> None:
-    """Call the method of ``performer`` for a verb, with the request or the branch that the verb is about."""
-    if command.verb == "submit":
-        return  # whoever takes the command has the request now
-    if command.branch < 0:
-        getattr(performer, command.verb)(request, *command.args)
-    elif command.branch < len(branches):
-        getattr(performer, command.verb)(branches[command.branch], *command.args)

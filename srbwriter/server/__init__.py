@@ -9,8 +9,7 @@ from __future__ import annotations
 from srbwriter.server.serve import ServerHandle, check_settings, run, start_in_thread
 from srbwriter.server.settings import AddressError, ServerError, ServerSettings, read_keys
 
-from .models import Loader, ModelSpec
-from .services import Loaded
+from .services import Loaded, Loader, ModelSpec
 
 __all__ = [
     "AddressError", "Loaded", "Loader", "ModelSpec", "ServerError", "ServerHandle", "ServerSettings",

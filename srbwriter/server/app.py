@@ -25,8 +25,7 @@ from srbwriter.server.endpoints import description, routes_of
 from srbwriter.server.errors import LLAMACPP, ApiError, Dialect
 from srbwriter.server.leaves import LEAVES
 from srbwriter.server.middleware import Middleware
-from srbwriter.server.models import Loader, ModelSpec
-from srbwriter.server.services import Services
+from srbwriter.server.services import Loader, ModelSpec, Services
 from srbwriter.server.settings import ServerError, ServerSettings
 from srbwriter.server.streams import Notifier
 
@@ -45,7 +44,7 @@ def build_app(
     check_folders(settings)
     told = description(LEAVES.values())
     for one in services.models:
-        one.services.chat_template, one.services.openapi = template, told
+        one.chat_template, one.openapi = template, told
     rows = [row for leaf in LEAVES.values() for row in leaf.rows]
     if settings.static_path:
         rows = [row for row in rows if not row.gives_way]

@@ -8,8 +8,11 @@ of the connection, though that client may still read.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import resource
 import socket
-from typing import Any, Protocol
+from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -21,13 +24,75 @@ _WORDS = b"the head of the request did not come in time"
 _HEAD = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: "
 _TOO_SLOW = b"%b%d\r\n\r\n%b" % (_HEAD, len(_WORDS), _WORDS)
 
+_RESERVE = 40  # descriptors for stories, models, pages and threads' own
+_LEAST = 8
 _LOOK = 0.25  # seconds between looks whether the client of a half-closed connection is there
 
 
-class Table(Protocol):
-    """Keeps account of the connections that wait for a head."""
+class Table:
+    """The connections of a server, ``most`` at once.
 
-    def waits(self, descriptor: int, waiting: bool) -> None: ...
+    Beyond that the oldest without a whole head is closed for each new one; where all have one, it waits.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._open: dict[int, socket.socket] = {}  # by descriptor; those that were closed until the next look
+        self._headless: dict[int, None] = {}  # descriptors, that which waits longest first
+
+    def room(self) -> bool:
+        """Whether another may be accepted now. Makes room for the next look where it can."""
+        if len(self._open) < self.most:
+            return True
+        self._open = {number: one for number, one in self._open.items() if one.fileno() == number}
+        if len(self._open) < self.most:
+            return True
+        while self._headless:
+            oldest = next(iter(self._headless))
+            del self._headless[oldest]
+            if oldest in self._open:
+                # the loop sees its end and closes it; closing it here would pull it away under the loop
+                with contextlib.suppress(OSError):
+                    self._open[oldest].shutdown(socket.SHUT_RDWR)
+                return False
+        return len(self._open) < self.most + _RESERVE // 2  # all are being answered
+
+    def came(self, one: socket.socket) -> None:
+        self._open[one.fileno()] = one
+        self.waits(one.fileno(), True)
+
+    def waits(self, descriptor: int, waiting: bool) -> None:
+        """Whether a connection waits for the head of a request; those that begin to are the youngest."""
+        self._headless.pop(descriptor, None)
+        if waiting:
+            self._headless[descriptor] = None
+
+
+class Listener(socket.socket):
+    """A listening socket that asks its table before it accepts."""
+
+    table: Table | None = None
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        if self.table is None:
+            return super().accept()
+        if not self.table.room():
+            raise BlockingIOError  # asyncio looks again once it has closed what was ended
+        connection, address = super().accept()
+        self.table.came(connection)
+        return connection, address
+
+
+def most_connections() -> int:
+    """How many connections the process may have, by what it may open and has open now."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if limit == resource.RLIM_INFINITY:
+        return 65_536
+    try:
+        opened = len(os.listdir("/dev/fd"))
+    except OSError:
+        opened = _RESERVE
+    return max(limit - opened - _RESERVE, _LEAST)
 
 
 class _ServerSide(h11.Connection):

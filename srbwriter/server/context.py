@@ -7,23 +7,35 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
+from starlette.types import Receive
 
 from srbwriter.engine.backend import Backend
+from srbwriter.engine.embedding import Embedding, Pooling
 from srbwriter.engine.generation import Branch
-from srbwriter.engine.types import Request
+from srbwriter.engine.types import Failed, Finished, Request, Text
 from srbwriter.server.body import Fields
-from srbwriter.server.errors import ApiError, Dialect, bad
+from srbwriter.server.errors import ApiError, Dialect, bad, from_engine
 from srbwriter.server.registry import Record
 from srbwriter.server.services import Services
 from srbwriter.server.settings import Client
-from srbwriter.server.streams import JSON, ClientGone, Connection, Reply, cancel
-from srbwriter.server.work import PER_BYTE, PER_ENTRY, encode, off_loop, read_json
+from srbwriter.server.streams import (
+    JSON,
+    ClientGone,
+    Follower,
+    News,
+    Reply,
+    StreamResponse,
+    WholeResponse,
+    cancel,
+)
+from srbwriter.server.work import PER_BYTE, PER_ENTRY, encode, encode_large, off_loop, read_json
 
 T = TypeVar("T")
 
@@ -34,12 +46,11 @@ def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | No
     return Response(encode(value), status, dict(headers or {}), JSON)
 
 
-class Context(Connection):
-    """One HTTP request, as handlers get it."""
+class Context:
+    """One HTTP request, as handlers get it. Work for its client is cancelled when the client disconnects."""
 
     def __init__(self, request: HttpRequest, services: Services, dialect: Dialect) -> None:
-        super().__init__(request.receive, services.settings, services.notifier, services.registry)
-        self.request, self.services = request, services
+        self.request, self.services, self.settings = request, services, services.settings
         self.dialect = dialect
         self.id: str = request.scope["srbwriter.id"]
         self.client: Client = request.scope["srbwriter.client"]
@@ -48,10 +59,7 @@ class Context(Connection):
         self._chosen = False  # whether the query has named a model
         self._values: dict[str, Any] | None = None
         self._raw: bytes | None = None  # the body
-
-    @property
-    def asking(self) -> float:
-        return self.services.asking
+        self._gone: asyncio.Task[None] | None = None  # ends when the client disconnects
 
     @property
     def engine(self) -> Backend:
@@ -143,7 +151,7 @@ class Context(Connection):
                 self.close()
                 self._gone = None
         self._held.callback(models.release, one)
-        self.services, self._chosen = one.services, bool(name)
+        self.services, self._chosen = one, bool(name)
 
     async def load_model(self, name: str, *, choose: bool = True) -> None:
         """Load a model for all, as :meth:`.models.Models.load` does. Raises ApiError."""
@@ -167,7 +175,7 @@ class Context(Connection):
             one = models.of(record)
             models.hold(one)
             self._held.callback(models.release, one)
-            self.services = one.services
+            self.services = one
         return record
 
     @property
@@ -234,6 +242,14 @@ class Context(Connection):
             requests, self.client, id or self.id, slot, tag=tag, bound=id is None, busy=self.dialect.busy
         )
 
+    async def embed(
+        self, texts: Sequence[str | list[int]], normalize: int = 2, pooling: Pooling | None = None
+    ) -> list[Embedding]:
+        """Return vectors of texts or token ids. Raises ApiError and EngineError."""
+        lane, size = self.engine.embedder, sum(map(len, texts))
+        work = await off_loop(size * PER_BYTE, lambda: lane.embed(texts, pooling, normalize))
+        return await self.until_gone(asyncio.wrap_future(work))
+
     def stop_own(self, tag: str = "") -> bool:
         """Cancel the requests of this key from this address; return whether any was live."""
         live = [record for record in self.services.registry.own(self.client, tag) if record.live]
@@ -244,3 +260,133 @@ class Context(Connection):
     def record(self, id: str) -> Record:
         """Return a request that this client may see, and switch to its model. Raises ApiError (404)."""
         return self.bind(self.services.registry.get(id, self.client))
+
+    # ---- answering
+
+    async def until_gone(self, work: Awaitable[T]) -> T:
+        """Return the result of ``work``.
+
+        Cancels it and raises ClientGone when the client disconnects first.
+        """
+        if self._gone is None:
+            self._gone = asyncio.create_task(_disconnect(self.request.receive))
+        task = asyncio.ensure_future(work)
+        try:
+            await asyncio.wait({task, self._gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise ClientGone
+            return task.result()
+        finally:
+            if not task.done():
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await task
+
+    async def whole(self, record: Record, make: Callable[[], Any], more: float = 0.0) -> Response:
+        """Wait until all is written, then answer with the value of ``make`` as JSON; cancel what still runs.
+
+        ``more`` is the time in seconds that ``make`` takes beyond ``record.effort``.
+        """
+        try:
+            with Follower(self.services.notifier, record.generations) as follower:
+                await self.until_gone(follower.finish())
+        finally:
+            self.end(record)
+        return await self.answer(record.effort + more, make, record)
+
+    async def stream(self, record: Record, reply: Reply, *, after: int = 0, own: bool = True) -> Response:
+        """Answer with the frames of a record, without those of its first ``after`` events.
+
+        An error before the first frame is an ordinary error response. The record is cancelled with the
+        connection, unless ``own`` is false because the client only watches it.
+        """
+        out = self.frames(record, reply, after)
+        close = partial(self.end, record) if own else self.close
+        try:
+            first = await self.until_gone(anext(out, b""))
+        except BaseException:
+            close()
+            raise
+        assert self._gone is not None
+        sent = {
+            "cache-control": "no-cache", "x-accel-buffering": "no", **self.queue(record), **reply.headers
+        }  # fmt: skip
+        return StreamResponse(first, out, sent, self._gone, self.settings.timeout, close)
+
+    async def frames(self, record: Record, reply: Reply, after: int = 0) -> AsyncGenerator[bytes]:
+        """Yield the frames of a record, without those of its first ``after`` events.
+
+        An error before the first frame is raised, a later one is a frame. A request in the queue reports its
+        place after a second, and whenever the place changes.
+        """
+        begun, quiet, told = False, 0.0, -1
+        ping_seconds = self.settings.ping_seconds
+        look = min(1.0, ping_seconds)
+        with Follower(self.services.notifier, record.generations, after) as follower:
+            async for news in follower.batches(look):
+                failure = next((event.error for _, event in news if isinstance(event, Failed)), None)
+                if failure is not None and not begun:
+                    break
+                if news:
+                    quiet = 0.0
+                    out = await off_loop(_seconds(record, news), partial(reply.batch, news))
+                elif record.waiting and (now := self.services.registry.place(record)) != told:
+                    told, out = now, reply.waiting(now)
+                else:
+                    quiet += look
+                    silent = quiet >= ping_seconds
+                    quiet, out = (0.0, reply.ping) if silent else (quiet, b"")
+                if out:
+                    begun = True
+                    yield out
+                if failure is not None:
+                    break
+        error = next((g.error for g in record.generations if g.error is not None), None)
+        if error is None:
+            yield reply.end()
+        elif begun:
+            yield reply.error(from_engine(error))
+        else:
+            raise from_engine(error)
+
+    async def answer(self, seconds: float, make: Callable[[], Any], record: Record | None = None) -> Response:
+        """Answer with the value of ``make`` as JSON; ``record`` adds its place in the queue to the headers.
+
+        Calls ``make`` and encodes on a thread where that takes long; ``seconds`` is the estimate.
+        """
+        headers = self.queue(record) if record is not None else None
+
+        def encode_answer() -> Response:
+            return WholeResponse(encode_large(make()), 200, headers, JSON)
+
+        return await off_loop(self.services.asking + seconds, encode_answer)
+
+    def queue(self, record: Record) -> dict[str, str]:
+        """Return the header with the number of requests that wait before this one."""
+        return {"X-Queue": str(self.services.registry.place(record))}
+
+    def end(self, record: Record) -> None:
+        """Cancel ``record`` and stop watching the connection."""
+        cancel(record)
+        self.close()
+
+    def close(self) -> None:
+        if self._gone is not None:
+            self._gone.cancel()
+
+
+async def _disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _seconds(record: Record, news: News) -> float:
+    """Estimate the seconds that encoding the frames of some events takes."""
+    entries = 0
+    for number, event in news:
+        entries += 3
+        if isinstance(event, Text):
+            entries += sum(2 + 2 * len(known.top) for known in event.logprobs)
+        elif isinstance(event, Finished):  # some dialects end with the prompt once more
+            entries += len(record.generations[number].prompt_ids) // 4
+    return entries * PER_ENTRY

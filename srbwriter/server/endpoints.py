@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, cast
@@ -60,6 +60,15 @@ class Endpoint:
     gives_way: bool = False
 
 
+def lacks(names: Collection[str]) -> Callable[[Context], Awaitable[bool]]:
+    """Return a claim on bodies that have none of these fields."""
+
+    async def claims(context: Context) -> bool:
+        return (await context.json()).keys().isdisjoint(names)
+
+    return claims
+
+
 def routes_of(rows: Iterable[Endpoint], services: Services) -> list[Route]:
     """One route for each method and path."""
     return [
@@ -85,7 +94,7 @@ def _answering(group: Sequence[Endpoint], services: Services) -> Callable[[Reque
         context.chooses = usual.chooses
         try:
             if not services.models.alone:
-                context.services = services.models.shown().services
+                context.services = services.models.shown()
                 if (name := context.query.get("model")) and not usual.public:
                     await context.choose(name)
             row = usual

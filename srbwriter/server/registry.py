@@ -11,6 +11,7 @@ import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.types import BranchState, Priority
@@ -18,7 +19,13 @@ from srbwriter.server.settings import Client
 from srbwriter.server.work import PER_BYTE, PER_ENTRY
 
 from .errors import ApiError
-from .sharing import Scope
+
+
+class Scope(NamedTuple):
+    """A part of the cache: the salt of its namespace, and the texts that are common to all namespaces."""
+
+    salt: str = ""
+    common: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

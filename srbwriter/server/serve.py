@@ -7,23 +7,21 @@ connection that has waited longest without a complete head is closed for the nex
 from __future__ import annotations
 
 import contextlib
-import os
-import resource
 import signal
 import socket
 import stat
 import threading
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import uvicorn
 
 from srbwriter.paths import expanded
 from srbwriter.server.app import build_app, check_folders
 from srbwriter.server.chat import template_of
-from srbwriter.server.connection import protocol
-from srbwriter.server.models import Loader, ModelSpec
+from srbwriter.server.connection import Listener, Table, most_connections, protocol
+from srbwriter.server.services import Loader, ModelSpec
 from srbwriter.server.settings import (
     AddressError,
     ServerError,
@@ -33,75 +31,6 @@ from srbwriter.server.settings import (
     line_places,
 )
 from srbwriter.server.system_prompt import read_system_prompt
-
-_RESERVE = 40  # descriptors for stories, models, pages and threads' own
-_LEAST = 8
-
-
-class Table:
-    """The connections of a server, ``most`` at once.
-
-    Beyond that the oldest without a whole head is closed for each new one; where all have one, it waits.
-    """
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self._open: dict[int, socket.socket] = {}  # by descriptor; those that were closed until the next look
-        self._headless: dict[int, None] = {}  # descriptors, that which waits longest first
-
-    def room(self) -> bool:
-        """Whether another may be accepted now. Makes room for the next look where it can."""
-        if len(self._open) < self.most:
-            return True
-        self._open = {number: one for number, one in self._open.items() if one.fileno() == number}
-        if len(self._open) < self.most:
-            return True
-        while self._headless:
-            oldest = next(iter(self._headless))
-            del self._headless[oldest]
-            if oldest in self._open:
-                # the loop sees its end and closes it; closing it here would pull it away under the loop
-                with contextlib.suppress(OSError):
-                    self._open[oldest].shutdown(socket.SHUT_RDWR)
-                return False
-        return len(self._open) < self.most + _RESERVE // 2  # all are being answered
-
-    def came(self, one: socket.socket) -> None:
-        self._open[one.fileno()] = one
-        self.waits(one.fileno(), True)
-
-    def waits(self, descriptor: int, waiting: bool) -> None:
-        """Whether a connection waits for the head of a request; those that begin to are the youngest."""
-        self._headless.pop(descriptor, None)
-        if waiting:
-            self._headless[descriptor] = None
-
-
-class Listener(socket.socket):
-    """A listening socket that asks its table before it accepts."""
-
-    table: Table | None = None
-
-    def accept(self) -> tuple[socket.socket, Any]:
-        if self.table is None:
-            return super().accept()
-        if not self.table.room():
-            raise BlockingIOError  # asyncio looks again once it has closed what was ended
-        connection, address = super().accept()
-        self.table.came(connection)
-        return connection, address
-
-
-def most_connections() -> int:
-    """How many connections the process may have, by what it may open and has open now."""
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    if limit == resource.RLIM_INFINITY:
-        return 65_536
-    try:
-        opened = len(os.listdir("/dev/fd"))
-    except OSError:
-        opened = _RESERVE
-    return max(limit - opened - _RESERVE, _LEAST)
 
 
 class ServerHandle:

@@ -1,33 +1,40 @@
-"""The objects that every handler uses: the engine behind its loader, the register of requests, the limits."""
+"""The models of one server, and for each the objects that every handler uses: engine, requests, limits.
+
+A model among several is loaded on the first request for it, and unloaded when another needs its place: the
+least recently used one, never one that is answering.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import math
 import re
 import time
 from collections import Counter
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from copy import copy
-from dataclasses import replace
-from typing import Any, Self, cast
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any, Protocol, Self, cast
 
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.chat import CHATML
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.limits import BRANCHES, check_prompt
-from srbwriter.engine.types import ContextOverflow, Request, TokenRun
-from srbwriter.server.models import Loader, Models, ModelSpec
-from srbwriter.server.settings import Client, ServerSettings
+from srbwriter.engine.types import ContextOverflow, EngineError, Request, TokenRun
+from srbwriter.models.fit import free_memory, size_words
+from srbwriter.server.settings import Client, ServerSettings, server_keys
 from srbwriter.server.streams import Notifier
 from srbwriter.version import __version__
 
 from .errors import ApiError, bad, from_engine, unavailable
-from .registry import Record, Registry, Slots
-from .sharing import Scope, Sharing, template_heads
-from .system_prompt import SystemPrompt, put_before, read_system_prompt
+from .registry import Record, Registry, Scope, Slots
+from .system_prompt import SystemPrompt, put_before_messages, read_system_prompt
 from .work import MOST_SECONDS, PER_BYTE, off_loop
+
+_LOOK = 0.02  # seconds between looks at a load, or at requests that are to end
 
 
 def _make_fingerprint() -> str:
@@ -39,6 +46,39 @@ def _make_fingerprint() -> str:
 
 FINGERPRINT = _make_fingerprint()
 """This program's build in answers: OpenAI's ``system_fingerprint``, llama.cpp's ``build_info``."""
+
+
+class Loader(Protocol):
+    """Load a backend in the background. ``state`` is INIT, LOADING, READY or FAILED."""
+
+    @property
+    def state(self) -> str: ...
+    @property
+    def engine(self) -> Backend | None: ...
+    @property
+    def error(self) -> Exception | None: ...
+
+
+class Reloader(Loader, Protocol):
+    """A loader that can be started, closed and copied for another start."""
+
+    def start(self) -> object: ...
+    def close(self) -> None: ...
+    def again(self) -> Self: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """A model that a server may load.
+
+    ``need`` estimates its memory in bytes. Without a ``name`` it has the one in its file. One that is
+    ``kept`` has another owner: it is neither loaded nor unloaded here.
+    """
+
+    loader: Loader
+    name: str = ""
+    need: int = 0
+    kept: bool = False
 
 
 class Loaded:
@@ -64,7 +104,8 @@ class Services:
         self.notifier = notifier
         self.registry = Registry(settings.keep_requests, settings.keep_seconds)
         self.slots = Slots()
-        self.sharing = Sharing(settings)
+        keys = {key.name for key in server_keys(settings)}
+        self._separate_caches = len(keys) > 1 and not settings.share_cache
         self.preloaded = ""  # what conversations in lines begin with
         self._heads: tuple[tuple[str, str], tuple[str, ...]] | None = None  # of a template and system prompt
         self.sockets = Counter[str]()  # WebSockets that are open, by client
@@ -74,13 +115,16 @@ class Services:
         self.openapi: dict[str, Any] = {}
         self.tokens_max = 0
         self.name, self.number = "", 0  # of the model, among several
-        self.models: Models[Services] = Models(self, offers, settings.models_max)
+        self.need, self.kept = 0, True  # bytes of memory; whether another owns the model
+        self.holds = 0  # answers that are being made with the model
+        self.used = 0  # when that began last, on the clock of all models
+        self.models = Models(self, offers, settings.models_max)
 
-    def beside(self, loader: Loader, name: str, number: int) -> Self:
-        """The services of another model on the same server."""
+    def beside(self, offer: ModelSpec, number: int) -> Self:
+        """Return the services of another model on the same server."""
         other = copy(self)
-        other.name, other.number = name, number
-        other.renew(loader)
+        other.name, other.number, other.need, other.kept = offer.name, number, offer.need, offer.kept
+        other.renew(offer.loader)
         return other
 
     def renew(self, loader: Loader) -> None:
@@ -90,11 +134,25 @@ class Services:
     def change_system_prompt(self, system: SystemPrompt) -> None:
         """Put another text before every prompt of all models from now on."""
         for one in self.models:
-            one.services.system = system
+            one.system = system
 
     def put_system_before(self, request: Request) -> Request:
-        """Return the request with the system prompt before its own, if there is one."""
-        return put_before(request, self.system.prompt, self.engine)
+        """Return the request with the system prompt before its own, where it stays when that is cut."""
+        text, engine = self.system.prompt, self.engine
+        if not text:
+            return request
+        prompt, begins, keep = request.prompt, request.add_bos, request.n_keep
+        if isinstance(prompt, str):
+            runs = (TokenRun(prompt),) if prompt else ()
+        elif not prompt or isinstance(prompt[0], TokenRun):
+            runs = tuple(cast("Sequence[TokenRun]", prompt))
+        else:
+            ids = tuple(cast("Sequence[int]", prompt))
+            ids = ids[1:] if ids[0] == engine.bos else ids  # it begins with the text now
+            runs, begins = ((TokenRun(engine.detokenize(ids), ids),) if ids else ()), True
+        if keep >= 0 and (request.overflow != "error" or request.context is not None):
+            keep += len(engine.tokenize(text, add_bos=begins))
+        return replace(request, prompt=(TokenRun(text), *runs), add_bos=begins, n_keep=keep)
 
     def live(self) -> list[Record]:
         """The requests of this model that are being answered."""
@@ -108,7 +166,7 @@ class Services:
             return engine
         if self.loader.error is not None:
             raise unavailable(f"the model could not be loaded: {self.loader.error}", 60)
-        if self.state == "INIT" and not self.models.alone:
+        if self.load_state == "INIT" and not self.models.alone:
             raise unavailable(f"{self.model_name} is not loaded; a request for its words loads it", 1)
         raise unavailable("Loading model", 1)
 
@@ -143,11 +201,36 @@ class Services:
         return (getattr(self.loader, "name", "") or "model",)
 
     @property
+    def load_state(self) -> str:
+        """The loader's state: INIT, LOADING, READY or FAILED."""
+        state = self.loader.state
+        return str(getattr(state, "name", state)).upper()
+
+    @property
     def state(self) -> str:
         """The loader's state, or RUNNING while requests are answered."""
-        state = self.loader.state
-        name = str(getattr(state, "name", state)).upper()
-        return "RUNNING" if name == "READY" and self.live() else name
+        return "RUNNING" if self.load_state == "READY" and self.live() else self.load_state
+
+    @property
+    def status(self) -> str:
+        """The loader's state in the words of llama-server's router."""
+        words = {"INIT": "unloaded", "LOADING": "loading", "READY": "loaded", "FAILED": "failed"}
+        return words[self.load_state]
+
+    @property
+    def reloader(self) -> Reloader:
+        """The loader, where the model is not kept."""
+        return cast(Reloader, self.loader)
+
+    @property
+    def up(self) -> bool:
+        """Whether the model takes memory."""
+        return self.load_state in ("LOADING", "READY")
+
+    @property
+    def in_use(self) -> bool:
+        """Whether the model is answering, or held for an answer."""
+        return self.holds > 0 or bool(self.live())
 
     async def submit(
         self, requests: Sequence[Request], client: Client, id: str, slot: int = -1,
@@ -174,7 +257,7 @@ class Services:
                 generations.append(engine.submit(own))
 
         seconds = self.asking + sum(map(_seconds, requests))
-        if self._heads is None and any(self.sharing.salt(client, one.cache_salt) for one in requests):
+        if self._heads is None and any(self._salt(client, one.cache_salt) for one in requests):
             seconds += 2 * MOST_SECONDS  # a template came with the model's file: it runs on a thread
         try:
             await off_loop(seconds, work)
@@ -189,15 +272,24 @@ class Services:
         return record
 
     def scope(self, client: Client, asked: str = "") -> Scope:
-        """Return the part of the cache for a client's requests, with the salt that they ask for."""
-        salt = self.sharing.salt(client, asked)
+        """Return the part of the cache for a client's requests, with the salt that they ask for.
+
+        The number of cached tokens, and how soon an answer comes, would reveal what other clients have
+        written. So each key has its own namespace; only the server's own text is common to all.
+        """
+        salt = self._salt(client, asked)
         if not salt:
             return Scope()
         template = self.chat_template or self.engine.info.chat_template or CHATML
         known, asked_for = self._heads, (template, self.system.prompt)
         if known is None or known[0] != asked_for:
-            known = self._heads = asked_for, template_heads(self.engine, *asked_for)
+            known = self._heads = asked_for, _template_heads(self.engine, *asked_for)
         return Scope(salt, tuple(filter(None, (self.system.prompt, self.preloaded, *known[1]))))
+
+    def _salt(self, client: Client, asked: str) -> str:
+        """Return the salt of a client's request; one that already has the client's prefix stays as it is."""
+        own = f"{client.name}\0" if self._separate_caches else ""
+        return asked if asked.startswith(own) else own + asked
 
     @contextmanager
     def open_socket(self, client: Client) -> Generator[bool]:
@@ -214,7 +306,7 @@ class Services:
             self.sockets[client.name] -= 1
             self.sockets += Counter[str]()  # forgets those that have none
 
-    def busy(self) -> int:
+    def busy_branches(self) -> int:
         """Branches that are written or wait, of every dialect and of the terminal; ``max_n`` at most."""
         ours = sum(branch.live for record in self.live() for branch in record.branches)
         return min(self.max_n, max(ours, self.engine.stats().live_branches))
@@ -239,6 +331,190 @@ class Services:
             f"{running} requests are being answered, the limit is {most}",
             headers={"Retry-After": "1"},
         )
+
+
+class Models:
+    """All models of a server, ``most`` of them loaded at once (0: as many as fit). Used from its loop only.
+
+    ``offers`` has the first as well, whose services are given; it may be empty where that is alone.
+    """
+
+    def __init__(self, first: Services, offers: Sequence[ModelSpec], most: int) -> None:
+        offers = offers or [ModelSpec(first.loader, kept=True)]
+        self._most = most
+        first.models, first.name = self, offers[0].name
+        first.need, first.kept = offers[0].need, offers[0].kept
+        self._all = [first, *(first.beside(offer, number) for number, offer in enumerate(offers[1:], 1))]
+        self.alone = len(self._all) == 1  # then it answers to any name
+        self._current = self._all[0]
+        self._door = asyncio.Lock()  # whoever waits for a place lets nobody past
+        self._clock = count(1)
+
+    def __iter__(self) -> Iterator[Services]:
+        return iter(self._all)
+
+    @property
+    def names(self) -> list[str]:
+        """One name of each."""
+        return [one.model_name for one in self._all]
+
+    def named(self, name: str) -> Services:
+        """The model of that name; without one, the current. Raises ApiError (404)."""
+        if not name or self.alone:
+            return self._current
+        bare = name.removesuffix(".gguf")
+        for one in self._all:
+            if name in one.model_names or bare in one.model_names:
+                return one
+        raise ApiError(
+            404, f"there is no model {name[:200]}; this server has {', '.join(self.names)}",
+            field="model", code="model_not_found",
+        )  # fmt: skip
+
+    def of(self, record: Record) -> Services:
+        """The model that answers a request."""
+        return self._all[record.model]
+
+    def shown(self) -> Services:
+        """The model that questions without a name are about: the current if it is loaded, else the latest."""
+        loaded = [one for one in self._all if one.up]
+        if self._current in loaded or not loaded:
+            return self._current
+        return max(loaded, key=lambda one: one.used)
+
+    def loaded(self) -> list[Services]:
+        """The services of those that can answer now."""
+        return [one for one in self._all if one.loader.engine is not None]
+
+    def hold(self, one: Services) -> None:
+        """Keep it from being unloaded until :meth:`release`."""
+        one.holds += 1
+        one.used = next(self._clock)
+
+    def release(self, one: Services) -> None:
+        one.holds -= 1
+
+    async def take(self, one: Services) -> None:
+        """Hold a model that is loaded, which may take some time.
+
+        Raises ApiError: 501 where it does not fit, 503 where it cannot be loaded or no place becomes free.
+        """
+        try:
+            async with asyncio.timeout(one.settings.timeout):
+                async with self._door:
+                    if not one.up and not one.kept:
+                        await self._make_room(one)
+                        if one.load_state == "FAILED":  # whatever was wrong may have been put right
+                            one.loader = one.reloader.again()
+                        one.reloader.start()
+                    self.hold(one)
+                try:
+                    await self._until_loaded(one)
+                except BaseException:
+                    self.release(one)
+                    raise
+        except TimeoutError:
+            raise unavailable(f"{one.model_name} found no place in time; try again later") from None
+
+    @asynccontextmanager
+    async def held(self, one: Services) -> AsyncGenerator[None]:
+        """Hold a model as long as this is entered. Raises ApiError as :meth:`take` does."""
+        if self.alone:
+            yield
+            return
+        await self.take(one)
+        try:
+            yield
+        finally:
+            self.release(one)
+
+    async def load(self, name: str, *, choose: bool = True) -> None:
+        """Load a model, which is the current one from then on, or is not if ``choose`` is false.
+
+        Raises ApiError: 404 also where there is one model alone, and as :meth:`take` does.
+        """
+        one = self.named(name)
+        if self.alone:
+            if name in one.model_names:
+                return
+            raise ApiError(404, f"there is no model {name[:200]}; this server has {one.model_name}")
+        await self.take(one)
+        self.release(one)
+        if choose:
+            self._current = one
+
+    async def unload(self, name: str) -> None:
+        """Raise ApiError: 400 for one that is not loaded, 409 while it answers, 501 for one that is kept."""
+        one = self.named(name)
+        named = one.model_name
+        async with self._door:
+            if self.alone or one.kept:
+                raise ApiError(501, f"this server keeps its model, {named}; end the server instead")
+            if not one.up:
+                raise bad("model", f"{named} is not loaded")
+            if one.in_use:
+                raise ApiError(409, f"{named} answers requests; end them first")
+            await self._close(one)
+
+    def close(self) -> None:
+        """Unload all; for a server that has ended."""
+        for one in self._all:
+            if not one.kept:
+                one.reloader.close()
+
+    # ---- making room
+
+    async def _until_loaded(self, one: Services) -> None:
+        while one.loader.engine is None:
+            if one.loader.error is not None:
+                _ = one.engine  # raises it in words
+            await asyncio.sleep(_LOOK)
+
+    async def _make_room(self, one: Services) -> None:
+        """Unload idle models, least recently used first, until ``one`` fits. Raises ApiError (501)."""
+        while True:
+            others = [other for other in self._all if other.up]
+            free = self._free()
+            crowded = 0 < self._most <= len(others)
+            if not crowded and one.need <= free:
+                return
+            movable = [other for other in others if not other.kept]
+            if one.need > free + sum(other.need for other in movable if other.load_state == "READY"):
+                if not any(other.load_state == "LOADING" for other in movable):
+                    raise ApiError(501, self._too_large(one, free))
+            elif not movable:
+                raise ApiError(
+                    501, f"{one.model_name} has no place beside {others[0].model_name}, "
+                    f"which stays: give --models-max {self._most + 1} or more",
+                )  # fmt: skip
+            idle = [other for other in movable if not other.in_use and other.load_state == "READY"]
+            if idle:
+                await self._close(min(idle, key=lambda other: other.used))
+            else:
+                await asyncio.sleep(_LOOK)
+
+    def _free(self) -> int:
+        """Bytes that are free, less what those will take that are being loaded."""
+        return free_memory() - sum(one.need for one in self._all if one.load_state == "LOADING")
+
+    def _too_large(self, one: Services, free: int) -> str:
+        return (
+            f"{one.model_name} does not fit: it takes about {size_words(one.need)}, and "
+            f"{size_words(max(free, 0))} are free when all others are unloaded; "
+            "take a smaller one, or less --ctx-size"
+        )
+
+    async def _close(self, one: Services) -> None:
+        """Unload. Requests that it has answered are forgotten, as their tokens mean nothing without it."""
+        loader = one.reloader
+        one.renew(loader.again())
+        for record in one.registry:
+            if record.model == one.number:
+                one.registry.remove(record)
+        await asyncio.to_thread(loader.close)
+
+
+# ---- requests
 
 
 def _check_branches(requests: Sequence[Request]) -> None:
@@ -273,3 +549,29 @@ def _seconds(request: Request) -> float:
 
 
 _FEW = 64
+
+
+_MARK = "\ue000"  # a private-use character; stands where a client's own words begin
+_ROLES = ("system", "user")
+
+
+def _template_heads(engine: Backend, template: str, system: str) -> tuple[str, ...]:
+    """Return the text that a chat template writes before a client's first words, by the role of the message.
+
+    ``system`` is the text that the server puts before conversations, if any.
+    """
+    begins: list[Sequence[dict[str, Any]]] = [[{"role": role, "content": _MARK}] for role in _ROLES]
+    if system:
+        own = [*begins]
+        begins = [put_before_messages(one, system, as_system=True) for one in own]
+        begins.append(put_before_messages(own[-1], system, as_system=False))
+    heads: list[str] = []
+    for messages in begins:
+        try:
+            written = engine.apply_template(messages, add_generation_prompt=False, template=template)
+        except (EngineError, NotImplementedError):
+            continue  # it wants a conversation to begin otherwise
+        head, found, _ = written.partition(_MARK)
+        if found and head:
+            heads.append(head)
+    return tuple(heads)

@@ -10,19 +10,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from srbwriter.engine.generation import Generation
-from srbwriter.engine.types import Event, Failed, Finished, Text
-from srbwriter.server.errors import ApiError, from_engine
-from srbwriter.server.registry import Record, Registry
-from srbwriter.server.settings import ServerSettings
-from srbwriter.server.work import PER_ENTRY, encode_large, off_loop
+from srbwriter.engine.types import Event
+from srbwriter.server.errors import ApiError
+from srbwriter.server.registry import Record
 
 T = TypeVar("T")
 
@@ -125,45 +122,25 @@ class Follower:
                 raise generation.error
 
 
-# ---- what a dialect says
+# ---- answers of a dialect
 
 
-class Stream(Protocol):
-    """A dialect's frames for one record."""
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The response headers, ``content-type`` included."""
-        ...
-
-    @property
-    def ping(self) -> bytes:
-        """Bytes that keep a silent connection open; empty if the dialect has none."""
-        ...
-
-    def batch(self, news: News) -> bytes:
-        """Frames for a batch of events, possibly none."""
-        ...
-
-    def waiting(self, place: int) -> bytes:
-        """Return frames for a request that waits behind ``place`` others."""
-        ...
-
-    def end(self) -> bytes:
-        """Frames after the last event."""
-        ...
-
-    def error(self, error: ApiError) -> bytes:
-        """The frame that ends a stream which had begun well."""
-        ...
-
-
-class Reply(Stream, Protocol):
+class Reply(Protocol):
     """A dialect's answer to one record, in frames or whole."""
 
     @property
     def stream(self) -> bool:
         """Whether the client asked for a stream."""
+        ...
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The response headers of a stream, ``content-type`` included."""
+        ...
+
+    @property
+    def ping(self) -> bytes:
+        """Bytes that keep a silent connection open; empty if the dialect has none."""
         ...
 
     def begin(self, record: Record) -> None:
@@ -172,6 +149,22 @@ class Reply(Stream, Protocol):
 
     def whole(self) -> Any:
         """Return the JSON value of the whole answer, after every branch has ended."""
+        ...
+
+    def batch(self, news: News) -> bytes:
+        """Return frames for a batch of events, possibly none."""
+        ...
+
+    def waiting(self, place: int) -> bytes:
+        """Return frames for a request that waits behind ``place`` others."""
+        ...
+
+    def end(self) -> bytes:
+        """Return frames after the last event."""
+        ...
+
+    def error(self, error: ApiError) -> bytes:
+        """Return the frame that ends a stream which had begun well."""
         ...
 
 
@@ -184,154 +177,11 @@ class ClientGone(Exception):
     """The client closed its connection before it was answered."""
 
 
-class Connection:
-    """The connection to one client. Work for the client is cancelled when it disconnects."""
-
-    def __init__(
-        self, receive: Receive, settings: ServerSettings, notifier: Notifier, registry: Registry
-    ) -> None:
-        self.receive, self.settings, self.notifier, self.registry = receive, settings, notifier, registry
-        self._gone: asyncio.Task[None] | None = None
-
-    @property
-    def asking(self) -> float:
-        """Extra seconds that tokenizing may take: 0 with a local engine."""
-        return 0.0
-
-    async def until_gone(self, work: Awaitable[T]) -> T:
-        """Return the result of ``work``.
-
-        Cancels it and raises ClientGone when the client disconnects first.
-        """
-        if self._gone is None:
-            self._gone = asyncio.create_task(_disconnect(self.receive))
-        task = asyncio.ensure_future(work)
-        try:
-            await asyncio.wait({task, self._gone}, return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
-                raise ClientGone
-            return task.result()
-        finally:
-            if not task.done():
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError, Exception):
-                    await task
-
-    async def whole(self, record: Record, make: Callable[[], Any], more: float = 0.0) -> Response:
-        """Wait until all is written, then answer with the value of ``make`` as JSON; cancel what still runs.
-
-        ``more`` is the time in seconds that ``make`` takes beyond ``record.effort``.
-        """
-        try:
-            with Follower(self.notifier, record.generations) as follower:
-                await self.until_gone(follower.finish())
-        finally:
-            self.end(record)
-        return await self.answer(record.effort + more, make, record)
-
-    async def stream(self, record: Record, stream: Stream, *, after: int = 0, own: bool = True) -> Response:
-        """Answer with the frames of a record, without those of its first ``after`` events.
-
-        An error before the first frame is an ordinary error response. The record is cancelled with the
-        connection, unless ``own`` is false because the client only watches it.
-        """
-        out = self.frames(record, stream, after)
-        close = partial(self.end, record) if own else self.close
-        try:
-            first = await self.until_gone(anext(out, b""))
-        except BaseException:
-            close()
-            raise
-        assert self._gone is not None
-        sent = {
-            "cache-control": "no-cache", "x-accel-buffering": "no", **self.queue(record), **stream.headers
-        }  # fmt: skip
-        return StreamResponse(first, out, sent, self._gone, self.settings.timeout, close)
-
-    async def frames(self, record: Record, stream: Stream, after: int = 0) -> AsyncGenerator[bytes]:
-        """Yield the frames of a record, without those of its first ``after`` events.
-
-        An error before the first frame is raised, a later one is a frame. A request in the queue reports its
-        place after a second, and whenever the place changes.
-        """
-        begun, quiet, told = False, 0.0, -1
-        ping_seconds = self.settings.ping_seconds
-        look = min(1.0, ping_seconds)
-        with Follower(self.notifier, record.generations, after) as follower:
-            async for news in follower.batches(look):
-                failure = next((event.error for _, event in news if isinstance(event, Failed)), None)
-                if failure is not None and not begun:
-                    break
-                if news:
-                    quiet = 0.0
-                    out = await off_loop(_seconds(record, news), partial(stream.batch, news))
-                elif record.waiting and (now := self.registry.place(record)) != told:
-                    told, out = now, stream.waiting(now)
-                else:
-                    quiet += look
-                    silent = quiet >= ping_seconds
-                    quiet, out = (0.0, stream.ping) if silent else (quiet, b"")
-                if out:
-                    begun = True
-                    yield out
-                if failure is not None:
-                    break
-        error = next((g.error for g in record.generations if g.error is not None), None)
-        if error is None:
-            yield stream.end()
-        elif begun:
-            yield stream.error(from_engine(error))
-        else:
-            raise from_engine(error)
-
-    async def answer(self, seconds: float, make: Callable[[], Any], record: Record | None = None) -> Response:
-        """Answer with the value of ``make`` as JSON; ``record`` adds its place in the queue to the headers.
-
-        Calls ``make`` and encodes on a thread where that takes long; ``seconds`` is the estimate.
-        """
-        headers = self.queue(record) if record is not None else None
-
-        def work() -> Response:
-            return WholeResponse(encode_large(make()), 200, headers, JSON)
-
-        return await off_loop(self.asking + seconds, work)
-
-    def queue(self, record: Record) -> dict[str, str]:
-        """Return the header with the number of requests that wait before this one."""
-        return {"X-Queue": str(self.registry.place(record))}
-
-    def end(self, record: Record) -> None:
-        """Cancel ``record`` and stop watching the connection."""
-        cancel(record)
-        self.close()
-
-    def close(self) -> None:
-        if self._gone is not None:
-            self._gone.cancel()
-
-
 def cancel(record: Record) -> None:
     """Cancel the generations of a record that have not ended."""
     for generation in record.generations:
         if not generation.done:
             generation.cancel()
-
-
-async def _disconnect(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-def _seconds(record: Record, news: News) -> float:
-    """Estimate the seconds that encoding the frames of some events takes."""
-    entries = 0
-    for number, event in news:
-        entries += 3
-        if isinstance(event, Text):
-            entries += sum(2 + 2 * len(known.top) for known in event.logprobs)
-        elif isinstance(event, Finished):  # some dialects end with the prompt once more
-            entries += len(record.generations[number].prompt_ids) // 4
-    return entries * PER_ENTRY
 
 
 # ---- sending

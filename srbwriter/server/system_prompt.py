@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, cast
 
-from srbwriter.engine.backend import Backend
-from srbwriter.engine.types import Request, TokenRun
 from srbwriter.server.settings import ServerError, ServerSettings, read_text
 
 
@@ -66,24 +64,6 @@ def _read_object(file: str, told: Mapping[str, Any]) -> SystemPrompt:
     if wrong := next((name for name, item in told.items() if not isinstance(item, str)), None):
         raise ServerError(f"{file}: {wrong}: expected text; {_EXPECTED}")
     return SystemPrompt(**told)
-
-
-def put_before(request: Request, text: str, engine: Backend) -> Request:
-    """Return ``request`` with ``text`` before its prompt, where it stays when the prompt is cut."""
-    if not text:
-        return request
-    prompt, begins, keep = request.prompt, request.add_bos, request.n_keep
-    if isinstance(prompt, str):
-        runs = (TokenRun(prompt),) if prompt else ()
-    elif not prompt or isinstance(prompt[0], TokenRun):
-        runs = tuple(cast("Sequence[TokenRun]", prompt))
-    else:
-        ids = tuple(cast("Sequence[int]", prompt))
-        ids = ids[1:] if ids[0] == engine.bos else ids  # it begins with the text now
-        runs, begins = ((TokenRun(engine.detokenize(ids), ids),) if ids else ()), True
-    if keep >= 0 and (request.overflow != "error" or request.context is not None):
-        keep += len(engine.tokenize(text, add_bos=begins))
-    return replace(request, prompt=(TokenRun(text), *runs), add_bos=begins, n_keep=keep)
 
 
 def put_before_messages(

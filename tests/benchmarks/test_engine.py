@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.engine import __main__ as benchmark
 from benchmarks.engine.__main__ import main
 from benchmarks.engine.contestants import Score
-from benchmarks.engine.throughput import Result, rounds
+from benchmarks.engine.throughput import rounds
 
 SMALL = (
     "--model bundled --counts 1 2 --rounds 1 --prompt 16 --tokens 6 --steps 4 --story 64 --requests 8 "
@@ -52,42 +51,6 @@ def test_peers_are_measured_with_equal_settings_and_defaults(
     assert [len(table) for table in tables(out)] == [4, 4, 4, 4]
     assert out.count("engine / llama-server") == out.count("engine / llama-batched-bench") == 4
     assert len(re.findall(r"^### .* defaults", out, re.M)) == 2
-
-
-def test_without_a_model_the_promised_tables_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[str, int, int, tuple[int, ...], int]] = []
-
-    def taken(match: benchmark.Match) -> list[Result]:
-        setting = match.setting
-        asked.append((setting.model.name, setting.prompt, match.others, tuple(match.counts), setting.cells))
-        return [Result(1, {"engine": [Score(1, 1.0)]})]
-
-    monkeypatch.setattr(benchmark.Match, "results", taken)
-    monkeypatch.setattr(benchmark, "model_path", lambda name, _: Path(f"{name}.gguf"))
-    main(["--only", "throughput", "--settings", "defaults"])
-    assert {row[:4] for row in asked} == {
-        (f"{model}.gguf", prompt, others, counts)
-        for model, prompt, counts in (
-            ("135m-q4_0", 512, (1, 2, 4, 8, 16, 32)), ("135m-q8_0", 512, (1, 8, 32)),
-            ("1.1b-q4_0", 512, (1, 8, 32)), ("135m-q4_0", 4096, (1, 8, 32)),
-        )
-        for others in (0, 20)
-    }  # fmt: skip
-    assert all(cells > prompt + 32 * 12 for _, prompt, _, _, cells in asked)
-
-
-def test_nothing_is_evaluated_for_a_story_that_is_opened_again(capsys: pytest.CaptureFixture[str]) -> None:
-    main([*SMALL, "--only", "reopen"])
-    (row,) = re.findall(r"tokens evaluated \|\s*(\d+) \|\s*(\d+) \|", capsys.readouterr().out)
-    assert row == ("64", "1")  # the last token, for what the model says after it
-
-
-def test_nothing_is_left_behind(capsys: pytest.CaptureFixture[str]) -> None:
-    main([*SMALL, "--only", "memory"])
-    values = dict(re.findall(r"^\|\s*(.+?) \|\s*(\S+) \|$", capsys.readouterr().out, re.M))
-    assert values["live branches"] == "0"
-    assert values["cells after reset"] == values["sequence ids after reset"] == "0"
-    assert values["native sequences that hold anything after reset"] == "0"
 
 
 def test_contestants_take_turns_and_medians_are_of_pairs() -> None:

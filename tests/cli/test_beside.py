@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +20,7 @@ from srbwriter.config import Settings, load
 from srbwriter.demo import bundled_model
 from srbwriter.session import Session
 from tests.cli.stories import make
-from tests.tui.test_end_to_end import Terminal
+from tests.terminal.terminal import CTRL_Q, Terminal
 
 
 def settings(**flags: Any) -> Settings:
@@ -61,11 +62,13 @@ def test_the_same_engine_answers_as_long_as_the_session_runs(session: Session) -
         ask(url_in(line))
 
 
-@pytest.mark.needs("tmux")
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="pseudo-terminals are a thing of POSIX systems")
 def test_the_real_program_serves_beside_the_app_and_says_so(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    terminal = Terminal(tmp_path, width=160)
+    terminal = Terminal(tmp_path / "home")
+    terminal.columns = 160
     try:
         terminal.start(str(tmp_path / "tale.srbw"), "--port", str(port), "--ctx-size", "512")
         terminal.wait_for(f"http://127.0.0.1:{port}")
@@ -74,8 +77,8 @@ def test_the_real_program_serves_beside_the_app_and_says_so(tmp_path: Path) -> N
                 pass
             assert client.get("/health").status_code == 200
         assert ask(f"http://127.0.0.1:{port}")
-        terminal.keys("C-q")
-        terminal.wait_for("ended with 0")
+        terminal.press(CTRL_Q)
+        assert terminal.ended() == 0
     finally:
         terminal.close()
 
@@ -106,17 +109,8 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     return asked
 
 
-@pytest.mark.parametrize(("flags", "served"), [((), False), (("--port", "0"), True)])
-def test_a_flag_of_the_server_starts_it_beside_the_app(
-    opened: list[tuple[Any, ...]], flags: tuple[str, ...], served: bool
-) -> None:
-    assert main(["new.srbw", *flags]) == Exit.OK
-    (((_, story, beside),)) = opened
-    assert story == Path("new.srbw") and (beside is not None) is served
-
-
 def test_the_app_opens_a_story_by_its_name(opened: list[tuple[Any, ...]]) -> None:
     story = make()
     for line in (["orchard"], ["The Orchard"], ["open", "orchard"], ["orchard", "--theme", "lamplight"]):
         assert main(line) == Exit.OK
-    assert [path for _, path, _ in opened] == [story] * 4
+    assert [(path, beside) for _, path, beside in opened] == [(story, None)] * 4

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -19,12 +17,6 @@ from srbwriter.engine.remote.engine import RemoteEngine
 from srbwriter.engine.remote.options import RemoteOptions
 from tests.engine.peers import served
 from tests.engine.scripted import PROMPT, STORY, Scripted, answers, drops_after
-
-
-@pytest.fixture
-def server() -> Iterator[Scripted]:
-    with closing(Scripted("vllm")) as it:
-        yield it
 
 
 def test_write_prints_what_comes_from_elsewhere(server: Scripted, capsys: pytest.CaptureFixture[str]) -> None:

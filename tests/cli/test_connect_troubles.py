@@ -7,8 +7,6 @@ import ssl
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Iterator
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -18,7 +16,7 @@ import pytest
 
 from srbwriter import cli
 from srbwriter.cli.exits import Exit
-from tests.engine.scripted import PROMPT, STORY, Scripted, drops_after, misnumbers_after, stalls_after
+from tests.engine.scripted import PROMPT, STORY, Scripted, drops_after, misnumbers_after
 
 
 def line(url: str, *more: str) -> list[str]:
@@ -29,12 +27,6 @@ def program(url: str, *more: str) -> subprocess.Popen[str]:
     """The real program, writing with the engine at ``url``."""
     command = [sys.executable, "-m", "srbwriter", *line(url, *more)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-@pytest.fixture
-def server() -> Iterator[Scripted]:
-    with closing(Scripted("vllm")) as it:
-        yield it
 
 
 @pytest.mark.parametrize("index", [100, -1])
@@ -77,16 +69,6 @@ def test_nobody_there_is_said_with_each_attempt(capsys: pytest.CaptureFixture[st
         *(f"{refused}. Trying again in {wait} s ({k} of 3)." for k, wait in ((1, 0.25), (2, 0.5), (3, 1))),
         f"{refused}; is the server running?",
     ]
-
-
-@pytest.mark.full
-def test_a_server_that_hangs_is_given_up_in_a_minute(server: Scripted) -> None:
-    server.always, server.mute = stalls_after(9, over := threading.Event()), True
-    start = time.monotonic()
-    out, err = (running := program(server.url)).communicate(timeout=120)
-    over.set()
-    assert running.returncode == Exit.ERROR and STORY[:9] in out
-    assert err.count("no sign of life for") >= 4 and 55 < time.monotonic() - start < 90
 
 
 def test_an_address_that_is_none_is_a_usage_error(

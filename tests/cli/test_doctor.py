@@ -268,26 +268,6 @@ def test_settings_that_cannot_be_used_do_not_keep_doctor_from_its_work(
     }
 
 
-def test_the_program_as_it_is_started_finds_faults_that_are_planted_together(
-    tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    expected = {
-        ("stories", f"srbwriter open {findings.shown(damaged())}"),
-        ("folders", "chmod u+rwx ~/.local/share/srbwriter/library"),
-        ("models", "unset SRBWRITER_MODEL"),
-    }
-    paths.library_dir().chmod(0o500)
-    environment = {"SRBWRITER_MODEL": "/nowhere/gone.gguf"}
-    if disk.can_mount(tmp_path / "try"):
-        small = disk.SmallDisk(tmp_path / "small")
-        request.addfinalizer(small.unmount)
-        environment["XDG_CACHE_HOME"] = str(small.folder)
-        expected.add(("space", f"du -xhd 1 {small.folder} | sort -h | tail"))
-    report = run_program(**environment)
-    found = {(name, finding.cure) for name, finding in report.problems}
-    assert expected <= found and report.code == 1
-
-
 # ---- GPUs that llama.cpp was not built for
 
 
@@ -419,7 +399,7 @@ def test_a_check_that_fails_or_hangs_is_a_finding(monkeypatch: pytest.MonkeyPatc
         time.sleep(60)
 
     monkeypatch.setattr(doctor, "CHECKS", (("one", fail), ("two", hang), ("three", lambda _: [])))
-    monkeypatch.setattr(doctor, "LIMIT_SECONDS", 0.2)
+    monkeypatch.setattr(doctor, "LIMIT_SECONDS", 1)
     report = examine()
     assert report.code == 1
     assert report.checks["one"][0].words == "this check failed: ZeroDivisionError: by nothing"

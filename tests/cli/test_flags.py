@@ -186,19 +186,6 @@ def test_what_is_wrong_is_said_with_its_cure(line: str, problem: str) -> None:
     assert read(*line.split()) == ({}, [problem])
 
 
-def test_everything_that_is_wrong_with_a_line_is_said_at_once() -> None:
-    values, wrong = read("--n", "--temprature", "1", "-fa", "maybe", "--mmproj", "f", "--seed", "7", "-c")
-    assert values == {"generation.seed": 7}
-    starts = (
-        "--ctx-size: its value is missing",
-        "--n: its value",
-        "-fa 'maybe'",
-        "--mmproj: ",
-        "unknown flag --temp",
-    )
-    assert sorted(wrong) == sorted(next(w for w in wrong if w.startswith(start)) for start in starts)
-
-
 def test_help_names_every_flag_and_default() -> None:
     parser = flags.parser("srbwriter", "")
     flags.add_keys(parser, KEYS, tuple(SECTIONS))

@@ -11,30 +11,11 @@ from typing import Any
 
 import pytest
 
-from srbwriter import __version__, cli, paths
+from srbwriter import __version__, paths
 from srbwriter.cli import app, commands
 from srbwriter.cli.exits import Exit, Failure
 from srbwriter.engine.types import ContextOverflow, ModelError
 from srbwriter.story import Story
-
-
-class Outcome:
-    """What one run of the program left behind."""
-
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Any:
-    def run_main(*arguments: str) -> Outcome:
-        try:
-            code = cli.main(arguments)
-        except SystemExit as ended:
-            code = int(ended.code or 0)
-        return Outcome(code, *capsys.readouterr())
-
-    return run_main
 
 
 @pytest.fixture
@@ -187,29 +168,6 @@ def test_help_is_the_same_through_python_m() -> None:
         [sys.executable, "-m", "srbwriter", "--version"], capture_output=True, text=True, check=True
     )
     assert done.stdout == f"srbwriter {__version__}\n"
-
-
-_ROOMS = "srbwriter.story srbwriter.session srbwriter.models httpx rich"
-
-
-@pytest.mark.parametrize(
-    ("line", "strangers"),
-    [
-        ("--help", f"{_ROOMS} srbwriter.launch srbwriter.engine"),
-        ("--version", f"{_ROOMS} srbwriter.launch srbwriter.engine"),
-        ("models --help", _ROOMS),
-    ],
-)
-def test_help_loads_no_story_no_model_and_no_client(line: str, strangers: str) -> None:
-    probe = f"""
-import contextlib, io, sys
-from srbwriter.cli import main
-with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
-    main({line.split()!r})
-print(*sorted(sys.modules.keys() & {set(strangers.split())!r}))
-"""
-    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
-    assert done.stdout == "\n"
 
 
 def test_help_of_a_command_is_its_own(run: Any) -> None:

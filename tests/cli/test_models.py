@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from srbwriter.config import load
 from srbwriter.config.keys import RETIRED
 from srbwriter.demo import bundled_model
 from srbwriter.models import fit, read_recommended
+from tests.cli.conftest import Run
 from tests.fakes.hub import Hub, running
 from tests.models.gguf_files import SHAPE, gguf, put
 
@@ -36,12 +38,8 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Any:
-    def run_main(*arguments: str) -> tuple[int, str, str]:
-        code = cli.main(["models", *arguments])
-        return (code, *capsys.readouterr())
-
-    return run_main
+def run(run: Run) -> Run:
+    return partial(run, "models")
 
 
 def model_in_use() -> Path:

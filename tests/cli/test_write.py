@@ -51,27 +51,20 @@ def test_a_piped_prompt_loses_one_newline(
         assert json.loads(write(capsys, *argument, "-n", "1", "--json"))["prompt"] == prompt
 
 
-@pytest.mark.parametrize("argument", ["-", "a\udcff"])
-def test_a_prompt_that_is_no_text_is_refused(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, argument: str
-) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\xff"), "utf-8"))
-    assert cli.main(["write", argument, *QUICK]) == 2
-    assert "not UTF-8" in capsys.readouterr().err
-
-
-def test_without_a_prompt_a_terminal_is_not_waited_for(
+def test_what_is_no_prompt_is_refused_in_words(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "stdin", Terminal())
-    assert cli.main(["write", *QUICK]) == 2
-    assert "there is no prompt" in capsys.readouterr().err
-
-
-def test_a_prompt_that_does_not_fit_says_how_much_fits(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["write", "word " * 2000, *QUICK]) == 1
-    captured = capsys.readouterr()
-    assert captured.out == "" and "512 tokens" in captured.err
+    """And a terminal is not waited for."""
+    for arguments, stdin, code, words in (
+        (["-"], io.TextIOWrapper(io.BytesIO(b"a\xff"), "utf-8"), 2, "not UTF-8"),
+        (["a\udcff"], Terminal(), 2, "not UTF-8"),
+        ([], Terminal(), 2, "there is no prompt"),
+        (["word " * 2000], Terminal(), 1, "512 tokens"),
+    ):
+        monkeypatch.setattr(sys, "stdin", stdin)
+        assert cli.main(["write", *arguments, *QUICK]) == code
+        out, err = capsys.readouterr()
+        assert out == "" and words in err
 
 
 def test_a_reader_that_leaves_is_no_traceback() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import select
 import socket
+import ssl
 import sys
 import threading
 from collections import deque
@@ -135,8 +136,11 @@ class Scripted(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, owner: str = "vllm", port: int = 0) -> None:
+    def __init__(self, owner: str = "vllm", port: int = 0, tls: ssl.SSLContext | None = None) -> None:
         super().__init__(("127.0.0.1", port), Handler)
+        self._scheme = "http" if tls is None else "https"
+        if tls is not None:  # a client's handshake is read on its own thread
+            self.socket = tls.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
         self.owner, self.wanted_key = owner, ""
         self.faults: deque[Fault | None] = deque()  # of the next requests for text, one each
         self.always: Fault | None = None
@@ -159,7 +163,7 @@ class Scripted(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
+        return f"{self._scheme}://127.0.0.1:{self.server_address[1]}"
 
     def process_request(self, request: Any, client_address: Any) -> None:
         self.begun += 1
@@ -176,8 +180,9 @@ class Scripted(ThreadingHTTPServer):
 
     def pace(self, connection: socket.socket) -> None:
         """Wait until the next token may come. Raises OSError when nobody waits for it any more."""
+        peek = 0 if isinstance(connection, ssl.SSLSocket) else socket.MSG_PEEK
         while not self.hold.wait(0.02) or (self.steps is not None and not self.steps.acquire(timeout=0.02)):
-            if select.select([connection], [], [], 0)[0] and not connection.recv(1, socket.MSG_PEEK):
+            if select.select([connection], [], [], 0)[0] and not connection.recv(1, peek):
                 raise BrokenPipeError
 
     def working(self) -> _Counted:

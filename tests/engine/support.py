@@ -6,13 +6,14 @@ import atexit
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from srbwriter.engine.engine import Engine
@@ -73,6 +74,18 @@ def finish(engine: Engine, *generations: Generation) -> None:
         generation.wait(0)
 
 
+def rest(engine: Engine) -> None:
+    """Let the engine do what it does while nobody asks for anything."""
+    while engine.process():
+        pass
+
+
+def spill(engine: Engine) -> None:
+    """Move all that nobody runs out of the cells."""
+    while engine.call(engine._cache.evict_run):
+        pass
+
+
 SMALL = EngineOptions(n_ctx=512, gpu_layers=0, seed=1, threads=1, max_branches=8)
 """Options of an engine that is quickly loaded, for tests that each need one of their own."""
 SHORT = Stop(max_tokens=4, ignore_eog=True)
@@ -91,6 +104,19 @@ def works(engine: Engine) -> bool:
     if engine._thread is None:
         finish(engine, generation)
     return [len(b.ids) for b in generation.wait(WAIT).branches] == [4, 4]
+
+
+def fixture_of(
+    opened: Callable[[], AbstractContextManager[Engine]], scope: Literal["module", "function"] = "module"
+) -> Any:
+    """Return a fixture that opens an engine for a module, or for each test."""
+
+    @pytest.fixture(scope=scope)
+    def engine() -> Iterator[Engine]:
+        with opened() as loaded:
+            yield loaded
+
+    return engine
 
 
 CHUNK = 32

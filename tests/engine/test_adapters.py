@@ -22,7 +22,7 @@ from srbwriter.engine.model_files import check_adapter
 from srbwriter.engine.types import EngineOptions, InvalidRequest, ModelError, Priority, Request, Stop
 from tests.sizes import examples
 
-from .support import GREEDY, Reference, assert_same_logits, drive, finish, forcing
+from .support import GREEDY, Reference, assert_same_logits, drive, finish, forcing, rest
 from .toy_models import FEED, WIDTH, make_control_vector, make_lora, make_merged, make_qwen
 
 OPTIONS = EngineOptions(
@@ -74,12 +74,6 @@ def test_an_adapter_is_the_model_with_other_weights(files: Path, tmp_path: Path,
     with loaded(files, ("one.gguf", 0.0), ("two.gguf", 0.0)) as engine:
         found = logits_of(engine, lora)
     assert_all_same(found, reference(files, tmp_path, *((k + 1, scale) for k, scale in lora)))
-
-
-def test_a_request_that_names_none_gets_those_of_the_start(files: Path, tmp_path: Path) -> None:
-    with loaded(files, ("one.gguf", 0.7)) as engine:
-        assert_all_same(logits_of(engine), reference(files, tmp_path, (1, 0.7)))
-        assert [tuple(a) for a in engine.adapters.list()] == [(0, str(files / "one.gguf"), 0.7)]
 
 
 def test_what_was_evaluated_with_one_set_is_not_found_under_another(files: Path, tmp_path: Path) -> None:
@@ -182,25 +176,13 @@ def test_going_on_from_a_branch_uses_its_own_adapters(files: Path, tmp_path: Pat
         alone.close()
 
 
-def test_the_default_set_can_be_changed(files: Path, tmp_path: Path) -> None:
-    with loaded(files, ("one.gguf", 1.0), ("two.gguf", 0.0)) as engine:
-        logits_of(engine)
-        engine.adapters.defaults = ((1, 0.5),)
-        assert [a.scale for a in engine.adapters.list()] == [0.0, 0.5]
-        assert_all_same(logits_of(engine), reference(files, tmp_path, (2, 0.5)))
-
-
-def test_a_request_that_shares_nothing_has_its_adapters_too(files: Path, tmp_path: Path) -> None:
+def test_requests_that_share_nothing_have_their_adapters_too(files: Path, tmp_path: Path) -> None:
     with loaded(files, ("one.gguf", 0.0)) as engine:
-        wanted = reference(files, tmp_path, (1, 1.0))
-        assert_all_same(logits_of(engine, ((0, 1.0),), cache_prompt=False), wanted)
-
-
-def test_more_sets_than_are_remembered_share_nothing(files: Path, tmp_path: Path) -> None:
-    with loaded(files, ("one.gguf", 0.0)) as engine:
+        found = logits_of(engine, ((0, 1.0),), cache_prompt=False)
+        assert_all_same(found, reference(files, tmp_path, (1, 1.0)))
         for k in range(MOST_SETS):
             engine.adapters.root(((0, 1.0 + k),))
-        assert not engine.adapters.shared(((0, 0.25),))
+        assert not engine.adapters.shared(((0, 0.25),)), "there are more sets than are remembered"
         assert_all_same(logits_of(engine, ((0, 0.25),)), reference(files, tmp_path, (1, 0.25)))
 
 
@@ -219,8 +201,7 @@ def test_what_each_set_evaluated_is_there_after_a_restart(
             for chosen in SETS
         ]
         finish(engine, *shown)
-        while engine.process():
-            pass
+        rest(engine)
     with loaded(files, *(lora[k] for k in order), disk_dir=str(tmp_path)) as engine:
         for chosen in (*SETS, ((0, 0.25),)):
             now = tuple((order[number], scale) for number, scale in chosen)
@@ -259,69 +240,51 @@ def test_a_set_that_cannot_be_is_refused(files: Path, lora: Any, words: str) -> 
         engine.submit(Request(TEXT, lora=lora))
 
 
-def test_without_adapters_the_cure_is_named(files: Path) -> None:
-    with loaded(files) as engine, pytest.raises(InvalidRequest, match="--lora"):
-        engine.submit(Request(TEXT, lora=((0, 1.0),)))
-
-
-S, F, I = 8, 6, 5  # enum gguf_type  # noqa: E741
-
-
-@pytest.mark.parametrize(
-    ("metadata", "words"),
-    [
-        ({"general.type": (S, "model")}, "no LoRA adapter"),
-        ({"general.type": None}, "no LoRA adapter"),
-        ({"general.type": (I, 5)}, "no LoRA adapter"),
-        ({"adapter.type": (S, "ia3")}, "no LoRA adapter"),
-        ({"adapter.type": (I, 5)}, "no LoRA adapter"),
-        ({"general.architecture": (S, "llama")}, "made for llama models"),
-        ({"general.architecture": (I, 5)}, "made for unknown"),
-        ({"adapter.lora.alpha": (I, 5)}, "no number"),
-        ({"adapter.lora.alpha": (S, "5")}, "no number"),
-        ({"adapter.alora.invocation_tokens": (I, 5)}, "certain words"),
-    ],
-)
-def test_a_foreign_file_is_refused_in_words(files: Path, tmp_path: Path, metadata: Any, words: str) -> None:
-    """llama.cpp ends the process over a value of another type than it expects."""
-    make_lora(tmp_path / "bad.gguf", metadata=metadata)
-    with pytest.raises(ModelError, match=words):
-        loaded(files, (str(tmp_path / "bad.gguf"), 1.0))
-
-
 def ones(*shape: int) -> Any:
     return np.ones(shape, np.float32)
 
 
+def halves(a: Any, b: Any, tensor: str = "blk.0.attn_q.weight") -> dict[str, Any]:
+    return {f"{tensor}.lora_a": a, f"{tensor}.lora_b": b}
+
+
+S, I = 8, 5  # enum gguf_type  # noqa: E741
+
+
 @pytest.mark.parametrize(
-    ("tensors", "words"),
+    ("metadata", "tensors", "words"),
     [
-        ({"blk.0.attn_q.weight.lora_a": ones(2, WIDTH)}, "no other half"),
-        ({"blk.0.attn_q.weight": ones(2, WIDTH)}, "neither half"),
-        ({"blk.9.attn_q.weight.lora_a": ones(2, WIDTH), "blk.9.attn_q.weight.lora_b": ones(WIDTH, 2)},
-         "no tensor blk.9"),
-        ({"blk.0.attn_q.weight.lora_a": ones(2, WIDTH + 1), "blk.0.attn_q.weight.lora_b": ones(WIDTH, 2)},
-         "shape"),
-        ({"blk.0.attn_q.weight.lora_a": ones(2, WIDTH), "blk.0.attn_q.weight.lora_b": ones(WIDTH, 3)},
-         "shape"),
-        ({"blk.0.attn_q.weight.lora_a": ones(WIDTH), "blk.0.attn_q.weight.lora_b": ones(WIDTH)}, "shape"),
-        ({"blk.0.attn_q.weight.lora_a": ones(3, 2, WIDTH), "blk.0.attn_q.weight.lora_b": ones(3, WIDTH, 2)},
-         "shape"),
-        ({"blk.0.attn_q.weight.lora_a": ones(0, WIDTH), "blk.0.attn_q.weight.lora_b": ones(WIDTH, 0)},
-         "shape"),
-        ({"blk.0.ffn_up.weight.lora_a": ones(2, FEED), "blk.0.ffn_up.weight.lora_b": ones(WIDTH, 2)},
-         "shape"),
+        (None, {"blk.0.attn_q.weight.lora_a": ones(2, WIDTH)}, "no other half"),
+        (None, {"blk.0.attn_q.weight": ones(2, WIDTH)}, "neither half"),
+        (None, halves(ones(2, WIDTH), ones(WIDTH, 2), "blk.9.attn_q.weight"), "no tensor blk.9"),
+        (None, halves(ones(2, WIDTH + 1), ones(WIDTH, 2)), "shape"),
+        (None, halves(ones(2, WIDTH), ones(WIDTH, 3)), "shape"),
+        (None, halves(ones(WIDTH), ones(WIDTH)), "shape"),
+        (None, halves(ones(3, 2, WIDTH), ones(3, WIDTH, 2)), "shape"),
+        (None, halves(ones(0, WIDTH), ones(WIDTH, 0)), "shape"),
+        (None, halves(ones(2, FEED), ones(WIDTH, 2), "blk.0.ffn_up.weight"), "shape"),
+        ({"general.type": (S, "model")}, None, "no LoRA adapter"),
+        ({"general.type": None}, None, "no LoRA adapter"),
+        ({"general.type": (I, 5)}, None, "no LoRA adapter"),
+        ({"adapter.type": (S, "ia3")}, None, "no LoRA adapter"),
+        ({"adapter.type": (I, 5)}, None, "no LoRA adapter"),
+        ({"general.architecture": (S, "llama")}, None, "made for llama models"),
+        ({"general.architecture": (I, 5)}, None, "made for unknown"),
+        ({"adapter.lora.alpha": (I, 5)}, None, "no number"),
+        ({"adapter.lora.alpha": (S, "5")}, None, "no number"),
+        ({"adapter.alora.invocation_tokens": (I, 5)}, None, "certain words"),
     ],
-)  # fmt: skip
-def test_an_adapter_for_another_base_model_is_refused(
-    files: Path, tmp_path: Path, tensors: Any, words: str
+)
+def test_a_foreign_file_is_refused_in_words(
+    files: Path, tmp_path: Path, metadata: Any, tensors: Any, words: str
 ) -> None:
-    make_lora(tmp_path / "bad.gguf", tensors=tensors)
+    """llama.cpp ends the process over a value of another type than it expects."""
+    path = make_lora(tmp_path / "bad.gguf", metadata=metadata, tensors=tensors)
     with pytest.raises(ModelError, match=words):
-        loaded(files, (str(tmp_path / "bad.gguf"), 1.0))
+        loaded(files, (str(path), 1.0))
 
 
-def test_a_model_is_no_adapter_and_no_file_none_at_all(files: Path, tmp_path: Path) -> None:
+def test_a_model_no_file_and_too_many_files_are_refused_in_words(files: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="no LoRA adapter"):
         loaded(files, (str(bundled_model()), 1.0))
     with pytest.raises(ModelError, match="check the path"):
@@ -369,9 +332,7 @@ def freed() -> Iterator[None]:
 
 def test_of_a_model_in_parts_only_what_is_known_is_checked(files: Path, tmp_path: Path) -> None:
     check_adapter(files / "one.gguf", "qwen3", {})
-    make_lora(tmp_path / "bad.gguf", tensors={
-        "blk.0.attn_q.weight.lora_a": ones(3, 2, WIDTH), "blk.0.attn_q.weight.lora_b": ones(3, WIDTH, 2)
-    })  # fmt: skip
+    make_lora(tmp_path / "bad.gguf", tensors=halves(ones(3, 2, WIDTH), ones(3, WIDTH, 2)))
     with pytest.raises(ModelError, match="shape"):
         check_adapter(tmp_path / "bad.gguf", "qwen3", {})
 
@@ -415,6 +376,11 @@ def test_a_control_vector_changes_what_is_written_and_scales_add_up(files: Path,
     for vectors in ([], [(one, 1.0), (one, 1.0)], [(double, 1.0)], [(one, 0.0)]):
         with steered(files, *vectors) as engine:
             found.append(logits_of(engine))
+    with steered(files, (one, 1.0), layers=(2, 2)) as engine:
+        assert_all_same(logits_of(engine), found[0])
+    for layers in ((0, 1), (2, 1), (1, 3)):
+        with pytest.raises(InvalidRequest, match="which has 2"):
+            steered(files, layers=layers)
     plain, twice, once, none = found
     assert np.abs(twice[0] - plain[0]).max() > 0.1
     assert_all_same(twice, once)
@@ -458,15 +424,3 @@ def test_a_control_vector_cut_anywhere_is_refused(files: Path, tmp_path: Path) -
         (tmp_path / "cut.gguf").write_bytes(whole[:end])
         with pytest.raises(ModelError):
             steered(files, (tmp_path / "cut.gguf", 1.0))
-
-
-@pytest.mark.parametrize("layers", [(0, 1), (2, 1), (1, 3)])
-def test_layers_that_the_model_does_not_have_are_refused(files: Path, layers: tuple[int, int]) -> None:
-    with pytest.raises(InvalidRequest, match="which has 2"):
-        steered(files, layers=layers)
-
-
-def test_a_control_vector_of_no_layer_changes_nothing(files: Path, tmp_path: Path) -> None:
-    path = make_control_vector(tmp_path / "one.gguf", directions(1, 1))
-    with steered(files, (path, 1.0), layers=(2, 2)) as engine, loaded(files) as plain:
-        assert_all_same(logits_of(engine), logits_of(plain))

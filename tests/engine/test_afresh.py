@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ from srbwriter.engine.engine import Engine
 from srbwriter.engine.tree import TokenTree
 from srbwriter.engine.types import (
     EngineOptions,
-    InvalidRequest,
     PromptProgress,
     Request,
     Sampling,
@@ -21,14 +19,10 @@ from srbwriter.engine.types import (
 )
 from tests.fakes.shared_model import load_engine
 
-from .support import PROMPT, SHORT, decoded_rows, drive, finish, seeded, small_engine, toy_model
+from .support import PROMPT, SHORT, decoded_rows, drive, finish, fixture_of, seeded, small_engine, toy_model
 from .toy_models import make_jamba, make_mamba
 
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with small_engine() as loaded:
-        yield loaded
+engine = fixture_of(small_engine)
 
 
 def asked(engine: Engine, **more: Any) -> Any:
@@ -145,9 +139,3 @@ def test_what_a_branch_wrote_is_looked_back_at_as_ever_when_it_goes_on(engine: E
     branch.append(" and", go_on=True)
     finish(engine, generation)
     assert branch.ids[0] == 300 and branch.ids[-1] == 301
-
-
-@pytest.mark.parametrize("wrong", [[10**9], 5, ["x"]])
-def test_what_cannot_be_looked_back_at_is_named(engine: Engine, wrong: Any) -> None:
-    with pytest.raises(InvalidRequest, match="^penalty_prompt"):
-        engine.submit(Request(PROMPT, penalty_prompt=wrong))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,18 +10,33 @@ import pytest
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.native.context import ABORTED
-from srbwriter.engine.types import BranchState, InvalidRequest, Priority, Request, Stop
+from srbwriter.engine.types import BranchState, Priority, Request, Stop
 
-from .support import WAIT, ask, decoded_rows, drive, finish, lengths, long_prompt, seeded, small_engine
+from .support import (
+    WAIT,
+    ask,
+    decoded_rows,
+    drive,
+    finish,
+    fixture_of,
+    lengths,
+    long_prompt,
+    rest,
+    seeded,
+    small_engine,
+    spill,
+)
 from .test_memories import HYBRID, SLIDING, load, path_of, write
 from .test_tiers import panes, small, whole, words
 
 
-@pytest.fixture
-def engine() -> Iterator[Engine]:
-    with small() as engine:
-        engine._scheduler.queue.prefetch_delay = 0.0
-        yield engine
+def eager(engine: Engine) -> Engine:
+    """The engine, told to write ahead as soon as there is nothing else to do."""
+    engine._scheduler.queue.prefetch_delay = 0.0
+    return engine
+
+
+engine = fixture_of(lambda: eager(small()), "function")
 
 
 def ahead(engine: Engine, prompt: Any, n: int = 4, tokens: int = 12, **more: Any) -> Generation:
@@ -33,26 +47,8 @@ def children(engine: Engine, generation: Generation, index: int, **more: Any) ->
     return ahead(engine, path_of(generation.branches[index]), add_bos=False, **more)
 
 
-def rest(engine: Engine) -> None:
-    while engine.process():
-        pass
-
-
 def begun(generation: Generation, tokens: int = 3) -> bool:
     return all(length >= tokens for length in lengths(generation))
-
-
-def test_nobody_sleeps_beyond_the_time_at_which_it_may_begin(engine: Engine) -> None:
-    """The wait may run out while a step is under way, which goes by the time at its beginning."""
-    queue = engine._scheduler.queue
-    queue.prefetch_delay = 3600.0
-    finish(engine, ask(engine, "The king said", tokens=1))
-    early = ahead(engine, "The king said", n=1)
-    rest(engine)
-    assert (engine._scheduler.queue.seconds_to_prefetch(time.monotonic()) or 0) > 3000
-    queue.last_worked -= 3600.0
-    assert engine._scheduler.queue.seconds_to_prefetch(time.monotonic()) == 0.0
-    finish(engine, early)
 
 
 # ---- who goes first
@@ -160,8 +156,7 @@ def test_it_rests_for_a_moment_when_somebody_needs_the_cores(engine: Engine) -> 
 
 def test_promoted_midway_it_goes_on_where_it_is() -> None:
     def written(promoted: bool) -> tuple[list[tuple[int, ...]], int]:
-        with small() as engine:
-            engine._scheduler.queue.prefetch_delay = 0.0
+        with eager(small()) as engine:
             first = panes(engine, words(engine, 60), 2, 8)
             rest(engine)
             priority = Priority.AHEAD if promoted else Priority.FOREGROUND
@@ -209,12 +204,6 @@ def test_promoted_it_is_steered_as_any_other(engine: Engine) -> None:
     assert c.state is BranchState.DONE
 
 
-def test_promoting_is_never_putting_off(engine: Engine) -> None:
-    generation = ask(engine, "A fox")
-    with pytest.raises(InvalidRequest, match="no promotion"):
-        generation.promote(Priority.BACKGROUND)
-
-
 # ---- only room that is free
 
 
@@ -228,8 +217,7 @@ def test_nothing_that_was_used_leaves_full_cells(kind: str) -> None:
     # Text written ahead fills every cell.
     sliding = kind == SLIDING
     made = load(kind, host_bytes=0, max_sequences=64) if sliding else small(host_bytes=0, n_ctx=512)
-    with made as engine:
-        engine._scheduler.queue.prefetch_delay = 0.0
+    with eager(made) as engine:
         older = panes(engine, words(engine, 60), 4, 20)
         rest(engine)
         first = panes(engine, words(engine, 100, 1), 6, 20)
@@ -249,8 +237,7 @@ def test_nothing_that_was_used_leaves_full_cells(kind: str) -> None:
 @pytest.mark.full
 def test_what_can_be_brought_back_leaves_full_cells() -> None:
     """A session of an afternoon whose every pick was written ahead: the cells are full of its rounds."""
-    with small(n_ctx=512) as engine:
-        engine._scheduler.queue.prefetch_delay = 0.0
+    with eager(small(n_ctx=512)) as engine:
         rounds = [panes(engine, words(engine, 60), 4, 12)]
         rest(engine)
         for number in range(16):
@@ -268,8 +255,7 @@ def test_what_can_be_brought_back_leaves_full_cells() -> None:
 
 
 def test_a_memory_that_cannot_be_cut_loses_nothing_either() -> None:
-    with load(HYBRID, host_bytes=0) as engine:
-        engine._scheduler.queue.prefetch_delay = 0.0
+    with eager(load(HYBRID, host_bytes=0)) as engine:
         first = write(engine, n=4, priority=Priority.FOREGROUND, stop=Stop(max_tokens=8, ignore_eog=True))
         held = [engine.resident(path_of(branch)) for branch in first.branches]
         early = [ahead(engine, first.prompt_ids, tokens=20, add_bos=False, label=str(k)) for k in range(40)]
@@ -280,12 +266,10 @@ def test_a_memory_that_cannot_be_cut_loses_nothing_either() -> None:
 
 def test_nothing_that_was_used_leaves_full_memory() -> None:
     def filled(**options: Any) -> tuple[Engine, Generation]:
-        engine = small(**options)
-        engine._scheduler.queue.prefetch_delay = 0.0
+        engine = eager(small(**options))
         first = panes(engine, words(engine, 100), 4, 20)
         rest(engine)
-        while engine.call(engine._cache.evict_run):
-            pass
+        spill(engine)
         return engine, first
 
     with filled()[0] as probe:
@@ -296,8 +280,7 @@ def test_nothing_that_was_used_leaves_full_memory() -> None:
         early = [children(engine, first, k, tokens=60) for k in range(4)]
         rest(engine)
         assert any(begun(generation, 60) for generation in early)
-        while engine.call(engine._cache.evict_run):
-            pass
+        spill(engine)
         assert engine.stats().host_bytes <= needed
         assert all_whole(engine, first)
 
@@ -322,8 +305,7 @@ def test_logits_that_are_kept_stay(engine: Engine) -> None:
 
 
 def test_without_room_it_rests_and_takes_it_when_it_comes(engine: Engine) -> None:
-    with small(n_ctx=256, host_bytes=0) as engine:
-        engine._scheduler.queue.prefetch_delay = 0.0
+    with eager(small(n_ctx=256, host_bytes=0)) as engine:
         first = panes(engine, words(engine, 240), 1, 8)
         rest(engine)
         early = children(engine, first, 0, tokens=30, n=2)
@@ -379,21 +361,9 @@ def test_many_wait_while_somebody_writes_and_cost_no_step_its_speed(engine: Engi
     finish(engine, other)
 
 
-def test_closing_ends_what_is_written_ahead() -> None:
-    with small_engine(thread=True) as engine:
-        early = ahead(engine, "The king said", tokens=400)
-        until = time.monotonic() + WAIT
-        for _ in early.events(timeout=WAIT):
-            assert time.monotonic() < until
-            if begun(early, 1):
-                break
-    assert early.done
-
-
 @pytest.mark.parametrize("n", [1, 2])
 def test_rows_of_logits_that_are_all_in_use_do_not_keep_it_from_writing(n: int) -> None:
-    with small(logits_rows=4) as engine:
-        engine._scheduler.queue.prefetch_delay = 0.0
+    with eager(small(logits_rows=4)) as engine:
         for k in range(6):
             finish(engine, ask(engine, f"Tom saw {k} cats and", tokens=3))
         rest(engine)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import threading
 from collections.abc import Callable, Iterator
@@ -13,7 +12,6 @@ import pytest
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.capabilities import Feature
 from srbwriter.engine.generation import Generation
-from srbwriter.engine.prompt import Tokenizer
 from srbwriter.engine.types import (
     Added,
     BranchState,
@@ -97,22 +95,6 @@ def spelt(backend: Backend, generation: Generation) -> None:
         assert backend.detokenize(branch.ids) == branch.text.removesuffix(branch.buffer.tail)
         assert len(branch.buffer.ends) == len(branch.ids)
         assert branch.buffer.ends == sorted(branch.buffer.ends)
-
-
-def test_every_member_is_there(backend: Backend) -> None:
-    names = [name for base in (Tokenizer, Backend) for name in vars(base) if not name.startswith("_")]
-    for name in [name for base in (Tokenizer, Backend) for name in base.__annotations__]:
-        assert hasattr(backend, name)
-    for name in names:
-        offered = getattr(Backend, name)
-        if isinstance(offered, property):
-            assert hasattr(type(backend), name) or name in vars(backend)
-            continue
-        found = getattr(backend, name)
-        _, *parameters = inspect.signature(offered).parameters.values()
-        by_name = {p.name: None for p in parameters if p.kind is p.KEYWORD_ONLY}
-        by_place = [None for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-        inspect.signature(found).bind(*by_place, **by_name)
 
 
 def test_what_needs_the_cache_is_refused_with_the_reason(backend: Backend) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +26,14 @@ from srbwriter.engine.types import (
 )
 from tests.fakes.shared_model import load_engine
 
-from .support import PROMPT, SMALL, drive, finish, small_engine, toy_model
+from .support import PROMPT, SMALL, drive, finish, fixture_of, small_engine, toy_model
 from .toy_models import make_with_a_token_without_number, make_without_numbers
 
 TWENTY = Stop(max_tokens=20, ignore_eog=True)
 WORDS = "( [a-z]+)+"
 
 
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with small_engine() as loaded:
-        yield loaded
+engine = fixture_of(small_engine)
 
 
 # ---- no numbers
@@ -44,11 +41,13 @@ def engine() -> Iterator[Engine]:
 
 @pytest.mark.parametrize("make", [make_without_numbers, make_with_a_token_without_number])
 @pytest.mark.parametrize(
-    "fields",
-    [{}, {"temperature": 0.0}, {"top_k": 0, "top_p": 0.9}, {"mirostat": 2}, {"regex": ".*"}],
+    ("fields", "logprobs"),
+    [
+        ({}, 2), ({"temperature": 0.0}, None), ({"top_k": 0, "top_p": 0.9}, None), ({"mirostat": 2}, 2),
+        ({"regex": ".*"}, None),
+    ],
     ids=str,
-)
-@pytest.mark.parametrize("logprobs", [None, 2])
+)  # fmt: skip
 def test_a_model_that_computes_no_numbers_ends_in_words(
     make: Callable[[Path], Path], fields: dict[str, Any], logprobs: int | None
 ) -> None:
@@ -115,13 +114,6 @@ def test_a_grammar_that_nothing_can_go_on_from_says_so(engine: Engine) -> None:
     with pytest.raises(InvalidRequest, match="no token of this model can go on"):
         finish(engine, generation)
     assert generation.branches[0].text == "a"
-
-
-def test_a_text_that_is_complete_ends_as_ever(engine: Engine) -> None:
-    generation = engine.submit(Request(PROMPT, sampling=Sampling(grammar='root ::= "abc"'), stop=TWENTY))
-    finish(engine, generation)
-    assert generation.branches[0].text == "abc"
-    assert generation.branches[0].finish_reason is FinishReason.STOP
 
 
 @pytest.mark.parametrize("live", [True, False])

@@ -17,7 +17,7 @@ from srbwriter.engine.engine import Engine
 from srbwriter.engine.logprobs import score
 from srbwriter.engine.model import Model
 from srbwriter.engine.prompt import typed
-from srbwriter.engine.types import InvalidRequest, Request, Stop
+from srbwriter.engine.types import Request, Stop
 
 from .support import PROMPT, SMALL, WAIT, ask, drive, lengths, long_prompt, seeded, stepped
 
@@ -74,7 +74,7 @@ def test_going_back_into_typed_text_keeps_its_tokens(threaded: Engine) -> None:
     assert len(before) < len(branch.ids) < len(typed_ids)
 
 
-@given(st.text(st.characters(codec="utf-8"), max_size=60))
+@given(st.text(st.characters(codec="utf-8"), max_size=30))
 def test_every_token_of_typed_text_knows_where_it_ends(engine: Engine, text: str) -> None:
     ids, ends, _ = typed(engine.model, text)
     assert len(ids) == len(ends)
@@ -119,13 +119,6 @@ def test_the_likeliest_are_found_without_looking_at_all(seed: int, best: int, si
     order = np.sort(row)[::-1][:best]
     assert [float(row[token]) for token, _ in found.top] == order.tolist()
     assert len({token for token, _ in found.top}) == min(best, size)
-
-
-@pytest.mark.parametrize("field", ["logprobs", "prompt_logprobs"])
-def test_too_many_are_refused_in_words(engine: Engine, field: str) -> None:
-    with pytest.raises(InvalidRequest, match="101 is not in 0 … 100") as caught:
-        engine.submit(Request(PROMPT, **{field: 101}))
-    assert caught.value.field == field
 
 
 def test_a_prompt_that_is_scored_takes_little_of_each_step(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ Time is played: a step costs what its rows cost, and what a client does happens 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ from srbwriter.engine.native.context import ABORTED, OK
 from srbwriter.engine.types import Priority, Request, Stop
 from tests.sizes import some_of
 
-from .support import CHUNK, PROMPT, ask, drive, lengths, long_prompt, seeded, stepped
+from .support import CHUNK, PROMPT, ask, drive, fixture_of, lengths, long_prompt, seeded, stepped
 
 STEP, ROW = 0.007, 0.0005  # seconds
 ENDLESS = Stop(ignore_eog=True)
@@ -51,10 +51,7 @@ class Player:
         self.period, self._next, self.act = period, self.now, act
 
 
-@pytest.fixture
-def engine() -> Iterator[Engine]:
-    with stepped() as loaded:
-        yield loaded
+engine = fixture_of(stepped, "function")
 
 
 def speed(engine: Engine, player: Player, writer: Generation, seconds: float) -> float:
@@ -99,16 +96,6 @@ def test_a_request_of_less_priority_is_served_when_it_has_lasted(
     assert 0.15 <= player.now - asked < 0.3
 
 
-def test_an_equal_waits_for_nothing(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    player = Player(engine, monkeypatch)
-    writer = ask(engine, tokens=None)
-    drive(engine, lambda: lengths(writer)[0] > 5)
-    other = ask(engine, "The king", tokens=3)
-    asked = player.now
-    drive(engine, lambda: other.done)
-    assert player.now - asked < 0.1
-
-
 def test_a_step_with_rows_of_others_is_finished(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     player = Player(engine, monkeypatch)
     writer = ask(engine, tokens=None)
@@ -120,6 +107,19 @@ def test_a_step_with_rows_of_others_is_finished(engine: Engine, monkeypatch: pyt
     engine.process()
     assert player.codes == [OK]
     assert lengths(writer)[0] == before + 1
+
+
+def test_commands_of_other_requests_do_not_end_a_step(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    player = Player(engine, monkeypatch)
+    reader = ask(engine, long_prompt(engine, 400), tokens=1)
+    writer = ask(engine, "The king", n=2, tokens=None)
+    drive(engine, lambda: reader.prompt_done > 0 and min(lengths(writer)) > 0)
+    player.codes.clear()
+    player.every(1e9, writer.branches[0].stop)
+    engine.process()
+    assert player.codes == [OK]
 
 
 def test_two_that_are_cancelled_in_one_step_end_it(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,10 +101,6 @@ def test_chatml_without_one() -> None:
     assert stop_strings_for(None) == ("<|im_end|>",)
 
 
-def test_blocks_leave_no_whitespace() -> None:
-    assert show("{% if true %}\n  {% set x = 1 %}\nx{{ x }}\n{% endif %}\n") == "x1\n"
-
-
 @pytest.mark.parametrize("content", ["Once upon", "a time ", "tail\n\n", ""])
 def test_the_last_message_stays_open(content: str) -> None:
     prompt = show(None, [*TALK, {"role": "assistant", "content": content}], continue_final_message=True)

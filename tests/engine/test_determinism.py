@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,12 @@ from srbwriter.engine.types import (
 from tests.fakes.shared_model import load_engine
 
 from .guards import run_child
-from .support import PROMPT, ask, finish, forcing, seeded, short_model, toy_model
+from .support import PROMPT, ask, finish, fixture_of, forcing, seeded, short_model, toy_model
 from .toy_models import make_gemma, make_jamba, make_mamba
 
 OPTIONS = EngineOptions(n_ctx=1024, gpu_layers=0, seed=1, threads=1, max_branches=8)
 """Weights of eight bits, no flash attention: of all settings the most sensitive one."""
 HOT = seeded(5, temperature=1.3, top_k=0, top_p=1.0, min_p=0.0)
-TOKENS = 48
 STORY = PROMPT * 8
 
 
@@ -36,10 +35,7 @@ def load(options: EngineOptions = OPTIONS, make: Callable[[Path], Path] | None =
     return engine
 
 
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with load() as loaded:
-        yield loaded
+engine = fixture_of(load)
 
 
 def row_of(engine: Engine, n: int, script: list[int]) -> list[np.ndarray]:
@@ -64,16 +60,6 @@ def write(engine: Engine, n: int = 4, prompt: str = STORY, **more: Any) -> list[
     return [branch.ids for branch in generation.branches]
 
 
-def test_the_same_requests_on_a_new_engine_write_the_same() -> None:
-    found = []
-    for _ in range(2):
-        with load() as engine:
-            both = [ask(engine, STORY, n=4, tokens=30), ask(engine, PROMPT, n=2, tokens=30)]
-            finish(engine, *both)
-            found.append([b.ids for g in both for b in g.branches])
-    assert found[0] == found[1]
-
-
 SETTINGS: tuple[dict[str, Any], ...] = (
     {"sampling": replace(HOT, regex="( [a-z]+)+")}, {"sampling": replace(HOT, repeat_penalty=1.3)},
     {"sampling": replace(HOT, mirostat=2)}, {"prompt": STORY + " He saw a fo", "heal": True},
@@ -81,22 +67,25 @@ SETTINGS: tuple[dict[str, Any], ...] = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("more", SETTINGS, ids=repr)
-def test_a_new_engine_writes_the_same_with_any_settings(more: dict[str, Any]) -> None:
-    found = []
-    for _ in range(2):
-        with load() as engine:
-            found.append(write(engine, 3, **more))
-    assert found[0] == found[1] and len(set(found[0])) == 3
-
-
-@pytest.mark.parametrize("make", [make_gemma, make_jamba, make_mamba])
-def test_a_new_engine_writes_the_same_with_any_memory(make: Callable[[Path], Path]) -> None:
+@pytest.mark.parametrize(
+    ("more", "make"),
+    [
+        ({}, None), *((more, None) for more in SETTINGS),
+        *(({"prompt": STORY[:150]}, make) for make in (make_gemma, make_jamba, make_mamba)),
+    ],
+    ids=lambda case: case.__name__ if callable(case) else "-".join(case or ["plain"]),
+)  # fmt: skip
+def test_a_new_engine_writes_the_same_with_any_settings_and_any_memory(
+    more: dict[str, Any], make: Callable[[Path], Path] | None
+) -> None:
     found = []
     for _ in range(2):
         with load(make=make) as engine:
-            found.append(write(engine, 3, STORY[:150]))
-    assert found[0] == found[1]
+            beside = ask(engine, PROMPT, n=2, tokens=20)
+            found.append(write(engine, 3, **more))
+            finish(engine, beside)
+            found[-1] += [branch.ids for branch in beside.branches]
+    assert found[0] == found[1] and len(set(found[0])) == 5
 
 
 def test_an_engine_that_was_reset_writes_the_same(engine: Engine) -> None:

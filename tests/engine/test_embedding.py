@@ -24,12 +24,11 @@ from srbwriter.engine.types import (
     EngineOptions,
     InvalidRequest,
     NotANumber,
-    NotSupported,
     Request,
     Stop,
 )
 
-from .support import GREEDY, PROMPT, WAIT, exact_model, finish, toy_model
+from .support import GREEDY, PROMPT, WAIT, exact_model, finish, fixture_of, toy_model
 from .toy_models import make_gemma, make_jamba, make_mamba, make_qwen, make_without_numbers
 
 EXACT = EngineOptions(
@@ -42,16 +41,10 @@ def loaded(path: Path) -> Engine:
     return Engine.load(path, EXACT, thread=False)
 
 
-@pytest.fixture(scope="module")
-def exact() -> Iterator[Engine]:
-    with loaded(exact_model()) as engine:
-        yield engine
+exact = fixture_of(lambda: loaded(exact_model()))
 
 
-@pytest.fixture(scope="module")
-def ranker() -> Iterator[Engine]:
-    with loaded(toy_model(make_qwen)) as engine:
-        yield engine
+ranker = fixture_of(lambda: loaded(toy_model(make_qwen)))
 
 
 def directly(engine: Engine, ids: list[int]) -> np.ndarray:
@@ -104,13 +97,6 @@ def test_a_vector_does_not_depend_on_its_company_nor_on_where_it_is_cut(
         np.testing.assert_allclose(cut[k].values, values, atol=1e-4)
 
 
-def test_texts_and_their_tokens_have_the_same_vector(exact: Engine) -> None:
-    ids = exact.tokenize(TEXTS[0], add_bos=True)
-    by_text, by_ids = exact.embed([TEXTS[0], ids])
-    np.testing.assert_allclose(by_text.values, by_ids.values, atol=1e-5)
-    assert np.linalg.norm(by_ids.values) == pytest.approx(1.0, abs=1e-5)
-
-
 def test_a_text_longer_than_the_context_is_refused_in_words(exact: Engine) -> None:
     with pytest.raises(ContextOverflow, match="2048 tokens"):
         exact.embed(["short", "word " * 3000])
@@ -131,6 +117,13 @@ def test_a_text_longer_than_the_context_is_refused_in_words(exact: Engine) -> No
 def test_what_means_nothing_is_refused(exact: Engine, texts: list[str], settings: dict, words: str) -> None:
     with pytest.raises(InvalidRequest, match=words):
         exact.embed(texts, **settings)
+
+
+def test_a_text_may_be_longer_than_all_before_it() -> None:
+    with loaded(bundled_model()) as engine:
+        (short,) = engine.embed(["a"])
+        assert engine.embed(["fox " * 600])[0].tokens > 512  # more than the context begins with
+        assert engine.embed(["a"])[0].tokens == short.tokens
 
 
 def test_an_empty_text_is_its_beginning(exact: Engine) -> None:
@@ -155,15 +148,6 @@ def test_writing_takes_the_same_steps_and_writes_the_same_beside_embeddings(exac
     finish(exact, beside)
     assert [b.ids for b in beside.branches] == [b.ids for b in alone.branches]
     assert len(vectors.result(WAIT)) == 4
-
-
-def test_the_context_is_made_when_the_first_text_comes() -> None:
-    with loaded(bundled_model()) as engine:
-        assert not engine.embedder._contexts
-        engine.embed(["a"])
-        assert engine.embedder._contexts[False].cells == 512
-        engine.embed(["fox " * 600])
-        assert engine.embedder._contexts[False].cells == 1024
 
 
 @pytest.fixture
@@ -279,11 +263,6 @@ def test_a_reranker_gives_vectors_too(ranker: Engine) -> None:
     before = ranker.rank("a", ["b"])
     assert ranker.embed(["the fox"])[0].values.shape == (ranker.info.n_embd,)
     assert ranker.rank("a", ["b"]) == before
-
-
-def test_ranks_of_a_model_without_a_head_are_refused_with_the_cure(exact: Engine) -> None:
-    with pytest.raises(NotSupported, match="load a reranker"):
-        exact.rank("a", ["b"])
 
 
 def test_ranks_of_nothing_and_of_too_much_are_refused(ranker: Engine) -> None:

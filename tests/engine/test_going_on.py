@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from srbwriter.engine.sampling import Chain, Resting, SamplerTemplate
 from srbwriter.engine.types import BranchView, FinishReason, Request, Sampling, Stop
 from tests.sizes import examples
 
-from .support import PROMPT, drive, exact_engine, finish, small_engine
+from .support import PROMPT, drive, exact_engine, finish, fixture_of, small_engine
 
 SIDES = 8
 FACES = range(300, 300 + SIDES)
@@ -26,16 +25,10 @@ OPEN = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
 MOST = 24.3  # the chi-squared that one in a thousand exceeds at 7 degrees of freedom
 
 
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with small_engine() as loaded:
-        yield loaded
+engine = fixture_of(small_engine)
 
 
-@pytest.fixture(scope="module")
-def exact() -> Iterator[Engine]:
-    with exact_engine() as loaded:
-        yield loaded
+exact = fixture_of(exact_engine)
 
 
 def die(logits: NDArray[np.float32], view: BranchView) -> None:
@@ -89,11 +82,6 @@ def test_what_is_drawn_next_has_nothing_to_do_with_what_was_drawn(
             distances[(branch.ids[-1] - before) % SIDES] += 1
     expected = distances.sum() / SIDES
     assert float(((distances - expected) ** 2 / expected).sum()) < MOST, distances
-
-
-def test_a_die_whose_throws_repeat_would_be_noticed() -> None:
-    distances = np.array([480.0, *[0.0] * 7])
-    assert float(((distances - 60) ** 2 / 60).sum()) > MOST
 
 
 def _plain(sampling: Sampling) -> dict[str, Any]:
@@ -205,17 +193,6 @@ def test_resting_chains_are_let_go_oldest_first_when_they_are_too_many(engine: E
     assert [bool(chain.pointer) for chain in made] == [False, True, False, False, *[True] * 6]
 
 
-def test_a_chain_that_nobody_knows_is_freed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    resting = Resting()
-    (chain,) = chains(engine, 1)
-    resting.add(chain)
-    freed = chain._free
-    assert freed.alive
-    del chain
-    gc.collect()
-    assert not freed.alive
-
-
 def test_killed_branches_keep_no_chain(engine: Engine) -> None:
     generation = engine.submit(Request(PROMPT, n=2, stop=Stop(max_tokens=3, ignore_eog=True)))
     finish(engine, generation)
@@ -234,18 +211,6 @@ def test_closing_the_engine_frees_every_chain() -> None:
 
 
 # ---- seeds
-
-
-def test_a_branch_that_is_added_and_one_that_is_rolled_again_are_two(exact: Engine) -> None:
-    exact.reset()
-    stop = Stop(max_tokens=6, ignore_eog=True)
-    generation = exact.submit(Request(PROMPT, sampling=Sampling(seed=3, temperature=1.5), stop=stop))
-    generation.add_branch()
-    generation.branches[0].reroll()
-    finish(exact, generation)
-    first, second = generation.branches
-    assert first.seed != second.seed
-    assert first.ids != second.ids
 
 
 @settings(max_examples=examples(30))

@@ -265,10 +265,6 @@ def test_a_token_can_be_written_out(model: Model) -> None:
         compiled(model, grammar="root ::= <no such token>")
 
 
-def test_no_constraint_is_none(model: Model) -> None:
-    assert compile_constraint(Sampling(), model) is None
-
-
 def test_logits_that_the_caller_forbade_do_not_count_as_left(model: Model) -> None:
     constraint = compiled(model, regex="a")
     logits = np.zeros(model.n_vocab, np.float32)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from srbwriter.engine.engine import Engine
@@ -14,16 +13,13 @@ from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import Request, Stop, TokenRun
 from tests.sizes import examples
 
-from .support import GREEDY, PROMPT, drive, exact_engine, finish, runs_of, seeded
+from .support import GREEDY, PROMPT, drive, exact_engine, finish, fixture_of, runs_of, seeded
 
 RULE = Stop(max_tokens=12, ignore_eog=True)
 CUT = "Once upon a time, there was a little fo"  # "fo" is a token; the model would write " fox" as one
 
 
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with exact_engine(n_ctx=1024) as loaded:
-        yield loaded
+engine = fixture_of(lambda: exact_engine(n_ctx=1024))
 
 
 def write(engine: Engine, prompt: Any, **fields: Any) -> Generation:
@@ -37,25 +33,6 @@ def whole(engine: Engine, generation: Generation, index: int = 0) -> str:
     """The text that the ids of a branch and its prompt spell."""
     ids = [*generation.prompt_ids, *generation.branches[index].ids]
     return engine.detokenize(ids).lstrip()
-
-
-@pytest.mark.parametrize(
-    ("prompt", "rest"), [("Once upon a tim", "e"), ("Once upon a ti", "me"), ("There was a little gir", "l")]
-)
-def test_a_word_whose_beginning_is_several_tokens_is_completed(
-    engine: Engine, prompt: str, rest: str
-) -> None:
-    generation = write(engine, prompt, sampling=GREEDY)
-    assert len(generation.prompt_ids) < len(engine.tokenize(prompt, add_bos=True)) - 1
-    text = generation.branches[0].text
-    assert text.startswith((rest + " ", rest + ","))
-    assert whole(engine, generation) == prompt + text
-
-
-def test_what_could_follow_a_word_of_several_tokens_spells_it_again(engine: Engine) -> None:
-    generation = write(engine, "Once upon a tim", next_logprobs=3, stop=Stop(max_tokens=0))
-    best, _ = generation.next_logprobs[0]
-    assert engine.token_bytes(best) == b" time"
 
 
 def test_healing_goes_back_no_further_than_a_token_can_reach(engine: Engine) -> None:
@@ -81,10 +58,14 @@ def test_healing_lets_longer_tokens_in_than_the_typed_one(engine: Engine) -> Non
     assert len(raw.prompt_ids) == len(healed.prompt_ids) + 1
 
 
-@given(cut=st.integers(8, len(PROMPT)), seed=st.integers(0, 50))
+TEXT = PROMPT + " She saw a café and a 🐈."
+
+
+@example(cut=TEXT.index("é") + 1, seed=6)
+@given(cut=st.integers(8, len(TEXT)), seed=st.integers(0, 50))
 @settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 def test_wherever_a_text_is_cut_it_is_spelt_out(engine: Engine, cut: int, seed: int) -> None:
-    prompt = PROMPT[:cut]
+    prompt = TEXT[:cut]
     generation = write(engine, prompt, sampling=seeded(seed), stop=Stop(max_tokens=5, ignore_eog=True))
     branch = generation.branches[0]
     assert whole(engine, generation).rstrip("\ufffd") == (prompt + branch.text).rstrip("\ufffd")
@@ -118,39 +99,6 @@ def test_typed_text_after_a_pick_is_healed_and_the_pick_is_not(engine: Engine) -
     assert whole(engine, second) == PROMPT + branch.text + " The ki" + second.branches[0].text
 
 
-def test_a_healed_branch_is_picked_without_doubling_the_overlap(engine: Engine) -> None:
-    first = write(engine, CUT)
-    branch = first.branches[0]
-    runs = (TokenRun(CUT), TokenRun(branch.text, branch.ids, engine.info.vocab, branch.overlap))
-    second = write(engine, runs, heal=False)
-    assert second.prompt_ids == (*first.prompt_ids, *branch.ids)
-    assert engine.detokenize(second.prompt_ids).lstrip() == CUT + branch.text
-    assert second.cached_tokens >= len(second.prompt_ids) - 1
-
-
-def test_every_reroll_heals_again(engine: Engine) -> None:
-    generation = write(engine, CUT)
-    branch = generation.branches[0]
-    for _ in range(4):
-        branch.reroll()
-        finish(engine, generation)
-        assert whole(engine, generation) == CUT + branch.text
-        branch.rewind(tokens=len(branch.ids))
-        finish(engine, generation)
-        assert whole(engine, generation) == CUT + branch.text
-
-
-def test_typing_into_a_running_branch_heals_what_was_typed(engine: Engine) -> None:
-    generation = engine.submit(Request(PROMPT, heal=True, sampling=seeded(2), stop=RULE))
-    branch = generation.branches[0]
-    drive(engine, lambda: len(branch.ids) >= 4)
-    before = branch.text
-    branch.append(" Suddenly the dra")
-    finish(engine, generation)
-    assert branch.text.startswith(before + " Suddenly the dra")
-    assert whole(engine, generation) == PROMPT + branch.text
-
-
 def test_typing_into_an_ended_branch_that_is_to_go_on_heals_what_was_typed(engine: Engine) -> None:
     generation = write(engine, PROMPT, stop=RULE)
     branch = generation.branches[0]
@@ -163,16 +111,6 @@ def test_typing_into_an_ended_branch_that_is_to_go_on_heals_what_was_typed(engin
     typed = engine.tokenize(" Suddenly the dra")
     assert len(branch.ids) == count + len(typed) - 1 + RULE.max_tokens  # the last typed one is spelt anew
     assert typed[-1] not in branch.ids[count:]
-
-
-def test_an_ended_branch_that_is_not_to_go_on_keeps_what_was_typed(engine: Engine) -> None:
-    generation = write(engine, PROMPT, stop=RULE)
-    branch = generation.branches[0]
-    before = branch.text
-    branch.append(" Suddenly the dra")
-    finish(engine, generation)
-    assert branch.text == before + " Suddenly the dra"
-    assert whole(engine, generation) == PROMPT + branch.text
 
 
 @pytest.mark.parametrize(
@@ -212,12 +150,6 @@ def test_a_stop_string_in_the_typed_word_does_not_end_the_branch(engine: Engine)
     stop = Stop(max_tokens=12, ignore_eog=True, strings=("fo",))
     generation = write(engine, CUT, stop=stop, n=4)
     assert any(len(b.ids) > 1 for b in generation.branches)
-
-
-def test_characters_of_several_bytes_are_healed_whole(engine: Engine) -> None:
-    prompt = PROMPT + " caf\u00e9"
-    generation = write(engine, prompt)
-    assert whole(engine, generation) == prompt + generation.branches[0].text
 
 
 @pytest.mark.parametrize("stopped", [False, True])

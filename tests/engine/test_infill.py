@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,17 +12,14 @@ from srbwriter.engine.infill import infill_ids
 from srbwriter.engine.types import EngineOptions, NotSupported, Request, Stop, TokenRun
 from tests.fakes.shared_model import load_engine
 
-from .support import GREEDY, finish, toy_model
+from .support import GREEDY, finish, fixture_of, toy_model
 from .toy_models import FIRST_MARK, make_gemma, make_qwen
 
 SMALL = EngineOptions(n_ctx=256, gpu_layers=0, threads=1, max_branches=2)
 PRE, SUF, MID, REP, SEP = range(FIRST_MARK, FIRST_MARK + 5)
 
 
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with load_engine(toy_model(make_qwen), SMALL, thread=False) as loaded:
-        yield loaded
+engine = fixture_of(lambda: load_engine(toy_model(make_qwen), SMALL, thread=False))
 
 
 def test_prefix_suffix_and_middle_in_the_order_of_training(engine: Engine) -> None:

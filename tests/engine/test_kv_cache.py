@@ -49,23 +49,20 @@ def test_no_way_to_load_it_ends_the_process(tmp_path: Path) -> None:
     assert child.returncode == 0, child.stderr
 
 
-@pytest.mark.parametrize("kind", BLOCKS)
-@pytest.mark.parametrize("flash", ["on", "off"])
-def test_heads_that_fit_are_served(tmp_path: Path, kind: str, flash: str) -> None:
-    values = {"cache_type_v": kind} if flash == "on" else {}
-    model = make_qwen(tmp_path / "toy.gguf", size=64)
-    chosen = options(cache_type_k=kind, flash_attn=flash, **values)
+FITTING = [(64, {"cache_type_k": kind, "cache_type_v": kind, "flash_attn": "on"}) for kind in BLOCKS]
+FITTING += [(64, {"cache_type_k": kind, "flash_attn": "off"}) for kind in BLOCKS]
+FITTING += [(size, {"cache_type_k": "bf16", "cache_type_v": "f32"}) for size in (80, 48, 16)]
+
+
+@pytest.mark.parametrize(("size", "fields"), FITTING, ids=str)
+def test_heads_that_fit_are_served(tmp_path: Path, size: int, fields: dict[str, Any]) -> None:
+    """Blocks hold 32 numbers; whole numbers fit every head."""
+    model = make_qwen(tmp_path / "toy.gguf", size=size)
+    chosen = options(**fields)
     with Engine.load(model, chosen, thread=False) as engine:
         generation = engine.submit(Request("the fox and the king", n=2, stop=SHORT))
         finish(engine, generation)
         assert [len(branch.ids) for branch in generation.branches] == [4, 4]
-
-
-@pytest.mark.parametrize("size", [80, 48, 16])
-def test_whole_numbers_fit_every_head(tmp_path: Path, size: int) -> None:
-    model = make_qwen(tmp_path / "toy.gguf", size=size)
-    with Engine.load(model, options(cache_type_k="bf16", cache_type_v="f32"), thread=False) as engine:
-        finish(engine, engine.submit(Request("the fox", n=2, stop=SHORT)))
 
 
 def header(path: Path, *values: tuple[str, Any]) -> Path:

@@ -11,11 +11,6 @@ from typing import Any
 
 import pytest
 
-from srbwriter import launch, paths
-from srbwriter.cli.table import every_key
-from srbwriter.config import load
-from srbwriter.demo import bundled_model
-from srbwriter.engine.engine import Engine
 from srbwriter.engine.types import EngineOptions, EngineSetup
 from tests.fakes.shared_model import load_engine
 from tests.fakes.short_model import short_model
@@ -41,12 +36,6 @@ def files() -> set[Path]:
     return {file for file in home.rglob("*") if file.is_file() and file.suffix != ".log"}
 
 
-def default_setup() -> EngineSetup:
-    options = launch.engine_options(load(every_key(), {}, {}))
-    with Engine.load(bundled_model(), options, thread=False) as engine:
-        return engine.setup
-
-
 def test_a_killed_load_leaves_nothing_and_the_next_start_works() -> None:
     before = files()
     killed = subprocess.run([sys.executable, "-c", KILLED_WHILE_LOADING, *WRITE], capture_output=True)
@@ -55,19 +44,6 @@ def test_a_killed_load_leaves_nothing_and_the_next_start_works() -> None:
     written = run_program(*WRITE)
     assert written.returncode == 0, written.stderr
     assert written.stdout.strip()
-
-
-@pytest.mark.slow
-def test_options_of_one_run_are_gone_in_the_next(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with monkeypatch.context() as elsewhere:
-        elsewhere.setenv("HOME", str(tmp_path))
-        clean = default_setup()
-    odd = ("--threads", "1", "--flash-attn", "on", "--ubatch-size", "1", "--batch-size", "8")
-    assert run_program(*WRITE, *odd).returncode == 0
-    shown = run_program("models", "info", "--threads", "1", "--flash-attn", "on")
-    assert shown.returncode == 0, shown.stderr
-    assert default_setup() == clean
-    assert not (paths.cache_dir() / "costs").exists()
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -34,33 +33,19 @@ from .support import (
     decoded_rows,
     drive,
     finish,
+    fixture_of,
+    rest,
     seeded,
     short_model,
     small_engine,
+    spill,
     works,
 )
 
-
-@pytest.fixture
-def engine() -> Iterator[Engine]:
-    with small_engine() as loaded:
-        yield loaded
+engine = fixture_of(small_engine, "function")
 
 
 # ---- asking
-
-
-def test_words_and_ids(engine: Engine) -> None:
-    ids = engine.tokenize(PROMPT)
-    assert engine.detokenize(ids) == PROMPT
-    assert engine.tokenize(PROMPT, add_bos=True) == [engine.bos, *ids]
-    assert engine.token(engine.detokenize([300])) == 300
-    assert engine.token(PROMPT) is None
-    for bad in ([-1], [engine.info.n_vocab], [2**40]):
-        with pytest.raises(InvalidRequest):
-            engine.detokenize(bad)
-    with pytest.raises(InvalidRequest):
-        engine.token_bytes(-1)
 
 
 @pytest.mark.parametrize("text", ["", "\0", "a\0b", "\ud800", "\u0301" * 50, "🦊" * 40, "x" * 100_000])
@@ -81,8 +66,7 @@ def test_process_says_whether_there_was_anything_to_do(engine: Engine) -> None:
     assert engine.busy
     assert engine.process() is True
     finish(engine, generation)
-    while engine.process():  # copies for later
-        pass
+    rest(engine)
     assert engine.process() is False
     assert not engine.busy
 
@@ -94,13 +78,6 @@ def test_process_waits_for_something_to_do(engine: Engine) -> None:
     assert engine.process(timeout=WAIT) is True
     thread.join(WAIT)
     finish(engine, *generations)
-
-
-def test_call_answers_between_steps_and_raises_what_was_raised(threaded: Engine) -> None:
-    assert threaded.call(threading.current_thread) is threaded._thread
-    with pytest.raises(ZeroDivisionError):
-        threaded.call(lambda: 1 // 0)
-    assert works(threaded)
 
 
 def test_asking_from_a_callback_is_refused_instead_of_waiting_for_ever(engine: Engine) -> None:
@@ -255,8 +232,7 @@ def test_cells_and_ids_return_to_where_they_were(engine: Engine) -> None:
     assert cache.tree.cells <= engine.stats().total_cells
     assert engine._scheduler.queue.requests == []
     assert set(cache.tree.tip) == cache.idle
-    while engine.call(cache.evict_run):
-        pass
+    spill(engine)
     stats = engine.stats()
     assert (stats.used_cells, stats.used_sequences) == (0, 0)
     for node in list(cache.tree.stored_nodes()):
@@ -326,13 +302,6 @@ def test_no_time_to_write_ends_after_the_first_tokens(engine: Engine) -> None:
     generation = engine.submit(Request(PROMPT, n=2, stop=Stop(max_seconds=0.0, ignore_eog=True)))
     drive(engine, lambda: generation.done, most=10)
     assert all(1 <= len(b.ids) <= 3 for b in generation.branches)
-
-
-def test_no_tokens_only_fill_the_cache(engine: Engine) -> None:
-    generation = engine.submit(Request(PROMPT, n=3, stop=Stop(max_tokens=0)))
-    finish(engine, generation)
-    assert [b.ids for b in generation.branches] == [()] * 3
-    assert engine.resident(generation.prompt_ids) == len(generation.prompt_ids)
 
 
 def test_the_end_of_the_text_is_not_part_of_it(engine: Engine) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,17 +12,11 @@ from srbwriter.engine import limits
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.parameters import PARAMETERS, Parameter
 from srbwriter.engine.sampling import SamplerTemplate
-from srbwriter.engine.types import InvalidRequest, Request, Sampling, Stop, TokenRun
+from srbwriter.engine.types import InvalidRequest, Request, Sampling
 
-from .support import PROMPT, SHORT, drive, finish, small_engine
+from .support import PROMPT, SHORT, drive, finish, fixture_of, small_engine
 
-HUGE = 2**31 - 1
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with small_engine() as loaded:
-        yield loaded
+engine = fixture_of(small_engine)
 
 
 @pytest.mark.parametrize(
@@ -36,40 +28,6 @@ def test_every_text_and_every_list_has_a_bound(parameter: Parameter) -> None:
         return
     assert parameter.most
     assert parameter.kind != "texts" or parameter.longest
-
-
-@pytest.mark.parametrize(
-    ("request_", "field"),
-    [
-        (Request(PROMPT, sampling=Sampling(repeat_penalty=1.1, repeat_last_n=HUGE)), "repeat_last_n"),
-        (Request(PROMPT, sampling=Sampling(dry_penalty_last_n=HUGE)), "dry_penalty_last_n"),
-        (Request(PROMPT, sampling=Sampling(dry_sequence_breakers=("x" * 41,))), "dry_sequence_breakers"),
-        (Request(PROMPT, sampling=Sampling(logit_bias=((1, 0.5),) * 65_537)), "logit_bias"),
-        (Request(PROMPT, sampling=Sampling(grammar="#" * 65_537)), "grammar"),
-        (Request(PROMPT, sampling=Sampling(json_schema=" " * 65_537)), "json_schema"),
-        (Request(PROMPT, sampling=Sampling(regex="a" * 65_537)), "regex"),
-        (Request(PROMPT, sampling=Sampling(samplers=("x" * 1001,))), "samplers"),
-        (Request(PROMPT, stop=Stop(max_tokens=HUGE)), "max_tokens"),
-        (Request(PROMPT, stop=Stop(strings=("x" * 400_000,))), "stop"),
-        (Request(PROMPT, stop=Stop(strings=("x" * 90,) * 256)), "stop"),
-        (Request(PROMPT, stop=Stop(strings=("x",) * 257)), "stop"),
-        (Request(PROMPT, stop=Stop(after_any=("x" * 1001,))), "after_any"),
-        (Request(PROMPT, stop=Stop(token_ids=(1,) * 4097)), "stop_token_ids"),
-        (Request(PROMPT, logprobs=HUGE), "logprobs"),
-        (Request(PROMPT, prompt_logprobs=101), "prompt_logprobs"),
-        (Request(PROMPT, n=HUGE), "n"),
-        (Request("x" * (limits.PROMPT_CHARS + 1)), "prompt"),
-        (Request([1] * (limits.PROMPT_IDS + 1)), "prompt"),
-        (Request([TokenRun("x" * limits.PROMPT_CHARS), TokenRun("x")]), "prompt"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_what_is_too_much_is_refused_in_words(engine: Engine, request_: Request, field: str) -> None:
-    with pytest.raises(InvalidRequest) as caught:
-        engine.submit(request_)
-    assert caught.value.field == field
-    assert any(character.isdecimal() for character in caught.value.problem)
-    assert len(str(caught.value)) < 200
 
 
 @pytest.mark.parametrize("name", ["repeat_last_n", "dry_penalty_last_n"])
@@ -114,9 +72,3 @@ def test_depth_is_counted_in_lists_and_objects(depth: int, objects: bool) -> Non
         value = {"a": 1, "b": value} if objects else [1, value]
     assert limits.too_deep(value) is (depth > limits.DEPTH)
     assert limits.too_deep([value, value] if objects else {"a": value}) is (depth + 1 > limits.DEPTH)
-
-
-def test_a_message_about_a_large_value_is_short(engine: Engine) -> None:
-    with pytest.raises(InvalidRequest) as caught:
-        engine.submit(replace(Request(PROMPT), logprobs="x" * 500_000))  # type: ignore[arg-type]
-    assert len(str(caught.value)) < 200

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from srbwriter.demo import bundled_model
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.types import Cancelled, EngineClosed, EngineOptions, ModelError
 
@@ -68,12 +66,6 @@ def test_from_init_to_ready() -> None:
     assert loader.wait(LONG) is load.engine is loader.engine
     assert (loader.state, loader.progress, loader.error) == ("READY", 1.0, None)
     assert load.calls == [("m.gguf", options)]
-
-
-def test_waiting_starts_the_load() -> None:
-    load = FakeLoad()
-    load.end()
-    assert EngineLoader("m.gguf", load=load).wait(LONG) is load.engine
 
 
 def test_a_failure_is_kept_for_everyone_who_waits() -> None:
@@ -150,21 +142,3 @@ def test_closing_waits_for_the_load() -> None:
     closer.join(LONG)
     assert not closer.is_alive()
     assert (loader.state, loader.engine, load.engine.closed) == ("FAILED", None, 1)
-
-
-def test_the_real_engine() -> None:
-    loader = EngineLoader(bundled_model(), EngineOptions(n_ctx=256, max_branches=2))
-    try:
-        engine = loader.wait(60.0)
-        assert engine.info.n_ctx == 256
-        assert (loader.state, loader.progress) == ("READY", 1.0)
-    finally:
-        loader.close()
-    assert not engine.alive
-
-
-def test_a_file_that_is_no_model(tmp_path: Path) -> None:
-    file = tmp_path / "novel.gguf"
-    file.write_text("Once upon a time")
-    with pytest.raises(ModelError, match="novel.gguf"):
-        EngineLoader(file).wait(60.0)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,52 +25,33 @@ from srbwriter.engine.types import (
 )
 from srbwriter.engine.validate import check_options
 
-from .support import PROMPT, SHORT, SMALL, WAIT, finish, seeded, short_model, small_engine
+from .support import PROMPT, SHORT, SMALL, WAIT, finish, fixture_of, seeded, short_model, small_engine
 from .toy_models import make_bert, make_t5, make_without_vocabulary
 
-
-@pytest.fixture
-def engine() -> Iterator[Engine]:
-    with small_engine() as loaded:
-        yield loaded
+engine = fixture_of(small_engine, "function")
 
 
 # ---- loading
 
 
-def broken(kind: str, folder: Path) -> Path:
-    path = folder / "model.gguf"
-    good = short_model().read_bytes()
-    match kind:
-        case "folder":
-            path.mkdir()
-        case "not GGUF":
-            path.write_bytes(b"PK\3\4 something else" * 100)
-        case "empty":
-            path.write_bytes(b"")
-        case "only the magic":
-            path.write_bytes(good[:4])
-        case "bad header":
-            path.write_bytes(good[:8] + b"\xff" * 16 + good[24:])
-        case "cut in its header":
-            path.write_bytes(good[:3000])
-        case "cut in its weights":
-            path.write_bytes(good[: len(good) // 2])
-        case _:
-            pass  # missing
-    return path
+BROKEN: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+    "not GGUF": (lambda good: b"PK\3\4 something else" * 100, "not a GGUF"),
+    "empty": (lambda good: b"", "not a GGUF"),
+    "only the magic": (lambda good: good[:4], ""),
+    "bad header": (lambda good: good[:8] + b"\xff" * 16 + good[24:], "header"),
+    "cut in its header": (lambda good: good[:3000], "header"),
+    "cut in its weights": (lambda good: good[: len(good) // 2], ""),
+}
 
 
-@pytest.mark.parametrize(
-    ("kind", "problem"),
-    [
-        ("missing", "no such file"), ("folder", "folder"), ("not GGUF", "not a GGUF"),
-        ("empty", "not a GGUF"), ("only the magic", ""), ("bad header", "header"),
-        ("cut in its header", "header"), ("cut in its weights", ""),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_loaded_says_why(tmp_path: Path, kind: str, problem: str) -> None:
-    path = broken(kind, tmp_path)
+@pytest.mark.parametrize("kind", ["missing", "folder", *BROKEN])
+def test_what_cannot_be_loaded_says_why(tmp_path: Path, kind: str) -> None:
+    path, problem = tmp_path / "model.gguf", {"missing": "no such file", "folder": "folder"}.get(kind, "")
+    if kind == "folder":
+        path.mkdir()
+    elif kind in BROKEN:
+        damage, problem = BROKEN[kind]
+        path.write_bytes(damage(short_model().read_bytes()))
     with pytest.raises(ModelError) as caught:
         Engine.load(path, SMALL)
     assert caught.value.path == str(path)
@@ -104,21 +84,6 @@ def test_a_load_can_be_cancelled() -> None:
         Engine.load(short_model(), SMALL, on_progress=stop)
     assert seen == sorted(seen)
     assert seen[-1] >= 0.5
-
-
-def test_an_error_in_the_progress_callback_is_the_callers() -> None:
-    def fail(_: float) -> bool:
-        raise ZeroDivisionError("mine")
-
-    with pytest.raises(ZeroDivisionError, match="mine"):
-        Engine.load(short_model(), SMALL, on_progress=fail)
-
-
-def test_progress_goes_from_nothing_to_all() -> None:
-    seen: list[float] = []
-    Engine.load(short_model(), SMALL, on_progress=seen.append, thread=False).close()
-    assert seen == sorted(seen)
-    assert (seen[0], seen[-1]) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -155,12 +120,12 @@ def test_as_many_threads_as_a_machine_may_sensibly_have(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     "fields",
     [
-        {"n_ctx": 16}, {"n_batch": 1}, {"n_ubatch": 1}, {"max_branches": 1, "max_sequences": 1},
-        {"max_branches": 256}, {"logits_rows": 1}, {"cache_type_k": "q8_0"},
-        {"cache_type_v": "q8_0"}, {"mmap": False}, {"flash_attn": "on"}, {"step_seconds": 1e-6},
+        {"logits_rows": 1}, {"cache_type_k": "q8_0"}, {"cache_type_v": "q8_0"}, {"mmap": False},
+        {"flash_attn": "on"}, {"step_seconds": 1e-6},
     ],
 )  # fmt: skip
 def test_options_at_their_ends_work(fields: dict[str, Any]) -> None:
+    """Sizes at their ends are those of an engine with the least of everything (guards/test_context.py)."""
     with Engine.load(short_model(), replace(SMALL, **fields), thread=False) as engine:
         n = min(engine.max_branches, 2)
         generation = engine.submit(Request("The", n=n, stop=SHORT, sampling=seeded(1)))
@@ -204,39 +169,6 @@ def test_nothing_can_be_asked_of_a_closed_engine() -> None:
         generation.wait(0)
 
 
-def test_closing_wakes_those_who_wait(threaded: Engine) -> None:
-    inside, may_go = threading.Event(), threading.Event()
-
-    def block() -> None:
-        inside.set()
-        may_go.wait(WAIT)
-
-    errors: list[BaseException] = []
-
-    def ask(function: Callable[[], object]) -> None:
-        try:
-            threaded.call(function, timeout=WAIT)
-        except EngineClosed as error:
-            errors.append(error)
-
-    first = threading.Thread(target=ask, args=(block,))
-    first.start()
-    inside.wait(WAIT)
-    second = threading.Thread(target=ask, args=(lambda: None,))
-    second.start()
-    closing = threading.Thread(target=threaded.close)
-    while not threaded._scheduler.inbox:
-        pass
-    closing.start()
-    while threaded.alive:
-        pass
-    may_go.set()
-    for thread in (first, second, closing):
-        thread.join(WAIT)
-        assert not thread.is_alive()
-    assert len(errors) <= 1  # the second was answered or told; neither waits for ever
-
-
 @pytest.mark.parametrize("where", ["listener", "callback"])
 def test_an_engine_may_be_closed_from_its_own_callbacks(where: str) -> None:
     engine = Engine.load(short_model(), SMALL)
@@ -254,29 +186,6 @@ def test_an_engine_may_be_closed_from_its_own_callbacks(where: str) -> None:
     engine._thread.join(WAIT)
     assert not engine._thread.is_alive()
     assert engine.raw_ctx == 0
-
-
-def test_text_can_be_tokenised_while_the_engine_closes() -> None:
-    for _ in range(3):
-        engine = Engine.load(short_model(), SMALL, thread=False)
-        started = threading.Barrier(3)
-
-        def tokenise(engine: Engine = engine, started: threading.Barrier = started) -> None:
-            started.wait(WAIT)
-            try:
-                while True:
-                    engine.tokenize(PROMPT * 200)
-            except EngineClosed:
-                return
-
-        threads = [threading.Thread(target=tokenise) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        started.wait(WAIT)
-        engine.close()
-        for thread in threads:
-            thread.join(WAIT)
-            assert not thread.is_alive()
 
 
 @pytest.mark.parametrize(

@@ -61,13 +61,12 @@ def submit(engine: Engine, **fields: Any) -> Generation:
     return engine.submit(Request(**given))
 
 
-@pytest.mark.parametrize("best", [0, 1, 5])
 @pytest.mark.parametrize(
-    "sampling",
+    ("best", "sampling"),
     [
-        seeded(3),
-        seeded(3, temperature=2.0, top_k=3),
-        seeded(3, repeat_penalty=2.0, logit_bias=((300, 50.0),)),
+        (0, seeded(3)),
+        (1, seeded(3, temperature=2.0, top_k=3)),
+        (5, seeded(3, repeat_penalty=2.0, logit_bias=((300, 50.0),))),
     ],
 )
 def test_generated_tokens(engine: Engine, reference: Reference, best: int, sampling: Sampling) -> None:
@@ -89,13 +88,6 @@ def test_they_come_with_their_tokens(engine: Engine) -> None:
         assert [lp.id for lp in branch.logprobs] == list(branch.ids)
 
 
-def test_only_when_asked(engine: Engine) -> None:
-    generation = submit(engine)
-    finish(engine, generation)
-    assert generation.branches[0].logprobs == ()
-    assert generation.prompt_logprobs == []
-
-
 def test_asking_changes_no_text(engine: Engine) -> None:
     asked = submit(engine, n=3, logprobs=5)
     finish(engine, asked)
@@ -103,21 +95,6 @@ def test_asking_changes_no_text(engine: Engine) -> None:
     plain = submit(engine, n=3)
     finish(engine, plain)
     assert [b.ids for b in asked.branches] == [b.ids for b in plain.branches]
-
-
-def test_they_follow_a_rewind_and_a_stop_string(engine: Engine) -> None:
-    generation = submit(engine, logprobs=0, stop=replace(RULE, max_tokens=20))
-    finish(engine, generation)
-    branch = generation.branches[0]
-    before = branch.logprobs
-    branch.rewind(tokens=12)
-    finish(engine, generation)
-    assert [lp.id for lp in branch.logprobs] == list(branch.ids)
-    assert branch.logprobs[:8] == before[:8]
-    word = branch.text.split()[6]
-    stopped = submit(engine, logprobs=0, sampling=branch.sampling, stop=replace(RULE, strings=(word,)))
-    finish(engine, stopped)
-    assert [lp.id for lp in stopped.branches[0].logprobs] == list(stopped.branches[0].ids)
 
 
 def assert_prompt_scored(generation: Generation, reference: Reference, best: int) -> None:
@@ -157,16 +134,6 @@ def test_a_prompt_that_is_in_the_cache_is_scored_all_the_same(engine: Engine, re
     cells = engine.stats().used_cells
     finish(engine, submit(engine, prompt_logprobs=1))
     assert engine.stats().used_cells == cells  # cells evaluated twice are given back
-
-
-def test_a_prompt_may_only_be_scored(engine: Engine, reference: Reference) -> None:
-    generation = submit(engine, prompt_logprobs=2, stop=Stop(max_tokens=0))
-    finish(engine, generation)
-    assert_prompt_scored(generation, reference, 2)
-    again = submit(engine, prompt_logprobs=2, stop=Stop(max_tokens=0))
-    finish(engine, again)
-    assert_prompt_scored(again, reference, 2)
-    assert again.branches[0].ids == ()
 
 
 def test_what_could_follow_a_prompt(engine: Engine, reference: Reference) -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
-from srbwriter.engine.types import BranchState, FinishReason, Request, Stop
+from srbwriter.engine.types import BranchState, FinishReason, Stop
 
-from .support import PROMPT, ask, decoded_rows, drive, finish, lengths, seeded, stepped
+from .support import ask, decoded_rows, drive, finish, fixture_of, lengths, stepped
 
 DECODE, WAIT, TOLD = "decode", "synchronize", "published"
 
@@ -41,10 +41,7 @@ class Seam:
         generation.add_listener(lambda: self.calls.append(TOLD))
 
 
-@pytest.fixture
-def engine() -> Iterator[Engine]:
-    with stepped() as loaded:
-        yield loaded
+engine = fixture_of(stepped, "function")
 
 
 @pytest.fixture
@@ -85,23 +82,6 @@ def test_what_is_published_in_between_is_the_same_text(engine: Engine) -> None:
         assert "".join(generation.branches[0].read().text) == generation.branches[0].text
         told.append([str(event) for event in generation.log])
     assert told[0] == told[1]
-
-
-def test_a_stop_string_ends_its_branch_at_once_and_the_others_go_on(engine: Engine) -> None:
-    whole = ask(engine, n=2, tokens=24)
-    finish(engine, whole)
-    first, second = (branch.text for branch in whole.branches)
-    word = first.split()[3]
-    engine.reset()
-    engine._scheduler.overlaps = True
-    rules = (Stop(max_tokens=24, ignore_eog=True, strings=(word,)), Stop(max_tokens=24, ignore_eog=True))
-    generation = engine.submit(Request(PROMPT, n=2, sampling=seeded(5), stop=rules))
-    drive(engine, lambda: not generation.branches[0].live)
-    assert generation.branches[1].live
-    assert generation.branches[0].text == first[: first.index(word)]
-    assert generation.branches[0].finish_reason is FinishReason.STOP
-    finish(engine, generation)
-    assert generation.branches[1].text == second
 
 
 @pytest.mark.parametrize("overlaps", [False, True])

@@ -27,9 +27,11 @@ from .support import (
     decoded_rows,
     drive,
     finish,
+    fixture_of,
     forcing,
     runs_of,
     seeded,
+    spill,
     toy_model,
 )
 from .toy_models import SLIDING_WINDOW, make_gemma, make_jamba, make_mamba
@@ -61,10 +63,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
         yield loaded
 
 
-@pytest.fixture
-def sliding() -> Iterator[Engine]:
-    with load(SLIDING) as loaded:
-        yield loaded
+sliding = fixture_of(lambda: load(SLIDING), "function")
 
 
 @pytest.fixture
@@ -102,8 +101,7 @@ def assert_right(engine: Engine, reference: Reference, *paths: list[int]) -> Non
 
 
 def evict_all(engine: Engine) -> None:
-    while engine.call(engine._cache.evict_run):
-        pass
+    spill(engine)
     stats = engine.stats()
     assert stats.used_cells == stats.used_sequences == 0
     context = engine._context
@@ -243,15 +241,6 @@ def test_an_abort_leaves_no_wrong_memory(
     finish(engine, generation, neighbour)
     for asked in (generation, neighbour):
         assert_right(engine, reference, list(asked.prompt_ids), *(path_of(b) for b in asked.branches))
-
-
-def test_the_end_of_a_prompt_is_healed(engine: Engine, reference: Reference) -> None:
-    generation = write(engine, PROMPT + "The ki", heal=True)
-    assert generation.healed.endswith("i")
-    assert (engine.detokenize(generation.prompt_ids) + generation.healed).lstrip() == PROMPT + "The ki"
-    for branch in generation.branches:
-        assert (engine.detokenize(branch.ids) + branch.buffer.tail)[branch.overlap :] == branch.text
-    assert_right(engine, reference, *(path_of(b) for b in generation.branches))
 
 
 def test_a_prompt_is_scored(engine: Engine, reference: Reference) -> None:

@@ -17,18 +17,14 @@ from srbwriter.server import Loaded, ServerSettings, start_in_thread
 
 from . import scripted
 from .scripted import Scripted
-from .support import GREEDY, finish, small_engine
-from .test_memories import HYBRID, SLIDING, evict_all, load
-from .test_tiers import rest, small
+from .support import GREEDY, finish, rest, small_engine
+from .test_memories import HYBRID, SLIDING, evict_all
+from .test_tiers import opened, small
 
 COMMON = "Once upon a time there was a fox. "
 PROMPT = COMMON + "He was old, and he hid a bird from the rain. "
 RULE = Stop(max_tokens=4, ignore_eog=True)
 KINDS = ["attention", SLIDING, HYBRID]
-
-
-def opened(kind: str, **options: Any) -> Engine:
-    return small(**options) if kind == "attention" else load(kind, **options)
 
 
 def ask(engine: Engine, salt: str, prompt: Any = PROMPT, **more: Any) -> Generation:

@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srbwriter.demo import bundled_model
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.types import (
     ContextOverflow,
-    EngineOptions,
     FinishReason,
-    InvalidRequest,
     Request,
     Stop,
-    TokenRun,
 )
 from srbwriter.engine.window import fit
-from tests.fakes.shared_model import load_engine
-from tests.sizes import some_of
 
-from .support import GREEDY, drive, exact_engine, finish, forcing, long_prompt, seeded, stepped
+from .support import GREEDY, drive, exact_engine, finish, fixture_of, forcing, long_prompt, rest, stepped
 
 WINDOW = 128
 REQUEST = Request("", stop=Stop(max_tokens=4, ignore_eog=True), sampling=GREEDY, add_bos=False)
 
 
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with exact_engine(n_ctx=WINDOW, max_branches=4) as loaded:
-        yield loaded
+engine = fixture_of(lambda: exact_engine(n_ctx=WINDOW, max_branches=4))
 
 
 def story(engine: Engine, tokens: int) -> list[int]:
@@ -59,8 +49,7 @@ def test_the_window_takes_one_token_less_than_it_has(engine: Engine, tokens: int
 
 
 def test_an_overflow_touches_nothing_else(engine: Engine) -> None:
-    while engine.process():
-        pass
+    rest(engine)
     before = engine.stats()
     with pytest.raises(ContextOverflow):
         engine.submit(replace(REQUEST, prompt=story(engine, 400)))
@@ -104,41 +93,6 @@ def test_a_truncated_prompt_is_what_is_read(engine: Engine) -> None:
     finish(engine, alone)
     assert not alone.truncated
     assert alone.branches[0].ids == generation.branches[0].ids
-
-
-def test_without_shifting_a_text_ends_where_the_window_does(engine: Engine) -> None:
-    request = replace(REQUEST, prompt=story(engine, 100), overflow="truncate", stop=Stop(ignore_eog=True))
-    generation = engine.submit(request)
-    finish(engine, generation)
-    branch = generation.branches[0]
-    assert branch.finish_reason is FinishReason.CONTEXT
-    assert len(generation.prompt_ids) + len(branch.ids) == WINDOW + 1  # the last one needs no room
-
-
-@pytest.mark.parametrize("keep", some_of([0, 20, -1], [20]))
-@pytest.mark.full
-def test_shifting_writes_on_for_ever(engine: Engine, keep: int) -> None:
-    stop = Stop(max_tokens=3 * WINDOW, ignore_eog=True)
-    request = replace(
-        REQUEST, prompt=story(engine, 40), n=2, sampling=seeded(4), overflow="shift", n_keep=keep, stop=stop
-    )
-    generation = engine.submit(request)
-    run = generation.engine_state
-    longest = 0
-    while not generation.done:
-        engine.process()
-        for runner in run.branches:
-            if runner.seq >= 0:
-                path = engine._cache.tree.tip[runner.seq].token_ids()
-                longest = max(longest, len(path))
-                head = 40 if keep < 0 else keep
-                assert path[:head] == run.ids[: min(head, len(path))]  # n_keep is never dropped
-    assert longest <= WINDOW
-    assert generation.truncated
-    for branch in generation.branches:
-        assert branch.finish_reason is FinishReason.LENGTH
-        assert len(branch.ids) == 3 * WINDOW
-        assert engine.detokenize(branch.ids) == branch.text  # nothing of the text was lost
 
 
 def test_what_follows_a_shift_is_what_a_fresh_evaluation_gives(engine: Engine) -> None:
@@ -186,31 +140,6 @@ def test_typed_text_that_does_not_fit_ends_the_branch_in_words(engine: Engine) -
     finish(engine, generation)
     assert branch.finish_reason is FinishReason.CONTEXT
     assert branch.text.endswith(typed)
-
-
-@pytest.mark.parametrize(
-    "prompt",
-    [None, 7, 3.5, [1, "a"], [None], [1.5], [TokenRun("a"), 5], [-1], [10**9], [TokenRun("", (10**9,))], {}],
-)
-def test_a_prompt_that_is_none_is_refused(engine: Engine, prompt: object) -> None:
-    if prompt == {}:
-        generation = engine.submit(replace(REQUEST, prompt={}))  # nothing to read: begins from nothing
-        finish(engine, generation)
-        assert list(generation.prompt_ids) == [engine.bos]
-        return
-    with pytest.raises(InvalidRequest) as caught:
-        engine.submit(replace(REQUEST, prompt=prompt))  # type: ignore[arg-type]
-    assert caught.value.field == "prompt"
-
-
-def test_ids_may_be_numpys() -> None:
-    import numpy as np
-
-    with load_engine(bundled_model(), EngineOptions(n_ctx=WINDOW, gpu_layers=0), thread=False) as engine:
-        ids = np.array(engine.tokenize("Once upon a time"), np.int32)
-        generation = engine.submit(replace(REQUEST, prompt=ids))
-        finish(engine, generation)
-        assert list(generation.prompt_ids) == ids.tolist()
 
 
 def test_a_stop_string_across_a_shift_leaves_the_tokens_before_it() -> None:

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srbwriter.engine.parameters import (
-    BY_NAME,
     GROUPS,
     PARAMETERS,
     SAMPLERS,
@@ -106,18 +105,6 @@ def test_what_cannot_mean_anything_names_its_field(sampling: Sampling, field: st
 
 def test_minus_infinity_is_a_bias() -> None:
     validate(Sampling(logit_bias=((1, -math.inf), (2, 3))))
-
-
-@pytest.mark.parametrize(
-    ("given_name", "name"),
-    [
-        ("n_predict", "max_tokens"), ("rep_pen_range", "repeat_last_n"), ("typical", "typical_p"),
-        ("ban_eos_token", "ignore_eos"), ("mirostat_mode", "mirostat"), ("stop_sequence", "stop"),
-        ("guided_json", "json_schema"), ("top_p", "top_p"),
-    ],
-)  # fmt: skip
-def test_other_spellings_lead_to_the_parameter(given_name: str, name: str) -> None:
-    assert BY_NAME[given_name].name == name
 
 
 def test_sampler_orders() -> None:

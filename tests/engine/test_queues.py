@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,32 +9,30 @@ import pytest
 from srbwriter.engine import queue
 from srbwriter.engine.active import ActiveRequest
 from srbwriter.engine.engine import Engine
-from srbwriter.engine.types import FinishReason, LimitExceeded, Priority, Request, Sampling, Stop
+from srbwriter.engine.types import FinishReason, LimitExceeded, Priority, Request, Stop
 
-from .support import GREEDY, PROMPT, WAIT, ask, decoded_rows, drive, finish, lengths, long_prompt, stepped
+from .support import (
+    GREEDY,
+    PROMPT,
+    ask,
+    decoded_rows,
+    drive,
+    finish,
+    fixture_of,
+    lengths,
+    long_prompt,
+    stepped,
+)
+
+engine = fixture_of(stepped, "function")
 
 
-@pytest.fixture
-def engine() -> Iterator[Engine]:
-    with stepped() as engine:
-        yield engine
-
-
-def test_requests_queue_when_cells_run_out_and_all_come_to_their_end() -> None:
+def test_requests_wait_for_cells_and_are_served_in_their_order() -> None:
     with stepped(n_ctx=256) as engine:
-        queue = [ask(engine, long_prompt(engine, 150, f"Tale {k}. "), n=2, tokens=20) for k in range(4)]
+        queue = [ask(engine, long_prompt(engine, 180, f"Tale {k}. "), n=2, tokens=20) for k in range(4)]
+        ended: list[int] = []
         engine.process()
         assert engine.stats().waiting_requests > 0
-        finish(engine, *queue)
-        assert [lengths(g) for g in queue] == [[20, 20]] * 4
-        assert {b.finish_reason for g in queue for b in g.branches} == {FinishReason.LENGTH}
-        assert engine.stats().waiting_requests == 0
-
-
-def test_requests_are_served_in_their_order() -> None:
-    with stepped(n_ctx=256) as engine:
-        queue = [ask(engine, long_prompt(engine, 200, f"Tale {k}. "), tokens=5) for k in range(4)]
-        ended: list[int] = []
 
         def all_done() -> bool:
             ended.extend(k for k, g in enumerate(queue) if g.done and k not in ended)
@@ -43,6 +40,9 @@ def test_requests_are_served_in_their_order() -> None:
 
         drive(engine, all_done)
         assert ended == [0, 1, 2, 3]
+        assert [lengths(g) for g in queue] == [[20, 20]] * 4
+        assert {b.finish_reason for g in queue for b in g.branches} == {FinishReason.LENGTH}
+        assert engine.stats().waiting_requests == 0
 
 
 @pytest.mark.parametrize("n", [1, 4])
@@ -78,16 +78,8 @@ def test_one_that_fits_alone_to_the_last_cell_never_fails() -> None:
         assert generation.branches[0].finish_reason in (FinishReason.LENGTH, FinishReason.CONTEXT)
 
 
-def test_a_text_that_fills_the_window_ends_in_words() -> None:
-    with stepped(n_ctx=256) as engine:
-        generation = ask(engine, long_prompt(engine, 200), tokens=None)
-        finish(engine, generation)
-        assert generation.branches[0].finish_reason is FinishReason.CONTEXT
-        assert lengths(generation) == [256 - 200 + 1]
-
-
-@pytest.mark.parametrize("n", [2, 5])
-def test_when_one_has_filled_the_window_the_next_goes_on(n: int) -> None:
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_a_text_that_fills_the_window_ends_in_words_and_the_next_goes_on(n: int) -> None:
     with stepped(n_ctx=128, max_branches=8) as engine:
         generation = ask(engine, long_prompt(engine, 60), n=n, tokens=None)
         finish(engine, generation)
@@ -150,16 +142,6 @@ def test_n_shrinks_and_grows_while_running(engine: Engine) -> None:
     finish(engine, generation)
 
 
-def test_one_decode_a_step_serves_all_requests(engine: Engine) -> None:
-    requests = [ask(engine, f"Tale {k}:", n=3, tokens=10) for k in range(4)]
-    with decoded_rows(engine) as rows:
-        steps = 0
-        while not all(g.done for g in requests):
-            engine.process()
-            steps += 1
-    assert len(rows) <= steps <= 25  # 12 branches of 10 tokens each, and their prompts
-
-
 def test_identical_branches_share_a_row_until_they_diverge(engine: Engine) -> None:
     parted = 6
 
@@ -174,25 +156,6 @@ def test_identical_branches_share_a_row_until_they_diverge(engine: Engine) -> No
         finish(engine, generation)
     assert sum(rows) == len(generation.prompt_ids) + parted + 3 * 8
     assert len({b.ids for b in generation.branches}) == 8
-
-
-def test_branches_under_one_engine_thread_run_to_their_end(threaded: Engine) -> None:
-    """The same with the engine's own thread: nothing depends on who steps."""
-    requests = [
-        threaded.submit(
-            Request(
-                f"Tale {k}: once",
-                n=4,
-                stop=Stop(max_tokens=8, ignore_eog=True),
-                sampling=Sampling(seed=k),
-                priority=list(Priority)[k % 3],
-            )
-        )
-        for k in range(9)
-    ]
-    for request in requests:
-        request.wait(WAIT)
-        assert lengths(request) == [8] * 4
 
 
 def test_a_request_that_is_abandoned_while_others_are_let_in_costs_them_no_step(

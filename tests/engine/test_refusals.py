@@ -1,53 +1,166 @@
-"""Verbs that mean nothing are refused where they are given; ending gives back what a branch held."""
+"""What means nothing or is too much is refused where it is given; ending gives back what a branch held."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from srbwriter.engine import limits
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import (
     EngineError,
     FinishReason,
     InvalidRequest,
-    LimitExceeded,
+    Priority,
     Request,
     Sampling,
     Stop,
     Take,
+    TokenRun,
 )
 
-from .support import LENGTH, PROMPT, exact_engine, finish, started
+from .support import LENGTH, PROMPT, exact_engine, finish, fixture_of, started
+
+engine = fixture_of(exact_engine)
 
 
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with exact_engine() as loaded:
-        yield loaded
+# ---- requests
 
+HALF = "\ud800"  # half of a character
+HUGE = 2**31 - 1
+REQUEST: dict[str, tuple[Any, ...]] = {
+    "n": (0, -1, 2.0, True),
+    "prompt": (
+        None, 7, 3.5, [1, "a"], [None], [1.5], [TokenRun("a"), 5], [-1], [10**9], [TokenRun("", (10**9,))],
+    ),
+    "penalty_prompt": ([10**9], 5, ["x"]),
+    "priority": (7, "soon"),
+    "sampling": ("greedy", None, (Sampling(),) * 3, Sampling(logit_bias=[(5, 1.0)])),  # type: ignore[arg-type]
+    "stop": ("the", (Stop(),)),
+    "logprobs": (-1, "5", "x" * 500_000),
+    "prompt_logprobs": (-1,),
+    "next_logprobs": (-1,),
+    "next_ids": ((-1,), ("1",), ({},)),
+    "heal": ("yes",),
+    "overflow": ("wrap",),
+    "n_keep": (-2, "all"),
+    "logits_callback": (5,),
+    "add_bos": (None,),
+    "siblings": ("unlike",),
+    "repulsion": (-1.0,),
+    "lora": (5, 1.5, "x", ((0.5, 1.0),)),
+    "takes": (
+        5, None, ("a",), (Take("a", (1.5,)),), (Take("a", ("x",)),), (Take("a", 5),), (Take(5),),  # type: ignore[arg-type]
+        (Take("a", finish_reason="x"),),  # type: ignore[arg-type]
+    ),
+    "begin": ((1.5,), (-1,)),
+    "without": (5, (10**9,)),
+    "score_from": (-1,),
+}  # fmt: skip
+RULES: dict[str, tuple[dict[str, Any], ...]] = {
+    "max_tokens": ({"max_tokens": -1}, {"max_tokens": 1.5}),
+    "min_tokens": ({"min_tokens": -1},),
+    "max_seconds": ({"max_seconds": -1.0},),
+    "stop": ({"strings": "the"}, {"strings": (1,)}, {"strings": (HALF,)}),
+    "after_any": ({"after_any": "a"},),
+    "stop_token_ids": ({"token_ids": (-1,)}, {"token_ids": (10**9,)}),
+    "boundary": ({"boundary": "page"},),
+    "ignore_eos": ({"ignore_eog": 1},),
+}  # fmt: skip
+SAMPLING: dict[str, tuple[dict[str, Any], ...]] = {
+    "temperature": ({"temperature": float("nan")},),
+    "dry_sequence_breakers": ({"dry_multiplier": 1.0, "dry_sequence_breakers": (HALF,)},),
+    "banned_phrases": ({"banned_phrases": (HALF,)},),
+    "logit_bias": (
+        {"logit_bias": ((10**6, 1.0),)}, {"logit_bias": ((-1, 1.0),)},
+    ),
+    "grammar": ({"grammar": "root ::= ("}, {"grammar": f'root ::= "{HALF}"'}),
+    "json_schema": ({"json_schema": "{"}, {"json_schema": f'"{HALF}"'}),
+    "regex": ({"regex": "("}, {"regex": HALF}),
+}  # fmt: skip
+WRONG = [
+    *((field, {field: value}) for field, values in REQUEST.items() for value in values),
+    *((field, {"stop": Stop(**fields)}) for field, rules in RULES.items() for fields in rules),
+    *((field, {"sampling": Sampling(**fields)}) for field, rules in SAMPLING.items() for fields in rules),
+]
+TOO_MUCH: list[tuple[str, dict[str, Any]]] = [
+    ("n", {"n": 9}),
+    ("n", {"n": HUGE}),
+    ("prompt", {"prompt": "x" * (limits.PROMPT_CHARS + 1)}),
+    ("prompt", {"prompt": [1] * (limits.PROMPT_IDS + 1)}),
+    ("prompt", {"prompt": [TokenRun("x" * limits.PROMPT_CHARS), TokenRun("x")]}),
+    ("logprobs", {"logprobs": HUGE}),
+    ("prompt_logprobs", {"prompt_logprobs": 101}),
+    ("max_tokens", {"stop": Stop(max_tokens=HUGE)}),
+    ("stop", {"stop": Stop(strings=("x" * 400_000,))}),
+    ("stop", {"stop": Stop(strings=("x" * 90,) * 256)}),
+    ("stop", {"stop": Stop(strings=("x",) * 257)}),
+    ("after_any", {"stop": Stop(after_any=("x" * 1001,))}),
+    ("stop_token_ids", {"stop": Stop(token_ids=(1,) * 4097)}),
+    ("repeat_last_n", {"sampling": Sampling(repeat_penalty=1.1, repeat_last_n=HUGE)}),
+    ("dry_penalty_last_n", {"sampling": Sampling(dry_penalty_last_n=HUGE)}),
+    ("dry_sequence_breakers", {"sampling": Sampling(dry_sequence_breakers=("x" * 41,))}),
+    ("logit_bias", {"sampling": Sampling(logit_bias=((1, 0.5),) * 65_537)}),
+    ("grammar", {"sampling": Sampling(grammar="#" * 65_537)}),
+    ("json_schema", {"sampling": Sampling(json_schema=" " * 65_537)}),
+    ("regex", {"sampling": Sampling(regex="a" * 65_537)}),
+    ("samplers", {"sampling": Sampling(samplers=("x" * 1001,))}),
+]
+
+
+def test_a_field_that_means_nothing_or_too_much_is_named_in_few_words(engine: Engine) -> None:
+    other = engine.submit(Request("The king", stop=Stop(max_tokens=2, ignore_eog=True)))
+    for place, (field, fields) in enumerate(WRONG + TOO_MUCH):
+        with pytest.raises(InvalidRequest) as refused:
+            engine.submit(replace(Request(PROMPT, n=2), **fields))
+            pytest.fail(f"{field} was not refused: {str(fields)[:200]}")
+        assert refused.value.field == field, str(fields)[:200]
+        assert len(str(refused.value)) < 300, field
+        if place >= len(WRONG):
+            assert any(character.isdecimal() for character in refused.value.problem), (
+                "it says how much may be"
+            )
+    finish(engine, other)
+    assert len(other.branches[0].ids) == 2
+
+
+# ---- verbs
 
 MEANINGLESS: list[Callable[[Generation], None]] = [
     lambda g: g.branches[0].set_sampling(Sampling(top_p=7.0)),
     lambda g: g.branches[0].set_sampling(Sampling(grammar="root ::= (")),
     lambda g: g.branches[0].set_sampling(Sampling(logit_bias=((10**6, 1.0),))),
     lambda g: g.branches[0].set_sampling("greedy"),
+    lambda g: g.branches[0].set_sampling(None),
+    lambda g: g.branches[0].set_sampling(Sampling(regex=HALF)),
     lambda g: g.branches[0].set_stop(Stop(strings="the")),  # type: ignore[arg-type]
     lambda g: g.branches[0].set_stop(Stop(max_tokens=-1)),
-    lambda g: g.branches[0].set_sampling(Sampling(regex="\ud800")),
-    lambda g: g.branches[0].set_stop(Stop(strings=("\ud800",))),
+    lambda g: g.branches[0].set_stop(Stop(strings=(HALF,))),
+    lambda g: g.branches[0].append(5),  # type: ignore[arg-type]
+    lambda g: g.branches[0].append("x", go_on=1),  # type: ignore[arg-type]
     lambda g: g.branches[0].reroll(seed=-3),
     lambda g: g.branches[0].reroll(seed=1 << 64),
     lambda g: g.branches[0].reroll(begin=("a",)),  # type: ignore[arg-type]
+    lambda g: g.branches[0].reroll(without=(10**9,)),
     lambda g: g.branches[0].rewind(tokens=1, seed=1 << 64),
-    lambda g: g.branches[0].extend(-2),
     lambda g: g.branches[0].rewind(tokens=-2),
     lambda g: g.branches[0].rewind(),
     lambda g: g.branches[0].rewind(tokens=1, chars=1),
+    lambda g: g.branches[0].extend(-2),
+    lambda g: g.branches[0].extend(True),
     lambda g: g.add_branch(0),
+    lambda g: g.add_branch(9),
+    lambda g: g.add_branch(2, (Sampling(),)),
     lambda g: g.add_branch(1, Sampling(regex="(")),
+    lambda g: g.add_branch(begin=(-1,)),
+    lambda g: g.promote("soon"),  # type: ignore[arg-type]
+    lambda g: g.promote(5),  # type: ignore[arg-type]
+    lambda g: g.promote(None),  # type: ignore[arg-type]
+    lambda g: g.promote(Priority.BACKGROUND),
 ]
 
 
@@ -65,20 +178,6 @@ def test_verbs_that_mean_nothing_are_refused_and_change_nothing(
         with pytest.raises(InvalidRequest):
             ask(generation)
     assert generation.done
-
-
-@pytest.mark.parametrize(
-    "sampling",
-    [
-        Sampling(dry_multiplier=1.0, dry_sequence_breakers=("\ud800",)),
-        Sampling(banned_phrases=("\ud800",)),
-        Sampling(grammar='root ::= "\ud800"'),
-        Sampling(json_schema='"\ud800"'),
-    ],
-)
-def test_half_a_character_to_sample_by_is_refused(engine: Engine, sampling: Sampling) -> None:
-    with pytest.raises(InvalidRequest):
-        engine.submit(Request(PROMPT, sampling=sampling))
 
 
 @pytest.mark.parametrize("begun", [{"begin": (5,)}, {"takes": (Take(" He"),)}])
@@ -108,22 +207,6 @@ def test_an_error_that_nobody_foresaw_ends_the_request_that_it_is_of(
     assert [b.ids for b in good.branches] == undisturbed
 
 
-def test_more_branches_than_can_live_are_refused(engine: Engine) -> None:
-    generation = started(engine, 1, n=1)
-    with pytest.raises(LimitExceeded):
-        generation.add_branch(9)
-    generation.cancel()
-    finish(engine, generation)
-
-
-def test_killing_gives_the_cells_back_at_once(engine: Engine) -> None:
-    generation = started(engine, n=1)
-    before = engine.stats().used_cells
-    generation.branches[0].kill()
-    engine.process()
-    assert engine.stats().used_cells == len(generation.prompt_ids) < before
-
-
 def test_killing_an_ended_branch_leaves_its_text_and_the_cells_of_the_others(engine: Engine) -> None:
     generation = started(engine, n=3)
     finish(engine, generation)
@@ -142,12 +225,15 @@ def test_killing_an_ended_branch_leaves_its_text_and_the_cells_of_the_others(eng
     assert first.text.startswith(text) and len(first.ids) == LENGTH + 4
 
 
+@pytest.mark.parametrize("paused", [False, True])
 @pytest.mark.parametrize("n", [1, 2])
-def test_killing_a_paused_branch_gives_the_cells_back(engine: Engine, n: int) -> None:
+def test_killing_gives_the_cells_back_at_once(engine: Engine, n: int, paused: bool) -> None:
     generation = started(engine, n=n)
-    for branch in generation.branches:
-        branch.pause()
-    engine.process()
+    assert engine.stats().used_cells > len(generation.prompt_ids)
+    if paused:
+        for branch in generation.branches:
+            branch.pause()
+        engine.process()
     for branch in generation.branches:
         branch.kill()
     engine.process()

@@ -10,7 +10,6 @@ from contextlib import closing
 from random import Random
 from typing import Any
 
-import httpx
 import pytest
 
 from srbwriter.engine.generation import Branch, Generation
@@ -29,7 +28,6 @@ from srbwriter.engine.types import (
 )
 from tests.sizes import few_or_all, some_of
 
-from .peers import VLLM
 from .relay import Relay
 from .scripted import (
     PROMPT,
@@ -243,13 +241,6 @@ def test_attempts_are_bounded_and_a_writer_may_roll_again(vllm: Scripted, connec
     branch.extend()
     generation.wait(WAIT)
     assert branch.text == STORY and branch.error is None
-
-
-def test_a_program_is_told_that_nothing_came(vllm: Scripted, connect: Connect) -> None:
-    engine = connect(vllm)
-    vllm.always = answers(500, {"error": {"message": "worn out"}})
-    with pytest.raises(RemoteError, match="worn out"):
-        engine.submit(Request(PROMPT, n=2)).wait(WAIT)
 
 
 def test_each_attempt_is_told_once_for_all_branches(connect: Connect) -> None:
@@ -484,26 +475,6 @@ def test_what_nobody_wants_is_not_written_on(vllm: Scripted, connect: Connect) -
     assert STORY.startswith(killed) and len(killed) < len(STORY)
     assert [branch.text for branch in branches] == [STORY] * 3 + [killed] + [STORY] * 4
     assert all(branch.buffer.revision == 0 for branch in branches if branch.index != 1)
-
-
-def test_what_nobody_wants_is_not_written_on_by_vllm() -> None:
-    if VLLM is None:
-        pytest.skip("PEERS_VLLM names no vLLM")
-
-    def running() -> float:
-        lines = httpx.get(f"{VLLM}/metrics").text.splitlines()
-        return sum(float(line.split()[-1]) for line in lines if line.startswith("vllm:num_requests_running"))
-
-    with RemoteEngine.connect(RemoteOptions(VLLM)) as engine:
-        generation = engine.submit(Request(PROMPT, n=8, stop=Stop(max_tokens=1200, ignore_eog=True)))
-        branches = generation.branches
-        for dead in range(1, 8):
-            until(generation, lambda: all(len(b.text) > 20 for b in branches if b.live))
-            branches[dead - 1].kill()
-            until(generation, lambda left=8 - dead: running() == left)
-        assert branches[7].live
-        generation.cancel()
-        generation.wait(WAIT)
 
 
 @pytest.mark.parametrize("kind", ["vllm", "openai"])

@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.model import Model
-from srbwriter.engine.native import samplers as native
 from srbwriter.engine.native.library import library
 from srbwriter.engine.sampling import PREFILTER, Chain, SamplerTemplate
 from srbwriter.engine.seeds import derive_seed
-from srbwriter.engine.types import InvalidRequest, NativeError, Sampling
+from srbwriter.engine.types import InvalidRequest, Sampling
 from tests.sizes import examples
 
 from .support import PROMPT, Reference
@@ -255,26 +254,6 @@ def test_dry_keeps_a_phrase_from_going_on(model: Model, row: Row) -> None:
         assert (likeliest(template.new(1), row) == best) is chosen
 
 
-@pytest.mark.parametrize(
-    ("sampling", "length"),
-    [
-        (Sampling(), 0),
-        (Sampling(repeat_penalty=1.1), 64),
-        (Sampling(repeat_penalty=1.1, repeat_last_n=0), 0),
-        (Sampling(repeat_penalty=1.1, repeat_last_n=-1), 300),
-        (Sampling(repeat_penalty=1.1, repeat_last_n=1_000_000), 300),
-        (Sampling(dry_multiplier=1.0, dry_penalty_last_n=1_000_000), 300),
-        (Sampling(dry_multiplier=1.0), 300),
-        (Sampling(dry_multiplier=1.0, dry_penalty_last_n=20, presence_penalty=1.0), 64),
-        (Sampling(samplers=("top_k",), repeat_penalty=1.1), 0),
-    ],
-)
-def test_history_length(model: Model, sampling: Sampling, length: int) -> None:
-    template = SamplerTemplate(sampling, model, 300)
-    assert template.history_length == length
-    assert template.history is (length > 0)
-
-
 # ---- rows and handles
 
 
@@ -305,37 +284,6 @@ def test_masked_tokens_are_never_chosen(model: Model, row: Row, share: float) ->
     masked = np.where(allowed, row, -np.inf).astype(np.float32)
     for sampling in (Sampling(**OPEN | {"temperature": 20.0}), Sampling(typical_p=0.5), Sampling(mirostat=1)):
         assert allowed[picks(SamplerTemplate(sampling, model).new(1), masked, 200)].all()
-
-
-def test_a_row_without_candidates_gives_a_token_all_the_same(model: Model) -> None:
-    nothing = np.full(model.n_vocab, -np.inf, np.float32)
-    assert 0 <= SamplerTemplate(Sampling(), model).new(1).pick(nothing) < model.n_vocab
-
-
-def test_closing_twice_does_nothing(model: Model, row: Row) -> None:
-    template = SamplerTemplate(Sampling(repeat_penalty=1.1), model)
-    chain = template.new(1)
-    for closable in (template, chain, template, chain):
-        closable.close()
-
-
-def test_null_never_gets_into_a_chain() -> None:
-    with pytest.raises(NativeError, match="NULL"):
-        native.join([], None)
-
-
-@pytest.mark.parametrize(
-    ("sampling", "field"),
-    [
-        (Sampling(top_p=2.0), "top_p"),
-        (Sampling(logit_bias=((10**6, 1.0),)), "logit_bias"),
-        (Sampling(logit_bias=((-1, 1.0),)), "logit_bias"),
-    ],
-)
-def test_what_cannot_be_built_names_its_field(model: Model, sampling: Sampling, field: str) -> None:
-    with pytest.raises(InvalidRequest) as caught:
-        SamplerTemplate(sampling, model)
-    assert caught.value.field == field
 
 
 def test_forbidding_everything_is_refused(model: Model) -> None:

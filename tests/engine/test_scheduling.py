@@ -6,14 +6,12 @@ engine would learn it from the clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from srbwriter.engine.decode import ChunkBudget
 from srbwriter.engine.engine import Engine
-from srbwriter.engine.native.context import ABORTED
 from srbwriter.engine.types import (
     BranchState,
     FinishReason,
@@ -22,28 +20,12 @@ from srbwriter.engine.types import (
     Stop,
 )
 
-from .support import (
-    CHUNK,
-    Reference,
-    ask,
-    assert_same_logits,
-    decoded_rows,
-    drive,
-    exact_model,
-    finish,
-    forcing,
-    lengths,
-    long_prompt,
-    stepped,
-)
+from .support import CHUNK, ask, decoded_rows, drive, finish, fixture_of, lengths, long_prompt, stepped
 
 ENDLESS = Stop(ignore_eog=True)
 
 
-@pytest.fixture
-def engine() -> Iterator[Engine]:
-    with stepped() as engine:
-        yield engine
+engine = fixture_of(stepped, "function")
 
 
 # ---- prompts beside writing
@@ -147,83 +129,6 @@ def test_cancel_of_a_prompt_stops_it_after_the_chunk_under_way(engine: Engine) -
     again = ask(engine, long_prompt(engine, 1000), tokens=1)
     finish(engine, again)
     assert again.cached_tokens >= 3 * CHUNK  # what was read is not read again
-
-
-def test_cancel_within_a_decode_aborts_it(engine: Engine) -> None:
-    """The one chunk that runs gives up, is not counted, and leaves nothing behind."""
-    generation = ask(engine, long_prompt(engine, 1000), n=2, tokens=4)
-    drive(engine, lambda: generation.prompt_done >= 3 * CHUNK)
-    done = generation.prompt_done
-    lib: Any = engine._context._lib
-    native = lib.llama_decode
-    codes: list[int] = []
-
-    def cancelling(context: int, batch: Any) -> int:
-        generation.cancel()  # arrives while llama.cpp is at work
-        codes.append(native(context, batch))
-        return codes[-1]
-
-    lib.llama_decode = cancelling
-    try:
-        engine.process()
-    finally:
-        lib.llama_decode = native
-    assert codes == [ABORTED]
-    assert generation.prompt_done == done
-    engine.process()
-    assert generation.done
-    assert engine.stats().used_cells == done
-    for seq, node in engine._cache.tree.tip.items():
-        assert engine._context.last_position(seq) + 1 == node.end
-
-
-def test_an_aborted_chunk_disturbs_no_writer() -> None:
-    with stepped(model=exact_model(), flash_attn="on") as engine:
-        seen: dict[int, list[Any]] = {}
-        script = long_prompt(engine, 30, "A king. ")
-        writer = ask(engine, tokens=30, logits_callback=forcing([script], seen))
-        drive(engine, lambda: lengths(writer)[0] >= 5)
-        reader = ask(engine, long_prompt(engine, 1000), tokens=4)
-        drive(engine, lambda: reader.prompt_done > 0)
-        lib: Any = engine._context._lib
-        native = lib.llama_decode
-
-        def cancelling(context: int, batch: Any) -> int:
-            reader.cancel()
-            return native(context, batch)
-
-        lib.llama_decode = cancelling
-        engine.process()
-        lib.llama_decode = native
-        finish(engine, writer)
-        reference = Reference(engine)
-        fresh = reference.logits([*writer.prompt_ids, *script[:-1]], last=30)
-        for found, alone in zip(seen[0], fresh, strict=True):
-            assert_same_logits(found, alone, most=5e-2)
-        reference.close()
-
-
-def test_other_requests_commands_do_not_abort(engine: Engine) -> None:
-    reader = ask(engine, long_prompt(engine, 400), tokens=1)
-    writer = ask(engine, "The king", n=2, tokens=None)
-    drive(engine, lambda: reader.prompt_done > 0 and min(lengths(writer)) > 0)
-    lib: Any = engine._context._lib
-    native = lib.llama_decode
-    codes: list[int] = []
-
-    def stopping(context: int, batch: Any) -> int:
-        writer.branches[0].stop()
-        codes.append(native(context, batch))
-        return codes[-1]
-
-    lib.llama_decode = stopping
-    try:
-        engine.process()
-    finally:
-        lib.llama_decode = native
-    assert codes == [0]
-    writer.cancel()
-    finish(engine, reader)
 
 
 # ---- priorities

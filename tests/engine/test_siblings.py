@@ -192,12 +192,6 @@ def test_who_has_parted_draws_by_its_own_chance_again(engine: Engine) -> None:
     assert all(r.fast for r in generation.engine_state.branches)
 
 
-def test_the_same_request_gives_the_same_texts(engine: Engine) -> None:
-    for kind in ("distinct", "stratified"):
-        assert texts(write(engine, kind, 3, tokens=6)) == texts(write(engine, kind, 3, tokens=6))
-        assert texts(write(engine, kind, 3)) != texts(write(engine, kind, 4))
-
-
 def test_nothing_is_evaluated_for_it(engine: Engine) -> None:
     write(engine, "independent")
     with decoded_rows(engine) as rows:
@@ -230,12 +224,6 @@ def test_repulsion_pushes_down_what_a_sibling_took(engine: Engine) -> None:
 def test_strong_repulsion_makes_openings_distinct(engine: Engine) -> None:
     for seed in range(20):
         assert len(set(texts(write(engine, "independent", seed, n=8, repulsion=50.0)))) == 8
-
-
-def test_repulsion_works_with_mirostat(engine: Engine) -> None:
-    steered = replace(SAMPLING, mirostat=2, mirostat_tau=3.0)
-    found = texts(write(engine, "independent", sampling=steered, repulsion=50.0))
-    assert len(set(found)) == N
 
 
 # ---- verbs
@@ -304,17 +292,32 @@ def test_an_extended_branch_that_has_not_parted_is_still_drawn_together(engine: 
 # ---- beside other rules
 
 
-def test_a_callback_has_its_say_first(engine: Engine) -> None:
-    allowed = list(law(engine, prompt_ids(engine)))[:5]
+CUT = "Once upon a time there was a li"
 
-    def only(logits: Any, view: BranchView) -> None:
-        kept = logits[allowed]
-        logits.fill(-np.inf)
-        logits[allowed] = kept
 
-    opened = {ids[0] for ids in texts(write(engine, "distinct", logits_callback=only))}
-    assert len(opened) == N
-    assert opened <= set(allowed)
+def likely_only(logits: Any, view: BranchView) -> None:
+    """Leave the five likeliest tokens."""
+    logits[np.argsort(-logits)[5:]] = -np.inf
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"siblings": "distinct", "logits_callback": likely_only},
+        {"siblings": "distinct", "heal": True, "prompt": CUT},
+        {"repulsion": 50.0, "sampling": replace(SAMPLING, mirostat=2, mirostat_tau=3.0)},
+    ],
+    ids=["a callback", "a word to complete", "mirostat"],
+)
+def test_branches_differ_within_other_rules(engine: Engine, more: dict[str, Any]) -> None:
+    fields = {"prompt": PROMPT, "sampling": SAMPLING, "stop": Stop(max_tokens=3, ignore_eog=True), **more}
+    generation = engine.submit(Request(n=N, **fields))
+    finish(engine, generation)
+    assert len({ids[:2] for ids in texts(generation)}) == N
+    if "logits_callback" in more:
+        allowed = list(law(engine, prompt_ids(engine)))[:5]
+        assert len({ids[0] for ids in texts(generation)} & set(allowed)) == N
+    assert bool(generation.healed) is ("heal" in more)
 
 
 def test_branches_under_a_grammar_differ_within_it(engine: Engine) -> None:
@@ -340,17 +343,6 @@ def test_a_constrained_branch_is_drawn_as_it_is_alone(engine: Engine) -> None:
     assert unlikely(together, share) < 5
 
 
-def test_a_healed_word_is_completed_in_different_ways(engine: Engine) -> None:
-    request = Request(
-        "Once upon a time there was a li", n=N, sampling=SAMPLING, heal=True, siblings="distinct",
-        stop=Stop(max_tokens=3, ignore_eog=True),
-    )  # fmt: skip
-    generation = engine.submit(request)
-    finish(engine, generation)
-    assert generation.healed
-    assert len({ids[:2] for ids in texts(generation)}) == N
-
-
 @pytest.mark.parametrize("more", [{"mirostat": 2}, {"adaptive_target": 0.5}])
 def test_samplers_that_steer_by_their_own_choices_are_refused_in_words(
     engine: Engine, more: dict[str, Any]
@@ -362,12 +354,6 @@ def test_samplers_that_steer_by_their_own_choices_are_refused_in_words(
     generation = write(engine, "stratified")
     with pytest.raises(InvalidRequest, match=f"drawn together with {name}"):
         generation.branches[0].reroll(sampling=steered)
-
-
-@pytest.mark.parametrize(("field", "value"), [("siblings", "unlike"), ("repulsion", -1.0)])
-def test_other_values_are_refused(engine: Engine, field: str, value: object) -> None:
-    with pytest.raises(InvalidRequest, match=field):
-        engine.submit(Request(PROMPT, **{field: value}))  # type: ignore[arg-type]
 
 
 # ---- the arithmetic

@@ -22,6 +22,7 @@ from .support import (
     finish,
     lengths,
     long_prompt,
+    rest,
     stepped,
 )
 
@@ -33,11 +34,6 @@ def engine() -> Iterator[Engine]:
     exact = {"flash_attn": "off", "cache_type_k": "f32", "cache_type_v": "f32"}
     with stepped(256, exact_model(), n_ctx=4096, max_branches=8, **exact) as loaded:
         yield loaded
-
-
-def rest(engine: Engine) -> None:
-    while engine.process(0):
-        pass
 
 
 class Copied:

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from srbwriter.engine.native.spin import spin_limits
 from srbwriter.engine.sizing import threads_of
 from srbwriter.engine.threads import Threads, read_cores
-from srbwriter.engine.types import EngineOptions
 from tests.fakes.shared_model import load_engine
 from tests.sizes import some_of
 
@@ -179,12 +178,6 @@ def test_openmp_spins_as_it_should_and_the_environment_is_as_it_was(
     assert policy is None or told["OMP_WAIT_POLICY"] == policy
     assert rounds is None or told["GOMP_SPINCOUNT"] == rounds
     assert own or "OMP_WAIT_POLICY" in told
-
-
-def test_threads_of_options_without_a_gpu_begin_with_all_cores() -> None:
-    threads = threads_of(EngineOptions(gpu_layers=0))
-    assert threads is not None
-    assert threads.now == threads.most >= 1
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="threads are counted in /proc")

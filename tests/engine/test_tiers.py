@@ -30,8 +30,10 @@ from .support import (
     exact_model,
     finish,
     forcing,
+    rest,
     seeded,
     short_model,
+    spill,
 )
 from .test_memories import HYBRID, SLIDING, assert_right, evict_all, load, path_of, seen_after, write
 
@@ -44,10 +46,9 @@ def small(model: Path | None = None, **options: Any) -> Engine:
     return engine
 
 
-def rest(engine: Engine) -> None:
-    """Let the engine do what it does while nobody asks for anything."""
-    while engine.process():
-        pass
+def opened(kind: str, **options: Any) -> Engine:
+    """An engine whose memory is of this kind."""
+    return small(**options) if kind == "attention" else load(kind, **options)
 
 
 def words(engine: Engine, count: int, seed: int = 0) -> list[int]:
@@ -67,6 +68,11 @@ def panes(engine: Engine, prompt: list[int], n: int, tokens: int, **more: Any) -
     generation = engine.submit(request)
     finish(engine, generation)
     return generation
+
+
+def read(engine: Engine, prompt: list[int]) -> None:
+    """Evaluate a prompt for a request in the background of the screen."""
+    finish(engine, engine.submit(Request(prompt, stop=ONE, sampling=GREEDY, add_bos=False)))
 
 
 def whole(engine: Engine, branch: Branch) -> bool:
@@ -131,10 +137,7 @@ def test_branches_that_gave_way_read_nothing_again() -> None:
 def test_only_what_runs_is_in_cells_while_it_runs() -> None:
     with small(n_ctx=4096) as engine:
         for k in range(10):
-            finish(
-                engine,
-                engine.submit(Request(words(engine, 300, k), stop=ONE, sampling=GREEDY, add_bos=False)),
-            )
+            read(engine, words(engine, 300, k))
         generation = engine.submit(
             Request(words(engine, 100, 99), n=2, stop=Stop(max_tokens=20, ignore_eog=True))
         )
@@ -185,10 +188,7 @@ def test_cells_that_lie_scattered_are_moved_together(kind: str, monkeypatch: pyt
         compact = engine._context.compact
         monkeypatch.setattr(engine._context, "compact", lambda: moved.append(1) or compact())
         for k in range(2):
-            finish(
-                engine,
-                engine.submit(Request(words(engine, 700, k), stop=ONE, sampling=GREEDY, add_bos=False)),
-            )
+            read(engine, words(engine, 700, k))
         seen: dict[int, list[Any]] = {}
         script = words(engine, 30, 7)
         generation = engine.submit(
@@ -245,26 +245,13 @@ def test_memory_keeps_to_its_budget_and_what_is_on_the_screen_longest() -> None:
     with small(host_bytes=4 * of_100) as engine:
         shown = panes(engine, words(engine, 100), 1, 1)
         for k in range(1, 20):
-            finish(
-                engine,
-                engine.submit(Request(words(engine, 100, k), stop=ONE, sampling=GREEDY, add_bos=False)),
-            )
+            read(engine, words(engine, 100, k))
             rest(engine)
             assert engine.stats().host_bytes <= 4 * of_100
-        while engine.call(engine._cache.evict_run):
-            pass
+        spill(engine)
         assert engine.resident(shown.prompt_ids) == 100
         assert engine.resident(words(engine, 100, 19)) == 100
         assert engine.resident(words(engine, 100, 2)) < 100
-
-
-def test_without_memory_what_gives_way_is_read_again() -> None:
-    with small(host_bytes=0) as engine:
-        first = panes(engine, words(engine, 100), 2, 4)
-        while engine.call(engine._cache.evict_run):
-            pass
-        assert engine.resident(path_of(first.branches[0])) == 0
-        panes(engine, path_of(first.branches[0]), 2, 4)
 
 
 def test_a_killed_branch_leaves_every_tier() -> None:
@@ -272,8 +259,7 @@ def test_a_killed_branch_leaves_every_tier() -> None:
         callback = forcing([[10], [11], [12]], {})  # nothing in common
         generation = panes(engine, words(engine, 50), 3, 40, logits_callback=callback)
         rest(engine)
-        while engine.call(engine._cache.evict_run):
-            pass
+        spill(engine)
         killed, *others = generation.branches
         killed.kill()
         engine.process()
@@ -285,8 +271,7 @@ def test_a_state_whose_end_was_thrown_away_is_written_down_all_the_same(tmp_path
     """A branch that left the cells in one piece, was gone on from amid that, and was killed."""
     with small(disk_dir=tmp_path / "states") as engine:
         first = panes(engine, words(engine, 20), 1, 40)
-        while engine.call(engine._cache.evict_run):
-            pass
+        spill(engine)
         killed = first.branches[0]
         runs = [*first.prompt_ids, *killed.ids[:20], *words(engine, 3, seed=1)]
         second = panes(engine, runs, 1, 8)
@@ -320,17 +305,14 @@ def told(engine: Engine, prompt: list[int]) -> tuple[int, ...]:
 
 @pytest.mark.parametrize("kind", ["attention", SLIDING, HYBRID])
 def test_a_story_that_is_opened_again_is_not_read_again(kind: str, folder: Path) -> None:
-    def opened() -> Engine:
-        return small(disk_dir=str(folder)) if kind == "attention" else load(kind, disk_dir=str(folder))
-
-    with opened() as engine:
+    with opened(kind, disk_dir=str(folder)) as engine:
         prompt = words(engine, 300)
         generation = panes(engine, prompt, 3, 20)
         deeper = panes(engine, path_of(generation.branches[1])[:-8], 2, 12)  # cuts what was stored
         paths = [path_of(b) for g in (generation, deeper) for b in g.branches]
         rest(engine)
         expected = [told(engine, path) for path in paths]
-    with opened() as engine:
+    with opened(kind, disk_dir=str(folder)) as engine:
         assert [engine.resident(path) for path in paths[:3]] >= [len(path) - 1 for path in paths[:3]]
         with decoded_rows(engine) as rows:
             assert told(engine, paths[0]) == expected[0]
@@ -454,11 +436,8 @@ def test_a_folder_that_cannot_be_written_costs_nothing_but_the_cache(tmp_path: P
 
 @pytest.mark.parametrize("kind", ["attention", SLIDING, HYBRID])
 def test_a_session_goes_into_a_file_and_back(kind: str, tmp_path: Path) -> None:
-    def opened() -> Engine:
-        return small() if kind == "attention" else load(kind)
-
     file = tmp_path / "session.bin"
-    with opened() as engine:
+    with opened(kind) as engine:
         prompt = words(engine, 300)
         generation = panes(engine, prompt, 2, 12)
         rest(engine)
@@ -472,7 +451,7 @@ def test_a_session_goes_into_a_file_and_back(kind: str, tmp_path: Path) -> None:
         assert engine.save_session(part, path[:-5])[0] == len(path) - 5  # though more of the path is held
         assert engine.load_session(part) == path[:-5]
         expected = told(engine, path)
-    with opened() as engine:
+    with opened(kind) as engine:
         assert engine.load_session(file) == path
         assert engine.resident(path) == evaluated >= len(path) - 1
         with decoded_rows(engine) as rows:
@@ -494,11 +473,9 @@ def test_who_began_before_others_evaluated_its_way_brings_it_back_when_they_have
         waits = Demand(Priority.NORMAL, SHARED)
         cache.tree.add_demand(waits, path)
         assert cache.allocate(waits, len(path) - 1)
-        other = engine.submit(Request(path, add_bos=False, stop=ONE, sampling=GREEDY))
-        finish(engine, other)
+        read(engine, path)
         rest(engine)
-        while cache.evict_run():
-            pass
+        spill(engine)
         assert engine.resident(path) == len(path) > cache.tree.tip[waits.seq].end
         cache.catch_up(waits)
         assert cache.tree.tip[waits.seq].end == len(path) - 1
@@ -513,10 +490,9 @@ def test_who_lacks_the_room_to_bring_it_back_waits_for_it() -> None:
         waits = Demand(Priority.NORMAL, SHARED)
         cache.tree.add_demand(waits, path)
         assert cache.allocate(waits, len(path) - 1)
-        finish(engine, engine.submit(Request(path, add_bos=False, stop=ONE, sampling=GREEDY)))
+        read(engine, path)
         rest(engine)
-        while cache.evict_run():
-            pass
+        spill(engine)
         cache.allocate = lambda demand, known: False  # type: ignore[method-assign]
         assert not cache.catch_up(waits) and waits.seq == -1
         cache.tree.remove_demand(waits)

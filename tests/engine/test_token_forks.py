@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,20 +10,17 @@ from hypothesis import strategies as st
 
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
-from srbwriter.engine.types import FinishReason, InvalidRequest, Request, Sampling, Stop, Text
+from srbwriter.engine.types import FinishReason, Request, Sampling, Stop
 from tests.sizes import examples
 
-from .support import PROMPT, decoded_rows, exact_engine, finish, seeded
+from .support import PROMPT, decoded_rows, exact_engine, finish, fixture_of, seeded
 
 RULE = Stop(max_tokens=10, ignore_eog=True)
 GREEDY = Sampling(temperature=0)
 TEXT = " a cat 🐈, naïve “so” 東京\n\nand on"
 
 
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with exact_engine(n_ctx=1024) as loaded:
-        yield loaded
+engine = fixture_of(lambda: exact_engine(n_ctx=1024))
 
 
 def submit(engine: Engine, **fields: Any) -> Generation:
@@ -59,18 +55,6 @@ def test_a_fork_evaluates_its_own_token_and_no_other(engine: Engine) -> None:
     assert generation.branches[1].ids == ids
 
 
-def test_readers_hear_how_a_fork_begins(engine: Engine) -> None:
-    generation = submit(engine)
-    finish(engine, generation)
-    generation.add_branch(2, begin=generation.branches[0].ids[:5])
-    finish(engine, generation)
-    for fork in generation.branches[1:]:
-        heard = [event for event in generation.log if isinstance(event, Text) and event.branch == fork.index]
-        assert "".join(event.text for event in heard) == fork.text
-        assert tuple(token for event in heard for token in event.ids) == fork.ids
-        assert len(fork.buffer.ends) == len(fork.ids) == 15
-
-
 @settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_a_take_may_begin_inside_a_character(engine: Engine, data: st.DataObject) -> None:
@@ -89,24 +73,6 @@ def test_a_take_may_begin_inside_a_character(engine: Engine, data: st.DataObject
         assert branch.ids == ids[: place + 1]
         assert branch.text.rstrip("\ufffd") == whole(engine, ids[: place + 1])
         assert branch.buffer.ends == sorted(branch.buffer.ends)
-
-
-def test_a_banned_token_does_not_come_at_its_place_and_may_come_at_others(engine: Engine) -> None:
-    generation = submit(engine, sampling=GREEDY, n=2)
-    finish(engine, generation)
-    branch = generation.branches[0]
-    before = branch.ids
-    branch.reroll(begin=before[:4], without=(before[4],))
-    finish(engine, generation)
-    assert branch.ids[:4] == before[:4] and branch.ids[4] != before[4] and len(branch.ids) == 14
-    assert generation.branches[1].ids == before
-    second = branch.ids[4]
-    branch.reroll(begin=before[:4], without=(before[4], second))
-    finish(engine, generation)
-    assert branch.ids[:4] == before[:4] and branch.ids[4] not in (before[4], second)
-    branch.reroll()
-    finish(engine, generation)
-    assert branch.ids == before  # what was banned is forgotten with the take
 
 
 def test_a_request_may_begin_with_tokens_and_not_go_on_with_others(engine: Engine) -> None:
@@ -136,16 +102,6 @@ def test_a_fork_of_a_branch_that_completed_a_word_completes_it_too(engine: Engin
     assert fork.buffer.ends[:4] == branch.buffer.ends[:4]
 
 
-def test_only_what_completes_the_word_could_follow(engine: Engine) -> None:
-    asked = submit(engine, prompt="Once upon a ti", heal=True, next_logprobs=5, stop=Stop(max_tokens=0))
-    finish(engine, asked)
-    assert asked.healed and asked.next_logprobs
-    for token, logprob in asked.next_logprobs:
-        text = engine.token_bytes(token).decode()
-        assert text.startswith(asked.healed) or asked.healed.startswith(text)
-        assert logprob < 0
-
-
 def test_scoring_may_begin_where_the_cache_ends(engine: Engine) -> None:
     generation = submit(engine)
     finish(engine, generation)
@@ -161,19 +117,6 @@ def test_scoring_may_begin_where_the_cache_ends(engine: Engine) -> None:
     assert [known.id for known in part.prompt_logprobs] == list(generation.branches[0].ids)
     expected = [known.logprob for known in whole_prompt.prompt_logprobs[first - 1 :]]
     assert [known.logprob for known in part.prompt_logprobs] == pytest.approx(expected, abs=1e-2)
-
-
-@pytest.mark.parametrize("fields", [{"begin": (-1,)}, {"without": (10**9,)}, {"score_from": -1}])
-def test_tokens_that_are_none_are_refused(engine: Engine, fields: dict[str, Any]) -> None:
-    with pytest.raises(InvalidRequest) as refused:
-        submit(engine, **fields)
-    assert refused.value.field in fields
-    generation = submit(engine)
-    with pytest.raises(InvalidRequest):
-        generation.add_branch(begin=(-1,))
-    with pytest.raises(InvalidRequest):
-        generation.branches[0].reroll(without=(10**9,))
-    finish(engine, generation)
 
 
 def test_branches_that_begin_alike_are_drawn_together_from_there(engine: Engine) -> None:

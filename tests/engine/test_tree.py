@@ -52,7 +52,7 @@ class TokenTreeMachine(RuleBasedStateMachine):
     @rule(ids=st.lists(st.integers(0, 2), max_size=12), namespace=st.sampled_from(NAMESPACES))
     def fork(self, ids: list[int], namespace: Namespace) -> None:
         seq = next(s for s in range(100) if s not in self.paths)
-        found, path = self.tree.match_prefix(ids, None, namespace), labelled(ids, namespace)
+        found, path = self.tree.match_prefix(ids, namespace), labelled(ids, namespace)
         prefixes = {p[:n] for p in self.paths.values() for n in range(len(p) + 1)} | {()}
         longest = max(n for n in range(len(ids) + 1) if path[:n] in prefixes)
         assert found.length == longest

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 
 from srbwriter.engine.commands import Commands
-from srbwriter.engine.generation import Branch, Command, Generation
+from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.remote.verbs import RemoteVerbs
 from srbwriter.engine.types import (
     BranchState,
-    InvalidRequest,
-    LimitExceeded,
-    Priority,
     Request,
     Sampling,
     Stop,
 )
-from srbwriter.engine.verbs import HTTP_VERBS, REQUIRED, VERBS, BranchVerb, Verb, check_command
+from srbwriter.engine.verbs import HTTP_VERBS, REQUIRED, VERBS, BranchVerb, Verb
 from tools import pages
 
 DOCS = Path(__file__).parents[2] / "docs" / "http-api.md"
@@ -67,39 +64,6 @@ def test_what_does_nothing_in_a_state_says_why(state: BranchState, useless: set[
     verbs = [verb for verb in VERBS.values() if not verb.whole]
     assert {verb.name for verb in verbs if verb.problem(branch)} == useless
     assert not VERBS["extend"].problem(branch, {"stop": 3})
-
-
-def _check(verb: str, *args: Any) -> None:
-    check_command(Command(verb, GENERATION, 0, args), 100, 4, lambda sampling: None, lambda stop: None)
-
-
-@pytest.mark.parametrize(
-    ("verb", "args"),
-    [
-        ("append", (5, False)),
-        ("append", ("x", 1)),
-        ("extend", (True,)),
-        ("extend", (-1,)),
-        ("rewind", (-1, None, None, None)),
-        ("rewind", (1, None, None, 2**64)),
-        ("reroll", (None, None, None, (100,), ())),
-        ("reroll", (None, Stop(), None, (), ())),
-        ("set_sampling", (None,)),
-        ("add_branch", (2, (Sampling(),), None, (), ())),
-        ("promote", ("soon",)),
-    ],
-)
-def test_an_argument_of_another_kind_is_refused(verb: str, args: tuple[Any, ...]) -> None:
-    with pytest.raises(InvalidRequest):
-        _check(verb, *args)
-
-
-@pytest.mark.parametrize("n", [0, 5])
-def test_no_more_branches_than_the_engine_runs(n: int) -> None:
-    _check("add_branch", 4, (Sampling(),) * 4, Stop(), (1,), ())
-    _check("promote", Priority.NORMAL)
-    with pytest.raises(LimitExceeded):
-        _check("add_branch", n, None, None, (), ())
 
 
 def test_the_docs_list_the_verbs_as_they_are() -> None:

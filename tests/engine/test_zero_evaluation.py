@@ -12,20 +12,20 @@ from srbwriter.engine.types import EngineOptions, FinishReason, Priority, Reques
 from tests.fakes.shared_model import load_engine
 
 from .support import (
-    GREEDY,
     PROMPT,
     SHORT,
     WAIT,
     decoded_rows,
     drive,
     finish,
+    rest,
     runs_of,
     seeded,
     short_model,
     small_engine,
 )
 
-TWENTY = Stop(max_tokens=20, ignore_eog=True)
+ONE, TWENTY = (Stop(max_tokens=count, ignore_eog=True) for count in (1, 20))
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def agree(engine: Engine, rows: list[int], before_prompt: int, before_branch: in
 
 def test_the_prompt_is_evaluated_once_for_all_branches(engine: Engine) -> None:
     with decoded_rows(engine) as rows:
-        generation = write(engine, PROMPT, n=8, stop=Stop(max_tokens=1, ignore_eog=True))
+        generation = write(engine, PROMPT, n=8, stop=ONE)
     assert sum(rows) == len(generation.prompt_ids)
     agree(engine, rows, 0, 0)
 
@@ -55,7 +55,7 @@ def test_the_prompt_is_evaluated_once_for_all_branches(engine: Engine) -> None:
 def test_a_whole_pick_evaluates_only_its_pending_token(engine: Engine) -> None:
     first = write(engine, PROMPT)
     with decoded_rows(engine) as rows:
-        second = write(engine, runs_of(first.branches[2]), stop=Stop(max_tokens=1, ignore_eog=True))
+        second = write(engine, runs_of(first.branches[2]), stop=ONE)
     assert sum(rows) == 1  # the 20th token was sampled, and never evaluated before
     assert second.cached_tokens == len(second.prompt_ids) - 1
 
@@ -64,7 +64,7 @@ def test_picking_a_branch_that_ended_at_a_sentence_evaluates_nothing(engine: Eng
     first = write(engine, PROMPT, n=8, stop=Stop(max_tokens=60, boundary="sentence"))
     ended = next(b for b in first.branches if b.finish_reason is FinishReason.SENTENCE and not b.buffer.tail)
     with decoded_rows(engine) as rows:
-        second = write(engine, runs_of(ended), stop=Stop(max_tokens=1, ignore_eog=True))
+        second = write(engine, runs_of(ended), stop=ONE)
     assert sum(rows) == 0
     assert second.cached_tokens == len(second.prompt_ids)
 
@@ -83,8 +83,7 @@ def read_by_a_writer(engine: Engine, n: int, tokens: int = 20) -> Generation:
         Request(PROMPT, n=n, stop=stop, sampling=seeded(1), priority=Priority.FOREGROUND)
     )
     finish(engine, generation)
-    while engine.process():
-        pass
+    rest(engine)
     return generation
 
 
@@ -96,7 +95,7 @@ def test_a_pick_in_the_foreground_finds_even_its_pending_token_evaluated() -> No
         agree(engine, rows, 0, 0)
         for picked in first.branches:
             with decoded_rows(engine) as rows:
-                onward = Request(runs_of(picked), n=3, stop=Stop(max_tokens=1, ignore_eog=True))
+                onward = Request(runs_of(picked), n=3, stop=ONE)
                 second = engine.submit(onward)
                 finish(engine, second)
             assert rows == []
@@ -116,8 +115,7 @@ def test_the_ends_of_branches_that_nobody_reads_are_left_alone() -> None:
                 branch.kill()
             finish(engine, killed, engine.submit(Request(PROMPT, n=2, stop=TWENTY, sampling=seeded(2))))
             written = len(rows)
-            while engine.process():
-                pass
+            rest(engine)
         assert len(rows) == written
 
 
@@ -128,8 +126,7 @@ def test_the_ends_of_branches_take_no_room_from_what_is_kept() -> None:
             generation = engine.submit(request)
             finish(engine, generation)
             before = engine.stats()
-            while engine.process():
-                pass
+            rest(engine)
             after = engine.stats()
             assert after.used_sequences <= before.used_sequences
             assert after.used_cells - before.used_cells <= 4
@@ -138,7 +135,7 @@ def test_the_ends_of_branches_take_no_room_from_what_is_kept() -> None:
 
 
 def test_a_reroll_evaluates_nothing_of_the_prompt(engine: Engine) -> None:
-    generation = write(engine, PROMPT, stop=Stop(max_tokens=1, ignore_eog=True))
+    generation = write(engine, PROMPT, stop=ONE)
     with decoded_rows(engine) as rows:
         for branch in generation.branches:
             branch.reroll()
@@ -147,22 +144,14 @@ def test_a_reroll_evaluates_nothing_of_the_prompt(engine: Engine) -> None:
     assert all(len(b.ids) == 1 for b in generation.branches)
 
 
-def test_asking_again_for_a_resident_prompt_evaluates_nothing(engine: Engine) -> None:
-    write(engine, PROMPT, stop=Stop(max_tokens=1, ignore_eog=True))
-    with decoded_rows(engine) as rows:
-        write(engine, PROMPT, n=6, stop=Stop(max_tokens=1, ignore_eog=True), seed=9)
-    assert sum(rows) == 0
-
-
 def test_going_back_to_an_older_node_evaluates_nothing(engine: Engine) -> None:
     root = write(engine, PROMPT)
     chosen = write(engine, runs_of(root.branches[0]))
     write(engine, runs_of(chosen.branches[3]))
-    one = Stop(max_tokens=1, ignore_eog=True)
     with decoded_rows(engine) as rows:
-        write(engine, runs_of(root.branches[0]), stop=one, seed=5)  # undo of the last pick
-        write(engine, PROMPT, stop=one, seed=6)  # undo of both
-        write(engine, runs_of(chosen.branches[3]), stop=one, seed=7)  # redo
+        write(engine, runs_of(root.branches[0]), stop=ONE, seed=5)  # undo of the last pick
+        write(engine, PROMPT, stop=ONE, seed=6)  # undo of both
+        write(engine, runs_of(chosen.branches[3]), stop=ONE, seed=7)  # redo
     assert sum(rows) == 0
 
 
@@ -171,7 +160,7 @@ def test_a_partial_pick_evaluates_at_most_one_token(engine: Engine) -> None:
     branch = first.branches[1]
     prompt = (TokenRun("", first.prompt_ids), TokenRun("", branch.ids[:7]))
     with decoded_rows(engine) as rows:
-        write(engine, prompt, stop=Stop(max_tokens=1, ignore_eog=True))
+        write(engine, prompt, stop=ONE)
     assert sum(rows) == 1
 
 
@@ -180,7 +169,7 @@ def test_typed_text_after_a_pick_evaluates_only_itself(engine: Engine) -> None:
     typed = " Then the rain began."
     prompt = (*runs_of(first.branches[1]), TokenRun(typed))
     with decoded_rows(engine) as rows:
-        write(engine, prompt, stop=Stop(max_tokens=1, ignore_eog=True))
+        write(engine, prompt, stop=ONE)
     assert sum(rows) == 1 + len(engine.model.tokenize_continuation(typed))  # and the pending token
 
 
@@ -197,29 +186,13 @@ def test_a_rewind_evaluates_at_most_one_token(engine: Engine, tokens: int) -> No
     assert sum(rows) == (1 if kept else 0)
 
 
-def test_identical_branches_share_their_rows(engine: Engine) -> None:
-    with decoded_rows(engine) as rows:
-        generation = engine.submit(Request(PROMPT, n=8, sampling=GREEDY, stop=TWENTY)).wait(WAIT)
-    assert len({b.ids for b in generation.branches}) == 1
-    assert sum(rows) == len(generation.prompt_ids) + 19
-
-
 def test_two_requests_for_one_prompt_evaluate_it_once(engine: Engine) -> None:
     long = PROMPT * 20
     with decoded_rows(engine) as rows:
-        one = Stop(max_tokens=1, ignore_eog=True)
-        generations = [engine.submit(Request(long, n=2, stop=one)) for _ in range(3)]
+        generations = [engine.submit(Request(long, n=2, stop=ONE)) for _ in range(3)]
         for generation in generations:
             generation.wait(WAIT)
     assert sum(rows) == len(generations[0].prompt_ids)
-
-
-def test_ids_of_another_vocabulary_are_tokenised_again(engine: Engine) -> None:
-    first = write(engine, PROMPT)
-    text = first.branches[0].text
-    foreign = write(engine, (TokenRun(PROMPT), TokenRun(text, (5, 6, 7), "another vocabulary")))
-    own = engine.tokenize(PROMPT + text)
-    assert list(foreign.prompt_ids)[-len(own) :] == own
 
 
 def test_a_scored_prompt_is_read_for_others_from_where_they_hold_it() -> None:

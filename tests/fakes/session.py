@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from srbwriter.engine.capabilities import Capabilities
 from srbwriter.engine.generation import Branch, Generation
-from srbwriter.engine.types import Cancelled, ModelInfo, Request, Sampling, Stop
+from srbwriter.engine.types import ModelInfo, Request, Sampling, Stop
 from srbwriter.engine.verbs import BranchVerb
 from srbwriter.session.ahead import LookAhead
 from srbwriter.session.instrument import Instrument
@@ -101,13 +101,13 @@ class NoExplorer:
 class FakeSession:
     """The session's verbs over a real story."""
 
-    def __init__(self, folder: Path, text: str = "", n: int = 4, ready: bool = True) -> None:
+    def __init__(self, folder: Path, text: str = "", n: int = 4) -> None:
         self.engine = WordEngine()
-        self.engine_state = "READY" if ready else "LOADING"
-        self.load_progress = 1.0 if ready else 0.3
+        self.engine_state = "READY"
+        self.load_progress = 1.0
         self.engine_error: Exception | None = None
         self.loader = SimpleNamespace(notes=())
-        self.model: ModelInfo | None = MODEL if ready else None
+        self.model: ModelInfo | None = MODEL
         self.capabilities = Capabilities()
         self.n = n
         self.sampling = Sampling()
@@ -196,40 +196,18 @@ class FakeSession:
 
     # ---- the engine
 
-    def load_model(self, path: Path) -> None:
-        self.engine_state, self.load_progress, self.model = "LOADING", 0.0, None
-        self.loading = path
-
-    def load_again(self) -> None:
-        self.engine_error = None
-        self.load_model(Path(MODEL.path))
-
     def cancel_load(self) -> bool:
-        if self.engine_state != "LOADING":
-            return False
-        self.fail_loading(Cancelled(f"loading {MODEL.path} was stopped"))
-        if self.round is not None and self.round.generation is None:
-            self.round = None
-        return True
-
-    def finish_loading(self, path: Path | str = MODEL.path) -> None:
-        self.engine_state, self.load_progress, self.model = "READY", 1.0, replace(MODEL, path=str(path))
-        if self.round is not None and self.round.generation is None:
-            self._submit()
-
-    def fail_loading(self, error: Exception) -> None:
-        self.engine_state, self.engine_error = "FAILED", error
+        """The model is there."""
+        return False
 
     def generate(self, n: int | None = None) -> Round:
         self.keep()
         self.sync()
         self.round = Round(self.node)
-        if self.engine_state == "READY":
-            self._submit(n)
+        self._submit(n)
         return self.round
 
     def _submit(self, n: int | None = None) -> None:
-        assert self.round is not None
         n = n or self.n
         samplings = [self.sampling] * n
         if self.sweep is not None:
@@ -265,7 +243,6 @@ class FakeSession:
         self.engine.step(tokens)
 
     def _b(self, i: int) -> Branch:
-        assert self.round is not None
         return self.round.branches[i]
 
     def steer(self, i: int, verb: BranchVerb, **arguments: Any) -> None:
@@ -284,7 +261,6 @@ class FakeSession:
         return self._b(i).text
 
     def lock(self, i: int) -> None:
-        assert self.round is not None
         self.round.locked ^= {i}
 
     def stop_all(self) -> None:
@@ -294,17 +270,14 @@ class FakeSession:
             self.round = None
 
     def reroll_all(self) -> None:
-        assert self.round is not None
         for branch in self.round.branches:
             if branch.index not in self.round.locked:
                 self.steer(branch.index, "reroll")
 
     def add_branches(self, k: int) -> None:
-        assert self.round is not None and self.round.generation is not None
         self.round.generation.add_branch(k)
 
     def pick(self, i: int, upto: int | None = None, text: str | None = None, go_on: bool = False) -> NodeId:
-        assert self.round is not None
         self.keep()
         self.stop_all()
         self.sync()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
@@ -14,12 +13,8 @@ import pytest
 from srbwriter.models import (
     Cancelled,
     GatedRepository,
-    Interrupted,
     MirrorUnreachable,
-    MissingFile,
-    MissingRepository,
     ModelsError,
-    NoSpace,
     Offline,
     RecommendedModel,
     Transfer,
@@ -71,17 +66,6 @@ def test_a_model_comes_with_progress_and_is_not_fetched_twice(novelist: Hub) -> 
     assert told[-1] == (FILE, len(DATA), len(DATA)) and len(told) > 10
     novelist.asked.clear()
     assert fetch_recommended(MODEL, silent) == MODEL.path and not novelist.asked
-
-
-def test_a_dead_line_keeps_what_has_arrived(novelist: Hub) -> None:
-    novelist.cut_after = [50_000, *[0] * pull.ATTEMPTS]
-    with pytest.raises(Interrupted, match="what has arrived is kept, and fetching it again continues"):
-        fetch_recommended(MODEL, silent)
-    kept = MODEL.arrived
-    assert 45_000 < kept <= 50_000 and not MODEL.is_here
-    novelist.cut_after, novelist.asked = [], []
-    assert fetch_recommended(MODEL, silent).read_bytes() == DATA
-    assert beginnings(novelist) == [kept]
 
 
 def test_a_cancelled_download_is_kept_and_continues(novelist: Hub) -> None:
@@ -141,15 +125,6 @@ def refused(kind: type[ModelsError]) -> str:
     return words
 
 
-def test_a_full_disk_is_said_before_anything_is_fetched(
-    novelist: Hub, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    full = shutil._ntuple_diskusage(10, 10, 0)  # type: ignore[attr-defined]
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: full)
-    assert "200 KB are to come, and 0 B are free — make room" in refused(NoSpace)
-    assert not novelist.files_asked()
-
-
 def test_a_gated_repository_names_its_page(novelist: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     novelist.gated = True
     page = f"{novelist.url}/{REPO}"
@@ -160,18 +135,6 @@ def test_a_gated_repository_names_its_page(novelist: Hub, monkeypatch: pytest.Mo
     with pytest.raises(GatedRepository) as caught:
         fetch_recommended(MODEL, silent)
     assert caught.value.page == page
-
-
-def test_a_repository_that_is_gone_is_said(novelist: Hub) -> None:
-    del novelist.repositories[REPO]
-    assert f"{REPO}: there is no such repository" in refused(MissingRepository)
-
-
-def test_a_file_that_is_gone_is_said_with_those_there_are(novelist: Hub) -> None:
-    del novelist.repositories[REPO][FILE]
-    assert f"{REPO} has no {FILE} — there are Q4_K_S" in refused(MissingFile)
-    novelist.repositories[REPO] = {"README.txt": b"moved"}
-    assert "holds no GGUF model" in refused(MissingFile)
 
 
 def test_a_mirror_that_is_no_hub_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

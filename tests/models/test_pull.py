@@ -91,28 +91,19 @@ def test_an_interrupted_download_goes_on_where_it_stopped(novelist: Hub) -> None
     assert [asked.headers["Range"] for asked in novelist.files_asked()] == [f"bytes={kept}-"]
 
 
-def test_a_dead_line_is_taken_up_again_by_itself(novelist: Hub) -> None:
+def test_a_dead_line_or_a_busy_hub_is_asked_again_and_a_dead_one_given_up(novelist: Hub) -> None:
     ready = plan("Q8_0")
-    novelist.cut_after = [2_000, 1_000, 10]
-    novelist.asked.clear()
-    assert pull.fetch(ready, silent).read_bytes() == FILES["novelist-Q8_0.gguf"]
-    assert len(novelist.files_asked()) == 4
-
-
-def test_a_busy_hub_is_asked_again_and_a_dead_one_given_up(novelist: Hub) -> None:
-    ready = plan("Q8_0")
-    novelist.statuses = [503, 429]
-    assert pull.fetch(ready, silent).exists()
-    shutil.rmtree(paths.models_dir())
+    for cuts, statuses, ranges, asked in (
+        ([2_000, 1_000, 10], [], True, 4), ([], [503, 429], True, 3), ([2_000], [], False, 2)
+    ):  # fmt: skip
+        novelist.asked.clear()
+        novelist.cut_after, novelist.statuses, novelist.ranges = list(cuts), list(statuses), ranges
+        assert pull.fetch(ready, silent).read_bytes() == FILES["novelist-Q8_0.gguf"]
+        assert len(novelist.files_asked()) == asked
+        shutil.rmtree(paths.models_dir())
     novelist.statuses = [503] * pull.ATTEMPTS
     with pytest.raises(DownloadError, match="503 .*fetching it again continues from there"):
         pull.fetch(ready, silent)
-
-
-def test_a_hub_without_ranges_begins_again(novelist: Hub) -> None:
-    ready = plan("Q8_0")
-    novelist.ranges, novelist.cut_after = False, [2_000]
-    assert pull.fetch(ready, silent).read_bytes() == FILES["novelist-Q8_0.gguf"]
 
 
 def test_a_damaged_file_never_gets_its_name(novelist: Hub) -> None:

@@ -14,7 +14,6 @@ from srbwriter.cli.table import every_key
 from srbwriter.config import load
 from srbwriter.models import RecommendedModel, Wanted, models_that_fit, quantisation, read_recommended
 from srbwriter.models.files import hub_folder, is_model
-from tools import pages
 
 FOUND = read_recommended()
 CONFIRMED = ("repository", "file", "size", "licence", "context", "shape")
@@ -88,10 +87,3 @@ def test_a_model_in_the_cache_of_hugging_face_is_here(
     file.parent.mkdir(parents=True)
     file.write_bytes(b"whole")
     assert model.is_here and model.path == file
-
-
-@pytest.mark.parametrize("page", ["README.md", "docs/models.md"])
-def test_pages_show_the_list(page: str) -> None:
-    text = (pages.ROOT / page).read_text("utf-8")
-    assert pages.renewed(text) == text, "run: python -m tools.pages"
-    assert all(model.pull_name in text for model in FOUND.models)

@@ -9,8 +9,11 @@ import httpx
 import pytest
 
 from srbwriter.engine import Engine
+from srbwriter.engine.types import EngineOptions
 from srbwriter.server import Loaded, ServerHandle, ServerSettings, start_in_thread
 from tests.fakes.engine import FakeEngine
+from tests.fakes.shared_model import load_engine
+from tests.fakes.short_model import short_model
 
 
 @pytest.fixture
@@ -56,8 +59,21 @@ def client(shared: tuple[Loaded, str], engine: FakeEngine) -> Iterator[httpx.Cli
     """An httpx client of the shared server."""
     loader, url = shared
     loader.engine = engine
-    with httpx.Client(base_url=url, timeout=20) as http:
+    with httpx.Client(base_url=url, timeout=60) as http:
         yield http
+
+
+@pytest.fixture(scope="session")
+def model() -> Iterator[Engine]:
+    """The bundled model, for all tests that need no other."""
+    with load_engine(short_model(), EngineOptions(n_ctx=2048, gpu_layers=0, seed=1, threads=1)) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="session")
+def real(model: Engine) -> Iterator[httpx.Client]:
+    """A client of a server over the bundled model."""
+    yield from serving(model)
 
 
 def serving(engine: Engine) -> Iterator[httpx.Client]:

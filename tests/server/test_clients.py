@@ -16,8 +16,6 @@ import pytest
 from srbwriter.engine.types import NativeError
 from tests.fakes.engine import FakeEngine
 
-from .wire import lines
-
 if TYPE_CHECKING:  # takes a second to import
     import openai
 
@@ -86,17 +84,6 @@ def test_permanent_errors_are_not_tried_again(client: httpx.Client, engine: Fake
             with pytest.raises(openai.BadRequestError):
                 sdk.completions.create(model="m", prompt="a", **body)
     assert engine.submitted == []
-
-
-@pytest.mark.needs("curl")
-def test_curl_as_the_first_readme_wrote_it(client: httpx.Client) -> None:
-    command = [
-        *"curl -sN -m 20 -X POST -H Content-type:application/json -d".split(),
-        '{ "prompt": "Once upon a time," }', f"{client.base_url}/v1/completions",
-    ]  # fmt: skip
-    wire = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    assert lines(wire)[0] == {"event": "start", "count": 8}
-    assert lines(wire)[-1] == {"event": "done", "count": 8}
 
 
 # ---- the examples, each as a person would run it

@@ -21,7 +21,7 @@ from srbwriter.engine import limits
 from srbwriter.engine.compat import GONE
 from srbwriter.engine.queue import SETTLE_SECONDS
 from srbwriter.server import Loaded, ServerSettings, start_in_thread
-from srbwriter.server.dialects.openai import params as openai
+from srbwriter.server.dialects.openai.completions import HONOURED, IGNORED
 from srbwriter.server.dialects.srb import instruments, tokens
 from srbwriter.server.dialects.srb.completions import DEFAULT_STOP, SRB
 from srbwriter.server.endpoints import Endpoint
@@ -238,7 +238,7 @@ def test_every_endpoint_has_a_line() -> None:
 def test_the_table_of_extras_is_the_programs_own() -> None:
     text = DOCUMENT.read_text("utf-8")
     refused = [name for gone in GONE if gone.treatment == "refused" for name in gone.names]
-    rows = {"honoured": openai.HONOURED, "passed over": openai.IGNORED, "400 unless neutral": refused}
+    rows = {"honoured": HONOURED, "passed over": IGNORED, "400 unless neutral": refused}
     for title, names in rows.items():
         row = next(line for line in text.splitlines() if line.startswith(f"| {title} |"))
         assert re.findall(r"`(\w+)`", row) == list(names)

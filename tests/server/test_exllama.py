@@ -1,9 +1,7 @@
-"""exllama's small server: plain text, the chat page, and what of a growing conversation is evaluated."""
+"""exllama's small server: plain text, and the chat page."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from os.path import commonprefix
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +11,9 @@ import pytest
 from srbwriter import launch
 from srbwriter.cli.table import every_key
 from srbwriter.config import load
-from srbwriter.engine import Engine, ModelError
-from srbwriter.engine.types import EngineOptions, Sampling
+from srbwriter.engine import ModelError
+from srbwriter.engine.types import Sampling
 from tests.fakes.engine import FakeEngine
-from tests.fakes.shared_model import load_engine
-from tests.fakes.short_model import short_model
-
-from .conftest import serving
 
 BODY: dict[str, Any] = {"message": "Once upon a time,", "max_new_tokens": 6}
 TEXT = " there was a cat. The"
@@ -89,59 +83,3 @@ def test_a_folder_stands_for_the_model_in_it(tmp_path: Path) -> None:
     (tmp_path / "b.gguf").touch()
     with pytest.raises(ModelError, match="b.gguf"):
         path_of(tmp_path)
-
-
-# ---- what is evaluated
-
-
-@pytest.fixture(scope="module")
-def model() -> Engine:
-    return load_engine(short_model(), EngineOptions(n_ctx=2048))
-
-
-@pytest.fixture(scope="module")
-def real(model: Engine) -> Iterator[httpx.Client]:
-    yield from serving(model)
-
-
-TURNS = [
-    "Mara: Tell me about the sea.", "Tom: It is grey in the morning and loud at night.",
-    "Mara: And the boats?", "Tom: They leave before anybody is awake.",
-    "Mara: Who sails them?", "Tom: Old men and their granddaughters.",
-]  # fmt: skip
-
-
-def said(turns: list[str]) -> str:
-    return "\n".join([*turns, "Mara: Go on.", "Tom:"])
-
-
-def evaluated(real: httpx.Client, model: Engine, text: str) -> tuple[int, list[int]]:
-    """How many tokens of a prompt were evaluated, and which it has."""
-    before = model.stats().prompt_rows
-    body = {"message": text, "max_new_tokens": 4, "stream": False, "temperature": 0}
-    assert real.post("/generate", json=body).status_code == 200
-    return model.stats().prompt_rows - before, model.tokenize(text, add_bos=True)
-
-
-def test_a_growing_chat_evaluates_only_its_tail(real: httpx.Client, model: Engine) -> None:
-    known: list[int] = []
-    for count in range(1, len(TURNS) + 1):
-        rows, ids = evaluated(real, model, said(TURNS[:count]))
-        shared = len(commonprefix([known, ids]))
-        assert shared > 0 or not known
-        assert rows <= len(ids) - shared, count
-        known = ids
-
-
-def test_what_was_cut_or_edited_evaluates_only_from_there(real: httpx.Client, model: Engine) -> None:
-    """A token depends on all before it: behind a change everything is new, before it nothing is."""
-    _, whole = evaluated(real, model, said(TURNS))
-    middle = [*TURNS[:3], "Tom: They rot in the harbour.", *TURNS[4:]]
-    front = ["Mara: Tell me about the sea.", *TURNS[3:]]
-    for turns in (middle, front):
-        rows, ids = evaluated(real, model, said(turns))
-        shared = len(commonprefix([whole, ids]))
-        assert shared >= len(model.tokenize(TURNS[0], add_bos=True)) - 1
-        assert 0 < rows <= len(ids) - shared
-    rows, _ = evaluated(real, model, said(TURNS))  # and the whole one is still there
-    assert rows <= 1

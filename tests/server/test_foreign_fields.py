@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -11,14 +10,11 @@ import pytest
 
 from srbwriter.engine.compat import GONE, warn_once
 from srbwriter.engine.parameters import PARAMETERS
-from srbwriter.engine.types import EngineOptions
 from tests.fakes.engine import FakeEngine
-from tests.fakes.shared_model import load_engine
-from tests.fakes.short_model import short_model
 from tests.server.rows import ENDPOINTS
 from tests.sizes import some_of
 
-from .conftest import Serve, serving
+from .conftest import Serve
 
 DIALECTS: dict[str, dict[str, Any]] = {
     "/completion": {"prompt": "Once", "n_predict": 4},
@@ -154,11 +150,6 @@ def test_forms_that_cannot_be_had(client: httpx.Client, path: str) -> None:
         assert words in answer.text
 
 
-@pytest.fixture(scope="module")
-def real() -> Iterator[httpx.Client]:
-    yield from serving(load_engine(short_model(), EngineOptions(n_ctx=1024)))
-
-
 def test_the_text_follows_an_ebnf_of_several_lines(real: httpx.Client) -> None:
     sql = (
         "\n    root ::= select_statement\n\n    select_statement ::= \"SELECT \" column\n"
@@ -170,15 +161,6 @@ def test_the_text_follows_an_ebnf_of_several_lines(real: httpx.Client) -> None:
         text = answer.json()["choices"][0]["text"]
         assert text[:13] in ("SELECT col_1 ", "SELECT col_2 ") and text[13:26] == " from table_1", text
         assert len(text) == 28 and set(text[26:]) <= set("ABC-")
-
-
-def test_one_of_the_choices_may_be_empty(real: httpx.Client) -> None:
-    body = {"model": "m", "prompt": "a", "structured_outputs": {"choice": ["", " red"]}}
-    texts = {
-        real.post("/v1/completions", json={**body, "seed": seed}).json()["choices"][0]["text"]
-        for seed in range(4)
-    }
-    assert texts <= {"", " red"}
 
 
 def test_bad_words_never_come(real: httpx.Client) -> None:

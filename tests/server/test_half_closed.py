@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import json
 import socket
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -15,22 +13,9 @@ import pytest
 from tests.fakes.engine import STORY, FakeEngine
 
 from .conftest import Serve
-from .wire import frames
+from .wire import connected, frames, request, until_closed
 
 STREAM = {"prompt": "Once", "stream": True}
-
-
-def request(path: str, body: dict[str, Any] | bytes, *headers: str, length: bool = True) -> bytes:
-    data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    sized = [f"Content-Length: {len(data)}"] if length else []
-    lines = (f"POST {path} HTTP/1.1", "Host: localhost", *sized, *headers)
-    return "".join(f"{line}\r\n" for line in lines).encode() + b"\r\n" + data
-
-
-@contextlib.contextmanager
-def connected(port: int) -> Generator[socket.socket]:
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as plug:
-        yield plug
 
 
 def half_close(plug: socket.socket, sent: bytes) -> bytes:
@@ -38,11 +23,6 @@ def half_close(plug: socket.socket, sent: bytes) -> bytes:
     plug.sendall(sent)
     plug.shutdown(socket.SHUT_WR)
     return until_closed(plug)
-
-
-def until_closed(plug: socket.socket) -> bytes:
-    with plug.makefile("rb") as incoming:
-        return incoming.read()
 
 
 def body_of(answer: bytes) -> bytes:

@@ -73,14 +73,6 @@ def test_following_goes_on_after_the_last_event_seen(client: httpx.Client, engin
     assert rest.split("\n\n")[1:] == whole.split("\n\n")[1:][ids.index(middle) :]
 
 
-def test_a_stream_of_any_dialect_can_be_addressed(client: httpx.Client) -> None:
-    answer = client.post("/v1/completions", json={"model": "m", "prompt": ["a", "b"], "max_tokens": 2})
-    path = f"/srb/v1/requests/{answer.headers['x-request-id']}"
-    assert [branch["index"] for branch in client.get(path).json()["branches"]] == [0, 1]
-    assert client.get(path + "/branches/1").json()["tokens"] == 2
-    assert {e["index"] for e in follow(client, path) if e["event"] == "stop"} == {0, 1}
-
-
 def test_reroll_starts_the_same_branch_over(client: httpx.Client, engine: FakeEngine) -> None:
     path = start(client)
     seen = follow(client, path)
@@ -133,19 +125,6 @@ def test_patching_changes_what_is_named_and_nothing_else(client: httpx.Client, e
     branch = engine.generations[-1].branches[0]
     assert (branch.sampling.temperature, branch.sampling.top_k, branch.sampling.seed) == (1.5, 9, 3)
     assert len(branch.ids) == 4
-
-
-def test_a_refused_patch_changes_nothing(client: httpx.Client, engine: FakeEngine) -> None:
-    engine.hold = 1
-    path = start(client, n=1, temperature=0.5)
-    before = engine.generations[-1].branches[0]
-    old = before.sampling, before.stop_rule
-    for wrong in ({"stop": [1]}, {"stop_token_ids": ["x"]}, {"max_tokens": 2**31}):
-        answer = client.patch(path + "/branches/0", json={"temperature": 100, "top_k": 0, **wrong})
-        assert answer.status_code == 400
-    engine.release()
-    follow(client, path)
-    assert (before.sampling, before.stop_rule) == old
 
 
 def test_branches_join_a_running_request(client: httpx.Client, engine: FakeEngine) -> None:

@@ -14,7 +14,6 @@ from tests.fakes.engine import FakeEngine
 
 from .conftest import Serve
 from .test_handles import follow
-from .test_real_engine import http, model  # noqa: F401 - fixtures
 from .wire import frames
 
 STORY = "Once upon a time, there was a little fox who lived in the wood."
@@ -28,25 +27,25 @@ def written(client: httpx.Client, **more: Any) -> tuple[str, dict[str, Any]]:
     return path, client.get(path).json()
 
 
-def test_a_score_is_what_the_odds_say(http: httpx.Client, model: Engine) -> None:  # noqa: F811
-    path, record = written(http)
-    told = http.post(f"{path}/judge", json={"rubric": QUESTIONS}).json()
+def test_a_score_is_what_the_odds_say(real: httpx.Client, model: Engine) -> None:
+    path, record = written(real)
+    told = real.post(f"{path}/judge", json={"rubric": QUESTIONS}).json()
     assert told["questions"] == QUESTIONS and [one["index"] for one in told["data"]] == [0, 1, 2]
     for one, branch in zip(told["data"], record["branches"], strict=True):
         for question, share in zip(QUESTIONS, one["answers"], strict=True):
             known = answers(model, question)
             parent = {"request": record["id"], "branch": branch["index"]}
-            ids = http.get(f"{path}/branches/{branch['index']}").json()["ids"]
+            ids = real.get(f"{path}/branches/{branch['index']}").json()["ids"]
             prompt = [*model.tokenize(STORY, add_bos=True), *ids, *known.suffix]
             body = {"prompt": prompt, "k": 0, "ids": list(known.ids)}
             odds = {
-                t["id"]: math.exp(t["logprob"]) for t in http.post("/srb/v1/next", json=body).json()["tokens"]
+                t["id"]: math.exp(t["logprob"]) for t in real.post("/srb/v1/next", json=body).json()["tokens"]
             }
             yes, no = (sum(odds[token] for token in tokens) for tokens in (known.yes, known.no))
             assert share == pytest.approx(yes / (yes + no), abs=2e-2), parent
         assert one["score"] == pytest.approx(sum(one["answers"]) / 2)
     assert told["cached_tokens"] > told["prompt_tokens"] / 2
-    assert http.get(path).json()["branches"] == record["branches"], "nothing is written"
+    assert real.get(path).json()["branches"] == record["branches"], "nothing is written"
 
 
 def test_the_usual_rubric_and_a_note(client: httpx.Client, engine: FakeEngine) -> None:
@@ -93,28 +92,28 @@ def test_judging_leaves_room_for_others(serve: Serve, engine: FakeEngine) -> Non
 # ---- banned phrases
 
 
-def test_a_phrase_does_not_come_and_events_say_so(http: httpx.Client) -> None:  # noqa: F811
+def test_a_phrase_does_not_come_and_events_say_so(real: httpx.Client) -> None:
     common = ["the fox", "one day", "he saw", "loved to", "found a", "was very", "wanted to"]
-    path, record = written(http, n=6, max_tokens=40, banned_phrases=[common] * 6)
+    path, record = written(real, n=6, max_tokens=40, banned_phrases=[common] * 6)
     texts = [branch["text"].lower() for branch in record["branches"]]
     assert not [(phrase, text) for text in texts for phrase in common if f" {phrase}" in f" {text}"]
-    events = [event for event in follow(http, path) if event["event"] == "banned"]
+    events = [event for event in follow(real, path) if event["event"] == "banned"]
     assert events and all(event["phrase"] in common and event["tokens"] >= 1 for event in events)
     for branch in record["branches"]:
         assert branch["bans"] == sum(event["index"] == branch["index"] for event in events)
         assert branch["tokens"] == 40
 
 
-def test_a_stream_shows_nothing_of_what_was_taken_back(http: httpx.Client, model: Engine) -> None:  # noqa: F811
+def test_a_stream_shows_nothing_of_what_was_taken_back(real: httpx.Client, model: Engine) -> None:
     common = ["the fox", "one day", "he saw", "loved to", "found a", "was very", "wanted to"]
     body: dict[str, Any] = {"model": "m", "prompt": STORY, "max_tokens": 40, "seed": 5}
     body |= {"banned_strings": common, "logprobs": 1}
     model.reset()  # what is cached changes the last bits
-    whole = http.post("/v1/completions", json=body).json()["choices"][0]
+    whole = real.post("/v1/completions", json=body).json()["choices"][0]
     model.reset()
     chunks = [
         c["choices"][0]
-        for c in frames(http.post("/v1/completions", json={**body, "stream": True}).content)[:-1]
+        for c in frames(real.post("/v1/completions", json={**body, "stream": True}).content)[:-1]
     ]
     assert "".join(chunk["text"] for chunk in chunks) == whole["text"]
     streamed = [t for chunk in chunks if chunk["logprobs"] for t in chunk["logprobs"]["tokens"]]

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srbwriter.engine.types import Request, Sampling
@@ -118,15 +118,6 @@ def test_log_probabilities_in_both_shapes(client: httpx.Client) -> None:
     assert known["tokens"][0] == " there" and len(known["top_logprobs"][0]) == 10
     assert known["content"][0]["token"] == " there" and len(known["content"]) == 6
     assert client.post("/api/extra/last_logprobs").json()["logprobs"] == known
-
-
-def test_settings_objects_are_read_whole(client: httpx.Client) -> None:
-    sent = {
-        "grammar": "", "logit_bias": {}, "banned_tokens": [], "dry_sequence_breakers": [], "quiet": True,
-        "smoothing_factor": 0, "tfs": 1, "top_a": 0, "rep_pen_slope": 0.7, "use_story": False,
-        "mirostat": None, "grammar_retain_state": False, "render_special": False, "unheard": {"of": 1},
-    }  # fmt: skip
-    assert results(client, **sent)[0]["text"] == " there was a cat. The"
 
 
 def test_a_refusal_is_in_its_words(client: httpx.Client) -> None:
@@ -290,7 +281,7 @@ values = (
 )
 
 
-@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60))
 @given(
     body=st.dictionaries(
         st.sampled_from(

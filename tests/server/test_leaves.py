@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import srbwriter
 from srbwriter.server.leaves import LEAVES
 
@@ -59,6 +61,7 @@ def delete(name: str, folder: Path) -> Path:
     return copy.parent
 
 
+@pytest.mark.full
 def test_each_can_be_deleted_with_its_line(tmp_path: Path) -> None:
     """One after the other, in one process that loads the server anew each time."""
     folders = [str(delete(name, tmp_path)) for name in LEAVES]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any, cast
+from typing import Any
 
 import httpx
 import pytest
 
-from srbwriter.engine import Sampling, limits
+from srbwriter.engine import limits
 from tests.fakes.engine import FakeEngine
 from tests.sizes import some_of
 
@@ -49,20 +49,6 @@ def test_a_size_beyond_its_bound_is_refused(client: httpx.Client, engine: FakeEn
     assert engine.submitted == []
 
 
-def test_the_bound_of_likeliest_tokens_is_told_by_every_dialect(client: httpx.Client) -> None:
-    for path, fields in (
-        ("/completion", {"n_probs": 101}),
-        ("/v1/completions", {"logprobs": 101}),
-        ("/v1/completions", {"logprobs": True, "top_logprobs": 101}),
-        ("/v1/chat/completions", {"logprobs": True, "top_logprobs": 101}),
-        ("/srb/v1/completions", {"logprobs": 101}),
-    ):
-        answer = client.post(path, json={**BODY, **fields})
-        assert answer.status_code == 400 and "100" in answer.text, path
-        most = {name: 100 if value == 101 else value for name, value in fields.items()}
-        assert client.post(path, json={**BODY, **most}).status_code == 200, path
-
-
 OUT_OF_RANGE: tuple[tuple[str, dict[str, Any], str, str], ...] = (
     ("/completion", {"n_cmpl": 65}, "n_cmpl", "1 <= value <= 64, but got 65"),
     ("/completion", {"n_predict": -2}, "n_predict", "-1 <= value <= 1000000, but got -2"),
@@ -93,14 +79,6 @@ def test_a_range_is_told_in_the_words_of_llama_cpp_and_in_the_clients_spelling(
     assert error["message"].startswith(f"Field '{name}': Value must be between {range}")
     assert error["type"] == "invalid_request_error"
     assert (error["code"], error.get("param", name)) == (400, name)
-
-
-def test_a_number_that_is_no_size_is_brought_into_its_range(client: httpx.Client, engine: FakeEngine) -> None:
-    sent = {"temperature": 1e9, "top_p": -3, "min_keep": -0.5, "repeat_last_n": -5, "slot_id": -9}
-    assert client.post("/completion", json={**BODY, **sent}).status_code == 200
-    (sampling,) = cast("tuple[Sampling, ...]", engine.submitted[-1].sampling)
-    assert (sampling.temperature, sampling.top_p, sampling.min_keep) == (100, 0, 0)
-    assert sampling.repeat_last_n == -1
 
 
 def test_a_text_that_is_too_long_is_refused(client: httpx.Client) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
@@ -20,7 +20,6 @@ from srbwriter import __version__
 from srbwriter.engine.parameters import PARAMETERS
 from srbwriter.engine.types import ContextOverflow, ModelError, Stop
 from srbwriter.server import Loaded, ServerError, ServerHandle, ServerSettings, start_in_thread
-from srbwriter.server.lines.session import HELO
 from srbwriter.server.lines.wire import Refused, escape, unescape, unquoted
 from tests.fakes.engine import STORY, FakeEngine
 from tests.sizes import examples
@@ -87,14 +86,6 @@ def test_the_seed_that_is_told_is_the_one_that_is_drawn(client: LineClient, engi
     assert seeds == [int(first), int(second), 7, 7, int(third)]
 
 
-def test_it_waits_a_moment_for_whoever_speaks_first(lines: ServerHandle) -> None:
-    with LineClient(lines.lines[0], greet=False) as client:
-        client.send("INFO")
-        first, second = client.until_ready(), client.until_ready()
-        assert f"{first[0]}\n".encode() == HELO
-        assert first[1:] == second
-
-
 # ---- a turn
 
 
@@ -111,16 +102,6 @@ def test_a_turn(client: LineClient) -> None:
 
 def _tokens(lines: list[str]) -> int:
     return int(known(lines)["completion_tokens"])
-
-
-def test_a_conversation_goes_on_by_its_tokens(client: LineClient, engine: FakeEngine) -> None:
-    first = known(client.ask("PROMPT Once"))
-    second = known(client.ask("PROMPT  The cat"))
-    before = engine.generations[0]
-    assert engine.generations[1].prompt_ids == (
-        *before.prompt_ids, *before.branches[0].ids, *engine.tokenize(" The cat")
-    )  # fmt: skip
-    assert int(second["remaining_tokens"]) < int(first["remaining_tokens"])
 
 
 def test_several_at_once_and_which_one_goes_on(client: LineClient, engine: FakeEngine) -> None:
@@ -515,7 +496,7 @@ LINES = st.one_of(
 )
 
 
-@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60))
 @given(sent=st.lists(LINES, max_size=8))
 @example(sent=[b"12\n", b"-p\0", b"x"])
 @example(sent=[b"3\n-p\0Once\0--color\0"])

@@ -12,10 +12,7 @@ from pathlib import Path
 import pytest
 
 from srbwriter.engine import Engine
-from srbwriter.engine.types import EngineOptions
 from srbwriter.server import Loaded, ServerHandle, ServerSettings, start_in_thread
-from tests.fakes.shared_model import load_engine
-from tests.fakes.short_model import short_model
 
 from .lines import READY, LineClient, known, output
 
@@ -23,12 +20,6 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "lines.md").read_text("utf-8")
 BEGIN = "PROMPT Once upon a time there was a fisherman who lived at the sea."
 PROGRAM = [sys.executable, "-m", "srbwriter", "lines", "--gpu-layers", "0", "--ctx-size", "512"]
-
-
-@pytest.fixture(scope="module")
-def model() -> Iterator[Engine]:
-    with load_engine(short_model(), EngineOptions(n_ctx=2048)) as engine:
-        yield engine
 
 
 @pytest.fixture(scope="module")
@@ -108,11 +99,6 @@ def run(script: str, *flags: str) -> list[str]:
     )
     assert b"Traceback" not in done.stderr
     return done.stdout.decode().split("\n")
-
-
-@pytest.mark.full
-def test_arguments_on_standard_input() -> None:
-    assert "".join(run("4\n-n\0003\0-p\0Once upon a\0")).startswith("Once upon a")
 
 
 def test_it_ends_when_nobody_reads() -> None:

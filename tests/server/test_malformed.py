@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import socket
 from typing import Any
 
 import httpx
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fakes.engine import FakeEngine
 from tests.sizes import examples
 
 from .conftest import Serve
+from .wire import connected, until_closed
 
 POSTS = (
     "/completion", "/v1/completions", "/v1/chat/completions", "/srb/v1/completions", "/srb/v1/requests",
@@ -60,7 +60,7 @@ FIELDS = st.sampled_from(
 )
 
 
-@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150))
 @given(path=st.sampled_from(POSTS), fields=st.dictionaries(FIELDS, ANYTHING, max_size=5))
 def test_no_json_makes_the_server_fail(client: httpx.Client, path: str, fields: dict) -> None:
     body = {"prompt": "a", "messages": [{"role": "user", "content": "a"}], "max_tokens": 2, **fields}
@@ -78,28 +78,19 @@ def test_bodies_have_a_limit(serve: Serve) -> None:
 
 def test_a_body_that_never_comes_is_given_up(serve: Serve) -> None:
     handle = serve(timeout=0.2)
-    with socket.create_connection(("127.0.0.1", handle.port)) as plug:
+    with connected(handle.port) as plug:
         plug.sendall(b"POST /completion HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\n{")
         assert b" 408 " in plug.recv(1000)
-
-
-def until_closed(plug: socket.socket) -> bytes:
-    """What comes until the server closes the connection."""
-    plug.settimeout(20)
-    parts = [b""]
-    while part := plug.recv(1000):
-        parts.append(part)
-    return b"".join(parts)
 
 
 def test_a_head_that_never_comes_is_given_up(serve: Serve) -> None:
     handle = serve(head_seconds=0.2)
     for said in (b"", b"GET /health HTTP/1.1\r\nHost: local"):
-        with socket.create_connection(("127.0.0.1", handle.port)) as plug:
+        with connected(handle.port) as plug:
             plug.sendall(said)
             answer = until_closed(plug)
         assert answer.startswith(b"HTTP/1.1 408 ") if said else answer == b""
-    with socket.create_connection(("127.0.0.1", handle.port)) as plug:  # nor is a body that nobody reads
+    with connected(handle.port) as plug:  # nor is a body that nobody reads
         plug.sendall(b"POST /nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000\r\n\r\n")
         assert plug.recv(10_000).startswith(b"HTTP/1.1 404")
         plug.sendall(b"x")
@@ -108,7 +99,7 @@ def test_a_head_that_never_comes_is_given_up(serve: Serve) -> None:
 
 def test_a_head_byte_by_byte_is_given_up_too_also_after_an_answer(serve: Serve) -> None:
     handle = serve(head_seconds=0.3)
-    with socket.create_connection(("127.0.0.1", handle.port)) as plug:
+    with connected(handle.port) as plug:
         plug.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         plug.settimeout(20)
         answer = b""
@@ -137,7 +128,7 @@ def test_requests_that_come_are_no_matter_of_the_heads_deadline(serve: Serve, en
             with httpx.Client(base_url=handle.url) as other:
                 for _ in range(20):
                     other.get("/health")
-            with socket.create_connection(("127.0.0.1", handle.port)) as plug:
+            with connected(handle.port) as plug:
                 until_closed(plug)  # so much time has gone by
             engine.release()
             assert b'"stop":true' in b"".join(parts)

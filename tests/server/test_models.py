@@ -16,7 +16,7 @@ import pytest
 from srbwriter.demo import bundled_model
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.types import EngineOptions
-from srbwriter.server import Loaded, ModelSpec, ServerSettings, models, start_in_thread
+from srbwriter.server import Loaded, ModelSpec, ServerSettings, services, start_in_thread
 from tests.engine.toy_models import make_qwen
 from tests.fakes.engine import FakeEngine
 
@@ -180,7 +180,7 @@ def test_a_model_that_answers_is_not_unloaded(serve: Start) -> None:
 
 
 def test_one_that_does_not_fit_is_refused_in_words(serve: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "free_memory", lambda: 10**9)
+    monkeypatch.setattr(services, "free_memory", lambda: 10**9)
     http = serve(need=2 * 10**9)
     refused = ask(http, "toy")
     assert refused.status_code == 501
@@ -193,17 +193,17 @@ def test_memory_decides_where_no_number_does(serve: Start, monkeypatch: pytest.M
     def free() -> int:
         return 3 * 10**9 - 2 * 10**9 * loaded
 
-    monkeypatch.setattr(models, "free_memory", free)
+    monkeypatch.setattr(services, "free_memory", free)
     http = serve(need=2 * 10**9)
     assert ask(http, "big").status_code == 200
-    close = models.Models._close  # pyright: ignore[reportPrivateUsage]
+    close = services.Models._close  # pyright: ignore[reportPrivateUsage]
 
-    async def counted(self: models.Models, one: models.ModelSlot) -> None:
+    async def counted(self: services.Models, one: services.Services) -> None:
         nonlocal loaded
         await close(self, one)
         loaded = 0
 
-    monkeypatch.setattr(models.Models, "_close", counted)
+    monkeypatch.setattr(services.Models, "_close", counted)
     loaded = 1
     assert ask(http, "toy").status_code == 200
     assert states(http) == {"big": "unloaded", "toy": "loaded"}

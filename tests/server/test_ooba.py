@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import os
 import socket
-import struct
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
@@ -24,6 +20,7 @@ from tests.sizes import examples
 
 from .conftest import Serve
 from .test_keys import KEYS
+from .wire import wait_until
 
 BODY: dict[str, Any] = {"prompt": "Once upon a time,", "max_new_tokens": 6}
 TEXT = " there was a cat. The"
@@ -263,7 +260,7 @@ def test_sockets_are_counted(serve: Serve) -> None:
             told = closed.value.rcvd
             assert told is not None
             assert (told.code, told.reason) == (1013, "too many WebSockets are open")
-        wait_for(lambda: can_open(url))
+        wait_until(lambda: can_open(url))
 
 
 def can_open(url: str) -> bool:
@@ -274,24 +271,16 @@ def can_open(url: str) -> bool:
         return False
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    """The server learns of a closed socket a moment after the client has closed it."""
-    begun = time.monotonic()
-    while not condition():
-        assert time.monotonic() - begun < 60
-
-
-# ---- raw sockets: an old client's handshake, masks, and an empty close
+# ---- raw sockets
 
 
 def handshake(url: str, extra: str = "", name: str = "localhost", wanted: int = 101) -> socket.socket:
     host, port = httpx.URL(url).host, httpx.URL(url).port
     assert port
     raw = socket.create_connection((host, port), 60)
-    key = base64.b64encode(os.urandom(16)).decode()
     raw.sendall(
         f"GET /api/v1/stream HTTP/1.1\r\nHost: {name}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-        f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n{extra}\r\n".encode()
+        f"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n{extra}\r\n".encode()
     )
     head = b""
     while not head.endswith(b"\r\n\r\n"):
@@ -301,50 +290,11 @@ def handshake(url: str, extra: str = "", name: str = "localhost", wanted: int = 
     return raw
 
 
-def frame(opcode: int, payload: bytes) -> bytes:
-    mask = os.urandom(4)
-    size = (
-        bytes([0x80 | len(payload)])
-        if len(payload) < 126
-        else bytes([0xFE]) + struct.pack(">H", len(payload))
-    )
-    return bytes([0x80 | opcode]) + size + mask + bytes(b ^ mask[k % 4] for k, b in enumerate(payload))
-
-
-def exactly(raw: socket.socket, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        piece = raw.recv(count - len(data))
-        assert piece, "the connection ended"
-        data += piece
-    return data
-
-
-def receive(raw: socket.socket) -> tuple[int, bytes]:
-    first, size = exactly(raw, 2)
-    length = struct.unpack(">H", exactly(raw, 2))[0] if size == 126 else size
-    return first & 15, exactly(raw, length)
-
-
-def test_an_old_clients_bytes(client: httpx.Client) -> None:
-    offer = "Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n"
-    with handshake(str(client.base_url), offer) as raw:
-        raw.sendall(frame(1, json.dumps(BODY).encode()))
-        told: list[dict[str, Any]] = []
-        while not told or told[-1]["event"] == "text_stream":
-            opcode, payload = receive(raw)
-            assert opcode == 1
-            told.append(json.loads(payload))
-        assert text_of(told) == TEXT
-        raw.sendall(frame(8, b""))
-        assert receive(raw)[0] == 8
-        assert raw.recv(1) == b""
-
-
-@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40))
 @given(rubbish=st.binary(min_size=1, max_size=200))
 def test_rubbish_harms_nobody_else(client: httpx.Client, ws: ClientConnection, rubbish: bytes) -> None:
-    with handshake(str(client.base_url)) as raw:
+    offer = "Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n"  # is not taken up
+    with handshake(str(client.base_url), offer) as raw:
         raw.sendall(rubbish)
         raw.shutdown(socket.SHUT_WR)
         while raw.recv(4096):
@@ -352,7 +302,7 @@ def test_rubbish_harms_nobody_else(client: httpx.Client, ws: ClientConnection, r
     assert text_of(ask(ws)) == TEXT
 
 
-@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60))
 @given(message=st.text(max_size=60) | st.binary(max_size=60))
 def test_whatever_a_message_says_the_socket_stays(ws: ClientConnection, message: str | bytes) -> None:
     ws.send(message)

@@ -9,8 +9,6 @@ import pytest
 
 from tests.fakes.engine import FakeEngine
 
-from .conftest import Serve
-
 BODY = {"model": "fake", "prompt": "Once upon a time,", "max_tokens": 6}
 
 
@@ -44,13 +42,6 @@ def test_several_prompts_and_choices_have_flat_indices(client: httpx.Client, eng
     assert [c["text"] for c in found] == [" cat0", " cat1", " dog0", " dog1"]
 
 
-def test_an_explicit_seed_counts_up(client: httpx.Client, engine: FakeEngine) -> None:
-    client.post("/v1/completions", json={**BODY, "n": 3, "seed": 5})
-    assert [sampling.seed for sampling in engine.submitted[-1].sampling] == [5, 6, 7]
-    client.post("/v1/completions", json={**BODY, "n": 2, "seed": -1})
-    assert [sampling.seed for sampling in engine.submitted[-1].sampling] == [None, None]
-
-
 def test_logprobs_come_in_both_shapes(client: httpx.Client) -> None:
     (choice,) = choices(client.post("/v1/completions", json={**BODY, "logprobs": 3}))
     known = choice["logprobs"]
@@ -63,14 +54,6 @@ def test_logprobs_come_in_both_shapes(client: httpx.Client) -> None:
     assert known["top_logprobs"][0][" there"] == -0.5
     (choice,) = choices(client.post("/v1/completions", json={**BODY, "logprobs": 0}))
     assert choice["logprobs"]["top_logprobs"][0] == {" there": -0.5}, "the token that was chosen"
-
-
-def test_tokens_join_to_the_text_across_bytes_and_stops(client: httpx.Client, engine: FakeEngine) -> None:
-    engine.script = lambda prompt, branch: " ü 🦊 a cat slept on"
-    body = {**BODY, "max_tokens": 40, "logprobs": 1, "stop": "ept"}
-    (choice,) = choices(client.post("/v1/completions", json=body))
-    assert choice["text"] == " ü 🦊 a cat sl"
-    assert "".join(choice["logprobs"]["tokens"]) == choice["text"]
 
 
 def test_minus_infinity_is_written_as_a_number(client: httpx.Client, engine: FakeEngine) -> None:
@@ -90,15 +73,6 @@ def test_echo_with_logprobs_begins_with_the_prompts_tokens(client: httpx.Client)
     prompt = answer.json()["usage"]["prompt_tokens"]
     assert known["tokens"][prompt:] == [" there", " was", " a", " cat", ".", " The"]
     assert known["text_offset"][prompt] == len("Once upon a time,")
-
-
-def test_echo_without_new_tokens_scores_a_text(client: httpx.Client) -> None:
-    answer = client.post("/v1/completions", json={**BODY, "echo": True, "logprobs": 0, "max_tokens": 0})
-    (choice,) = choices(answer)
-    assert choice["text"] == "Once upon a time,"
-    assert len(choice["logprobs"]["tokens"]) == 6
-    assert choice["finish_reason"] == "length"
-    assert answer.json()["usage"]["completion_tokens"] == 0
 
 
 def test_best_of_returns_the_likeliest(client: httpx.Client, engine: FakeEngine) -> None:
@@ -150,6 +124,8 @@ SAID = [{"role": "user", "content": "a"}]
         {"messages": "hello"},
         {"messages": [{"content": "no role"}]},
         {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
+        {"messages": [{"role": "user", "content": ["a"]}]},
+        {"messages": [{"role": "user", "content": [{"type": "text"}]}]},
         {"messages": [{"role": "assistant", "content": "a"}, {"role": "assistant", "content": "b"}]},
         {"messages": SAID, "top_logprobs": 3},
         {"messages": SAID, "add_generation_prompt": True, "continue_final_message": True},
@@ -175,13 +151,3 @@ def test_logit_bias_by_id_and_by_text(client: httpx.Client, engine: FakeEngine) 
     bias = dict(engine.submitted[-1].sampling[0].logit_bias)
     cat, sat = engine.tokenize(" cat sat")
     assert bias == {257: -100.0, cat: -math.inf, sat: -math.inf}
-
-
-def test_models(serve: Serve) -> None:
-    with httpx.Client(base_url=serve().url) as http:  # nobody else's requests are on it
-        value = http.get("/v1/models").json()
-        (card,) = value["data"]
-        assert (value["object"], card["id"], card["object"]) == ("list", "fake", "model")
-        assert (card["engine_state"], card["max_n"], card["meta"]["n_ctx"]) == ("READY", 64, 512)
-        assert http.get("/v1/models/fake").json()["id"] == "fake"
-        assert http.get("/v1/models/other").status_code == 404

@@ -333,18 +333,6 @@ def test_every_endpoint_has_a_line_of_curl_that_runs(page: Page, tmp_path: Path)
     assert odd == {}
 
 
-def test_llamas_helper_is_imported_by_a_page(page: Page) -> None:
-    told = page.driver.execute_async_script(
-        "const done = arguments[0];"
-        "import('/completion.js').then(async ({ llama }) => {"
-        "  const pieces = []; const run = llama('Once', { n_predict: 3 });"
-        "  for (let next = await run.next(); ; next = await run.next()) {"
-        "    if (next.done) return done([pieces.join(''), next.value]);"
-        "    pieces.push(next.value.data.content); } }).catch((error) => done(String(error)));"
-    )
-    assert told == [" pa", " pa"]
-
-
 # ---- the chat page
 
 

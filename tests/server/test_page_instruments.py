@@ -8,11 +8,6 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from srbwriter.engine.types import EngineOptions
-from srbwriter.server import Loaded, ServerHandle, ServerSettings, start_in_thread
-from tests.fakes.shared_model import load_engine
-from tests.fakes.short_model import short_model
-
 from .test_page import Page, chromium
 
 if TYPE_CHECKING:
@@ -22,17 +17,9 @@ __all__ = ["chromium"]
 pytestmark = [pytest.mark.full, pytest.mark.needs("chromium", "chromedriver")]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[ServerHandle]:
-    with load_engine(short_model(), EngineOptions(n_ctx=2048, threads=1)) as engine:
-        handle = start_in_thread(Loaded(engine), ServerSettings(port=0, access_log=False))
-        yield handle
-        handle.stop(20)
-
-
 @pytest.fixture
-def page(server: ServerHandle, chromium: webdriver.Chrome) -> Iterator[Page]:
-    chromium.get(server.url)
+def page(real: httpx.Client, chromium: webdriver.Chrome) -> Iterator[Page]:
+    chromium.get(str(real.base_url))
     chromium.execute_script("localStorage.clear(); sessionStorage.clear()")
     chromium.refresh()
     page = Page(chromium)
@@ -67,30 +54,30 @@ def marks(page: Page, name: str) -> list[str]:
     return [mark.text for mark in page.all(f".pane .marks .{name}")]
 
 
-def requests(server: ServerHandle) -> set[str]:
-    return {one["id"] for one in httpx.get(f"{server.url}/srb/v1/requests").json()["data"]}
+def requests(real: httpx.Client) -> set[str]:
+    return {one["id"] for one in real.get("/srb/v1/requests").json()["data"]}
 
 
-def test_a_pick_shows_what_was_written_ahead(page: Page, server: ServerHandle) -> None:
+def test_a_pick_shows_what_was_written_ahead(page: Page, real: httpx.Client) -> None:
     choose(page, "ahead", "all")
     write(page)
     page.until(lambda: marks(page, "ahead") == ["»"] * 4)
-    before = len(requests(server))
+    before = len(requests(real))
     page.find(".pane:nth-child(3) .pick").click()
     page.until(lambda: len(page.story) > 45 and over(page))
     page.until(lambda: marks(page, "ahead") == ["»"] * 4)
     assert (
-        len(requests(server)) == before - 3 + 4
+        len(requests(real)) == before - 3 + 4
     )  # what was not picked is gone, and the next four are written ahead
 
 
-def test_branches_are_drawn_together(page: Page, server: ServerHandle) -> None:
+def test_branches_are_drawn_together(page: Page, real: httpx.Client) -> None:
     choose(page, "siblings", "stratified")
     fill(page, "repulsion", "2")
-    before = requests(server)
+    before = requests(real)
     write(page)
-    (made,) = requests(server) - before
-    assert httpx.get(f"{server.url}/srb/v1/requests/{made}/branches/3").json()["drawn"]
+    (made,) = requests(real) - before
+    assert real.get(f"/srb/v1/requests/{made}/branches/3").json()["drawn"]
     assert len(set(page.panes)) == 4
 
 

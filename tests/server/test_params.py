@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srbwriter.engine.parameters import PARAMETERS, SAMPLERS, validate
@@ -65,7 +65,7 @@ def test_every_spelling_of_the_limit(client: httpx.Client, engine: FakeEngine) -
             assert stop_of(engine).max_tokens == limit, name
 
 
-@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60))
 @given(
     st.dictionaries(
         st.sampled_from([spelling for p in NUMBERS for spelling in (p.name, *p.aliases)]),

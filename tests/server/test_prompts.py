@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import httpx
-import pytest
 
 from tests.fakes.engine import FakeEngine
 
@@ -72,16 +71,3 @@ def test_bans_as_clients_send_them(client: httpx.Client, engine: FakeEngine) -> 
     for wrong in (5, ["5"], {"5": 1}, "5," * 400_000):
         answer = client.post("/completion", json={"prompt": "a", "custom_token_bans": wrong, **SHORT})
         assert answer.status_code == 400 and "custom_token_bans" in answer.json()["error"]["message"]
-
-
-@pytest.mark.parametrize(
-    ("choice", "status"),
-    [("required", 400), ({"type": "function", "function": {"name": "f"}}, 400), ("auto", 200), ("none", 200)],
-    ids=str,
-)
-def test_where_no_tool_is_none_can_be_demanded(client: httpx.Client, choice: Any, status: int) -> None:
-    body = {"messages": [{"role": "user", "content": "Once"}], "tools": [], "tool_choice": choice, **SHORT}
-    answer = client.post("/v1/chat/completions", json=body)
-    assert answer.status_code == status
-    if status == 400:
-        assert "no tools to choose from" in answer.json()["error"]["message"]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srbwriter.engine.types import Request
@@ -150,7 +150,7 @@ def test_serving_others_needs_a_key() -> None:
         check_exposure(ServerSettings(host=(host,)))
 
 
-@settings(max_examples=examples(100), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(100))
 @given(key=st.sampled_from(("s3cret", "s3cre", "s3crett", "S3cret", "")) | st.text("s3cret!", max_size=8),
        before=st.sampled_from(("", "Bearer ", "bearer ", "Bearer  ", "Basic ")))  # fmt: skip
 def test_only_equal_keys_open(locked: httpx.Client, key: str, before: str) -> None:
@@ -200,6 +200,7 @@ def test_paths_that_are_not_there_are_answered_in_their_dialect(client: httpx.Cl
     assert client.get("/srb/v1/nothing").json() == {"error": "File Not Found"}
     error = client.get("/v1/nothing").json()["error"]
     assert (error["message"], "param" in error) == ("File Not Found", True)
+    assert client.get("/v1/models/other").json()["error"]["message"].startswith("there is no model other")
     assert client.put("/srb/v1/completions").json() == {"error": "Method Not Allowed"}
 
 

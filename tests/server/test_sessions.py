@@ -14,8 +14,7 @@ from tests.fakes.engine import FakeEngine
 
 from .conftest import Serve
 from .lines import LineClient, known
-
-KEYS = ("s1 anna", "s2 ben", "s3 chief admin")
+from .test_keys import KEYS
 
 
 class KeepingEngine(FakeEngine):

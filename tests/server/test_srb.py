@@ -45,42 +45,25 @@ def test_a_bare_prompt_gets_the_servers_number_of_branches(client: httpx.Client)
         answer = client.post("/v1/completions", json={**PROMPT, "n": n})
         assert answer.status_code == 400
         assert answer.json() == {"error": f"Field 'n': Value must be between 1 <= value <= 64, but got {n}"}
+    answer = client.post("/v1/completions", json={**PROMPT, "logprobs": 101})
+    assert answer.status_code == 400
 
 
-def test_stops_do_not_count_in_the_first_three_tokens(client: httpx.Client, engine: FakeEngine) -> None:
-    engine.script = lambda prompt, branch: ". . cat. The"
-    events = lines(client.post("/v1/completions", json={**PROMPT, "n": 1}).text)
-    assert "".join(e["text"] for e in events if e["event"] == "stream") == ". . cat."
+ENDS: tuple[tuple[str, list[str] | None, str, int, int], ...] = (
+    (". . cat. The", None, ". . cat.", 4, 1),  # a stop does not count in the first three tokens
+    (" cat" * 100, None, " cat" * 65, 64, 0),  # the default limit lets 65 pieces through
+    (" cat sat", None, " cat sat", 1, 0),  # the end of the model's text is no stop
+    (" a cat sat. The dog slept", [" slept"], " a cat sat. The dog", 5, 1),  # the sentence stop is replaced
+)
 
 
-def test_the_default_limit_lets_65_pieces_through(client: httpx.Client, engine: FakeEngine) -> None:
-    engine.script = lambda prompt, branch: " cat" * 100
-    events = lines(client.post("/v1/completions", json={**PROMPT, "n": 1}).text)
-    assert sum(event["event"] == "stream" for event in events) == 65
-    assert events[-2] == {"event": "stop", "index": 0, "length": 64, "stop": 0}
-
-
-def test_the_end_of_the_models_text_is_no_stop(client: httpx.Client, engine: FakeEngine) -> None:
-    engine.script = lambda prompt, branch: " cat sat"
-    events = lines(client.post("/v1/completions", json={**PROMPT, "n": 1}).text)
-    assert events[-2] == {"event": "stop", "index": 0, "length": 1, "stop": 0}
-
-
-def test_parameters_mean_what_they_say(client: httpx.Client, engine: FakeEngine) -> None:
-    body = {**PROMPT, "n": 3, "max_tokens": 5, "temperature": 0.3, "top_k": 7, "seed": 40}
-    events = lines(client.post("/v1/completions", json=body).text)
-    assert sum(event["event"] == "stream" for event in events) == 15
-    request = engine.submitted[-1]
-    assert [(s.temperature, s.top_k, s.seed) for s in request.sampling] == [
-        (0.3, 7, 40 + k) for k in range(3)
-    ]
-
-
-def test_a_stop_of_ones_own_replaces_the_sentence_stop(client: httpx.Client, engine: FakeEngine) -> None:
-    engine.script = lambda prompt, branch: " a cat sat. The dog slept"
-    events = lines(client.post("/v1/completions", json={**PROMPT, "n": 1, "stop": [" slept"]}).text)
-    assert "".join(e["text"] for e in events if e["event"] == "stream") == " a cat sat. The dog"
-    assert events[-2]["stop"] == 1
+def test_how_a_branch_ends(client: httpx.Client, engine: FakeEngine) -> None:
+    for script, stop, text, length, stopped in ENDS:
+        engine.script = lambda prompt, branch, script=script: script
+        body = {**PROMPT, "n": 1, **({"stop": stop} if stop else {})}
+        events = lines(client.post("/v1/completions", json=body).text)
+        assert "".join(e["text"] for e in events if e["event"] == "stream") == text
+        assert events[-2] == {"event": "stop", "index": 0, "length": length, "stop": stopped}
 
 
 def test_odd_prompts_hurt_nobody(client: httpx.Client) -> None:

@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import socket
-import subprocess
-import sys
 import threading
-import time
 from typing import Any
 
 import httpx
@@ -18,17 +15,15 @@ import pytest
 from tests.fakes.engine import FakeEngine
 
 from .conftest import Serve
-from .wire import frames
+from .wire import connected, frames, request, wait_until
 
 BODY = {"model": "m", "prompt": "Once"}
 
 
 def raw_post(port: int, path: str, body: dict[str, Any]) -> socket.socket:
     """A connection on which a request was sent and nothing read yet."""
-    plug = socket.create_connection(("127.0.0.1", port), timeout=20)
-    data = json.dumps(body).encode()
-    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(data)}\r\n\r\n"
-    plug.sendall(head.encode() + data)
+    plug = connected(port)
+    plug.sendall(request(path, body))
     return plug
 
 
@@ -50,14 +45,6 @@ def test_a_client_that_leaves_ends_its_generation(
         assert engine.cancel_seen.wait(10), path
         wait_until(lambda asked=engine.generations[number]: asked.done)
         engine.cancel_seen.clear()
-
-
-def wait_until(condition: Any, seconds: float = 20.0) -> None:
-    """Look again until it holds; for what another thread does and tells nobody."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it never came to be"
-        threading.Event().wait(0.005)
 
 
 @pytest.mark.full
@@ -139,7 +126,7 @@ def test_thousands_of_connections_leave_nothing_behind(serve: Serve, engine: Fak
         assert ask() == " cat"
         before = psutil.Process().num_fds()
         for _ in range(10):
-            plugs = [socket.create_connection(("127.0.0.1", handle.port), timeout=20) for _ in range(200)]
+            plugs = [connected(handle.port) for _ in range(200)]
             for plug in plugs[::3]:
                 plug.sendall(b"POST /completion HTTP/1.1\r\nHost: loc")
             plugs += [raw_post(handle.port, "/completion", {"prompt": "b"}) for _ in range(20)]
@@ -183,23 +170,3 @@ def test_a_thread_of_its_own_touches_no_signals(serve: Serve) -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     serve()
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
-
-
-def test_a_signal_ends_the_foreground_server_quietly() -> None:
-    """SIGINT: cli/test_serve.py, the whole program."""
-    program = (
-        "import sys\n"
-        "from tests.fakes.engine import FakeEngine\n"
-        "from srbwriter.server import Loaded, ServerSettings, run\n"
-        "sys.exit(run(Loaded(FakeEngine()), ServerSettings(port=0), lambda url: print(url, flush=True)))\n"
-    )
-    child = subprocess.Popen(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert child.stdout is not None
-    url = child.stdout.readline().strip()
-    with httpx.Client(base_url=url, timeout=20) as http:
-        wait_until(lambda: http.get("/health").status_code == 200)
-    child.send_signal(signal.SIGTERM)
-    _, errors = child.communicate(timeout=20)
-    assert (child.returncode, errors) == (0, "")

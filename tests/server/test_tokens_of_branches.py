@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
-import pytest
 
-from srbwriter.engine.types import EngineOptions
-from srbwriter.server import Loaded, ServerSettings, start_in_thread
 from tests.fakes.engine import FakeEngine
-from tests.fakes.shared_model import load_engine
-from tests.fakes.short_model import short_model
 
 
 def test_what_could_follow_a_prompt(client: httpx.Client, engine: FakeEngine) -> None:
@@ -44,16 +38,6 @@ def test_what_means_nothing_is_refused(client: httpx.Client) -> None:
         answer = client.post("/srb/v1/next", json=body)
         assert answer.status_code == 400, answer.text
         assert answer.json()["error"]
-
-
-@pytest.fixture(scope="module")
-def real() -> Iterator[httpx.Client]:
-    """A client of a server with the bundled model."""
-    with load_engine(short_model(), EngineOptions(n_ctx=1024, gpu_layers=0, seed=1)) as model:
-        handle = start_in_thread(Loaded(model), ServerSettings(port=0, access_log=False))
-        with httpx.Client(base_url=handle.url, timeout=60) as http:
-            yield http
-        handle.stop(20)
 
 
 def written(http: httpx.Client, **body: Any) -> str:

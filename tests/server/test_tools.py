@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srbwriter.engine import Engine
@@ -16,8 +16,6 @@ from srbwriter.engine.constraints import compile_constraint
 from srbwriter.engine.types import Sampling
 from srbwriter.server import Loaded, ServerSettings, start_in_thread
 from tests.fakes.engine import FakeEngine
-from tests.fakes.shared_model import load_engine
-from tests.fakes.short_model import short_model
 from tests.sizes import examples, some_of
 
 from .conftest import Serve
@@ -83,12 +81,6 @@ CLOCK = {
 }
 ASKED: list[Any] = [{"role": "user", "content": "Once"}]
 NAMED = {"type": "function", "function": {"name": "clock"}}
-
-
-@pytest.fixture(scope="module")
-def model() -> Iterator[Engine]:
-    with load_engine(short_model()) as engine:
-        yield engine
 
 
 @pytest.fixture(scope="module", params=some_of(TEMPLATES, ["hermes", "spelt"]))
@@ -203,8 +195,9 @@ def test_a_template_without_tools_is_named(client: httpx.Client) -> None:
         body = {"messages": ASKED, "tools": [CLOCK], "tool_choice": choice, "max_tokens": 2}
         answer = client.post("/v1/chat/completions", json=body)
         assert answer.status_code == 400 and "no place for tools" in answer.json()["error"]["message"]
-    body = {"messages": ASKED, "tools": [CLOCK], "tool_choice": "none", "max_tokens": 2}
-    assert client.post("/v1/chat/completions", json=body).status_code == 200
+    for tools, choice in (([CLOCK], "none"), ([], "none"), ([], "auto")):
+        body = {"messages": ASKED, "tools": tools, "tool_choice": choice, "max_tokens": 2}
+        assert client.post("/v1/chat/completions", json=body).status_code == 200
 
 
 MEANINGLESS: list[tuple[dict[str, Any], str]] = [
@@ -220,6 +213,7 @@ MEANINGLESS: list[tuple[dict[str, Any], str]] = [
         "there is no tool g",
     ),
     ({"tool_choice": "required"}, "no tools"),
+    ({"tools": [], "tool_choice": NAMED}, "no tools to choose from"),
     ({"tools": [CLOCK], "grammar": 'root ::= "a"'}, "grammar"),
     ({"tools": [CLOCK], "response_format": {"type": "json_object"}}, "json_schema"),
     ({"messages": [{"role": "assistant", "tool_calls": [{"function": 5}]}]}, "tool call"),
@@ -246,7 +240,7 @@ def talking(serve: Serve) -> Iterator[httpx.Client]:
         yield client
 
 
-@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40))
 @given(
     before=st.text("ab <{\n").map(lambda text: text.replace("<tool_call>", "")),
     values=st.lists(

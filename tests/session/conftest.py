@@ -12,7 +12,7 @@ import pytest
 
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.types import EngineOptions, Stop
-from srbwriter.session import Session
+from srbwriter.session import Round, Session
 from srbwriter.story import Story
 from tests.fakes.shared_model import load_engine
 from tests.fakes.short_model import short_model
@@ -32,10 +32,16 @@ def ready(session: Session) -> None:
 def written(session: Session) -> list[str]:
     """The texts of the round, once it has ended and is written down."""
     current = session.round
-    assert current is not None and current.generation is not None
     current.generation.wait(WAIT)
     session.keep()
     return [branch.text for branch in current.branches]
+
+
+def write_round(session: Session) -> Round:
+    """A new round, written to its end and written down."""
+    current = session.generate()
+    written(session)
+    return current
 
 
 @pytest.fixture

@@ -23,7 +23,6 @@ NODE_TOKENS = 64
 def long_story(session: Session, tokens: int) -> list[int]:
     """A path of the model's own tokens, picked in parts; the ids of the whole of it."""
     engine, story = session.engine, session.story
-    assert engine is not None
     words = ("red", "blue", "seven", "funny", "cold", "old", "green", "happy", "three", "small", "warm")
     text = "".join(SENTENCES[n % 4].format(words[n % 11]) for n in range(tokens))
     ids = engine.model.tokenize_continuation(text)[:tokens]
@@ -42,17 +41,14 @@ def text_of(engine: Engine, ids: list[int]) -> str:
 
 def prompt(session: Session) -> tuple[int, ...]:
     """The tokens that the next round begins with."""
-    assert session._prompter is not None
     return session._prompter.assemble(session.node, session.story.settings(session.node), session.stop).tokens
 
 
 def rows_of_a_round(session: Session) -> tuple[int, int]:
     """(rows that the next round evaluates, tokens of its prompt)."""
     engine = session.engine
-    assert engine is not None
     with decoded_rows(engine) as rows:
         current = session.generate()
-        assert current.generation is not None
         current.generation.wait(WAIT)
     return sum(rows), len(current.generation.prompt_ids)
 
@@ -69,7 +65,6 @@ def story(session: Session) -> list[int]:
 
 @pytest.mark.full
 def test_a_fix_a_thousand_tokens_back_is_evaluated_from_there(session: Session, story: list[int]) -> None:
-    assert session.engine is not None
     text, path, before = session.text(), session.story.path(session.node), prompt(session)
     place = len(text_of(session.engine, story[:900]))
     place = text.index(" river", place) + 3
@@ -98,11 +93,9 @@ def test_a_fix_at_the_end_evaluates_the_end_only(session: Session, story: list[i
 
 
 def test_a_fix_before_a_healed_branch_leaves_the_branch_its_tokens(session: Session) -> None:
-    assert session.engine is not None
     session.n, session.stop = 1, Stop(max_tokens=24, ignore_eog=True)
     session.set_text("Once upon a ti")
     current = session.generate()
-    assert current.generation is not None
     current.generation.wait(WAIT)
     session.pick(0)
     before = prompt(session)

@@ -26,7 +26,7 @@ from tests.engine.scripted import PROMPT, STORY, Scripted, answers
 from tests.fakes.shared_model import load_engine
 from tests.fakes.short_model import short_model
 
-from .conftest import OPTIONS, WAIT, ready
+from .conftest import OPTIONS, WAIT, ready, write_round
 from .test_session import until
 
 STOP = Stop(max_tokens=24, ignore_eog=True)
@@ -60,9 +60,7 @@ def here(file: Path) -> Session:
 
 def a_round(session: Session) -> str:
     """Write branches and pick the second; its text."""
-    current = session.generate()
-    assert current.generation is not None
-    current.generation.wait(WAIT)
+    current = write_round(session)
     session.keep()
     text = current.branches[1].text
     session.pick(1)
@@ -70,7 +68,6 @@ def a_round(session: Session) -> str:
 
 
 def prompt_ids(session: Session) -> tuple[int, ...]:
-    assert session.round is not None and session.round.generation is not None
     return session.round.generation.prompt_ids
 
 
@@ -101,7 +98,7 @@ def test_a_story_is_framed_by_the_template_that_a_server_tells(file: Path, instr
     with closing(elsewhere(file, instruct_url)) as session:
         session.set_text("Once upon a time")
         a_round(session)
-        assert session.instruct and session.engine is not None
+        assert session.instruct
         prompt = session.engine.detokenize(prompt_ids(session), special=True)
         assert f"user\n{REQUEST}<|im_end|>\n<|im_start|>assistant\nOnce upon a" in prompt
 
@@ -121,7 +118,6 @@ def test_another_vocabulary_reads_the_text_anew(file: Path, url: str) -> None:
     session.close()
     session = here(file)
     second = a_round(session)
-    assert session.engine is not None and session.round is not None
     read = session.engine.detokenize(prompt_ids(session)) + session.round.lead
     assert read == "Once upon a time" + first
     assert session.text() == "Once upon a time" + first + second
@@ -132,12 +128,10 @@ def test_branches_of_an_earlier_sitting_go_on_elsewhere(file: Path, url: str) ->
     session = elsewhere(file, url)
     session.set_text("Once upon a time")
     current = session.generate()
-    assert current.generation is not None
     begun = [branch.text for branch in current.generation.wait(WAIT).branches]
     session.close()
     session = elsewhere(file, url)
     session.steer(0, "extend", stop=8)
-    assert session.round is not None and session.round.generation is not None
     session.round.generation.wait(WAIT)
     texts = [branch.text for branch in session.round.branches]
     assert texts[0].startswith(begun[0]) and len(texts[0]) > len(begun[0]) and texts[1:] == begun[1:]
@@ -149,9 +143,7 @@ def test_a_round_that_failed_is_rolled_again_when_the_server_is_back(file: Path)
         session = elsewhere(file, server.url, first_wait=0.0, longest_wait=0.0)
         session.set_text(PROMPT)
         server.always = answers(500, {"error": {"message": "worn out"}})
-        current = session.generate()
-        assert current.generation is not None
-        current.generation.wait(WAIT)
+        current = write_round(session)
         assert all("worn out" in str(branch.error) for branch in current.branches)
         server.always = None
         session.reroll_all()
@@ -165,15 +157,12 @@ def test_a_round_that_failed_is_rolled_again_when_the_server_is_back(file: Path)
 def test_what_follows_a_pick_is_written_ahead_elsewhere(file: Path, url: str) -> None:
     session = elsewhere(file, url)
     session.set_text(PROMPT)
-    current = session.generate()
-    assert current.generation is not None
-    current.generation.wait(WAIT)
+    write_round(session)
     session.variety = replace(session.variety, renew=False)
     session.look_ahead.budget = Budget("focused", 4096)
     until(session, lambda: session.look_ahead.share(0) == 1.0)
     session.pick(0)
     again = session.generate()
-    assert again.generation is not None
     assert again.generation.done
     assert all(len(branch.ids) == 24 for branch in again.branches)
     session.close()
@@ -184,14 +173,11 @@ def test_what_is_asked_ahead_elsewhere_is_promoted_there(file: Path, over_there:
     usual, queue.prefetch_delay = queue.prefetch_delay, 3600.0
     session = elsewhere(file, url)
     session.set_text(PROMPT)
-    current = session.generate()
-    assert current.generation is not None
-    current.generation.wait(WAIT)
+    write_round(session)
     session.look_ahead.budget = Budget("focused", 4096)
     until(session, lambda: bool(session.look_ahead._rounds))
     session.pick(0)
     again = session.generate()
-    assert again.generation is not None
     again.generation.wait(WAIT)  # over there it would wait for an hour
     assert all(len(branch.ids) == 24 for branch in again.branches)
     queue.prefetch_delay = usual
@@ -210,9 +196,7 @@ def test_what_no_branch_shows_and_likely_ways_are_known_of_an_engine_elsewhere(f
     with closing(elsewhere(file, url)) as session:
         session.set_text(STORY)
         session.variety = Variety("distinct")
-        current = session.generate()
-        assert current.generation is not None
-        current.generation.wait(WAIT)
+        current = write_round(session)
         until(session, lambda: session.exploring.fork() is not None)
         fork = session.exploring.fork()
         assert fork is not None and 0 < fork.covered < 1

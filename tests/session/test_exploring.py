@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,13 +10,13 @@ import pytest
 
 from srbwriter.demo import bundled_model
 from srbwriter.engine.exploring import Exploring, Fork
-from srbwriter.engine.types import Request, Sampling, Stop
+from srbwriter.engine.types import Sampling, Stop
 from srbwriter.session import Session
 from srbwriter.session.exploring import probability_words
 from srbwriter.session.sampling import Variety
 from tests.engine.support import decoded_rows, evaluate_last_tokens
 
-from .conftest import WAIT, open_session, written
+from .conftest import WAIT, open_session, write_round, written
 
 STORY = "Once upon a time, there was a little fox who lived in the wood."
 
@@ -35,7 +34,6 @@ def fork(session: Session) -> Fork:
     """The fork of the round, when the engine has answered."""
     while (found := session.exploring.fork()) is None:
         request = session.exploring._pending
-        assert request is not None
         request.generation.wait(WAIT)
     return found
 
@@ -53,10 +51,8 @@ def explored(session: Session) -> list[str]:
 def test_nobody_waits_for_an_engine_that_takes_long_to_say_what_tokens_write(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session.generate()
-    written(session)
+    write_round(session)
     engine, may_say = session.engine, threading.Event()
-    assert engine is not None
     pieces = engine.pieces
 
     def slow(ids: Sequence[int]) -> list[bytes]:
@@ -72,8 +68,7 @@ def test_nobody_waits_for_an_engine_that_takes_long_to_say_what_tokens_write(
 
 
 def test_the_fork_says_what_the_branches_cover(session: Session) -> None:
-    session.generate()
-    written(session)
+    write_round(session)
     found = fork(session)
     count = len(found.after)
     assert {branch.ids[:count] for branch in session.round.branches} == {found.after}  # type: ignore[union-attr]
@@ -91,8 +86,7 @@ def test_the_fork_says_what_the_branches_cover(session: Session) -> None:
 @pytest.mark.parametrize("end", ["", " The", "\n"])
 def test_the_fork_costs_a_row_for_each_token_that_is_no_choice(session: Session, end: str) -> None:
     session.set_text(STORY + end)
-    session.generate()
-    written(session)
+    write_round(session)
     engine = session.loader.engine
     evaluate_last_tokens(engine)  # type: ignore[arg-type]
     with decoded_rows(engine) as rows:  # type: ignore[arg-type]
@@ -100,26 +94,8 @@ def test_the_fork_costs_a_row_for_each_token_that_is_no_choice(session: Session,
     assert sum(rows) <= len(found.after)
 
 
-def test_what_is_not_shown_opens_as_a_branch_that_is_said_to_be_forced(session: Session) -> None:
-    session.generate()
-    written(session)
-    wanted = fork(session).unexplored[0]
-    index = session.exploring.open(wanted)
-    texts = written(session)
-    current = session.round
-    assert current is not None
-    assert index == 4 and current.forced == {4}
-    begun = fork(session).after
-    assert current.branches[4].ids[: len(begun) + 1] == (*begun, wanted.token)
-    assert texts[4].startswith(wanted.raw.decode()) and len(current.branches[4].ids) > 2
-    assert wanted.token not in {opening.token for opening in fork(session).unexplored}
-    session.pick(4)
-    assert session.text() == STORY + texts[4]
-
-
 def test_a_fragment_is_completed_to_a_word_and_the_branch_begins_with_all_of_it(session: Session) -> None:
-    session.generate()
-    written(session)
+    write_round(session)
     openings = fork(session).unexplored[:20]
     words = session.exploring.complete(openings).result(WAIT)
     longer = [one for one in openings if one.token in words and words[one.token].rest]
@@ -136,8 +112,7 @@ def test_a_fragment_is_completed_to_a_word_and_the_branch_begins_with_all_of_it(
 
 def test_a_word_that_was_typed_in_part_is_completed_at_the_fork(session: Session) -> None:
     session.set_text(STORY + " He found a b")
-    session.generate()
-    written(session)
+    write_round(session)
     found = fork(session)
     assert session.round.lead  # type: ignore[union-attr]
     assert found.after == () and found.openings[0].raw.isalpha()  # the rest of a word
@@ -148,7 +123,6 @@ def test_likely_ways_become_branches_that_have_ended(session: Session) -> None:
     session.exploring.wanted = Exploring(cutoff=0.05, depth=10, beams=6, ends="never")
     texts = explored(session)
     current = session.round
-    assert current is not None
     assert 2 <= len(texts) <= 6 and len(set(texts)) == len(texts)
     assert all(len(branch.ids) == 10 and not branch.live for branch in current.branches)
     shares = [current.probabilities[index] for index in range(len(texts))]
@@ -160,8 +134,7 @@ def test_likely_ways_become_branches_that_have_ended(session: Session) -> None:
 
 
 def test_exploring_costs_a_row_for_each_token_that_is_followed(session: Session) -> None:
-    session.generate()
-    written(session)
+    write_round(session)
     engine = session.loader.engine
     evaluate_last_tokens(engine)  # type: ignore[arg-type]
     session.exploring.wanted = Exploring(cutoff=0.05, depth=8, beams=6, ends="never")
@@ -174,21 +147,6 @@ def test_one_beginning_does_not_crowd_out_the_others(session: Session) -> None:
     session.exploring.wanted = Exploring(cutoff=0.03, depth=8, beams=4, ends="never")
     texts = explored(session)
     assert len({text.split()[0] for text in texts}) == 4
-
-
-def test_the_probability_of_a_way_is_that_of_its_tokens(session: Session) -> None:
-    session.exploring.wanted = Exploring(cutoff=0.05, depth=5, beams=4, ends="never")
-    explored(session)
-    current, engine = session.round, session.engine
-    assert current is not None and engine is not None and current.generation is not None
-    prompt = current.generation.prompt_ids
-    for branch in current.branches:
-        scored = engine.submit(
-            Request((*prompt, *branch.ids), prompt_logprobs=0, stop=Stop(max_tokens=0), add_bos=False)
-        )
-        scored.wait(WAIT)
-        known = sum(one.logprob for one in scored.prompt_logprobs[-len(branch.ids) :])
-        assert math.log(current.probabilities[branch.index]) == pytest.approx(known, abs=0.02)
 
 
 def test_ways_end_at_a_sentence(session: Session) -> None:

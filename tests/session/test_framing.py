@@ -16,7 +16,7 @@ from srbwriter.session.framing import REQUEST, ChatFrame
 from srbwriter.story import ROOT, Story
 from srbwriter.story.model import LoreEntry, Settings, settings_from, settings_text
 from tests.engine.instruct_model import CHATML, make_instruct
-from tests.session.conftest import OPTIONS, ready, written
+from tests.session.conftest import OPTIONS, ready, write_round
 
 OPENING = "The lamp had gone out twice that night, and Mara went up the stairs again."
 ASKED = "Write a story about a lighthouse."
@@ -108,15 +108,7 @@ def chat(file: Path, instruct_model: Path) -> Iterator[Session]:
 
 
 def prompt_of(session: Session) -> str:
-    current = session.round
-    assert current is not None and current.generation is not None and session.engine is not None
-    return session.engine.detokenize(current.generation.prompt_ids, special=True)
-
-
-def write(session: Session) -> None:
-    """Write a round to its end."""
-    session.generate()
-    written(session)
+    return session.engine.detokenize(session.round.generation.prompt_ids, special=True)
 
 
 def put(session: Session, **said: object) -> None:
@@ -126,7 +118,7 @@ def put(session: Session, **said: object) -> None:
 
 def test_the_request_is_the_users_turn_and_the_story_begins_the_answer(chat: Session) -> None:
     chat.set_text(OPENING)
-    write(chat)
+    write_round(chat)
     turns = f"<|im_start|>user\n{REQUEST}<|im_end|>\n<|im_start|>assistant\n"
     assert prompt_of(chat).endswith(turns + OPENING[:-1])  # the last token is healed
     assert chat.instruct
@@ -136,7 +128,7 @@ def test_memory_comes_before_the_request_and_the_note_stays_in_the_story(chat: S
     lore = [LoreEntry(id="1", text="Mara keeps the light.", keys=["Mara"])]
     put(chat, memory="A harbour town.", author_note="Slowly.", request=ASKED, lore=lore)
     chat.set_text(f"It rained.\n\n{OPENING}\n\nNobody came.\n\nThe sea was loud.")
-    write(chat)
+    write_round(chat)
     user, answer = prompt_of(chat).split("<|im_end|>", 1)
     assert user.endswith(f"user\nA harbour town.\n\n{ASKED}")
     assert "Slowly." in answer and "Mara keeps the light." in answer and "The sea was loud" in answer
@@ -146,47 +138,32 @@ def test_names_of_special_tokens_in_a_request_are_plain_text(chat: Session) -> N
     put(chat, request="Say <|endoftext|> twice.")
     context = chat.context()
     request = next(part for part in context.parts if part.source == "request")
-    assert chat.engine is not None
     assert request.tokens == len(chat.engine.tokenize_continuation("Say <|endoftext|> twice."))
 
 
 def test_a_growing_story_evaluates_nothing_of_frame_and_story_again(chat: Session) -> None:
     chat.set_text(OPENING)
-    write(chat)
+    write_round(chat)
     for _ in range(3):
-        before = chat.round
-        assert before is not None and before.generation is not None
-        prompt = len(before.generation.prompt_ids)
+        before = chat.round.generation.prompt_ids
         chat.pick(0)
-        write(chat)
-        after = chat.round
-        assert after is not None and after.generation is not None
-        ids = after.generation.prompt_ids
-        assert ids[:prompt] == before.generation.prompt_ids
-        assert after.generation.cached_tokens >= len(ids) - 1, "the pick was evaluated while it was written"
-    assert chat.engine is not None
+        after = write_round(chat).generation
+        assert after.prompt_ids[: len(before)] == before
+        assert after.cached_tokens >= len(after.prompt_ids) - 1, "the pick was evaluated while it was written"
     asked = chat.engine.stats().prompt_tokens
     chat.undo()
     assert chat.engine.stats().prompt_tokens == asked, "undoing shows what was written before"
-    write(chat)
-    undone = chat.round
-    assert undone is not None and undone.generation is not None
-    assert undone.generation.cached_tokens >= len(undone.generation.prompt_ids) - 1
+    undone = write_round(chat).generation
+    assert undone.cached_tokens >= len(undone.prompt_ids) - 1
 
 
 def test_typed_words_are_all_that_a_round_evaluates(chat: Session) -> None:
     chat.set_text(OPENING)
-    write(chat)
+    write_round(chat)
     chat.pick(0)
-    write(chat)
-    before = chat.round
-    assert before is not None and before.generation is not None
-    known = len(before.generation.prompt_ids)
+    known = len(write_round(chat).generation.prompt_ids)
     chat.set_text(f"{chat.text()} Nobody answered her.")
-    write(chat)
-    after = chat.round
-    assert after is not None and after.generation is not None
-    assert after.generation.cached_tokens >= known - 1
+    assert write_round(chat).generation.cached_tokens >= known - 1
 
 
 def test_a_frame_can_be_switched_off_and_undone(chat: Session) -> None:
@@ -198,12 +175,3 @@ def test_a_frame_can_be_switched_off_and_undone(chat: Session) -> None:
     assert {part.source for part in context.parts} <= {"bos", "story"}
     chat.undo()
     assert chat.context().framed
-
-
-def test_a_base_model_is_framed_only_where_the_story_says_so(session: Session) -> None:
-    session.set_text(OPENING)
-    context = session.context()
-    assert not (context.framed or session.instruct) and "continues text" in context.frame
-    put(session, framed=True, request=ASKED)
-    assert session.context().framed
-    assert ASKED in [part.text for part in session.context().parts if part.source == "request"]

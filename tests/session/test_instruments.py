@@ -134,11 +134,6 @@ def test_an_instrument_hears_of_a_session_from_its_start_to_its_close(file: Path
     assert "close" in listener.heard
 
 
-def test_what_a_session_does_not_have_is_no_attribute_of_it(file: Path) -> None:
-    with open_session(file) as session, pytest.raises(AttributeError, match="telepathy"):
-        _ = session.telepathy
-
-
 @pytest.mark.parametrize("kind", instruments.INSTRUMENTS, ids=lambda kind: kind.__name__)
 def test_a_closed_session_leaves_no_thread_behind(file: Path, kind: type[Instrument]) -> None:
     """While such a thread waits for work it holds the session, and with it the story that was left."""

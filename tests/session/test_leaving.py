@@ -11,7 +11,7 @@ from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import NoModel
 from srbwriter.session import Session
 from srbwriter.story import Story
-from tests.session.conftest import written
+from tests.session.conftest import write_round, written
 
 
 @pytest.fixture
@@ -34,8 +34,7 @@ def counted(session: Session, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 def test_a_pick_that_goes_on_stops_the_branches_once(session: Session, counted: Counter[str]) -> None:
-    session.generate()
-    written(session)
+    write_round(session)
     first = session.round
     counted.clear()
     node = session.pick(0, go_on=True)
@@ -85,7 +84,6 @@ def test_a_pick_stands_where_nothing_can_go_on_from_it(
         raise NoModel("gone")
 
     engine = session.engine
-    assert engine is not None
     monkeypatch.setattr(engine, "submit", refuse)
     with pytest.raises(NoModel, match="gone"):
         session.pick(0, go_on=True)

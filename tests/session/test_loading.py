@@ -117,5 +117,4 @@ def _round_texts(session: Session) -> list[str]:
     """What the branches of the round wrote, asked for now if nobody has."""
     ready(session)
     current = session.round or session.generate()
-    assert current.generation is not None
     return current.generation.result(WAIT)

@@ -9,12 +9,12 @@ import pytest
 
 from srbwriter.demo import bundled_model
 from srbwriter.engine.types import Stop
-from srbwriter.session import Round, Session, ahead
+from srbwriter.session import Session, ahead
 from srbwriter.session.ahead import Budget
 from srbwriter.session.prefix import Prefix
 from srbwriter.story import Story
 
-from .conftest import open_session, ready, written
+from .conftest import open_session, ready, write_round
 from .test_session import until
 
 OPENING = "Mara sat by the lamp. The dark"
@@ -27,14 +27,8 @@ SHORT = Stop(max_tokens=6, ignore_eog=True)
 def session(file: Path) -> Iterator[Session]:
     with open_session(file, OPENING, bundled_model(), n=8, stop=SHORT) as opened:
         opened.story.end_typing()
-        written_round(opened)
+        write_round(opened)
         yield opened
-
-
-def written_round(session: Session) -> Round:
-    current = session.generate()
-    written(session)
-    return current
 
 
 def reopened(session: Session, file: Path) -> Session:
@@ -70,7 +64,6 @@ def test_words_behind_the_branches_leave_them_as_they_are(session: Session) -> N
 @pytest.mark.parametrize("changed", [RENAMED, OTHER_END, "Nobody came.", f"{OPENING}. Nobody came."])
 def test_a_branch_that_is_taken_all_the_same_follows_in_whole_words(session: Session, changed: str) -> None:
     first = session.round
-    assert first is not None
     texts = [branch.text for branch in first.branches]
     inside = next(i for i, text in enumerate(texts) if text[0].isalpha())  # goes on inside "dark"
     session.set_text(changed)
@@ -79,9 +72,8 @@ def test_a_branch_that_is_taken_all_the_same_follows_in_whole_words(session: Ses
     own = texts[inside] if changed == RENAMED else f" dark{texts[inside]}"
     assert session.text() == changed + own
     assert [session.story.node(first.node_of(i)).text for i in range(8)] == texts
-    following = written_round(session)
+    following = write_round(session)
     assert not session.stale
-    assert session.engine is not None and following.generation is not None
     prompt = session.engine.detokenize(following.generation.prompt_ids).strip()
     assert len(prompt) > len(changed) + 8 and (changed + own).startswith(prompt)
     session.undo()
@@ -91,7 +83,7 @@ def test_a_branch_that_is_taken_all_the_same_follows_in_whole_words(session: Ses
 def test_undoing_the_change_brings_back_the_branches_of_the_text_before_it(session: Session) -> None:
     first = session.round
     session.set_text(RENAMED)
-    second = written_round(session)
+    second = write_round(session)
     assert not session.stale
     session.undo()
     assert session.round is first and not session.stale
@@ -121,7 +113,6 @@ def test_nothing_is_written_ahead_of_picks_of_stale_branches(
 
 
 def test_a_reopened_story_knows_that_its_branches_are_stale(file: Path, session: Session) -> None:
-    assert session.round is not None
     texts = {branch.text for branch in session.round.branches}
     session.set_text(RENAMED)
     again = reopened(session, file)
@@ -134,7 +125,7 @@ def test_a_reopened_story_knows_that_its_branches_are_stale(file: Path, session:
 
 def test_a_reopened_story_shows_the_branches_of_its_text_as_it_is(file: Path, session: Session) -> None:
     session.set_text(RENAMED)
-    texts = {branch.text for branch in written_round(session).branches}
+    texts = {branch.text for branch in write_round(session).branches}
     again = reopened(session, file)
     assert again.round is not None and {branch.text for branch in again.round.branches} == texts
     assert not again.stale

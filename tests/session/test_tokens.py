@@ -144,19 +144,6 @@ def test_the_story_is_forked_inside_of_a_character(session: SteppedSession) -> N
     assert session.text() == TEXT
 
 
-def test_words_of_the_writers_are_forked_between_tokens(session: SteppedSession) -> None:
-    text = session.tokens.story_tokens().result(WAIT)
-    place = text.place_of(TEXT.index(" cat") + 2)
-    assert TEXT[text.tokens[place].start : text.tokens[place].end] == " cat"
-    other = next(one for one in alternatives(session, text, place) if one.id != text.tokens[place].id)
-    session.tokens.fork(text, place, other.id)
-    session.step(2)
-    assert session.text() == "It rained all day. The naïve"
-    assert all(branch.ids[0] == other.id for branch in session.round.branches)
-    below = session.story.nodes(session.story.children(session.node))
-    assert any(node.text.startswith(" cat") for node in below), "what followed is still there"
-
-
 def test_a_ban_in_the_story_is_a_round_without_the_word(session: SteppedSession) -> None:
     text = session.tokens.story_tokens().result(WAIT)
     place = text.place_of(TEXT.index(" cat") + 2)

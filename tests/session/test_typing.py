@@ -450,7 +450,6 @@ def test_rescued_words_for_a_branch_become_a_node_and_lines_stay_as_they_are(
     desk.draft(Draft.below(node, 2)).typed(" All night.")
     desk.typing.rescue()
     found = rescued(tmp_path / "rescued")
-    assert found is not None
     found.take(story)
     assert story.text(story.current) == "It rained.\r\n\tTwice."
     assert " All night." in [story.node(child).text for child in story.children(node)]

@@ -20,7 +20,7 @@ from srbwriter.session import Session, ordering, variety
 from srbwriter.session.likeness import ALIKE, Duplicates, likeness, runs
 from srbwriter.session.sampling import Variety
 
-from .conftest import open_session, written
+from .conftest import open_session, write_round, written
 
 STORY = "Once upon a time, there was a little fox who lived in the wood."
 
@@ -95,8 +95,7 @@ def test_one_that_ended_a_while_ago_stays(session: Session, monkeypatch: pytest.
 
 
 def test_each_is_written_anew_twice_at_most(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    session.generate()
-    written(session)
+    write_round(session)
     for times in (1, 2):
         assert session.renewing.renew_alike() == [1, 2]  # without chance they come out the same again
         written(session)
@@ -114,8 +113,7 @@ def test_it_can_be_left_alone(session: Session) -> None:
 def test_a_round_is_drawn_as_the_writer_wants(session: Session) -> None:
     session.variety = Variety("distinct", 1.5)
     session.sampling = Sampling(temperature=1.2, seed=3)
-    session.generate()
-    written(session)
+    write_round(session)
     request = session.round.generation.request  # type: ignore[union-attr]
     assert (request.siblings, request.repulsion) == ("distinct", 1.5)
     session.sampling = Sampling(mirostat=2)  # steers by its own choices

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from srbwriter.engine.loader import EngineLoader
-from srbwriter.engine.types import FinishReason, Stop
+from srbwriter.engine.types import Stop
 from srbwriter.session import Round, Session
 from srbwriter.session.workspace import KEPT
 from srbwriter.story import Story
@@ -16,7 +16,7 @@ from srbwriter.story.model import JsonValue, as_object
 from tests.fakes.shared_model import load_engine
 from tests.fakes.short_model import short_model
 
-from .conftest import OPTIONS, ready, written
+from .conftest import OPTIONS, ready, write_round, written
 from .test_session import OPENING, until
 
 VIEW = {"cursor": 3}
@@ -36,7 +36,6 @@ def again(file: Path) -> Iterator[Session]:
 
 
 def shown(session: Session) -> Round:
-    assert session.round is not None
     return session.round
 
 
@@ -48,35 +47,8 @@ def three_rounds(session: Session) -> Round:
     """Three rounds below one node, all ended; returns the last."""
     session.set_text(OPENING)
     for _ in range(3):
-        last = session.generate()
-        written(session)
+        last = write_round(session)
     return last
-
-
-def test_after_three_rounds_the_last_one_is_shown_with_kills_and_locks(file: Path, session: Session) -> None:
-    last = three_rounds(session)
-    before = texts(session)
-    session.steer(1, "kill")
-    until(session, lambda: last.branches[1].finish_reason is FinishReason.KILLED)
-    session.lock(2)
-    session.close()
-    with again(file) as later:
-        assert texts(later) == before and later.round is not last
-        reasons = [branch.finish_reason for branch in shown(later).branches]
-        assert [reason is FinishReason.KILLED for reason in reasons] == [False, True, False, False]
-        assert shown(later).locked == {2}
-
-
-def test_a_branch_killed_after_its_end_is_killed_in_the_story(file: Path, session: Session) -> None:
-    current = three_rounds(session)
-    node = current.node_of(0)
-    assert session.story.node(node).finish_reason == "length"
-    session.steer(0, "kill")
-    until(session, lambda: session.story.node(node).finish_reason == "killed")
-    session.steer(0, "extend")
-    until(session, lambda: len(current.branches[0].ids) == 48)
-    written(session)
-    assert session.story.node(current.node_of(0)).finish_reason == "length"
 
 
 def test_branches_of_several_nodes_and_a_partly_picked_one_are_whole_again(
@@ -108,18 +80,6 @@ def test_an_edited_pick_is_shown_as_the_model_wrote_it(file: Path, session: Sess
     session.close()
     with again(file) as later:
         assert texts(later) == before
-
-
-def test_restored_branches_can_be_steered_and_picked(file: Path, session: Session) -> None:
-    three_rounds(session)
-    before = texts(session)
-    session.close()
-    with again(file) as later:
-        later.steer(1, "extend")
-        after = written(later)
-        assert after[0] == before[0] and len(after[1]) > len(before[1])
-        later.pick(1)
-        assert later.text() == OPENING + after[1]
 
 
 def test_the_round_before_words_typed_since_is_shown(file: Path, session: Session) -> None:

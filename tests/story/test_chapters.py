@@ -41,14 +41,6 @@ def test_a_chapter_begins_at_a_paragraph_and_no_letter_changes(story: Story) -> 
     assert sum(chapter.words for chapter in story.outline()) == story.words(story.current)
 
 
-def test_one_undo_takes_a_heading_back(story: Story) -> None:
-    book(story, ("He", "Three"))
-    assert (story.undo() or pytest.fail()).verb == "heading"
-    assert shown(story) == [] and story.text(story.current) == BOOK
-    story.redo()
-    assert shown(story) == [("Three", "He stayed.")]
-
-
 def test_a_heading_gets_another_title_and_goes(story: Story) -> None:
     book(story, ("He", "Three"))
     [chapter] = story.outline()
@@ -94,28 +86,11 @@ def test_a_heading_stands_before_the_paragraph_that_its_words_fall_into(story: S
     assert shown(story) == [("Two", "It rained. She left."), ("Three", "He stayed.")]
 
 
-def test_a_paragraph_that_is_a_heading_already_gets_no_other(story: Story) -> None:
-    text = "# One #\n\nIt rained.\n\n***\n\nShe left."
-    story.append(text)
-    story.begin_chapter(0, "One")
-    story.begin_chapter(text.index("***"), "")
-    marks = [(chapter.begin, chapter.title) for chapter in story.outline()]
-    assert [(h.title, h.in_text) for h in headings(text, marks)] == [("One", True), ("", True)]
-
-
 def test_words_typed_at_a_chapters_first_letter_belong_to_it(story: Story) -> None:
     book(story, ("She", "Two"))
     at = BOOK.index("She")
     story.replace(Edit(at, at, "New first.\n\n"))
     assert shown(story) == [("Two", "New first.")]
-
-
-def test_words_typed_at_the_end_of_a_chapter_stay_in_it(story: Story) -> None:
-    book(story, ("She", "Two"))
-    at = BOOK.index("\n\nShe")
-    story.replace(Edit(at, at, "\n\nStill one."))
-    assert shown(story) == [("Two", "She left.")]
-    assert "Still one." in story.text(story.path(story.current)[1])
 
 
 def test_words_typed_before_a_generated_chapter_belong_to_it(story: Story) -> None:
@@ -141,12 +116,6 @@ def test_a_chapter_moves_with_its_scenes_and_one_undo_takes_it_back(story: Story
     assert [story.node(node) for node in story.path(story.current)] == before
     start = story.move_chapter(0, later=True)
     assert story.text(story.current)[start:].startswith("It rained.")
-
-
-def test_scenes_move_where_there_is_no_title(story: Story) -> None:
-    book(story, ("It", ""), ("He", ""))
-    story.move_chapter(0, later=True)
-    assert story.text(story.current) == "He stayed.\n\nThe sun rose.\n\nIt rained.\n\nShe left."
 
 
 def test_moves_that_cannot_be_are_refused(story: Story) -> None:

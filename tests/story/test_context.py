@@ -12,7 +12,6 @@ from srbwriter.story.context import (
     Tokenizer,
     Window,
     assemble,
-    cache_break,
 )
 from srbwriter.story.model import LoreEntry, Settings, Span, Template
 from tests.story.context_tokens import VOCABULARY, a_node, toy_tokenizer
@@ -32,13 +31,6 @@ def paragraphs(count: int, words: int = 8) -> str:
 
 def assemble_text(text: str, settings: Settings, window: Window = WIDE, **more: Layout) -> Assembly:
     return assemble([run("n", text)], settings, toy_tokenizer(), window, **more)
-
-
-def test_an_empty_story_is_an_empty_prompt() -> None:
-    assembly = assemble([], Settings(), toy_tokenizer(), WIDE)
-    assert assembly.tokens == ()
-    assert assembly.counts == {}
-    assert assembly.dropped == ()
 
 
 def test_the_order_is_bos_template_memory_lore_story_template() -> None:
@@ -69,58 +61,39 @@ def test_only_the_template_may_name_special_tokens() -> None:
     assert [s.tokens == (900,) for s in assembly.segments] == [True, False, False]
 
 
-def test_counts_add_up_by_source() -> None:
-    settings = Settings(memory="one two three", author_note="grim")
-    assembly = assemble_text(paragraphs(20), settings)
-    assert sum(assembly.counts.values()) == len(assembly.tokens)
-    for source, count in assembly.counts.items():
-        assert count == sum(len(s.tokens) for s in assembly.segments if s.source == source)
-
-
-def test_the_note_stands_its_depth_in_lines_before_the_end() -> None:
-    assembly = assemble_text(
-        "one\ntwo\nthree\nfour\nfive", Settings(author_note="[grim]", author_note_depth=2)
-    )
-    assert assembly.text == "one\ntwo\nthree\n[grim]\nfour\nfive"
-
-
-def test_blank_lines_do_not_count_as_depth() -> None:
-    assembly = assemble_text("one\n\ntwo\n\nthree\n", Settings(author_note="[grim]", author_note_depth=2))
-    assert assembly.text == "one\n\n[grim]\ntwo\n\nthree\n"
-
-
-def test_a_note_never_stands_after_the_last_line() -> None:
-    assembly = assemble_text("one\ntwo and", Settings(author_note="[grim]", author_note_depth=0))
-    assert assembly.text == "one\n[grim]\ntwo and"
-
-
-def test_the_note_keeps_its_place_while_the_story_grows_a_little() -> None:
-    settings = Settings(author_note="[grim]", author_note_depth=1)
-    tokenizer = toy_tokenizer()
-    first = assemble([run("a", paragraphs(5))], settings, tokenizer, WIDE)
-    second = assemble(
-        [run("a", paragraphs(5)), run("b", "More.\n")], settings, tokenizer, WIDE, first.layout, first.tokens
-    )
-    assert second.cache_break == len(first.tokens)
-    assert second.layout.anchors["note"] == first.layout.anchors["note"]
-
-
-def test_the_note_follows_when_the_story_has_outgrown_it() -> None:
-    settings = Settings(author_note="[grim]", author_note_depth=1)
-    window = Window(n_ctx=400, reserve=50)
-    path = [run("a", paragraphs(3))]
-    first = assemble(path, settings, toy_tokenizer(), window)
-    path.append(run("b", paragraphs(15)))
-    second = assemble(path, settings, toy_tokenizer(), window, first.layout, first.tokens)
-    assert second.layout.anchors["note"].node_id == "b"
-    assert second.cache_break < len(first.tokens)
+@pytest.mark.parametrize(
+    ("text", "depth", "expected"),
+    [
+        ("one\ntwo\nthree\nfour\nfive", 2, "one\ntwo\nthree\n[grim]\nfour\nfive"),
+        ("one\n\ntwo\n\nthree\n", 2, "one\n\n[grim]\ntwo\n\nthree\n"),  # blank lines do not count
+        ("one\ntwo and", 0, "one\n[grim]\ntwo and"),  # never after the last line
+    ],
+)
+def test_the_note_stands_its_depth_in_lines_before_the_end(text: str, depth: int, expected: str) -> None:
+    assert assemble_text(text, Settings(author_note="[grim]", author_note_depth=depth)).text == expected
 
 
 def test_going_back_does_not_leave_the_note_at_the_very_end() -> None:
     settings = Settings(author_note="[grim]", author_note_depth=1)
     layout = Layout(anchors={"note": Position("n", len("one\ntwo\n"))})
-    assembly = assemble_text("one\ntwo\n", settings, layout=layout)
-    assert assembly.text == "one\n[grim]\ntwo\n"
+    assert assemble_text("one\ntwo\n", settings, layout=layout).text == "one\n[grim]\ntwo\n"
+
+
+def grown(settings: Settings, before: str, more: str, window: Window = WIDE) -> tuple[Assembly, Assembly]:
+    """The assembly of node a, and then that of a and b, which knows the first."""
+    tokenizer, path = toy_tokenizer(), [run("a", before), run("b", more)]
+    first = assemble(path[:1], settings, tokenizer, window)
+    return first, assemble(path, settings, tokenizer, window, first.layout, first.tokens)
+
+
+def test_the_note_keeps_its_place_while_the_story_grows_a_little() -> None:
+    settings = Settings(author_note="[grim]", author_note_depth=1)
+    first, second = grown(settings, paragraphs(5), "More.\n")
+    assert second.cache_break == len(first.tokens)
+    assert second.layout.anchors["note"] == first.layout.anchors["note"]
+    first, second = grown(settings, paragraphs(3), paragraphs(15), Window(n_ctx=400, reserve=50))
+    assert second.layout.anchors["note"].node_id == "b", "and follows when it has outgrown it"
+    assert second.cache_break < len(first.tokens)
 
 
 def test_triggered_lore_stands_in_the_story_and_constant_lore_before_it() -> None:
@@ -135,14 +108,10 @@ def test_triggered_lore_stands_in_the_story_and_constant_lore_before_it() -> Non
 
 def test_lore_lingers_until_its_place_is_touched() -> None:
     settings = Settings(lore=[LoreEntry("t", text="Lore.", keys=["mill"], depth=2, scan_depth=40)])
-    tokenizer = toy_tokenizer()
-    path = [run("a", paragraphs(3) + "The mill.\n")]
-    first = assemble(path, settings, tokenizer, WIDE)
-    path.append(run("b", paragraphs(2)))
-    second = assemble(path, settings, tokenizer, WIDE, first.layout, first.tokens)
-    assert "Lore." in second.text
-    assert second.cache_break == len(first.tokens)
-    cold = assemble(path, settings, tokenizer, WIDE)
+    before, more = paragraphs(3) + "The mill.\n", paragraphs(2)
+    first, second = grown(settings, before, more)
+    assert "Lore." in second.text and second.cache_break == len(first.tokens)
+    cold = assemble([run("a", before), run("b", more)], settings, toy_tokenizer(), WIDE)
     assert "Lore." not in cold.text
 
 
@@ -182,15 +151,6 @@ def test_a_long_memory_gives_way_to_the_story() -> None:
     assert len(assembly.tokens) <= window.available
     assert assembly.counts["story"] >= window.available // 8
     assert any(lost.source == "memory" for lost in assembly.dropped)
-
-
-def test_what_was_dropped_and_what_is_in_make_the_whole_story() -> None:
-    text = paragraphs(200)
-    assembly = assemble_text(text, Settings(), Window(n_ctx=500, reserve=100))
-    (lost,) = assembly.dropped
-    assert lost.source == "story"
-    assert lost.text + assembly.text == text
-    assert lost.text.endswith("\n")
 
 
 @pytest.mark.parametrize("stored", [True, False])
@@ -342,9 +302,3 @@ def test_a_layout_survives_json() -> None:
 )
 def test_an_unreadable_layout_is_forgotten(value: object) -> None:
     assert Layout.from_json(value) == Layout()
-
-
-def test_cache_break_counts_the_shared_start() -> None:
-    assert cache_break((1, 2, 3), (1, 2, 4)) == 2
-    assert cache_break((1, 2), (1, 2, 3)) == 2
-    assert cache_break((), (1,)) == 0

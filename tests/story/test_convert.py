@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from srbwriter.story import ROOT, Properties, Refused, Settings, State, Story, formats
+from srbwriter.story import ROOT, Properties, Refused, Settings, Story, formats
 from srbwriter.story.languages import language_tag
 from srbwriter.story.model import (
     DraftError,
@@ -100,23 +100,6 @@ def test_a_draft_comes_back_as_it_was(draft: StoryDraft) -> None:
             assert story.to_draft() == again
     assert by_id(again) == by_id(draft)
     assert replace(again, nodes=[]) == replace(draft, nodes=[])
-
-
-def test_a_story_comes_back_as_it_was(story: Story, tmp_path: Path) -> None:
-    story.append("Once")
-    one, two = generated(story, story.current, " upon a time.", " more.")
-    story.pick(one, len(" upon a"))
-    story.edit(two, " more!")
-    story.mark(two, rating=1, tags=["t"], title="T", chapter=True)
-    story.put_settings(ROOT, Settings(memory="m"))
-    story.delete(two)
-    draft = story.to_draft()
-    with Story.from_draft(tmp_path / "t.srbw", draft) as again:
-        assert again.to_draft() == draft
-        for node in story.reading_order():
-            assert (again.text(node), again.node(node)) == (story.text(node), story.node(node))
-        assert again.current == story.current
-        assert again.node(two).state is State.BINNED
 
 
 def test_new_nodes_in_an_imported_story_get_names_of_their_own(tmp_path: Path) -> None:
@@ -278,11 +261,6 @@ def test_properties_that_cannot_be_are_refused(story: Story, properties: Propert
     with pytest.raises(Refused, match=words):
         story.set_properties(properties)
     assert story.properties == before and story.undo() is None
-
-
-def test_a_story_without_a_title_cannot_be_had_by_renaming(story: Story) -> None:
-    with pytest.raises(Refused, match="needs a title"):
-        story.rename("  ")
 
 
 @pytest.mark.parametrize(

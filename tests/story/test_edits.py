@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -16,13 +14,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import initialize, invariant, rule
 
-from srbwriter.story import ROOT, Refused, Settings, State, Story
+from srbwriter.story import Refused, Settings, State, Story
 from srbwriter.story.diff import same_end, same_start
 from srbwriter.story.model import DraftNode, NodeId, StoryDraft, without_deleted
 from tests.sizes import examples, few_or_all
 from tests.story.branches import drafted, generated, sizes
+from tests.story.machine import StoryMachine
 
 
 def line(story: Story, *texts: str) -> list[NodeId]:
@@ -92,14 +91,6 @@ def test_a_fix_deep_in_the_story_keeps_everything_behind_it(long: list[NodeId], 
     assert counts(story) == ALL
 
 
-def test_only_the_touched_token_loses_its_id(long: list[NodeId], story: Story) -> None:
-    story.set_text(story.text(story.current).replace("Take 10", "Tale 10"))
-    spans = story.node(long[1]).spans
-    assert [(span.text, span.ids, span.author) for span in spans] == [
-        ("Ta", (), "model"), ("l", (), "writer"), ("e 10 of it drove on. ", (3,) * 7, "model"),
-    ]  # fmt: skip
-
-
 def test_the_models_take_stays_beside_the_fixed_one(long: list[NodeId], story: Story) -> None:
     story.put_settings(long[1], Settings(memory="m"))
     old = story.node(long[1])
@@ -134,29 +125,6 @@ def test_what_is_written_after_a_kept_take_is_not_lost_by_undo(long: list[NodeId
     story.redo()
     assert (story.parent(more), story.text(more)) == (kept, text)
     assert story.parent(new) == long[1]
-
-
-def test_branches_being_written_go_on_behind_a_fix(long: list[NodeId], story: Story) -> None:
-    names = story.begin_branches(long[1], 1, vocab="v") + story.begin_branches(long[-1], 1, vocab="v")
-    for name in names:
-        story.stream(name, "abc", [3])
-    story.set_text(story.text(story.current).replace("Take 10", "Tale 10"))
-    for name in names:
-        story.stream(name, "def", [3])
-        story.finish(name, "length")
-        assert story.text(name).endswith("abcdef") and "Tale 10" in story.text(name)
-
-
-def test_a_word_replaced_everywhere_changes_every_node_in_place(long: list[NodeId], story: Story) -> None:
-    before, text = drafted(story), story.text(story.current)
-    assert story.set_text(text.replace("drove", "went")) == long[-1]
-    assert texts(story)[1:] == [f"Take {number} of it went on. " for number in range(10, 22)]
-    assert counts(story) == ALL
-    after = drafted(story)
-    story.undo()
-    assert drafted(story) == before
-    story.redo()
-    assert drafted(story) == after
 
 
 def test_fixes_in_several_places_and_a_new_end_are_one_edit(long: list[NodeId], story: Story) -> None:
@@ -208,28 +176,6 @@ def test_the_nodes_that_change(story: Story, old: list[str], new: list[str], end
     assert texts(story) == new
 
 
-def test_what_is_cut_off_at_the_end_stays_as_a_branch(story: Story) -> None:
-    path = line(story, "One ", "two three. ", "four. ", "five. ")
-    end = story.set_text("One two new")
-    assert texts(story) == ["One ", "two ", "new"]
-    assert story.text(path[-1]) == "One two three. four. five. "
-    assert story.path(path[-1])[-2:] == path[-2:]
-    assert story.parent(end) == path[1]
-    nodes = story.nodes(story.path(path[-1]))
-    assert sum(len(span.ids) for node in nodes for span in node.spans) == 3 + 2 + 2
-
-
-def test_all_of_the_text_can_go(story: Story) -> None:
-    path = line(story, "One ", "two ")
-    assert story.set_text("") == ROOT
-    assert story.text(path[-1]) == "One two "
-    assert story.set_text("New.") == story.current
-    assert story.text(story.current) == "New."
-    story.undo()
-    story.undo()
-    assert story.text(story.current) == "One two "
-
-
 def test_a_node_that_is_being_written_takes_no_words(story: Story) -> None:
     story.append("One ")
     [name] = story.begin_branches(story.current, 1, vocab="v")
@@ -244,36 +190,21 @@ def test_a_node_that_is_being_written_takes_no_words(story: Story) -> None:
     assert texts(story) == ["Ones ", "two three"]
 
 
-def test_the_text_up_to_another_node(story: Story) -> None:
-    path = line(story, "One ", "two ", "three ")
-    assert story.set_text("One too ", path[1]) == path[1] == story.current
-    assert story.text(path[2]) == "One too three "
-
-
 # -- actions -------------------------------------------------------------------------------------------
 
 
-def test_typing_on_in_a_take_is_one_action(story: Story) -> None:
-    line(story, "One ", "two ", "three ")
+@pytest.mark.parametrize("texts", [["One tw", "One twi", "One twic", "One twice"], ["On", "Onw", "Onward"]])
+def test_typing_on_is_one_action_in_a_take_and_over_several_nodes(story: Story, texts: list[str]) -> None:
+    line(story, "One ", "two ", "three ", "four ")
     before = drafted(story)
-    for text in ("One tw", "One twi", "One twic", "One twice"):
-        story.set_text(f"{text} three ")
-    assert texts(story) == ["One ", "twice ", "three "]
+    for text in texts:
+        story.set_text(f"{text} four ")
+    assert story.text(story.current) == f"{texts[-1]} four "
     after = drafted(story)
     story.undo()
     assert drafted(story) == before
     story.redo()
     assert drafted(story) == after
-
-
-def test_typing_on_over_several_nodes_is_one_action(story: Story) -> None:
-    line(story, "One ", "two ", "three ", "four ")
-    before = drafted(story)
-    for text in ("On", "Onw", "Onward"):
-        story.set_text(f"{text} four ")
-    assert story.text(story.current) == "Onward four "
-    story.undo()
-    assert drafted(story) == before
 
 
 def test_what_is_typed_and_taken_back_leaves_nothing(story: Story) -> None:
@@ -332,25 +263,14 @@ TEXT = st.text(alphabet="ab .\né", min_size=1, max_size=8)
 PLACE = st.integers(0, 10_000)
 
 
-class Editing(RuleBasedStateMachine):
+class Editing(StoryMachine):
     """Edits of the text beside a plain string; undo and redo beside the drafts that were."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp())
-        self.story = Story.create(self.folder / "a.srbw")
-        self.prepare()
         self.text = ""
         self.states: dict[int, tuple[str, StoryDraft]] = {}
         self.takes: list[str] = []  # a take's place is its seed
-
-    def prepare(self) -> None:
-        self.story.use_token_sizes(sizes)
-        self.story._document.store.db.execute("PRAGMA synchronous = OFF")  # this test never pulls the plug
-
-    def teardown(self) -> None:
-        self.story.close()
-        shutil.rmtree(self.folder)
 
     def draft(self) -> StoryDraft:
         return without_deleted(drafted(self.story))
@@ -458,9 +378,7 @@ class Editing(RuleBasedStateMachine):
     @rule()
     def reopen(self) -> None:
         before = drafted(self.story)
-        self.story.close()
-        self.story = Story.open(self.folder / "a.srbw")
-        self.prepare()
+        self.open_again()
         assert drafted(self.story) == before
 
     @invariant()
@@ -495,38 +413,3 @@ TestEditing.settings = settings(
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
-
-
-def test_the_first_look_at_a_part_can_be_undone(tmp_path: Path) -> None:
-    with Story.create(tmp_path / "a.srbw") as story:
-        node = story.append("It was late.")
-    with Story.open(tmp_path / "a.srbw") as story:
-        story.hoist(node)
-        story.undo()
-        assert story.hoisted == ROOT
-    with Story.open(tmp_path / "a.srbw") as story:
-        assert story.hoisted == ROOT
-        story.redo()
-        assert story.hoisted == node
-
-
-@pytest.mark.parametrize("known", [True, False])
-def test_splits_inside_a_token_are_undone_to_its_ids(tmp_path: Path, known: bool) -> None:
-    with Story.create(tmp_path / "story.srbw") as story:
-        if known:
-            story.use_token_sizes(lambda vocab, ids: [4 for _ in ids])
-        [branch] = story.begin_branches(ROOT, 1, vocab="v")
-        story.stream(branch, "twelve chars", [1, 2, 3], [-1.0, -2.0, -3.0])
-        story.finish(branch, "length")
-        story.pick(branch)
-        as_it_was = [story.node(branch).spans]
-        node = branch
-        for _ in range(3):  # t|w|e|lve chars: the first token is cut three times
-            node = story.split(node, 1)
-            as_it_was.append(story.node(node).spans)
-        for spans in reversed(as_it_was[:-1]):
-            story.undo()
-            assert story.node(story.current).spans == spans
-        for spans in as_it_was[1:]:
-            story.redo()
-            assert story.node(story.current).spans == spans

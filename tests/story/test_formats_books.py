@@ -5,11 +5,8 @@ from __future__ import annotations
 import html
 import io
 import re
-import shutil
-import subprocess
 import time
 import zipfile
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -21,11 +18,7 @@ from srbwriter.story.formats import FormatError, archive
 from srbwriter.story.model import DraftNode, Marks, StoryDraft
 from tests.sizes import examples
 from tests.story.documents import MANIFEST, PACKAGE, RTF, book, content, odt, page, zipped
-from tests.story.format_files import path_text
-
-
-def notices(draft: StoryDraft) -> list[str]:
-    return draft.meta.get("notices", [])
+from tests.story.format_files import notices, path_text
 
 
 def refusal(data: bytes, name: str = "novel") -> str:
@@ -92,16 +85,6 @@ def _pages(data: bytes) -> str:
         return "".join(book.read(name).decode() for name in sorted(book.namelist()) if "chapter-" in name)
 
 
-def test_a_book_of_ours_comes_back_as_it_was() -> None:
-    text = (
-        "# One\n\nIt was *late*.\nA line.\n\n* * *\n\nHe said **no**.\n\n"
-        "# Two\n\n\u201cRain & snow,\u201d 1 < 2."
-    )
-    draft = formats.read(text.encode(), "a.md")
-    draft.title = "Tale"
-    assert path_text(formats.read(formats.write(draft, "epub"), "a.epub")) == text
-
-
 @pytest.mark.parametrize(
     ("data", "words"),
     [
@@ -116,9 +99,18 @@ def test_a_book_of_ours_comes_back_as_it_was() -> None:
         ),
         (book(**{"OEBPS/Text/chapter1.xhtml": b"<p>caf\xe9</p>"}), "is not in UTF-8"),
         (book()[:-200], "broken archive"),
+        (odt(**{"META-INF/manifest.xml": MANIFEST.replace("file-entry", "encryption-data")}),
+         "has a password — save it without one"),
+        (zipped({"a": "b"}, "application/vnd.oasis.opendocument.text"), "content.xml is missing"),
+        (odt("<text:p>"), "content.xml: mismatched tag"),
+        (odt("<text:p>&nbsp;</text:p>"), "undefined entity"),
+        (odt(**{"content.xml": content("&b;", '<!DOCTYPE a [<!ENTITY b "c">]>')}), "entities, which are not"),
+        (odt(**{"content.xml": content("&b;", '<!DOCTYPE a [<!ENTITY b SYSTEM "/etc/x">]>')}), "entities"),
+        (odt("<text:section>" * 5000 + "</text:section>" * 5000), "nested too deeply"),
+        (odt()[:-300], "broken archive"),
     ],
 )  # fmt: skip
-def test_a_broken_book_says_what_is_wrong_and_what_to_do(data: bytes, words: str) -> None:
+def test_a_broken_book_or_text_says_what_is_wrong_and_what_to_do(data: bytes, words: str) -> None:
     said = refusal(data)
     assert words in said and ("—" in said)
 
@@ -160,24 +152,6 @@ def test_a_text_of_libreoffice_is_read_whole() -> None:
     assert draft.nodes[1].marks.note == "Bob: Really?"
     for words in ("the table of contents", "comments", "pictures", "tables", "lists"):
         assert any(words in notice for notice in notices(draft)), words
-
-
-@pytest.mark.parametrize(
-    ("data", "words"),
-    [
-        (odt(**{"META-INF/manifest.xml": MANIFEST.replace("file-entry", "encryption-data")}),
-         "has a password — save it without one"),
-        (zipped({"a": "b"}, "application/vnd.oasis.opendocument.text"), "content.xml is missing"),
-        (odt("<text:p>"), "content.xml: mismatched tag"),
-        (odt("<text:p>&nbsp;</text:p>"), "undefined entity"),
-        (odt(**{"content.xml": content("&b;", '<!DOCTYPE a [<!ENTITY b "c">]>')}), "entities, which are not"),
-        (odt(**{"content.xml": content("&b;", '<!DOCTYPE a [<!ENTITY b SYSTEM "/etc/x">]>')}), "entities"),
-        (odt("<text:section>" * 5000 + "</text:section>" * 5000), "nested too deeply"),
-        (odt()[:-300], "broken archive"),
-    ],
-)  # fmt: skip
-def test_a_broken_text_says_what_is_wrong_and_what_to_do(data: bytes, words: str) -> None:
-    assert words in refusal(data)
 
 
 def test_one_element_does_not_stand_for_endless_spaces() -> None:
@@ -265,14 +239,3 @@ def test_a_long_paragraph_is_read_in_a_time_that_grows_with_its_length(piece: st
         return time.process_time() - begun
 
     assert seconds(1_600_000) < 32 * seconds(200_000)  # 64 times, where it grows with the square
-
-
-@pytest.mark.parametrize("form", ["epub", "odt", "rtf"])
-def test_documents_of_pandoc(form: str, tmp_path: Path) -> None:
-    if (pandoc := shutil.which("pandoc")) is None:
-        pytest.skip("pandoc is not installed (apt install pandoc)")
-    text = "# One\n\nIt was *late*.\n\n**No**, she said.\n\n# Two\n\nHome.\n"
-    file = tmp_path / f"tale.{form}"
-    subprocess.run([pandoc, "-s", "-f", "markdown", "-o", str(file)], input=text, text=True, check=True)
-    said = path_text(formats.read(file.read_bytes(), file.name))
-    assert "# One\n\nIt was *late*.\n\n**No**, she said.\n\n# Two\n\nHome." in said

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -155,24 +156,25 @@ def test_an_obsidian_vault_is_a_story_of_its_notes(tmp_path: Path) -> None:
     assert draft.nodes[1].meta["foreign"]["markdown"] == {"tags": ["draft"]}
 
 
-def test_notes_that_embed_one_another_lose_no_word(tmp_path: Path) -> None:
-    vault = {".obsidian/a": "", "a.md": "A. ![[b]]", "b.md": "B. ![[a]]", "c.md": "C. ![[c]]"}
-    draft = read(laid_out(tmp_path / "v", vault))
-    for words in ("A. B. [a]", "C. [c]"):
-        assert words in path_text(draft)
+PART = {"a.md": "See [[b]].", "b.md": "B."}
 
 
-def test_a_note_with_nothing_but_front_matter_is_a_chapter_without_words(tmp_path: Path) -> None:
-    vault = {".obsidian/a": "", "a.md": "---\nstatus: open\n---\n", "b.md": "B."}
-    draft = read(laid_out(tmp_path / "v", vault))
-    assert path_text(draft) == "# a\n\n# b\n\nB."
-    assert draft.nodes[1].meta["foreign"]["markdown"] == {"status": "open"}
-
-
-def test_a_part_of_a_vault_is_read_as_one_by_name(tmp_path: Path) -> None:
-    folder = laid_out(tmp_path / "v", {"a.md": "See [[b]].", "b.md": "B."})
-    assert path_text(read(folder, format_name="obsidian")) == "# a\n\nSee b.\n\n# b\n\nB."
-    assert "[[b]]" in path_text(read(folder, as_one=True))
+@pytest.mark.parametrize(
+    ("vault", "how", "text"),
+    [
+        (
+            {".obsidian/a": "", "a.md": "A. ![[b]]", "b.md": "B. ![[a]]", "c.md": "C. ![[c]]"}, {},
+            "# a\n\nA. B. [a]\n\n# c\n\nC. [c]",
+        ),
+        ({".obsidian/a": "", "a.md": "---\nstatus: open\n---\n", "b.md": "B."}, {}, "# a\n\n# b\n\nB."),
+        (PART, {"format_name": "obsidian"}, "# a\n\nSee b.\n\n# b\n\nB."),
+        (PART, {"as_one": True}, "# a\n\nSee [[b]].\n\n# b\n\nB."),
+    ],
+)  # fmt: skip
+def test_notes_of_a_vault_lose_no_word(
+    tmp_path: Path, vault: dict[str, str], how: dict[str, Any], text: str
+) -> None:
+    assert path_text(read(laid_out(tmp_path / "v", vault), **how)) == text
 
 
 # -- Scrivener -----------------------------------------------------------------------------------------

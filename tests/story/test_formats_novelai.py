@@ -16,17 +16,18 @@ from srbwriter.story.formats import takes
 from srbwriter.story.model import StoryDraft, check_draft, children_by_parent, foreign, path_to
 from tests.sizes import examples
 from tests.story.format_files import (
-    by_text,
     changed,
     fixture_json,
+    is_left_out,
     load,
+    notices,
     path_text,
     read_json,
     rejects,
     shape,
+    told,
     without,
 )
-from tests.story.left_out import is_left_out, notices, told
 from tests.story.packing import UNDEFINED, Extension, Record, Set, pack
 
 
@@ -34,30 +35,6 @@ def ways(draft: StoryDraft) -> set[str]:
     """The text of every path from the root to an end."""
     ends = [node_id for node_id, below in children_by_parent(draft).items() if not below]
     return {"".join(node.text for node in path_to(draft, end)) for end in ends}
-
-
-def test_a_story_of_blocks_has_its_retries_as_branches() -> None:
-    draft = load("novelai.story")
-    assert path_text(draft) == "The ferry was late. Very late. I waited."
-    assert ways(draft) == {
-        "The ferry was late. Very late. I waited.",
-        "The ferry was late. Very late. The river rose. It rained.",
-        "The ferry was late.\nNobody waited.",
-        "The boat was late. Very late. I waited.",
-    }
-    late = by_text(draft, " Very late.")
-    assert (late.author, by_text(draft, "\nNobody waited.").author) == ("model", "model")
-    assert by_text(draft, "\nNobody waited.").parent_id == late.parent_id
-    assert notices(draft) == []
-
-
-def test_what_a_story_says_around_its_text() -> None:
-    draft = load("novelai.story")
-    root = draft.root
-    assert (root.settings.memory, root.settings.author_note) == ("A river.", "[ Style: plain ]")
-    assert root.settings.author_note_depth == 3
-    assert (draft.title, draft.created, draft.modified) == ("The ferry", 1650000000, 1650000001)
-    assert (root.marks.note, root.marks.tags) == ("A late ferry.", ("river",))
 
 
 def test_the_context_is_taken_as_it_is_inserted() -> None:
@@ -100,46 +77,6 @@ def test_blocks_may_say_by_what_they_removed_how_far_they_reach() -> None:
     assert ways(read_json(value)) == {way for way in expected if "boat" not in way} | {
         "The boatferry was late. Very late. I waited."
     }
-
-
-def test_a_document_made_by_the_library_has_its_retries_as_branches() -> None:
-    draft = load("novelai_document.story")
-    lamps = "Write of a ferry.\nThe ferry was late.\n“It is always late,” said Ada 🏮, and the lamps came on."
-    lanterns = lamps.replace("lamps", "lanterns")
-    assert path_text(draft) == lanterns + "\nShe counted the bells. Nine."
-    assert ways(draft) == {
-        lanterns + "\nShe counted the bells. Nine.",
-        lanterns + "\nShe counted the bells.\nThen the engine stopped.",
-        lamps + "\nShe counted the waves.\nThere were nine.",
-        "Write of a ferry.\nThe ferry was late.\nNobody came.",
-        "Write of a ferry.\nThe ferry was late. It did not matter.",
-    }
-    assert by_text(draft, "\nNobody came.").created == 1700000004
-
-
-def test_who_wrote_what_in_a_document() -> None:
-    draft = load("novelai_document.story")
-    start, said, bells, nine = path_to(draft, draft.current_id)[1:]
-    assert (start.author, said.author, nine.author, nine.text) == ("writer", "model", "writer", " Nine.")
-    assert [(span.text, span.author) for span in bells.spans] == [
-        ("lanterns", "edited"),
-        (" came on.\nShe counted the bells.", "model"),
-    ]
-
-
-def test_what_a_newer_story_says_around_its_text() -> None:
-    draft = load("novelai_document.story")
-    ferry, ada = draft.root.settings.lore
-    assert (ferry.enabled, ada.enabled) == (True, False)  # her category is off
-    assert foreign(ada.meta, "novelai")["enabled"] is True
-    kept = foreign(draft.meta, "novelai")
-    assert [category["name"] for category in kept["lorebook"]["categories"]] == ["Boats", "People"]
-    assert kept["ephemeralContext"][0]["text"] == "It is raining."
-    assert kept["document"].startswith("1BQA")
-    assert (draft.root.settings.memory, draft.root.marks.note) == (
-        "A river between two towns.",
-        "A river, at night.",
-    )
 
 
 @pytest.mark.parametrize("document", ["k8Q=", "!", "§", "", base64.b64encode(pack({"a": 1})).decode(), 7])
@@ -185,41 +122,9 @@ def test_a_part_of_the_context_that_is_none_moves_no_other() -> None:
     assert (draft.root.settings.memory, draft.root.settings.author_note) == (None, "[ Style: plain ]")
 
 
-def test_a_scenario_is_a_story_to_begin_with_its_places_to_fill_in() -> None:
-    draft = load("novelai.scenario")
-    assert path_text(draft) == "You stand on the quay of ${town}. ${name[Ada]:Who are you?} is late."
-    assert (draft.title, draft.byline) == ("The ferry", "Ada")
-    assert (draft.root.marks.note, draft.root.marks.tags) == (
-        "Wait for a ferry at ${town}.",
-        ("river", "night"),
-    )
-    assert draft.root.settings.memory == "You are ${name}."
-    assert told(draft, "${town}", "${name}")
-    (town,) = draft.root.settings.lore
-    assert (town.keys, town.scan_depth) == (["town", "/quays?/i"], 2000)
-    kept = foreign(draft.meta, "novelai-scenario")
-    assert kept["placeholders"][0]["defaultValue"] == "Ely"
-    assert kept["lorebook"]["settings"] == {"orderByKeyLocations": True}
-    assert kept["scenarioVersion"] == 3
-
-
 def test_a_scenario_without_places_says_nothing_and_may_be_nearly_empty() -> None:
     draft = read_json({"scenarioVersion": 0, "prompt": "", "title": "x"})
     assert (shape(draft), draft.title, notices(draft)) == (("", []), "x", [])
-
-
-def test_a_lorebook() -> None:
-    draft = load("novelai.lorebook")
-    ferry, always, skiff = draft.root.settings.lore
-    assert (ferry.id, ferry.name, ferry.keys) == ("f1", "Ferry", ["ferry", "/boats?/"])
-    assert ferry.text == "----\nThe ferry is old.\n"
-    assert (ferry.depth, ferry.scan_depth, ferry.token_budget, ferry.order) == (0, 1000, 200, 400)
-    assert (always.constant, always.enabled, always.token_budget, always.depth) == (True, False, None, None)
-    assert foreign(ferry.meta, "novelai")["contextConfig"]["trimDirection"] == "trimBottom"
-    assert not skiff.enabled
-    assert foreign(skiff.meta, "novelai")["advancedConditions"] == [{"type": "random", "chance": 0.5}]
-    kept = foreign(draft.meta, "novelai-lorebook")
-    assert kept["categories"][0]["name"] == "Boats" and kept["lorebookVersion"] == 4
 
 
 def test_a_lorebook_is_its_entries() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import zipfile
-from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import pytest
@@ -12,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srbwriter.story import formats
-from srbwriter.story.model import DraftNode, Marks, StoryDraft, foreign
+from srbwriter.story.model import DraftNode, Marks, StoryDraft
 from tests.sizes import examples
-from tests.story.format_files import load, path_text
+from tests.story.format_files import notices, path_text, tale
 
 XHTML = "{http://www.w3.org/1999/xhtml}"
 OPF = "{http://www.idpf.org/2007/opf}"
@@ -23,20 +22,8 @@ DC = "{http://purl.org/dc/elements/1.1/}"
 STORIES = st.text(st.characters(codec="utf-8"), max_size=200)
 
 
-def chain(*texts: str, title: str = "") -> StoryDraft:
-    nodes = [DraftNode("r")]
-    for index, text in enumerate(texts):
-        nodes.append(DraftNode(f"n{index}", nodes[-1].id, text=text))
-    return StoryDraft(nodes, nodes[-1].id, title=title)
-
-
 def chapter(node_id: str, parent_id: str, title: str, text: str) -> DraftNode:
     return DraftNode(node_id, parent_id, text=text, marks=Marks(chapter=True, title=title))
-
-
-def test_text_is_one_node_with_unix_line_ends() -> None:
-    draft = load("story.txt")
-    assert [node.text for node in draft.nodes] == ["", "The ferry was late.\n\n  I waited. "]
 
 
 @pytest.mark.parametrize(("data", "words"), [(b"", "is empty"), (b" \n\t\n", "white space")])
@@ -45,24 +32,11 @@ def test_a_file_without_a_word_is_refused(data: bytes, words: str) -> None:
         formats.read(data, "nothing.txt")
 
 
-def test_markdown_starts_a_node_at_every_heading() -> None:
-    draft = load("story.md")
-    assert [(node.marks.chapter, node.marks.title) for node in draft.nodes[1:]] == [
-        (False, ""),
-        (True, "One"),
-        (True, "Two"),
-    ]
-    assert path_text(draft).startswith("Before.\n\n# One\n")
-    assert path_text(draft).endswith("# not a heading\n```\n\n## Two ##\nEnd")
-    assert (draft.title, draft.byline, draft.modified) == ("The ferry", "Ada", 1714953600)
-    assert foreign(draft.meta, "markdown") == {"model": "base-8b"}
-
-
 @settings(max_examples=examples(100), deadline=None)
 @given(title=STORIES, byline=STORIES, text=STORIES)
 def test_markdown_gives_title_and_exact_text_back(title: str, byline: str, text: str) -> None:
     text = text.replace("\r", "").replace("\0", "")
-    draft = chain(text, title=title)
+    draft = tale(text, title=title)
     draft.byline, draft.modified = byline, 1_700_000_000
     again = formats.read(formats.write(draft, "markdown"), "a.md")
     assert (again.title, again.byline, again.modified) == (title, byline, 1_700_000_000)
@@ -70,9 +44,41 @@ def test_markdown_gives_title_and_exact_text_back(title: str, byline: str, text:
 
 
 def test_plain_text_is_exactly_the_active_path() -> None:
-    draft = chain(" a\n", "\n  b ")
+    draft = tale(" a\n", "\n  b ")
     draft.nodes.append(DraftNode("other", "r", 1, text="not on the path"))
     assert formats.write(draft, "text") == b" a\n\n  b "
+
+
+ORCHARD = (
+    "# The *first* part\n\nIt was **late**. He said “no”.\nA line.\n\n***\n\n*All of it.* 5 * 3 & 1 < 2.\n\n"
+    "## Two\n\nThe end…"
+)
+
+
+@pytest.mark.parametrize("form", ["markdown", "epub", "html", "docx"])
+def test_a_story_comes_back_without_its_branches(form: str) -> None:
+    draft = tale(ORCHARD[:30], ORCHARD[30:], title="A & B", byline="Ada", language="de", modified=9.0)
+    draft.nodes.append(DraftNode("other", "r", 1, text="Elsewhere."))
+    back = formats.read(formats.write(draft, form), f"a.{form}")
+    text = ORCHARD.replace("## ", "# ") if form == "epub" else ORCHARD  # its chapters are of one level
+    assert path_text(back).replace("* * *", "***") == text and notices(back) == []
+    assert not any("Elsewhere" in node.text for node in back.nodes)
+    assert (back.title, back.byline, back.language) == ("A & B", "Ada", "de")
+    assert form == "html" or back.modified == 9.0
+    chapters = [(node.marks.chapter, node.marks.title) for node in back.nodes[1:]]
+    assert chapters == [(True, "The first part"), (True, "Two")]
+
+
+@pytest.mark.parametrize("form", ["epub", "docx"])
+def test_the_same_story_is_the_same_file(form: str) -> None:
+    draft = tale(ORCHARD, title="T", modified=5.0)
+    assert formats.write(draft, form) == formats.write(draft, form)
+
+
+@pytest.mark.parametrize("form", ["epub", "html", "docx"])
+def test_characters_that_xml_cannot_hold_are_replaced(form: str) -> None:
+    back = formats.read(formats.write(tale("a\x0bb\ud800", title="\x01"), form), form)
+    assert path_text(back) == "a\ufffdb\ufffd"
 
 
 def open_epub(draft: StoryDraft) -> zipfile.ZipFile:
@@ -85,7 +91,7 @@ def paragraphs(archive: zipfile.ZipFile, name: str) -> list[str]:
 
 
 def test_an_epub_is_put_together_as_the_standard_says() -> None:
-    draft = chain("One & two <three>.\n\nFour\nfive.", title="A & B")
+    draft = tale("One & two <three>.\n\nFour\nfive.", title="A & B")
     draft.byline, draft.language, draft.modified = "Ada <x>", "de", 1_700_000_000
     archive = open_epub(draft)
     first = archive.infolist()[0]
@@ -100,7 +106,8 @@ def test_an_epub_is_put_together_as_the_standard_says() -> None:
     assert package.findtext(f".//{DC}creator") == "Ada <x>"
     assert package.findtext(f".//{DC}language") == "de"
     identifier = package.find(f".//{DC}identifier")
-    assert identifier is not None and identifier.attrib["id"] == package.attrib["unique-identifier"]
+    assert identifier is not None and (identifier.text or "").startswith("urn:uuid:")
+    assert identifier.attrib["id"] == package.attrib["unique-identifier"]
     (modified,) = (
         meta for meta in package.iter(f"{OPF}meta") if meta.attrib["property"] == "dcterms:modified"
     )
@@ -126,14 +133,11 @@ def test_epub_chapters_follow_the_marks() -> None:
     archive = open_epub(StoryDraft(nodes, "c", title="T"))
     navigation = ElementTree.fromstring(archive.read("EPUB/nav.xhtml"))
     assert [link.text for link in navigation.iter(f"{XHTML}a")] == ["T", "First", "Second"]
+    without_marks = open_epub(tale("Before.\n\n# One\n\nText.\n## Two\nEnd."))
+    found = ElementTree.fromstring(without_marks.read("EPUB/nav.xhtml"))
+    assert [link.text for link in found.iter(f"{XHTML}a")] == ["Untitled", "One", "Two"]
     assert paragraphs(archive, "EPUB/chapter-0002.xhtml") == ["Text one. More."]
     assert paragraphs(archive, "EPUB/chapter-0003.xhtml") == ["Text two.", "Next line."]
-
-
-def test_epub_chapters_follow_headings_where_nothing_is_marked() -> None:
-    archive = open_epub(chain("Before.\n\n# One\n\nText.\n## Two\nEnd."))
-    navigation = ElementTree.fromstring(archive.read("EPUB/nav.xhtml"))
-    assert [link.text for link in navigation.iter(f"{XHTML}a")] == ["Untitled", "One", "Two"]
 
 
 @settings(max_examples=examples(100), deadline=None)
@@ -141,7 +145,7 @@ def test_epub_chapters_follow_headings_where_nothing_is_marked() -> None:
 def test_every_page_of_every_epub_is_well_formed(
     title: str, byline: str, language: str, texts: list[str]
 ) -> None:
-    draft = chain(*texts, title=title)
+    draft = tale(*texts, title=title)
     draft.byline, draft.language = byline, language
     archive = open_epub(draft)
     for name in archive.namelist():
@@ -150,7 +154,7 @@ def test_every_page_of_every_epub_is_well_formed(
 
 
 def test_an_epub_has_emphasis_breaks_and_headings() -> None:
-    archive = open_epub(chain("# The *first*\n\nIt **was**\n*late*.\n\n* * *\n\n#### Inside\n\n5 * 3"))
+    archive = open_epub(tale("# The *first*\n\nIt **was**\n*late*.\n\n* * *\n\n#### Inside\n\n5 * 3"))
     page = archive.read("EPUB/chapter-0001.xhtml").decode()
     assert "<h1>The <em>first</em></h1>" in page and "<title>The first</title>" in page
     assert "<p>It <strong>was</strong><br/>\n<em>late</em>.</p>\n<hr/>" in page
@@ -159,115 +163,11 @@ def test_an_epub_has_emphasis_breaks_and_headings() -> None:
     assert "<h1>One</h1>\n<p>Text.</p>\n<h2>Inside</h2>\n<p>5 * 3</p>" in page
 
 
-def test_an_epub_is_known_by_the_storys_own_id() -> None:
-    def identifier(draft: StoryDraft) -> str | None:
-        package = ElementTree.fromstring(open_epub(draft).read("EPUB/package.opf"))
-        return package.findtext(f".//{DC}identifier")
-
-    draft = chain("Text.", title="One")
-    draft.id = "12345678-1234-5678-1234-567812345678"
-    assert identifier(draft) == f"urn:uuid:{draft.id}"
-    draft.title, draft.byline, draft.nodes[-1].text = "Two", "Ada", "Other."
-    assert identifier(draft) == f"urn:uuid:{draft.id}"
-    for unknown in ("", "no uuid"):
-        draft.id = unknown
-        assert (identifier(draft) or "").startswith("urn:uuid:")
-
-
 @pytest.mark.parametrize(
     ("said", "tag"), [("de", "de"), ("pt_br", "pt-BR"), ("Klingon speech", "und"), ("", "und")]
 )
 def test_a_book_is_in_a_language_by_its_tag(said: str, tag: str) -> None:
-    draft = chain("Text.")
+    draft = tale("Text.")
     draft.language = said
     package = ElementTree.fromstring(open_epub(draft).read("EPUB/package.opf"))
     assert package.findtext(f".//{DC}language") == tag
-
-
-def test_the_same_story_gives_the_same_epub() -> None:
-    draft = chain("One.")
-    draft.modified = 5.0
-    assert formats.write(draft, "epub") == formats.write(draft, "epub")
-
-
-class Page(HTMLParser):
-    """Checks nesting and collects the text and what would be loaded from elsewhere."""
-
-    VOID = {"meta", "link", "br", "img"}
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.open: list[str] = []
-        self.deepest = 0
-        self.loaded: list[str] = []
-        self.story: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in ("script", "link", "img", "iframe"):
-            self.loaded.append(tag)
-        self.loaded += [f"{key}={value}" for key, value in attrs if key in ("src", "href", "onclick")]
-        if tag not in self.VOID:
-            self.open.append(tag)
-        self.deepest = max(self.deepest, self.open.count("details"))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if "main" in self.open and "summary" not in self.open:
-            self.story.append(data)
-
-
-def parse_html(draft: StoryDraft) -> Page:
-    page = Page()
-    page.feed(formats.write(draft, "html").decode())
-    page.close()
-    assert page.open == []
-    assert page.loaded == []
-    return page
-
-
-def test_html_holds_every_branch_once_and_the_path_in_order() -> None:
-    nodes = [
-        DraftNode("r"),
-        DraftNode("a", "r", 0, text="One <1>"),
-        DraftNode("b", "a", 0, text=" two &"),
-        DraftNode("c", "a", 1, text=" three", author="model"),
-        DraftNode("d", "r", 1, text="Other"),
-    ]
-    page = parse_html(StoryDraft(nodes, "c", title="<b>"))
-    assert sorted(page.story) == sorted(["One <1>", " two &", " three", "Other"])
-    assert page.story.index("One <1>") < page.story.index(" three")
-
-
-def test_html_branches_are_not_nested_deeper_than_needed() -> None:
-    """A comb of 300 forks: a branch at each, all beside the path or beside the longest branch."""
-    nodes = [DraftNode("r")]
-    for index in range(300):
-        parent = nodes[0].id if index == 0 else f"a{index - 1}"
-        nodes.append(DraftNode(f"a{index}", parent, 0, text="a"))
-        nodes.append(DraftNode(f"b{index}", parent, 1, text="b"))
-    for current in ("r", "a299", "b150"):
-        assert parse_html(StoryDraft(nodes, current)).deepest <= 2
-
-
-@settings(max_examples=examples(100), deadline=None)
-@given(
-    title=STORIES,
-    texts=st.lists(STORIES, max_size=5),
-    parents=st.lists(st.integers(0, 4), min_size=5, max_size=5),
-)
-def test_every_html_page_is_nested_and_loads_nothing(
-    title: str, texts: list[str], parents: list[int]
-) -> None:
-    nodes = [DraftNode("r")]
-    for index, text in enumerate(texts):
-        nodes.append(DraftNode(f"n{index}", nodes[min(parents[index], index)].id, index, text=text))
-    parse_html(StoryDraft(nodes, nodes[-1].id, title=title))
-
-
-@pytest.mark.parametrize("name", ["epub", "html"])
-def test_characters_that_xml_cannot_hold_are_replaced(name: str) -> None:
-    data = formats.write(chain("a\x0bb"), name)
-    text = open_epub(chain("a\x0bb")).read("EPUB/chapter-0001.xhtml") if name == "epub" else data
-    assert "a�b" in text.decode()

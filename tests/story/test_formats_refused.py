@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import zipfile
-from pathlib import Path
 
 import pytest
 
@@ -136,20 +135,6 @@ def test_a_format_can_be_named_and_must_be_one_to_import() -> None:
             formats.read(b"Text.", "a", format_name=name)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "He said :: nothing.\n:: and again\n",
-        "== A heading ==\nText with an arrow -> there.\n",
-        "{curly} words",
-        "%PDF is a format.",
-        "He wrote \\documentclass{book} on the wall.",
-    ],
-)
-def test_a_text_that_only_looks_a_little_like_it_is_a_text(text: str) -> None:
-    assert path_text(formats.read(text.encode(), "tale.txt")) == text
-
-
 # ---- screenplays
 
 FOUNTAIN = """Title:
@@ -172,9 +157,3 @@ def test_a_screenplay_is_text_with_a_notice() -> None:
     assert path_text(draft) == FOUNTAIN
     assert (draft.title, draft.byline) == ("The Orchard", "Ada")
     assert "Fountain" in str(draft.meta["notices"])
-
-
-def test_the_examples_of_the_tests_are_still_what_they_were() -> None:
-    """No file of another program is taken for one of those above."""
-    for file in sorted((Path(__file__).parent / "fixtures").iterdir()):
-        formats.read(file.read_bytes(), file.name)

@@ -14,20 +14,21 @@ import pytest
 
 from srbwriter.story import formats
 from srbwriter.story.formats import FormatError
-from srbwriter.story.model import children_by_parent, foreign
+from srbwriter.story.model import foreign
 from tests.story.format_files import (
     FIXTURES,
     by_text,
     changed,
     fixture_json,
+    is_left_out,
     load,
     path_text,
     read_json,
     rejects,
     shape,
+    told,
     without,
 )
-from tests.story.left_out import is_left_out, notices, told
 
 
 def chat(*messages: Any) -> formats.StoryDraft:
@@ -37,54 +38,6 @@ def chat(*messages: Any) -> formats.StoryDraft:
 
 def message(mes: Any, **fields: Any) -> dict[str, Any]:
     return {"name": "Mira", "is_user": False, "is_system": False, "mes": mes, "extra": {}, **fields}
-
-
-def test_a_chat_reads_as_prose_with_swipes_beside_what_was_shown() -> None:
-    draft = load("sillytavern.jsonl")
-    assert path_text(draft) == "Hello there.\n\nWhere are we?\n\nAt the old pier.\n\nGood."
-    assert [node.text for node in children_by_parent(draft)[draft.root.id]] == ["Hi.", "Hello there.", "Yes?"]
-    hello = by_text(draft, "Hello there.")
-    assert hello.author == "model" and hello.generation and hello.generation.model == "llama-8b"
-    assert by_text(draft, "\n\nWhere are we?").author == "writer"
-    assert (draft.title, draft.byline) == ("Mira", "Ada")
-    assert (draft.root.settings.author_note, draft.root.settings.author_note_depth) == ("tense", 4)
-
-
-def test_a_swipe_has_its_own_date_and_model() -> None:
-    draft = load("sillytavern.jsonl")
-    hi, yes = by_text(draft, "Hi."), by_text(draft, "Yes?")
-    assert hi.generation and hi.generation.model == "llama-7b"
-    assert hi.created == datetime(2024, 3, 4, 5, 5, tzinfo=UTC).timestamp()
-    assert (yes.generation, yes.created) == (None, None)
-
-
-def test_a_message_that_was_edited_and_the_swipe_it_was_are_both_there() -> None:
-    draft = load("sillytavern.jsonl")
-    edited, swipe = by_text(draft, "\n\nAt the old pier."), by_text(draft, "\n\nAt the pier.")
-    assert (edited.author, swipe.author) == ("edited", "model")
-    assert edited.parent_id == swipe.parent_id
-    assert by_text(draft, "\n\nGood.").parent_id == edited.id
-
-
-def test_speakers_are_tags() -> None:
-    draft = load("sillytavern_group.jsonl")
-    assert [node.marks.tags for node in draft.nodes[1:]] == [
-        ("Mira",),
-        ("Tom the mate",),
-        ("Tom the mate",),
-        ("Ada",),
-    ]
-    assert (draft.title, draft.byline) == ("Mira, Tom, the mate", "Ada")
-    assert foreign(by_text(draft, "\n\nOnly me.").meta, "sillytavern")["original_avatar"] == "tom.png"
-
-
-def test_hidden_messages_are_a_chain_beside_the_story() -> None:
-    draft = load("sillytavern.jsonl")
-    note, never = by_text(draft, "\n\nThey are at the pier."), by_text(draft, "\n\nNever mind.")
-    assert note.parent_id == by_text(draft, "\n\nWhere are we?").id
-    assert never.parent_id == note.id
-    assert (note.marks.tags, never.marks.tags) == (("hidden", "Note"), ("hidden", "Ada"))
-    assert told(draft, "2 hidden messages")
 
 
 def test_a_chat_that_begins_with_hidden_messages() -> None:
@@ -109,21 +62,16 @@ MOMENT = datetime(2024, 3, 4, 5, 7, tzinfo=UTC).timestamp()
         ("2024-03-04T05:07:09.120Z", MOMENT + 9.12),
         (1709528829120, MOMENT + 9.12),
         ("1709528829120", MOMENT + 9.12),
+        *((unread, None) for unread in (
+            "soon", "Mai 4, 2024 5:07am", "March 40, 2024 5:07am", "2024-13-4@05h07m09s", -1
+        )),
     ],
-)
-def test_dates_in_every_notation_that_the_program_has_had(date: Any, seconds: float) -> None:
+)  # fmt: skip
+def test_dates_in_every_notation_that_the_program_has_had(date: Any, seconds: float | None) -> None:
+    """One that nobody can read is kept."""
     node = by_text(chat(message("Hi.", send_date=date)), "Hi.")
-    assert node.created == pytest.approx(seconds)
-    assert "send_date" not in foreign(node.meta, "sillytavern")
-
-
-@pytest.mark.parametrize(
-    "date", ["soon", "Mai 4, 2024 5:07am", "March 40, 2024 5:07am", "2024-13-4@05h07m09s", -1]
-)
-def test_a_date_that_nobody_can_read_is_kept(date: Any) -> None:
-    node = by_text(chat(message("Hi.", send_date=date)), "Hi.")
-    assert node.created is None
-    assert foreign(node.meta, "sillytavern")["send_date"] == date
+    assert node.created == (seconds and pytest.approx(seconds))
+    assert foreign(node.meta, "sillytavern").get("send_date") == (date if seconds is None else None)
 
 
 @pytest.mark.parametrize(
@@ -164,19 +112,6 @@ def test_lines_that_are_no_json_cost_themselves_only() -> None:
     assert told(draft, "line 8")
 
 
-def test_world_info() -> None:
-    draft = load("worldinfo.json")
-    harbour, year, gulls = draft.root.settings.lore
-    assert (harbour.id, harbour.name, harbour.keys) == ("7", "Harbour", ["harbour", "/ships?/i"])
-    assert (harbour.secondary, harbour.logic, harbour.depth, harbour.order) == (["night"], "not_any", 6, 50)
-    assert harbour.case_sensitive and harbour.whole_words and harbour.enabled
-    kept = foreign(harbour.meta, "sillytavern")
-    assert kept["sticky"] == 3 and kept["name in the file"] == "0"
-    assert (year.constant, year.enabled, year.depth, year.secondary) == (True, False, None, [])
-    assert foreign(gulls.meta, "sillytavern")["depth"] == 2
-    assert draft.title == "Harbour"
-
-
 def test_an_entry_without_keys_is_kept_and_switched_off_unless_it_is_constant() -> None:
     value = fixture_json("worldinfo.json")
     draft = read_json(without(value, "entries", "0", "key"))
@@ -200,23 +135,6 @@ def test_entries_of_one_id_get_ids_of_their_own() -> None:
     assert [entry.id for entry in draft.root.settings.lore] == ["7", "7 (2)", "9"]
 
 
-def test_a_lorebook_file_of_the_third_specification() -> None:
-    draft = load("lorebook_v3.json")
-    light, sea = draft.root.settings.lore
-    assert light.keys == ["/the l[iy]ght/", "/lamp|lantern/"]
-    assert (light.secondary, light.logic, light.depth, light.whole_words) == (
-        ["storm", "night"],
-        "all",
-        2,
-        True,
-    )
-    assert (sea.name, sea.constant, sea.enabled, sea.secondary) == ("Sea", True, False, [])
-    assert (draft.title, draft.root.settings.lore_budget) == ("Lighthouse", 512)
-    kept = foreign(draft.meta, "worldinfo")
-    assert kept["data"]["scan_depth"] == 8 and kept["data"]["description"] == "What Mira knows."
-    assert foreign(light.meta, "sillytavern")["priority"] == 7
-
-
 def test_a_book_in_a_file_of_its_own_needs_no_specification() -> None:
     book = fixture_json("card.json")["data"]["character_book"]
     draft = read_json(book)
@@ -228,41 +146,6 @@ def test_a_regular_expression_with_slashes() -> None:
     value = changed(fixture_json("lorebook_v3.json"), ["a/b", r"a\/b"], "data", "entries", 0, "keys")
     value = changed(value, False, "data", "entries", 0, "case_sensitive")
     assert read_json(value).root.settings.lore[0].keys == [r"/a\/b/i", r"/a\/b/i"]
-
-
-def test_card_greetings_memory_note_and_book() -> None:
-    draft = load("card.json")
-    assert shape(draft) == ("", [('Mira looks up. "{{user}}?"', []), ("The door is open.", [])])
-    settings = draft.root.settings
-    assert settings.memory == "Mira keeps the light.\n\nwry\n\nA storm."
-    assert (settings.author_note, settings.author_note_depth) == ("Mira is tired.", 4)
-    assert (draft.root.marks.note, draft.root.marks.tags) == ("Best at night.", ("sea", "wry"))
-    (entry,) = settings.lore
-    assert (entry.text, entry.keys, entry.secondary) == ("Mira's light is failing.", ["light"], ["storm"])
-    assert (entry.enabled, entry.order, settings.lore_budget) == (False, 3, 300)
-    assert (draft.title, draft.byline) == ("Mira", "Ada")
-
-
-def test_what_is_not_used_of_a_card_is_told() -> None:
-    draft = load("card.json")
-    assert told(draft, "example messages", "system prompt", "instructions after the history")
-
-
-def test_a_card_of_the_first_version_has_its_fields_at_the_top() -> None:
-    draft = load("card_v1.json")
-    assert path_text(draft) == "Tom nods."
-    assert draft.root.settings.memory == "Tom mends nets."
-
-
-def test_a_card_of_the_third_version() -> None:
-    draft = load("card_v3.json")
-    assert shape(draft) == ("", [("Mira waits.", []), ("Mira waves to all.", [])])
-    assert by_text(draft, "Mira waves to all.").marks.tags == ("group",)
-    assert path_text(draft) == "Mira waits."
-    assert (draft.title, draft.created, draft.modified) == ("Mira Vane", 1700000000, 1700000100)
-    data = foreign(draft.meta, "card")["data"]
-    assert data["source"] == ["https://example.org/mira"] and data["assets"][0]["type"] == "icon"
-    assert data["creator_notes_multilingual"] == {"de": "Am besten nachts."}
 
 
 @pytest.mark.parametrize(
@@ -374,9 +257,20 @@ def test_a_picture_that_is_cut_off_behind_its_card_gives_the_card() -> None:
     assert told(draft, "damaged", "byte")
 
 
+def charx(**members: bytes) -> bytes:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name.replace("_json", ".json").replace("__", "/"), content)
+    return data.getvalue()
+
+
 @pytest.mark.parametrize(
     ("data", "place", "expected"),
     [
+        (charx(card_json=b"{"), "card.json, line 1", ""),
+        (charx(card_json=b"\xff"), "card.json", ""),
+        (charx(card_json=b"[]"), "the top level", ""),
         (png(), "the text chunks", "holds none"),
         (png((b"zTXt", b"chara\0\0not compressed")), "the text chunks", "holds none"),
         (png((b"tEXt", b"chara\0!!!")), "text chunk chara", "base64"),
@@ -385,19 +279,11 @@ def test_a_picture_that_is_cut_off_behind_its_card_gives_the_card() -> None:
         (png((b"tEXt", b"chara\0" + bytes(50)))[:60], "byte 33", "cut off"),
     ],
 )
-def test_broken_pictures(data: bytes, place: str, expected: str) -> None:
+def test_broken_pictures_and_archives(data: bytes, place: str, expected: str) -> None:
     with pytest.raises(FormatError) as caught:
         formats.read(data, "card.png")
     assert caught.value.place.startswith(place)
     assert expected in caught.value.expected
-
-
-def charx(**members: bytes) -> bytes:
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in members.items():
-            archive.writestr(name.replace("_json", ".json").replace("__", "/"), content)
-    return data.getvalue()
 
 
 def test_a_card_in_an_archive_is_the_same_card() -> None:
@@ -408,25 +294,7 @@ def test_a_card_in_an_archive_is_the_same_card() -> None:
     assert draft == load("card.json")
 
 
-@pytest.mark.parametrize(
-    ("data", "place"),
-    [
-        (charx(card_json=b"{"), "card.json, line 1"),
-        (charx(card_json=b"\xff"), "card.json"),
-        (charx(card_json=b"[]"), "the top level"),
-    ],
-)
-def test_broken_archives(data: bytes, place: str) -> None:
-    with pytest.raises(FormatError) as caught:
-        formats.read(data, "mira.charx")
-    assert caught.value.place.startswith(place)
-
-
 def test_an_archive_without_a_card_is_no_card() -> None:
     for data in (charx(other=b"x"), charx(card_json=CARD)[:-30]):
         with pytest.raises(FormatError):
             formats.detect(data)
-
-
-def test_notices_of_a_sound_card_are_about_what_is_not_used() -> None:
-    assert notices(load("card_v1.json")) == []

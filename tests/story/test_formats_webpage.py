@@ -13,7 +13,7 @@ from srbwriter.story import formats
 from srbwriter.story.formats import FormatError
 from srbwriter.story.model import DraftNode, Marks, StoryDraft
 from tests.sizes import examples
-from tests.story.format_files import path_text
+from tests.story.format_files import path_text, tale
 
 
 def page(*nodes: DraftNode, current: str = "", **fields: str) -> str:
@@ -28,6 +28,9 @@ def read(html: str, name: str = "page.html") -> StoryDraft:
     return formats.read(html.encode(), name)
 
 
+CHAPTER = Marks(chapter=True, title="One")
+
+
 def body(html: str) -> str:
     return path_text(read(f"<!DOCTYPE html><html><body>{html}</body></html>"))
 
@@ -35,38 +38,40 @@ def body(html: str) -> str:
 # ---- out
 
 
-def test_emphasis_is_set_also_across_nodes() -> None:
-    late = DraftNode("b", "a", text="late*, **now**.", author="model")
-    shown = page(DraftNode("a", "r", text="It *was "), late)
-    assert shown == (
-        '<span>It <em>was </em></span><span class="model"><em>late</em>, <strong>now</strong>.</span>'
-    )
-
-
-def test_emphasis_of_a_branch_may_begin_before_it() -> None:
-    nodes = [
-        DraftNode("a", "r", text="Line.\nIt *was "),
-        DraftNode("b", "a", 0, text="late*."),
-        DraftNode("c", "a", 1, text="early* on."),
-    ]
-    shown = page(*nodes, current="b")
-    assert "<span><em>late</em>.</span>" in shown
-    assert "<span><em>early</em> on.</span></details>" in shown
-
-
-def test_headings_are_headings_unless_they_run_over_nodes() -> None:
-    shown = page(
-        DraftNode("a", "r", text="Before.\n\n## One *two* ##\n\nText.\n\n# Th"),
-        DraftNode("b", "a", text="ree\n\n***\n\nEnd."),
-    )
-    assert "<h3>One <em>two</em></h3>" in shown
-    assert "# Th</span><span>ree" in shown and "<span>***" not in shown and "***" in shown
-
-
-def test_a_chapter_keeps_its_anchor_once() -> None:
-    mark = Marks(chapter=True, title="One")
-    shown = page(DraftNode("a", "r", text="# One\n\nText.", marks=mark, author="edited"))
-    assert shown == '<h2 class="edited" id="a">One</h2><span class="edited">\nText.</span>'
+@pytest.mark.parametrize(
+    ("nodes", "shown"),
+    [
+        (  # emphasis across nodes
+            [
+                DraftNode("a", "r", text="It *was "),
+                DraftNode("b", "a", text="late*, **now**.", author="model"),
+            ],
+            ['<span>It <em>was </em></span><span class="model"><em>late</em>, <strong>now</strong>.</span>'],
+        ),
+        (  # emphasis of a branch that begins before it
+            [
+                DraftNode("a", "r", text="Line.\nIt *was "), DraftNode("c", "a", 0, text="early* on."),
+                DraftNode("b", "a", 1, text="late*."),
+            ],
+            ["<span><em>late</em>.</span>", "<span><em>early</em> on.</span></details>"],
+        ),
+        (  # headings, unless they run over nodes
+            [
+                DraftNode("a", "r", text="Before.\n\n## One *two* ##\n\nText.\n\n# Th"),
+                DraftNode("b", "a", text="ree\n\n***\n\nEnd."),
+            ],
+            ["<h3>One <em>two</em></h3>", "# Th</span><span>ree", "***"],
+        ),
+        (  # a chapter has its anchor once
+            [DraftNode("a", "r", text="# One\n\nText.", marks=CHAPTER, author="edited")],
+            ['<h2 class="edited" id="a">One</h2><span class="edited">\nText.</span>'],
+        ),
+    ],
+)  # fmt: skip
+def test_emphasis_and_headings_of_nodes_are_set(nodes: list[DraftNode], shown: list[str]) -> None:
+    made = page(*nodes)
+    assert [part for part in shown if part not in made] == [] and "<span>***" not in made
+    assert len(shown) > 1 or made == shown[0]
 
 
 def test_author_and_language_are_on_the_page() -> None:
@@ -75,20 +80,85 @@ def test_author_and_language_are_on_the_page() -> None:
     assert '<html lang="pt-BR">' in whole and '<meta name="author" content="Ada &lt;x&gt;">' in whole
 
 
-class Words(HTMLParser):
+class Page(HTMLParser):
+    """Checks nesting and collects the text and what would be loaded from elsewhere."""
+
+    VOID = {"meta", "link", "br", "img"}
+
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.deepest = 0
+        self.loaded: list[str] = []
+        self.story: list[str] = []
         self.words = ""
-        self.inside = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.inside = self.inside or tag == "main"
+        if tag in ("script", "link", "img", "iframe"):
+            self.loaded.append(tag)
+        self.loaded += [f"{key}={value}" for key, value in attrs if key in ("src", "href", "onclick")]
+        if tag not in self.VOID:
+            self.open.append(tag)
+        self.deepest = max(self.deepest, self.open.count("details"))
 
     def handle_endtag(self, tag: str) -> None:
-        self.inside = self.inside and tag != "main"
+        assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        self.words += data if self.inside else ""
+        if "main" in self.open:
+            self.words += data
+            self.story += [data] if "summary" not in self.open else []
+
+
+def parse_html(draft: StoryDraft) -> Page:
+    page = Page()
+    page.feed(formats.write(draft, "html").decode())
+    page.close()
+    assert page.open == []
+    assert page.loaded == []
+    return page
+
+
+def test_html_holds_every_branch_once_and_the_path_in_order() -> None:
+    nodes = [
+        DraftNode("r"),
+        DraftNode("a", "r", 0, text="One <1>"),
+        DraftNode("b", "a", 0, text=" two &"),
+        DraftNode("c", "a", 1, text=" three", author="model"),
+        DraftNode("d", "r", 1, text="Other"),
+    ]
+    page = parse_html(StoryDraft(nodes, "c", title="<b>"))
+    assert sorted(page.story) == sorted(["One <1>", " two &", " three", "Other"])
+    assert page.story.index("One <1>") < page.story.index(" three")
+
+
+def test_html_branches_are_not_nested_deeper_than_needed() -> None:
+    """A comb of 300 forks: a branch at each, all beside the path or beside the longest branch."""
+    nodes = [DraftNode("r")]
+    for index in range(300):
+        parent = nodes[0].id if index == 0 else f"a{index - 1}"
+        nodes.append(DraftNode(f"a{index}", parent, 0, text="a"))
+        nodes.append(DraftNode(f"b{index}", parent, 1, text="b"))
+    for current in ("r", "a299", "b150"):
+        assert parse_html(StoryDraft(nodes, current)).deepest <= 2
+
+
+STORIES = st.text(st.characters(codec="utf-8"), max_size=200)
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(
+    title=STORIES,
+    texts=st.lists(STORIES, max_size=5),
+    parents=st.lists(st.integers(0, 4), min_size=5, max_size=5),
+)
+def test_every_html_page_is_nested_and_loads_nothing(
+    title: str, texts: list[str], parents: list[int]
+) -> None:
+    nodes = [DraftNode("r")]
+    for index, text in enumerate(texts):
+        nodes.append(DraftNode(f"n{index}", nodes[min(parents[index], index)].id, index, text=text))
+    parse_html(StoryDraft(nodes, nodes[-1].id, title=title))
 
 
 MARKED = st.text(st.sampled_from("ab *_\\#\n&<"), max_size=30)
@@ -97,29 +167,12 @@ MARKED = st.text(st.sampled_from("ab *_\\#\n&<"), max_size=30)
 @settings(max_examples=examples(200))
 @given(st.lists(MARKED, min_size=1, max_size=5))
 def test_no_word_is_lost_however_nodes_cut_the_marks(texts: list[str]) -> None:
-    nodes = [DraftNode("r")]
-    for number, text in enumerate(texts):
-        nodes.append(DraftNode(f"n{number}", nodes[-1].id, text=text))
-    reader = Words()
-    reader.feed(formats.write(StoryDraft(nodes, nodes[-1].id), "html").decode())
+    words = parse_html(tale(*texts)).words
     marks = re.compile(r"[\s*_#\\]")
-    assert marks.sub("", reader.words) == marks.sub("", "".join(texts))
+    assert marks.sub("", words) == marks.sub("", "".join(texts))
 
 
 # ---- there and back
-
-
-def test_our_own_page_gives_the_path_back_and_no_branch() -> None:
-    text = "# One *two*\n\n  It **was**\nlate.\n\n***\n\nNext. 5 * 3\n\n## Three\n\nEnd."
-    nodes = [
-        DraftNode("r"), DraftNode("a", "r", text=text[:30]),
-        DraftNode("b", "a", 0, text=text[30:]), DraftNode("c", "a", 1, text="Elsewhere."),
-    ]  # fmt: skip
-    draft = StoryDraft(nodes, "b", title="A & B", byline="Ada", language="de")
-    back = formats.read(formats.write(draft, "html"), "a.html")
-    assert path_text(back) == text
-    assert (back.title, back.byline, back.language) == ("A & B", "Ada", "de")
-    assert [n.marks.title for n in back.nodes if n.marks.chapter] == ["One two", "Three"]
 
 
 # ---- in

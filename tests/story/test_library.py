@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from srbwriter.story import NotAStory, NotSaved, Story, backup
-from srbwriter.story.check import check
 from srbwriter.story.library import RecentStories, free_path, info, move, stories
 from srbwriter.story.model import Sitting
 from srbwriter.story.progress import IDLE_SECONDS
@@ -20,17 +19,6 @@ DAY = 86_400.0
 
 
 # -- copies --------------------------------------------------------------------------------------------
-
-
-def test_a_daily_copy_is_made_once_and_holds_everything(story: Story, tmp_path: Path) -> None:
-    node = story.append("words")
-    copy = backup.daily(story.file, story.backup_folder(tmp_path / "backups"))
-    assert copy is not None
-    assert backup.daily(story.file, story.backup_folder(tmp_path / "backups")) is None
-    assert check(copy).sound
-    assert sorted(file.name for file in copy.parent.iterdir()) == [".story", copy.name]
-    with Story.open(copy, readonly=True) as old:
-        assert old.text(node) == "words"
 
 
 def test_old_daily_copies_go_and_named_ones_stay(story: Story, tmp_path: Path) -> None:
@@ -116,12 +104,6 @@ def test_a_file_and_its_copy_keep_their_copies_apart(story: Story, tmp_path: Pat
         assert (folder / ".story").read_text() == str(file)
 
 
-def test_a_copy_that_cannot_be_made_says_so(story: Story, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way")
-    with pytest.raises(NotSaved):
-        backup.daily(story.file, story.backup_folder(tmp_path / "file"))
-
-
 # -- the folder ----------------------------------------------------------------------------------------
 
 
@@ -138,12 +120,6 @@ def test_the_folder_lists_its_stories(tmp_path: Path) -> None:
     assert listed["broken"].problem
     with pytest.raises(NotAStory):
         info(tmp_path / "nothing.srbw")
-
-
-def test_an_open_story_is_listed_as_it_is(story: Story) -> None:
-    story.append("one two")
-    story.append(" three")
-    assert info(story.file).words == 3
 
 
 def test_names_of_new_stories_are_readable_and_free(tmp_path: Path) -> None:

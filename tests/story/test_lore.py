@@ -55,24 +55,30 @@ def test_keys(key: str, text: str, hit: bool) -> None:
     assert calls(entry(key), text) is hit
 
 
-def test_a_slash_alone_is_no_regular_expression() -> None:
+@pytest.mark.parametrize(
+    ("asked", "text", "hit"),
+    [
+        (entry("and/or"), "this and/or that", True),  # a slash alone is no regular expression
+        (entry("Mill", case_sensitive=True), "the mill", False),
+        (entry("mill", whole_words=True), "a miller", False),
+        (entry("mill", whole_words=True), "the mill.", True),
+        (entry("龙", whole_words=True), "他见到龙了", True),  # where nothing parts words
+        (entry("ข้าว", whole_words=True), "กินข้าวกับแม่", True),
+        (entry("mill", whole_words=True), "去mill吧", True),
+        (entry("mill", whole_words=True), "去miller吧", False),
+        (entry("T恤", whole_words=True), "一件T恤衫", True),
+        (entry("T恤", whole_words=True), "一件XT恤衫", False),
+        (entry(constant=True), "", True),
+        (entry(constant=True, enabled=False), "", False),
+        (LoreEntry("e", constant=True), "", False),
+    ],
+)
+def test_what_calls_for_an_entry(asked: LoreEntry, text: str, hit: bool) -> None:
+    assert calls(asked, text) is hit
+
+
+def test_slashes_around_nothing_are_no_regular_expression() -> None:
     assert not is_regex("/") and not is_regex("//") and not is_regex("and/or")
-    assert calls(entry("and/or"), "this and/or that")
-
-
-def test_case_and_whole_words() -> None:
-    assert not calls(entry("Mill", case_sensitive=True), "the mill")
-    assert not calls(entry("mill", whole_words=True), "a miller")
-    assert calls(entry("mill", whole_words=True), "the mill.")
-
-
-def test_whole_words_where_nothing_parts_words() -> None:
-    assert calls(entry("龙", whole_words=True), "他见到龙了")
-    assert calls(entry("ข้าว", whole_words=True), "กินข้าวกับแม่")
-    assert calls(entry("mill", whole_words=True), "去mill吧")
-    assert not calls(entry("mill", whole_words=True), "去miller吧")
-    assert calls(entry("T恤", whole_words=True), "一件T恤衫")
-    assert not calls(entry("T恤", whole_words=True), "一件XT恤衫")
 
 
 @pytest.mark.parametrize(
@@ -91,12 +97,6 @@ def test_whole_words_where_nothing_parts_words() -> None:
 )
 def test_secondary_keys_narrow_the_primary_ones(logic: SecondaryLogic, text: str, hit: bool) -> None:
     assert calls(entry("key", secondary=["red", "blue"], logic=logic), text) is hit
-
-
-def test_constant_entries_are_always_called_for_unless_switched_off_or_empty() -> None:
-    assert calls(entry(constant=True), "")
-    assert not calls(entry(constant=True, enabled=False), "")
-    assert not calls(LoreEntry("e", constant=True), "")
 
 
 def test_keys_are_looked_for_only_as_far_back_as_the_depth() -> None:

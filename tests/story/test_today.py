@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 
 from srbwriter.story import ROOT, Story
 from srbwriter.story.model import DraftNode, StoryDraft
 from tests.sizes import examples
 from tests.story.branches import generated
+from tests.story.machine import StoryMachine
 
 WORDS = st.integers(1, 6)
 
@@ -146,7 +146,7 @@ def test_verbs_of_one_transaction_all_count_or_none_does(story: Story) -> None:
     assert [sitting.words for sitting in story.sittings()] == [4]
 
 
-class Days(RuleBasedStateMachine):
+class Days(StoryMachine):
     """A day of writing on a story of yesterday: the day's words are those by which its text grew.
 
     That holds as long as the writer goes on from where they are and cuts no words of yesterday. Old words
@@ -155,8 +155,6 @@ class Days(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = tempfile.TemporaryDirectory()
-        self.story = Story.create(Path(self.folder.name) / "a.srbw")
         clock = [1_000_000_000.0]
         self.story._document.sitting._clock = lambda: clock[0]
         self.story.append("o o o o o ")
@@ -209,10 +207,6 @@ class Days(RuleBasedStateMachine):
     def does_again(self) -> None:
         while self.story.redo() is not None and self.story._history.head not in self.heads:
             pass
-
-    def teardown(self) -> None:
-        self.story.close()
-        self.folder.cleanup()
 
     @invariant()
     def counts_what_is_new(self) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from srbwriter.story import ROOT, NotAStory, Story, StoryError, formats, library, transfer
+from srbwriter.story import ROOT, Story, StoryError, formats, library, transfer
 from srbwriter.story.model import DraftNode, StoryDraft
 from srbwriter.story.store import Store
 from srbwriter.story.transfer import (
@@ -52,15 +52,6 @@ def names(folder: Path) -> set[str]:
 
 class TestProgress:
     """Of the long parts: told often, in order, up to the end of the part."""
-
-    def test_reading_and_filling_a_story(self, tmp_path: Path) -> None:
-        out: list[float] = []
-        with Story.from_draft(tmp_path / "rain.srbw", draft(LONG_STORY)) as story:
-            found = story.to_draft(out.append)
-        assert len(out) == 3 and out == sorted(out) and out[0] >= 0 and out[-1] < 1
-        into: list[float] = []
-        Story.from_draft(tmp_path / "again.srbw", found, into.append).close()
-        assert len(into) == 6 and into == sorted(into) and into[3] == 0.8
 
     def test_of_a_whole_transfer(self, tmp_path: Path) -> None:
         Story.from_draft(tmp_path / "rain.srbw", draft(LONG_STORY)).close()
@@ -170,11 +161,6 @@ class TestPlaces:
         subprocess.run([sys.executable, "-c", look, story.file], check=True)
         assert log.stat().st_size > 0, "who reads and leaves is not the last"
 
-    def test_an_import_never_overwrites(self, tmp_path: Path, story: Story) -> None:
-        (tmp_path / "tale.txt").write_text("Once.")
-        with pytest.raises(NotAStory, match="already there"):
-            carry_out(Import(tmp_path / "tale.txt", tmp_path, story.file))
-
     def test_without_links_a_story_is_moved_and_none_replaced(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -200,12 +186,6 @@ class TestPlaces:
         with pytest.raises(TransferError, match=words):
             transfer.check_target(tmp_path / name, force=False)
         transfer.check_target(tmp_path / "o.txt", force=True)
-
-    def test_what_cannot_be_read_names_the_file_and_the_cure(self, tmp_path: Path) -> None:
-        with pytest.raises(TransferError, match=r"x\.json: there is no such file — check the name"):
-            carry_out(Import(tmp_path / "x.json", tmp_path))
-        with pytest.raises(formats.FormatError, match="is a folder — name a file in it"):
-            carry_out(Import(tmp_path, tmp_path))
 
 
 class TestAside:
@@ -234,19 +214,6 @@ class TestAside:
         with pytest.raises(TransferFailed, match="log"):
             work.result()
         assert "Traceback" in caplog.text and names(tmp_path) == {"o"}
-
-    def test_a_pipe_is_refused_at_once(self, tmp_path: Path) -> None:
-        """Nobody may ever write into it: the reader would wait for ever."""
-        os.mkfifo(tmp_path / "pipe")
-        work = TransferProcess(Import(tmp_path / "pipe", tmp_path)).start()
-        assert work.wait(LONG)
-        with pytest.raises(TransferFailed, match="is a pipe"):
-            work.result()
-
-    def test_cancelled_before_it_has_begun(self, tmp_path: Path) -> None:
-        work = TransferProcess(Import(tmp_path / "x", tmp_path)).start()
-        _cancelled(work)
-        assert not names(tmp_path) and not work.cancel()
 
     def test_cancelled_in_the_middle_of_a_new_story(self, tmp_path: Path) -> None:
         (tmp_path / "i.json").write_bytes(formats.write(draft(15_000), "srbwriter"))

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import initialize, invariant, rule
 
 from srbwriter.story import ROOT, Refused, Settings, State, Story
 from srbwriter.story.model import NodeId
 from srbwriter.story.words import count
 from tests.sizes import examples
+from tests.story.machine import StoryMachine
 
 WORDS = st.text(alphabet="ab .\n—é😀", min_size=1, max_size=12)
 PICKS = st.integers(min_value=0, max_value=10_000)
@@ -41,28 +39,18 @@ def snapshot(story: Story) -> dict[str, Any]:
     }
 
 
-class Writing(RuleBasedStateMachine):
+class Writing(StoryMachine):
     """Verbs that never change words on purpose: typing, taking, forking, moving, marking."""
+
+    token_sizes = staticmethod(sizes)
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp())
-        self.file = self.folder / "a.srbw"
-        self.story = Story.create(self.file)
-        self.prepare()
         self.before: dict[NodeId, str] = {}  # generated node → the text it was generated after
         self.whole: dict[NodeId, str] = {}  # finished branch → its own text
         self.written: dict[NodeId, str] = {}  # branch in work → what it wrote
         self.known: dict[int, tuple[int, dict[str, Any]]] = {}
         self.epoch = 0  # changes outside history
-
-    def teardown(self) -> None:
-        self.story.close()
-        shutil.rmtree(self.folder)
-
-    def prepare(self) -> None:
-        self.story.use_token_sizes(sizes)
-        self.story._document.store.db.execute("PRAGMA synchronous = OFF")  # these tests never pull the plug
 
     def a_node(self, pick: int) -> NodeId:
         """A living node; 0, which is drawn most, is the newest and never the root if there is another."""
@@ -317,9 +305,7 @@ class Writing(RuleBasedStateMachine):
                 self.whole[name] = self.written.pop(name)
             self.outside()
         before, current = snapshot(self.story), self.story.current
-        self.story.close()
-        self.story = Story.open(self.file)
-        self.prepare()
+        self.open_again()
         assert snapshot(self.story) == before
         assert self.story.current == current
 

@@ -1,27 +1,24 @@
-"""The verbs of the tree one by one, where a random walk would not say what went wrong."""
+"""The verbs of a story one by one, where a random walk would not say what went wrong."""
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 
-from srbwriter.story import ROOT, Marks, NoSuchNode, Refused, Settings, Story
+from srbwriter.story import ROOT, Marks, NodeId, NoSuchNode, Refused, Settings, State, Story
 from srbwriter.story.model import LoreEntry, Template
-from tests.story.branches import generated
+from tests.sizes import examples
+from tests.story.branches import generated, sizes
+from tests.story.machine import without_waiting
 
 # -- the tree ------------------------------------------------------------------------------------------
-
-
-def test_merging_beside_siblings_leaves_them_theirs(story: Story) -> None:
-    [top] = story.add(ROOT, ["a"])
-    [one, two] = story.add(top, ["b", "c"])
-    [below] = story.add(one, ["d"])
-    assert story.merge(one) == top
-    assert (story.text(top), story.text(two), story.text(below)) == ("ab", "ac", "abd")
-    story.undo()
-    assert (story.text(top), story.text(one), story.text(two), story.text(below)) == ("a", "ab", "ac", "abd")
-    assert story.children(top) == [one, two]
 
 
 def test_merging_keeps_marks_and_settings(story: Story) -> None:
@@ -173,14 +170,6 @@ def test_history_survives_the_file_and_redo_does_what_was_undone_last(story: Sto
         assert again.children(ROOT) == []
 
 
-def test_undo_says_what_it_undid(story: Story) -> None:
-    node = story.append("one")
-    story.mark(node, bookmark=True)
-    action = story.undo()
-    assert action is not None
-    assert (action.verb, action.node) == ("mark", node)
-
-
 def test_settings_of_one_unit_are_one_action_until_something_else_happens(story: Story) -> None:
     def memory() -> str | None:
         return story.own_settings(ROOT).memory
@@ -233,3 +222,426 @@ def test_words_between_the_models_nodes_are_kept_while_the_later_is_written(stor
     story.stream(below, " and long.", [2, 3])
     story.finish(below, "length")
     assert story.text(below) == "It rained. All day. Hard and long."
+
+
+class Clock:
+    """Time that passes when told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(story: Story) -> Clock:
+    made = Clock()
+    story._clock = made
+    return made
+
+
+# -- typing --------------------------------------------------------------------------------------------
+
+
+def test_branches_begun_amid_typing_stay_below_what_is_typed(story: Story, clock: Clock) -> None:
+    node = story.append("The cat")
+    story.append(" sat.", story.append("!", node))
+    story.edit(node, "The dog")
+    [branch] = story.begin_branches(node, 1)
+    story.stream(branch, " ran.")
+    story.finish(branch, "length")
+    clock.now += 0.1
+    story.edit(node, "The dogs")
+    assert story.parent(branch) == node
+    assert story.text(branch) == "The dogs ran."
+    story.undo()
+    assert story.text(branch) == "The dog ran."
+
+
+def test_keystrokes_of_one_sentence_are_one_action(story: Story, clock: Clock) -> None:
+    for key in "It rained. Then":
+        clock.now += 0.1
+        story.append(key)
+    assert story.text(story.current) == "It rained. Then"
+    story.undo()
+    assert story.text(story.current) == "It rained."
+    story.redo()
+    assert story.text(story.current) == "It rained. Then"
+    story.undo()
+    story.undo()
+    assert story.current == ROOT
+    assert len(story.bin()) == 1  # the words themselves are still there
+
+
+def test_a_pause_ends_the_action(story: Story, clock: Clock) -> None:
+    story.append("one ")
+    clock.now += 10
+    story.append("two")
+    story.undo()
+    assert story.text(story.current) == "one "
+
+
+def test_long_typing_is_undone_in_pieces_at_words(story: Story, clock: Clock) -> None:
+    for _ in range(100):
+        for key in "word ":
+            story.append(key)
+    undone = 0
+    while story.undo():
+        undone += 1
+        assert story.text(story.current)[-1:] in ("", " ")
+    assert 2 <= undone <= 5
+
+
+def test_deleting_and_retyping_in_one_place_is_one_action(story: Story, clock: Clock) -> None:
+    node = story.append("The cat sat down.")
+    story.end_typing()
+    for text in ("The ca sat down.", "The c sat down.", "The co sat down.", "The cow sat down."):
+        assert story.edit(node, text) == node
+    story.undo()
+    assert story.node(node).text == "The cat sat down."
+    story.redo()
+    assert story.node(node).text == "The cow sat down."
+
+
+def test_edits_in_two_places_are_two_actions(story: Story, clock: Clock) -> None:
+    node = story.append("The cat sat down.")
+    story.end_typing()
+    story.edit(node, "A cat sat down.")
+    story.edit(node, "A cat sat up.")
+    story.undo()
+    assert story.node(node).text == "A cat sat down."
+
+
+def test_half_a_character_does_not_stop_the_pen(story: Story) -> None:
+    node = story.append("caf\udce9 \ud83d")
+    assert story.node(node).text == "caf\ufffd \ufffd"
+    story.mark(node, note="\udce9", title="\udce9", tags=["\udce9"])
+    assert story.marks(node).title == "\ufffd"
+
+
+# -- editing -------------------------------------------------------------------------------------------
+
+
+def test_editing_generated_text_forks(story: Story) -> None:
+    story.use_token_sizes(sizes)
+    [branch, other] = generated(story, ROOT, "abcdefghi", "xyz")
+    story.mark(branch, bookmark=True)
+    fork = story.edit(branch, "abcdeQfghi")
+    assert story.children(story.parent(branch)) == [branch, fork, other]
+    assert story.node(branch).text == "abcdefghi"
+    made = story.node(fork)
+    assert (made.author, made.marks.bookmark, story.current) == ("edited", True, fork)
+    assert [(span.text, span.ids, span.author) for span in made.spans] == [
+        ("abc", (3,), "model"),
+        ("de", (), "model"),
+        ("Q", (), "writer"),
+        ("f", (), "model"),
+        ("ghi", (3,), "model"),
+    ]
+
+
+def test_more_edits_of_a_fork_stay_in_it(story: Story, clock: Clock) -> None:
+    [branch] = generated(story, ROOT, "abc")
+    fork = story.edit(branch, "abcd")
+    assert story.edit(fork, "abcde") == fork
+    clock.now += 10
+    assert story.edit(fork, "abcdef") == fork
+    story.undo()
+    assert story.node(fork).text == "abcde"
+    story.undo()
+    assert story.node(fork).state is State.BINNED
+
+
+def test_the_same_text_is_no_edit(story: Story) -> None:
+    [branch] = generated(story, ROOT, "abc")
+    assert story.edit(branch, "abc") == branch
+    assert story.undo() is None
+
+
+# -- taking --------------------------------------------------------------------------------------------
+
+
+def test_taking_from_a_running_branch_lets_it_run_on(story: Story) -> None:
+    [name] = story.begin_branches(ROOT, 1, vocab="v")
+    story.stream(name, "He ran. She", [1, 2])
+    story.pick(name, len("He ran."))
+    story.stream(name, " hid.", [3])
+    rest = story.target(name)
+    assert rest != name
+    assert (story.node(name).text, story.text(rest)) == ("He ran.", "He ran. She hid.")
+    story.undo()
+    story.stream(name, " They met.", [4])
+    assert story.target(name) == name
+    story.finish(name, "length")
+    node = story.node(name)
+    assert node.text == "He ran. She hid. They met."
+    assert node.spans[0].ids == (1, 2, 3, 4)
+    story.redo()
+    assert story.text(rest) == "He ran. She hid. They met."
+
+
+def test_a_pick_beyond_the_end_is_refused(story: Story) -> None:
+    [branch] = generated(story, ROOT, "abc")
+    for at in (0, 4, -1):
+        with pytest.raises(Refused, match="3 characters"):
+            story.pick(branch, at)
+    assert story.undo() is None
+
+
+# -- streams -------------------------------------------------------------------------------------------
+
+
+def test_a_reroll_keeps_the_old_take(story: Story) -> None:
+    [name] = story.begin_branches(ROOT, 1, model="m", vocab="v", sampling={"top_k": 3}, seeds=[7])
+    story.stream(name, "first", [1])
+    new = story.replace_stream(name)
+    story.stream(new, "second", [2])
+    story.finish(new, "length")
+    assert [story.node(n).text for n in story.children(ROOT)] == ["first", "second"]
+    assert story.node(name).finish_reason == "replaced"
+    assert story.node(new).sampling == {"top_k": 3}
+    with pytest.raises(Refused):
+        story.stream(name, "x")
+
+
+def test_a_rewind_never_takes_back_what_was_picked(story: Story) -> None:
+    [name] = story.begin_branches(ROOT, 1, vocab="v")
+    story.stream(name, "One. Two", [1, 2])
+    story.pick(name, len("One."))
+    new = story.replace_stream(name, "O", [8])
+    assert new != name
+    assert story.text(story.current) == "One."
+    assert story.text(new) == "O"
+
+
+def test_nothing_hangs_below_a_running_branch(story: Story) -> None:
+    [name] = story.begin_branches(ROOT, 1)
+    story.stream(name, "abc")
+    for verb in (
+        lambda: story.begin_branches(name, 1),
+        lambda: story.append("x", name),
+        lambda: story.add(name, ["x"]),
+        lambda: story.edit(name, "x"),
+    ):
+        with pytest.raises(Refused, match="being written"):
+            verb()
+
+
+def test_logprobs_must_fit(story: Story) -> None:
+    [name] = story.begin_branches(ROOT, 1)
+    with pytest.raises(ValueError, match="2 ids and 1 logprobs"):
+        story.stream(name, "ab", [1, 2], [-1.0])
+    with pytest.raises(ValueError, match="branches"):
+        story.begin_branches(ROOT, 2, seeds=[1])
+
+
+def test_everything_about_a_branch_is_kept(story: Story, tmp_path: Path) -> None:
+    [name] = story.begin_branches(ROOT, 1, model="m.gguf", vocab="v", sampling={"min_p": 0.1}, seeds=[42])
+    story.stream(name, "ow", [5, 6], [-0.25, None], lead="wind")
+    story.finish(name, "sentence")
+    story.close()
+    with Story.open(tmp_path / "s.srbw") as again:
+        node = again.node(name)
+    [span] = node.spans
+    assert (span.text, span.ids, span.vocab, span.logprobs, span.lead) == (
+        "ow",
+        (5, 6),
+        "v",
+        (-0.25, None),
+        "wind",
+    )
+    assert (node.model, node.seed, node.sampling, node.finish_reason) == (
+        "m.gguf",
+        42,
+        {"min_p": 0.1},
+        "sentence",
+    )
+    assert not node.streaming
+    assert not node.marks.visited
+
+
+def test_every_seed_that_may_be_asked_for_is_kept(story: Story) -> None:
+    seeds = [0, 2**63 - 1, 2**63, 2**64 - 1]
+    names = story.begin_branches(ROOT, 4, seeds=seeds)
+    for name in names:
+        story.stream(name, " and")
+    story.close()
+    with Story.open(story.file) as again:
+        assert [again.node(name).seed for name in names] == seeds
+
+
+def test_tokens_that_no_vocabulary_has_cost_no_word(story: Story) -> None:
+    [branch] = story.begin_branches(ROOT, 1, vocab="v")
+    story.stream(branch, "He ran.", [7])
+    story.stream(branch, " She hid.", [2**40], [-0.5])
+    story.finish(branch, "stop")
+    assert story.text(branch) == "He ran. She hid."
+    assert story.node(branch).spans[0].ids == (7,)
+
+
+# -- moving a node with all that follows it ------------------------------------------------------------
+
+
+def test_what_was_moved_is_the_last_child_and_undo_puts_it_where_it_was(story: Story) -> None:
+    a, b, c = story.add(ROOT, ["a", "b", "c"])
+    [d] = story.add(a, ["d"])
+    story.move(b, a)
+    assert (story.children(a), story.children(ROOT)) == ([d, b], [a, c])
+    story.move(b, ROOT)
+    assert story.children(ROOT) == [a, c, b]
+    story.undo()
+    story.undo()
+    assert (story.children(ROOT), story.children(a)) == ([a, b, c], [d])
+
+
+def test_settings_are_those_of_the_new_place(story: Story) -> None:
+    one, two = story.add(ROOT, ["one", "two"])
+    [node] = story.add(one, ["x"])
+    story.put_settings(one, Settings(memory="of one", author_note="note"))
+    story.put_settings(two, Settings(memory="of two"))
+    story.move(node, two)
+    assert (story.settings(node).memory, story.settings(node).author_note) == ("of two", None)
+
+
+def test_moves_that_cannot_be_are_refused_in_words(story: Story) -> None:
+    [top] = story.add(ROOT, ["a"])
+    [low] = story.add(top, ["b"])
+    [binned] = story.add(ROOT, ["c"])
+    story.delete(binned)
+    for move, words in (
+        (lambda: story.move(top, low), f"node {top} cannot be moved below node {low}, which follows it"),
+        (lambda: story.move(top, top), f"node {top} cannot be moved below itself"),
+        (lambda: story.move(low, top), f"node {low} follows node {top} already"),
+        (lambda: story.move(ROOT, low), "the root of the story cannot be moved"),
+    ):
+        refused(move, words)
+    for move in (
+        lambda: story.move(low, binned),
+        lambda: story.move(binned, low),
+        lambda: story.move(low, 99),
+    ):
+        with pytest.raises(NoSuchNode):
+            move()
+    assert story.text(low) == "ab"
+
+
+def refused(move: Callable[[], None], words: str) -> None:
+    with pytest.raises(Refused) as raised:
+        move()
+    assert words in str(raised.value)
+
+
+def test_nothing_is_moved_away_from_a_model_that_writes(story: Story) -> None:
+    one, two = story.add(ROOT, ["one", "two"])
+    [branch] = story.begin_branches(one, 1, model="m", vocab="v")
+    story.stream(branch, "abc", [3])
+    for move in (
+        lambda: story.move(one, two),
+        lambda: story.move(branch, two),
+        lambda: story.move(two, branch),
+    ):
+        refused(move, f"node {branch} is still being written")
+    story.move(two, one)  # neither is at work
+    story.finish(branch, "length")
+    story.move(branch, two)
+    assert story.text(branch) == "onetwoabc"
+
+
+def test_a_token_that_began_in_the_words_before_stays_with_its_node(story: Story) -> None:
+    """Its ids are used where the words before end as they did, and are kept where they do not."""
+    one, two = story.add(ROOT, ["He ", "He went"])
+    [branch] = story.begin_branches(one, 1, model="m", vocab="v")
+    story.stream(branch, "ran", [3, 1], lead=" ")
+    story.finish(branch, "length")
+    story.move(branch, two)
+    [span] = story.node(branch).spans
+    assert (span.text, span.ids, span.lead, story.text(branch)) == ("ran", (3, 1), " ", "He wentran")
+
+
+# -- any number of moves -------------------------------------------------------------------------------
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(("move", "move", "move", "split", "merge", "edit", "delete", "visit", "undo")),
+        st.integers(0, 1000),
+        st.integers(0, 1000),
+    ),
+    max_size=25,
+)
+
+
+def seen(story: Story) -> dict[str, Any]:
+    """Everything of the tree, the bin with it."""
+    tree = story._document.tree
+    living = list(story.reading_order())
+    return {
+        "nodes": [(node.id, node.parent, node.spans, node.author) for node in story.nodes(living)],
+        "texts": [story.text(node) for node in living],
+        "bin": [(node, tree.all_children(node), story.node(node).spans) for node in story.bin()],
+    }
+
+
+def step(story: Story, verb: str, one: int, other: int) -> None:
+    nodes = sorted(story.reading_order())
+    node, target = nodes[one % len(nodes)], nodes[other % len(nodes)]
+    match verb:
+        case "move":
+            move(story, node, target)
+        case "split":
+            story.split(node, 1 + other % 3)
+        case "merge":
+            story.merge(node)
+        case "edit":
+            story.set_text(story.text(node) + "x" * (other % 3) + "y", node)
+        case "delete":
+            story.delete(node)
+        case "visit":
+            story.visit(node)
+        case _:
+            story.undo()
+
+
+def move(story: Story, node: NodeId, target: NodeId) -> None:
+    """Move, and check that no node and no word is lost, whatever the move was."""
+    order = sorted(story.reading_order())
+    spans = {node: story.node(node).spans for node in order}
+    own = story.node(node).text
+    try:
+        story.move(node, target)
+    finally:
+        assert sorted(story.reading_order()) == order
+        assert {node: story.node(node).spans for node in order} == spans
+    assert story.text(node) == story.text(target) + own
+    assert story.parent(node) == target and story.path(node)[0] == ROOT
+
+
+@given(steps=STEPS)
+@hypothesis_settings(max_examples=examples(80, few=10), deadline=None)
+def test_no_sequence_of_moves_loses_a_node_or_a_word(steps: list[tuple[str, int, int]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "a.srbw"
+        with without_waiting(Story.create(file)) as story:
+            story.use_token_sizes(sizes)
+            one, two = story.add(ROOT, ["One. ", "Two. "])
+            for parent in (one, two):
+                for branch in generated(story, parent, "abcdef", "ghi"):
+                    generated(story, branch, "jkl")
+            begun, head = seen(story), story._history.head
+            for verb, first, second in steps:
+                try:
+                    if verb != "undo" or story._history.head != head:
+                        step(story, verb, first, second)
+                except (Refused, NoSuchNode):
+                    pass
+            ended, done = seen(story), 0
+            while story._history.head != head:
+                story.undo()
+                done += 1
+            undone = seen(story)
+            assert (undone["nodes"], undone["texts"]) == (begun["nodes"], begun["texts"])
+            for _ in range(done):
+                story.redo()
+            assert seen(story) == ended
+        with Story.open(file) as story:
+            assert seen(story) == ended

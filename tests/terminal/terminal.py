@@ -89,6 +89,9 @@ while os.WIFSTOPPED(status := os.waitpid(job, os.WUNTRACED)[1]):
     go_on.clear()
     os.tcsetpgrp(0, job)
     os.killpg(job, signal.SIGCONT)
+os.tcsetpgrp(0, os.getpid())
+while os.WIFSIGNALED(status) and not go_on:  # what the job left behind has the terminal until then
+    signal.pause()
 sys.exit(os.waitstatus_to_exitcode(status) % 256)
 """
 # Sequences that pyte would print: the kitty keyboard protocol, and questions with an intermediate character.
@@ -98,6 +101,8 @@ _NOT_ASCII = re.compile(r"[\u0080-\U0010ffff]")
 # A program asks whether a terminal shows what lies between two marks at once; this one does, so a screen is
 # never looked at when half of it is drawn.
 _ASKS_WHOLE, _SHOWS_WHOLE = b"\x1b[?2026$p", b"\x1b[?2026;2$y"
+PASTE_MODE = b"\x1b[?2004h"  # the program has the terminal
+LEFT_ALTERNATE_SCREEN, LEFT_MOUSE = b"\x1b[?1049l", b"\x1b[?1000l"
 _WHOLE, _WHOLE_END = "\x1b[?2026h", "\x1b[?2026l"
 # Most of what Textual sends besides words: colours and places of the cursor.
 _FREQUENT = re.compile(r"\x1b\[([0-9;]*)([mH])")
@@ -126,11 +131,6 @@ class Key:
 
     text: str
     at: float
-
-
-def older_than(keys: Iterable[Key], moment: float) -> str:
-    """What had been typed at ``moment``."""
-    return "".join(key.text for key in keys if key.at <= moment)
 
 
 class Terminal:
@@ -251,6 +251,12 @@ class Terminal:
         os.close(self._master)
         self._master = -1
         return moment
+
+    @property
+    def echoes(self) -> bool:
+        """Whether the terminal is in the modes of a shell: it shows what is typed, line by line."""
+        flags, wanted = termios.tcgetattr(self._master)[3], termios.ECHO | termios.ICANON
+        return flags & wanted == wanted
 
     def ended(self, within: float = PATIENCE) -> int:
         """Wait for the program's end; returns its exit code, negative for a signal."""

@@ -108,10 +108,10 @@ def test_the_movements_of_an_editor(terminal: Terminal) -> None:
     for name, (keys, expected) in MOVES.items():
         terminal.press(b"\x1b[1;5F", keys, b"*")
         try:
-            terminal.wait(lambda _, expected=expected: text_of(file) == expected, name, within=8)
+            terminal.wait(lambda _, expected=expected: text_of(file) == expected, name)
         except AssertionError:
             wrong.append(f"{name}: {text_of(file)!r}")
         terminal.press(CTRL_Z)
-        terminal.wait(lambda _: text_of(file) == text, f"undo of {name}", within=20)
+        terminal.wait(lambda _: text_of(file) == text, f"undo of {name}")
     print(f"\nmovements that do something else: {wrong or 'none'}")
     assert not wrong

@@ -28,11 +28,11 @@ def test_a_clock_that_jumps_costs_no_word(new_terminal: NewTerminal, tmp_path: P
         disk.shift_clock(shift)
         terminal.type(sentence)
         whole += sentence
-        terminal.wait(lambda s, all=whole: says_saved(s) and text_of(file) == all, "saved words", 10)
+        terminal.wait(lambda s, all=whole: says_saved(s) and text_of(file) == all, "saved words")
 
     disk.shift_clock(-100 * DAY)
     terminal.press(CTRL_Z)
-    terminal.wait(lambda screen: "Then now." not in screen, "the last sentence taken back", 10)
+    terminal.wait(lambda screen: "Then now." not in screen, "the last sentence taken back")
     terminal.press(CTRL_Q)
     terminal.ended()
     assert text_of(file) == whole.removesuffix("Then now. ")

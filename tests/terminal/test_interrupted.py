@@ -22,7 +22,18 @@ from tests.terminal.support import (
     two_at_once,
     words_from,
 )
-from tests.terminal.terminal import CTRL_P, CTRL_Q, CTRL_S, CTRL_Y, CTRL_Z, ENTER, F4, Terminal
+from tests.terminal.terminal import (
+    CTRL_P,
+    CTRL_Q,
+    CTRL_S,
+    CTRL_Y,
+    CTRL_Z,
+    ENTER,
+    F4,
+    LEFT_ALTERNATE_SCREEN,
+    PASTE_MODE,
+    Terminal,
+)
 from tests.terminal.test_steady_typing import PLACES, start
 
 HANG_UP = "hang up"
@@ -44,6 +55,7 @@ def interrupted(new_terminal: NewTerminal, place: str, way: signal.Signals | str
     if isinstance(way, signal.Signals):
         moment = terminal.kill(way)
         assert terminal.ended() == 128 + way
+        assert LEFT_ALTERNATE_SCREEN in terminal.log
     else:
         moment = terminal.hang_up()
         terminal.ended()
@@ -60,7 +72,6 @@ def test_nothing_is_lost_when_the_system_ends_the_program(new_terminal: NewTermi
 
 
 STOPPED = "[the job has stopped]"
-PASTE_MODE = b"\x1b[?2004h"
 
 
 def test_the_shell_stops_the_program_and_typing_goes_on(terminal: Terminal) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
@@ -18,7 +17,6 @@ from tests.terminal.terminal import CTRL_N, CTRL_Q, ENTER, LEFT, RIGHT, TAB, Ter
 CTRL_O = b"\x0f"
 
 WORD = 7  # characters from the cursor to the end of the story
-WITHIN_SECONDS = 1.0  # a change is on the disk
 
 
 def quit_and_start(terminal: Terminal, file: Path) -> None:
@@ -94,19 +92,6 @@ def set_the_desk(terminal: Terminal, file: Path) -> str:
     terminal.press(*[LEFT] * WORD, TAB)
     terminal.wait_for("BRANCH 3")
     return desk(terminal.screen)
-
-
-def test_where_the_cursor_is_is_on_the_disk_within_a_second(terminal: Terminal) -> None:
-    file = make_story(terminal.folder)
-    terminal.start(file)
-    terminal.wait_for(OPENING.strip())
-    took: list[float] = []
-    while len(took) < 3 and (not took or min(took) > WITHIN_SECONDS):  # a busy machine says nothing about it
-        terminal.press(LEFT)
-        place, began = len(OPENING) - len(took) - 1, time.monotonic()
-        terminal.wait(lambda _, at=place: view_on_disk(file).get("cursor") == at, "the cursor is kept")
-        took.append(time.monotonic() - began)
-    assert min(took) <= WITHIN_SECONDS
 
 
 @pytest.mark.parametrize("leave", some_of(WAYS, [kill_and_start]))

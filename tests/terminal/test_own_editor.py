@@ -14,9 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.terminal.support import OPENING, make_story, shows_question, text_of
-from tests.terminal.terminal import CTRL_Q, CTRL_Z, ESC, F4, Terminal
-
-SOON = 6.0  # seconds after the editor's end
+from tests.terminal.terminal import CTRL_Q, CTRL_Z, ESC, F4, PASTE_MODE, Terminal
 
 # Does with the file what the file "mood" says, and notes which file it was.
 _EDITOR = """
@@ -94,7 +92,7 @@ def test_what_was_written_in_it_is_kept(terminal: Terminal, tmp_path: Path) -> N
         saved = outlives(terminal, editor, also or words.encode())
         done = lambda screen: editor.edited() and (words in text_of(file) or saved(screen))  # noqa: E731
         try:
-            terminal.wait(done, f"keeping {words!r} when the editor {mood}", SOON)
+            terminal.wait(done, f"keeping {words!r} when the editor {mood}")
         except AssertionError as error:
             wrong.append(str(error))
         answered()
@@ -103,7 +101,7 @@ def test_what_was_written_in_it_is_kept(terminal: Terminal, tmp_path: Path) -> N
         """Go back to the story, whatever was asked."""
         if shows_question(terminal.screen):
             terminal.press(ESC)
-        terminal.wait(lambda screen: not shows_question(screen), "going back to the story", SOON)
+        terminal.wait(lambda screen: not shows_question(screen), "going back to the story")
 
     kept("ends well", "Alpha.")
     kept("ends with 1", "Bravo.")
@@ -112,16 +110,16 @@ def test_what_was_written_in_it_is_kept(terminal: Terminal, tmp_path: Path) -> N
 
     before = text_of(file)
     for mood in ("deletes it", "empties it"):
+        modes = len(terminal.log)
         editor.run(mood)
-        terminal.wait(lambda _: editor.edited(), "the editor's end", SOON)
-        terminal.rest(0.5)
+        terminal.wait(lambda _, at=modes: PASTE_MODE in terminal.log[at:], "the editor's end")
         answered()
         terminal.type("x")  # whether or not it reaches a story that is empty now
-        terminal.wait(lambda _: text_of(file).endswith("x"), "going on in the story", SOON)
+        terminal.wait(lambda _: text_of(file).endswith("x"), "going on in the story")
         for _ in range(3):  # what was typed since may be a change of its own
             if before not in (now := text_of(file)):
                 terminal.press(CTRL_Z)
-                terminal.wait(lambda _, now=now: text_of(file) != now, "undo", SOON)
+                terminal.wait(lambda _, now=now: text_of(file) != now, "undo")
         if before not in text_of(file):
             wrong.append(f"what an editor that {mood} did cannot be undone: {text_of(file)!r}")
     terminal.press(CTRL_Q)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 from tests.terminal.support import OPENING, make_story, text_of
-from tests.terminal.terminal import CTRL_Q, Terminal
+from tests.terminal.terminal import CTRL_Q, LEFT_ALTERNATE_SCREEN, LEFT_MOUSE, Terminal
 
 # Python runs a module of this name before the program. The model is closed when the file is there.
 _SLOW_MODEL = """
@@ -19,7 +20,6 @@ if "srbwriter" in sys.orig_argv:
         close(self, *given)
     EngineLoader.close = close_late
 """
-LEFT_ALTERNATE_SCREEN = b"\x1b[?1049l"
 
 
 def test_a_model_that_closes_slowly_is_named_and_the_words_are_on_the_disk_before(
@@ -40,3 +40,19 @@ def test_a_model_that_closes_slowly_is_named_and_the_words_are_on_the_disk_befor
     gate.touch()
     assert terminal.ended() == 0
     assert "still being closed" not in terminal.screen, "the shell's prompt gets a line of its own"
+
+
+def test_the_terminal_is_given_back_after_a_native_abort(terminal: Terminal) -> None:
+    terminal.start(make_story(terminal.folder), job=True)
+    terminal.wait_for(OPENING.strip())
+    assert not terminal.echoes
+    before = len(terminal.log)
+    terminal.kill(signal.SIGABRT)
+
+    def given_back(_: str) -> bool:
+        end = terminal.log[before:]
+        return LEFT_ALTERNATE_SCREEN in end and LEFT_MOUSE in end and terminal.echoes
+
+    terminal.wait(given_back, "the terminal as it was before")
+    terminal.go_on()
+    assert terminal.ended() == 256 - signal.SIGABRT, "by the signal"

@@ -24,7 +24,6 @@ from tools.demo_model import (  # noqa: E402
     export,
     gguf_io,
     growth,
-    optim,
     prepare,
     quantise,
     repeats,
@@ -133,31 +132,6 @@ def test_growth_computes_the_same() -> None:
     assert growth.origins(2, 5) == [(0, False), (0, True), (1, False), (1, True), (1, True)]
 
 
-@pytest.mark.parametrize(
-    ("shape", "complaint"),
-    [
-        ({"layers": 1}, "cannot grow 2 layers to 1"),
-        ({"width": 48, "head_size": 16}, "cannot grow width 32 to 48: not a multiple"),
-        ({"width": 64}, "cannot grow heads of 16 to 32"),
-        ({"hidden": 32}, "cannot grow hidden from 64 to 32"),
-        ({"tied": True}, "cannot tie"),
-    ],
-)
-def test_growth_refuses_a_shape_it_cannot_reach(shape: dict[str, int], complaint: str) -> None:
-    with pytest.raises(ValueError, match=complaint):
-        growth.grow(trained(), replace(SMALL, **shape))
-
-
-@pytest.mark.parametrize("step", [20, 60, 90])
-def test_a_run_can_be_ended_early_from_its_present_rate(step: int) -> None:
-    schedule = optim.Schedule(total=100, warmup=10, decay_from=50)
-    before = schedule.factor(step)
-    schedule.finish_in(step, 40)
-    assert schedule.factor(step) == pytest.approx(before, abs=0.02)
-    assert schedule.factor(step + 20) == pytest.approx(before / 2, abs=0.02)
-    assert schedule.factor(step + 40) == 0.0
-
-
 def options(work: Path, *extra: str) -> argparse.Namespace:
     shape = "--width 32 --layers 2 --heads 2 --hidden 64 --context 128 --block 64 --tokens 256 --long-every 3"
     run = f"--out {work} --warmup 2 --eval-every 6 --no-compile --device cpu"
@@ -219,13 +193,6 @@ def test_kept_weights_and_a_file_become_their_mean(work: Path, tmp_path: Path, t
         torch.testing.assert_close(mean[name], (first[name] + 3 * last) / 4, atol=1e-3, rtol=1e-3)
 
 
-def test_what_goes_on_a_run_that_stood_before_is_marked() -> None:
-    ids = [1, 2, 3, 4, 1, 2, 3, 4, 5, 2, 3, 4, 5]
-    assert [i for i, mark in enumerate(repeats.repeated(ids, 0, run=3)) if mark] == [6, 7, 11, 12]
-    assert [i for i, mark in enumerate(repeats.repeated(ids, 7, run=3)) if mark] == [7, 11, 12]
-    assert not any(repeats.repeated(ids[:6], 0, run=3))
-
-
 def test_samples_are_written_on_by_the_bundled_model() -> None:
     samples = list(repeats.write_on(bundled_model(), ["Once upon a time,", "The king"], seed=1))
     assert [sample.prompt for sample in samples] == ["Once upon a time,"] * 8 + ["The king"] * 8
@@ -240,13 +207,6 @@ def circling(work: Path, tmp_path: Path, tokenizer: Tokenizer) -> Path:
     text = " The a went out, and the a came home." * 3
     (tmp_path / repeats.FILE).write_text(json.dumps({"prompt": PROSE[0], "text": text}) + "\n")
     return tmp_path
-
-
-def test_what_is_unlearned_is_what_would_be_said(circling: Path, tokenizer: Tokenizer) -> None:
-    inputs, targets = repeats.Repeats(circling / repeats.FILE, tokenizer, 64, seed=1).batch(0, 4)
-    assert (targets >= 0).sum() > 10
-    counted = targets[:, :-1] >= 0
-    np.testing.assert_array_equal(inputs[:, 1:][counted], targets[:, :-1][counted])
 
 
 def test_a_model_unlearns_to_repeat_itself_and_still_learns(circling: Path, tokenizer: Tokenizer) -> None:

@@ -76,8 +76,18 @@ class Bench:
         self.screen.grid.go(self.screen.grid.current)
         await self.pilot.pause()
 
+    @property
+    def said(self) -> str:
+        """All that the writer was told so far in lines that go away."""
+        return "\n".join(note.words for note in self.app.messages.all)
+
+    @property
+    def last_said(self) -> str:
+        """The last of these lines; empty if there was none."""
+        notes = self.app.messages.all
+        return notes[-1].words if notes else ""
+
     def texts(self) -> list[str]:
-        assert self.session.round is not None
         return [branch.text for branch in self.session.round.branches]
 
 
@@ -171,9 +181,10 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def open_bench(tmp_path: Path) -> OpenBench:
     """``async with open_bench(text=…, n=…, size=…) as bench``.
 
+    Where it has ``started``, branches have so many tokens and the first is chosen.
+
     ``fake`` branches write words of their own: for pictures that must be the same everywhere, and for
-    what comes piece by piece. So do those of a session that is not ``ready``: its load ends when a test
-    says so.
+    what comes piece by piece. The load of a session that is not ``ready`` ends when a test says so.
     """
 
     @asynccontextmanager
@@ -184,18 +195,20 @@ def open_bench(tmp_path: Path) -> OpenBench:
         ready: bool = True,
         settings: dict[str, object] | None = None,
         fake: bool = False,
+        started: int = 0,
     ) -> AsyncIterator[Bench]:
         session: Any
-        if fake or not ready:
-            session = FakeSession(tmp_path, text, n, ready)
-        else:
-            session = SteppedSession(tmp_path, text, n)
+        session = FakeSession(tmp_path, text, n) if fake else SteppedSession(tmp_path, text, n, ready)
         said = {"instruments.look_ahead": "off"} | (settings or {})  # who tests it says so
         found = {name: Setting(value, "flag") for name, value in said.items()}
         app = App(session, Settings(every_key(), found))  # type: ignore[arg-type]
         async with app.run_test(size=size) as pilot:
             await pilot.pause()
-            yield Bench(app, pilot, session)
+            bench = Bench(app, pilot, session)
+            if started:
+                await bench.write(started)
+                await bench.on_panes()
+            yield bench
         assert not app.write_screen.defects
         if not session.closed:
             session.close()

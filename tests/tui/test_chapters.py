@@ -141,17 +141,6 @@ async def test_a_title_given_in_the_tree_is_a_heading_of_the_story(open_bench: O
         assert bench.screen.editor.headings == [(0, "Rain")]
 
 
-async def test_undo_of_a_heading_leaves_the_cursor_where_it_is(open_bench: OpenBench) -> None:
-    text = "It rained.\nShe left."
-    async with open_bench(text=text) as bench:
-        bench.screen.editor.go(3)
-        bench.screen.run("chapter")
-        await bench.press(*"One", "enter")
-        assert bench.screen.editor.headings == [(0, "One")]
-        await bench.press("ctrl+z")
-        assert bench.screen.editor.headings == [] and bench.screen.editor.place == 3
-
-
 async def test_a_chapter_deleted_with_its_text_has_no_heading(open_bench: OpenBench) -> None:
     text = "It rained.\n\nShe left."
     async with open_bench(text=text) as bench:
@@ -206,28 +195,6 @@ async def test_a_chapter_of_an_empty_story_waits_for_its_words(open_bench: OpenB
         bench.screen.flush_slowly()
         assert bench.session.text() == "It rained." and bench.screen.editor.headings == [(0, "One")]
         assert [chapter.words for chapter in bench.session.story.outline()] == [2]
-
-
-async def test_what_is_pasted_at_the_end_of_a_chapter_stays_in_it(open_bench: OpenBench) -> None:
-    text = "It rained.\n\nShe left."
-    async with open_bench(text=text) as bench:
-        bench.session.story.begin_chapter(text.index("She"), "Two")
-        bench.screen.show_story()
-        editor = bench.screen.editor
-        editor.focus()
-        editor.go(len("It rained."))
-        editor.insert("\n\nStill one.")
-        bench.session.keep()
-        bench.screen.flush_slowly()
-        assert bench.session.text() == "It rained.\n\nStill one.\n\nShe left."
-        assert editor.headings == [(len("It rained.\n\nStill one.\n\n"), "Two")]
-        editor.go(editor.headings[0][0])
-        editor.insert("New first.\n\n")
-        bench.session.keep()
-        bench.screen.flush_slowly()
-        assert editor.headings == [(len("It rained.\n\nStill one.\n\n"), "Two")]
-        chapter = bench.session.story.outline()[0]
-        assert bench.session.story.node(chapter.node).text == "New first.\n\nShe left."
 
 
 async def test_a_long_title_is_cut_at_the_edge(open_bench: OpenBench) -> None:

@@ -16,7 +16,6 @@ from textual.keys import _character_to_key
 
 from srbwriter.tui import commands, options
 from srbwriter.tui.commands import COMMANDS
-from srbwriter.tui.dialogs.base import Page
 from srbwriter.tui.widgets.lines import key_name
 from tests.sizes import some_of
 from tests.tui import scenarios
@@ -74,7 +73,8 @@ def test_a_key_of_one_character_is_shown_as_that_character(kind: str) -> None:
     assert {key: key_name(key) for key in keys & set(characters)} == {
         key: char for key, char in characters.items() if key in keys
     }
-    assert (key_name("ctrl+n"), key_name("f5"), key_name("pageup")) == ("^n", "F5", "pgup")
+    signs = {"^n": "ctrl+n", "F5": "f5", "pgup": "pageup", "é": "latin_small_letter_e_with_acute"}
+    assert all(key_name(key) == sign for sign, key in signs.items())
 
 
 def test_every_key_of_every_screen_has_a_name_for_the_settings() -> None:
@@ -105,23 +105,8 @@ def test_no_key_of_a_screen_means_two_things_and_no_name_two_actions() -> None:
     assert not [b.id for b in declared if b.tooltip and not b.tooltip.endswith(".")]
 
 
-def test_help_opens_on_every_page_with_the_keys_that_open_it_elsewhere() -> None:
-    (binding,) = [binding for binding in commands.own_bindings(Page) if binding.action == "help"]
-    help = COMMANDS["help"]
-    assert binding.key == f"{help.anywhere},{help.keys}" and binding.id == "help" + commands.ANYWHERE
-    assert {page.OPENED_BY for page in commands.screens() if issubclass(page, Page)} - {""} <= set(COMMANDS)
-
-
 def test_a_key_of_the_writers_own_takes_the_place_of_the_one_that_had_it() -> None:
     keys = commands.Keys("prose", {"tree": "k, ctrl+k", "pick_number": "?, comma"})
     assert keys.plain["tree"] == ["k", "ctrl+k"] and "kill" not in keys.plain
     assert keys.anywhere["tree"] == ["ctrl+k"]
     assert {"question_mark", "comma", "3"} <= set(keys.plain["pick_number"]) and "help" not in keys.plain
-
-
-def test_keys_are_shown_as_the_signs_that_they_type() -> None:
-    keys = [key for command in COMMANDS.values() for key in command.keys_in("vim").split(",") if key]
-    named = {name for name in map(key_name, keys) if len(name) > 1}
-    assert named == {"space", "home", "end", "pgup", "pgdn"}
-    signs = {"^n": "ctrl+n", "F1": "f1", "^": "circumflex_accent", "é": "latin_small_letter_e_with_acute"}
-    assert all(key_name(key) == name for name, key in signs.items())

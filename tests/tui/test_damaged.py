@@ -11,15 +11,10 @@ from srbwriter import paths
 from srbwriter.story import Story, backup
 from srbwriter.tui.dialogs.ask import Refusal
 from srbwriter.tui.dialogs.trouble import DamagedNote
-from tests.tui.conftest import Bench, OpenBench
+from tests.tui.conftest import OpenBench
 from tests.tui.scenarios.common import opened, visible
 
 PASSAGES = 60
-
-
-def said(bench: Bench) -> str:
-    """Everything the writer was told in lines that go away."""
-    return "\n".join(note.words for note in bench.app.messages.all)  # pyright: ignore
 
 
 def make(file: Path, title: str = "The Orchard") -> bytes:
@@ -63,7 +58,7 @@ async def test_an_overwritten_file_is_shown_for_what_it_is(overwritten: Path, op
         assert "Passage 59" in text
         await bench.press(*"lost", "enter", "backspace")
         assert bench.screen.editor.text == text == bench.session.text()
-        assert "reading only" in said(bench)
+        assert "reading only" in bench.said
     assert overwritten.read_bytes() == before
 
 
@@ -94,7 +89,7 @@ async def test_nothing_begins_that_could_not_be_kept(overwritten: Path, open_ben
                 await bench.press("escape")
             assert bench.app.screen is bench.screen, command
         assert bench.session.round is None
-        assert "nodes read" not in said(bench)  # a line, not the whole report
+        assert "nodes read" not in bench.said  # a line, not the whole report
         await bench.press("ctrl+s")
         await opened(bench, DamagedNote)
 
@@ -125,7 +120,7 @@ async def test_a_file_of_which_nothing_is_left_offers_no_openings(cut: Path, ope
         await bench.press("escape", *"words")
         assert bench.app.screen is bench.screen
         assert bench.screen.editor.text == ""
-        assert "reading only" in said(bench)
+        assert "reading only" in bench.said
 
 
 async def test_a_story_open_elsewhere_takes_no_words_either(tmp_path: Path, open_bench: OpenBench) -> None:
@@ -134,7 +129,7 @@ async def test_a_story_open_elsewhere_takes_no_words_either(tmp_path: Path, open
     with Story.open(file):
         async with open_bench("") as bench:
             assert bench.app.screen is bench.screen
-            assert "is open in" in said(bench)
+            assert "is open in" in bench.said
             text = bench.screen.editor.text
             await bench.press(*"lost")
             bench.screen.run("memory")

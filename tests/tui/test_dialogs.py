@@ -52,21 +52,6 @@ async def test_escape_asks_before_it_drops_what_was_typed(open_bench: OpenBench)
         assert request(bench) == f"{before} Slowly.", "it is dropped on purpose"
 
 
-@pytest.mark.parametrize(("answer", "picked"), [("s", True), ("d", False)])
-@pytest.mark.full
-async def test_an_edited_branch_is_picked_or_left_as_the_writer_says(
-    answer: str, picked: bool, open_bench: OpenBench
-) -> None:
-    async with open_bench() as bench:
-        await started(bench)
-        await bench.press("o")
-        await opened(bench, Sheet)
-        assert "^s picks it" in visible(bench)
-        await bench.press(*" Indeed.", "escape", answer)
-        assert bench.app.screen is bench.screen
-        assert bench.session.text().endswith(" Indeed.") is picked
-
-
 async def test_enter_takes_an_opening_also_where_there_are_other_stories(
     open_bench: OpenBench, tmp_path: Path
 ) -> None:
@@ -104,8 +89,7 @@ async def test_a_story_of_the_writers_own_is_opened_when_it_is_chosen(
 
 
 async def test_a_screen_is_left_once_however_quickly_its_keys_come(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        await started(bench)
+    async with open_bench(started=12) as bench:
         await bench.press("1", "f3")
         screen = await opened(bench, TreeScreen)
         await bench.press("m", "left")
@@ -120,8 +104,7 @@ async def test_a_screen_is_left_once_however_quickly_its_keys_come(open_bench: O
 
 @pytest.mark.full
 async def test_keys_that_come_after_a_screen_was_left_do_nothing(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        await started(bench)
+    async with open_bench(started=12) as bench:
         await bench.press("o")
         sheet = await opened(bench, Sheet)
         bench.screen.run("help")
@@ -172,8 +155,7 @@ async def test_a_key_of_the_writers_own_closes_read_mode_too(open_bench: OpenBen
 
 @pytest.mark.full
 async def test_the_key_line_is_empty_while_a_dialog_takes_the_keys(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        await started(bench)
+    async with open_bench(started=12) as bench:
         line = bench.screen.key_line
         assert any(name == "kill" for name, _, _ in line.entries)
         for command in ("memory", "knobs", "find", "menu"):
@@ -190,8 +172,7 @@ async def test_the_key_line_is_empty_while_a_dialog_takes_the_keys(open_bench: O
 async def test_the_focus_returns_after_a_window_that_was_too_small(
     on_branch: bool, open_bench: OpenBench
 ) -> None:
-    async with open_bench() as bench:
-        await started(bench)
+    async with open_bench(started=12) as bench:
         if on_branch:
             await bench.press("right")
         else:
@@ -214,8 +195,7 @@ async def test_the_focus_returns_after_a_window_that_was_too_small(
 async def test_a_sheet_has_room_for_its_text_in_the_smallest_window(
     command: str, open_bench: OpenBench
 ) -> None:
-    async with open_bench(size=(40, 12)) as bench:
-        await started(bench)
+    async with open_bench(size=(40, 12), started=12) as bench:
         await bench.choose(command)
         sheet = await opened(bench, Sheet)
         area = sheet.query_one(ProseArea)

@@ -7,8 +7,8 @@ from textual import events
 from textual.widgets import Input, TextArea
 
 from srbwriter.session.open import rescue_folder
-from srbwriter.session.typing import DRAFTS, sheets_left, take_up
-from srbwriter.story import ROOT, Properties, Story, StoryError
+from srbwriter.session.typing import DRAFTS, sheets_left
+from srbwriter.story import ROOT, Properties, StoryError
 from srbwriter.tui.dialogs.ask import AskWords, PropertiesForm
 from srbwriter.tui.dialogs.sheet import Sheet
 from srbwriter.tui.story.reading import ContextView
@@ -16,7 +16,7 @@ from srbwriter.tui.story.side_panel import SidePanel
 from srbwriter.tui.tree.screen import TreeScreen
 from srbwriter.tui.write.welcome import receive
 from tests.tui.conftest import Bench, OpenBench
-from tests.tui.scenarios.common import opened, started, visible
+from tests.tui.scenarios.common import opened, visible
 
 
 async def kept(bench: Bench) -> dict[str, str]:
@@ -93,17 +93,6 @@ async def test_a_sheet_is_safe_while_it_is_open_and_its_words_come_again(
         assert len(said) == 1 and "author note, lorebook" in said[0], "the writer is told where words wait"
 
 
-async def test_words_typed_a_moment_before_the_end_are_kept_too(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        story = bench.session.story
-        await started(bench)
-        await bench.press("f3", "t")
-        await opened(bench, AskWords)
-        await bench.press("A")
-    with Story.open(story.file, readonly=True) as again:
-        assert list(again.value(DRAFTS).values()) == ["A"]
-
-
 @pytest.mark.parametrize("key", ["t", "escape"])
 async def test_words_that_the_disk_refused_are_offered(key: str, open_bench: OpenBench) -> None:
     async with open_bench(text="It rained.") as bench:
@@ -124,35 +113,6 @@ async def test_without_such_words_nothing_is_asked(open_bench: OpenBench) -> Non
         receive(bench.screen)
         await bench.settle()
         assert bench.app.screen is bench.screen
-
-
-@pytest.mark.parametrize("key", ["o", "i"])
-async def test_words_for_a_branch_become_part_of_the_tree(key: str, open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        await started(bench)
-        await bench.press(key)
-        screen = await opened(bench, Sheet if key == "o" else AskWords)
-        await bench.press(*" Indeed.")
-        words = screen.query_one(TextArea).text if key == "o" else screen.query_one(Input).value
-        [(place, draft)] = (await kept(bench)).items()
-        assert draft == words
-    with Story.open(bench.session.story.file) as story:
-        take_up(story)  # as the next start does
-        node = int(place.split(":")[1])
-        assert [story.node(n).text for n in story.children(node)].count(words) == 1
-
-
-async def test_an_edited_branch_that_is_picked_leaves_no_draft(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        await started(bench)
-        await bench.press("o")
-        await opened(bench, Sheet)
-        await bench.press(*" Indeed.")
-        await kept(bench)
-        await bench.press("ctrl+s")
-        assert bench.session.text().endswith(" Indeed.")
-        bench.session.keep()
-        assert not bench.session.story.value(DRAFTS)
 
 
 @pytest.mark.full
@@ -190,12 +150,10 @@ async def test_a_draft_that_cannot_be_dropped_ends_nothing(
         assert isinstance(bench.app.screen, ContextView)
 
 
-@pytest.mark.full
 async def test_an_edited_branch_that_cannot_be_picked_stays_on_its_sheet(
     open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_bench() as bench:
-        await started(bench)
+    async with open_bench(started=12) as bench:
         await bench.press("o")
         sheet = await opened(bench, Sheet)
         await bench.press(*" Indeed.")
@@ -213,8 +171,7 @@ async def test_an_edited_branch_that_cannot_be_picked_stays_on_its_sheet(
 
 @pytest.mark.full
 async def test_words_taken_back_do_not_come_again(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        await started(bench)
+    async with open_bench(started=12) as bench:
         await bench.press("i")
         await opened(bench, AskWords)
         await bench.press(*"no")
@@ -229,30 +186,32 @@ def refuse(*given: object, **named: object) -> None:
     raise StoryError("the disk is full")
 
 
-@pytest.mark.parametrize(("key", "field"), [("n", "note"), ("t", "title"), ("number_sign", "tags")])
+@pytest.mark.parametrize(
+    ("key", "field", "words"),
+    [("n", "note", "wet quay"), ("t", "title", "Rain"), ("number_sign", "tags", "rain,quay")],
+)
 @pytest.mark.full
 async def test_what_is_said_of_a_node_is_safe_while_it_is_typed(
-    key: str, field: str, open_bench: OpenBench
+    key: str, field: str, words: str, open_bench: OpenBench
 ) -> None:
-    async with open_bench() as bench:
-        await started(bench)
+    async with open_bench(started=12) as bench:
         node = bench.session.node
         bench.screen.run("tree")
         tree = await opened(bench, TreeScreen)
         await bench.press(key)
         await opened(bench, AskWords)
-        await bench.press(*"quay")
-        assert await kept(bench) == {f"{field} of node {node}": "quay"}
+        await bench.press(*words)
+        assert await kept(bench) == {f"{field} of node {node}": words}
         await bench.press("enter")
         assert bench.app.screen is tree
         assert left(bench) == []
         marks = bench.session.story.marks(node)
-        assert {"note": marks.note, "title": marks.title, "tags": ",".join(marks.tags)}[field] == "quay"
+        assert {"note": marks.note, "title": marks.title, "tags": ",".join(marks.tags)}[field] == words
+        assert marks.chapter is (field == "title")
 
 
 async def test_a_note_goes_on_where_the_program_ended(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        await started(bench)
+    async with open_bench(started=12) as bench:
         story, node = bench.session.story, bench.session.node
         story.mark(node, note="old")
         interrupted(bench, f"note of node {node}", "A quay")

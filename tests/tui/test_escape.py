@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from textual.events import Key, Paste
+from textual.events import Paste
 
 from srbwriter.tui.write.branch_pane import BranchPane
-from tests.sizes import few_or_all, some_of
 from tests.tui.conftest import Bench, OpenBench
-
-DIALOGS = (
-    "help", "knobs", "branch_knobs", "memory", "author_note", "lore", "context", "model", "tree",
-    "search", "bookmarks", "history", "bin", "find", "export", "import", "openings", "theme", "settings",
-    "log", "menu", "jump", "read", "type_into", "edit_pick", "compare",
-)  # fmt: skip
 
 
 def among_branches(bench: Bench) -> bool:
@@ -21,9 +14,7 @@ def among_branches(bench: Bench) -> bool:
 
 
 async def test_among_the_branches_it_stops_what_runs_and_then_does_nothing(open_bench: OpenBench) -> None:
-    async with open_bench("The rain.") as bench:
-        await bench.write(5)
-        await bench.on_panes()
+    async with open_bench("The rain.", started=5) as bench:
         for _ in range(4):
             await bench.press("escape")
             assert among_branches(bench)
@@ -44,28 +35,6 @@ async def test_in_the_story_it_leads_to_the_branches_and_stops_none(open_bench: 
         await bench.press("escape")
         assert among_branches(bench)
         assert all(branch.live for branch in bench.session.round.branches)
-
-
-@few_or_all
-async def test_it_closes_a_dialog_and_the_branches_have_the_keys_again(
-    full: bool, open_bench: OpenBench
-) -> None:
-    async with open_bench("The rain.") as bench:
-        await bench.write(40)
-        await bench.on_panes()
-        await bench.press("escape")
-        for command in DIALOGS if full else DIALOGS[::7]:
-            bench.screen.run(command)
-            await bench.pilot.pause()
-            for _ in range(3):
-                if bench.app.screen is bench.screen:
-                    break
-                await bench.press("escape")
-            assert among_branches(bench), (command, bench.screen.focused)
-            await bench.press("escape")
-            assert among_branches(bench), command
-        bench.session.keep()
-        assert bench.session.text() == "The rain."
 
 
 async def test_tab_a_key_and_a_click_lead_into_the_story_and_the_badge_says_where_keys_go(
@@ -97,9 +66,7 @@ async def test_tab_a_key_and_a_click_lead_into_the_story_and_the_badge_says_wher
 async def test_a_story_that_was_hidden_is_shown_before_it_has_the_keys(
     way: str, open_bench: OpenBench
 ) -> None:
-    async with open_bench("The rain.", settings={"interface.keymap": "letters"}) as bench:
-        await bench.write(5)
-        await bench.on_panes()
+    async with open_bench("The rain.", settings={"interface.keymap": "letters"}, started=5) as bench:
         await bench.choose("single")
         editor = bench.screen.editor
         assert not editor.size
@@ -109,27 +76,6 @@ async def test_a_story_that_was_hidden_is_shown_before_it_has_the_keys(
         await bench.press(way)
         assert editor.size.height > 1
         assert editor.has_focus or way == "ctrl+f"
-
-
-@pytest.mark.parametrize(
-    "command",
-    some_of([c for c in DIALOGS if c not in ("menu", "jump", "bookmarks", "bin")], DIALOGS[2::4]),
-)
-@pytest.mark.full
-async def test_keys_that_come_together_go_to_the_dialog_that_opens(
-    command: str, open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with open_bench("The rain.", settings={f"keys.{command}": "f5"}) as bench:
-        await bench.write(40)
-        await bench.on_panes()
-        await bench.press("escape")
-        strayed: list[str] = []
-        run = bench.screen.run
-        monkeypatch.setattr(bench.screen, "run", lambda name, *number: strayed.append(name) or run(name))
-        for key in ("f5", *"kkrrssii"):
-            bench.app.post_message(Key(key, key if len(key) == 1 else None))
-        await bench.settle()
-        assert strayed == [command]
 
 
 async def test_a_paste_into_the_story_is_not_said_to_be_lost(open_bench: OpenBench) -> None:

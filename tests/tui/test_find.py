@@ -13,7 +13,7 @@ from srbwriter.story.diff import apply_edits
 from srbwriter.tui.story.find import FindBar, Finder
 from srbwriter.tui.write.story_editor import View
 from tests.tui.conftest import Bench, OpenBench
-from tests.tui.scenarios.common import opened, started, visible
+from tests.tui.scenarios.common import opened, visible
 
 TEXT = "The captain slept.\n\nCaptain Mara did not. No captain does."
 
@@ -43,36 +43,6 @@ async def test_enter_goes_from_place_to_place_and_changes_nothing(open_bench: Op
         assert bench.screen.editor.selected_text.casefold() == "captain"
 
 
-def highlighted(bench: Bench, name: str) -> list[str]:
-    """The words of the story that are painted in the style of a component."""
-    editor = bench.screen.editor
-    wanted = editor.get_component_rich_style(name, partial=True)
-    strips = [editor.render_line(row) for row in range(editor.size.height)]
-    return [
-        segment.text
-        for strip in strips
-        for segment in strip
-        if segment.style is not None
-        and (segment.style.underline, segment.style.reverse) == (wanted.underline, wanted.reverse)
-        and segment.text.strip()
-    ]
-
-
-async def test_matches_are_highlighted_while_the_writer_types(open_bench: OpenBench) -> None:
-    async with open_bench(TEXT) as bench:
-        await bench.press("ctrl+f", *"cap")
-        assert highlighted(bench, "story--match-selected") == ["cap"]
-        assert highlighted(bench, "story--match") == ["Cap", "cap"]
-        assert "1 of 3" in visible(bench)
-        await bench.press(*"tain m")
-        assert highlighted(bench, "story--match-selected") == ["Captain M"]
-        assert highlighted(bench, "story--match") == [] and "1 of 1" in visible(bench)
-        await bench.press("x")
-        assert highlighted(bench, "story--match-selected") == []
-        await bench.press("escape")
-        assert highlighted(bench, "story--match") == []
-
-
 async def test_escape_goes_back_to_the_place_and_tab_stays_at_the_match(open_bench: OpenBench) -> None:
     text = "Rain fell on the harbour.\n" * 5000 + "The beacon.\n" + "Rain again.\n" * 5000
     async with open_bench(text) as bench:
@@ -81,7 +51,7 @@ async def test_escape_goes_back_to_the_place_and_tab_stays_at_the_match(open_ben
         await bench.settle()
         before = editor.view
         await bench.press("ctrl+f", *"beacon", "enter")
-        assert editor.selected_text == "beacon"
+        assert editor.selected_text == "beacon" and "The beacon." in visible(bench)
         await bench.press("escape")
         assert editor.view == before and editor.whole == text
         await bench.press("ctrl+f", *"beacon", "tab", *"s")
@@ -94,30 +64,10 @@ async def replacing(bench: Bench, words: str, by: str) -> None:
     await bench.press(*words, "tab", *by)
 
 
-async def test_matches_are_replaced_one_by_one_and_skipped(open_bench: OpenBench) -> None:
-    async with open_bench(TEXT) as bench:
-        bench.screen.editor.go(4)
-        await replacing(bench, "captain", "mate")
-        assert "1 of 3" in visible(bench)
-        await bench.press("enter")
-        assert bench.session.text() == "The mate slept.\n\nCaptain Mara did not. No captain does."
-        assert "1 of 2" in visible(bench) and bench.screen.editor.selected_text == "Captain"
-        await bench.press("down", "enter")
-        assert bench.session.text() == "The mate slept.\n\nCaptain Mara did not. No mate does."
-        await bench.press("up", "enter")
-        assert "Replaced 3 places; there are no more." in visible(bench)
-        await bench.press("escape")
-        assert bench.screen.editor.place == 4
-        assert bench.session.text() == TEXT.replace("captain", "mate").replace("Captain", "mate")
-        await bench.press("ctrl+z")
-        assert bench.session.text() == "The mate slept.\n\nCaptain Mara did not. No mate does."
-        await bench.press("ctrl+z", "ctrl+z")
-        assert bench.session.text() == TEXT
-
-
 async def test_a_replaced_word_is_the_writers_and_the_others_stay_the_models(open_bench: OpenBench) -> None:
-    async with open_bench("It rained.", settings={"instruments.colour_tokens": "author"}) as bench:
-        await started(bench)
+    async with open_bench(
+        "It rained.", settings={"instruments.colour_tokens": "author"}, started=12
+    ) as bench:
         await bench.press("enter")
         text = bench.session.text()
         word = max(text[len("It rained.") :].split(), key=len)
@@ -177,14 +127,6 @@ async def test_the_same_key_finds_again_and_other_words_begin_anew(open_bench: O
         await bench.press(*" Celeste", "enter")
         assert bench.screen.editor.selected_text == ""  # those are not there
         assert "not in the story" in visible(bench)
-
-
-async def test_a_place_far_off_in_a_long_story_is_brought_into_view(open_bench: OpenBench) -> None:
-    text = "Rain fell on the harbour.\n" * 8000 + "The beacon.\n" + "Rain again.\n" * 8000
-    async with open_bench(text) as bench:
-        await bench.press("ctrl+f", *"beacon", "enter")
-        assert bench.screen.editor.selected_text == "beacon"
-        assert "The beacon." in visible(bench)
 
 
 @pytest.mark.parametrize(

@@ -22,22 +22,8 @@ async def test_after_an_undone_pick_its_siblings_can_be_picked(open_bench: OpenB
         assert bench.session.text() == "It rained." + second
 
 
-@pytest.mark.full
-async def test_words_typed_beside_branches_stay_when_one_is_picked(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        await bench.write()
-        second = bench.texts()[1]
-        bench.screen.editor.focus()
-        await bench.press(*" Zebra.")
-        await bench.on_panes()
-        await bench.press("2")
-        assert bench.session.text() == "It rained. Zebra." + second
-
-
 async def test_back_at_the_beginning_the_panes_are_empty(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        await bench.write()
-        await bench.on_panes()
+    async with open_bench(started=12) as bench:
         await bench.choose("parent")
         assert bench.session.text() == ""
         assert all(pane.text == "" for pane in bench.screen.grid.panes)

@@ -9,13 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.widgets import Static
 
-from srbwriter.cli.table import every_key
 from srbwriter.engine.capabilities import Capabilities
 from srbwriter.engine.parameters import validate
 from srbwriter.engine.types import InvalidRequest, Sampling, Stop
 from srbwriter.tui import knobs
 from srbwriter.tui.dialogs.knobs import Knobs as KnobsScreen
-from srbwriter.tui.dialogs.settings import FIRST
 from srbwriter.tui.knobs import KNOBS, Setup
 from tests.tui.conftest import OpenBench
 from tests.tui.scenarios.common import opened, visible
@@ -98,11 +96,6 @@ def test_a_ladder_that_cannot_be_read_says_how_it_is_written() -> None:
     assert knobs.parse_ladder(temperature, knobs.ladder_words(temperature, 0.25, 2)) == (0.25, 2)
 
 
-def test_ten_settings_come_first_and_the_program_has_them() -> None:
-    names = {key.name for key in every_key()}
-    assert len(FIRST) == 10 and set(FIRST) <= names
-
-
 async def test_few_settings_come_first_and_more_shows_the_others(open_bench: OpenBench) -> None:
     async with open_bench(fake=True, size=(80, 24)) as bench:
         bench.screen.run("knobs")
@@ -135,18 +128,6 @@ async def test_the_number_of_branches_is_changed_there(open_bench: OpenBench) ->
         await opened(bench, KnobsScreen)
         await bench.press("home", "right", "escape")
         assert bench.session.n == before + 1
-
-
-@pytest.mark.full
-async def test_knobs_come_back_with_the_story(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        bench.screen.run("knobs")
-        await opened(bench, KnobsScreen)
-        await bench.press("right", "escape")
-        turned = bench.session.sampling, bench.session.stop
-        assert turned != (Sampling(), Stop(max_tokens=64))
-    async with open_bench() as bench:
-        assert (bench.session.sampling, bench.session.stop) == turned
 
 
 async def test_a_knob_that_the_engine_lacks_stays_where_it_is(

@@ -56,9 +56,7 @@ async def test_the_story_has_the_keys_again_and_digits_are_typed(open_bench: Ope
 
 
 async def test_one_large_branch_is_large_again(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        await bench.write(8)
-        await bench.on_panes()
+    async with open_bench(started=8) as bench:
         await bench.press("right", "f9")
         await leave(bench)
     async with open_bench("") as bench:

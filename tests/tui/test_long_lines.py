@@ -1,15 +1,19 @@
-"""Paragraphs of many rows are wrapped and painted as Textual would, and a key costs the rows around it."""
+"""Paragraphs of many rows and text that grows are wrapped as if all came at once, and no row is too wide."""
 
 from __future__ import annotations
 
 import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
 from rich.text import Text
 from textual._wrap import compute_wrap_offsets
 from textual.app import App, ComposeResult
 from textual.widgets.text_area import Edit
 
+from srbwriter.tui.widgets.wrap import Wrapper
 from srbwriter.tui.write import long_lines
 from srbwriter.tui.write.prose_area import ProseArea
 from tests.sizes import examples
@@ -65,3 +69,44 @@ async def test_a_row_is_painted_as_if_its_paragraph_was(monkeypatch: pytest.Monk
                 area.wrapped_document.wrap(area.wrap_width)
                 assert area.wrapped_document.height == height
                 assert painted == [area._render_line(y) for y in range(20)]
+
+
+TEXT = st.text(alphabet="ab é \n漢字😀,.-", max_size=120)
+
+
+@given(st.lists(TEXT, max_size=8), st.integers(1, 30))
+def test_growing_text_wraps_like_whole_text(parts: list[str], width: int) -> None:
+    growing, whole = Wrapper(width), Wrapper(width)
+    for part in parts:
+        growing.append(part)
+    whole.reset("".join(parts))
+    assert growing.lines == whole.lines
+
+
+@given(TEXT, st.integers(2, 30))
+def test_no_line_is_wider_than_the_room(text: str, width: int) -> None:
+    wrapper = Wrapper(width)
+    wrapper.reset(text)
+    for index in range(len(wrapper.lines)):
+        assert cell_len(wrapper.shown(index).rstrip()) <= width
+
+
+@given(TEXT, st.integers(1, 30))
+def test_lines_hold_every_character_once(text: str, width: int) -> None:
+    wrapper = Wrapper(width)
+    wrapper.reset(text)
+    held = "".join(text[line.start : line.end] for line in wrapper.lines)
+    assert held == text.lstrip(" \n")
+
+
+def test_words_stay_whole_and_hanging_spaces_do_not_indent() -> None:
+    wrapper = Wrapper(10)
+    wrapper.reset("one two three  four")
+    shown = [wrapper.shown(index).rstrip() for index in range(len(wrapper.lines))]
+    assert shown == ["one two", "three", "four"]
+
+
+def test_the_line_of_a_character() -> None:
+    wrapper = Wrapper(10)
+    wrapper.reset("one two three four")
+    assert [wrapper.line_of(offset) for offset in (0, 7, 8, 17, 99)] == [0, 0, 1, 1, 1]

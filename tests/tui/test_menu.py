@@ -1,27 +1,21 @@
-"""The menu of commands, the eight keys to know, and keys that every terminal can send."""
+"""The menu of commands, former names of keys, and keys that every terminal can send."""
 
 from __future__ import annotations
 
 import pytest
 from textual import events
 from textual.events import Paste
-from textual.widgets import OptionList, Static
+from textual.widgets import OptionList
 
-from srbwriter.config.kinds import one_of
 from srbwriter.engine.types import FinishReason
 from srbwriter.tui import commands, options
 from srbwriter.tui.commands import COMMANDS
-from srbwriter.tui.dialogs.help import Help
 from srbwriter.tui.dialogs.menu import Menu
 from srbwriter.tui.dialogs.picker import Picker
 from srbwriter.tui.driver import _Parser
 from srbwriter.tui.key_names import shown_name
-from srbwriter.tui.story.side_panel import SidePanel
-from srbwriter.tui.write.essentials import ESSENTIALS
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.scenarios.common import opened, visible
-
-SIZES = [(80, 24), (120, 40)]
 
 
 def row(bench: Bench) -> str:
@@ -31,19 +25,7 @@ def row(bench: Bench) -> str:
     return str(rows.get_option_at_index(rows.highlighted).prompt).strip()
 
 
-def said(bench: Bench) -> str:
-    return bench.app.messages.all[-1].words
-
-
 # ---- the menu
-
-
-async def test_the_menu_runs_a_command_from_the_story(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        await bench.press(*" Hard", "ctrl+g", *"memory", "enter")
-        await opened(bench, SidePanel)
-        await bench.press("escape")
-        assert bench.screen.editor.has_focus and bench.screen.editor.text == "It rained. Hard"
 
 
 async def test_the_menu_picks_a_branch_by_its_number(open_bench: OpenBench) -> None:
@@ -107,51 +89,18 @@ async def test_arrows_go_past_the_names_of_groups_and_escape_runs_nothing(open_b
             assert type(bench.app.screen) is type(menu)
 
 
-async def test_each_row_shows_the_keys_of_its_command(open_bench: OpenBench) -> None:
-    own = {"keys.memory": "f11", "interface.keymap": "letters"}
-    async with open_bench(fake=True, size=(120, 140), settings=own) as bench:
-        await bench.press("ctrl+g")
-        await opened(bench, Menu)
-        shown = visible(bench)
-        for words in (
-            "F11      Memory",
-            "K F2     Settings for writing",
-            "⏎        Pick this branch",
-            "    Theme",
-        ):
-            assert words in shown, words
-
-
-async def test_a_command_for_a_branch_needs_a_chosen_one(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        await bench.choose("kill")
-        assert said(bench) == "“Kill this branch” is for a branch, and there is none yet. ^n writes branches."
-        await bench.write()
-        await bench.choose("kill")
-        assert said(bench) == "“Kill this branch” is for a chosen branch. Press tab to choose one first."
-        assert all(branch.live for branch in bench.session.round.branches)
-        assert bench.screen.unchosen, "a refusal chooses none"
-
-
-@pytest.mark.parametrize("way", ["pane", "story"])
-async def test_a_command_for_a_branch_acts_on_the_one_chosen_last(way: str, open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        await bench.write()
-        await bench.press("right", "right", "right")
-        if way == "story":
-            await bench.press("tab", "x")
-        await bench.choose("kill")
-        killed = [b.finish_reason is FinishReason.KILLED for b in bench.session.round.branches]
-        assert killed == [False, False, True, False]
-
-
 async def test_a_pick_forgets_which_branch_was_chosen(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
+        await bench.choose("kill")
+        assert (
+            bench.last_said
+            == "“Kill this branch” is for a branch, and there is none yet. ^n writes branches."
+        )
         await bench.write()
         await bench.press("right", "right", "1")
         await bench.tokens(5)
         await bench.choose("kill")
-        assert "is for a chosen branch" in said(bench)
+        assert "is for a chosen branch" in bench.last_said
         assert all(branch.live for branch in bench.session.round.branches)
 
 
@@ -176,42 +125,6 @@ async def test_every_command_is_found_in_the_menu_by_its_title_and_by_its_name(o
             assert row(bench).endswith(f"Pick branch {number}")
 
 
-# ---- the eight keys
-
-
-@pytest.mark.parametrize("size", SIZES)
-async def test_the_key_line_shows_the_eight_keys(size: tuple[int, int], open_bench: OpenBench) -> None:
-    async with open_bench(size=size) as bench:
-
-        def shown() -> str:
-            return bench.screen.key_line.render().plain
-
-        always = ("^n write", "^z undo", "^g menu", "F1 help", "^q quit")
-        assert all(words in shown() for words in always)
-        await bench.write()
-        assert all(words in shown() for words in (*always, "1–9 pick", "←→ choose"))
-        bench.session.stop_all()
-        await bench.press("right")
-        await bench.settle()
-        bench.screen.flush_slowly()
-        part = "d w f pick a part" if size[0] >= 100 else "d w f part"
-        assert all(words in shown() for words in (*always, "1–9 pick", part, "tab story"))
-        await bench.press("tab")
-        assert all(words in shown() for words in (*always, "tab branches"))
-
-
-async def test_help_begins_with_the_eight_keys(open_bench: OpenBench) -> None:
-    async with open_bench(fake=True) as bench:
-        await bench.press("f1")
-        screen = await opened(bench, Help)
-        titles = [str(title.content) for title in screen.query(".group").results(Static)]
-        assert titles[0] == "Eight keys to know"
-        shown = visible(bench)
-        for words in ("^n", "1–9", "d  w  f", "←  →  tab", "^z", "^g", "F1", "^q"):
-            assert words in shown, words
-        assert len(ESSENTIALS) == 8 and {id for one in ESSENTIALS for id in one.commands} <= set(COMMANDS)
-
-
 # ---- keymaps
 
 
@@ -225,21 +138,8 @@ async def test_the_prose_keymap_keeps_the_letters_that_a_novelist_needs(open_ben
         assert bench.session.round.branches[0].finish_reason is FinishReason.KILLED
 
 
-@pytest.mark.parametrize("value", ["letters", "vim", "default"])
-async def test_letters_reach_nearly_every_command_in_the_other_keymaps(
-    value: str, open_bench: OpenBench
-) -> None:
-    kept = options.KEYMAP.read_toml(value)
-    assert kept == ("letters" if value == "default" else value), "a value of earlier versions is read"
-    async with open_bench(settings={"interface.keymap": kept}) as bench:
-        await bench.write()
-        await bench.press("right", "M")
-        await opened(bench, SidePanel)
-
-
-def test_a_word_of_earlier_versions_is_read_and_not_offered() -> None:
-    kind = one_of("prose", "letters", former={"default": "letters"})
-    assert kind.from_text("default") == "letters" and kind.choices == ("prose", "letters")
+def test_a_keymap_of_earlier_versions_is_read_and_not_offered() -> None:
+    assert options.KEYMAP.read_toml("default") == "letters" and "default" not in options.KEYMAPS
 
 
 async def test_keys_given_to_the_former_leader_and_palette_open_the_menu(open_bench: OpenBench) -> None:
@@ -250,12 +150,6 @@ async def test_keys_given_to_the_former_leader_and_palette_open_the_menu(open_be
             await bench.press("escape")
         await bench.press("ctrl+g")
         assert bench.app.screen is bench.screen, "the key of their own replaces the default, as before"
-
-
-def test_a_key_of_the_writers_own_takes_a_letter_of_the_keymap() -> None:
-    keys = commands.Keys("letters", {"tree": "n, f11"})
-    assert keys.plain["tree"] == ["n", "f11"] and "stories" not in keys.plain
-    assert keys.anywhere["stories"] == ["ctrl+o"] and not keys.conflicts()
 
 
 # ---- what terminals can send
@@ -321,7 +215,3 @@ def test_no_punctuation_is_a_default_key_of_a_branch_except_a_few() -> None:
         keys = [key for some in commands.Keys(kind, {}).plain.values() for key in some]
         signs = {sign for sign in map(shown_name, keys) if len(sign) == 1 and not sign.isalnum()}
         assert signs == set("?/+=-"), kind
-
-
-def test_the_menu_itself_opens_with_a_key_that_every_terminal_sends() -> None:
-    assert commands.Keys("prose", {}).anywhere["menu"] == ["ctrl+g", "ctrl+p"]

@@ -76,7 +76,7 @@ async def test_trouble_of_a_model_is_forgotten_once_another_one_is_loaded(open_b
         bench.session.fail_loading(ValueError("no such file"))
         await bench.settle()
         assert "cannot be loaded" in bench.screen.status_line.message
-        bench.session.engine_error = None
+        bench.session.load_again()
         bench.session.finish_loading()
         await bench.settle()
         assert bench.screen.status_line.message == ""

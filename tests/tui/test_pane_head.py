@@ -1,4 +1,4 @@
-"""The line above a branch: what the writer set himself stays, and words are shortened before a part goes."""
+"""The line above a branch: what the writer set stays, words are shortened before a part goes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from srbwriter.engine.types import Sampling
-from srbwriter.tui.write.branch_words import Head, sampling_words
+from srbwriter.tui.write.branch_words import Head, find_thoughts, sampling_words
 from tests.tui.conftest import OpenBench
 
 WRITING = Head("3", "▸", "writing", hidden=4, tokens=262, speed=31.0)
@@ -61,9 +61,7 @@ def test_marks_stay_at_any_width(
 async def test_marks_are_seen_where_eight_share_the_window_and_values_rounded(
     open_bench: OpenBench,
 ) -> None:
-    async with open_bench("It rained.", 8) as bench:
-        await bench.write(40)
-        await bench.on_panes()
+    async with open_bench("It rained.", 8, started=40) as bench:
         await bench.choose("lock", "rate_up", "bookmark")
         bench.screen.pump.flush()
         head = bench.screen.grid.panes[0].head
@@ -72,3 +70,46 @@ async def test_marks_are_seen_where_eight_share_the_window_and_values_rounded(
         for value, shown in ((5 / 7, "0.71"), (1.2, "1.2"), (2.0, "2"), (0.0012, "0.001")):
             branch.sampling = Sampling(temperature=value)
             assert sampling_words(branch, Sampling()) == f"temp {shown}"
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "shown"),
+    [
+        ("She ran.", 0, "She ran."),
+        ("<think>one two</think>\n\nShe ran.", 2, "She ran."),
+        (" \n<think>\n</think>She ran.", 0, "She ran."),
+        ("<think>one two", 2, None),
+        ("He said <think> aloud.", 0, "He said <think> aloud."),
+    ],
+)
+def test_thoughts_stand_at_the_beginning(text: str, words: int, shown: str | None) -> None:
+    found = find_thoughts(text)
+    assert found.words == words
+    assert (None if found.end is None else text[found.end :]) == shown
+
+
+@pytest.mark.parametrize("size", [1, 3, 200])
+async def test_the_pane_folds_them_as_they_come(size: int, open_bench: OpenBench) -> None:
+    text = "<think>First she will run, then she will not.</think>\n\nShe ran. She did not stop."
+    async with open_bench(n=2, fake=True) as bench:
+        bench.session.generate()
+        bench.screen.pump.flush()
+        pane = bench.screen.grid.panes[0]
+        for start in range(0, len(text), size):
+            bench.session.append(0, text[start : start + size])
+            bench.screen.pump.flush()
+        assert pane.text == "She ran. She did not stop."
+        assert "thought 8 words" in pane.head
+        await bench.on_panes()
+        await bench.press("d", "enter")
+        assert bench.session.text() == "It rained.She ran."
+
+
+async def test_while_it_thinks_nothing_is_shown_but_that(open_bench: OpenBench) -> None:
+    async with open_bench(n=1, fake=True) as bench:
+        bench.session.generate()
+        bench.session.append(0, "<think>one two three")
+        bench.screen.pump.flush()
+        pane = bench.screen.grid.panes[0]
+        assert pane.text == ""
+        assert "thought 3 words" in pane.head

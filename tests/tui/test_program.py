@@ -21,23 +21,8 @@ from srbwriter.tui.story import external
 from tests.tui.conftest import OpenBench
 
 
-async def test_keys_can_be_remapped(open_bench: OpenBench) -> None:
-    own = {"keys.kill": "x, delete", "keys.help": "f5"}
-    async with open_bench(settings=own) as bench:
-        await bench.write()
-        await bench.on_panes()
-        await bench.press("k")
-        assert bench.session.round.branches[0].live
-        await bench.press("x")
-        assert bench.session.round.branches[0].finish_reason is FinishReason.KILLED
-        await bench.press("f5")
-        assert bench.app.screen is not bench.screen
-
-
 async def test_the_vim_keymap_moves_with_hjkl(open_bench: OpenBench) -> None:
-    async with open_bench(n=8, settings={"interface.keymap": "vim"}) as bench:
-        await bench.write()
-        await bench.on_panes()
+    async with open_bench(n=8, settings={"interface.keymap": "vim"}, started=12) as bench:
         await bench.press("l")
         assert bench.screen.grid.current == 1
         await bench.press("j")
@@ -162,7 +147,7 @@ async def test_escape_gives_up_a_load_and_says_what_can_be_done(open_bench: Open
         await bench.choose("model")
         assert isinstance(bench.app.screen, ModelTrouble)
         await bench.press("r")
-        assert bench.app.screen is bench.screen and bench.session.engine_state == "LOADING"
+        assert bench.app.screen is bench.screen and bench.session.engine_state != "FAILED"
         await bench.press("escape")
         assert bench.app.screen is bench.screen and bench.session.engine_state == "FAILED"
         await bench.press("x")
@@ -180,17 +165,6 @@ async def test_another_story_is_opened_with_the_model_that_is_loaded(
     async with open_bench() as bench:
         await bench.press("ctrl+q")
     assert bench.session.closed and not bench.session.kept_model
-
-
-async def test_an_empty_story_begins_with_the_openings(open_bench: OpenBench) -> None:
-    async with open_bench(text="") as bench:
-        await bench.pilot.pause()
-        assert isinstance(bench.app.screen, Picker)
-        await bench.press("enter")
-        await bench.tokens(3)
-        assert bench.session.text()
-        assert len(bench.session.round.branches) == 4
-        assert bench.screen.unchosen, "digits pick, and the rest is typed"
 
 
 async def test_a_changed_layout_is_remembered(open_bench: OpenBench) -> None:

@@ -1,12 +1,16 @@
-"""Long work of an instrument says how far it is, and esc stops it."""
+"""The line of the state: how far long work is and how esc stops it, and where the model runs."""
 
 from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from srbwriter.session import judging, tokens
+from srbwriter.tui.write import status
 from tests.tui.conftest import Bench, OpenBench
-from tests.tui.scenarios.common import started
 from tests.tui.scenarios.judging import at_once
 from tests.tui.test_tints import coloured
 
@@ -21,8 +25,7 @@ async def test_scoring_counts_the_branches_and_esc_stops_it(
     open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(judging, "_aside", at_once)
-    async with open_bench() as bench:
-        await started(bench, 64)
+    async with open_bench(started=64) as bench:
         count = len(bench.session.round.branches)
         await bench.press("f7")
         judgement = bench.session.round.judgement
@@ -60,3 +63,22 @@ async def test_colouring_says_how_far_it_is_and_esc_stops_it(
         bench.screen.editor.go(len(text))
         await bench.press("x")
         await coloured(bench, len(text))
+
+
+NOTE = "The context is 4096 tokens instead of 8192."
+
+
+async def test_the_end_of_the_engine_figures_says_where_the_model_runs(open_bench: OpenBench) -> None:
+    async with open_bench(fake=True) as bench:
+        session = cast("Any", bench.session)
+        session.model = replace(session.model, device="NVIDIA GeForce RTX 4070, 25 of 33 layers")
+        line = status.engine_figures(session)
+        assert line[-1] == "runs on NVIDIA GeForce RTX 4070, 25 of 33 layers"
+
+
+async def test_what_was_made_smaller_is_said_once(open_bench: OpenBench) -> None:
+    async with open_bench(fake=True) as bench:
+        cast("Any", bench.session).loader = SimpleNamespace(notes=(NOTE,))
+        for _ in range(2):
+            bench.screen.flush_slowly()
+        assert [message.words for message in bench.app.messages.all] == [NOTE]

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from srbwriter.story import Author
 from srbwriter.tui.write.story_editor import Provenance
 from tests.tui.conftest import OpenBench
-from tests.tui.scenarios.common import started
 from tests.tui.scenarios.tokens import choose
 
 AUTHORS: list[Author] = ["writer", "model", "edited", "imported"]
@@ -44,8 +43,7 @@ def test_a_stretch_has_the_authors_of_its_characters(
 
 
 async def test_the_models_words_are_italic_and_the_writers_are_plain(open_bench: OpenBench) -> None:
-    async with open_bench("It rained.") as bench:
-        await started(bench)
+    async with open_bench("It rained.", started=12) as bench:
         await bench.press("enter")  # a pick
         editor = bench.screen.editor
         taken = editor.whole[len("It rained.") :]
@@ -61,8 +59,9 @@ async def test_the_models_words_are_italic_and_the_writers_are_plain(open_bench:
 
 
 async def test_words_typed_and_deleted_amid_the_models_keep_the_tint_true(open_bench: OpenBench) -> None:
-    async with open_bench("It rained.", settings={"instruments.colour_tokens": "author"}) as bench:
-        await started(bench)
+    async with open_bench(
+        "It rained.", settings={"instruments.colour_tokens": "author"}, started=12
+    ) as bench:
         await bench.press("enter")
         editor = bench.screen.editor
         bench.screen.editor.focus()
@@ -79,8 +78,9 @@ async def test_words_typed_and_deleted_amid_the_models_keep_the_tint_true(open_b
 
 
 async def test_the_paragraph_at_the_cursor_keeps_its_tints_while_it_is_edited(open_bench: OpenBench) -> None:
-    async with open_bench("It rained.", settings={"instruments.colour_tokens": "author"}) as bench:
-        await started(bench)
+    async with open_bench(
+        "It rained.", settings={"instruments.colour_tokens": "author"}, started=12
+    ) as bench:
         await bench.press("enter", "ctrl+g", "a")
         editor = bench.screen.editor
         editor.focus()

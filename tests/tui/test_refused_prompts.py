@@ -26,9 +26,7 @@ from srbwriter.tui.tree.screen import TreeScreen
 from srbwriter.tui.widgets.lines import FilterLine
 from tests.sizes import some_of
 from tests.tui.conftest import Bench, OpenBench
-from tests.tui.scenarios.common import opened, started, visible
-
-TITLE = "The mask, by day x"  # letters that are commands of the tree: hoist, bin, split, bookmark …
+from tests.tui.scenarios.common import opened, visible
 
 
 async def on_folded_row(bench: Bench) -> TreeScreen:
@@ -45,20 +43,6 @@ def state(bench: Bench) -> object:
     story = bench.session.story
     nodes = list(story.reading_order())
     return nodes, story.hoisted, story.current, [story.marks(node) for node in nodes], story.bin()
-
-
-async def test_a_title_typed_at_a_folded_row_runs_no_command(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        tree = await on_folded_row(bench)
-        before, opened_rows = state(bench), set(tree.view.opened)
-        await bench.press("t", *TITLE)
-        await opened(bench, Refusal)
-        assert "These branches are folded; space shows them." in visible(bench)
-        assert state(bench) == before and tree.view.opened == opened_rows
-        await bench.press("enter")
-        assert bench.app.screen is tree
-        await bench.press("space", "down", "t", *TITLE, "enter")
-        assert tree.story.marks(tree.view.row.node).title == TITLE
 
 
 def is_typed_into(screen: Screen[Any]) -> bool:
@@ -112,8 +96,7 @@ async def test_every_command_of_a_page_that_opens_a_prompt_is_declared(
 
 @pytest.mark.parametrize("command", some_of(list(COMMANDS), ["type_into", "memory", "rename_story"]))
 async def test_every_command_that_opens_a_prompt_is_declared(command: str, open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        await started(bench)
+    async with open_bench(started=12) as bench:
         if command not in ("quit", "suspend", "own_editor"):
             bench.screen.run(command)
             await bench.settle()
@@ -127,8 +110,7 @@ REFUSED = [id for id, command in COMMANDS.items() if command.handler in ASKING]
 async def test_letters_for_a_prompt_that_did_not_open_leave_story_and_branches(
     command: str, open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_bench() as bench:
-        await started(bench)
+    async with open_bench(started=12) as bench:
         monkeypatch.setattr(Story, "read_only", property(lambda _: ReadOnly("damage", "It is damaged.")))
         before, texts = state(bench), bench.texts()
         bench.screen.run(command)

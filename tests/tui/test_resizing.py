@@ -78,29 +78,13 @@ async def test_the_story_is_wrapped_for_the_window_it_is_in(open_bench: OpenBenc
             check(bench)
 
 
-@pytest.mark.parametrize("start", ["below", "right", "column"])
-@pytest.mark.full
-async def test_the_story_and_its_branches_are_wrapped_for_the_next_layout(
-    start: str, open_bench: OpenBench
-) -> None:
-    async with open_bench(STORY, 8, settings={"interface.layout": start}) as bench:
-        await bench.write(40)
-        await bench.on_panes()
-        check(bench)
-        for _ in range(3):
-            await bench.choose("layout")
-            check(bench)
-
-
 @pytest.mark.parametrize("command", ["single", "layout"])
 @pytest.mark.full
 async def test_panes_are_wrapped_anew_though_nobody_tells_them_of_their_size(
     command: str, open_bench: OpenBench
 ) -> None:
     """Asking a widget for its size between a change of style and the layout makes Textual send no event."""
-    async with open_bench(STORY, 8) as bench:
-        await bench.write(40)
-        await bench.on_panes()
+    async with open_bench(STORY, 8, started=40) as bench:
         for _ in range(2):
             bench.screen.run(command)
             for _ in range(50):
@@ -156,9 +140,7 @@ async def test_a_window_resized_under_a_dialog(open_bench: OpenBench) -> None:
 @pytest.mark.full
 async def test_everything_fits_after_any_changes(seed: int, open_bench: OpenBench) -> None:
     choose = random.Random(seed)
-    async with open_bench(STORY, 8) as bench:
-        await bench.write(60)
-        await bench.on_panes()
+    async with open_bench(STORY, 8, started=60) as bench:
         done: list[object] = []
         for _ in range(10):
             what = choose.choice(["size", "size", "v", "z", "tokens", "tab"])

@@ -38,8 +38,9 @@ async def test_the_layout_is_chosen_by_the_size_of_the_window(open_bench: OpenBe
 async def test_the_split_holds_in_every_layout_and_is_remembered(
     layout: str, axis: str, open_bench: OpenBench
 ) -> None:
-    async with open_bench(fake=True, size=(120, 42), settings={"interface.layout": layout}) as bench:
-        await started(bench)
+    async with open_bench(
+        fake=True, size=(120, 42), settings={"interface.layout": layout}, started=12
+    ) as bench:
         whole = getattr(bench.screen.query_one("#panes").size, axis)
         await bench.choose("more_story", "more_story")
         share = getattr(bench.screen.editor.outer_size, axis) / whole
@@ -82,8 +83,7 @@ async def test_in_quiet_the_line_of_the_cursor_stays_in_the_middle(open_bench: O
 
 
 async def test_whoever_goes_to_branches_sees_them(open_bench: OpenBench) -> None:
-    async with open_bench(fake=True) as bench:
-        await started(bench)
+    async with open_bench(fake=True, started=12) as bench:
         for key in ("tab", "ctrl+n"):
             bench.screen.editor.focus()
             await bench.press("ctrl+t", key)
@@ -125,8 +125,7 @@ async def test_title_and_keys_fit_80_columns(open_bench: OpenBench) -> None:
 
 
 async def test_a_key_and_what_it_does_stand_on_one_line(open_bench: OpenBench) -> None:
-    async with open_bench(fake=True, size=(80, 24)) as bench:
-        await started(bench)
+    async with open_bench(fake=True, size=(80, 24), started=12) as bench:
         for command in ("tree", "knobs", "lore", "find"):
             bench.screen.run(command)
             await bench.pilot.pause()

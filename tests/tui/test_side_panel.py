@@ -36,17 +36,6 @@ async def saved(bench: Bench) -> Settings:
     return bench.session.story.own_settings(ROOT)
 
 
-@pytest.mark.parametrize(("command", "widget"), [("memory", MEMORY), ("author_note", NOTE), ("lore", LORE)])
-async def test_each_command_opens_the_panel_at_its_part(
-    command: str, widget: str, open_bench: OpenBench
-) -> None:
-    async with open_bench(fake=True) as bench:
-        opened_panel = await panel(bench, command)
-        assert opened_panel.focused is opened_panel.query_one(f"#{widget}")
-        await bench.press("escape")
-        assert bench.app.screen is bench.screen
-
-
 async def test_what_is_typed_is_saved_while_the_panel_is_open(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         await panel(bench)
@@ -70,12 +59,12 @@ async def test_the_words_of_one_visit_to_a_field_are_one_step_of_undo(open_bench
         assert story.own_settings(ROOT).memory == "One. Two."
         await bench.press("ctrl+z")
         assert story.own_settings(ROOT).memory == "One."
-        assert bench.app.messages.all[-1].words == "Undid: memory."
+        assert bench.last_said == "Undid: memory."
         await bench.press("ctrl+z")
         assert story.own_settings(ROOT).memory is None
         await bench.press("ctrl+y", "ctrl+y")
         assert story.own_settings(ROOT).memory == "One. Two."
-        assert bench.app.messages.all[-1].words == "Redid: memory."
+        assert bench.last_said == "Redid: memory."
 
 
 async def test_what_is_no_depth_is_refused_and_nothing_is_lost(open_bench: OpenBench) -> None:
@@ -133,7 +122,7 @@ async def test_the_fields_belong_to_the_highlighted_entry(open_bench: OpenBench)
         assert area.text == "Wet."
         await bench.press("escape", "ctrl+z")
         assert [entry.text for entry in story.own_settings(ROOT).lore] == ["Wet.", "Gone."]
-        assert bench.app.messages.all[-1].words == "Undid: lorebook entry Tom."
+        assert bench.last_said == "Undid: lorebook entry Tom."
 
 
 async def test_secondary_keys_count_in_four_ways(open_bench: OpenBench) -> None:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from textual.widgets import OptionList, Static
 
-from srbwriter.engine.types import BranchState, FinishReason
+from srbwriter.engine.types import FinishReason
 from srbwriter.session import Context
 from srbwriter.session.prompting import Part
-from srbwriter.story import ROOT
 from srbwriter.tui.dialogs.knobs import Knobs
 from srbwriter.tui.story.reading import budget
-from srbwriter.tui.story.side_panel import LoreList, SidePanel
 from srbwriter.tui.write import hints
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.scenarios.common import visible
@@ -29,38 +25,6 @@ def finish(bench: Bench) -> None:
         assert bench.session.engine.process()
     bench.session.sync()
     bench.screen.pump.flush()
-
-
-def said(bench: Bench) -> str:
-    """The last toast."""
-    notes = bench.app.messages.all
-    return notes[-1].words if notes else ""
-
-
-@pytest.mark.parametrize("ending", ["length", "stopped", "sentence"])
-@pytest.mark.full
-async def test_typing_into_an_ended_branch_writes_on(open_bench: OpenBench, ending: str) -> None:
-    async with open_bench(n=2) as bench:
-        session = bench.session
-        if ending == "sentence":
-            session.stop = replace(session.stop, max_tokens=60, boundary="sentence")
-        else:
-            session.stop = replace(session.stop, max_tokens=8)
-        await bench.write(4)
-        await bench.on_panes()
-        if ending == "stopped":
-            await bench.press("s")
-        else:
-            finish(bench)
-        branch = session.round.branches[0]
-        before, count = branch.text, len(branch.ids)
-        assert branch.state is BranchState.DONE
-        await typed(bench, " and so")
-        assert branch.live
-        assert branch.text == f"{before} and so"
-        await bench.tokens(4)
-        assert len(branch.ids) > count + 3
-        assert branch.text.startswith(f"{before} and so")
 
 
 async def test_k_clears_a_branch_that_has_ended(open_bench: OpenBench) -> None:
@@ -82,7 +46,7 @@ async def test_k_clears_a_branch_that_has_ended(open_bench: OpenBench) -> None:
         assert branch.live and branch.text.startswith(text)
         await bench.press("s")
         await bench.press("s")
-        assert "ended already: stopped" in said(bench)
+        assert "ended already: stopped" in bench.last_said
 
 
 async def test_an_empty_pane_says_how_branches_are_written(open_bench: OpenBench) -> None:
@@ -166,18 +130,6 @@ async def test_the_engine_figures_say_where_a_server_listens(open_bench: OpenBen
         assert "http://127.0.0.1:9090" in bench.screen.status_line.line
 
 
-async def test_a_message_has_room_of_its_own(open_bench: OpenBench) -> None:
-    async with open_bench(n=2, size=(80, 24)) as bench:
-        line, keys = bench.screen.status_line, bench.screen.key_line
-        for words in ("It is saved.", "A branch has ended already. " * 4):
-            bench.screen.notify(words)
-            await bench.pilot.pause()
-            assert words.split()[-1] in line.line and line.line.rstrip().endswith("saved")
-            assert line.region.bottom == keys.region.y
-            assert not bench.app.screen.query("Toast")
-        assert line.region.height > 1
-
-
 @pytest.mark.parametrize("command", ["find", "settings", "openings", "tree", "read"])
 @pytest.mark.full
 async def test_a_message_covers_no_foot_of_a_prompt(command: str, open_bench: OpenBench) -> None:
@@ -198,23 +150,6 @@ def test_a_hint_is_given_once() -> None:
     assert hints.give_once("a small model")
     assert not hints.give_once("a small model")
     assert hints.give_once("another") and not hints.give_once("a small model")
-
-
-async def test_a_new_entry_of_the_lorebook_goes_on_to_its_text(open_bench: OpenBench) -> None:
-    async with open_bench(n=2) as bench:
-        await bench.on_panes()
-        await bench.choose("lore")
-        panel = bench.app.screen
-        assert isinstance(panel, SidePanel) and isinstance(panel.focused, LoreList)
-        empty = panel.query_one(".empty", Static)
-        assert empty.display and "n new" in visible(bench)
-        await bench.press("n", *"Mara", "enter")
-        assert bench.app.screen is panel
-        await bench.press(*"keeps")
-        assert not empty.display
-        await bench.press("escape")
-        [entry] = bench.session.story.own_settings(ROOT).lore
-        assert (entry.name, entry.text) == ("Mara", "keeps")
 
 
 async def test_esc_says_stop_only_where_something_can_be_stopped(open_bench: OpenBench) -> None:

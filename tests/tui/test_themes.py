@@ -25,15 +25,6 @@ def contrast(one: str, other: str) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
-def test_there_are_ten_and_more_light_and_dark() -> None:
-    found, complaints = themes.load_all(SHIPPED)
-    assert not complaints
-    assert len(found) >= 10
-    assert sum(theme.dark for theme in found) >= 3
-    assert sum(not theme.dark for theme in found) >= 3
-    assert {"sepia", "e-ink", "contrast-dark", "contrast-light", themes.DEFAULT} <= {t.name for t in found}
-
-
 @pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)
 def test_every_text_can_be_read_on_every_ground(file: Path) -> None:
     theme = themes.read(file)
@@ -86,15 +77,6 @@ def test_a_bad_theme_is_a_complaint_that_names_file_and_line(spoil: object, word
 def test_an_own_theme_replaces_a_shipped_one_of_the_same_name() -> None:
     file = own_theme("paper")
     assert themes.files()["paper"] == file
-
-
-def test_the_watcher_sees_a_changed_theme_once() -> None:
-    file = own_theme("mine")
-    watcher = themes.Watcher()
-    assert not watcher.changed()
-    file.write_text(file.read_text() + "# changed\n")
-    assert watcher.changed() == [file]
-    assert not watcher.changed()
 
 
 def test_the_shipped_theme_takes_the_place_of_an_own_one_that_cannot_be_read() -> None:

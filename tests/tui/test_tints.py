@@ -13,6 +13,7 @@ from textual.strip import Strip
 
 from srbwriter.engine.generation import Branch, Buffer, Generation
 from srbwriter.engine.types import Request, Sampling, Stop
+from srbwriter.tui import options
 from srbwriter.tui.widgets.tints import (
     AUTHOR,
     PROBABILITY,
@@ -26,7 +27,6 @@ from srbwriter.tui.widgets.tints import (
 )
 from tests.sizes import some_of
 from tests.tui.conftest import Bench, OpenBench
-from tests.tui.scenarios.common import started
 from tests.tui.test_colours import SHIPPED
 
 
@@ -93,8 +93,7 @@ def test_what_was_typed_is_the_writers() -> None:
 
 
 async def test_coloured_words_are_selected_and_taken_as_before(open_bench: OpenBench) -> None:
-    async with open_bench(settings={"instruments.colour_tokens": "probability"}) as bench:
-        await started(bench, 20)
+    async with open_bench(settings={"instruments.colour_tokens": "probability"}, started=20) as bench:
         pane = bench.screen.grid.panes[0]
         before = pane.render_line(1).text
         await bench.press("w", "w")
@@ -161,3 +160,15 @@ async def coloured(bench: Bench, length: int) -> None:
         if unknown() < 6:  # of the first token nobody can tell
             return
     raise AssertionError(f"{unknown()} characters are not coloured")
+
+
+async def test_a_story_without_a_word_is_coloured_too(open_bench: OpenBench) -> None:
+    async with open_bench("", settings={"instruments.colour_tokens": "probability"}) as bench:
+        assert bench.app.preferences[options.COLOUR_TOKENS] == "probability"
+        colours = bench.screen._colours
+        while colours._text is None:
+            bench.session.engine.process()
+            bench.screen.pump.flush()
+            await bench.pilot.pause()
+        bench.screen.pump.flush()
+        assert not colours._text.tokens and bench.screen.editor.whole == ""

@@ -57,19 +57,11 @@ def test_the_way_runs_straight_down(folder: Path) -> None:
 
 @pytest.mark.full
 async def test_marks_made_in_the_tree_are_in_the_story(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        await bench.write()
-        await bench.on_panes()
+    async with open_bench(started=12) as bench:
         await bench.press("1", "f3")
         node, story = bench.session.node, bench.session.story
         await bench.press("b", "greater_than_sign")
         assert story.marks(node).bookmark and story.marks(node).rating == 1
-        await bench.press("n", *"good", "enter")
-        assert story.marks(node).note == "good"
-        await bench.press("t", *"Rain", "enter")
-        assert story.marks(node).chapter and story.marks(node).title == "Rain"
-        await bench.press("number_sign", *"a,b", "enter")
-        assert story.marks(node).tags == ("a", "b")
         await bench.press("u")
         assert node in story.unread()
         await bench.press("h")
@@ -79,9 +71,7 @@ async def test_marks_made_in_the_tree_are_in_the_story(open_bench: OpenBench) ->
 
 
 async def test_folded_branches_open_and_can_be_binned(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        await bench.write()
-        await bench.on_panes()
+    async with open_bench(started=12) as bench:
         await bench.press("1", "f3", "up")
         view = bench.app.screen.view  # type: ignore[attr-defined]
         assert view.row.folded == 3

@@ -31,10 +31,7 @@ async def test_a_node_is_split_where_the_cursor_stands_and_joined_again(open_ben
         assert bench.app.screen is asked, "nothing is split at the beginning of a node"
         await bench.press("escape", "home", "s", "M", "left_square_bracket")
         assert bench.app.screen is tree and len(list(story.reading_order())) == 2
-        assert (
-            bench.app.messages.all[-1].words
-            == "This is the beginning of the story; it has no text to change."
-        )
+        assert bench.last_said == "This is the beginning of the story; it has no text to change."
 
 
 MARKS = "b", "greater_than_sign", "n", "t", "number_sign", "u", "m", "d", "x"
@@ -92,12 +89,12 @@ async def test_a_node_is_cut_and_moved_below_another_with_all_that_follows_it(op
         bench.screen.run("tree")
         tree = await opened(bench, TreeScreen)
         await bench.press("up", "v")
-        assert "Press c on the passage to move first." in bench.app.messages.all[-1].words
+        assert "Press c on the passage to move first." in bench.last_said
         assert tree.view.row.node == scene
         await bench.press("c", "c")
         assert tree.view.cut is None, "a second cut leaves the node where it is"
         await bench.press("c", "v")
-        assert "cannot be moved below itself" in bench.app.messages.all[-1].words
+        assert "cannot be moved below itself" in bench.last_said
         while tree.view.row.node != other:
             await bench.press("up" if tree.view.cursor else "down")
             if tree.view.row.folded:
@@ -110,4 +107,4 @@ async def test_a_node_is_cut_and_moved_below_another_with_all_that_follows_it(op
         assert bench.screen.editor.text == "It snowed. She ran. Home."
         await bench.press("ctrl+z")
         assert bench.screen.editor.text == "It rained. She ran. Home."
-        assert bench.app.messages.all[-1].words == "Undid: move."
+        assert bench.last_said == "Undid: move."

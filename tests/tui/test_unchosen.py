@@ -127,9 +127,7 @@ async def test_undo_and_redo_that_bring_a_round_back_choose_none_of_it(open_benc
 
 
 async def test_a_pick_that_no_round_follows_chooses_no_pane_either(open_bench: OpenBench) -> None:
-    async with open_bench(TEXT, settings={"interface.continue": False}) as bench:
-        await bench.write()
-        await bench.on_panes()
+    async with open_bench(TEXT, settings={"interface.continue": False}, started=12) as bench:
         picked = bench.texts()[0]
         await bench.press("1", "k", "2")
         assert bench.screen.editor.whole == TEXT + picked + "k2" and not chosen(bench)
@@ -150,9 +148,7 @@ async def test_with_one_branch_large_a_letter_shows_the_story_and_is_typed(open_
 async def test_what_arrives_at_once_is_text_and_in_a_dialog_an_answer_or_nothing(
     open_bench: OpenBench,
 ) -> None:
-    async with open_bench(TEXT) as bench:
-        await bench.write()
-        await bench.on_panes()
+    async with open_bench(TEXT, started=12) as bench:
         await burst(bench, "kg2")
         assert bench.screen.editor.whole == TEXT + "kg2" and not chosen(bench)
         await bench.on_panes()

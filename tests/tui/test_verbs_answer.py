@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +14,7 @@ from srbwriter.tui.dialogs.choices import begin_sample, load_prompts
 from srbwriter.tui.dialogs.picker import Picker
 from tests.sizes import some_of
 from tests.tui.conftest import Bench, OpenBench
-from tests.tui.test_steering_keys import finish, said, typed
+from tests.tui.test_steering_keys import finish, typed
 
 
 async def earlier_sitting(open_bench: OpenBench, n: int = 3) -> list[str]:
@@ -91,17 +90,17 @@ async def test_extend_goes_on_from_the_end(open_bench: OpenBench) -> None:
 async def test_without_a_model_the_panes_stay(open_bench: OpenBench) -> None:
     before = await earlier_sitting(open_bench)
     async with open_bench(text="", n=3) as bench:
-        bench.session._loader.close()
-        bench.session._prompter = None
-        bench.session._cancelled = RuntimeError("gone")
-        bench.screen.notices.shown_error = bench.session.engine_error
+        bench.session.hold_loads()
+        bench.session.load_again()
+        bench.session.fail_loading(RuntimeError("gone"))
+        await bench.settle()
         for _ in range(2):
             await bench.press("ctrl+n")
-            assert "no model" in said(bench)
+            assert "no model" in bench.last_said
             assert [pane.text for pane in bench.screen.grid.shown] == before
         await bench.on_panes()
         await bench.press("r")
-        assert "no model" in said(bench)
+        assert "no model" in bench.last_said
         assert [pane.text for pane in bench.screen.grid.shown] == before
         await bench.press("1")
         assert bench.session.text() == "It rained." + before[0]
@@ -113,36 +112,21 @@ async def test_branches_are_shown_until_those_that_wait_for_the_model_are_writte
     before = await earlier_sitting(open_bench)
     async with open_bench(text="", n=3) as bench:
         session = bench.session
-        prompter, session._prompter = session._prompter, None
+        session.hold_loads()
+        session.load_again()
         await bench.press("ctrl+n")
         assert [pane.text for pane in bench.screen.grid.shown] == before
-        await bench.press("escape", "escape")
+        await bench.press("escape", "escape")  # gives up the load
         assert [pane.text for pane in bench.screen.grid.shown] == before
+        session.load_again()
         await bench.press("ctrl+n")
-        session._prompter = prompter
-        session.begin_round(session.round)
+        session.finish_loading()
         await bench.tokens(3)
         assert [pane.text for pane in bench.screen.grid.shown] != before
 
 
-async def test_writing_again_replaces_the_round(open_bench: OpenBench) -> None:
-    async with open_bench(n=3) as bench:
-        await bench.write(6)
-        first = bench.texts()
-        await bench.press("ctrl+n")
-        await bench.tokens(6)
-        second = bench.texts()
-        assert len(second) == 3 and not set(first) & set(second)
-        assert [pane.text for pane in bench.screen.grid.shown] == second
-        story = bench.session.story
-        kept = {node.text for node in story.nodes(story.children(bench.session.node))}
-        assert {*first, *second} <= kept
-
-
 async def test_a_branch_waits_while_words_for_it_are_typed(open_bench: OpenBench) -> None:
-    async with open_bench(n=2) as bench:
-        await bench.write(4)
-        await bench.on_panes()
+    async with open_bench(n=2, started=4) as bench:
         first, second = bench.session.round.branches
         await bench.press("i")
         assert isinstance(bench.app.screen, AskWords)
@@ -158,18 +142,16 @@ async def test_a_branch_waits_while_words_for_it_are_typed(open_bench: OpenBench
         await bench.tokens(3)
         assert first.text.startswith(text) and first.text != text
         await bench.press("e")
-        assert "still writing" in said(bench)
+        assert "still writing" in bench.last_said
         await bench.press("space")
         await bench.press("e")
-        assert "paused" in said(bench)
+        assert "paused" in bench.last_said
 
 
 @pytest.mark.parametrize("key", ["r", "backspace"])
 @pytest.mark.full
 async def test_a_paused_branch_that_is_written_anew_writes(key: str, open_bench: OpenBench) -> None:
-    async with open_bench(n=2) as bench:
-        await bench.write(30)
-        await bench.on_panes()
+    async with open_bench(n=2, started=30) as bench:
         branch = bench.session.round.branches[0]
         await bench.press("space")
         assert branch.state is BranchState.PAUSED
@@ -179,9 +161,7 @@ async def test_a_paused_branch_that_is_written_anew_writes(key: str, open_bench:
 
 
 async def test_a_rewind_keeps_bookmark_and_rating(open_bench: OpenBench) -> None:
-    async with open_bench(n=2) as bench:
-        await bench.write(40)
-        await bench.on_panes()
+    async with open_bench(n=2, started=40) as bench:
         await bench.press("b")
         await bench.choose("rate_up")
         await bench.press("backspace")
@@ -194,19 +174,6 @@ async def test_a_rewind_keeps_bookmark_and_rating(open_bench: OpenBench) -> None
         await bench.tokens(4)
         bench.screen.flush_slowly()
         assert bench.screen.grid.panes[0].marks == ""
-
-
-async def test_a_sample_in_a_written_story_begins_a_new_one(open_bench: OpenBench) -> None:
-    async with open_bench("It rained.") as bench:
-        file = bench.session.story.file
-        bench.screen.run("openings")
-        await bench.pilot.pause()
-        assert isinstance(bench.app.screen, Picker)
-        await bench.press("enter")
-        made = bench.app.next_story
-        assert isinstance(made, Path) and made != file
-        assert bench.app.next_begins
-        assert bench.session.text() == "It rained."
 
 
 async def test_a_request_is_not_written_by_a_model_that_only_continues_text(open_bench: OpenBench) -> None:
@@ -229,21 +196,6 @@ async def test_a_request_is_not_written_by_a_model_that_only_continues_text(open
         assert bench.session.text() == plain.text and bench.session.round is not None
 
 
-async def test_undo_and_redo_say_what_they_did(open_bench: OpenBench) -> None:
-    async with open_bench("It rained.", n=2) as bench:
-        await bench.write(6)
-        await bench.on_panes()
-        await bench.press("1")
-        for key, words in (
-            ("ctrl+z", "Undid: pick branch 1."),
-            ("ctrl+y", "Redid: pick branch 1."),
-            ("ctrl+y", "Nothing to redo."),
-        ):
-            await bench.on_panes()
-            await bench.press(key)
-            assert said(bench) == words
-
-
 async def test_undo_names_words_marks_and_settings(open_bench: OpenBench) -> None:
     async with open_bench("It rained.", n=2) as bench:
         story, here = bench.session.story, bench.session.node
@@ -255,7 +207,7 @@ async def test_undo_names_words_marks_and_settings(open_bench: OpenBench) -> Non
         undone: list[str] = []
         for _ in range(5):
             await bench.press("ctrl+z")
-            undone.append(said(bench))
+            undone.append(bench.last_said)
         names = ("your words", "lorebook entry Maren", "memory", "rating", "bookmark")
         assert undone == [f"Undid: {name}." for name in names]
 
@@ -271,7 +223,7 @@ async def test_a_verb_that_has_nothing_to_do_says_so(open_bench: OpenBench) -> N
         async def answer(verb: str) -> str:
             bench.app.messages.all.clear()
             await go(bench, verb)
-            return said(bench)
+            return bench.last_said
 
         await bench.on_panes()
         for verb in ("pause", "copy", "take_word", "untake_sentence", "take_paragraph", "reroll_all"):

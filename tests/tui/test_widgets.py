@@ -10,11 +10,9 @@ from textual import events
 from textual.geometry import Offset
 from textual.strip import Strip
 from textual.widget import Widget
-from textual.widgets import Input
 
 from srbwriter.prose import Unit
 from srbwriter.tui.story.reading import typeset
-from srbwriter.tui.widgets.lines import bar
 from srbwriter.tui.write.branch_grid import MIN_HEIGHT, MIN_WIDTH, arrange
 from srbwriter.tui.write.branch_pane import BranchPane
 from srbwriter.tui.write.prose_area import unit_step
@@ -54,18 +52,6 @@ def test_steps_forward_reach_the_end_and_steps_back_the_start(text: str, unit: U
         assert back < at
         at = back
     assert steps <= len(text)
-
-
-def test_sentences_end_behind_their_quotes_and_with_their_lines() -> None:
-    text = ' "Leave it," said Mara. "Why?" She counted… One was missing\n\nThen Mr. Fox came.'
-    ends: list[str] = []
-    at = 0
-    while at < len(text):
-        last, at = at, unit_step(text, at, "sentence", 1)
-        ends.append(text[last:at])
-    assert ends == [
-        ' "Leave it," said Mara.', ' "Why?"', " She counted…", " One was missing", "\n\nThen Mr. Fox came."
-    ]  # fmt: skip
 
 
 @given(st.integers(0, 5000), st.integers(0, 200_000), st.integers(100, 5000))
@@ -224,17 +210,6 @@ async def test_a_key_on_the_key_line_can_be_clicked(open_bench: OpenBench) -> No
         assert bench.session.round is not None
 
 
-async def test_panes_are_made_once_and_used_again(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        await bench.write()
-        panes = list(bench.screen.grid.panes)
-        await bench.on_panes()
-        await bench.press("1")
-        await bench.tokens(3)
-        assert bench.screen.grid.panes == panes
-        assert [pane.text for pane in panes] == bench.texts()
-
-
 @pytest.mark.full
 async def test_a_token_paints_its_own_line_and_no_other(
     open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
@@ -269,17 +244,6 @@ async def test_resizing_keeps_what_is_read_in_view(open_bench: OpenBench) -> Non
         shown = [word for y in (1, 2, 3) for word in pane.render_line(y).text.strip("▌ ▐").split()]
         assert " ".join(words) in " ".join(shown)
         assert words[0] in pane.render_line(1).text.strip("▌ ▐").split()
-
-
-async def test_a_picker_narrows_by_words(open_bench: OpenBench) -> None:
-    async with open_bench("") as bench:  # which asks how it shall begin
-        bench.app.screen.query_one(Input).value = "diary horror"
-        await bench.press("enter")
-        assert "14 October" in bench.session.text()
-
-
-def test_a_bar_has_always_the_same_width() -> None:
-    assert {len(bar(share)) for share in (-1, 0, 0.3, 1, 7)} == {16}
 
 
 def test_a_page_is_set_in_paragraphs() -> None:

@@ -238,15 +238,12 @@ class Context:
 
     # ---- abort
 
-    def enable_abort(self) -> bool:
+    def enable_abort(self) -> None:
         """Poll a flag between graph nodes. The callback is libc's strlen on a two-byte buffer:
         0 while its first byte is 0, so that no Python code and no GIL is involved."""
-        if self._lib.strlen is None:
-            return False
         callback = L.ggml_abort_callback(self._lib.strlen)
         self._abort_callback = callback
         self._lib.llama_set_abort_callback(self.pointer, callback, C.cast(self._abort_flag, C.c_void_p))
-        return True
 
     def abort(self) -> None:
         """Make the decode that runs now end early. Safe from any thread."""

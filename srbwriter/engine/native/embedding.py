@@ -46,9 +46,8 @@ class EmbeddingContext:
         self._width = int(lib.llama_model_n_cls_out(model) if rank else lib.llama_model_n_embd_out(model))
         self._batch = Batch(self.rows, (0,), 1)
         self._flag = C.create_string_buffer(b"\0\0", 2)
-        if lib.strlen is not None:
-            self._callback = L.ggml_abort_callback(lib.strlen)
-            lib.llama_set_abort_callback(self.pointer, self._callback, C.cast(self._flag, C.c_void_p))
+        self._callback = L.ggml_abort_callback(lib.strlen)
+        lib.llama_set_abort_callback(self.pointer, self._callback, C.cast(self._flag, C.c_void_p))
 
     def set_threads(self, threads: int) -> None:
         self._lib.llama_set_n_threads(self.pointer, threads, threads)

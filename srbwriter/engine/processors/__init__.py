@@ -8,27 +8,25 @@ and the chosen token mostly allowed. A new processor is one module here and one 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .base import LogitProcessor
-from .caller import process_by_caller
-from .positions import bar_tokens, delay_end
-from .siblings import repel_siblings
+from .caller import CallerCallback
+from .positions import BarredTokens, DelayedEnd
+from .siblings import Repulsion
 
 if TYPE_CHECKING:
     from ..active import ActiveBranch
 
-PROCESSORS: tuple[Callable[[ActiveBranch], LogitProcessor[ActiveBranch] | None], ...] = (
-    process_by_caller,
-    delay_end,
-    bar_tokens,
-    repel_siblings,
+PROCESSORS: tuple[LogitProcessor[ActiveBranch], ...] = (
+    CallerCallback(),
+    DelayedEnd(),
+    BarredTokens(),
+    Repulsion(),
 )
-"""Each makes a processor for a branch whose settings ask for one; they are applied in this order."""
+"""They keep nothing of a branch, and are applied in this order."""
 
 
 def processors_for(branch: ActiveBranch) -> list[LogitProcessor[ActiveBranch]]:
-    """Return the processors of a branch that have anything to do."""
-    made = [processor for make in PROCESSORS if (processor := make(branch)) is not None]
-    return [processor for processor in made if not processor.done(branch)]
+    """Return the processors that have anything to do for a branch."""
+    return [processor for processor in PROCESSORS if not processor.done(branch)]

@@ -35,6 +35,10 @@ class SharedDraw(Protocol):
         """Choose a token; None leaves the choice to the branch's own sampler chain."""
         ...
 
+    def repel(self, logits: Logits) -> None:
+        """Make tokens less likely that siblings chose at the same text."""
+        ...
+
     def parted(self) -> bool:
         """Whether the branch's text differs from every other's, so that it may draw by itself."""
         ...

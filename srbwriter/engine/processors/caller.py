@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..types import BranchView, LogitsCallback, TokensView
+from ..types import BranchView
 
 if TYPE_CHECKING:
     from ..active import ActiveBranch
@@ -14,18 +14,11 @@ if TYPE_CHECKING:
 class CallerCallback:
     """Calls ``Request.logits_callback``, which may raise anything: that ends its request."""
 
-    def __init__(self, callback: LogitsCallback) -> None:
-        self._callback = callback
-
     def done(self, branch: ActiveBranch) -> bool:
-        return False
+        return branch.request.asked.logits_callback is None
 
     def apply(self, logits: Logits, branch: ActiveBranch) -> None:
-        prompt, ids = TokensView(branch.request.ids), TokensView(branch.buffer.ids)
-        self._callback(logits, BranchView(branch.branch.index, prompt, ids))
-
-
-def process_by_caller(branch: ActiveBranch) -> CallerCallback | None:
-    """Return the caller's callback, if the request has one."""
-    callback = branch.request.asked.logits_callback
-    return None if callback is None else CallerCallback(callback)
+        callback = branch.request.asked.logits_callback
+        if callback is not None:
+            ids = list(branch.request.ids), list(branch.buffer.ids)
+            callback(logits, BranchView(branch.branch.index, *ids))

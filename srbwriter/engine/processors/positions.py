@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from ..active import ActiveBranch
@@ -15,15 +14,12 @@ if TYPE_CHECKING:
 class DelayedEnd:
     """Lets no token end the text before the branch has ``min_tokens``."""
 
-    def __init__(self, eog_ids: NDArray[np.int64]) -> None:
-        self._eog_ids = eog_ids
-
     def done(self, branch: ActiveBranch) -> bool:
         return len(branch.buffer.ids) >= branch.min_tokens
 
     def apply(self, logits: Logits, branch: ActiveBranch) -> None:
-        if len(branch.buffer.ids) < branch.min_tokens:
-            logits[self._eog_ids] = -np.inf
+        if not self.done(branch):
+            logits[branch.request.eog_ids] = -np.inf
 
 
 class BarredTokens:
@@ -36,13 +32,3 @@ class BarredTokens:
         barred = branch.barred.get(len(branch.buffer.ids))
         if barred:
             logits[list(barred)] = -np.inf
-
-
-def delay_end(branch: ActiveBranch) -> DelayedEnd | None:
-    """Return a processor for ``min_tokens``, if the branch has fewer."""
-    return DelayedEnd(branch.request.eog_ids) if branch.min_tokens else None
-
-
-def bar_tokens(branch: ActiveBranch) -> BarredTokens | None:
-    """Return a processor for barred tokens, if there are any."""
-    return BarredTokens() if branch.barred else None

@@ -71,17 +71,13 @@ class Siblings:
 
 
 class SiblingDraw:
-    """One branch's part in a draw with its siblings; also a processor, which applies their repulsion."""
+    """One branch's part in a draw with its siblings."""
 
     def __init__(self, siblings: Siblings, branch: ActiveBranch) -> None:
         self._siblings, self._branch = siblings, branch
         self._code: float | None = None  # the point at which it is drawn, where they lie evenly
 
-    def done(self, branch: ActiveBranch) -> bool:
-        return branch.shared_draw is not self
-
-    def apply(self, logits: Logits, branch: ActiveBranch) -> None:
-        """Push down what siblings took at the same text."""
+    def repel(self, logits: Logits) -> None:
         for token, times in Counter(self._taken()).items():
             logits[token] -= self._siblings.repulsion * times
 
@@ -161,10 +157,15 @@ def share_draws(request: ActiveRequest, seed: int) -> Siblings | None:
     return Siblings(request, seed) if together else None
 
 
-def repel_siblings(branch: ActiveBranch) -> SiblingDraw | None:
-    """Return the branch's draw as a processor, if siblings repel each other."""
-    draw = branch.shared_draw
-    return draw if isinstance(draw, SiblingDraw) and branch.request.asked.repulsion else None
+class Repulsion:
+    """Makes tokens less likely that siblings chose at the same text, until the branch has parted."""
+
+    def done(self, branch: ActiveBranch) -> bool:
+        return branch.shared_draw is None or not branch.request.asked.repulsion
+
+    def apply(self, logits: Logits, branch: ActiveBranch) -> None:
+        if branch.shared_draw is not None:
+            branch.shared_draw.repel(logits)
 
 
 def _begun(buffer: Buffer) -> list[int]:

@@ -43,7 +43,7 @@ class AnswerWriter(Protocol):
         ...
 
 
-class RemoteRequest(ServedRequest):
+class RemoteRequest(ServedRequest["RemoteBranch"]):
     """A request with its branches.
 
     Attributes:
@@ -58,17 +58,11 @@ class RemoteRequest(ServedRequest):
     def __init__(self, generation: Generation, estimated: bool, pieces: TokenPieces) -> None:
         super().__init__(generation, list(generation.prompt_ids), generation.healed.encode())
         self.estimated, self.pieces = estimated, pieces
-        self.branches: list[RemoteBranch] = []
         self.next_wanted = self.asked.next_logprobs is not None or bool(self.asked.next_ids)
         self.prompt_done = self.restart = self.dead = False
 
-    @property
-    def writers(self) -> Sequence[RemoteBranch]:
-        return self.branches
-
-    def add_writer(self, branch: Branch, pieces: TokenPieces) -> RemoteBranch:
-        self.branches.append(RemoteBranch(self, branch, pieces))
-        return self.branches[-1]
+    def make_writer(self, branch: Branch, pieces: TokenPieces) -> RemoteBranch:
+        return RemoteBranch(self, branch, pieces)
 
     def derive_seed(self, seed: int, k: int) -> int:
         return derive_seed(seed, k) % SEEDS

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..backend import WithoutCache
-from ..generation import Branch, Command, Generation
+from ..generation import Command, Generation
 from ..prompt import assemble, token_ids
 from ..seeds import derive_seed
 from ..steering import take_up
@@ -124,9 +124,8 @@ class RemoteEngine(RemoteVocabulary, WithoutCache):
             stop = asked.stop[index] if isinstance(asked.stop, tuple) else asked.stop
             own = sampling.seed if isinstance(asked.sampling, tuple) else None
             seed = own if own is not None else base + index  # neighbours can share a request
-            branch = Branch(generation, index, sampling, stop, request.seed(seed, base, index))
-            generation.branches.append(branch)
-            writer = request.add_writer(branch, self._known.pieces)
+            seed = request.seed(seed, base, index)
+            writer = request.add_branch(sampling, stop, seed, self._known.pieces)
             if index < len(asked.takes):
                 take_up(writer, asked.takes[index], self)
             else:

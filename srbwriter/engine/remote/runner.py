@@ -14,7 +14,6 @@ import threading
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as NotYet
 from contextlib import suppress
 from typing import Any, TypeVar, cast
 
@@ -22,7 +21,6 @@ from ..ending import FORKED, close_at_exit
 from ..generation import Command, Generation
 from ..steering import typed_text
 from ..types import Cancelled, EngineClosed, EngineError
-from ..verbs import carry_out
 from .branch import RemoteRequest
 from .checks import RemoteChecks
 from .connection import Connection
@@ -73,7 +71,7 @@ class RemoteRunner:
                 try:
                     connecting.result(_LOOK)
                     break
-                except NotYet:
+                except TimeoutError:
                     if connecting.done():
                         raise
                     if on_progress is not None and not on_progress(0.0):
@@ -185,7 +183,8 @@ class RemoteRunner:
         self.checks.check_command(command)
         if command.verb == "append" and not self._closing:
             heals = generation.request.heal and self.checks.capabilities.has("heal")
-            more = typed_text(self._vocabulary, str(command.args[0]), generation.engine_state, heals)
+            begun = generation.engine_state.pending_text
+            more = typed_text(self._vocabulary, str(command.args[0]), begun, heals)
             command = command._replace(args=(*command.args, *more))
         elif command.verb in ("reroll", "add_branch") and not self._closing:
             self._vocabulary.token_pieces(command.args[-2])
@@ -207,7 +206,7 @@ class RemoteRunner:
             request = cast(RemoteRequest, command.generation.engine_state)
             try:
                 if not request.dead:
-                    carry_out(command, self._verbs, request, request.branches)
+                    command.carry_out(self._verbs, request, request.branches)
             except Exception as error:
                 log.exception("%s of a branch elsewhere failed", command.verb)
                 request.branches[command.branch].fail(EngineError(f"{command.verb}: {error!r}"))
@@ -238,6 +237,6 @@ class RemoteRunner:
             raise EngineClosed("the engine was closed") from None
         try:
             return asked.result(_ANSWER_SECONDS + self.options.connect_seconds)
-        except (NotYet, TimeoutError):
+        except TimeoutError:
             asked.cancel()
             raise EngineError(f"{self.connection.profile.server} did not answer in time") from None

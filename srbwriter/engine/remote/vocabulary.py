@@ -54,8 +54,6 @@ class RemoteVocabulary:
         return ids
 
     def tokenize_continuation(self, text: str) -> list[int]:
-        if not self.profile.ids:
-            return pseudo_tokenizer.encode(text)
         lead, ids = self._tokens("\n", False), self._tokens("\n" + text, False)
         return list(ids[len(lead) :] if ids[: len(lead)] == lead else self._tokens(text, False))
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple, Protocol, TypeAlias
+import copy
+from typing import ClassVar, NamedTuple, TypeAlias
 
 from ..types import FinishReason
 
@@ -34,26 +35,27 @@ Verdict: TypeAlias = "Continue | Finish | Rewind"
 GO_ON = Continue()
 
 
-class Watcher(Protocol):
-    """Watches the text of one branch. Positions are characters of the branch's decoded text."""
+class Watcher:
+    """Watches the text of one branch. Positions are characters of the branch's decoded text.
 
-    rewinds: ClassVar[bool]
+    Methods that have no body here do nothing unless a watcher overrides them.
+    """
+
+    rewinds: ClassVar[bool] = False
     """Whether it may answer :class:`Rewind`, so that checkpoints are kept for what it holds back."""
 
     def accept(self, text: str, end: int, tokens: int) -> Verdict:
         """Read ``text``, which ends at ``end`` and was added by the branch's ``tokens``-th token."""
-        ...
+        raise NotImplementedError
 
     def skip(self, text: str, end: int) -> None:
         """Pass over ``text``, in or before which no match may begin: it was typed, or ends the prompt."""
-        ...
 
     def restart(self, text: str, position: int, pending: int) -> None:
         """Forget everything: ``text`` precedes ``position``, and no rule may cut into it.
 
         The next ``pending`` characters repeat the end of the prompt (token healing).
         """
-        ...
 
     def resume(self, held: str, published: int, inside: bool, earlier: Watcher | None) -> None:
         """Start in the middle of a text: ``held`` follows ``published`` characters.
@@ -61,8 +63,7 @@ class Watcher(Protocol):
         ``inside`` says that the text since the last restart is not empty; ``earlier`` is the watcher of the
         same class under the rules until now.
         """
-        ...
 
     def copy(self) -> Watcher:
         """Return an independent copy in the same state."""
-        ...
+        return copy.copy(self)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from typing import ClassVar
 
 from ...prose import LineScanner, ParagraphScanner, Scanner, SentenceScanner
 from ..types import Boundary, FinishReason, Stop
@@ -12,10 +11,8 @@ from .base import GO_ON, Continue, Finish, Watcher
 _CONTEXT = 64  # characters of earlier text that a sentence scanner is given
 
 
-class BoundaryWatcher:
+class BoundaryWatcher(Watcher):
     """Ends a branch where the first unit of its own text ends, from the ``first`` token on."""
-
-    rewinds: ClassVar[bool] = False
 
     def __init__(self, boundary: Boundary, first: int) -> None:
         self.boundary: Boundary = boundary
@@ -45,7 +42,7 @@ class BoundaryWatcher:
         self._scanner = _scanner(self.boundary, published, inside)
         self._scanner.feed(held)
 
-    def copy(self) -> BoundaryWatcher:
+    def copy(self) -> Watcher:
         other = copy.copy(self)
         other._scanner = copy.copy(self._scanner)
         return other

@@ -12,6 +12,7 @@ Where the branch goes back to, and when a phrase may stay, is the rule of
 
 from __future__ import annotations
 
+import copy
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import lru_cache
@@ -61,7 +62,7 @@ def _letters(text: str, position: int, before: str) -> list[tuple[str, int]]:
     return found
 
 
-class PhraseWatcher:
+class PhraseWatcher(Watcher):
     """Search one branch for phrases. Each character is read once.
 
     Args:
@@ -70,7 +71,6 @@ class PhraseWatcher:
     """
 
     rewinds: ClassVar[bool] = True
-    __slots__ = ("_before", "_phrases", "_prompt_end", "_recent", "_state", "position")
 
     def __init__(self, phrases: Phrases, prompt_end: str = "") -> None:
         self._phrases, self._prompt_end = phrases, prompt_end
@@ -126,14 +126,9 @@ class PhraseWatcher:
             before = before[:-pending]
         self._begin(before, position)
 
-    def resume(self, held: str, published: int, inside: bool, earlier: Watcher | None) -> None:
-        """Do nothing: stop rules are no business of it."""
-
-    def copy(self) -> PhraseWatcher:
-        other = object.__new__(PhraseWatcher)
-        other._phrases, other._prompt_end = self._phrases, self._prompt_end
-        other._before, other._state = self._before, self._state
-        other._recent, other.position = self._recent.copy(), self.position
+    def copy(self) -> Watcher:
+        other = copy.copy(self)
+        other._recent = self._recent.copy()
         return other
 
 

@@ -6,7 +6,7 @@ import copy
 import re
 from collections import deque
 from functools import lru_cache
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from ..types import FinishReason, Stop
 from .base import GO_ON, Continue, Finish, Watcher
@@ -99,10 +99,8 @@ class Reader:
         return found
 
 
-class StopStringWatcher:
+class StopStringWatcher(Watcher):
     """Ends a branch before the first stop string, or behind it if it is to be included."""
-
-    rewinds: ClassVar[bool] = False
 
     def __init__(self, strings: StopStrings, include: bool) -> None:
         self._strings, self._include = strings, include
@@ -132,16 +130,14 @@ class StopStringWatcher:
     def resume(self, held: str, published: int, inside: bool, earlier: Watcher | None) -> None:
         self._reader, self._recent, self._unread = Reader(self._strings), "", held
 
-    def copy(self) -> StopStringWatcher:
+    def copy(self) -> Watcher:
         other = copy.copy(self)
         other._reader = copy.copy(self._reader)
         return other
 
 
-class TokenEndingWatcher:
+class TokenEndingWatcher(Watcher):
     """Ends a branch behind the token in whose text one of ``texts`` occurs, from the ``first`` token on."""
-
-    rewinds: ClassVar[bool] = False
 
     def __init__(self, texts: tuple[str, ...], first: int) -> None:
         self._texts, self._first = texts, first
@@ -152,18 +148,6 @@ class TokenEndingWatcher:
                 if wanted in text:
                     return Finish(FinishReason.STOP, end, wanted)
         return GO_ON
-
-    def skip(self, text: str, end: int) -> None:
-        """Do nothing: only text of the model counts."""
-
-    def restart(self, text: str, position: int, pending: int) -> None:
-        """Do nothing: no token before the next one matters."""
-
-    def resume(self, held: str, published: int, inside: bool, earlier: Watcher | None) -> None:
-        """Do nothing: no token before the next one matters."""
-
-    def copy(self) -> TokenEndingWatcher:
-        return self
 
 
 def watch_stop_strings(stop: Stop) -> StopStringWatcher | None:

@@ -17,7 +17,6 @@ from srbwriter.engine import limits
 from srbwriter.engine.embedding import Embedding, Pooling, Score
 from srbwriter.server.body import Fields
 from srbwriter.server.context import Context, json_response
-from srbwriter.server.embed import embed
 from srbwriter.server.endpoints import Leaf, rows_of
 from srbwriter.server.errors import LLAMACPP, OPENAI, ApiError, bad, missing
 from srbwriter.server.prompts import is_integer, refuse_media
@@ -142,7 +141,7 @@ async def _embed(context: Context, fields: Fields, field: str) -> list[Embedding
     """Vectors of the texts in ``field``. Raises ApiError."""
     texts = await context.read(lambda fields, _: _texts(field, fields.raw(field)))
     normalize = max(-1, min(fields.integer("embd_normalize", 2), 100))
-    return await embed(context, texts, normalize, _pooling(fields))
+    return await context.embed(texts, normalize, _pooling(fields))
 
 
 def _pooling(fields: Fields) -> Pooling | None:

@@ -25,10 +25,8 @@ from srbwriter.engine.types import Finished, NotSupported, Prompt, Request
 from srbwriter.server.body import Fields, Params, read_params, stop_also
 from srbwriter.server.chat import TEMPLATE_SECONDS, read_chat, read_messages, template_in_use
 from srbwriter.server.context import Context, json_response
-from srbwriter.server.embed import embed
 from srbwriter.server.endpoints import Leaf, respond, rows_of
 from srbwriter.server.errors import ApiError, Dialect, bad, missing
-from srbwriter.server.models import ModelSlot
 from srbwriter.server.prompts import fill, read_ids
 from srbwriter.server.reply import (
     BranchReply,
@@ -390,7 +388,7 @@ async def embeddings(context: Context) -> Response:
     width = context.engine.info.n_embd
     if fields.integer("dimensions", width) != width:
         raise bad("dimensions", f"this model's vectors have {width} numbers, and are not cut")
-    found = await embed(context, await _cut(context, fields, texts)) if texts else []
+    found = await context.embed(await _cut(context, fields, texts)) if texts else []
     return await context.answer(
         sum(one.values.size for one in found) * PER_ENTRY,
         lambda: {
@@ -406,7 +404,7 @@ async def embeddings(context: Context) -> Response:
 async def old_embeddings(context: Context) -> Response:
     """The vector of one ``prompt``, as long as the model makes it."""
     fields = _read_body(await context.json())
-    (found,) = await embed(context, await _cut(context, fields, [fields.need_text("prompt")]), normalize=-1)
+    (found,) = await context.embed(await _cut(context, fields, [fields.need_text("prompt")]), normalize=-1)
     return await context.answer(found.values.size * PER_ENTRY, lambda: {"embedding": found.values.tolist()})
 
 
@@ -437,16 +435,15 @@ async def tags(context: Context) -> Response:
 async def running(context: Context) -> Response:
     """List the loaded models. ``keep_alive`` has no effect: a model stays until another needs its place."""
     more = {"expires_at": "2318-01-01T00:00:00Z", "size_vram": 0}
-    loaded = [one for one in context.services.models if one.services.loader.engine is not None]
+    loaded = [one for one in context.services.models if one.loader.engine is not None]
     return json_response(
-        {"models": [{**_card(one), **more, "context_length": one.services.engine.n_ctx} for one in loaded]}
+        {"models": [{**_card(one), **more, "context_length": one.engine.n_ctx} for one in loaded]}
     )
 
 
-def _card(one: ModelSlot[Services]) -> dict[str, Any]:
-    services = one.services
+def _card(services: Services) -> dict[str, Any]:
     engine, name = services.loader.engine, services.model_name
-    size = one.need if engine is None else engine.info.size
+    size = services.need if engine is None else engine.info.size
     return {
         "name": name,
         "model": name,
@@ -483,11 +480,10 @@ def _named(fields: Fields) -> str:
 async def show(context: Context) -> Response:
     fields = await context.fields()
     name = _named(fields)
-    one = context.services.models.named(name)
-    if name.removesuffix(".gguf").removesuffix(":latest") not in one.services.model_names:
+    services = context.services.models.named(name)
+    if name.removesuffix(".gguf").removesuffix(":latest") not in services.model_names:
         raise ApiError(404, f"model '{name[:200]}' not found")
-    services, engine = one.services, one.services.engine
-    info = engine.info
+    engine, info = services.engine, services.engine.info
     template = template_in_use(services) if _has_template(services) else "{{ .Prompt }}"
     able = ["completion"]
     if engine.capabilities.has("gap_filling"):
@@ -517,7 +513,7 @@ async def pull(context: Context) -> Response:
     """A model that is there needs no fetching; others are put into place with srbwriter itself."""
     fields = await context.fields()
     name = _named(fields)
-    if name.removesuffix(":latest") not in context.services.models.named(name).services.model_names:
+    if name.removesuffix(":latest") not in context.services.models.named(name).model_names:
         raise ApiError(404, f"pull model manifest: {name[:200]} is not served here; start the server with it")
     body = encode({"status": "success"}) + b"\n"
     return Response(body, 200, None, LINES if fields.flag("stream", True) else "application/json")

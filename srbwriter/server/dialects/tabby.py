@@ -39,7 +39,7 @@ async def unload_model(context: Context) -> Response:
 
 
 def _models(context: Context) -> dict[str, Any]:
-    return {"object": "list", "data": [_card(one.services) for one in context.services.models]}
+    return {"object": "list", "data": [_card(one) for one in context.services.models]}
 
 
 def _card(services: Services) -> dict[str, Any]:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from srbwriter.server.endpoints import Leaf
-from srbwriter.server.models import Loader
-from srbwriter.server.services import Services
+from srbwriter.server.services import Loader, Services
 from srbwriter.server.settings import ServerSettings
 from srbwriter.server.streams import Notifier
 

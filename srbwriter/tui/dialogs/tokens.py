@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _LOOKS = 1 / 40  # seconds between polls for results
 _BEST = 10
 _COLUMN = 26  # cells of an alternative
-_PAGE = 10  # tokens
+_PAGE, _ALL = 10, 1 << 30  # tokens
 _KEYS = (
     "{token_left}{token_right} token · {token_up}{token_down} other · {token_fork} continues with it · "
     "{token_ban} bans it here · {close_dialog} back"
@@ -71,6 +71,7 @@ class TokenView(Dialog[None]):
         self._coming: Future[TokenText] | None = None
         self._written = 0  # length of the branch in tokens when it was read
         self._at: int | None = None  # index of the current token; None until the text is tokenised
+        self._early: list[int] = []  # steps of keys that came before that
         self._aim = 0  # the index to return to: a branch being rewritten may still be shorter
         self._chosen: int | None = None  # index of the alternative; None: the best one not in the text
         self._why = ""
@@ -149,6 +150,9 @@ class TokenView(Dialog[None]):
         if self._at is None:
             self._aim = fresh.place_of(self._char)
         self._at = max(0, min(self._aim, len(fresh.tokens) - 1))
+        early, self._early = self._early, []
+        for step in early:
+            self._go(step)
 
     def _look(self) -> None:
         """Poll for results and show them."""
@@ -252,41 +256,44 @@ class TokenView(Dialog[None]):
 
     # ---- keys
 
-    def _go(self, place: int) -> None:
-        if self._text is not None and self._at is not None and self._text.tokens:
-            self._aim = self._at = max(0, min(place, len(self._text.tokens) - 1))
+    def _go(self, step: int) -> None:
+        """Go so many tokens on, as far as there are tokens; a key that comes early waits for the text."""
+        if self._text is None or self._at is None:
+            self._early.append(step)
+        elif self._text.tokens:
+            self._aim = self._at = max(0, min(self._at + step, len(self._text.tokens) - 1))
             self._chosen = None
             self._show()
 
     @action("token_left", "left", "token")
     def action_left(self) -> None:
         """Go to the previous token."""
-        self._go((self._at or 0) - 1)
+        self._go(-1)
 
     @action("token_right", "right", "token")
     def action_right(self) -> None:
         """Go to the next token."""
-        self._go((self._at or 0) + 1)
+        self._go(1)
 
     @action("token_page_left", "pageup", "ten back", foot=False)
     def action_page_left(self) -> None:
         """Go back ten tokens."""
-        self._go((self._at or 0) - _PAGE)
+        self._go(-_PAGE)
 
     @action("token_page_right", "pagedown", "ten on", foot=False)
     def action_page_right(self) -> None:
         """Go forward ten tokens."""
-        self._go((self._at or 0) + _PAGE)
+        self._go(_PAGE)
 
     @action("token_first", "home", "first", foot=False)
     def action_first(self) -> None:
         """Go to the first token."""
-        self._go(0)
+        self._go(-_ALL)
 
     @action("token_last", "end", "last", foot=False)
     def action_last(self) -> None:
         """Go to the last token."""
-        self._go(1 << 30)
+        self._go(_ALL)
 
     @action("token_up", "up", "other")
     def action_up(self) -> None:

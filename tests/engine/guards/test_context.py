@@ -237,7 +237,7 @@ def test_no_harm_is_done() -> None:
     assert child.returncode == 0, child.stderr
 
 
-@pytest.mark.parametrize("wish", some_of(_ENGINES, ["a program that ends without closing"]))
+@pytest.mark.parametrize("wish", some_of(_ENGINES, list(_ENGINES)[:3]))
 def test_engines_do_no_harm(wish: str) -> None:
     child = run_child(_CONTEXT, _ENGINES[wish])
     assert child.returncode == 0, child.stderr

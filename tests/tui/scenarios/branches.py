@@ -11,7 +11,7 @@ from srbwriter.tui.dialogs.picker import Picker
 from srbwriter.tui.dialogs.sheet import Sheet
 from srbwriter.tui.story.reading import Compare
 from tests.tui.conftest import Bench
-from tests.tui.scenarios.common import answer, head, long_branch, opened, scenario, started
+from tests.tui.scenarios.common import SCENARIOS, answer, head, long_branch, opened, scenario, started
 
 
 @scenario
@@ -137,22 +137,22 @@ async def copy(bench: Bench, _: pytest.MonkeyPatch) -> None:
     assert bench.app.clipboard == bench.texts()[0]
 
 
-@scenario
-async def rate_up(bench: Bench, _: pytest.MonkeyPatch) -> None:
-    await started(bench)
-    await bench.choose("rate_up")
-    assert bench.session.story.marks(bench.session.round.node_of(0)).rating == 1
-    assert "good" in head(bench)
-    await bench.choose("rate_up")
-    assert bench.session.story.marks(bench.session.round.node_of(0)).rating == 0
+def rates(command: str, rating: int, word: str) -> None:
+    """The scenario of a command that rates a branch, and takes that back when it comes again."""
+
+    async def act(bench: Bench, _: pytest.MonkeyPatch) -> None:
+        await started(bench)
+        node = bench.session.round.node_of(0)
+        await bench.choose(command)
+        assert bench.session.story.marks(node).rating == rating and word in head(bench)
+        await bench.choose(command)
+        assert bench.session.story.marks(node).rating == 0
+
+    SCENARIOS[command] = act
 
 
-@scenario
-async def rate_down(bench: Bench, _: pytest.MonkeyPatch) -> None:
-    await started(bench)
-    await bench.choose("rate_down")
-    assert bench.session.story.marks(bench.session.round.node_of(0)).rating == -1
-    assert "bad" in head(bench)
+rates("rate_up", 1, "good")
+rates("rate_down", -1, "bad")
 
 
 @scenario

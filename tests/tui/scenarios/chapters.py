@@ -39,6 +39,7 @@ async def chapter(bench: Bench, _: pytest.MonkeyPatch) -> None:
     assert headings(bench) == [("* * *", "She left.")]
     await bench.press("ctrl+z", "ctrl+z")
     assert headings(bench) == [] and bench.session.text() == BOOK
+    assert bench.screen.editor.place == BOOK.index("\nShe"), "the cursor stays"
 
 
 @scenario

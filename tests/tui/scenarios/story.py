@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from contextlib import contextmanager
+from contextlib import nullcontext
 
 import pytest
 
@@ -61,15 +60,12 @@ async def copy_story(bench: Bench, _: pytest.MonkeyPatch) -> None:
 async def own_editor(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     script = "import sys; f = open(sys.argv[1], 'a'); f.write(' All day.\\n')"
     monkeypatch.setenv("VISUAL", f'{sys.executable} -c "{script}"')
-
-    @contextmanager
-    def aside():  # noqa: ANN202
-        yield
-
-    monkeypatch.setattr(bench.app, "suspend", aside)
-    await bench.press("f4")
-    assert bench.session.text() == "It rained. All day."
-    assert os.environ["VISUAL"]
+    monkeypatch.setattr(bench.app, "suspend", nullcontext)
+    await bench.press(*" Hard.", "f4", *" And long")
+    assert bench.screen.editor.text == "It rained. Hard. All day. And long"
+    for text in ("It rained. Hard. All day.", "It rained. Hard.", "It rained."):
+        await bench.press("ctrl+z")
+        assert bench.session.text() == bench.screen.editor.text == text
 
 
 @scenario

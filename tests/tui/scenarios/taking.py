@@ -6,54 +6,38 @@ import pytest
 
 from srbwriter.engine.types import FinishReason
 from tests.tui.conftest import Bench
-from tests.tui.scenarios.common import scenario, started
+from tests.tui.scenarios.common import SCENARIOS, scenario, started
+
+WHOLE = " One two three. Four five.\n\nSix."
 
 
-async def taken(bench: Bench, *keys: str) -> str:
-    """Put known words into the first branch, press keys, and see how much a pick takes."""
-    await started(bench, 1)
-    bench.session.steer(0, "reroll")
-    bench.session.steer(0, "stop")
-    await bench.settle()
-    bench.session.append(0, " One two three. Four five.\n\nSix.")
-    bench.session.steer(0, "stop")
-    await bench.settle()
-    assert bench.texts()[0] == " One two three. Four five.\n\nSix."
-    await bench.press(*keys)
-    await bench.press("enter")
-    return bench.session.text().removeprefix("It rained.")
+def takes(command: str, *keys: str, text: str) -> None:
+    """The scenario of a command: with ``keys``, a pick takes ``text`` and the rest stays in the tree."""
+
+    async def act(bench: Bench, _: pytest.MonkeyPatch) -> None:
+        await started(bench, 1)
+        bench.session.steer(0, "reroll")
+        bench.session.steer(0, "stop")
+        await bench.settle()
+        bench.session.append(0, WHOLE)
+        bench.session.steer(0, "stop")
+        await bench.settle()
+        assert bench.texts()[0] == WHOLE
+        await bench.press(*keys, "enter")
+        assert bench.session.text() == f"It rained.{text}"
+        story = bench.session.story
+        below = [node.text for node in story.nodes(story.children(bench.session.node))]
+        assert any(rest.startswith(WHOLE.removeprefix(text)) for rest in below)
+
+    SCENARIOS[command] = act
 
 
-@scenario
-async def take_word(bench: Bench, _: pytest.MonkeyPatch) -> None:
-    assert await taken(bench, "w", "w") == " One two"
-    rest = bench.session.story.children(bench.session.node)
-    assert any(bench.session.story.node(node).text.startswith(" three.") for node in rest)
-
-
-@scenario
-async def untake_word(bench: Bench, _: pytest.MonkeyPatch) -> None:
-    assert await taken(bench, "w", "w", "W") == " One"
-
-
-@scenario
-async def take_sentence(bench: Bench, _: pytest.MonkeyPatch) -> None:
-    assert await taken(bench, "d") == " One two three."
-
-
-@scenario
-async def untake_sentence(bench: Bench, _: pytest.MonkeyPatch) -> None:
-    assert await taken(bench, "d", "d", "D") == " One two three."
-
-
-@scenario
-async def take_paragraph(bench: Bench, _: pytest.MonkeyPatch) -> None:
-    assert await taken(bench, "f") == " One two three. Four five."
-
-
-@scenario
-async def untake_paragraph(bench: Bench, _: pytest.MonkeyPatch) -> None:
-    assert await taken(bench, "f", "f", "F") == " One two three. Four five."
+takes("take_word", "w", "w", text=" One two")
+takes("untake_word", "w", "w", "W", text=" One")
+takes("take_sentence", "d", text=" One two three.")
+takes("untake_sentence", "d", "d", "D", text=" One two three.")
+takes("take_paragraph", "f", text=" One two three. Four five.")
+takes("untake_paragraph", "f", "f", "F", text=" One two three. Four five.")
 
 
 @scenario

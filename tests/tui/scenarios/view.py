@@ -64,9 +64,10 @@ async def read_back(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await long_branch(bench)
     pane, other = bench.screen.grid.panes[:2]
     await bench.press("end", "pageup")
-    end = len(pane.text)
-    await bench.tokens(20)
+    end, seen = len(pane.text), [pane.render_line(y).text for y in range(1, pane.size.height)]
+    await bench.tokens(100)
     assert not pane.following and pane.first_line > 0 and len(pane.text) > end
+    assert [pane.render_line(y).text for y in range(1, pane.size.height)] == seen
     assert other.first_line == 0
 
 

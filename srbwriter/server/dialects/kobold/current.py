@@ -235,7 +235,7 @@ def _perf(context: Context) -> dict[str, Any]:
     own = services.registry.own(context.client)
     ended = [record for record in own if not record.live]
     share = services.registry.shares().get(context.client.name)
-    busy = services.busy() if services.loader.engine is not None else 0
+    busy = services.busy_branches() if services.loader.engine is not None else 0
     since = time.time() - services.started
     return {
         **_latest(ended[-1].generation if ended else None),

@@ -23,7 +23,7 @@ from srbwriter.server.settings import Client
 async def slots(context: Context) -> Response:
     _need_slots(context)
     _ = context.engine
-    busy = context.services.busy()
+    busy = context.services.busy_branches()
     if busy == context.services.max_n and context.switch("fail_on_no_slot"):
         raise ApiError(503, "no slot available", headers={"Retry-After": "1"})
     return json_response(slot_objects(context, busy))

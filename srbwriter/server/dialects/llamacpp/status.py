@@ -15,11 +15,10 @@ from starlette.responses import Response
 
 from srbwriter.engine.adapters import NO_ADAPTERS
 from srbwriter.engine.types import EngineStats, NotSupported
-from srbwriter.server.body import Fields, read_params
+from srbwriter.server.body import Fields, read_params, read_scales
 from srbwriter.server.context import Context, json_response
 from srbwriter.server.dialects.llamacpp.slots import slot_objects
 from srbwriter.server.errors import ApiError, bad, unavailable
-from srbwriter.server.lora import read_scales
 from srbwriter.server.reply import ratio, settings_object
 from srbwriter.server.services import FINGERPRINT, Services
 from srbwriter.server.settings import Client
@@ -36,7 +35,7 @@ async def health(context: Context) -> Response:
     if troubles and len(troubles) == len(models.names):
         raise unavailable("; ".join(troubles.values()))
     well = [one for one in loaded if one not in troubles]
-    busy, most = sum(one.busy() for one in well), sum(one.max_n for one in well)
+    busy, most = sum(one.busy_branches() for one in well), sum(one.max_n for one in well)
     full = bool(most) and busy == most
     answer: dict[str, Any] = {
         "status": "no slot available" if full else "ok",
@@ -45,7 +44,7 @@ async def health(context: Context) -> Response:
         "slots_processing": busy,
     }
     if context.switch("include_slots") and services.settings.slots and most:
-        answer["slots"] = slot_objects(context, services.busy())
+        answer["slots"] = slot_objects(context, services.busy_branches())
     if full and context.switch("fail_on_no_slot"):
         return json_response(answer, 503, {"Retry-After": "1"})
     return json_response(answer)

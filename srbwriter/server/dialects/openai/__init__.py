@@ -12,7 +12,6 @@ from srbwriter.server.dialects.openai.responses import responses
 from srbwriter.server.dialects.openai.schemas import COMPLETION, RESPONSES, SCHEMAS
 from srbwriter.server.endpoints import Leaf, rows_of
 from srbwriter.server.errors import OPENAI, ApiError
-from srbwriter.server.models import ModelSlot
 from srbwriter.server.schemas import CHAT, answers
 from srbwriter.server.services import Services, words
 
@@ -30,9 +29,8 @@ async def model(context: Context) -> Response:
     return json_response(card)
 
 
-def model_card(one: ModelSlot[Services]) -> dict[str, Any]:
+def model_card(services: Services) -> dict[str, Any]:
     """Valid while the model is still being loaded too; then without its measures."""
-    services = one.services
     engine = services.loader.engine
     card: dict[str, Any] = {
         "id": services.model_name,
@@ -46,7 +44,7 @@ def model_card(one: ModelSlot[Services]) -> dict[str, Any]:
         "meta": None,
     }
     if not services.models.alone:
-        card["status"] = {"value": one.status}  # as llama-server's router tells it
+        card["status"] = {"value": services.status}  # as llama-server's router tells it
     if engine is None:
         return card
     info = engine.info

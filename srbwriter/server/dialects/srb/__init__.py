@@ -7,7 +7,7 @@ from typing import get_args
 
 from srbwriter.engine.exploring import MOST_TOKENS, MOST_WAYS, Ends, Exploring
 from srbwriter.engine.verbs import HTTP_VERBS, Kind
-from srbwriter.server.dialects.srb.completions import SRB, completions, is_srb
+from srbwriter.server.dialects.srb.completions import OTHERS_FIELDS, SRB, completions
 from srbwriter.server.dialects.srb.handles import (
     add_branches,
     branch_events,
@@ -26,7 +26,7 @@ from srbwriter.server.dialects.srb.instruments import explore, judge, open_unexp
 from srbwriter.server.dialects.srb.model import model, pieces, vocabulary
 from srbwriter.server.dialects.srb.schemas import BRANCHES, PARENT, SCHEMAS
 from srbwriter.server.dialects.srb.tokens import branch_tokens, next_tokens
-from srbwriter.server.endpoints import Leaf, rows_of
+from srbwriter.server.endpoints import Leaf, lacks, rows_of
 from srbwriter.server.schemas import FIELDS, PROMPT, answers, object_of
 
 _REQUESTS = "/srb/v1/requests"
@@ -75,7 +75,7 @@ _row = rows_of(SRB, "Single-request batching")
 _VERB = answers("SrbVerb", status=202)
 _ROWS = (
     _row("POST /v1/completions", completions, "event lines for a body that has none of these fields",
-         body=BRANCHES, claims=is_srb, answers=answers(lines="SrbEvent")),
+         body=BRANCHES, claims=lacks(OTHERS_FIELDS), answers=answers(lines="SrbEvent")),
     _row("POST /srb/v1/completions", completions, "n branches of a prompt as event lines", body=BRANCHES,
          query={"sse": _SWITCH, "rich": _SWITCH}, answers=answers(events="SrbEvent", lines="SrbEvent")),
     _row("GET /srb/v1/model", model, "the model, its context and its special tokens",

@@ -16,11 +16,13 @@ from srbwriter.engine.types import Priority, Prompt, Request, Sampling, Stop
 from srbwriter.engine.verbs import HTTP_VERBS, Argument, Kind, Verb
 from srbwriter.server.body import Fields, read_n, read_options, read_sampling, read_stop
 from srbwriter.server.context import Context, json_response
-from srbwriter.server.dialects.srb.branches import for_each_branch, read_branches, split_branches
 from srbwriter.server.dialects.srb.completions import (
     EventLines,
     branch_runs,
+    for_each_branch,
+    read_branches,
     read_request,
+    split_branches,
 )
 from srbwriter.server.errors import ApiError, bad, from_engine, missing
 from srbwriter.server.prompts import read_ids

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from srbwriter.engine.backend import Backend
 from srbwriter.server.context import Context, json_response
-from srbwriter.server.dialects.srb.branches import PRIORITIES
+from srbwriter.server.dialects.srb.completions import PRIORITIES
 from srbwriter.server.errors import ApiError
 from srbwriter.server.prompts import read_ids
 from srbwriter.server.work import PER_ENTRY, off_loop

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from srbwriter.engine.types import BranchState, FinishReason
-from srbwriter.server.dialects.srb.branches import PRIORITIES
+from srbwriter.server.dialects.srb.completions import PRIORITIES
 from srbwriter.server.schemas import (
     ANY,
     COUNT,

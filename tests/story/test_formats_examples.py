@@ -1,0 +1,798 @@
+"""Files of other writing programs: what each reads as, and what a fault in it costs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from srbwriter.story import formats
+from srbwriter.story.formats import FormatError
+from srbwriter.story.model import check_draft, foreign, path_to
+from tests.sizes import examples
+from tests.story.format_files import (
+    Shape,
+    by_text,
+    changed,
+    fixture_json,
+    is_left_out,
+    load,
+    notices,
+    path_text,
+    read_json,
+    rejects,
+    shape,
+    tells,
+    told,
+    without,
+)
+
+
+@dataclass(frozen=True)
+class Example:
+    """The tree of texts in a file, the text that is shown, and values of the story and of nodes by text."""
+
+    tree: Shape
+    path: str
+    story: dict[str, Any] = field(default_factory=dict[str, Any])
+    nodes: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+
+
+def value_at(value: Any, place: str) -> Any:
+    """What stands at a dotted place, such as ``root.settings.lore.0.keys``."""
+    for step in place.split("."):
+        if isinstance(value, list | tuple):
+            value = value[int(step)]
+        else:
+            value = value[step] if isinstance(value, dict) else getattr(value, step)
+    return value
+
+
+MEMORY, NOTE, LORE = "root.settings.memory", "root.settings.author_note", "root.settings.lore"
+
+EXAMPLES = {
+    "loom.json": Example(
+        ("", [("The ferry was late", [(", as always.\n", []), (", and  the fog ", [])])]),
+        "The ferry was late, and  the fog ",
+        {MEMORY: "A harbour."},
+        {
+            "The ferry was late": {
+                "author": "writer", "created": 1683195072, "marks.bookmark": True, "marks.tags": ("draft",),
+                "marks.chapter": True, "marks.title": "The crossing",
+            },
+            ", as always.\n": {
+                "author": "model", "marks.visited": False, "generation.model": "davinci",
+                "generation.finish_reason": "length", "settings.memory": "Another.",
+            },
+            ", and  the fog ": {
+                "author": "edited", "marks.visited": True, "generation.finish_reason": "stop"
+            },
+        },
+    ),
+    "loom_old.json": Example(
+        ("Once", [(" upon", []), (" again", [])]), "Once upon",
+        nodes={" upon": {"marks.bookmark": True}, " again": {"marks.tags": ("archived",)}},
+    ),
+    "loom_simple.json": Example(("Once", [(" upon", []), (" again", [("!", [])])]), "Once upon"),
+    "loomsidian.json": Example(
+        ("It was <late>", [(" a [note]", []), (" and cold", [])]), "It was <late> a [note]",
+        {"current_id": "n3"},
+        {" a [note]": {"marks.bookmark": True, "marks.visited": False}},
+    ),
+    "loomsidian_data.json": Example(
+        ("", [("Ferry", [(" one", [])]), ("Mill", [])]), "Ferry one",
+        {}, {"Mill": {"marks.title": "Tales/mill.md"}},
+    ),
+    "exoloom.json": Example(
+        ("The mill", [(" fell", []), (" stood", [])]),
+        "The mill stood",  # a pruned branch is not where one begins
+        {"title": "The mill", "created": 1738555506, "root.author": "writer", "root.created": 1700000000},
+        {
+            " stood": {"marks.bookmark": True, "generation.model": "base-8b"},
+            " fell": {"marks.deleted": True},
+        },
+    ),
+    "basemode.json": Example(
+        ("The sea", [(" was", []), (" is", [])]), "The sea was",
+        {"root.author": "writer"},
+        {
+            " was": {"marks.rating": -1, "author": "model"},
+            " is": {"marks.rating": 1, "marks.bookmark": True, "marks.tags": ("hidden",)},
+        },
+    ),
+    "basemode_contexts.json": Example(
+        ("The sea", [(" was", [(" grey.", [])]), (" is", [])]), "The sea was grey.",
+        {MEMORY: "A harbour."},
+        {" was": {"settings.memory": "Winter."}},
+    ),
+    "logitloom.json": Example(  # tokens are joined up to the fork
+        ("The sea", [(" was grey", [(".", []), (" and", [])]), (" is", [])]), "The sea",
+        {},
+        {".": {"generation.model": "base-8b", "generation.finish_reason": "stop"}},
+    ),
+    "logitloom_chat.json": Example(
+        ("The", [(" sea.", []), ("<|stop|>", [])]), "The",
+        {MEMORY: "Be brief.\n\nWrite of the sea."},
+        {
+            " sea.": {"generation.finish_reason": "stop"},
+            "<|stop|>": {"generation.finish_reason": "content_filter"},
+        },
+    ),
+    "kobold_v1.json": Example(
+        ("", [("You wake.", [(" It is dark.", [(" You stand.", [])]), (" It is cold.", [])])]),
+        "You wake. It is dark. You stand.",
+        {
+            MEMORY: "A cell.", NOTE: "[Author's note: tense]", f"{LORE}.0.keys": ["cell", "prison"],
+            f"{LORE}.0.secondary": ["door"], f"{LORE}.0.logic": "any", f"{LORE}.0.name": "Cell",
+            f"{LORE}.0.text": "The cell is narrow.", f"{LORE}.0.enabled": True,
+        },
+        {" It is cold.": {"marks.bookmark": True}},
+    ),
+    "kobold_lite.json": Example(
+        ("", [("A.", [(" B.", [(" D.", []), (" C.", [])]), (" E.", [])])]), "A. B. C.",
+        {
+            f"{LORE}.0.keys": ["/cel+/i"], f"{LORE}.0.secondary": ["guard"], f"{LORE}.0.logic": "not_any",
+            f"{LORE}.0.enabled": False,
+        },
+    ),
+    "kobold_share.json": Example(
+        ("", [("You wake.", [(" It rains.", [])])]), "You wake. It rains.",
+        {MEMORY: "A cell.", NOTE: "[tense]", f"{LORE}.0.keys": ["cell"]},
+    ),
+    "kobold_united.json": Example(
+        ("", [("You wake.", [
+            (" It is dark.", [(" You stand.", [])]), (" It is cold.", []), (" It rains.", [])
+        ])]),
+        "You wake. It is dark. You stand.",
+        {
+            "title": "Cell", NOTE: "[tense]", f"{LORE}.0.id": "0", f"{LORE}.0.keys": ["cell"],
+            f"{LORE}.0.constant": True,
+        },
+        {" It is cold.": {"marks.bookmark": True}},
+    ),
+    "mikupad.json": Example(
+        ("", [("The sea", [(" was grey", [(", I said", [])])])]), "The sea was grey, I said",
+        {
+            "title": "My story", MEMORY: "<<A harbour.>>", NOTE: "[\ngrim]",
+            "root.settings.author_note_depth": 3,
+            "root.settings.sampling": {
+                "temperature": 0.9, "top_k": 40, "min_p": 0.05, "dry_penalty_last_n": -1
+            },
+            f"{LORE}.0.name": "Harbour", f"{LORE}.0.keys": ["/harbou?r/i", r"/a\/b/i"],
+            f"{LORE}.0.scan_depth": 1650,
+        },
+        {
+            "The sea": {"author": "writer"}, " was grey": {"author": "model"},
+            ", I said": {"author": "writer"},
+        },
+    ),
+    "mikupad_db.json": Example(
+        ("", [("", [("The sea", [(" was", [])])]), ("", [("The ferry was late.", [])]), ("", [])]),
+        "The ferry was late.",  # the one that was shown
+        {
+            "nodes.1.marks.title": "MikuPad #1", "nodes.1.settings.memory": "A harbour.",
+            "nodes.1.settings.sampling": {"temperature": 0.9}, "nodes.4.marks.title": "The ferry",
+            "nodes.4.settings.sampling": {"top_k": 40},
+            "nodes.4.settings.lore.0.keys": ["/ferr(y|ies)/i"], "nodes.6.marks.title": "An old one",
+        },
+        {
+            "The sea": {"author": "writer"}, " was": {"author": "model"},
+            "The ferry was late.": {"author": "writer"},
+        },
+    ),
+    "story.md": Example(
+        ("", [("Before.\n\n", [
+            ("# One\n\nThe ferry was late.\n\n```\n# not a heading\n```\n\n", [("## Two ##\nEnd", [])])
+        ])]),
+        "Before.\n\n# One\n\nThe ferry was late.\n\n```\n# not a heading\n```\n\n## Two ##\nEnd",
+        {
+            "title": "The ferry", "byline": "Ada", "modified": 1714953600, "nodes.1.marks.chapter": False,
+            "nodes.2.marks.title": "One", "nodes.3.marks.title": "Two",
+        },
+    ),
+    "sillytavern.jsonl": Example(
+        ("", [
+            ("Hi.", []),
+            ("Hello there.", [("\n\nWhere are we?", [
+                ("\n\nThey are at the pier.", [("\n\nNever mind.", [])]),
+                ("\n\nAt the old pier.", [("\n\nGood.", [])]), ("\n\nAt the pier.", []),
+            ])]),
+            ("Yes?", []),
+        ]),
+        "Hello there.\n\nWhere are we?\n\nAt the old pier.\n\nGood.",
+        {"title": "Mira", "byline": "Ada", NOTE: "tense", "root.settings.author_note_depth": 4},
+        {
+            "Hi.": {"generation.model": "llama-7b", "created": 1709528700.0},
+            "Hello there.": {"author": "model", "generation.model": "llama-8b"},
+            "Yes?": {"generation": None, "created": None},
+            "\n\nWhere are we?": {"author": "writer"},
+            "\n\nAt the old pier.": {"author": "edited"}, "\n\nAt the pier.": {"author": "model"},
+            "\n\nThey are at the pier.": {"marks.tags": ("hidden", "Note")},
+            "\n\nNever mind.": {"marks.tags": ("hidden", "Ada")},
+        },
+    ),
+    "sillytavern_group.jsonl": Example(
+        ("", [("Who is there?", [("\n\nOnly me.", [("\n\nAnd me.", [])]), ("\n\nNobody.", [])])]),
+        "Who is there?\n\nOnly me.\n\nAnd me.",
+        {"title": "Mira, Tom, the mate", "byline": "Ada"},
+        {
+            "Who is there?": {"marks.tags": ("Mira",)}, "\n\nAnd me.": {"marks.tags": ("Ada",)},
+            "\n\nNobody.": {"marks.tags": ("Tom the mate",)},
+            "\n\nOnly me.": {"marks.tags": ("Tom the mate",)},
+        },
+    ),
+    "worldinfo.json": Example(
+        ("", []), "",
+        {
+            "title": "Harbour", f"{LORE}.0.id": "7", f"{LORE}.0.name": "Harbour",
+            f"{LORE}.0.keys": ["harbour", "/ships?/i"], f"{LORE}.0.secondary": ["night"],
+            f"{LORE}.0.logic": "not_any", f"{LORE}.0.depth": 6, f"{LORE}.0.order": 50,
+            f"{LORE}.0.case_sensitive": True, f"{LORE}.0.whole_words": True, f"{LORE}.0.enabled": True,
+            f"{LORE}.1.constant": True, f"{LORE}.1.enabled": False, f"{LORE}.1.depth": None,
+            f"{LORE}.1.secondary": [],
+        },
+    ),
+    "lorebook_v3.json": Example(
+        ("", []), "",
+        {
+            "title": "Lighthouse", "root.settings.lore_budget": 512,
+            f"{LORE}.0.keys": ["/the l[iy]ght/", "/lamp|lantern/"], f"{LORE}.0.secondary": ["storm", "night"],
+            f"{LORE}.0.logic": "all", f"{LORE}.0.depth": 2, f"{LORE}.0.whole_words": True,
+            f"{LORE}.1.name": "Sea", f"{LORE}.1.constant": True, f"{LORE}.1.enabled": False,
+            f"{LORE}.1.secondary": [],
+        },
+    ),
+    "card.json": Example(
+        ("", [('Mira looks up. "{{user}}?"', []), ("The door is open.", [])]), 'Mira looks up. "{{user}}?"',
+        {
+            MEMORY: "Mira keeps the light.\n\nwry\n\nA storm.", NOTE: "Mira is tired.",
+            "root.settings.author_note_depth": 4, "root.marks.note": "Best at night.",
+            "root.marks.tags": ("sea", "wry"), f"{LORE}.0.text": "Mira's light is failing.",
+            f"{LORE}.0.keys": ["light"], f"{LORE}.0.secondary": ["storm"], f"{LORE}.0.enabled": False,
+            f"{LORE}.0.order": 3, "root.settings.lore_budget": 300, "title": "Mira", "byline": "Ada",
+        },
+    ),
+    "card_v1.json": Example(("", [("Tom nods.", [])]), "Tom nods.", {MEMORY: "Tom mends nets."}),
+    "card_v3.json": Example(
+        ("", [("Mira waits.", []), ("Mira waves to all.", [])]), "Mira waits.",
+        {"title": "Mira Vane", "created": 1700000000, "modified": 1700000100},
+        {"Mira waves to all.": {"marks.tags": ("group",)}},
+    ),
+    "novelai.story": Example(  # its retries are branches
+        ("", [("The ", [
+            ("ferry was late.", [
+                (" Very late.", [(" I waited.", []), (" The river rose. It rained.", [])]),
+                ("\nNobody waited.", []),
+            ]),
+            ("boat was late.", [(" Very late. I waited.", [])]),
+        ])]),
+        "The ferry was late. Very late. I waited.",
+        {
+            MEMORY: "A river.", NOTE: "[ Style: plain ]", "root.settings.author_note_depth": 3,
+            "title": "The ferry", "created": 1650000000, "modified": 1650000001,
+            "root.marks.note": "A late ferry.", "root.marks.tags": ("river",),
+        },
+        {" Very late.": {"author": "model"}, "\nNobody waited.": {"author": "model"}},
+    ),
+    "novelai_document.story": Example(
+        ("", [("Write of a ferry.\nThe ferry was late.", [
+            ("\n“It is always late,” said Ada 🏮, and the ", [
+                ("lanterns came on.\nShe counted the bells.", [
+                    (" Nine.", []), ("\nThen the engine stopped.", [])
+                ]),
+                ("lamps came on.\nShe counted the waves.\nThere were nine.", []),
+            ]),
+            ("\nNobody came.", []), (" It did not matter.", []),
+        ])]),
+        "Write of a ferry.\nThe ferry was late.\n“It is always late,” said Ada 🏮, and the lanterns came on."
+        "\nShe counted the bells. Nine.",
+        {
+            MEMORY: "A river between two towns.", "root.marks.note": "A river, at night.",
+            f"{LORE}.0.enabled": True, f"{LORE}.1.enabled": False,  # its category is off
+        },
+        {
+            "Write of a ferry.\nThe ferry was late.": {"author": "writer"},
+            "\n“It is always late,” said Ada 🏮, and the ": {"author": "model"},
+            "lanterns came on.\nShe counted the bells.": {
+                "spans.0.text": "lanterns", "spans.0.author": "edited", "spans.1.author": "model",
+                "spans.1.text": " came on.\nShe counted the bells.",
+            },
+            " Nine.": {"author": "writer"}, "\nNobody came.": {"created": 1700000004},
+        },
+    ),
+    "novelai.scenario": Example(
+        ("", [("You stand on the quay of ${town}. ${name[Ada]:Who are you?} is late.", [])]),
+        "You stand on the quay of ${town}. ${name[Ada]:Who are you?} is late.",
+        {
+            "title": "The ferry", "byline": "Ada", "root.marks.note": "Wait for a ferry at ${town}.",
+            "root.marks.tags": ("river", "night"), MEMORY: "You are ${name}.",
+            f"{LORE}.0.keys": ["town", "/quays?/i"], f"{LORE}.0.scan_depth": 2000,
+        },
+    ),
+    "novelai.lorebook": Example(
+        ("", []), "",
+        {
+            f"{LORE}.0.id": "f1", f"{LORE}.0.name": "Ferry", f"{LORE}.0.keys": ["ferry", "/boats?/"],
+            f"{LORE}.0.text": "----\nThe ferry is old.\n", f"{LORE}.0.depth": 0,
+            f"{LORE}.0.scan_depth": 1000, f"{LORE}.0.token_budget": 200, f"{LORE}.0.order": 400,
+            f"{LORE}.1.constant": True, f"{LORE}.1.enabled": False, f"{LORE}.1.token_budget": None,
+            f"{LORE}.1.depth": None, f"{LORE}.2.enabled": False,
+        },
+    ),
+    "loomsidian_list.json": Example(
+        ("It", [(" was", [])]), "It was", {"root.author": "writer"}, {" was": {"author": "model"}}
+    ),
+    "story.txt": Example(
+        ("", [("The ferry was late.\n\n  I waited. ", [])]), "The ferry was late.\n\n  I waited. "
+    ),
+    "aidungeon_cards.json": Example(
+        ("", []), "",
+        {
+            f"{LORE}.0.name": "Fairy", f"{LORE}.0.text": "A fairy of Larion.",
+            f"{LORE}.0.keys": ["Fairy", "fay"],
+            f"{LORE}.1.enabled": False, f"{LORE}.1.keys": [],
+            f"{LORE}.2.text": "A town of clay.",  # its text is empty, and the note says it
+        },
+    ),
+    "aidungeon_worldinfo.json": Example(
+        ("", []), "",
+        {f"{LORE}.0.id": "5f1", f"{LORE}.0.text": "The ferry is old.", f"{LORE}.0.keys": ["ferry", "boat"]},
+    ),
+    "aidungeon_adventure.json": Example(  # in the order in which it was played; what was undone beside it
+        ("", [("The ferry is late.", [("\n\n> You wait.\n", [
+            ("\nNobody comes.", []), ("\nThe engine stops.", [("\nThe bells ring.", [])])
+        ])])]),
+        "The ferry is late.\n\n> You wait.\n\nThe engine stops.",
+        {
+            MEMORY: "A river.", NOTE: "plain", f"{LORE}.0.name": "Ferry", "title": "The ferry",
+            "created": 1735725600, "root.marks.note": "A late ferry.",
+        },
+        {
+            "\n\n> You wait.\n": {"author": "writer", "created": 1735725720},
+            "\nThe engine stops.": {"author": "model"},
+            "\nNobody comes.": {"marks.tags": ("undone",)},
+            "\nThe bells ring.": {"marks.deleted": True},
+        },
+    ),
+    "aidungeon_adventures.json": Example(
+        ("", [
+            ("", [("The ferry is late.", [(" You wait.", []), (" You leave.", [])])]),
+            ("", [("The pier is long.", [])]),
+        ]),
+        "The ferry is late. You wait.",
+        {
+            "nodes.1.marks.title": "The ferry", "nodes.1.settings.memory": "A river.",
+            "nodes.5.marks.title": "The pier", "nodes.5.settings.lore": [],
+            "nodes.1.settings.author_note": "plain", "nodes.1.settings.lore.0.text": "Old.",
+        },
+        {" You leave.": {"marks.tags": ("undone",)}},
+    ),
+    "aidungeon_scenario.json": Example(
+        ("", [("You are ${What is your name?}, late.", []), ("You carry papers.", [])]),
+        "You are ${What is your name?}, late.",
+        {},
+        {"You carry papers.": {
+            "marks.title": "As a clerk", "settings.memory": "Ink.", "settings.lore.0.name": "Ink"
+        }},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("file", EXAMPLES)
+def test_an_example_reads_as_it_says(file: str) -> None:
+    draft, example = load(file), EXAMPLES[file]
+    check_draft(draft)
+    assert (shape(draft), path_text(draft)) == (example.tree, example.path)
+    assert {place: value_at(draft, place) for place in example.story} == example.story
+    for text, values in example.nodes.items():
+        node = by_text(draft, text)
+        assert {place: value_at(node, place) for place in values} == values, text
+
+
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        ("aidungeon_scenario.json", ["${What is your name?}"]),
+        ("aidungeon_cards.json", ["Larion", "no keys"]),
+        ("worldinfo.json", ["Gulls", "no keys", "switched off"]),
+        ("sillytavern.jsonl", ["2 hidden messages"]),
+        ("card.json", ["example messages", "system prompt", "instructions after the history"]),
+        ("novelai.scenario", ["${town}", "${name}"]),
+        *((file, []) for file in (
+            "aidungeon_worldinfo.json", "card_v1.json", "card_v3.json", "lorebook_v3.json", "novelai.story",
+            "novelai_document.story", "novelai.lorebook", "exoloom.json", "logitloom.json",
+        )),
+    ],
+)  # fmt: skip
+def test_the_writer_is_told_what_is_not_used_of_a_file_and_nothing_else(file: str, words: list[str]) -> None:
+    assert told(load(file), *words) if words else notices(load(file)) == []
+
+
+# -- faults ----------------------------------------------------------------------------------------------
+
+GONE = object()
+LOOM_CHILDREN = [(", as always.\n", []), (", and  the fog ", [])]
+
+FAULTS: list[tuple[str, tuple[str | int, ...], Any, str, Shape | str | None]] = [
+    # a file, a place in it, what stands there instead, what the notice says, and the tree or the text then
+    ("loom.json", ("root", "children", 0, "text"), 3, "expected a text", ("", [("", LOOM_CHILDREN)])),
+    ("loom.json", ("root", "children", 0, "children"), {}, "a list", ("", [("The ferry was late", [])])),
+    ("loom.json", ("chapters", "c1"), ["x"], "an object", EXAMPLES["loom.json"].tree),
+    ("loom.json", ("chapters",), [], "an object", None),
+    ("loomsidian.json", ("nodes", "n2", "parentId"), ["x"], "the id of a node", None),
+    ("loomsidian_data.json", ("state", "Tales/mill.md"), 1, "an object", ("Ferry", [(" one", [])])),
+    ("exoloom.json", ("tree", "rootNodeId"), 9, "not where the tree begins", None),
+    ("exoloom.json", ("tree", "nodes", "1", "parentId"), 3, "has a parent", EXAMPLES["exoloom.json"].tree),
+    ("exoloom.json", ("lens", "bookmarks", 0), 4, "an object", None),
+    ("logitloom.json", ("roots", 0, "children"), 1, "a list", ("The sea", [(" was", []), (" is", [])])),
+    (
+        "kobold_v1.json", ("actions", 0), 4, "a text",
+        ("", [("You wake.", [(" You stand.", []), (" It is cold.", [])])]),
+    ),
+    ("kobold_v1.json", ("prompt",), GONE, "a text", " It is dark. You stand."),
+    ("kobold_v1.json", ("worldinfo", 0), 4, "an object", EXAMPLES["kobold_v1.json"].tree),
+    *(
+        ("kobold_v1.json", ("actions_metadata", "0", "Alternative Text"), wrong, "texts",
+         "You wake. It is dark. You stand.")
+        for wrong in (4, [4], [{"Pinned": True}])
+    ),
+    ("kobold_v1.json", ("actions_metadata", "0"), 7, "an object", None),
+    ("kobold_v1.json", ("actions",), {}, "a list", None),
+    ("kobold_lite.json", ("altbranches",), {}, "a list", "A. B. C."),
+    (
+        "kobold_lite.json", ("altbranches", 2), 1, "a list of texts",
+        ("", [("A.", [(" B.", [(" D.", []), (" C.", [])])])]),
+    ),
+    (
+        "kobold_lite.json", ("altbranches", 2, 0), 1, "a text",
+        ("", [("A.", [(" B.", [(" D.", []), (" C.", [])])]), (" E.", [])]),
+    ),
+    ("kobold_share.json", ("ga", 0), 1, "a text", " It rains."),
+    ("kobold_share.json", ("ga",), "x", "a list", None),
+    ("kobold_united.json", ("prompt",), GONE, "a text", " It is dark. You stand."),
+    (
+        "kobold_united.json", ("actions", "actions", "0", "Selected Text"), None, "a text",
+        ("", [("You wake.", [
+            (" It is dark.", []), (" It is cold.", []), (" It rains.", []), (" You stand.", [])
+        ])]),
+    ),
+    (
+        "kobold_united.json", ("actions", "actions", "x"), {"Selected Text": "?"}, "a number",
+        "You wake. It is dark. You stand.",
+    ),
+    ("kobold_united.json", ("worldinfo_v2", "entries", "0", "content"), GONE, "a text", None),
+    ("kobold_united.json", ("worldinfo_v2", "entries", "0"), 1, "an object", None),
+    (
+        "mikupad_db.json", ("Sessions", 0), 3, "an object",
+        ("", [("", [("The ferry was late.", [])]), ("", [])]),
+    ),
+    ("mikupad_db.json", ("Sessions", 0, "value"), "x", "a session", None),
+    ("mikupad_db.json", ("Names", 0), 3, "an object", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "path", "wrong", "words", "then"), FAULTS)
+def test_what_is_broken_in_a_file_is_told_and_the_rest_is_read(
+    file: str, path: tuple[str | int, ...], wrong: Any, words: str, then: Shape | str | None
+) -> None:
+    value = fixture_json(file)
+    place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
+    draft = tells(without(value, *path) if wrong is GONE else changed(value, wrong, *path), place, words)
+    if isinstance(then, str):
+        assert path_text(draft) == then
+    elif then is not None:
+        assert shape(draft) == then
+
+
+REFUSED: list[tuple[str, tuple[str | int, ...], Any, str, str]] = [
+    ("loomsidian.json", ("nodes",), 3, "the top level", ""),
+    ("exoloom.json", ("schemaVersion",), 2, "schemaVersion", "1, the only schema"),
+    ("exoloom.json", ("tree",), GONE, "tree", "an object"),
+    ("exoloom.json", ("tree", "nodes"), [], "tree.nodes", "an object"),
+    ("logitloom.json", ("isLogitLoomTreeVersion",), "v9", "isLogitLoomTreeVersion", "logit-loom-tree-v1"),
+    ("logitloom.json", ("roots",), GONE, "roots", "a list"),
+    ("kobold_united.json", ("file_version",), 3, "file_version", "2, the only version"),
+    ("kobold_united.json", ("actions",), [], "actions", "an object"),
+]
+
+
+@pytest.mark.parametrize(("file", "path", "wrong", "place", "words"), REFUSED)
+def test_a_file_whose_frame_is_broken_is_refused(
+    file: str, path: tuple[str | int, ...], wrong: Any, place: str, words: str
+) -> None:
+    value = fixture_json(file)
+    rejects(without(value, *path) if wrong is GONE else changed(value, wrong, *path), place, words)
+
+
+@pytest.mark.parametrize(
+    ("file", "path"),
+    [
+        ("loomsidian_data.json", ("settings", "modelPresets", 0, "apiKey")),
+        ("kobold_instruct.json", ("savedsettings", "saved_oai_key")),
+        ("mikupad.json", ("endpointAPIKey",)),
+        ("mikupad_db.json", ("Sessions", "0", "value", "endpointAPIKey")),
+    ],
+)
+def test_keys_for_services_are_left_out_and_told(file: str, path: tuple[str | int, ...]) -> None:
+    draft = load(file)
+    assert any(f"{path[-1]}: left out" in note for note in notices(draft)), notices(draft)
+    for form in ("srbwriter", "loom", "loomsidian", "mikupad"):
+        assert b"sk-1" not in formats.write(draft, form)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [{"keys": "a"}],
+        {"data": {"adventure": {"title": "x"}}},
+        [{"actions": []}],
+    ],
+)
+def test_what_only_looks_like_a_file_of_ai_dungeon_is_refused(value: object) -> None:
+    with pytest.raises(FormatError):
+        read_json(value, "x.json")
+
+
+# -- loom ------------------------------------------------------------------------------------------------
+
+
+def test_loom_keeps_unknown_fields_and_writes_them_back() -> None:
+    written, original = json.loads(formats.write(load("loom.json"), "loom")), fixture_json("loom.json")
+    assert {key: written[key] for key in ("preferences", "model_responses", "tags", "selected_node_id")} == {
+        key: original[key] for key in ("preferences", "model_responses", "tags", "selected_node_id")
+    }
+    assert written["root"]["mutable"] is False
+    node, source = written["root"]["children"][0], original["root"]["children"][0]
+    assert (node["text_attributes"], node["meta"]) == (source["text_attributes"], source["meta"])
+    assert sorted(node["tags"]) == ["bookmark", "draft"]
+    assert node["children"][0]["generation"] == source["children"][0]["generation"]
+    assert [chapter["root_id"] for chapter in written["chapters"].values()] == ["a"]
+    assert written["chapters"][node["chapter_id"]]["root_id"] == "a"
+    assert written["root"]["frame"]["generation_settings"]["global_context"] == "A harbour."
+    inner = node["children"][0]["frame"]["generation_settings"]
+    assert inner == {"temperature": 0.7, "global_context": "Another."}
+    old = json.loads(formats.write(load("loom_old.json"), "loom"))
+    assert old["tags"]["archived"]["scope"] == "node", "every tag on a node is defined"
+
+
+@pytest.mark.parametrize(
+    ("data", "tree", "places"),
+    [
+        (
+            b'{"id":1,"text":"a","parent_id":null}\n\n{"id":2,"text":"b","parent_id":9}',
+            ("", [("a", []), ("b", [])]), ["line 3"],
+        ),
+        (
+            b'{"id":1,"text":"a"}\n{"text":"b","parent_id":1}\n{"id":3,',
+            ("a", [("b", [])]), ["line 3, line 1, column 9", "line 2.id"],
+        ),
+        (b'{"id": "r", "text": ""}\n{"id": "x", "text": "Once", "parent_id": "r"}\n',
+         ("", [("Once", [])]), []),
+        (  # nested nodes of one id keep their own children
+            b'{"text": "", "children": [{"id": "t", "text": "a", "children": [{"text": "a!"}]},'
+            b' {"id": "t", "text": "b", "children": [{"text": "b!"}]}]}',
+            ("", [("a", [("a!", [])]), ("b", [("b!", [])])]), ["children[1]"],
+        ),
+        (  # the program opens a list of the nodes below an empty root
+            b'[{"text": "a", "children": [{"text": "b", "children": []}]}, {"text": "c", "children": []}]',
+            ("", [("a", [("b", [])]), ("c", [])]), [],
+        ),
+        (b'[{"id": "1", "text": "a"}, {"id": "2", "text": "b", "parent_id": "1"}]', ("a", [("b", [])]), []),
+    ],
+)  # fmt: skip
+def test_lines_and_lists_are_loom_too(data: bytes, tree: Shape, places: list[str]) -> None:
+    draft = formats.read(data, "tree.jsonl")
+    assert formats.detect(data).name == "loom"
+    assert shape(draft) == tree
+    assert [note.split(":")[0] for note in notices(draft)] == places
+
+
+def test_loom_chapters_that_nothing_points_to_are_kept() -> None:
+    draft = load("loom_chapters.json")
+    assert [(node.text, node.marks.title) for node in draft.nodes if node.marks.chapter] == [
+        ("Once", "Named by its node"), (" upon", "Named by its root")
+    ]  # fmt: skip
+    written, original = json.loads(formats.write(draft, "loom")), fixture_json("loom_chapters.json")
+    assert written["chapters"]["gone"] == original["chapters"]["gone"], "its root is missing"
+    assert written["chapters"]["free"] == original["chapters"]["free"], "it has no root"
+    first, second = written["root"]["children"][0], written["root"]["children"][0]["children"][0]
+    assert written["chapters"][first["chapter_id"]] == {
+        "id": "by-node", "root_id": "a", "title": "Named by its node", "summary": "kept"
+    }  # fmt: skip
+    assert written["chapters"][second["chapter_id"]]["title"] == "Named by its root"
+    assert second["children"][0]["chapter_id"] == "no such chapter"
+    assert shape(formats.read(json.dumps(written).encode(), "x")) == shape(draft)
+    by_text(draft, "Once").mark(chapter=False)
+    written = json.loads(formats.write(draft, "loom"))
+    assert "by-node" not in written["chapters"] and "chapter_id" not in written["root"]["children"][0]
+
+
+# -- loomsidian ------------------------------------------------------------------------------------------
+
+
+def test_loomsidian_is_written_with_its_own_fields_back() -> None:
+    written = json.loads(formats.write(load("loomsidian.json"), "loomsidian"))
+    original = fixture_json("loomsidian.json")
+    assert (written["current"], written["hoisted"]) == (original["current"], original["hoisted"])
+    for node_id, node in original["nodes"].items():
+        text = written["nodes"][node_id].pop("text")
+        assert text.replace("\\", "") == node.pop("text").replace("\\", "")
+        assert written["nodes"][node_id] == node
+
+
+def test_notes_of_loomsidian_stand_side_by_side_and_one_alone_is_itself() -> None:
+    data = fixture_json("loomsidian_data.json")
+    alone = read_json(without(data, "state", "Tales/mill.md"))
+    assert (shape(alone), alone.title) == (("Ferry", [(" one", [])]), "Tales/ferry")
+    note = data["state"]["Tales/ferry.md"]  # twice, so that their ids are the same
+    twins = read_json({"settings": {}, "state": {"a.md": note, "copy of a.md": note}})
+    assert shape(twins) == ("", [("Ferry", [(" one", [])]), ("Ferry", [(" one", [])])])
+
+
+def test_a_node_without_its_parent_does_not_take_others_with_it() -> None:
+    value = fixture_json("loomsidian.json")
+    draft = tells(changed(value, "n9", "nodes", "n2", "parentId"), "nodes.n2", "'n9' is not in the file")
+    assert shape(draft) == ("", [("It was <late>", [(" a [note]", [])]), (" and cold", [])])
+    assert foreign(draft.meta, "loomsidian-left-out")["faults"][0]["value"] == {"parent": "n9"}
+    draft = tells(changed(value, "n2", "nodes", "n1", "parentId"), "nodes.n1", "its own ancestor")
+    assert shape(draft) == EXAMPLES["loomsidian.json"].tree, "it is the root again"
+    value = fixture_json("loomsidian_data.json")
+    orphan = {"text": "alone", "parentId": "gone", "unread": False, "bookmarked": False}
+    place = ("state", "Tales/mill.md", "nodes", "b9")
+    draft = tells(changed(value, orphan, *place), ".".join(place))
+    assert shape(draft) == ("", [("Ferry", [(" one", [])]), ("Mill", []), ("alone", [])])
+    value = changed(fixture_json("exoloom.json"), 3, "tree", "nodes", "2", "parentId")
+    draft = tells(changed(value, 2, "tree", "nodes", "3", "parentId"), "tree.nodes.3", "its own ancestor")
+    assert shape(draft) == ("", [(" fell", [(" stood", [])]), ("The mill", [])])
+
+
+# -- KoboldAI --------------------------------------------------------------------------------------------
+
+
+def test_a_kobold_save_without_a_story_is_empty() -> None:
+    assert shape(read_json({"gamestarted": False, "prompt": "", "actions": []})) == ("", [])
+
+
+def test_turns_of_kobold_lite_are_prose_with_their_authors_and_kept_as_they_were() -> None:
+    value, draft = fixture_json("kobold_instruct.json"), load("kobold_instruct.json")
+    first = "Write about a storm, Mira."
+    path = path_to(draft, draft.current_id)[1:]
+    assert [(node.text, node.author) for node in path] == [
+        (first, "writer"), ("\n\nThe storm came.", "model"), ("\n", "model"), ("\nGo on.", "writer"),
+        ("\n\n It stayed.", "model"),
+    ]  # fmt: skip
+    assert by_text(draft, " And went.").author == "model", "the other branch goes on with the same turn"
+    assert by_text(draft, "\n\nNo storm.").author == "model"
+    assert by_text(draft, "\n\nPlease?").author == "writer"
+    settings = draft.root.settings
+    assert (settings.memory, settings.author_note) == ("You tell tales.\n\nGladly.", "[Note: Ask Ada.]")
+    assert settings.lore[0].text == "It is old."
+    kept = [foreign(node.meta, "kobold").get("text") for node in path]
+    assert kept == [value["prompt"], *value["actions"]]
+    whole = foreign(draft.meta, "kobold")
+    assert {key: whole[key] for key in ("memory", "authorsnote", "completed_imgs_meta")} == {
+        key: value[key] for key in ("memory", "authorsnote", "completed_imgs_meta")
+    }
+
+
+def test_a_chunk_that_is_only_a_picture_is_kept_with_the_text_before() -> None:
+    value = changed(fixture_json("kobold_lite.json"), [" B.", "[<|p|AAAA|p|>]", " C."], "actions")
+    draft = read_json(value)
+    assert path_text(draft) == "A. B. C."
+    assert foreign(by_text(draft, " B.").meta, "kobold")["unseen"] == ["[<|p|AAAA|p|>]"]
+
+
+def test_tags_of_an_instruction_format_are_marks_too_in_instruct_mode() -> None:
+    saved = {"opmode": 4, "instruct_starttag": "\\n### Instruction:\\n", "instruct_endtag": "### Response:"}
+    value: dict[str, Any] = {
+        "gamestarted": True, "prompt": "\n### Instruction:\nSing.\n\n### Response:\n", "actions": ["La."],
+        "savedsettings": saved,
+    }  # fmt: skip
+    draft = read_json(value)
+    assert [(n.text, n.author) for n in draft.nodes[1:]] == [("Sing.", "writer"), ("\n\nLa.", "model")]
+    draft = read_json(changed(value, 1, "savedsettings", "opmode"))
+    assert path_text(draft) == value["prompt"] + "La.", "in a story they are text"
+
+
+TURN = st.text(st.characters(codec="utf-8", exclude_characters="{}[]<>"), min_size=1, max_size=12).filter(
+    lambda text: text == text.strip("\n") and not text.isspace()
+)
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(
+    turns=st.lists(st.tuples(TURN, TURN), min_size=1, max_size=4), ends=st.booleans(), cut=st.integers(0, 3)
+)
+def test_any_dialogue_as_kobold_lite_writes_it(turns: list[tuple[str, str]], ends: bool, cut: int) -> None:
+    """Asked and answered in turn; the answer may have come in two chunks, and turns may have end marks."""
+    chunks: list[str] = []
+    for asked, answered in turns:
+        end = ("\n{{[INPUT_END]}}\n", "\n{{[OUTPUT_END]}}\n") if ends else ("", "")
+        chunks.append("\n{{[INPUT]}}\n" + asked + end[0] + "\n{{[OUTPUT]}}\n")
+        chunks += [answered[:cut], answered[cut:] + end[1]]
+    draft = read_json({"gamestarted": True, "prompt": chunks[0], "actions": chunks[1:]})
+    assert path_text(draft) == "\n\n".join(text for turn in turns for text in turn)
+    for author, side in (("writer", 0), ("model", 1)):
+        texts = [node.text.removeprefix("\n\n") for node in draft.nodes if node.author == author]
+        assert "".join(texts) == "".join(turn[side] for turn in turns)
+
+
+# -- mikupad ---------------------------------------------------------------------------------------------
+
+
+def test_mikupad_is_written_with_every_value_as_json_text() -> None:
+    draft = load("mikupad.json")
+    session = json.loads(formats.write(draft, "mikupad"))
+    assert all(isinstance(value, str) for value in session.values())
+    values = {key: json.loads(value) for key, value in session.items()}
+    assert (values["name"], values["template"], values["temperature"]) == ("My story", "chatml", 0.9)
+    assert values["memoryTokens"]["contextOrder"] == "{memPrefix}{wiPrefix}{prompt}"
+    assert values["memoryTokens"]["text"] == "<<A harbour.>>"
+    assert values["worldInfo"]["entries"][0]["search"] == 500
+    assert values["worldInfo"]["entries"][0]["keys"] == ["harbou?r", "a/b"]
+    chunks = values["prompt"]
+    assert [chunk["content"] for chunk in chunks] == ["The sea", " was", " grey", ", I said"]
+    assert [chunk.get("type") for chunk in chunks] == ["user", None, None, "user"]
+    assert chunks[1]["completion_probabilities"][0]["probs"][0]["prob"] == 0.5
+
+
+def test_what_is_broken_in_a_mikupad_session_is_told_and_the_rest_is_read() -> None:
+    value = fixture_json("mikupad.json")
+    draft = tells(changed(value, "[{", "prompt"), "prompt, line 1, column 3", "JSON")
+    assert (shape(draft), draft.root.settings.memory) == (("", []), "<<A harbour.>>")
+    draft = tells(changed(value, "{bad", "worldInfo"), "worldInfo, line 1, column 2", "JSON")
+    assert path_text(draft) == path_text(load("mikupad.json"))
+    assert foreign(draft.meta, "mikupad")["worldInfo"] == "{bad"
+    world = {**json.loads(value["worldInfo"]), "entries": [5]}
+    tells(changed(value, json.dumps(world), "worldInfo"), "worldInfo.entries[0]", "an object")
+
+
+def test_chunks_without_text_stay_with_those_around_them() -> None:
+    chunks = [
+        {"type": "user", "content": ""},
+        {"content": "a", "n": 1},
+        {"content": "", "n": 2},
+        {"content": "b"},
+    ]
+    draft = read_json({"prompt": json.dumps(chunks)})
+    assert [(node.text, node.author) for node in draft.nodes[1:]] == [("ab", "model")]
+    again = json.loads(json.loads(formats.write(draft, "mikupad"))["prompt"])
+    assert [chunk["content"] for chunk in again] == ["", "a", "", "b"]
+    assert [chunk.get("n") for chunk in again] == [None, 1, 2, None]
+
+
+def test_a_branch_of_all_sessions_is_exported_as_the_session_it_was() -> None:
+    draft = load("mikupad_db.json")
+    values = {key: json.loads(text) for key, text in json.loads(formats.write(draft, "mikupad")).items()}
+    assert (values["name"], values["template"], values["topK"]) == ("The ferry", "chatml", 40)
+    assert [chunk["content"] for chunk in values["prompt"]] == ["The ferry was late."]
+    assert "memoryTokens" not in values and "database" not in values
+    draft.current_id = by_text(draft, " was").id
+    values = {key: json.loads(text) for key, text in json.loads(formats.write(draft, "mikupad")).items()}
+    assert (values["name"], values["memoryTokens"]["text"]) == ("MikuPad #1", "A harbour.")
+    assert values["prompt"][1]["completion_probabilities"][0]["probs"][0]["prob"] == 0.5
+
+
+# -- AI Dungeon ------------------------------------------------------------------------------------------
+
+
+def test_keys_may_be_a_list() -> None:
+    (card,) = read_json([{"keys": ["elf", "elv"], "value": "Elves."}]).root.settings.lore
+    assert card.keys == ["elf", "elv"]
+
+
+def test_an_adventure_may_be_bare_and_the_oldest_first() -> None:
+    adventure = fixture_json("aidungeon_adventure.json")["data"]["adventure"]
+    adventure["actionWindow"].reverse()
+    draft = read_json(adventure)
+    assert path_text(draft) == "The ferry is late.\n\n> You wait.\n\nThe engine stops."
+
+
+def test_one_bad_adventure_of_several_is_left_out() -> None:
+    draft = read_json(changed(fixture_json("aidungeon_adventures.json"), "x", 1))
+    assert is_left_out(draft, "adventures[1]", "x")
+    assert path_text(draft) == "The ferry is late. You wait."
