@@ -151,7 +151,7 @@ class Round:
         """Whether the text before the branches, if known, is the beginning of ``text``."""
         return self.prefix is None or self.prefix.begins(text)
 
-    def hear(self) -> None:
+    def update_versions(self) -> None:
         """Update the versions of the branches; call it on the engine's thread, so that none is missed."""
         for branch in self.branches:
             self.takes(branch)
@@ -208,7 +208,7 @@ def adopted(old: Round, generation: Generation) -> Round:
         fresh.killed = track.killed
         fresh.pieces, fresh.chars, fresh.ids = len(branch.buffer.pieces), track.chars, len(branch.buffer.ids)
         found.tracks.append(fresh)
-    found.hear()
+    found.update_versions()
     return found
 
 

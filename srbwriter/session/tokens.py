@@ -68,7 +68,7 @@ class Written(NamedTuple):
     """The number of tokens of the prompt and the text before it."""
 
 
-def spelt(ids: Sequence[int], pieces: Sequence[bytes], at: int, begin: int = 0) -> list[Written]:
+def tokens_with_text(ids: Sequence[int], pieces: Sequence[bytes], at: int, begin: int = 0) -> list[Written]:
     """Return tokens with their characters, from character ``begin`` of a text on."""
     decoder, found = codecs.getincrementaldecoder("utf-8")("replace"), list[Written]()
     place, broken = begin, False
@@ -215,7 +215,7 @@ class Tokens(Instrument):
         """Return the present text of a branch, detokenised by the engine. Raises EngineError."""
         engine, generation, buffer = self._model(), branch.generation, branch.buffer
         ids, prompt = tuple(buffer.ids), generation.prompt_ids
-        tokens = spelt(ids, engine.pieces(ids), len(prompt), -branch.overlap)
+        tokens = tokens_with_text(ids, engine.pieces(ids), len(prompt), -branch.overlap)
         tokens = [token for k, token in enumerate(tokens) if k == 0 or token.start >= 0 or token.end > 0]
         tokens = [token._replace(start=max(token.start, 0), end=max(token.end, 0)) for token in tokens]
         healed = generation.healed if branch.overlap else ""
@@ -231,7 +231,7 @@ class Tokens(Instrument):
         for segment in assembly.segments:
             if segment.source == "story":
                 pieces = engine.pieces(segment.tokens)
-                found = spelt(segment.tokens, pieces, at, begin)
+                found = tokens_with_text(segment.tokens, pieces, at, begin)
                 if b"".join(pieces) != segment.text.encode(
                     "utf-8", "replace"
                 ):  # the vocabulary does not reproduce the text exactly

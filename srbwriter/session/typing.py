@@ -203,7 +203,7 @@ class Typing:
         with self._lock:
             if self._fields.pop(name, None) is not None or on_disk:
                 self._dropped.add(name)
-        self._tell()
+        self._notify()
 
     def sheet(self, name: str, words: str) -> None:
         """Record the words of the open sheet called ``name``."""
@@ -234,11 +234,11 @@ class Typing:
                 field.since = now
             if field.taken is not None and field.later is None:
                 field.later = now
-        self._tell()
+        self._notify()
         if was_saved:
             self.on_unsaved()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for listener in self.on_key:
             listener()
 
