@@ -16,8 +16,7 @@ from .setting import Setting, story_ids
 TOKENS = 6
 """Of each branch."""
 MOMENTS = ("first", "again", "picked", "picked again", "after others")
-"""The text was just evaluated; it is requested again; a branch of it was picked, twice; eight other texts
-came between."""
+"""The text was just evaluated; requested again; a branch picked, twice; eight other texts in between."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,8 +39,7 @@ def open_story(path: Path | None) -> Story:
 
 
 def rescue_folder(story: Story) -> Path:
-    """Return the folder for unsaved words of ``story``: outside the story's folder, if possible on another
-    disk."""
+    """Return the folder for unsaved words of ``story``, if possible on another disk than the story."""
     return story.backup_folder(paths.state_dir() / "rescued")
 
 

@@ -69,16 +69,15 @@ class Picking:
         return story.pick(node, at or None)
 
     def find(self, current: Round, index: int, upto: int | None) -> tuple[NodeId, int] | None:
-        """Return the node, and the offset in it, at which the first ``upto`` characters of branch ``index``
-        end.
+        """Return the node and the offset at which the first ``upto`` characters of branch ``index`` end.
 
         None if they do not follow the text up to the current node.
         """
-        if not self._stands_at(current.parent):
+        if not self._is_at(current.parent):
             return None
         return current.find(index, len(_beginning(current, index, upto)))
 
-    def _stands_at(self, node: NodeId) -> bool:
+    def _is_at(self, node: NodeId) -> bool:
         """Whether the text up to the current node is that of ``node``."""
         story, here = self._story, self._story.current
         return here == node or (story.is_living(node) and story.text(here) == story.text(node))

@@ -25,8 +25,8 @@ class Pick:
     """A pick of one branch among others."""
 
     place: int  # 0 is the first pane
-    length: str  # beside the others
-    sentences: int = 0  # picked characters of a partial pick; 0 for the whole branch
+    length: str  # compared with its siblings
+    sentences: int = 0  # of a partial pick; 0 for the whole branch
 
 
 @dataclass(slots=True)
@@ -46,8 +46,7 @@ class Habits:
         return sorted(range(len(lengths)), key=lambda index: (-worth(index), index))
 
     def part(self, text: str) -> int | None:
-        """Return the characters that the writer would probably pick of ``text``, up to a sentence's end; None
-        for all."""
+        """Return the end of the probable pick in ``text``, a sentence's end; None for the whole text."""
         parts = sorted(pick.sentences for pick in self.picks if pick.sentences)
         ends = [end for end in sentence_ends(text) if end < len(text.rstrip())]
         if not ends or len(parts) < _PARTS * len(self.picks) or not parts:

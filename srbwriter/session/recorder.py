@@ -78,7 +78,7 @@ class Recorder:
                 self._rounds.remove(current)
             self._rounds.append(current)  # the shown round is the last one: see _let_go
         if not known:
-            current.hear()  # the first verb may cut prefetched text before any event
+            current.update_versions()  # the first verb may cut prefetched text before any event
             current.generation.add_listener(lambda: self._on_event(current))
         self._note(0)
 
@@ -88,7 +88,7 @@ class Recorder:
 
     def _on_event(self, current: Round) -> None:
         """Handle an event of the engine, on its thread."""
-        current.hear()
+        current.update_versions()
         self._note(TEXT_SECONDS if current.tracks else 0)
 
     def _note(self, seconds: float) -> None:
@@ -261,7 +261,7 @@ class Recorder:
         fresh = current.branches[len(current.tracks) :]
         if fresh:
             names = self._story.begin_branches(
-                self._standing(current.parent),
+                self._existing_node(current.parent),
                 len(fresh),
                 model=current.model,
                 vocab=current.vocab,
@@ -284,7 +284,9 @@ class Recorder:
                 self._end(track, str(track.branch.finish_reason or "failed"))
             if track.killed_late:
                 track.killed = True
-                self._story.set_finish_reason(self._standing(track.nodes[-1][0]), str(FinishReason.KILLED))
+                self._story.set_finish_reason(
+                    self._existing_node(track.nodes[-1][0]), str(FinishReason.KILLED)
+                )
 
     def settle(self, current: Round, index: int) -> None:
         """Save branch ``index`` as it reads now; its further text becomes a child node."""
@@ -342,8 +344,7 @@ class Recorder:
             track.nodes.append((self._story.target(track.name), track.chars))
 
     def _new_take(self, current: Round, track: Track, buffer: Buffer) -> None:
-        """Save a cut branch: the old version stays in the story, the new one begins with the remaining
-        text."""
+        """Save a cut branch: the old version stays, the new one begins with the remaining text."""
         track.buffer = buffer
         text = buffer.pieces[0] if buffer.pieces else ""
         track.pieces, track.chars = min(1, len(buffer.pieces)), len(text)
@@ -351,7 +352,7 @@ class Recorder:
         track.ids = bisect_right(buffer.ends, len(text))
         ids, old = buffer.ids[: track.ids], track.nodes[0][0]
         if track.finished:
-            self._begin(current, track, self._standing(current.parent))
+            self._begin(current, track, self._existing_node(current.parent))
             self._story.stream(track.name, text, ids)
         else:
             track.name = self._story.replace_stream(track.name, text, ids)
@@ -387,9 +388,9 @@ class Recorder:
             if after is None:
                 break
             here = after
-        return self._standing(here.id)
+        return self._existing_node(here.id)
 
-    def _standing(self, node: NodeId) -> NodeId:
+    def _existing_node(self, node: NodeId) -> NodeId:
         """Return ``node``, or the node that it was joined to."""
         while self._story.node(node).state is State.ABSORBED:
             node = self._story.parent(node) or ROOT

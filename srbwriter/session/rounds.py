@@ -151,7 +151,7 @@ class Round:
         """Whether the text before the branches, if known, is the beginning of ``text``."""
         return self.prefix is None or self.prefix.begins(text)
 
-    def hear(self) -> None:
+    def update_versions(self) -> None:
         """Update the versions of the branches; call it on the engine's thread, so that none is missed."""
         for branch in self.branches:
             self.takes(branch)
@@ -168,8 +168,7 @@ class Round:
         return self.tracks[index].nodes[-1][0]
 
     def find(self, index: int, shown: int) -> tuple[NodeId, int] | None:
-        """Return the node in which the first ``shown`` characters of branch ``index`` end, and the offset in
-        it.
+        """Return the node and the offset at which the first ``shown`` characters of branch ``index`` end.
 
         For a node edited since, that is the unedited version beside it. None if the story no longer has these
         characters in one node, after a split or a deletion.
@@ -184,8 +183,8 @@ class Round:
         return (kept[0].id, shown) if kept else None
 
     def _text_below(self, node: NodeId, at: int) -> str | None:
-        """Return the text from the round's parent to character ``at`` of ``node``; None if it is not below
-        it."""
+        """Return the text from the round's parent to character ``at`` of ``node``; None if it is
+        elsewhere."""
         text, above = self.story.node(node).text[:at], self.story.parent(node)
         if not self.story.is_living(node):
             return None
@@ -209,7 +208,7 @@ def adopted(old: Round, generation: Generation) -> Round:
         fresh.killed = track.killed
         fresh.pieces, fresh.chars, fresh.ids = len(branch.buffer.pieces), track.chars, len(branch.buffer.ids)
         found.tracks.append(fresh)
-    found.hear()
+    found.update_versions()
     return found
 
 
@@ -288,8 +287,7 @@ def ended_round(
 
 
 def _of_one_text(story: Story, parent: NodeId, nodes: list[Node]) -> tuple[list[Node], Prefix]:
-    """Return those of ``nodes`` that were generated for the present text of ``parent``, otherwise for its
-    last one.
+    """Return those of ``nodes`` for the present text of ``parent``, otherwise for its last text.
 
     A node without a stored prefix counts as having the prefix of the others.
     """

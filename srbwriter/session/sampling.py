@@ -23,16 +23,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Variety:
-    """How the branches of new rounds are sampled together; see
-    :mod:`srbwriter.engine.processors.siblings`."""
+    """How new branches are sampled together; see :mod:`srbwriter.engine.processors.siblings`."""
 
     siblings: Together = "independent"
     repulsion: float = 0.0
     renew: bool = True  # whether near-duplicates are rolled again
 
     def request_fields(self, samplings: Sequence[Sampling], can: Capabilities) -> Mapping[str, Any]:
-        """Return the fields of a request, without those that the engine or a sampler in ``samplings``
-        excludes."""
+        """Return the fields of a request that the engine supports and ``samplings`` permit."""
         steered = any(s.mirostat or s.adaptive_target >= 0 for s in samplings)
         changed: dict[str, Any] = {}
         if self.siblings != "independent" and not steered and can.has("siblings"):

@@ -57,8 +57,7 @@ class Session(Writing):
     def open(
         cls, settings: Settings, story: Path | None = None, loader: EngineLoader | None = None
     ) -> Session:
-        """Open ``story`` (created if missing; None: the last one, or a first one) and begin to load the
-        model.
+        """Open ``story`` (created if missing; None: the last one) and begin to load the model.
 
         ``loader`` is another session's load, running or finished; None begins a new one.
         Raises StoryError if the file is not a story or its folder is not writable.

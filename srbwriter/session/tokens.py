@@ -68,7 +68,7 @@ class Written(NamedTuple):
     """The number of tokens of the prompt and the text before it."""
 
 
-def spelt(ids: Sequence[int], pieces: Sequence[bytes], at: int, begin: int = 0) -> list[Written]:
+def tokens_with_text(ids: Sequence[int], pieces: Sequence[bytes], at: int, begin: int = 0) -> list[Written]:
     """Return tokens with their characters, from character ``begin`` of a text on."""
     decoder, found = codecs.getincrementaldecoder("utf-8")("replace"), list[Written]()
     place, broken = begin, False
@@ -215,7 +215,7 @@ class Tokens(Instrument):
         """Return the present text of a branch, detokenised by the engine. Raises EngineError."""
         engine, generation, buffer = self._model(), branch.generation, branch.buffer
         ids, prompt = tuple(buffer.ids), generation.prompt_ids
-        tokens = spelt(ids, engine.pieces(ids), len(prompt), -branch.overlap)
+        tokens = tokens_with_text(ids, engine.pieces(ids), len(prompt), -branch.overlap)
         tokens = [token for k, token in enumerate(tokens) if k == 0 or token.start >= 0 or token.end > 0]
         tokens = [token._replace(start=max(token.start, 0), end=max(token.end, 0)) for token in tokens]
         healed = generation.healed if branch.overlap else ""
@@ -223,7 +223,7 @@ class Tokens(Instrument):
         return TokenText(prompt, ids, tokens, healed, branch.index, take)
 
     def of_story(self, assembly: Assembly, length: int) -> TokenText:
-        """Return the part of the story, of ``length`` characters, that the model reads. Raises
+        """Return the part of the story that the model reads; it has ``length`` characters. Raises
         EngineError."""
         engine = self._model()
         end = sum(len(segment.text) for segment in assembly.segments if segment.source == "story")
@@ -231,7 +231,7 @@ class Tokens(Instrument):
         for segment in assembly.segments:
             if segment.source == "story":
                 pieces = engine.pieces(segment.tokens)
-                found = spelt(segment.tokens, pieces, at, begin)
+                found = tokens_with_text(segment.tokens, pieces, at, begin)
                 if b"".join(pieces) != segment.text.encode(
                     "utf-8", "replace"
                 ):  # the vocabulary does not reproduce the text exactly
@@ -364,8 +364,9 @@ class Tokens(Instrument):
     # ---- log-probabilities of a text
 
     def scores(self, ids: tuple[int, ...], first: int, done: bool = True) -> dict[int, float]:
-        """Return the known log-probabilities of the tokens of a path from number ``first`` on, by number; if
-        ``done``, look up the others while the engine is idle.
+        """Return the known log-probabilities of a path's tokens from ``first`` on, by number.
+
+        If ``done``, the others are looked up while the engine is idle.
         """
         self.collect()
         known = self._paths.of(ids)

@@ -194,15 +194,16 @@ class Typing:
         return field
 
     def drop(self, name: str) -> None:
-        """Close a sheet whose words are stored elsewhere or discarded. Its draft is deleted in the next
-        transaction: that of the verb that stores the words.
+        """Close a sheet whose words are stored elsewhere or discarded.
+
+        The next transaction, that of the verb that stores the words, deletes its draft.
         """
         # Read before the lock is taken: a thread that saves holds the story and waits for the lock.
         on_disk = name in drafts(self._story)
         with self._lock:
             if self._fields.pop(name, None) is not None or on_disk:
                 self._dropped.add(name)
-        self._tell()
+        self._notify()
 
     def sheet(self, name: str, words: str) -> None:
         """Record the words of the open sheet called ``name``."""
@@ -233,11 +234,11 @@ class Typing:
                 field.since = now
             if field.taken is not None and field.later is None:
                 field.later = now
-        self._tell()
+        self._notify()
         if was_saved:
             self.on_unsaved()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for listener in self.on_key:
             listener()
 
@@ -357,15 +358,13 @@ class Typing:
 
 @dataclass(frozen=True, slots=True)
 class Rescued:
-    """The words that :meth:`Typing.rescue` wrote to ``folder`` in an earlier run, by sheet; the story's by
-    ""."""
+    """The words of an earlier :meth:`Typing.rescue` in ``folder``, by sheet; the story's by ""."""
 
     folder: Path
     words: dict[str, str]
 
     def take(self, story: Story) -> None:
-        """Restore the words to the story, as one undoable action. Raises StoryError; then they stay in the
-        folder."""
+        """Restore the words to the story, as one action. Raises StoryError; then they stay in the folder."""
         with story.together():
             for sheet in filter(_for_story, self.words):
                 _give_place(story, _node_of(sheet), self.words[sheet])
@@ -425,8 +424,10 @@ class Draft:
         self._typing.drop(self._sheet)
 
     def give(self, words: str, take: Callable[[str], bool]) -> bool:
-        """Pass the words to ``take`` and return its result. The draft is deleted in the transaction of the
-        verb that stores the words, and kept if ``take`` returns False or raises.
+        """Pass the words to ``take`` and return its result.
+
+        The draft is deleted in the transaction of the verb that stores the words, and kept if ``take``
+        returns False or raises.
         """
         taken = False
         with self._typing.held:
@@ -502,8 +503,7 @@ def take_up(story: Story) -> int:
 
 
 def _give_place(story: Story, place: str, words: JsonValue) -> bool:
-    """Add ``words`` as a node below ``place``, or below the root if it no longer exists; False for no
-    words."""
+    """Add ``words`` as a node below ``place``, or the root if it no longer exists; False for no words."""
     if not (isinstance(words, str) and words.strip()):
         return False
     living = place.isdecimal() and story.is_living(int(place))

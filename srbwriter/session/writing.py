@@ -87,8 +87,7 @@ class Writing(Rounds):
             self._text_changed()
 
     def keep_last(self, act: Callable[[], object]) -> None:
-        """Stop the branches; save all typed and generated text, and the change of ``act``, in one
-        transaction.
+        """Stop the branches; save all text and the change of ``act`` in one transaction.
 
         Raises StoryError as :meth:`keep` does.
         """

@@ -283,7 +283,7 @@ class _Output:
         spans, scored = self._spans, len(logprobs) > 0
         self._chars += chars
         if lead and spans:
-            chars, lead = self._take_back(chars, lead, author)
+            chars, lead = self._absorb_lead(chars, lead, author)
         before = spans[-1] if spans else None
         if not lead and isinstance(before, _Tokens) and (before.author, before.vocab) == (author, vocab):
             if before.scored != scored:
@@ -295,7 +295,7 @@ class _Output:
         else:
             spans.append(_Tokens(chars, author, last - first, vocab, lead, scored, [ids], [logprobs]))
 
-    def _take_back(self, chars: int, lead: str, author: Author) -> tuple[int, str]:
+    def _absorb_lead(self, chars: int, lead: str, author: Author) -> tuple[int, str]:
         """Join its lead to a token, if the plain text before ends with it; return (chars, lead)."""
         last = self._spans[-1]
         if isinstance(last, _Tokens) or last.author != author:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srbwriter.engine.capabilities import Capabilities
-from srbwriter.session.tokens import Alternative, Paths, Tokens, TokenText, shown, spelt
+from srbwriter.session.tokens import Alternative, Paths, Tokens, TokenText, shown, tokens_with_text
 from tests.tui.stepped_session import SteppedSession
 
 WAIT = 30.0
@@ -51,7 +51,7 @@ def test_characters_of_tokens_that_break_anywhere(text: str, lengths: list[int])
         pieces.append(data[:length])
         data = data[length:]
     text = b"".join(pieces).decode()
-    found = spelt(range(len(pieces)), pieces, 7, 3)
+    found = tokens_with_text(range(len(pieces)), pieces, 7, 3)
     covered = set[int]()
     for count, (token, piece) in enumerate(zip(found, pieces, strict=True)):
         assert token.at == 7 + count and 3 <= token.start <= token.end <= 3 + len(text)

@@ -79,8 +79,7 @@ def write_on(model: Path, prompts: list[str], seed: int) -> Iterator[Sample]:
 
 
 def repeated(ids: list[int], first: int, run: int = RUN) -> list[bool]:
-    """Return for each id whether it is at `first` or later and ends a run of `run` ids that occurred
-    before."""
+    """Return for each id from `first` on whether it ends a run of `run` ids that occurred before."""
     seen, marks = set[tuple[int, ...]](), list[bool]()
     for end in range(1, len(ids) + 1):
         gram = tuple(ids[max(0, end - run) : end])

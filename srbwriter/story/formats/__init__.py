@@ -14,7 +14,7 @@ from typing import Any
 
 from srbwriter.story.formats import others
 from srbwriter.story.formats.base import Document, Folder, FolderFormat, Format, FormatError, NotForUs
-from srbwriter.story.formats.build import check_depth, tell_faults
+from srbwriter.story.formats.build import check_depth, notice_faults
 from srbwriter.story.formats.document import open_document
 from srbwriter.story.formats.encoding import decode
 from srbwriter.story.model import (
@@ -138,7 +138,7 @@ def read(
         names = ", ".join(other.name for other in readable())
         raise KeyError(f"{format_name!r} can only be exported; import from one of {names}")
     draft = form.read(document)
-    tell_faults(draft, document.faults, form.name)
+    notice_faults(draft, document.faults, form.name)
     return _checked(draft, name)
 
 

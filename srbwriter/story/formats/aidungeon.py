@@ -12,7 +12,7 @@ from typing import Any
 from srbwriter.story.formats.base import Document, Format
 from srbwriter.story.formats.build import Grower, time_of, with_foreign
 from srbwriter.story.formats.cursor import Cursor
-from srbwriter.story.formats.lore import add_lore, each, keys_of, tell_placeholders
+from srbwriter.story.formats.lore import add_lore, each, keys_of, notice_placeholders
 from srbwriter.story.model import (
     Author,
     DraftNode,
@@ -107,7 +107,7 @@ def read_adventure(document: Document) -> StoryDraft:
         grower.root.mark(note=adventure.text("description"))
         draft.current_id = _grow(draft, grower, grower.root, adventure).id
         keep_foreign(draft.meta, NAME, {**around, **adventure.rest()})
-    tell_placeholders(draft)
+    notice_placeholders(draft)
     return draft
 
 

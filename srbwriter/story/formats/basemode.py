@@ -70,7 +70,7 @@ def _shown_end(draft: StoryDraft, shown: set[int]) -> str | None:
 
 def _node(cursor: Cursor, contexts: dict[str, JsonObject]) -> DraftNode:
     if cursor.peek("id") is None:
-        cursor.tell("expected an id; it is given one", "id")
+        cursor.add_notice("expected an id; it is given one", "id")
     about = cursor.object("metadata")
     model = cursor.text("model")
     author: Author = "model" if model else "writer"

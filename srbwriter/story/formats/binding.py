@@ -47,7 +47,7 @@ class Binder:
         """Whether nothing was bound so far."""
         return len(self._nodes) == 1
 
-    def tell(self, words: str) -> None:
+    def add_notice(self, words: str) -> None:
         """Add a notice for the writer about this import."""
         self._notices.append(words)
 

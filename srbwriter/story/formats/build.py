@@ -80,7 +80,7 @@ def arrange(loose: Iterable[Loose], current_id: str | None = None) -> StoryDraft
         parent_id = item.node.parent_id
         if parent_id is not None and parent_id not in by_id:
             words = f"its parent {parent_id!r} is not in the file; it is put at the top"
-            item.cursor.tell(words, value={"parent": parent_id})
+            item.cursor.add_notice(words, value={"parent": parent_id})
             item.node.parent_id = None
     _break_circles(by_id)
     children: dict[str | None, list[DraftNode]] = {}
@@ -103,7 +103,7 @@ class OwnIds:
         while free in self._taken:
             free, number = f"{wanted}-{number}", number + 1
         if node.id and free != node.id:
-            cursor.tell(f"the id {node.id!r} occurs twice; here it becomes {free!r}")
+            cursor.add_notice(f"the id {node.id!r} occurs twice; here it becomes {free!r}")
         self._taken.add(free)
         node.id = free
 
@@ -123,7 +123,7 @@ def _break_circles(by_id: dict[str, Loose]) -> None:
             steps = list(way)
             first = by_id[min(steps[steps.index(here) :], key=place.__getitem__)]
             value = {"parent": first.node.parent_id}
-            first.cursor.tell("it is its own ancestor; it is put at the top", value=value)
+            first.cursor.add_notice("it is its own ancestor; it is put at the top", value=value)
             first.node.parent_id = None
         safe.update(way)
 
@@ -227,7 +227,7 @@ def without_secrets(fields: JsonObject, cursor: Cursor) -> JsonObject:
 
     cleaned = as_object(clean(fields))
     if names:
-        cursor.tell(f"{', '.join(names)}: left out; a key for a service does not belong into a story")
+        cursor.add_notice(f"{', '.join(names)}: left out; a key for a service does not belong into a story")
     return cleaned
 
 
@@ -250,7 +250,7 @@ def notice(draft: StoryDraft, words: str) -> None:
     draft.meta.setdefault("notices", []).append(words)
 
 
-def tell_faults(draft: StoryDraft, faults: Sequence[Fault], format_name: str) -> None:
+def notice_faults(draft: StoryDraft, faults: Sequence[Fault], format_name: str) -> None:
     """Add the faults of a file as notices, and its omitted values as foreign fields of the story."""
     for fault in faults[:MOST_TOLD]:
         notice(draft, f"{fault.place}: {fault.words}")

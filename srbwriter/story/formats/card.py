@@ -128,7 +128,7 @@ def _add_book(draft: StoryDraft, card: Cursor, named: _Named) -> None:
         return
     book = card.object("character_book")
     if book is None:
-        card.tell("left out; expected an object", "character_book")
+        card.add_notice("left out; expected an object", "character_book")
         return
     read_book(draft, book, "card")
     for entry in draft.root.settings.lore:

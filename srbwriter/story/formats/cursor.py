@@ -56,7 +56,7 @@ class Cursor:
     def error(self, expected: str, key: str | None = None) -> FormatError:
         return FormatError(self.file, self._place_of(key), expected)
 
-    def tell(self, words: str, key: str | None = None, value: Any = None) -> None:
+    def add_notice(self, words: str, key: str | None = None, value: Any = None) -> None:
         """Add a notice that this value, or a field of it, had to be changed.
 
         ``value`` is the part that would be lost by the change, and is kept.
@@ -66,7 +66,7 @@ class Cursor:
     def leave_out(self, error: FormatError) -> None:
         """This object could not be read, for that reason; it is kept as it is."""
         where = "" if error.place == self._place_of(None) else f" at {error.place}"
-        self.tell(f"left out; expected {error.expected}{where}", value=self._value)
+        self.add_notice(f"left out; expected {error.expected}{where}", value=self._value)
 
     def _place_of(self, key: str | None) -> str:
         return ".".join(filter(None, [self.place, key])) or "the top level"
@@ -124,7 +124,7 @@ class Cursor:
         texts: list[str] = []
         for step, value in self._steps(key, list):
             if not isinstance(value, str):
-                self.tell("left out; expected a text", step, value)
+                self.add_notice("left out; expected a text", step, value)
             texts.append(value if isinstance(value, str) else "")
         return texts
 
@@ -134,7 +134,7 @@ class Cursor:
         It stays in the rest.
         """
         if not self._is(key, str):
-            self.tell("expected a text; it is left empty", key, self._value.get(key))
+            self.add_notice("expected a text; it is left empty", key, self._value.get(key))
         return self.text(key)
 
     def object(self, key: str) -> Cursor | None:
@@ -176,7 +176,7 @@ class Cursor:
         elif (found := self.ident(key)) is not None:
             return found
         else:
-            self.tell("expected the id of a node, or null; it is put at the top", key)
+            self.add_notice("expected the id of a node, or null; it is put at the top", key)
         return None
 
     def all(self) -> JsonObject:
@@ -198,7 +198,7 @@ class Cursor:
             if isinstance(value, dict):
                 good.append((step.removeprefix(f"{key}."), Cursor(value, self.file, step, self)))
             else:
-                self.tell("left out; expected an object", step, value)
+                self.add_notice("left out; expected an object", step, value)
         return good
 
     def _steps(self, key: str, kind: type) -> Iterator[tuple[str, Any]]:
@@ -209,7 +209,7 @@ class Cursor:
         value = self._value.get(key)
         if not isinstance(value, kind):
             if value is not None:
-                self.tell(f"left out; expected {'a list' if kind is list else 'an object'}", key)
+                self.add_notice(f"left out; expected {'a list' if kind is list else 'an object'}", key)
         elif isinstance(value, dict):
             for name, member in cast(JsonObject, self.raw(key)).items():
                 yield f"{key}.{name}", member

@@ -126,11 +126,11 @@ def _spine(package: Element, folder: str) -> Iterator[_Item]:
 
 def _read_item(archive: Archive, manuscript: Manuscript, item: _Item, name: str) -> None:
     if "nav" in item.properties.split():
-        manuscript.say("the table of contents was left out")
+        manuscript.add_notice("the table of contents was left out")
     elif item.kind not in _PAGES:
-        manuscript.say(f"{item.path} was left out; it is no page of text")
+        manuscript.add_notice(f"{item.path} was left out; it is no page of text")
     elif item.path not in archive:
-        manuscript.say(f"{item.path} was left out; the book names it and does not hold it")
+        manuscript.add_notice(f"{item.path} was left out; the book names it and does not hold it")
     else:
         data = archive.read(item.path)
         named_encoding = _ENCODING.match(data)

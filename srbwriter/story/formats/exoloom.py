@@ -30,11 +30,11 @@ def read(document: Document) -> StoryDraft:
     root_id = tree.ident("rootNodeId")
     for item in loose:
         if item.node.id == root_id and item.node.parent_id is not None:
-            item.cursor.tell("the root has a parent; it is left out", "parentId", item.node.parent_id)
+            item.cursor.add_notice("the root has a parent; it is left out", "parentId", item.node.parent_id)
             item.node.parent_id = None
     draft = arrange(_in_order(loose, members))
     if root_id is not None and root_id != draft.root.id:
-        tree.tell(f"node {root_id!r} is not where the tree begins", "rootNodeId", root_id)
+        tree.add_notice(f"node {root_id!r} is not where the tree begins", "rootNodeId", root_id)
     draft.title = tree.text("title")
     draft.created = time_of(tree, "createdAt")
     keep_foreign(draft.meta, NAME, {**whole.rest(), **tree.rest()})

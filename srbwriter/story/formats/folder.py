@@ -30,14 +30,14 @@ def read(folder: Folder, read_file: ReadFile) -> StoryDraft:
     for path in folder.files:
         meant = path in folder.named or PurePosixPath(path).suffix.lower() in _TEXTS
         if not folder.read_bytes(path).strip():
-            binder.tell(f"{path} is empty, and was left out")
+            binder.add_notice(f"{path} is empty, and was left out")
             continue
         try:
             part = read_file(path)
         except FormatError as error:
             if meant:
                 raise
-            binder.tell(f"left out: {error}")
+            binder.add_notice(f"left out: {error}")
         else:
             binder.add(part, path, title_of(path))
     if binder.empty:

@@ -274,7 +274,7 @@ def _branches(whole: Cursor, active: list[str]) -> list[list[str]]:
     values = whole.peek("altbranches")
     if not isinstance(values, list):
         if values is not None:
-            whole.tell("left out; expected a list", "altbranches")
+            whole.add_notice("left out; expected a list", "altbranches")
         return [active]
     whole.skip("altbranches")
     branches: list[list[str]] = []
@@ -286,7 +286,7 @@ def _branches(whole: Cursor, active: list[str]) -> list[list[str]]:
             branch = Cursor({place: value}, whole.file, above=whole).good_texts(place)
             branches.append(branch)
         else:
-            whole.tell("left out; expected a list of texts, or null", place, value)
+            whole.add_notice("left out; expected a list of texts, or null", place, value)
     return branches if any(branch is active for branch in branches) else [active, *branches]
 
 
@@ -306,7 +306,9 @@ def _add_other_takes(tree: Tree, whole: Cursor, active: list[str], way: list[Pla
         takes = about.raw("Alternative Text")
         unread = [take for take in as_list(takes) if not _add_take(tree, way[index], take)]
         if unread or not isinstance(takes, list | None):
-            about.tell("left out; expected texts, or objects with one", "Alternative Text", unread or takes)
+            about.add_notice(
+                "left out; expected texts, or objects with one", "Alternative Text", unread or takes
+            )
         if rest := about.rest():
             kept[key] = rest
     return kept

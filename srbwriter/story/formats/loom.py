@@ -102,7 +102,7 @@ def _flat(cursors: list[Cursor]) -> list[Loose]:
     loose: list[Loose] = []
     for cursor in cursors:
         if cursor.peek("id") is None:
-            cursor.tell("expected an id; it is given one", "id")
+            cursor.add_notice("expected an id; it is given one", "id")
         parent_id = cursor.ident("parent_id") or cursor.ident("parentId")
         loose.append(Loose(_node(cursor, parent_id, _Chapters(None), _Models(None)), cursor))
     return loose

@@ -81,7 +81,7 @@ def _notes_nodes(note: Cursor, title: str) -> list[Loose]:
     loose: list[Loose] = []
     for node_id, cursor in members:
         if node_id is None:
-            cursor.tell("expected an id; it is given one", "id")
+            cursor.add_notice("expected an id; it is given one", "id")
         loose.append(Loose(_node(node_id or "", cursor, title), cursor))
     return loose
 

@@ -79,7 +79,7 @@ def _words_for_mute(entries: list[LoreEntry]) -> str:
     return f"{subject} no keys and {verb} switched off: give {them} keys, or make {them} constant."
 
 
-def tell_placeholders(draft: StoryDraft) -> None:
+def notice_placeholders(draft: StoryDraft) -> None:
     """Add a notice about placeholders, ``${name}``, which stay in the texts of a scenario."""
     settings = draft.root.settings
     texts = [*(node.text for node in draft.nodes), settings.memory or "", settings.author_note or ""]

@@ -68,7 +68,7 @@ class Manuscript:
 
     def table(self, rows: Sequence[Sequence[Sequence[Inline]]]) -> None:
         """Add a table as one paragraph: a line for each row, with ``|`` between the words of its cells."""
-        self.say("tables became lines, with | between the cells")
+        self.add_notice("tables became lines, with | between the cells")
         parts: list[Inline] = []
         for cells in rows:
             for place, words in enumerate(cells):
@@ -85,7 +85,7 @@ class Manuscript:
         """Add a comment on the text; it becomes the note of the chapter's node."""
         self._sections[-1].remarks.append(text)
 
-    def say(self, words: str) -> None:
+    def add_notice(self, words: str) -> None:
         """Add a notice for the writer about this import."""
         self._notices[words] = None
 
@@ -107,7 +107,9 @@ class Manuscript:
             here = grower.add(here, DraftNode("", text=text, marks=marks))
         draft = grower.draft(here)
         if self._plainer:
-            self.say(f"in {self._plainer} places Markdown has no marks for the emphasis; the words are plain")
+            self.add_notice(
+                f"in {self._plainer} places Markdown has no marks for the emphasis; the words are plain"
+            )
         for words in self._notices:
             notice(draft, words)
         return draft

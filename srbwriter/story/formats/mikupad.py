@@ -114,7 +114,7 @@ def _read_database(whole: Cursor) -> StoryDraft:
             others.append(entry.all())
             shown = str(entry.peek("value")) if key == _SHOWN else shown
             if key not in _COUNTERS:
-                entry.tell("left out; expected a session", "value")
+                entry.add_notice("left out; expected a session", "value")
             continue
         ends[key] = _grow_session(grower, key, session, names.pop(key, None))
     beside = whole.rest()

@@ -23,7 +23,7 @@ from srbwriter.story.formats.base import Document, Format
 from srbwriter.story.formats.build import Grower, notice, read_time, time_of
 from srbwriter.story.formats.cursor import Cursor, top
 from srbwriter.story.formats.document import mend
-from srbwriter.story.formats.lore import add_lore, each, tell_placeholders
+from srbwriter.story.formats.lore import add_lore, each, notice_placeholders
 from srbwriter.story.formats.packed import PackedError, unpack
 from srbwriter.story.formats.takes import Change, Stretch, TakeTree, cut, joined, lay_in, state_at, text_of
 from srbwriter.story.model import (
@@ -89,7 +89,7 @@ def read_scenario(document: Document) -> StoryDraft:
     _describe(draft, whole)
     _add_context(draft, whole)
     _add_lorebook(draft, whole)
-    tell_placeholders(draft)
+    notice_placeholders(draft)
     keep_foreign(draft.meta, SCENARIO_NAME, whole.rest())
     return draft
 
@@ -137,7 +137,7 @@ def _object(above: Cursor, key: str) -> Cursor | None:
     """Return an optional object; any other value in its place adds a notice and stays unread."""
     found = above.object(key)
     if found is None and above.peek(key) is not None:
-        above.tell("left out; expected an object", key)
+        above.add_notice("left out; expected an object", key)
     return found
 
 
@@ -452,11 +452,11 @@ def _live(document: dict[Any, Any], content: Cursor) -> _State:
         if here is not None and isinstance(fields.get("text"), str):
             sections[here] = _section(fields)
         elif fields.get("type") == _TEXT_SECTION or not fields:
-            content.tell(f"paragraph {key} has no text and is left out", "document")
+            content.add_notice(f"paragraph {key} has no text and is left out", "document")
         else:
             pictures += 1
     if pictures:
-        content.tell(f"{pictures} of its parts are no text and are not read", "document")
+        content.add_notice(f"{pictures} of its parts are no text and are not read", "document")
     ids = map(_id, as_list(document["order"]))
     order = [here for here in ids if here is not None and here in sections]
     return _State(list(dict.fromkeys([*order, *sections])), sections)

@@ -47,7 +47,7 @@ def read(folder: Folder, read_file: ReadFile) -> StoryDraft:
     if binder.empty:
         raise NotForUs(folder.name, "has no notes with words in them", "name a folder with .md files")
     if vault.missing:
-        binder.tell(f"not embedded, their names stand in the text: {', '.join(vault.missing)}")
+        binder.add_notice(f"not embedded, their names stand in the text: {', '.join(vault.missing)}")
     return binder.draft(folder.title)
 
 

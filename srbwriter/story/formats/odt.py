@@ -148,13 +148,15 @@ class _Reader:
                     self._read_paragraph(child, kind == "h", item)
                     item = False
                 case "list":
-                    self._manuscript.say("items of lists begin with a dash in place of bullet or number")
+                    self._manuscript.add_notice(
+                        "items of lists begin with a dash in place of bullet or number"
+                    )
                     for entry in child:
                         self.read_blocks(entry, local_name(entry) == "list-item")
                 case "table":
                     self._read_table(child)
                 case name if name in _INDEXES:
-                    self._manuscript.say("the table of contents was left out")
+                    self._manuscript.add_notice("the table of contents was left out")
                 case name if name in _AROUND:
                     self._read_inside(child)
                 case "frame":
@@ -165,7 +167,7 @@ class _Reader:
 
     def _read_inside(self, element: Element) -> None:
         if _value(element, "display") == "none":
-            self._manuscript.say("hidden words were left out")
+            self._manuscript.add_notice("hidden words were left out")
         else:
             self.read_blocks(element)
 
@@ -189,7 +191,7 @@ class _Reader:
     def _read_boxes(self) -> None:
         boxes, self._boxes = self._boxes, []
         for box in boxes:
-            self._manuscript.say("words in text boxes stand below the paragraph that they hang on")
+            self._manuscript.add_notice("words in text boxes stand below the paragraph that they hang on")
             self.read_blocks(box)
 
     def _read_table(self, table: Element) -> None:
@@ -207,7 +209,7 @@ class _Reader:
         boxes = [child for child in frame if local_name(child) == "text-box"]
         self._boxes += boxes
         if not boxes:
-            self._manuscript.say("pictures were left out")
+            self._manuscript.add_notice("pictures were left out")
 
     # -- words -------------------------------------------------------------------------------------
 
@@ -255,7 +257,7 @@ class _Reader:
                 for base in named(child, "ruby-base"):
                     yield from self._words(base, look)
             case "hidden-text" | "hidden-paragraph":
-                self._manuscript.say("hidden words were left out")
+                self._manuscript.add_notice("hidden words were left out")
             case name if name in _NO_WORDS:
                 pass
             case _:
@@ -276,7 +278,7 @@ class _Reader:
         author = text_in(next(named(annotation, "creator"), None))
         if words:
             self._manuscript.remark(f"{author}: {words}" if author else words)
-            self._manuscript.say("comments became notes on their chapters")
+            self._manuscript.add_notice("comments became notes on their chapters")
 
 
 FORMAT = Format(NAME, "OpenDocument text", ".odt", matches, read)

@@ -162,7 +162,7 @@ class _Reader:
                     self._follow(word or symbol, None if number is None else int(number))
         self._flush()
         if len(self._stack) > 0:
-            self._manuscript.say("the file ends in the middle; what there is of it was read")
+            self._manuscript.add_notice("the file ends in the middle; what there is of it was read")
         while self._stack:
             self._close()
         self._end_paragraph()
@@ -191,7 +191,7 @@ class _Reader:
         elif to == "annotation" and words:
             author, self._remarked_by = self._remarked_by.strip(), ""
             self._manuscript.remark(f"{author}: {words}" if author else words)
-            self._manuscript.say("comments became notes on their chapters")
+            self._manuscript.add_notice("comments became notes on their chapters")
         elif words:
             while not parts[-1].text.strip():
                 parts.pop()
@@ -204,7 +204,7 @@ class _Reader:
             self._texts.append(_Text(depth=len(self._stack)))
             self._state.to = name
         elif name == "pict":
-            self._manuscript.say("pictures were left out")
+            self._manuscript.add_notice("pictures were left out")
             self._state.to = "silent"
         elif name in ("listtext", "pntext"):
             self._item, self._state.to = True, "silent"
@@ -248,7 +248,7 @@ class _Reader:
         try:
             self._code_page = codecs.lookup(name).name
         except LookupError:
-            self._manuscript.say(
+            self._manuscript.add_notice(
                 f"the code page {number} is not known; letters in it were read as Western ones"
             )
 
@@ -311,7 +311,7 @@ class _Reader:
             case _ if not state.hidden:
                 self._texts[-1].parts.append(Inline(text, state.emphasis, state.strong))
             case _:
-                self._manuscript.say("hidden or deleted words were left out")
+                self._manuscript.add_notice("hidden or deleted words were left out")
 
     def _name_style(self, text: str) -> None:
         style = self._styles.setdefault(self._state.style, _Style())
@@ -343,7 +343,7 @@ class _Reader:
         elif self._state.level < _BODY_LEVEL:
             self._manuscript.heading(self._state.level + 1, _plainer(parts))
         elif self._item and words.strip():
-            self._manuscript.say("items of lists begin with a dash in place of bullet or number")
+            self._manuscript.add_notice("items of lists begin with a dash in place of bullet or number")
             self._manuscript.paragraph([Inline("- "), *parts])
         else:
             self._manuscript.paragraph(parts)
@@ -357,7 +357,7 @@ class _Reader:
         for label, parts in notes:
             self._manuscript.footnote(label, _whole_characters(parts))
         for parts in boxes:
-            self._manuscript.say("words in text boxes stand below the paragraph that they hang on")
+            self._manuscript.add_notice("words in text boxes stand below the paragraph that they hang on")
             self._manuscript.paragraph(_whole_characters(parts))
 
     def _end_cell(self) -> None:
@@ -372,7 +372,7 @@ class _Reader:
 
     def _end_table(self) -> None:
         if self._rows:
-            self._manuscript.say("tables became lines, with | between the cells")
+            self._manuscript.add_notice("tables became lines, with | between the cells")
             self._manuscript.paragraph(self._rows[:-1])
             self._rows = []
 

@@ -107,7 +107,7 @@ class _Project:
         kind = item.element.get("Type", "")
         chapter = kind == "Folder" or item.depth == 1
         if kind not in ("Folder", "Text"):
-            self.binder.tell(f"{title or kind} was left out; it is no text")
+            self.binder.add_notice(f"{title or kind} was left out; it is no text")
             return
         path = self._path(item.element, "content", "")
         part = self._text(path)

@@ -234,7 +234,7 @@ def _takes(cursor: Cursor, text: str) -> tuple[list[_Take], int]:
     for index, value in enumerate(as_list(cursor.peek("swipes"))):
         swipe = _plain(value)
         if swipe is None:
-            cursor.tell("left out; expected a text", f"swipes[{index}]", value)
+            cursor.add_notice("left out; expected a text", f"swipes[{index}]", value)
             continue
         if type(swipe_id) is int and swipe_id == index:
             cursor.skip("swipe_id")

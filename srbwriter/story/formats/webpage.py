@@ -146,7 +146,7 @@ class _Page(HTMLParser):
                 self._end_block()
                 self._manuscript.paragraph([Inline("* * *")])
             case "img", _:
-                self._manuscript.say("pictures were left out")
+                self._manuscript.add_notice("pictures were left out")
             case "meta", "author":
                 self._author = self._author or _one_line(given.get("content", ""))
             case "meta", "generator":
@@ -160,7 +160,7 @@ class _Page(HTMLParser):
             self._heading = _HEADINGS.get(tag, 0)
             self._item = self._item or tag == "li"
         if tag in ("td", "th"):
-            self._manuscript.say("tables were read cell by cell, a paragraph for each")
+            self._manuscript.add_notice("tables were read cell by cell, a paragraph for each")
         if tag == "html":
             self._language = given.get("lang") or given.get("xml:lang") or ""
         self._in_title = tag == "title" and not self._title

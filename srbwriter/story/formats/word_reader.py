@@ -197,7 +197,7 @@ class _Reader:
     def draft(self) -> StoryDraft:
         properties = self._properties
         self._body(cast(Any, self._word.element).body)
-        self._say_what_is_missing()
+        self._add_notice_of_omissions()
         draft = self._manuscript.draft()
         draft.title = self._title or properties.title.strip()
         draft.byline, draft.language = properties.author.strip(), properties.language or self._language()
@@ -218,17 +218,17 @@ class _Reader:
         return {}
 
     def _language(self) -> str:
-        """What the document is spelt in."""
+        """The language of the document's spelling."""
         styles = cast(Any, self._word.styles.element)
         return _value(styles.find(f".//{_W}docDefaults//{_W}lang"))
 
-    def _say_what_is_missing(self) -> None:
+    def _add_notice_of_omissions(self) -> None:
         if self._count["picture"]:
             was = "was" if self._count["picture"] == 1 else "were"
-            self._manuscript.say(f"{counted(self._count['picture'], 'picture')} {was} left out")
+            self._manuscript.add_notice(f"{counted(self._count['picture'], 'picture')} {was} left out")
         if self._count["footnote"]:
             notes = "footnotes stand at the end of their chapters, where [^1] and so on point to them"
-            self._manuscript.say(notes)
+            self._manuscript.add_notice(notes)
 
     # -- blocks ------------------------------------------------------------------------------------
 
@@ -246,7 +246,7 @@ class _Reader:
     def _control(self, element: Any) -> None:
         gallery = element.find(f"{_W}sdtPr/{_W}docPartObj/{_W}docPartGallery")
         if "table of contents" in _value(gallery).casefold():
-            self._manuscript.say("the table of contents was left out")
+            self._manuscript.add_notice("the table of contents was left out")
         elif (content := element.find(f"{_W}sdtContent")) is not None:
             self._body(content)
 
@@ -257,7 +257,7 @@ class _Reader:
         parts = list(self._words(element, style if not level else ""))
         text = "".join(part.text for part in parts)
         if name.startswith("toc "):
-            self._manuscript.say("the table of contents was left out")
+            self._manuscript.add_notice("the table of contents was left out")
         elif name == "title" and self._manuscript.empty:
             self._title = " ".join(f"{self._title} {text}".split())
         elif level or name == "title":
@@ -276,7 +276,7 @@ class _Reader:
             if number is not None:
                 if _value(number) == "0" or not text.strip():
                     return []
-                self._manuscript.say("items of lists begin with a dash in place of bullet or number")
+                self._manuscript.add_notice("items of lists begin with a dash in place of bullet or number")
                 return [Inline("- ")]
         return []
 
@@ -287,7 +287,7 @@ class _Reader:
         for label, note in noted:
             self._manuscript.footnote(label, list(self._words_of_all(note, " ")))
         for box in boxes:
-            self._manuscript.say("words in text boxes stand below the paragraph that they hang on")
+            self._manuscript.add_notice("words in text boxes stand below the paragraph that they hang on")
             self._body(box)
 
     def _table(self, element: Any) -> None:
@@ -324,18 +324,18 @@ class _Reader:
             elif child.tag == f"{_MC}AlternateContent":
                 yield from self._words(_chosen(child), style)
             elif child.tag.startswith(_M):
-                self._manuscript.say("formulas became plain characters")
+                self._manuscript.add_notice("formulas became plain characters")
                 yield Inline("".join(text.text or "" for text in child.iter(f"{_M}t")))
 
     def _run(self, run: Any, style: str | None) -> Iterator[Inline]:
         properties = run.find(f"{_W}rPr")
         look = Inline("")
         if properties is not None and _toggle(properties, "vanish"):
-            self._manuscript.say("hidden words were left out")
+            self._manuscript.add_notice("hidden words were left out")
             return
         look = Inline("", self._is(properties, "i", style), self._is(properties, "b", style))
         if properties is not None and self._marked_otherwise(properties):
-            self._manuscript.say("underlined or struck out words are plain words here")
+            self._manuscript.add_notice("underlined or struck out words are plain words here")
         for child in run:
             yield from (replace(look, text=text) for text in self._characters(child))
 
@@ -384,7 +384,7 @@ class _Reader:
         except ValueError:
             return ""
         if number in _PRIVATE:
-            self._manuscript.say("symbols of a font of their own were left out")
+            self._manuscript.add_notice("symbols of a font of their own were left out")
             return ""
         return chr(number) if number < 0x110000 else ""
 
@@ -403,7 +403,7 @@ class _Reader:
             words = "".join(part.text for part in self._words_of_all(comment, "\n")).strip()
             author = comment.get(f"{_W}author", "").strip()
             self._manuscript.remark(f"{author}: {words}" if author else words)
-            self._manuscript.say("comments became notes on their chapters")
+            self._manuscript.add_notice("comments became notes on their chapters")
 
     def _picture(self, element: Any) -> str:
         """Words in a text box, a line from side to side, or a picture; only the line is shown here."""
