@@ -234,8 +234,10 @@ def test_who_waits_for_a_load_hears_that_it_was_ended(ending: BaseException) -> 
 @each_ending
 def test_a_listener_cannot_end_the_thread_of_a_connection(ending: BaseException) -> None:
     with closing(Scripted("vllm")) as server, RemoteEngine.connect(RemoteOptions(server.url)) as engine:
+        server.hold.clear()  # it has not ended when the listener comes
         failing = engine.submit(Request(SCRIPTED_PROMPT, n=2, stop=Stop(max_tokens=None)))
         failing.add_listener(raising(ending))
+        server.hold.set()
         with pytest.raises(EngineError, match=f"listener.*{type(ending).__name__}"):
             failing.wait(WAIT)
         other = engine.submit(Request(SCRIPTED_PROMPT, stop=SHORT))
