@@ -565,6 +565,7 @@ class BranchWriter:
         buffer.tail = ""
         self.limit += self.written - before
         self.reported = len(buffer.ids)
+        self.request.events.append(Text(self.branch.index, "", tuple(ids)))
         self.text_changed()
 
     def shift(self, window: int) -> bool:

@@ -98,10 +98,10 @@ class Steering(Generic[W]):
             writer.restart_attempt()
         else:
             writer.cut(kept)
-            self.settle_tail(writer)
+        writer.request.events.append(Cut(branch.index, max(kept, 0), len(branch.buffer.ids)))
+        self.settle_tail(writer)
         branch.seed = writer.request.seed(seed, branch.seed, branch.buffer.revision + 1)
         writer.set_stop(branch.stop_rule)
-        writer.request.events.append(Cut(branch.index, max(kept, 0), len(branch.buffer.ids)))
         self.revive(writer)
 
     def append(

@@ -287,7 +287,7 @@ def test_events_tell_the_same_story_as_the_buffers(engine: Engine) -> None:
             engine.process()
         branch.resume()
     finish(engine, generation)
-    assert [text for text, _ in told(generation)] == [branch.text for branch in generation.branches]
+    assert told(generation) == [(branch.text, list(branch.ids)) for branch in generation.branches]
 
 
 def test_a_reader_with_a_cursor_misses_nothing(engine: Engine) -> None:
