@@ -234,11 +234,9 @@ class BranchWriter:
             self.request.events.append(Text(self.branch.index, whole, (token,), logprobs))
             if self.reported < self.limit and (self.deadline is None or now <= self.deadline):
                 return None
-            self.flush()
-            return Finish(FinishReason.LENGTH, len(self.branch.text), None)
+            return self._end_at_limit()
         out, verdict = text.feed(token)
-        if self.pending:
-            out = self._hide(out)
+        out = self._hide(out)
         buffer.ids.append(token)
         buffer.ends.append(text.decoded - self.hidden)
         if logprob is not None:
@@ -257,8 +255,7 @@ class BranchWriter:
         """
         buffer, begin = self.branch.buffer, self.text.decoded - self.hidden
         out, finish = self.text.feed_text(text, self.count_tokens(ids))
-        if self.pending:
-            out = self._hide(out)
+        out = self._hide(out)
         buffer.ids.extend(ids)
         buffer.ends.extend(begin + end for end in ends)
         if not ids:
@@ -267,8 +264,7 @@ class BranchWriter:
         buffer.logprobs.extend((*logprobs, *self.unscored(ids[len(logprobs) :])))
         finish = self._publish(out, finish)
         if finish is None and self.deadline is not None and now > self.deadline:
-            self.flush()
-            finish = Finish(FinishReason.LENGTH, len(self.branch.text), None)
+            return self._end_at_limit()
         return finish
 
     def count_tokens(self, ids: Sequence[int]) -> int:
@@ -278,9 +274,7 @@ class BranchWriter:
     def commit(self, now: float) -> Finish | None:
         """Keep the phrase that :meth:`add_token` has found; return how the branch ends, if it does."""
         out, verdict = self.text.commit()
-        if self.pending:
-            out = self._hide(out)
-        return self._publish(out, verdict) or self._limit_reached(now)
+        return self._publish(self._hide(out), verdict) or self._limit_reached(now)
 
     def _publish(self, out: str, finish: Finish | None) -> Finish | None:
         """Publish ``out``, the text of the last token as far as it may be; return ``finish``."""
@@ -296,10 +290,15 @@ class BranchWriter:
         """Return how the branch ends if it has written all that it may."""
         if self.written < self.limit and (self.deadline is None or now <= self.deadline):
             return None
+        return self._end_at_limit()
+
+    def _end_at_limit(self) -> Finish:
+        """Publish what was held back; return the end for length."""
         self.flush()
         return Finish(FinishReason.LENGTH, len(self.branch.text), None)
 
     def _hide(self, text: str) -> str:
+        """Return what is left of ``text`` behind the characters that have to be spelt again."""
         hidden = min(self.pending, len(text))
         self.pending -= hidden
         return text[hidden:]
@@ -341,8 +340,7 @@ class BranchWriter:
             return  # nothing has been held back yet, and the branch may go on from half a word
         held = self.text.finish()
         healing = bool(self.pending)
-        if healing:
-            held = self._hide(held)
+        held = self._hide(held)
         self.report("")
         if held:
             buffer.pieces.append(held)

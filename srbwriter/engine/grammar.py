@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 from functools import lru_cache
 from time import thread_time
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 
 from .gbnf import to_lark
 from .masks import ConstraintModel, apply_bits
-from .parameters import BY_NAME
+from .parameters import BY_NAME, read_schema
 from .types import InvalidRequest
 
 # Without this, llguidance would only allow the usual tokenization of text that is certain. The model chooses.
@@ -63,12 +62,7 @@ def _from_gbnf(text: str, model: ConstraintModel) -> list[str]:
 
 
 def _from_json_schema(text: str, _: ConstraintModel) -> list[str]:
-    try:
-        schema: Any = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InvalidRequest("json_schema", f"it is not JSON: {error}") from None
-    if not isinstance(schema, dict):
-        raise InvalidRequest("json_schema", "a schema is a JSON object")
+    schema = read_schema(text)
     return [f"start: %json {json.dumps({'x-guidance': {'whitespace_pattern': _WHITESPACE}} | schema)}\n"]
 
 

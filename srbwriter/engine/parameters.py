@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from enum import IntEnum
 from functools import cached_property
-from typing import Any, Literal, TypeGuard, get_args
+from typing import Any, Literal, TypeGuard, cast, get_args
 
 from . import limits
 from .types import MAX_SEQUENCES, InvalidRequest, OutOfRange, Priority, Request, Sampling, Stop, Together
@@ -502,6 +502,19 @@ def notation(sampling: Sampling) -> str | None:
     if len(given) > 1:
         raise InvalidRequest(given[1], f"only one constraint is possible, and {given[0]} is given")
     return given[0] if given else None
+
+
+def read_schema(text: str) -> dict[str, Any]:
+    """Return a JSON schema. Raises InvalidRequest for text that is none."""
+    import msgspec  # here, as help needs none
+
+    try:
+        schema: Any = msgspec.json.decode(text.encode())
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        raise InvalidRequest("json_schema", f"it is not JSON: {error}") from None
+    if not isinstance(schema, dict):
+        raise InvalidRequest("json_schema", "a schema is a JSON object")
+    return cast("dict[str, Any]", schema)
 
 
 SAMPLERS: Mapping[str, tuple[str, ...]] = {

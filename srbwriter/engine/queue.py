@@ -398,14 +398,11 @@ class Queue:
             demand, logits = active, active.node.logits
             known = active.node.end - (logits is None)
         missing = self.cache.count_missing_cells(demand, known)
-        if not self._make_room(missing, request, demand, known, active):
-            if demand is not active:
-                self.tree.remove_demand(demand)
-            return False
+        fits = self._make_room(missing, request, demand, known, active)
         own = demand is active and (logits is not None or not active.at_prompt)
-        if own and not self.loop.prepare(active):
+        if fits and own and not self.loop.prepare(active):
             return True
-        if not self.cache.allocate(demand, known):
+        if not fits or not self.cache.allocate(demand, known):
             if demand is not active:
                 self.tree.remove_demand(demand)
             return False

@@ -211,12 +211,10 @@ class SamplingLoop:
         except NotANumber as error:
             self.break_off(active, error)
             return
-        except Exception as error:  # a callback is the caller's code
+        except BaseException as error:  # a callback is the caller's code, and must not end this thread
+            if not isinstance(error, Exception):
+                self.interruption = error
             self._fail(active, error)
-            return
-        except BaseException as error:  # code of a caller must not end the engine thread
-            self.interruption = error
-            self._fail(active, InvalidRequest("logits_callback", f"it raised {describe_error(error)}"))
             return
         if token is None:
             if active.choice is None and not self._leave_dead_end(active):
@@ -507,7 +505,7 @@ class SamplingLoop:
         if all(r.branch.state is BranchState.FAILED for r in active.request.branches):
             self.fail_request(active.request, error)
 
-    def _fail(self, active: ActiveBranch, error: Exception) -> None:
+    def _fail(self, active: ActiveBranch, error: BaseException) -> None:
         log.warning("request %d: %s", active.request.generation.number, error, exc_info=error)
         if not isinstance(error, EngineError):
             error = InvalidRequest("logits_callback", f"it raised {describe_error(error)}")

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import msgspec
-
 from ..capabilities import Capabilities, Feature
 from ..checks import RequestChecks
 from ..generation import Command
 from ..limits import one_or_each
-from ..parameters import PARAMETERS, notation, validate
+from ..parameters import PARAMETERS, notation, read_schema, validate
 from ..types import InvalidRequest, NotSupported, Priority, Request, Sampling
 from .profile import Profile
 
@@ -61,7 +59,7 @@ class RemoteChecks(RequestChecks):
         super().check_sampling(sampling, request)
         validate(sampling)
         if sampling.json_schema:
-            _check_schema(sampling.json_schema)
+            read_schema(sampling.json_schema)
         for row in _SAMPLING:  # what stands where it always stands is left out
             self.capabilities.require(row, getattr(sampling, row.field) != row.default)
 
@@ -76,13 +74,3 @@ def _check_barred(without: Sequence[int], samplings: Iterable[Sampling]) -> None
         raise NotSupported(
             "tokens are banned in one place by two requests there, and a grammar cannot go on in the middle"
         )
-
-
-def _check_schema(text: str) -> None:
-    """Raise InvalidRequest where a schema, which dialects send as JSON, is not JSON."""
-    try:
-        schema: Any = msgspec.json.decode(text.encode())
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
-        raise InvalidRequest("json_schema", f"it is not JSON: {error}") from None
-    if not isinstance(schema, dict):
-        raise InvalidRequest("json_schema", "a schema is a JSON object")

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
+from ...parameters import read_schema
 from ...types import FinishReason, ModelInfo, RemoteError, Request, Sampling, TokenLogprob
 from .. import pseudo_tokenizer
 from ..options import RemoteOptions
@@ -180,7 +181,7 @@ def sampler_fields(sampling: Sampling) -> dict[str, Any]:
         found["logit_bias"] = [[i, False if b == -math.inf else b] for i, b in sampling.logit_bias]
     for name in ("grammar", "json_schema", "regex"):
         if value := getattr(sampling, name):
-            found[name] = msgspec.json.decode(value.encode()) if name == "json_schema" else value
+            found[name] = read_schema(value) if name == "json_schema" else value
     return found
 
 
