@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..types import BranchView
+from ..types import BranchView, TokensView
 
 if TYPE_CHECKING:
     from ..active import ActiveBranch
@@ -20,5 +20,5 @@ class CallerCallback:
     def apply(self, logits: Logits, branch: ActiveBranch) -> None:
         callback = branch.request.asked.logits_callback
         if callback is not None:
-            ids = list(branch.request.ids), list(branch.buffer.ids)
+            ids = TokensView(branch.request.ids), TokensView(branch.buffer.ids)
             callback(logits, BranchView(branch.branch.index, *ids))
