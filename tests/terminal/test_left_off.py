@@ -57,6 +57,11 @@ def desk(screen: str) -> str:
     return "\n".join(screen.splitlines()[:-2])
 
 
+def states(screen: str) -> list[str]:
+    """The signs of the states in the heads of the panes."""
+    return re.findall(r"\b\d ([·…▸‖■!×])", screen)
+
+
 def write_round(terminal: Terminal) -> None:
     """Write branches and wait for their end."""
     before = desk(terminal.screen)
@@ -91,13 +96,11 @@ def set_the_desk(terminal: Terminal, file: Path) -> str:
     terminal.press(TAB)
     terminal.wait_for("STORY")
     terminal.press(*[LEFT] * WORD, TAB)
-    terminal.wait_for("BRANCH 3")
-    return desk(terminal.screen)
+    return desk(terminal.wait(all_is_shown, "four panes, the third of which has the keys"))
 
 
-def states(screen: str) -> list[str]:
-    """The signs of the states in the heads of the panes."""
-    return re.findall(r"\b\d ([·…▸‖■!×])", screen)
+def all_is_shown(screen: str) -> bool:
+    return "BRANCH 3" in screen and "▌" in screen and sorted(states(screen)) == sorted("■■■×")
 
 
 def test_the_number_of_branches_stays_with_the_story(terminal: Terminal) -> None:
