@@ -64,7 +64,7 @@ PAGES: dict[str, type[Page[Any]]] = {
 def actions(page: type[Page[Any]]) -> list[tuple[str, Callable[..., Any]]]:
     """The keys of a page's own commands, and their methods."""
     return [
-        (binding.key.split(",")[0], vars(page)[f"action_{binding.action.partition('(')[0]}"].__wrapped__)
+        (binding.key.split(",")[0], vars(page)[f"action_{binding.action.partition('(')[0]}"])
         for binding in commands.own_bindings(page, inherited=False)
         if binding.tooltip and f"action_{binding.action.partition('(')[0]}" in vars(page)
     ]

@@ -42,8 +42,9 @@ async def opened(bench: Bench, kind: type[Screen[Any]]) -> Any:
 async def answer(bench: Bench, text: str) -> None:
     """Answer the question that is open."""
     await bench.pilot.pause()
-    assert bench.app.screen is not bench.screen, "nothing was asked"
-    bench.app.screen.query_one(Input).value = text
+    fields = bench.app.screen.query(Input)
+    assert bench.app.screen is not bench.screen and fields, "nothing was asked"
+    fields.first().value = text
     await bench.press("enter")
 
 
