@@ -147,7 +147,7 @@ class Scripted(ThreadingHTTPServer):
         self.heard: list[tuple[str, dict[str, str], Any]] = []
         self.left = threading.Event()  # somebody closed the connection while there was more to say
         self.most = self._now = 0  # requests for text at the same time
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self.hold = threading.Event()  # while it is not set, only one token comes
         self.hold.set()
         self.reads = threading.Event()  # while it is not set, no text is made tokens
@@ -189,9 +189,15 @@ class Scripted(ThreadingHTTPServer):
         return _Counted(self)
 
     def count(self, change: int) -> None:
-        with self._lock:
+        with self._changed:
             self._now += change
             self.most = max(self.most, self._now)
+            self._changed.notify_all()
+
+    def rests(self, seconds: float) -> bool:
+        """Wait until no completion is being written; whether that was so in time."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._now, seconds)
 
     def close(self) -> None:
         self.hold.set()

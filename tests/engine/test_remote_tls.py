@@ -88,4 +88,4 @@ def test_who_is_left_before_it_answered_hears_of_it(server: Scripted) -> None:
             for generation in together:
                 generation.wait(WAIT)
         assert engine.submit(Request(PROMPT, stop=NO_END)).result(WAIT) == [STORY]
-    assert all(server.over.acquire(timeout=WAIT) for _ in range(server.begun))
+    assert server.rests(WAIT)
