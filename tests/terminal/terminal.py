@@ -395,6 +395,15 @@ class Terminal:
                 if left <= 0:
                     raise AssertionError(f"{what} did not happen in {within} s:\n{screen}")
 
+    def settled(self, seconds: float = 1.0) -> str:
+        """Wait until nothing was painted for so long; returns the screen: what a person would call final."""
+        while True:
+            with self._news:
+                if not self._output and not self._news.wait(seconds):
+                    break
+            self.screen  # noqa: B018  draws, so that only news counts
+        return self.screen
+
     def wait_for(self, words: str, within: float = PATIENCE) -> str:
         return self.wait(lambda screen: words in screen, repr(words), within)
 

@@ -96,7 +96,8 @@ def set_the_desk(terminal: Terminal, file: Path) -> str:
     terminal.press(TAB)
     terminal.wait_for("STORY")
     terminal.press(*[LEFT] * WORD, TAB)
-    return desk(terminal.wait(all_is_shown, "four panes, the third of which has the keys"))
+    terminal.wait(all_is_shown, "four panes, the third of which has the keys")
+    return desk(terminal.settled())  # the order and the layout are painted
 
 
 def all_is_shown(screen: str) -> bool:
