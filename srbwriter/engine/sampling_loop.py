@@ -183,8 +183,7 @@ class SamplingLoop:
                 continue
             token = sample(active.chain.pointer, pointer, row)
             number = logits[row * n_vocab + token] < _INFINITY
-            checks_row = not len(active.branch.buffer.ids) % _CHECKED_EVERY
-            if not number or (checks_row and np.isnan(self.context.logits(row)).any()):
+            if not number or (_checks_row(active) and np.isnan(self.context.logits(row)).any()):
                 self.break_off(active, NotANumber())
             else:
                 self.publish(active, token, row, None)
@@ -196,7 +195,7 @@ class SamplingLoop:
             return
         token = self._sample(active.chain.pointer, self.context.pointer, row)
         number = self._logits(self.context.pointer, row)[token] < _INFINITY
-        if not number or (_now_and_then(active) and np.isnan(self.context.logits(row)).any()):
+        if not number or (_checks_row(active) and np.isnan(self.context.logits(row)).any()):
             self.break_off(active, NotANumber())
         else:
             self.publish(active, token, row, None)
@@ -272,7 +271,7 @@ class SamplingLoop:
             processor.apply(edited, active)
         token = self._draw(active, edited, constraint) if active.drawn is None else active.drawn
         active.drawn = None
-        if not logits[token] < np.inf or (_now_and_then(active) and np.isnan(logits).any()):
+        if not logits[token] < np.inf or (_checks_row(active) and np.isnan(logits).any()):
             raise NotANumber
         if constraint is not None and constraint.slow:
             kept = logits.copy()
@@ -533,6 +532,6 @@ def in_words(error: Exception) -> EngineError:
     return EngineError(f"internal error: {type(error).__name__}: {error}")
 
 
-def _now_and_then(active: ActiveBranch) -> bool:
+def _checks_row(active: ActiveBranch) -> bool:
     """Whether the whole row is checked at this token."""
     return not len(active.branch.buffer.ids) % _CHECKED_EVERY

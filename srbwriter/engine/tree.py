@@ -301,11 +301,10 @@ class TokenTree:
 
     def extend_demand(self, demand: Demand, token: int) -> None:
         """Add ``token`` to the path of ``demand``."""
-        node, spare, namespace = demand.node, demand.spare, demand.namespace
+        node, spare = demand.node, demand.spare
         assert node is not None
         node.demands.remove(demand)
-        salt = namespace.salt if node.end == namespace.start else ""
-        key = (salt, token) if salt else token
+        key, salt = demand.namespace.child_key(token, node.end), demand.namespace.salt_at(node.end)
         child = node.children.get(key)
         if child is None:
             if spare is None or spare.parent is not node or salt:
