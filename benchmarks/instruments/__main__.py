@@ -11,7 +11,7 @@ from pathlib import Path
 
 from srbwriter.demo import bundled_model
 
-PARTS = ("ahead", "variety", "tokens", "judging", "bans", "off")
+PARTS = ("ahead", "variety", "tokens", "judging", "bans", "loops", "off")
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ from .sampling import Chain, SamplerTemplate
 from .text import TokenPieces
 from .tree import Demand, Namespace
 from .types import PromptProgress, Sampling
-from .watchers import rewinder_settings
+from .watchers import REWINDER_FIELDS, rewinder_settings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -227,7 +227,7 @@ class ActiveRequest(ServedRequest[ActiveBranch]):
         if active.sampling is asked and active.ignore_eog == ignore_eog and template is not None:
             return template
         # branches that differ only in these share a template
-        sampling = replace(active.sampling, seed=None, banned_phrases=())
+        sampling = replace(active.sampling, seed=None, **REWINDER_FIELDS)
         key = sampling, active.ignore_eog
         template = self.templates.get(key)
         if template is None:

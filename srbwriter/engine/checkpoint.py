@@ -76,6 +76,7 @@ class RewindPolicy:
         barred: Mapping[int, Collection[int]],
         first: int,
         floor: int,
+        nearest: bool = True,
     ) -> int | None:
         """Return the position in ``ids`` to sample again, or None if there is none.
 
@@ -85,12 +86,15 @@ class RewindPolicy:
             barred: tokens that are barred at a position already.
             first: position of the token in which the phrase begins.
             floor: no position before this one was chosen by the model.
+            nearest: whether to return the last position that could well have another token, or ``first``.
         """
         if self.exhausted:
             return None
         beyond = self._tries - self._most // 2
         if beyond > 0:
             return max(first - beyond, floor) if first > floor else None
+        if not nearest:
+            return max(first, floor) if len(ids) > max(first, floor) else None
         begin = len(ids) - len(rows)
         places = range(len(ids) - 1, max(first, floor, begin) - 1, -1)
         left = {k: _left_to_others(ids[k], rows[k - begin], barred.get(k, ())) for k in places}

@@ -375,6 +375,10 @@ PARAMETERS: tuple[Parameter, ...] = (
     _sampling("dry_sequence_breakers", "DRY", "DRY breakers",
               "Texts that end a repetition for DRY.",
               most=limits.BREAKERS, longest=limits.BREAKER_CHARS, flags=("--dry-sequence-breaker",)),
+    _sampling("loop_guard", "repetition", "Loop guard",
+              "A passage that stands so often in a row is a loop: the branch goes back to before it and "
+              "writes something else. 3 is a good value; 0 is off.",
+              0, 100, 1, flags=("--loop-guard",)),
     _sampling("mirostat", "other samplers", "Mirostat",
               "Keep the surprise of the text even, instead of filtering: version 1 or 2; 0 is "
               "off.",

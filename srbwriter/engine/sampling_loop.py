@@ -344,7 +344,7 @@ class SamplingLoop:
         assert policy is not None
         start = found.start - active.hidden
         policy.count_hit(start)
-        place = self._place(active, active.tokens_within(max(start, 0)))
+        place = self._place(active, active.tokens_within(max(start, 0)), found.nearest)
         if place is None:
             active.request.events.append(PhraseBanned(active.branch.index, found.phrase, 0))
             return False
@@ -367,12 +367,12 @@ class SamplingLoop:
             self._choose_anew(active, place)
         return True
 
-    def _place(self, active: ActiveBranch, first: int) -> int | None:
+    def _place(self, active: ActiveBranch, first: int, nearest: bool = True) -> int | None:
         """Return the position to rewind to, where what was found begins in the token ``first``."""
         assert active.rewinds is not None
         rows = [point.logits for point in active.text.checkpoints]
         return active.rewinds.choose_position(
-            active.buffer.ids, rows, active.barred, first, active.first_free
+            active.buffer.ids, rows, active.barred, first, active.first_free, nearest
         )
 
     def _choose_anew(self, active: ActiveBranch, place: int) -> int:

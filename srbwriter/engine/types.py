@@ -104,6 +104,7 @@ class Sampling:
     infill: bool = False
     logit_bias: tuple[tuple[int, float], ...] = ()
     banned_phrases: tuple[str, ...] = ()  # a branch goes back before one of these and takes another way
+    loop_guard: int = 0  # a branch goes back where a passage stands so often in a row; 0 is off
     grammar: str | None = None  # GBNF
     json_schema: str | None = None  # JSON text
     regex: str | None = None

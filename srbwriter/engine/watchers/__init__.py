@@ -12,11 +12,12 @@ from collections.abc import Callable, Hashable
 from ..types import Sampling, Stop
 from .base import GO_ON, Continue, Finish, Rewind, Verdict, Watcher
 from .boundary import watch_boundary
+from .loops import watch_loops
 from .phrases import watch_phrases
 from .stop_text import watch_stop_strings, watch_token_endings
 
 __all__ = [
-    "GO_ON", "Continue", "Finish", "Rewind", "Verdict", "Watcher",
+    "GO_ON", "REWINDER_FIELDS", "Continue", "Finish", "Rewind", "Verdict", "Watcher",
     "rewinder_settings", "rewinders_for", "stop_rules",
 ]  # fmt: skip
 
@@ -26,7 +27,13 @@ STOP_RULES: tuple[Callable[[Stop], Watcher | None], ...] = (
     watch_token_endings,
 )
 """Where two rules keep equally much of the text, the first of them ends the branch."""
-REWINDERS: tuple[Callable[[Sampling, Callable[[int], str]], Watcher | None], ...] = (watch_phrases,)
+REWINDERS: tuple[Callable[[Sampling, Callable[[int], str]], Watcher | None], ...] = (
+    watch_phrases,
+    watch_loops,
+)
+
+REWINDER_FIELDS: dict[str, object] = {"banned_phrases": (), "loop_guard": 0}
+"""The fields of a sampling that only rewinders read, and their values without one."""
 
 
 def stop_rules(stop: Stop) -> list[Watcher]:
@@ -36,7 +43,7 @@ def stop_rules(stop: Stop) -> list[Watcher]:
 
 def rewinder_settings(sampling: Sampling) -> Hashable:
     """Return what of ``sampling`` its rewinders depend on."""
-    return sampling.banned_phrases
+    return tuple(getattr(sampling, name) for name in REWINDER_FIELDS)
 
 
 def rewinders_for(sampling: Sampling, text_before: Callable[[int], str]) -> list[Watcher]:

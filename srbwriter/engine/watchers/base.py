@@ -23,11 +23,16 @@ class Finish(NamedTuple):
 
 
 class Rewind(NamedTuple):
-    """The branch has to go back before ``start``: characters ``start`` to ``end`` are a banned ``phrase``."""
+    """The branch has to go back: characters ``start`` to ``end`` are a banned ``phrase``, or a repetition.
+
+    With ``nearest`` it chooses anew at the last token that could well have been another, otherwise at the
+    token in which ``start`` lies.
+    """
 
     start: int
     end: int
     phrase: str
+    nearest: bool = True
 
 
 Verdict: TypeAlias = "Continue | Finish | Rewind"

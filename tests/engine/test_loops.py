@@ -1,0 +1,167 @@
+"""Text that repeats itself: what a loop is, and how a branch leaves it."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srbwriter.engine.generation import Branch
+from srbwriter.engine.remote.engine import RemoteEngine
+from srbwriter.engine.remote.options import RemoteOptions
+from srbwriter.engine.types import (
+    BranchView,
+    EngineOptions,
+    NotSupported,
+    PhraseBanned,
+    Request,
+    Sampling,
+    Stop,
+)
+from srbwriter.engine.watchers.loops import LEAST_CHARS, MOST_CHARS, LoopSearch, LoopWatcher, find_loop
+from tests.fakes.shared_model import load_engine
+
+from .scripted import PROMPT as SCRIPTED_PROMPT
+from .scripted import Scripted
+from .support import GREEDY, PROMPT, finish, stepped, told, toy_model
+from .toy_models import make_gemma, make_jamba, make_mamba, make_qwen
+
+REFRAIN = "The cat sat by the river and it was very happy. "
+PLAIN = "Once upon a time there was a fox who lived in the wood; nobody had seen the mill since the flood."
+
+# ---- what a loop is
+
+
+@pytest.mark.parametrize(
+    ("text", "times"),
+    [
+        (REFRAIN * 3, 3),
+        (PLAIN + REFRAIN * 4, 4),
+        ("no " * 40, 40),
+        (REFRAIN + REFRAIN.upper() + REFRAIN.replace(" ", "\n"), 3),  # letters and spaces are alike
+        ("he said, and " + "they were all in the big, and the big, and the big house, " * 3, 3),
+    ],
+)
+def test_a_passage_in_a_row_is_a_loop(text: str, times: int) -> None:
+    found = find_loop(text, times)
+    assert found is not None and found.times >= times
+    assert find_loop(text, found.times + 1) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        PLAIN,
+        REFRAIN + PLAIN + REFRAIN,  # twice, and not in a row
+        REFRAIN * 3 + PLAIN,  # it has ended
+        "No, no, no!",
+        "Row, row, row your boat, gently down the stream",
+        ("x" * (MOST_CHARS - 1) + "y") * 1 + PLAIN,
+    ],
+)
+def test_other_text_is_none(text: str) -> None:
+    assert find_loop(text, 2) is None
+
+
+PASSAGES = st.text("abcdefgh ,.", min_size=20, max_size=80).filter(lambda text: len(set(text)) > 5)
+
+
+@given(st.text("klmn ", max_size=60), PASSAGES, st.integers(3, 5), st.lists(st.integers(1, 9), max_size=20))
+def test_it_does_not_matter_in_which_pieces_text_comes(
+    before: str, passage: str, times: int, cuts: list[int]
+) -> None:
+    text = before + passage * times
+    whole, pieces = LoopSearch(), LoopSearch()
+    whole.read(text)
+    places = sorted({0, len(text), *(cut * len(text) // 10 for cut in cuts)})
+    for start, end in pairwise(places):
+        pieces.read(text[start:end])
+    assert pieces.found == whole.found
+    if whole.found is not None:  # what it says is so
+        folded = " ".join(text.lower().split(" "))
+        assert whole.found.times >= 2 and 0 <= whole.found.start < len(text)
+        assert len(folded) - whole.found.start + whole.found.period >= LEAST_CHARS - times
+
+
+def test_a_copy_of_a_watcher_goes_its_own_way() -> None:
+    watcher = LoopWatcher(3)
+    text = PLAIN + REFRAIN * 2
+    watcher.accept(text, len(text), 1)
+    copied = watcher.copy()
+    assert watcher.accept(PLAIN, len(text) + len(PLAIN), 2) == (0,)
+    verdict = copied.accept(REFRAIN, len(text) + len(REFRAIN), 2)
+    assert verdict[0] == len(PLAIN) + len(REFRAIN)  # where the second one begins
+
+
+# ---- what a branch does
+
+
+def loops(text: str) -> int:
+    """How many loops begin in a text."""
+    search, inside, count = LoopSearch(), False, 0
+    for char in text:
+        search.read(char)
+        loop = search.found is not None and search.found.times >= 3
+        count += loop and not inside
+        inside = loop
+    return count
+
+
+MEMORIES = {"attention": make_qwen, "sliding": make_gemma, "hybrid": make_jamba, "recurrent": make_mamba}
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_a_branch_leaves_a_loop_whatever_the_memory(memory: str) -> None:
+    rule = Stop(max_tokens=120, ignore_eog=True)
+    options = EngineOptions(n_ctx=1024, gpu_layers=0, seed=1, threads=1, max_branches=4)
+    with load_engine(toy_model(MEMORIES[memory]), options, thread=False) as engine:
+        refrain = engine.tokenize_continuation("The cat sat by the river. ")
+
+        def repeat(logits: Any, view: BranchView) -> None:
+            """Make the next token of the refrain by far the likeliest."""
+            logits[refrain[len(view.ids) % len(refrain)]] += 100.0
+
+        texts: list[str] = []
+        for guard in (0, 3):
+            sampling = Sampling(temperature=0.0, loop_guard=guard)
+            request = Request(PROMPT, n=2, sampling=sampling, stop=rule, logits_callback=repeat)
+            generation = engine.submit(request)
+            finish(engine, generation)
+            texts.append(generation.branches[0].text)
+        assert loops(texts[0]) and not loops(texts[1])
+        assert told(generation) == [(branch.text, list(branch.ids)) for branch in generation.branches]
+        assert all(branch.bans and len(branch.ids) == 120 for branch in generation.branches)
+        assert all(event.tokens for event in generation.log if isinstance(event, PhraseBanned))
+
+
+def written(sampling: Sampling, prompt: str) -> Branch:
+    with stepped(n_ctx=1024) as engine:
+        rule = Stop(max_tokens=40, ignore_eog=True)
+        generation = engine.submit(Request(prompt, sampling=sampling, stop=rule))
+        finish(engine, generation)
+        return generation.branches[0]
+
+
+def test_a_loop_that_the_prompt_began_is_left_at_once() -> None:
+    prompt = "Yes" + ", and the big" * 6
+    assert written(GREEDY, prompt).text.startswith(", and the big")
+    guarded = written(Sampling(temperature=0.0, loop_guard=3), prompt)
+    assert guarded.bans and not guarded.text.startswith(", and the big")
+
+
+def test_text_without_loops_is_the_same_with_the_guard() -> None:
+    assert written(Sampling(seed=7, loop_guard=3), PLAIN).text == written(Sampling(seed=7), PLAIN).text
+
+
+def test_an_engine_elsewhere_says_why_it_has_no_guard() -> None:
+    request = Request(SCRIPTED_PROMPT, sampling=Sampling(loop_guard=3))
+    with (
+        closing(Scripted("vllm")) as server,
+        RemoteEngine.connect(RemoteOptions(server.url)) as engine,
+        pytest.raises(NotSupported, match="vLLM.*loop_guard"),
+    ):
+        engine.submit(request)

@@ -1,0 +1,53 @@
+"""Branches that repeat themselves are marked, and rewound if the writer wishes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from srbwriter.engine.types import Sampling, Stop
+from srbwriter.session import Session
+from srbwriter.session.loops import TIMES, Loops
+from srbwriter.tui.write.status import marks
+
+from .conftest import open_session, written
+
+LOOP = "Yes" + ", and the big" * 6
+
+
+@pytest.fixture
+def session(file: Path) -> Iterator[Session]:
+    """Without chance the short model goes on with the loop of its story."""
+    rule = Stop(max_tokens=48, ignore_eog=True)
+    with open_session(file, LOOP, n=2, sampling=Sampling(temperature=0.0), stop=rule) as opened:
+        yield opened
+
+
+def repeats(session: Session) -> list[bool]:
+    return [Loops.of(session).repeats(branch) for branch in session.round.branches]  # type: ignore[union-attr]
+
+
+def test_a_branch_that_repeats_itself_is_marked(session: Session) -> None:
+    session.generate()
+    written(session)
+    assert repeats(session) == repeats(session) == [True, True]
+    assert "repeats" in marks(session, 0)
+    session.steer(0, "rewind", tokens=40)
+    session.append(0, " Then the fox went home.")
+    assert repeats(session)[1]
+    session.round.branches[0].stop()  # type: ignore[union-attr]
+    assert "Then the fox" in written(session)[0]
+
+
+def test_with_the_guard_none_does(session: Session) -> None:
+    Loops.of(session).guard(True)
+    assert session.sampling.loop_guard == TIMES and Loops.of(session).guards
+    session.generate()
+    texts = written(session)
+    assert repeats(session) == [False, False]
+    assert not any(text.startswith(", and the big, and the big") for text in texts)
+    assert all(branch.bans for branch in session.round.branches)  # type: ignore[union-attr]
+    Loops.of(session).guard(False)
+    assert session.sampling.loop_guard == 0
