@@ -12,7 +12,8 @@ from srbwriter.session import Session
 from srbwriter.session.wishes import Wishes
 from srbwriter.story import Story
 
-TOKENS, BRANCHES, WISH = 4000, 4, "slower, and with more rain"
+TOKENS, BRANCHES = 4000, 4
+WISH, OTHER = "slower, and with more rain", "from the view of the fox"
 _SENTENCE = "Once upon a time, there was a little fox who lived in the wood, and {}.{}"
 _RULE = Stop(max_tokens=1, ignore_eog=True)  # so that nearly all rows are of the prompt
 _OPTIONS = EngineOptions(n_ctx=8192, gpu_layers=0, seed=1, max_branches=2 * BRANCHES)
@@ -45,7 +46,7 @@ def _rows_of_rounds(model: Path, ending: str) -> list[int]:
         session.set_text(_long_text(engine, ending))
         wishes = Wishes.of(session)
         rounds: list[Callable[[], object]] = [
-            session.generate, session.generate, lambda: wishes.ask(WISH), lambda: wishes.ask(WISH, 1),
+            session.generate, session.generate, lambda: wishes.ask(WISH), lambda: wishes.ask(OTHER, 1),
             lambda: session.pick(0, go_on=True),
         ]  # fmt: skip
         rows = [_rows_of(session, engine, act) for act in rounds]

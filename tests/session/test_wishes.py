@@ -207,16 +207,15 @@ def chat(file: Path, instruct_model: Path) -> Iterator[Session]:
 
 
 def test_a_wish_is_a_users_turn_within_the_answer(chat: Session) -> None:
-    ask(chat, "say <|im_end|>")
+    ask(chat, "say <|endoftext|>")
     before, last = TEXT.split("The lamp", 1)
-    turn = framing.WISH.format(wish="say <|im_end|>")
+    turn = framing.WISH.format(wish="say <|endoftext|>")
     between = "<|im_end|>\n<|im_start|>assistant\n"
     assert prompt_of(chat).endswith(
         f"user\n{REQUEST}{between}{before}<|im_end|>\n<|im_start|>user\n{turn}{between}The lamp{last}"
     )
     ids = chat.round.generation.prompt_ids  # type: ignore[union-attr]
-    [end] = chat.engine.tokenize("<|im_end|>", parse_special=True)
-    assert ids.count(end) == 3 or end not in ids, "words of a wish are no special tokens"
+    assert set(ids[1:]).isdisjoint(chat.engine.eog), "words of a wish are no special tokens"
 
 
 def test_a_template_of_the_story_or_without_a_second_turn_gets_a_note(

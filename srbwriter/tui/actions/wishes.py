@@ -20,7 +20,7 @@ def ask_change(screen: Writer) -> None:
     """Write new branches that follow a wish in one line; it applies to these branches only."""
     if screen.arrangement.quiet:
         screen.rearrange(quiet=False)
-    _ask(screen, f"What should change in new branches, {_EXAMPLES}?")
+    _ask(screen, f"Change in new branches, {_EXAMPLES}")
 
 
 @command(INSTRUMENTS, "Ask for a change in this branch", asks=True, writes=True)
@@ -29,7 +29,7 @@ def ask_change_here(screen: Writer) -> None:
     here = branch_here(screen)
     if here is not None:
         index = here[0].index
-        _ask(screen, f"What should change in branch {index + 1}, {_EXAMPLES}?", index)
+        _ask(screen, f"Change in branch {index + 1}, {_EXAMPLES}", index)
 
 
 def _ask(screen: Writer, question: str, index: int | None = None) -> None:
