@@ -185,6 +185,20 @@ async def exploring(pilot: Pilot[None], app: App) -> None:
     app.write_screen.pump.flush()
 
 
+async def wishes(pilot: Pilot[None], app: App) -> None:
+    await write(pilot, app, 40)
+    app.session.wishes.ask("more rain")
+    await until(lambda: app.session.round is not None and bool(app.session.round.branches))
+    await until(lambda: all(len(branch.ids) > 30 for branch in app.session.round.branches))  # type: ignore[union-attr]
+    app.write_screen.pump.flush()
+    app.session.wishes.ask("from her view", 2)
+    await until(lambda: len(app.session.round.branches[2].ids) > 30)  # type: ignore[union-attr]
+    app.write_screen.choose_pane()
+    app.write_screen.pump.flush()
+    app.write_screen.run("ask_change_here")
+    await pilot.pause()
+
+
 SHOTS = (
     Shot("opening", opening, text=""),
     Shot("writing", writing),
@@ -198,6 +212,7 @@ SHOTS = (
     Shot("exploring", exploring, (120, 36)),
     Shot("judging", judging, theme="harbour"),
     Shot("loops", loops, (120, 36), "moss", text=REFRAIN),
+    Shot("wishes", wishes, theme="moss"),
     Shot("reading", reading, (100, 30), "sepia"),
     Shot("help", help, theme="e-ink"),
     Shot("tokens", tokens),

@@ -9,6 +9,7 @@ from . import judging as judging
 from . import loops as loops
 from . import tokens as tokens
 from . import variety as variety
+from . import wishes as wishes
 from .instrument import Instrument
 
 INSTRUMENTS: tuple[type[Instrument], ...] = tuple(Instrument.__subclasses__())

@@ -55,11 +55,17 @@ class Round:
     forced: set[int] = field(default_factory=set)
     probabilities: dict[int, float] = field(default_factory=dict)
     judgement: None = None
+    wish: str = ""
+    wishes: dict[int, str] = field(default_factory=dict)
     identity: object = field(default_factory=object)
 
     @property
     def branches(self) -> list[Branch]:
         return self.generation.branches if self.generation else []
+
+    @property
+    def generations(self) -> list[Generation]:
+        return [self.generation] if self.generation else []
 
     def node_of(self, index: int) -> NodeId:
         return self.nodes[index]
