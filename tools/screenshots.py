@@ -39,8 +39,8 @@ OPENING = (
 )
 
 REFRAIN = (
-    "Every evening the old miller sang to the wheel, and the wheel sang back. Turn, said the miller. Turn, said "
-    "the wheel. Turn, said the miller. Turn, said the wheel."
+    "Every evening the old miller sang to the wheel, and the wheel sang back. Turn, said the miller. Turn, "
+    "said the wheel. Turn, said the miller. Turn, said the wheel."
 )
 
 Act = Callable[[Pilot[None], App], Awaitable[None]]
