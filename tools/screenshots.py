@@ -174,6 +174,17 @@ async def exploring(pilot: Pilot[None], app: App) -> None:
     app.write_screen.pump.flush()
 
 
+async def surprise(pilot: Pilot[None], app: App) -> None:
+    screen = app.write_screen
+    screen.rearrange(curves=True)
+    await ended(pilot, app)
+    screen.flush_slowly()
+    await until(lambda: app.session.round is not None and app.session.round.over)
+    screen.run("surprise")
+    await until(lambda: app.screen is not screen)
+    await pilot.pause()
+
+
 SHOTS = (
     Shot("opening", opening, text=""),
     Shot("writing", writing),
@@ -186,6 +197,7 @@ SHOTS = (
     Shot("not-shown", not_shown, theme="moss"),
     Shot("exploring", exploring, (120, 36)),
     Shot("judging", judging, theme="harbour"),
+    Shot("surprise", surprise, theme="paper"),
     Shot("reading", reading, (100, 30), "sepia"),
     Shot("help", help, theme="e-ink"),
     Shot("tokens", tokens),
