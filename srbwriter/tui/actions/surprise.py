@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from srbwriter.tui.program import Writer
 
 _MOST = 12  # sentences in each half of the list
-_FIRST_WORDS = 48  # characters of a sentence in the list
+_FIRST_WORDS = 60  # characters of a sentence in the list
 _LOOKS, _PATIENCE = 0.1, 3.0  # seconds between two looks, and until the writer may have begun something else
 
 _AUTHORS = {
@@ -81,10 +81,9 @@ def _choices(text: str, group: str, found: Sequence[Passage]) -> list[Choice]:
     choices: list[Choice] = []
     for one in found:
         sentence = text[one.start : one.end]
-        words = " ".join(sentence.split())
-        beginning = words if len(words) <= _FIRST_WORDS else f"{words[: _FIRST_WORDS - 1].rstrip()}…"
-        authors = _AUTHORS.get(one.authors, "of you both")
-        choices.append(Choice(one.start, f"{one.bits:5.1f}  {beginning}", authors, sentence, group))
+        beginning = " ".join(sentence.split())[:_FIRST_WORDS]
+        preview = f"{sentence}\n\nThe words are {_AUTHORS.get(one.authors, 'by you and the model')}."
+        choices.append(Choice(one.start, f"{one.bits:5.1f}  {beginning}", preview=preview, group=group))
     return choices
 
 

@@ -11,11 +11,11 @@ from srbwriter.engine.generation import Branch, Buffer
 LEVELS = "▁▂▃▄▅▆▇█"
 """Below one bit, below two, and so on; the last one is seven bits and more."""
 
-CELLS = 16
-"""Signs of a curve at most."""
+_CELLS, _FEW_CELLS = 16, 8  # signs of a curve at most; fewer in narrow panes
+_NARROW = 48
 
 
-def sparkline(logprobs: Sequence[float | None], cells: int = CELLS) -> str:
+def sparkline(logprobs: Sequence[float | None], cells: int) -> str:
     """Return a sign for each token, or for 2, 4, 8 … tokens where there are more than ``cells``.
 
     A sign shows the mean surprisal of its tokens. It is a space where none is known.
@@ -40,12 +40,13 @@ class Curve:
 
     def __init__(self, known: Callable[[Branch], Sequence[float | None]], version: Callable[[], int]) -> None:
         self._known, self._version = known, version
-        self._of: tuple[Buffer, int, bool, int] | None = None
+        self._of: tuple[Buffer, int, bool, int, int] | None = None
         self._signs = ""
 
-    def signs(self, branch: Branch) -> str:
-        """Return the curve of ``branch`` as it is now."""
-        now = branch.buffer, len(branch.buffer.ids), branch.live, self._version()
+    def signs(self, branch: Branch, width: int) -> str:
+        """Return the curve of ``branch`` as it is now, for a pane of ``width`` cells."""
+        cells = _CELLS if width >= _NARROW else _FEW_CELLS
+        now = branch.buffer, len(branch.buffer.ids), branch.live, self._version(), cells
         if self._of is None or self._of[0] is not now[0] or self._of[1:] != now[1:]:
-            self._of, self._signs = now, sparkline(self._known(branch))
+            self._of, self._signs = now, sparkline(self._known(branch), cells)
         return self._signs

@@ -179,10 +179,11 @@ class BranchGrid(Container):
         """Apply the colour mode to the words of all panes, and show or hide the curves in their heads."""
         mode, tokens = self.colours
         for pane in self.panes:
-            if self.curves and tokens is not None:
-                pane.curve = pane.curve or Curve(tokens.branch_logprobs, lambda: tokens.version)
-            else:
+            if (pane.curve is not None) != self.curves:
                 pane.curve = None
+                if tokens is not None and self.curves:
+                    pane.curve = Curve(tokens.branch_logprobs, lambda: tokens.version)
+                pane.pull(force=True)
             if (NONE if pane.tints is None else pane.tints.mode) != mode:
                 pane.tints = None
                 if tokens is not None and mode != NONE:

@@ -223,9 +223,10 @@ class BranchPane(Widget, can_focus=True):
         hidden = len(self._text.lines) - self._body - self._first
         tokens = len(branch.buffer.ids) if self.figures else 0
         speed = branch.tokens_per_second if self.figures and branch.state is BranchState.WRITING else 0.0
+        curve = self.curve.signs(branch, self._room.width) if self.curve is not None else ""
         head = Head(
             name, state_sign(branch), state_words(branch), self.thoughts.words, self.note, self.marks,
-            max(0, hidden), tokens, speed, self.stale, self.curve.signs(branch) if self.curve else "",
+            max(0, hidden), tokens, speed, self.stale, curve,
         )  # fmt: skip
         return head.line(self._room.width - 1)
 

@@ -122,6 +122,7 @@ class Head(NamedTuple):
         note, *more = self.note.split(", ")
         marks = self.marks.split(" ")
         state = "for an earlier text" if self.stale else self.state.removeprefix("done at ").partition(":")[0]
+        last_words = "earlier text" if self.stale else ""  # the sign still shows the state
         return (
             ("speed", ""),
             ("tokens", str(self.tokens or "")),
@@ -130,9 +131,10 @@ class Head(NamedTuple):
             ("note", f"{note} …" if more else note),
             ("marks", " ".join(_SHORT_MARKS.get(mark, mark) for mark in marks)),
             ("tokens", ""),
+            ("state", last_words if self.curve else state),  # the writer has asked for the curve
             ("curve", ""),
             ("hidden", ""),
-            ("state", "earlier text" if self.stale else ""),  # the sign still shows the state
+            ("state", last_words),
             ("thoughts", ""),
             ("note", ""),
         )

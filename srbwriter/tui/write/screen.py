@@ -456,6 +456,8 @@ class WriteScreen(Screen[None]):
         mode = self.app.preferences[options.COLOUR_TOKENS]
         if mode in (tints.PROBABILITY, tints.SURPRISAL):
             self._colours.show(self.editor, mode)
+        elif self.arrangement.curves:
+            Tokens.of(self.session).collect()
 
     # ---- branches
 
