@@ -175,14 +175,19 @@ async def exploring(pilot: Pilot[None], app: App) -> None:
 
 
 async def surprise(pilot: Pilot[None], app: App) -> None:
-    screen = app.write_screen
-    screen.rearrange(curves=True)
-    await ended(pilot, app)
-    screen.flush_slowly()
-    await until(lambda: app.session.round is not None and app.session.round.over)
-    screen.run("surprise")
-    await until(lambda: app.screen is not screen)
+    for _ in range(2):
+        await write(pilot, app, 60)
+        await pilot.press("1")
+    app.session.stop_all()
+    app.write_screen.go_to_story()
+    app.write_screen.run("surprise")
+    await until(lambda: app.screen is not app.write_screen)
     await pilot.pause()
+
+
+async def curves(pilot: Pilot[None], app: App) -> None:
+    app.write_screen.rearrange(curves=True)
+    await ended(pilot, app)
 
 
 SHOTS = (
@@ -197,7 +202,8 @@ SHOTS = (
     Shot("not-shown", not_shown, theme="moss"),
     Shot("exploring", exploring, (120, 36)),
     Shot("judging", judging, theme="harbour"),
-    Shot("surprise", surprise, theme="paper"),
+    Shot("surprise", surprise, (100, 36), theme="paper"),
+    Shot("curves", curves, (180, 30), theme="moss"),
     Shot("reading", reading, (100, 30), "sepia"),
     Shot("help", help, theme="e-ink"),
     Shot("tokens", tokens),
