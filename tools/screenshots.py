@@ -182,6 +182,7 @@ async def surprise(pilot: Pilot[None], app: App) -> None:
     app.write_screen.go_to_story()
     app.write_screen.run("surprise")
     await until(lambda: app.screen is not app.write_screen)
+    app.write_screen.flush_slowly()
     await pilot.pause()
 
 

@@ -12,7 +12,7 @@ LEVELS = "▁▂▃▄▅▆▇█"
 """Below one bit, below two, and so on; the last one is seven bits and more."""
 
 _CELLS, _FEW_CELLS = 16, 8  # signs of a curve at most; fewer in narrow panes
-_NARROW = 48
+_NARROW = 40
 
 
 def sparkline(logprobs: Sequence[float | None], cells: int) -> str:
