@@ -199,6 +199,23 @@ async def wishes(pilot: Pilot[None], app: App) -> None:
     await pilot.pause()
 
 
+async def surprise(pilot: Pilot[None], app: App) -> None:
+    for _ in range(2):
+        await write(pilot, app, 60)
+        await pilot.press("1")
+    app.session.stop_all()
+    app.write_screen.go_to_story()
+    app.write_screen.run("surprise")
+    await until(lambda: app.screen is not app.write_screen)
+    app.write_screen.flush_slowly()
+    await pilot.pause()
+
+
+async def curves(pilot: Pilot[None], app: App) -> None:
+    app.write_screen.rearrange(curves=True)
+    await ended(pilot, app)
+
+
 SHOTS = (
     Shot("opening", opening, text=""),
     Shot("writing", writing),
@@ -213,6 +230,8 @@ SHOTS = (
     Shot("judging", judging, theme="harbour"),
     Shot("loops", loops, (120, 36), "moss", text=REFRAIN),
     Shot("wishes", wishes, theme="moss"),
+    Shot("surprise", surprise, (100, 36), theme="paper"),
+    Shot("curves", curves, (180, 30), theme="moss"),
     Shot("reading", reading, (100, 30), "sepia"),
     Shot("help", help, theme="e-ink"),
     Shot("tokens", tokens),

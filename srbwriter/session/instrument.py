@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .prompting import Prompter
     from .rounds import Round, Turn
     from .sampling import Sweep, Variety
+    from .scoring import Paths
     from .typing import Typing
 
 log = logging.getLogger(__name__)
@@ -57,6 +58,8 @@ class Desk(Protocol):
     def capabilities(self) -> Capabilities: ...
     @property
     def prompter(self) -> Prompter: ...
+    @property
+    def scored(self) -> Paths: ...
     @property
     def state_lock(self) -> threading.RLock: ...
     @property

@@ -21,6 +21,7 @@ from .framing import is_tuned
 from .instrument import Instrument
 from .open import token_sizes
 from .prompting import Prompter
+from .scoring import Paths
 
 if TYPE_CHECKING:
     from srbwriter.engine.backend import Backend
@@ -40,6 +41,8 @@ class Models:
         self._cancelled: Cancelled | None = None
         self._closed = False
         self.instruments: dict[type[Instrument], Instrument] = {}
+        self.scored = Paths()
+        """Log-probabilities of tokens that are known for this model, for all instruments."""
 
     @property
     def state_lock(self) -> threading.RLock:
@@ -128,6 +131,7 @@ class Models:
             old, self._loader = self._loader, new
             self._prompter = None
             self._failure = self._cancelled = None
+            self.scored.clear()
             for instrument in self.instruments.values():
                 instrument.model_changed()
         threading.Thread(target=self._swap, args=(old, new), name="srbwriter-swap", daemon=True).start()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from srbwriter.engine.types import Stop, TokenRun
 from srbwriter.story import NodeId, Story
-from srbwriter.story.context import Assembly, Layout, Tokenizer, Window, assemble
+from srbwriter.story.context import Assembly, Layout, Segment, Tokenizer, Window, assemble
 from srbwriter.story.model import Settings, Span
 
 from .framing import ChatFrame
@@ -85,6 +86,13 @@ class Prompter:
         framed = self.frame.apply(settings)
         asked = self.frame.segments_of_wish(wish, settings, self._tokenizer) if wish else ()
         return assemble(self._end(path, at), framed, self._tokenizer, window, layout, self._previous, asked)
+
+    def story_segments(self, node: NodeId) -> tuple[Segment, ...]:
+        """Return the tokens of the whole story up to ``node``, whether they fit the window or not."""
+        nodes = self.story.nodes(self.story.path(node))
+        window = Window(sys.maxsize, 0)
+        path = [(str(node.id), node.spans) for node in nodes]
+        return assemble(path, Settings(), self._tokenizer, window).segments
 
     def remember(self, node: NodeId, assembly: Assembly) -> None:
         """Store the layout of a used prompt for the next ones."""

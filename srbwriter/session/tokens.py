@@ -8,12 +8,10 @@ engine: a later call finds the results.
 
 from __future__ import annotations
 
-import codecs
 import logging
 import math
 import time
-from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
@@ -34,6 +32,7 @@ from srbwriter.engine.types import (
 
 from .instrument import Desk, Instrument, wait_a_moment
 from .rounds import Round, Turn
+from .scoring import Written, scoring_request, story_tokens, tokens_with_text
 
 if TYPE_CHECKING:
     from srbwriter.engine.backend import Backend
@@ -45,7 +44,6 @@ ALTERNATIVES = 20
 """Alternatives requested at a position; a remote engine may report fewer."""
 AHEAD = 2
 """Positions on either side of the shown one whose alternatives are prefetched."""
-_KEPT_PATHS = 48
 _PROGRESS_SECONDS = 1.0  # after which a running look-up is reported
 
 
@@ -55,30 +53,6 @@ class Alternative(NamedTuple):
     id: int
     logprob: float
     shown: str
-
-
-class Written(NamedTuple):
-    """A token and its characters; a token of a part of a character has the whole character."""
-
-    id: int
-    start: int
-    end: int
-    inside: bool
-    """Whether it begins inside a character."""
-    at: int
-    """The number of tokens of the prompt and the text before it."""
-
-
-def tokens_with_text(ids: Sequence[int], pieces: Sequence[bytes], at: int, begin: int = 0) -> list[Written]:
-    """Return tokens with their characters, from character ``begin`` of a text on."""
-    decoder, found = codecs.getincrementaldecoder("utf-8")("replace"), list[Written]()
-    place, broken = begin, False
-    for count, (token, piece) in enumerate(zip(ids, pieces, strict=True)):
-        start, inside = place, broken
-        place += len(decoder.decode(piece))
-        broken = bool(decoder.getstate()[0])
-        found.append(Written(token, start, place + broken, inside, at + count))
-    return found
 
 
 def shown(piece: bytes, name: str = "") -> str:
@@ -120,29 +94,6 @@ class TokenText:
         return (*self.prompt, *self.ids)[: self.tokens[place].at]
 
 
-class Paths:
-    """Log-probabilities of tokens by their preceding tokens, so that none is computed twice."""
-
-    def __init__(self) -> None:
-        self._paths: OrderedDict[tuple[int, ...], dict[int, float]] = OrderedDict()
-
-    def put(self, ids: tuple[int, ...], first: int, logprobs: Iterable[float]) -> None:
-        """Store ``logprobs`` of ``ids`` from number ``first`` on; minus infinity means unknown."""
-        known = self._paths.setdefault(ids, {})
-        known.update((at, value) for at, value in enumerate(logprobs, first) if value > -math.inf)
-        self._paths.move_to_end(ids)
-        while len(self._paths) > _KEPT_PATHS:
-            self._paths.popitem(last=False)
-
-    def of(self, ids: tuple[int, ...]) -> dict[int, float]:
-        """Return the known log-probabilities of ``ids``, by their index."""
-        found: dict[int, float] = {}
-        for path, known in self._paths.items():
-            same = common_prefix(path, ids, 0, len(ids))
-            found.update((at, value) for at, value in known.items() if at < same)
-        return found
-
-
 class Tokens(Instrument):
     """The token views of a session, and forks and bans at a token."""
 
@@ -154,10 +105,17 @@ class Tokens(Instrument):
         """Whether log-probabilities are wanted: only then are they gathered, and looked up."""
         self.version = 0
         """Goes up with everything that has become known."""
-        self._paths = Paths()
         self._scoring: dict[tuple[int, ...], tuple[int, Generation, float]] = {}
         self._refused: set[tuple[int, ...]] = set()
         self._banned: dict[tuple[int, int, tuple[int, ...]], tuple[int, ...]] = {}
+        self._read: tuple[int, ...] = ()  # the prompt of the last round
+        self._prompt: Generation | None = None  # a round whose prompt is being scored
+
+    def round_begins(self, current: Round) -> None:
+        generation = current.generation
+        if generation is not None:
+            self._read = generation.prompt_ids
+            self._prompt = generation if generation.request.prompt_logprobs is not None else None
 
     def model_changed(self) -> None:
         self.forget()
@@ -172,7 +130,7 @@ class Tokens(Instrument):
             return ""
         total = sum(len(lookup.prompt_ids) - first for first, lookup in running)
         done = sum(max(0, lookup.prompt_done - first) for first, lookup in running)
-        return f"colouring words: {100 * done // total if total else 0} %"
+        return f"scoring words: {100 * done // total if total else 0} %"
 
     def stop(self) -> None:
         """Cancel all running look-ups of log-probabilities."""
@@ -182,11 +140,34 @@ class Tokens(Instrument):
         self._scoring.clear()
 
     def shape(self, request: Request) -> Request:
-        """Return ``request``, with log-probabilities if :attr:`gather` is set."""
+        """Return ``request``, with log-probabilities if :attr:`gather` is set.
+
+        The words typed since the last round are scored while they are read, which evaluates nothing twice.
+        """
         engine = self._desk.engine
         if not self.gather or engine is None or not engine.capabilities.has("logprobs"):
             return request
+        first = self._first_typed(engine, request.prompt)
+        if first is not None:
+            request = replace(request, prompt_logprobs=0, score_from=first)
         return replace(request, logprobs=0)
+
+    def _first_typed(self, engine: Backend, prompt: Prompt) -> int | None:
+        """Return the first token of words at the end of ``prompt`` that no round has read yet, if any.
+
+        None also if tokens before them have no log-probabilities: they would have to be evaluated again.
+        """
+        can = engine.capabilities
+        if not self._read or can.remote or not can.has("prompt_logprobs") or len(prompt) < 2:
+            return None
+        head, typed = prompt[0], prompt[-1]
+        if not isinstance(head, TokenRun) or not isinstance(typed, TokenRun) or head.ids is None:
+            return None
+        ids = (*head.ids, *engine.tokenize_continuation(typed.text))
+        known = self._desk.scored.of(ids)
+        first = next((at for at in range(1, len(ids)) if at not in known), len(ids))
+        read = common_prefix(self._read, ids, 0, len(ids))
+        return first if max(read, len(head.ids)) <= first < len(ids) else None
 
     def _model(self) -> Backend:
         engine = self._desk.engine
@@ -226,20 +207,8 @@ class Tokens(Instrument):
     def of_story(self, assembly: Assembly, length: int) -> TokenText:
         """Return the part of the story that the model reads; it has ``length`` characters. Raises
         EngineError."""
-        engine = self._model()
         end = sum(len(segment.text) for segment in assembly.segments if segment.source == "story")
-        begin, at, tokens = length - end, 0, list[Written]()
-        for segment in assembly.segments:
-            if segment.source == "story":
-                pieces = engine.pieces(segment.tokens)
-                found = tokens_with_text(segment.tokens, pieces, at, begin)
-                if b"".join(pieces) != segment.text.encode(
-                    "utf-8", "replace"
-                ):  # the vocabulary does not reproduce the text exactly
-                    found = _evenly(found, begin, len(segment.text))
-                tokens += found
-                begin += len(segment.text)
-            at += len(segment.tokens)
+        tokens = story_tokens(self._model(), assembly.segments, length - end)
         return TokenText((), assembly.tokens, tokens)
 
     # ---- alternatives
@@ -375,7 +344,7 @@ class Tokens(Instrument):
         If ``done``, the others are looked up while the engine is idle.
         """
         self.collect()
-        known = self._paths.of(ids)
+        known = self._desk.scored.of(ids)
         missing = next((at for at in range(max(first, 1), len(ids)) if at not in known), None)
         if (
             missing is not None
@@ -399,17 +368,14 @@ class Tokens(Instrument):
             return known
         path, first = (*generation.prompt_ids, *ids), len(generation.prompt_ids)
         if any(value is not None for value in known):
-            self._paths.put(path, first, (-math.inf if value is None else value for value in known))
+            self._desk.scored.put(path, first, (-math.inf if value is None else value for value in known))
         if None in known:
             found = self.scores(path, first)
             known = [found.get(at) for at in range(first, len(path))]
         return known
 
     def _look_up(self, ids: tuple[int, ...], first: int) -> None:
-        request = Request(
-            ids, stop=ONLY_READ, prompt_logprobs=0, score_from=first, priority=Priority.BACKGROUND,
-            add_bos=False,
-        )  # fmt: skip
+        request = scoring_request(ids, first, Priority.BACKGROUND)
         try:
             self._scoring[ids] = first, self._model().submit(request), time.monotonic()
         except EngineError as error:
@@ -418,30 +384,32 @@ class Tokens(Instrument):
 
     def collect(self) -> None:
         """Collect the results of look-ups since the last call; a change increases :attr:`version`."""
+        self._collect_prompt()
         for ids, (first, lookup, _) in list(self._scoring.items()):
             if lookup.done:
                 del self._scoring[ids]
                 if lookup.error is None:
-                    self._paths.put(ids, first, (one.logprob for one in lookup.prompt_logprobs))
+                    self._desk.scored.put(ids, first, (one.logprob for one in lookup.prompt_logprobs))
                     self.version += 1
                 else:
                     self._refused.add(ids)
+
+    def _collect_prompt(self) -> None:
+        """Collect the log-probabilities of words that a round has scored, once all are known."""
+        if (prompt := self._prompt) is None:
+            return
+        first = prompt.request.score_from
+        if prompt.done or len(prompt.prompt_logprobs) >= len(prompt.prompt_ids) - first:
+            self._desk.scored.put(prompt.prompt_ids, first, (one.logprob for one in prompt.prompt_logprobs))
+            self.version += 1
+            self._prompt = None
 
     def forget(self) -> None:
         """Discard everything after a change of the model."""
         for _, lookup, _ in self._scoring.values():
             lookup.cancel()
-        self._paths = Paths()
         self._scoring.clear()
         self._refused.clear()
         self._banned.clear()
+        self._read, self._prompt = (), None
         self.version += 1
-
-
-def _evenly(tokens: Sequence[Written], begin: int, length: int) -> list[Written]:
-    """Return tokens that do not reproduce their text, with the characters spread evenly over them."""
-    places = [begin + k * length // max(len(tokens), 1) for k in range(len(tokens) + 1)]
-    return [
-        token._replace(start=start, end=end, inside=False)
-        for token, start, end in zip(tokens, places, places[1:], strict=False)
-    ]

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srbwriter.engine.capabilities import Capabilities
-from srbwriter.session.tokens import Alternative, Paths, Tokens, TokenText, shown, tokens_with_text
+from srbwriter.session.scoring import Paths, tokens_with_text
+from srbwriter.session.tokens import Alternative, Tokens, TokenText, shown
 from tests.tui.stepped_session import SteppedSession
 
 WAIT = 30.0

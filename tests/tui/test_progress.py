@@ -52,13 +52,13 @@ async def test_colouring_says_how_far_it_is_and_esc_stops_it(
         while not bench.session.tokens._scoring:
             bench.screen.pump.flush()
             await bench.pilot.pause()
-        assert line(bench) == "colouring words: 0 %  ·  esc stops"
+        assert line(bench) == "scoring words: 0 %  ·  esc stops"
         await bench.press("escape")
-        assert "colouring" not in line(bench)
+        assert "scoring" not in line(bench)
         for _ in range(20):
             bench.session.engine.process()
             bench.screen.pump.flush()
-        assert "colouring" not in line(bench), "it begins again by itself"
+        assert "scoring" not in line(bench), "it begins again by itself"
         bench.screen.editor.focus()
         bench.screen.editor.go(len(text))
         await bench.press("x")

@@ -91,8 +91,8 @@ class WriteScreen(Screen[None]):
         self._today = status.WordsToday(session)
         self._left = View.from_json(session.view)  # what the writer left here; None if nothing is known
         self._begun = False  # the first screen is up
-        large = self._left is not None and self._left.large
-        self.arrangement = Arrangement(app.preferences[options.LAYOUT], large)
+        large, curves = (self._left.large, self._left.curves) if self._left is not None else (False, False)
+        self.arrangement = Arrangement(app.preferences[options.LAYOUT], large, curves=curves)
         self._unchosen = False  # no pane has been chosen since the last round or pick, and nothing typed
         self._pane_chosen = False  # a pane has been chosen since the last round or pick
         self._load_watch = status.Watch()
@@ -188,8 +188,10 @@ class WriteScreen(Screen[None]):
         panes = self.grid.shown_order if self._shown > 0 else ()
         takes = ((index, self.grid.panes[index].take) for index in panes)
         chosen = tuple((index, take) for index, take in takes if take is not None)
-        large = self.arrangement.large
-        view = View(self.editor.place, focus, self.grid.current, self.grid.sorting, panes, large, chosen)
+        view = View(
+            self.editor.place, focus, self.grid.current, self.grid.sorting, panes, self.arrangement.large,
+            chosen, self.arrangement.curves,
+        )  # fmt: skip
         self.session.keep_view(view.to_json())
 
     def on_unmount(self) -> None:
@@ -436,12 +438,15 @@ class WriteScreen(Screen[None]):
         self.editor.provenance = Provenance(parts)
 
     def colour(self) -> None:
-        """Apply the colour mode. Log-probabilities are collected only in modes that show them."""
-        mode = self.app.preferences[options.COLOUR_TOKENS]
-        wanted = mode in (tints.PROBABILITY, tints.SURPRISAL)
-        if wanted or mode != self.grid.colours[0]:
+        """Apply the colour mode, and show or hide curves.
+
+        Log-probabilities are collected only while they are shown.
+        """
+        mode, curves = self.app.preferences[options.COLOUR_TOKENS], self.arrangement.curves
+        wanted = curves or mode in (tints.PROBABILITY, tints.SURPRISAL)
+        if wanted or (mode, curves) != (self.grid.colours[0], self.grid.curves):
             Tokens.of(self.session).gather = wanted
-        self.grid.colours = mode, Tokens.of(self.session)
+        self.grid.colours, self.grid.curves = (mode, Tokens.of(self.session)), curves
         self.legend.show(mode, self.size.height)
         self.grid.colour()
         self.show_authors()
@@ -451,6 +456,8 @@ class WriteScreen(Screen[None]):
         mode = self.app.preferences[options.COLOUR_TOKENS]
         if mode in (tints.PROBABILITY, tints.SURPRISAL):
             self._colours.show(self.editor, mode)
+        elif self.arrangement.curves:
+            Tokens.of(self.session).collect()
 
     # ---- branches
 
@@ -575,6 +582,8 @@ class WriteScreen(Screen[None]):
             if quiet:
                 self.arrangement = replace(self.arrangement, large=False)
                 self.editor.focus()
+        if self.arrangement.curves != before.curves:
+            self.colour()
         self._applied_for = self.size
         self._lay_out()
         self.legend.show(self.app.preferences[options.COLOUR_TOKENS], self.size.height)
