@@ -102,7 +102,7 @@ class Tokens(Instrument):
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
         self.gather = False
-        """Whether log-probabilities are wanted: only then are they gathered, and looked up."""
+        """Whether new branches report log-probabilities; otherwise they are looked up when asked for."""
         self.version = 0
         """Goes up with everything that has become known."""
         self._scoring: dict[tuple[int, ...], tuple[int, Generation, float]] = {}
@@ -346,13 +346,7 @@ class Tokens(Instrument):
         self.collect()
         known = self._desk.scored.of(ids)
         missing = next((at for at in range(max(first, 1), len(ids)) if at not in known), None)
-        if (
-            missing is not None
-            and done
-            and self.gather
-            and ids not in self._scoring
-            and ids not in self._refused
-        ):
+        if missing is not None and done and ids not in self._scoring and ids not in self._refused:
             self._look_up(ids, missing)
         return known
 

@@ -158,9 +158,6 @@ def test_log_probabilities_are_gathered_only_while_somebody_wants_them(session: 
     written(session)
     branch = session.round.branches[0]
     assert session.round.generation.request.logprobs is None and not branch.logprobs
-    path = (*session.round.generation.prompt_ids, *branch.ids)
-    assert session.tokens.scores(path, 1) == {} and not session.tokens._scoring
-    session.tokens.gather = True
     assert None in session.tokens.branch_logprobs(branch)
     until(session, lambda: None not in session.tokens.branch_logprobs(branch))
     rows = session.engine.stats().prompt_rows
@@ -168,6 +165,7 @@ def test_log_probabilities_are_gathered_only_while_somebody_wants_them(session: 
     while session.engine.process():
         pass
     assert session.engine.stats().prompt_rows == rows, "looked up once"
+    session.tokens.gather = True
     session.generate()
     session.step(4)
     fresh = session.round.branches[0]

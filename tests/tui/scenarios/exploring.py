@@ -39,6 +39,14 @@ async def order(bench: Bench, _: pytest.MonkeyPatch) -> None:
     assert head(bench, wanted[1]).startswith(f" {wanted[1] + 1} ")
     await bench.press("right")
     assert bench.screen.grid.current == wanted[1]
+    await bench.choose("order")
+    await opened(bench, Picker)
+    await bench.press(*"likel", "enter")
+    current = bench.session.round
+    bench.engine_until(lambda: bench.screen.flush_slowly() or len(current.mean_logprobs) == 4)
+    assert len(set(current.mean_logprobs.values())) > 1
+    best = sorted(current.mean_logprobs, key=lambda index: -current.mean_logprobs[index])
+    assert [pane.index for pane in bench.screen.grid.shown] == best
 
 
 @scenario
