@@ -174,6 +174,13 @@ async def exploring(pilot: Pilot[None], app: App) -> None:
     app.write_screen.pump.flush()
 
 
+async def replay(pilot: Pilot[None], app: App) -> None:
+    await ended(pilot, app)
+    app.write_screen.run("replay")
+    await until(lambda: any("seed gives" in note.words for note in app.messages.all))
+    await pilot.pause()
+
+
 SHOTS = (
     Shot("opening", opening, text=""),
     Shot("writing", writing),
@@ -186,6 +193,7 @@ SHOTS = (
     Shot("not-shown", not_shown, theme="moss"),
     Shot("exploring", exploring, (120, 36)),
     Shot("judging", judging, theme="harbour"),
+    Shot("replay", replay),
     Shot("reading", reading, (100, 30), "sepia"),
     Shot("help", help, theme="e-ink"),
     Shot("tokens", tokens),

@@ -11,6 +11,7 @@ marks and properties), :mod:`.chapters` and :mod:`.branches` (what a model write
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -499,6 +500,12 @@ class Story(Reader):
         with self._document.change():
             self._document.put_value(f"x-{key}", value)
 
+    def put_meta(self, node: NodeId, key: str, value: JsonValue) -> None:
+        """Keep a JSON value with a node; this is not an action."""
+        with self._document.change():
+            kept = self._document.body(node).meta
+            self._document.set_body(node, meta=json.dumps({**json.loads(kept or "{}"), key: value}))
+
     def put_local_value(self, key: str, value: JsonValue) -> None:
         """Keep a JSON value for an interface in this file only: no export has it. Not an action."""
         with self._document.change():
@@ -560,13 +567,15 @@ class Story(Reader):
             with self._document.change():
                 branches.stream(self._document, branch, text, ids, logprobs, lead)
 
-    def replace_stream(self, branch: NodeId, text: str = "", ids: Sequence[int] = ()) -> NodeId:
+    def replace_stream(
+        self, branch: NodeId, text: str = "", ids: Sequence[int] = (), seed: int | None = None
+    ) -> NodeId:
         """Restart a branch with ``text``; return its new first node, by which it is known from now on.
 
-        The text written so far stays as a node with the old number.
+        The text written so far stays as a node with the old number. Without a ``seed`` the old one stays.
         """
         with self._document.change():
-            return branches.begin_again(self._document, branch, text, ids)
+            return branches.begin_again(self._document, branch, text, ids, seed)
 
     def carry_marks(self, old: NodeId, new: NodeId) -> None:
         """Copy the bookmark and the rating of ``old`` to ``new``, another version of the same branch.
