@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 @contextlib.contextmanager
-def _engine(settings: Settings, recorded: list[Provenance]) -> Iterator[Backend]:
+def _engine(settings: Settings, recorded: list[Provenance]) -> Generator[Backend]:
     """Load the model, with the sizes and the threads that most branches were written with.
 
     Settings of this start go first. Raises ModelError.

@@ -36,7 +36,7 @@ from srbwriter.engine.types import (
 from srbwriter.story.context import ContextError, Layout
 from srbwriter.story.model import JsonObject, NodeId, StoryError, as_object
 
-from .instrument import Instrument, wait_a_moment
+from .instrument import Desk, Instrument, wait_a_moment
 from .prompting import Prompter
 from .sampling import as_field
 
@@ -374,7 +374,7 @@ def recorded_provenance(story: Story) -> list[Provenance]:
     known: dict[str, Provenance | None] = {}
     found: list[Provenance] = []
     for node in written_nodes(story):
-        name = as_object(story.node(node).meta.get(KEPT)).get("conditions")
+        name = str(as_object(story.node(node).meta.get(KEPT)).get("conditions"))
         if name not in known:
             computed = as_object(as_object(story.value(f"{KEPT} {name}")).get("computed"))
             known[name] = Provenance.from_json(computed)
@@ -391,7 +391,7 @@ class Replays(Instrument):
 
     name: ClassVar[str] = "replays"
 
-    def __init__(self, desk: Any) -> None:
+    def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
         self._computed: tuple[Backend, Future[Provenance | None]] | None = None
         self._running: Replayer | None = None

@@ -43,7 +43,8 @@ def opened(file: Path, text: str = TEXT, model: Path | None = None, **more: Any)
     if text:
         story.append(text)
     options = replace(OPTIONS, **more.pop("options", {}))
-    asked = {"n": 4, "stop": Stop(max_tokens=24, ignore_eog=True), **more}
+    usual = {"n": 4, "sampling": Sampling(temperature=0.3), "stop": Stop(max_tokens=24, ignore_eog=True)}
+    asked: dict[str, Any] = usual | more
     loader = EngineLoader(model or short_model(), options, load_engine)
     with closing(Session(story, loader, options=options, **asked)) as session:
         ready(session)
@@ -191,7 +192,7 @@ def test_it_says_why_nothing_can_be_said(file: Path, change: str, reason: str) -
     with opened(file, n=2, variety=variety) as session:
         current = session.generate()
         if change == "settings":
-            current.branches[0].set_sampling(Sampling(temperature=0.3))
+            current.branches[0].set_sampling(Sampling(temperature=0.5))
         written(session)
         node, story = current.tracks[0].nodes[0][0], session.story
         match change:
