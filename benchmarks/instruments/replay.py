@@ -13,6 +13,7 @@ from srbwriter.session import Session
 from srbwriter.session.replay import Replayed, Replayer, written_nodes
 from srbwriter.session.sampling import Variety
 from srbwriter.story import ROOT, Story
+from srbwriter.story.model import counted
 
 from .bans import OPENINGS
 
@@ -39,7 +40,7 @@ def run(model: Path) -> list[str]:
             place = str(places[len(places) // 2]) if places else ""
             lines.append(f"| {threads} | {n} | {len(found)} | {same:.2f} | {place} |")
             print(lines[-1], flush=True)
-            figures.append(f"{same:.2f} with {threads} threads and n = {n}")
+            figures.append(f"{same:.2f} ({counted(threads, 'thread')}, n = {n})")
     return [*lines, "", f"replay, branches that come out the same: {', '.join(figures)}"]
 
 

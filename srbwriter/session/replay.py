@@ -269,7 +269,7 @@ class Replayer:
         """Return what is recorded of a node. Raises _Unknown if that is too little, or of another model."""
         story, kept = self._story, as_object(node.meta.get(KEPT))
         if node.author != "model":
-            raise _Unknown("its text was edited" if node.author == "edited" else "no model wrote it")
+            raise _Unknown("its text was edited" if node.author == "edited" else "no model wrote this text")
         if node.streaming:
             raise _Unknown("it is still being written")
         if not any(span.ids for span in node.spans):
