@@ -20,7 +20,7 @@ from .bans import OPENINGS
 TOKENS = 64
 ROUNDS = {1: 16, 8: 2}
 """Branches at once, and rounds of them, so that as many branches are written."""
-_OPTIONS = EngineOptions(n_ctx=2048, gpu_layers=0, seed=1, max_branches=8)
+_OPTIONS = EngineOptions(n_ctx=2048, gpu_layers=0, seed=1)
 
 
 def run(model: Path) -> list[str]:

@@ -7,7 +7,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Generator, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from srbwriter import launch
 from srbwriter.cli.columns import document, plain
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 @contextlib.contextmanager
 def _engine(settings: Settings, recorded: list[Provenance]) -> Generator[Backend]:
-    """Load the model, with the sizes and the threads that most branches were written with.
+    """Load the model, with the sizes, threads and attention that most branches were written with.
 
     Settings of this start go first. Raises ModelError.
     """
@@ -86,9 +86,11 @@ def _like(options: EngineOptions, recorded: list[Provenance]) -> EngineOptions:
         return options
     [(usual, _)] = Counter(recorded).most_common(1)
     window = max(made.n_ctx for made in recorded)
+    flash_attn: Any = usual.flash_attn if options.flash_attn == "auto" else options.flash_attn
     return replace(
         options, n_ctx=options.n_ctx or window, threads=options.threads or usual.threads,
-        threads_batch=options.threads_batch or usual.threads_batch,
+        threads_batch=options.threads_batch or usual.threads_batch, flash_attn=flash_attn,
+        n_batch=options.n_batch or usual.n_batch, n_ubatch=options.n_ubatch or usual.n_ubatch,
     )  # fmt: skip
 
 
@@ -99,7 +101,7 @@ def _replay(story: Story, nodes: Sequence[NodeId], engine: Backend, *, as_json: 
     replayer = Replayer(story, engine)
     found: list[Replayed] = []
     if not as_json:
-        print(_LINE.format("node", "tokens", "seed", "text", ""))
+        print(_LINE.format("node", "tokens", "seed", "text", "").rstrip())
     for node in nodes:
         found.append(replayer.replay(node))
         if not as_json:

@@ -20,7 +20,7 @@ from tests.session.conftest import ready, write_round
 
 from .stories import damaged, make
 
-MODEL = ("--gpu-layers", "0", "--flash-attn", "on")
+MODEL = ("--gpu-layers", "0")
 
 
 @pytest.fixture
