@@ -216,6 +216,13 @@ async def curves(pilot: Pilot[None], app: App) -> None:
     await ended(pilot, app)
 
 
+async def replay(pilot: Pilot[None], app: App) -> None:
+    await ended(pilot, app)
+    app.write_screen.run("replay")
+    await until(lambda: any("seed gives" in note.words for note in app.messages.all))
+    await pilot.pause()
+
+
 SHOTS = (
     Shot("opening", opening, text=""),
     Shot("writing", writing),
@@ -232,6 +239,7 @@ SHOTS = (
     Shot("wishes", wishes, theme="moss"),
     Shot("surprise", surprise, (100, 36), theme="paper"),
     Shot("curves", curves, (180, 30), theme="moss"),
+    Shot("replay", replay),
     Shot("reading", reading, (100, 30), "sepia"),
     Shot("help", help, theme="e-ink"),
     Shot("tokens", tokens),

@@ -25,6 +25,8 @@ from numpy.typing import NDArray
 
 from srbwriter import paths
 
+from .model_files import sample_digest
+
 log = logging.getLogger(__name__)
 
 _MAGIC = b"srbwriter kv 1\n"
@@ -34,7 +36,6 @@ _LENGTH = struct.Struct("<I")
 _LONGEST_HEADER = 1 << 20
 SUFFIX = ".kv"
 DISK_BYTES = 4 << 30
-_SAMPLES, _SAMPLE_BYTES = 32, 1 << 16
 _WAITING_BYTES = 256 << 20
 """Bytes that may wait to be written; states beyond that are not written, so that no step ever waits."""
 
@@ -296,16 +297,7 @@ def state_key(model: Path, *kind: str) -> str:
     """
     from importlib.metadata import version
 
-    digest = hashlib.blake2b(digest_size=_DIGEST)
-    with model.open("rb") as source:
-        size = source.seek(0, os.SEEK_END)
-        digest.update(f"{size} {version('llama-cpp-python')} {' '.join(kind)}".encode())
-        for part in range(_SAMPLES):
-            source.seek(size * part // _SAMPLES)
-            digest.update(source.read(_SAMPLE_BYTES))
-        source.seek(max(size - _SAMPLE_BYTES, 0))
-        digest.update(source.read())
-    return digest.hexdigest()
+    return sample_digest(model, f" {version('llama-cpp-python')} {' '.join(kind)}")
 
 
 def hash_path(ids: Sequence[int], namespace: str = "") -> str:

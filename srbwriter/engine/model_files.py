@@ -5,6 +5,8 @@ Loads no native library, so that a program can refuse a file at once.
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -16,6 +18,25 @@ _F32 = 0  # enum ggml_type
 _UNSAFE = {24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64"}
 _AGAIN = "download it again"
 _MADE_FOR = "give the adapter that was made for this model"
+_DIGEST = 16  # bytes of BLAKE2b
+_SAMPLES, _SAMPLE_BYTES = 32, 1 << 16
+
+
+def sample_digest(path: Path, kind: str = "") -> str:
+    """Return a digest of a file's size, ``kind``, and samples from all over the file.
+
+    Reading all of a model would take long. Raises OSError.
+    """
+    digest = hashlib.blake2b(digest_size=_DIGEST)
+    with path.open("rb") as source:
+        size = source.seek(0, os.SEEK_END)
+        digest.update(f"{size}{kind}".encode())
+        for part in range(_SAMPLES):
+            source.seek(size * part // _SAMPLES)
+            digest.update(source.read(_SAMPLE_BYTES))
+        source.seek(max(size - _SAMPLE_BYTES, 0))
+        digest.update(source.read())
+    return digest.hexdigest()
 
 
 def check_file(path: Path) -> None:

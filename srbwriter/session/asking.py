@@ -151,7 +151,7 @@ class Rounds(Models):
         stop, settings = with_words(self.stop), self.story.settings(parent)
         sweep = None if takes else self.sweep
         samplings = samplings or swept(self.sampling, settings.sampling, sweep, n)
-        assembly = prompter.assemble(parent, settings, stop, at, wish)
+        assembly = prompter.assemble(parent, settings, stop, at, wish=wish)
         request = Request(
             prompter.prompt(assembly),
             n=n,

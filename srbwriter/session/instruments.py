@@ -7,6 +7,7 @@ from . import bans as bans
 from . import exploring as exploring
 from . import judging as judging
 from . import loops as loops
+from . import replay as replay
 from . import surprise as surprise
 from . import tokens as tokens
 from . import variety as variety

@@ -57,8 +57,10 @@ def with_words(stop: Stop) -> Stop:
 class Prompter:
     """Lays out prompts, each of which continues the previous one if possible."""
 
-    def __init__(self, story: Story, engine: Backend) -> None:
+    def __init__(self, story: Story, engine: Backend, n_ctx: int | None = None) -> None:
+        """Prepare prompts for ``engine``, in windows of ``n_ctx`` tokens; by default those of the engine."""
         self.story, self.engine = story, engine
+        self._n_ctx = n_ctx or engine.n_ctx
         self._tokenizer = Tokenizer(
             tokenize=engine.tokenize_continuation,
             pieces=engine.pieces,
@@ -73,16 +75,23 @@ class Prompter:
         if saved:
             self._layouts[saved["node"]] = Layout.from_json(saved["layout"])
 
+    def layout(self, node: NodeId) -> Layout:
+        """Return the layout of the last prompt at ``node``."""
+        return self._layouts.get(node, Layout())
+
     def assemble(
-        self, node: NodeId, settings: Settings, stop: Stop, at: int | None = None, wish: str = ""
-    ) -> Assembly:
+        self, node: NodeId, settings: Settings, stop: Stop, at: int | None = None,
+        layout: Layout | None = None, wish: str = "",
+    ) -> Assembly:  # fmt: skip
         """Assemble the prompt at ``node``, or after its first ``at`` characters, with ``wish`` near its end.
 
-        ``settings`` are those in force there. Raises ContextError if the window is too small.
+        ``settings`` are those in force there; ``layout`` is by default that of the last prompt on the path.
+        Raises ContextError if the window is too small.
         """
         path = self.story.path(node)
-        window = Window(self.engine.n_ctx, self._reserve(stop), self._bos)
-        layout = next((self._layouts[n] for n in reversed(path) if n in self._layouts), None)
+        window = Window(self._n_ctx, self._reserve(stop), self._bos)
+        if layout is None:
+            layout = next((self._layouts[n] for n in reversed(path) if n in self._layouts), None)
         framed = self.frame.apply(settings)
         asked = self.frame.segments_of_wish(wish, settings, self._tokenizer) if wish else ()
         return assemble(self._end(path, at), framed, self._tokenizer, window, layout, self._previous, asked)
@@ -119,7 +128,7 @@ class Prompter:
         return Context(
             parts,
             len(assembly.tokens),
-            self.engine.n_ctx,
+            self._n_ctx,
             self._reserve(stop),
             assembly.cache_break,
             [str(p) for p in assembly.problems],
@@ -129,14 +138,14 @@ class Prompter:
 
     def _reserve(self, stop: Stop) -> int:
         wanted = stop.max_tokens if stop.max_tokens is not None else MOST_RESERVE
-        return max(LEAST_RESERVE, min(wanted, MOST_RESERVE, self.engine.n_ctx // 4))
+        return max(LEAST_RESERVE, min(wanted, MOST_RESERVE, self._n_ctx // 4))
 
     def _end(self, path: list[NodeId], at: int | None) -> list[tuple[str, tuple[Span, ...]]]:
         """Return the last nodes of the path, enough to fill the window, each with its spans.
 
         The last one is cut at character ``at``, if that is given.
         """
-        wanted = self.engine.n_ctx * CHARS_PER_TOKEN
+        wanted = self._n_ctx * CHARS_PER_TOKEN
         count = 8
         while True:
             nodes = self.story.nodes(path[-count:])

@@ -285,7 +285,7 @@ class Recorder:
                     self._new_take(current, track, buffer)
                     self._drain(current, track)
             if not live and not track.finished and track.branch.buffer is track.buffer:
-                self._end(track, str(track.branch.finish_reason or "failed"))
+                self._end(current, track, str(track.branch.finish_reason or "failed"))
             if track.killed_late:
                 track.killed = True
                 self._story.set_finish_reason(
@@ -297,11 +297,13 @@ class Recorder:
         self.keep(current)
         track = current.tracks[index]
         if not track.finished:
-            self._end(track, "picked")
+            self._end(current, track, "picked")
 
-    def _end(self, track: Track, reason: str) -> None:
+    def _end(self, current: Round, track: Track, reason: str) -> None:
         self._story.finish(track.name, reason)
         track.finished, track.killed = True, reason == FinishReason.KILLED
+        if current.on_end is not None:
+            current.on_end(track, self._existing_node(track.nodes[0][0]))
 
     def _drain(self, current: Round, track: Track) -> None:
         """Save new text of the buffer: generated text with its ids, typed text as the writer's."""
@@ -359,7 +361,7 @@ class Recorder:
             self._begin(current, track, self._existing_node(current.parent))
             self._story.stream(track.name, text, ids)
         else:
-            track.name = self._story.replace_stream(track.name, text, ids)
+            track.name = self._story.replace_stream(track.name, text, ids, track.branch.seed)
         track.nodes = [(track.name, 0)]
         self._keep_origin(current, {track.branch.index: track.name})
         if text:

@@ -54,17 +54,21 @@ def stream(
     document.write(written.node, tidy([*document.spans(written.node), more]))
 
 
-def begin_again(document: Document, branch: NodeId, text: str, ids: Sequence[int]) -> NodeId:
-    """Restart a branch with ``text``; return its new id."""
+def begin_again(
+    document: Document, branch: NodeId, text: str, ids: Sequence[int], seed: int | None
+) -> NodeId:  # fmt: skip
+    """Restart a branch with ``text``; return its new id. Without a ``seed`` the old one stays."""
     written = document.written(branch)
     first = document.tree[branch]
     spans = tidy([_span(text, ids, (), written.vocab)])
+    seed = document.body(branch).seed if seed is None else seed
     if written.node == branch and not document.body(branch).text:
         document.write(branch, spans)
+        document.set_body(branch, seed=seed)
         return branch
     if first.parent is None:
         raise Refused("the root is not a branch")
-    body = document.body(branch)._replace(finish="", settings=None, meta=None, name=None)
+    body = document.body(branch)._replace(finish="", seed=seed, settings=None, meta=None, name=None)
     new = document.add(first.parent, spans, "model", body=body, place=first.place, visited=False)
     document.set_body(written.node, finish="replaced")
     del document.live[branch]

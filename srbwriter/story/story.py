@@ -500,6 +500,12 @@ class Story(Reader):
         with self._document.change():
             self._document.put_value(f"x-{key}", value)
 
+    def put_meta(self, node: NodeId, key: str, value: JsonValue) -> None:
+        """Keep a JSON value with a node; this is not an action."""
+        with self._document.change():
+            kept = self._document.body(node).meta
+            self._document.set_body(node, meta=json.dumps({**json.loads(kept or "{}"), key: value}))
+
     def put_local_value(self, key: str, value: JsonValue) -> None:
         """Keep a JSON value for an interface in this file only: no export has it. Not an action."""
         with self._document.change():
@@ -561,13 +567,15 @@ class Story(Reader):
             with self._document.change():
                 branches.stream(self._document, branch, text, ids, logprobs, lead)
 
-    def replace_stream(self, branch: NodeId, text: str = "", ids: Sequence[int] = ()) -> NodeId:
+    def replace_stream(
+        self, branch: NodeId, text: str = "", ids: Sequence[int] = (), seed: int | None = None
+    ) -> NodeId:
         """Restart a branch with ``text``; return its new first node, by which it is known from now on.
 
-        The text written so far stays as a node with the old number.
+        The text written so far stays as a node with the old number. Without a ``seed`` the old one stays.
         """
         with self._document.change():
-            return branches.begin_again(self._document, branch, text, ids)
+            return branches.begin_again(self._document, branch, text, ids, seed)
 
     def carry_marks(self, old: NodeId, new: NodeId) -> None:
         """Copy the bookmark and the rating of ``old`` to ``new``, another version of the same branch.
@@ -594,12 +602,6 @@ class Story(Reader):
         """Note why a branch that has been written ended: one may be killed after its end. Not an action."""
         with self._document.change():
             self._document.set_body(node, finish=reason)
-
-    def put_meta(self, node: NodeId, key: str, value: JsonValue) -> None:
-        """Note a JSON value about the origin of generated text under ``key``. Not an action."""
-        with self._document.change():
-            known = json.loads(self._document.body(node).meta or "{}")
-            self._document.set_body(node, meta=json.dumps({**known, key: value}))
 
     def pick_as(self, parent: NodeId, text: str, original: str, end: NodeId | None = None) -> NodeId:
         """Pick ``text``, an edited version of a model's ``original``, below ``parent``; return its node.

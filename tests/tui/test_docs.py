@@ -83,7 +83,9 @@ TITLES = {
     "better-model.md": ["model"],
     "branch-from-anywhere.md": ["history", "split", "unexplored"],
     "files.md": ["restore", "snapshot"],
-    "instruments.md": ["variety", "unexplored", "explore", "rubric", "bans", "colour_tokens", "order"],
+    "instruments.md": [
+        "variety", "unexplored", "explore", "rubric", "bans", "colour_tokens", "order", "replay",
+    ],
     "terminal.md": [
         "restore", "openings", "branch_knobs", "replace", "own_word", "model", "import", "export",
         "properties", "more_story",
