@@ -38,6 +38,7 @@ from srbwriter.story.model import JsonObject, NodeId, StoryError, as_object
 
 from .instrument import Desk, Instrument, wait_a_moment
 from .prompting import Prompter
+from .rounds import wish_of
 from .sampling import as_field
 
 if TYPE_CHECKING:
