@@ -27,6 +27,7 @@ from srbwriter.engine.types import Sampling  # noqa: E402
 from srbwriter.session import Session  # noqa: E402
 from srbwriter.session.ahead import Budget  # noqa: E402
 from srbwriter.session.bans import Bans  # noqa: E402
+from srbwriter.session.rewriting import Rewriting  # noqa: E402
 from srbwriter.tui import options  # noqa: E402
 from srbwriter.tui.app import App  # noqa: E402
 
@@ -174,6 +175,14 @@ async def exploring(pilot: Pilot[None], app: App) -> None:
     app.write_screen.pump.flush()
 
 
+async def rewriting(pilot: Pilot[None], app: App) -> None:
+    app.write_screen.editor.go(OPENING.index("The well"))
+    app.write_screen.run("rewrite")
+    instrument = Rewriting.of(app.session)
+    await until(lambda: instrument.variants is not None and instrument.variants.done)
+    await asyncio.sleep(0.3)
+
+
 SHOTS = (
     Shot("opening", opening, text=""),
     Shot("writing", writing),
@@ -186,6 +195,7 @@ SHOTS = (
     Shot("not-shown", not_shown, theme="moss"),
     Shot("exploring", exploring, (120, 36)),
     Shot("judging", judging, theme="harbour"),
+    Shot("rewriting", rewriting, (120, 36)),
     Shot("reading", reading, (100, 30), "sepia"),
     Shot("help", help, theme="e-ink"),
     Shot("tokens", tokens),

@@ -7,6 +7,7 @@ from . import bans as bans
 from . import exploring as exploring
 from . import judging as judging
 from . import loops as loops
+from . import rewriting as rewriting
 from . import tokens as tokens
 from . import variety as variety
 from .instrument import Instrument
