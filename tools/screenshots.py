@@ -27,6 +27,7 @@ from srbwriter.engine.types import Sampling  # noqa: E402
 from srbwriter.session import Session  # noqa: E402
 from srbwriter.session.ahead import Budget  # noqa: E402
 from srbwriter.session.bans import Bans  # noqa: E402
+from srbwriter.session.rewriting import Rewriting  # noqa: E402
 from srbwriter.tui import options  # noqa: E402
 from srbwriter.tui.app import App  # noqa: E402
 
@@ -223,6 +224,14 @@ async def replay(pilot: Pilot[None], app: App) -> None:
     await pilot.pause()
 
 
+async def rewriting(pilot: Pilot[None], app: App) -> None:
+    app.write_screen.editor.go(OPENING.index("The well"))
+    app.write_screen.run("rewrite")
+    instrument = Rewriting.of(app.session)
+    await until(lambda: instrument.variants is not None and instrument.variants.done)
+    await asyncio.sleep(0.3)
+
+
 SHOTS = (
     Shot("opening", opening, text=""),
     Shot("writing", writing),
@@ -240,6 +249,7 @@ SHOTS = (
     Shot("surprise", surprise, (100, 36), theme="paper"),
     Shot("curves", curves, (180, 30), theme="moss"),
     Shot("replay", replay),
+    Shot("rewriting", rewriting, (120, 36)),
     Shot("reading", reading, (100, 30), "sepia"),
     Shot("help", help, theme="e-ink"),
     Shot("tokens", tokens),

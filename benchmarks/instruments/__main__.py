@@ -11,7 +11,19 @@ from pathlib import Path
 
 from srbwriter.demo import bundled_model
 
-PARTS = ("ahead", "variety", "tokens", "judging", "bans", "loops", "wishes", "surprise", "replay", "off")
+PARTS = (
+    "ahead",
+    "variety",
+    "tokens",
+    "judging",
+    "bans",
+    "loops",
+    "wishes",
+    "surprise",
+    "replay",
+    "rewrite",
+    "off",
+)
 
 
 def main() -> None:

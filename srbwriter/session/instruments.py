@@ -8,6 +8,7 @@ from . import exploring as exploring
 from . import judging as judging
 from . import loops as loops
 from . import replay as replay
+from . import rewriting as rewriting
 from . import surprise as surprise
 from . import tokens as tokens
 from . import variety as variety

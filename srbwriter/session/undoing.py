@@ -13,6 +13,7 @@ from .rounds import Round
 _VERBS = {
     "type": "your words",
     "edit": "your words",
+    "rewrite": "rewritten passage",
     "add": "added passage",
     "merge": "join",
     "delete": "deletion",

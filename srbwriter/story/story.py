@@ -40,6 +40,7 @@ from srbwriter.story.model import (
     Properties,
     Refused,
     Settings,
+    Span,
     State,
     StoryDraft,
     TokenSizes,
@@ -237,6 +238,15 @@ class Story(Reader):
         """
         with self._document.writing:
             return self._editor.replace(edits, self.current if node is None else node)
+
+    def rewrite(self, start: int, end: int, spans: Sequence[Span]) -> None:
+        """Replace characters ``start`` to ``end`` of the current text by ``spans``, which a model wrote.
+
+        One action. The spans keep their tokens, and so does the text around them; nodes change in place.
+        Raises Refused for a passage that is empty or not within the text.
+        """
+        with self._action("rewrite", self.current) as action:
+            self._editor.rewrite_passage(action, start, end, tuple(spans), self.current)
 
     def append(self, text: str, node: NodeId | None = None) -> NodeId:
         """Type ``text`` at the end of ``node`` (the current one); return the node that holds it.

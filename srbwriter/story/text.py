@@ -15,10 +15,10 @@ from itertools import takewhile
 from srbwriter.story import diff
 from srbwriter.story.diff import Edit
 from srbwriter.story.document import Document, PathText
-from srbwriter.story.encoding import change, edit_encoded
+from srbwriter.story.encoding import change, decode, edit_encoded, encode
 from srbwriter.story.history import Action, History, Respell, Split
-from srbwriter.story.model import ROOT, NodeId, Refused, State
-from srbwriter.story.spans import plain
+from srbwriter.story.model import ROOT, Author, NodeId, Refused, State
+from srbwriter.story.spans import Spans, cut, plain, text_of, tidy
 from srbwriter.story.store import Body
 from srbwriter.story.words import well_formed
 
@@ -116,6 +116,33 @@ class TextEditor:
             action.became = fork
         self._start_unit(action, fork)
         return fork
+
+    def rewrite_passage(self, action: Action, start: int, end: int, spans: Spans, node: NodeId) -> None:
+        """Replace a passage by a model's ``spans``; see :meth:`.story.Story.rewrite`."""
+        document, path = self._document, PathText(self._document, node)
+        if not 0 <= start < end <= path.length:
+            raise Refused(f"{start} to {end} is no passage of this text")
+        edits = diff.node_edits(path, [Edit(start, end, text_of(spans))])
+        first, before = next(iter(edits)), self._words(node)
+        for each in edits:
+            document.check_unwritten(each)
+        for each in reversed(edits):  # deepest first, as in _respell
+            step = Respell.of(document, each, edits[each])
+            if each == first:
+                step.runs_after = self._with_spans(first, edits[first][0], spans)
+            action.run(document, step)
+        action.picked = self._words(node) - before
+
+    def _with_spans(self, node: NodeId, edit: Edit, spans: Spans) -> bytes | None:
+        """Return the encoded spans of ``node`` after ``edit``, whose text is that of ``spans``."""
+        document, body = self._document, self._document.body(node)
+        author = document.tree[node].author
+        becomes: Author = "edited" if author == "model" else author
+        text, runs = edit_encoded(
+            body.runs, body.text, [edit], "writer", author, document.token_sizes, becomes
+        )
+        head, rest = cut(decode(runs, text, becomes), edit.start)  # the new text has no tokens to cut
+        return encode(tidy([*head, *spans, *cut(rest, len(edit.text))[1]]), becomes)
 
     # -- edits of a path, as edits of its nodes ------------------------------------------------------
 

@@ -79,12 +79,13 @@ def test_a_key_of_one_character_is_shown_as_that_character(kind: str) -> None:
 
 def test_every_key_of_every_screen_has_a_name_for_the_settings() -> None:
     """Those of a dialog that waits for one key are what it asks, an editor's are its characters, the
-    keyboard's are what a terminal sends, and the write screen's tell what is typed from commands."""
+    keyboard's are what a terminal sends, and the write screen's tell what is typed from commands. Variants of
+    a passage are picked by the keys that pick a branch by its number."""
     read_keys = re.compile(r"event\.key (?:!=|==|in|not in)|\.get\(event\.key\)")
     files = [
         file for file in Path(commands.__file__).parent.rglob("*.py") if read_keys.search(file.read_text())
     ]
-    known = {"app", "ask", "base", "keyboard", "picker", "screen", "story_editor"}
+    known = {"app", "ask", "base", "keyboard", "picker", "rewriting", "screen", "story_editor"}
     assert {file.stem for file in files} == known
     for screen in commands.screens():
         declared = vars(screen).get("BINDINGS", [])

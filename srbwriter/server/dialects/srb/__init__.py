@@ -24,6 +24,7 @@ from srbwriter.server.dialects.srb.handles import (
 )
 from srbwriter.server.dialects.srb.instruments import explore, judge, open_unexplored, unexplored
 from srbwriter.server.dialects.srb.model import model, pieces, vocabulary
+from srbwriter.server.dialects.srb.rewriting import rewrite
 from srbwriter.server.dialects.srb.schemas import BRANCHES, PARENT, SCHEMAS
 from srbwriter.server.dialects.srb.tokens import branch_tokens, next_tokens
 from srbwriter.server.endpoints import Leaf, lacks, rows_of
@@ -59,6 +60,11 @@ _EXPLORING = object_of(
     ends={"type": "string", "enum": list(get_args(Ends)), "default": _USUAL.ends},
     example={"prompt": "Once upon a time,", "cutoff": 0.1, "depth": 8},
 )
+_REWRITING = object_of(
+    "passage", before="string", passage="string", after="string", **FIELDS,
+    example={"before": "The fox saw the river.", "passage": " He was very tired.", "after": " Then he swam.",
+             "n": 2},
+)  # fmt: skip
 _JSON: Mapping[Kind, str] = {"count": "integer", "seed": "integer", "text": "string", "flag": "boolean"}
 _STEERING = object_of(
     **{
@@ -100,6 +106,8 @@ _ROWS = (
          body=object_of("token", token="integer"), chooses=False, answers=_VERB),
     _row("POST /srb/v1/explore", explore, "follow the ways on that are likely", body=_EXPLORING,
          answers=answers("SrbExplored")),
+    _row("POST /srb/v1/rewrite", rewrite, "variants of a passage, by how well the text after it follows",
+         body=_REWRITING, answers=answers("SrbRewritten")),
     _row(f"POST {_REQUEST}/promote", promote, "write as soon as any what was asked ahead", answers=_VERB),
     _row(f"GET {_REQUEST}/events", events, "follow a request", query=_AFTER,
          answers=answers(events="SrbEvent")),

@@ -1,0 +1,202 @@
+"""The variants of a passage while they are written: what is new in each, and which fits the text after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Grid, VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
+
+from srbwriter.session.rewriting import MOST, PRESENT, Passage, Rewriting, Variants
+from srbwriter.tui.commands import action
+from srbwriter.tui.dialogs.base import Page
+from srbwriter.tui.dialogs.tokens import percent
+from srbwriter.tui.story.reading import differences
+from srbwriter.tui.widgets.lines import Foot
+from srbwriter.tui.write.branch_words import state_sign
+
+if TYPE_CHECKING:
+    from srbwriter.engine.generation import Branch
+    from srbwriter.tui.program import Writer
+
+_LOOKS = 1 / 12  # seconds between two looks at what was written
+_TWO_COLUMNS = 100  # cells of a window that has room for them
+_AROUND = 120  # characters of the story shown before the passage, and after it
+
+
+class RewriteView(Page[None]):
+    """Shows variants of ``passage`` as they are written. A digit puts one in its place."""
+
+    KEYS = "Rewrite here"
+    OPENED_BY = "rewrite"
+
+    DEFAULT_CSS = """
+    RewriteView { background: $background; }
+    RewriteView VerticalScroll { height: 1fr; padding: 0 1; }
+    RewriteView Static { height: auto; }
+    RewriteView #rewrite-passage { padding: 0 1; margin-bottom: 1; }
+    RewriteView #rewrite-state { padding: 0 1; margin-bottom: 1; color: $text-muted; }
+    RewriteView Grid { height: auto; grid-rows: auto; grid-gutter: 1 2; }
+    RewriteView .variant { padding: 0 1; }
+    RewriteView Foot { padding: 0 2; color: $text-muted; }
+    """
+
+    def __init__(self, screen: Writer, passage: Passage) -> None:
+        super().__init__()
+        self._below, self._passage = screen, passage
+        self._count = max(1, min(screen.session.n, MOST))
+        self._texts: dict[int, str] = {}  # what each variant showed last
+        self._compared: dict[int, tuple[str, Future[list[tuple[str, bool]]]]] = {}
+        self._painted: dict[str, object] = {}  # what each widget was painted for
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll():
+            yield Static(id="rewrite-passage", markup=False)
+            yield Static(id="rewrite-state", markup=False)
+            with Grid():
+                for index in range(self._count):
+                    yield Static(id=f"variant-{index}", classes="variant", markup=False)
+        yield Foot(self.with_keys("1–9 puts it in the story · {keys}"))
+
+    def on_mount(self) -> None:
+        self._arrange()
+        self.query_one(VerticalScroll).focus()
+        self._write()
+        self.look()
+        self.set_interval(_LOOKS, self.look)
+
+    def on_unmount(self) -> None:
+        self._rewriting.leave()
+
+    def on_resize(self) -> None:
+        self._arrange()
+
+    def _arrange(self) -> None:
+        self.query_one(Grid).styles.grid_size_columns = 2 if self.app.size.width >= _TWO_COLUMNS else 1
+
+    @property
+    def _rewriting(self) -> Rewriting:
+        return Rewriting.of(self._below.session)
+
+    def _write(self) -> None:
+        self._texts.clear()
+        for index in range(self._count):
+            self._paint(f"variant-{index}", None, lambda index=index: Content(f"{index + 1} …"))
+        self._rewriting.write(self._passage)
+
+    # ---- what is shown
+
+    def look(self) -> None:
+        """Show what was written since the last look."""
+        variants, problem = self._rewriting.variants, self._rewriting.problem
+        with self.app.batch_update():
+            fit = variants.fits.get(PRESENT) if variants is not None else None
+            self._paint("rewrite-passage", fit, lambda: self._passage_content(fit))
+            state = _state_words(variants)
+            if problem is not None:
+                state = f"{'Not ranked' if variants else 'No variants'}: {str(problem).rstrip('.')}."
+            self._paint("rewrite-state", state, lambda: Content(state))
+            if variants is not None:
+                best = variants.best if variants.done else None
+                for branch in variants.generation.branches:
+                    self._show(branch, variants.fits.get(branch.index), best == branch.index)
+
+    def _show(self, branch: Branch, fit: float | None, best: bool) -> None:
+        text = self._texts[branch.index] = branch.text
+        compared = self._compare(branch.index, text) if not branch.live else None
+        key = (text, branch.state, compared is None, fit, best)
+        pieces = compared or [(text.strip(), False)]
+        self._paint(f"variant-{branch.index}", key, lambda: _variant_content(branch, pieces, fit, best))
+
+    def _compare(self, index: int, text: str) -> list[tuple[str, bool]] | None:
+        """Return a variant in pieces, True for words that the passage lacks; None while they are compared.
+
+        Long texts are compared for a moment, so that happens on the instrument's thread.
+        """
+        known = self._compared.get(index)
+        if known is None or known[0] != text:
+            old = self._passage.text
+            future = self._rewriting.later(lambda: differences(old.strip(), text.strip())[1])
+            known = self._compared[index] = text, future
+        return known[1].result() if known[1].done() and known[1].exception() is None else None
+
+    def _paint(self, name: str, key: object, make: Callable[[], Content]) -> None:
+        """Update a widget if ``key`` is not what it was painted for: every update causes a layout."""
+        if name not in self._painted or self._painted[name] != key:
+            self._painted[name] = key
+            self.query_one(f"#{name}", Static).update(make())
+
+    def _passage_content(self, fit: float | None) -> Content:
+        passage = self._passage
+        return Content.assemble(
+            ("Rewrite here", "bold $primary"), f" · now{_fit_words(fit)}" if fit is not None else "", "\n",
+            (f"… {_in_line(passage.before[-_AROUND:])}", "$text-muted"),
+            (_in_line(passage.text), "bold"),
+            (f"{_in_line(passage.after[:_AROUND])} …", "$text-muted"),
+        )  # fmt: skip
+
+    # ---- keys
+
+    def on_key(self, event: events.Key) -> None:
+        binding = self.app.known_keys.on_branch.get(event.key)  # the keys that pick a branch by its number
+        command, _, number = ((binding.id if binding is not None else "") or "").partition(".")
+        if command == "pick_number":
+            event.stop()
+            self._pick(int(number) - 1)
+        else:
+            super().on_key(event)
+
+    def _pick(self, index: int) -> None:
+        """Put a variant, as far as it is shown, in the place of the passage."""
+
+        def put() -> None:
+            self._rewriting.apply(index, len(self._texts.get(index, "")))
+            self._below.show_story(where_changed=True)
+
+        if self._below.guarded(put):
+            self.close()
+            self._below.notify("The passage is rewritten. Undo puts the old one back.")
+
+    @action("rewrite_again", "r", "writes all again")
+    def action_again(self) -> None:
+        """Write all variants again."""
+        self._write()
+
+
+def _variant_content(
+    branch: Branch, pieces: list[tuple[str, bool]], fit: float | None, best: bool
+) -> Content:
+    head = f"{branch.index + 1} {state_sign(branch)}{_fit_words(fit)}{', the best' if best else ''}\n"
+    return Content.assemble(
+        (head, "bold $primary" if best else "$text-muted"),
+        *((words, "underline $text-accent" if new else "") for words, new in pieces),
+    )
+
+
+def _state_words(variants: Variants | None) -> str:
+    if variants is None:
+        return "…"
+    branches = variants.generation.branches
+    if variants.generation.error is not None:
+        return f"No variants: {str(variants.generation.error).rstrip('.')}."
+    if live := sum(branch.live for branch in branches):
+        return f"Writing {live} of {len(branches)} variants. New words are underlined at the end."
+    if variants.unranked:
+        return f"Not ranked: {variants.unranked}."
+    if not variants.done:
+        return "Ranking the variants …"
+    return "Fit: how likely the text after the passage is then. New words are underlined."
+
+
+def _fit_words(fit: float | None) -> str:
+    return "" if fit is None else f" fit {percent(fit)}"
+
+
+def _in_line(text: str) -> str:
+    """Return ``text`` with line breaks as signs."""
+    return text.replace("\n", "⏎")
