@@ -12,18 +12,9 @@ from pathlib import Path
 from srbwriter.demo import bundled_model
 
 PARTS = (
-    "ahead",
-    "variety",
-    "tokens",
-    "judging",
-    "bans",
-    "loops",
-    "wishes",
-    "surprise",
-    "replay",
-    "rewrite",
-    "off",
-)
+    "ahead", "variety", "tokens", "judging", "bans", "loops", "wishes", "surprise", "replay",
+    "rewrite", "off",
+)  # fmt: skip
 
 
 def main() -> None:
