@@ -174,6 +174,16 @@ async def exploring(pilot: Pilot[None], app: App) -> None:
     app.write_screen.pump.flush()
 
 
+async def variants(pilot: Pilot[None], app: App) -> None:
+    notes = ("It rains all day", "Ilse is angry", "The light speaks")
+    lines = (f"{note.split()[-1]}: note = {note}." for note in notes)
+    app.session.variants.put_sheet("\n".join(("as it is:", *lines)))
+    app.write_screen.run("variants")
+    await until(lambda: any(len(branch.buffer.ids) >= 60 for branch in app.session.round.branches))
+    app.write_screen.flush_slowly()
+    app.write_screen.pump.flush()
+
+
 SHOTS = (
     Shot("opening", opening, text=""),
     Shot("writing", writing),
@@ -186,6 +196,7 @@ SHOTS = (
     Shot("not-shown", not_shown, theme="moss"),
     Shot("exploring", exploring, (120, 36)),
     Shot("judging", judging, theme="harbour"),
+    Shot("variants", variants, theme="moss"),
     Shot("reading", reading, (100, 30), "sepia"),
     Shot("help", help, theme="e-ink"),
     Shot("tokens", tokens),

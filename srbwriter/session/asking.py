@@ -104,35 +104,37 @@ class Rounds(Models):
         StoryError.
         """
         try:
-            current.generation = self._request(current.parent, current.n, takes, turn)
+            current.generation = self._request(current, takes, turn)
         except (EngineError, ContextError, StoryError):
             if not takes:
                 self.round = None
             raise
-        current.lead = current.generation.healed
         self.round = current
         self._begun(current)
 
     def _request(
-        self, parent: NodeId, n: int, takes: tuple[Take, ...] = (), turn: Turn | None = None,
+        self, current: Round, takes: tuple[Take, ...] = (), turn: Turn | None = None,
         samplings: tuple[Sampling, ...] = (),
     ) -> Generation:  # fmt: skip
-        """Submit branches that continue ``parent``, or that begin, ended, with ``takes``."""
+        """Submit the branches of ``current``, which begin, ended, with ``takes`` if there are any."""
         engine, prompter = self.engine, self.prompter
         assert engine is not None
         self._failure = None
         try:
-            request, assembly = self._question(prompter, parent, n, takes, turn, samplings)
-            generation = self._find_written(request) if turn is None and not takes else None
+            request, assembly = self._question(prompter, current.parent, current.n, takes, turn, samplings)
+            generation = self._first(lambda instrument: instrument.submit(current, request))
+            if generation is None and turn is None and not takes:
+                generation = self._first(lambda instrument: instrument.find_written(request))
             generation = generation or engine.submit(request)
         except (EngineError, ContextError, StoryError) as error:
             self._failure = error
             raise
-        prompter.remember(parent, assembly)
+        prompter.remember(current.parent, assembly)
         return generation
 
-    def _find_written(self, request: Request) -> Generation | None:
-        found = (instrument.find_written(request) for instrument in self.instruments.values())
+    def _first(self, look: Callable[[Instrument], Generation | None]) -> Generation | None:
+        """Return the first generation that ``look`` finds with an instrument, or None."""
+        found = map(look, self.instruments.values())
         return next((generation for generation in found if generation is not None), None)
 
     def _question(
@@ -312,7 +314,7 @@ class Rounds(Models):
                 for branch in old.branches
             )
             samplings = tuple(branch.sampling for branch in old.branches)
-            self.round = adopted(old, self._request(old.parent, old.n, takes, samplings=samplings))
+            self.round = adopted(old, self._request(old, takes, samplings=samplings))
             self._begun(self.round)
             return self.round.generation
 

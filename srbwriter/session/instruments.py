@@ -8,6 +8,7 @@ from . import exploring as exploring
 from . import judging as judging
 from . import loops as loops
 from . import tokens as tokens
+from . import variants as variants
 from . import variety as variety
 from .instrument import Instrument
 

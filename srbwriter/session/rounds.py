@@ -121,8 +121,9 @@ class Round:
         self.probabilities: dict[int, float] = {}  # of the whole text of branches that were not drawn
         self.prefix: Prefix | None = None  # the text before the branches when they were requested, once known
         self.taken = False  # a branch was picked, and the writer is after it
-        self.lead = ""  # end of the parent's text that the first token of a branch repeats
         self.model = self.vocab = ""
+        self.elsewhere: dict[Generation, tuple[str, str]] = {}  # model and vocabulary of another engine's
+        self.variants: tuple[str, ...] = ()  # labels of the variants that write n branches each
         self.tracks: list[Track] = []
         self._takes: dict[int, list[Buffer]] = {}
         self.judgement: Scores | None = None  # the scores of its branches
@@ -131,6 +132,15 @@ class Round:
     @property
     def branches(self) -> list[Branch]:
         return self.generation.branches if self.generation is not None else []
+
+    @property
+    def one_prompt(self) -> bool:
+        """Whether all branches continue the same prompt, which variants do not."""
+        return all(branch.generation is self.generation for branch in self.branches)
+
+    def source(self, branch: Branch) -> tuple[str, str]:
+        """Return the name and the vocabulary of the model that writes ``branch``."""
+        return self.elsewhere.get(branch.generation, (self.model, self.vocab))
 
     @property
     def error(self) -> Exception | None:
@@ -199,7 +209,7 @@ class Round:
 def adopted(old: Round, generation: Generation) -> Round:
     """Return the restored round ``old`` with the branches of ``generation`` instead of its own."""
     found = Round(old.story, old.parent, old.n)
-    found.generation, found.lead, found.locked = generation, generation.healed, old.locked
+    found.generation, found.locked = generation, old.locked
     found.identity = old.identity
     found.prefix, found.forced, found.probabilities = old.prefix, old.forced, old.probabilities
     found.duplicates.renewed.update(old.duplicates.renewed)
@@ -271,9 +281,10 @@ def ended_round(
     """
     found = Round(story, parent, len(branches))
     found.taken_up, found.prefix = False, prefix
-    generation = found.generation = Generation(0, Request("", n=len(branches)), _refuse)
-    for parts in branches:
-        branch = _branch(generation, parts)
+    generation = found.generation = _ended(Request("", n=len(branches)))
+    for index, parts in enumerate(branches):
+        label = str(parts[0][0].meta.get("variant", ""))
+        branch = _branch(_ended(Request("", label=label)) if label else generation, index, parts)
         generation.branches.append(branch)
         starts = accumulate((len(text) for _, text in parts), initial=0)
         nodes = [(node.id, start) for (node, _), start in zip(parts, starts, strict=False)]
@@ -282,8 +293,14 @@ def ended_round(
         track.typed = len(branch.buffer.typed)
         track.killed = branch.finish_reason is FinishReason.KILLED
         found.tracks.append(track)
-    generation.publish([Done(0, 0, 0)])
     return found
+
+
+def _ended(request: Request) -> Generation:
+    """Return the generation of a request of an earlier session, which has ended."""
+    generation = Generation(0, request, _refuse)
+    generation.publish([Done(0, 0, 0)])
+    return generation
 
 
 def _of_one_text(story: Story, parent: NodeId, nodes: list[Node]) -> tuple[list[Node], Prefix]:
@@ -304,7 +321,7 @@ def _refuse(command: Command) -> None:
         raise InvalidRequest("branch", "there is no model that could go on with it")
 
 
-def _branch(generation: Generation, parts: Sequence[tuple[Node, str]]) -> Branch:
+def _branch(generation: Generation, index: int, parts: Sequence[tuple[Node, str]]) -> Branch:
     first, last = parts[0][0], parts[-1][0]
     known = {
         name: value
@@ -312,7 +329,7 @@ def _branch(generation: Generation, parts: Sequence[tuple[Node, str]]) -> Branch
         if name in _SCALARS and isinstance(value, (int, float, str))
     }
     sampling = replace(Sampling(), **known)  # type: ignore[arg-type]
-    branch = Branch(generation, len(generation.branches), sampling, Stop(), first.seed or 0)
+    branch = Branch(generation, index, sampling, Stop(), first.seed or 0)
     branch.buffer = Buffer()
     end = 0
     for node, text in parts:

@@ -7,6 +7,7 @@ and run all functions within ``Document.change``.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from srbwriter.story.document import Document, Written
@@ -26,6 +27,7 @@ def begin(
     seeds: Sequence[int | None],
     model: str,
     vocab: str,
+    meta: JsonObject,
 ) -> list[NodeId]:
     """Add an empty branch below ``parent`` for each of ``samplings``, and of ``seeds``."""
     if document.tree[parent].state == State.ABSORBED:
@@ -34,7 +36,8 @@ def begin(
         raise Refused(f"node {parent} is still being written — finish it, or pick a part of it")
     names: list[NodeId] = []
     for sampling, seed in zip(samplings, seeds, strict=True):
-        body = Body(recipe=document.recipe(model, sampling), seed=seed)
+        kept = json.dumps(meta) if meta else None
+        body = Body(recipe=document.recipe(model, sampling), seed=seed, meta=kept)
         names.append(document.add(parent, (), "model", body=body, visited=False))
     document.live.update((name, Written(name, vocab)) for name in names)
     return names
@@ -64,7 +67,7 @@ def begin_again(document: Document, branch: NodeId, text: str, ids: Sequence[int
         return branch
     if first.parent is None:
         raise Refused("the root is not a branch")
-    body = document.body(branch)._replace(finish="", settings=None, meta=None, name=None)
+    body = document.body(branch)._replace(finish="", settings=None, name=None)
     new = document.add(first.parent, spans, "model", body=body, place=first.place, visited=False)
     document.set_body(written.node, finish="replaced")
     del document.live[branch]

@@ -532,8 +532,11 @@ class Story(Reader):
         vocab: str = "",
         sampling: JsonObject | Sequence[JsonObject] = (),
         seeds: Sequence[int | None] = (),
+        meta: JsonObject | None = None,
     ) -> list[NodeId]:
         """Add ``n`` empty branches for a model to write; ``sampling`` is one for all, or one for each.
+
+        ``meta`` is that of their nodes.
 
         This is not an action: generated text is never undone.
         """
@@ -542,7 +545,7 @@ class Story(Reader):
         if len(each) != n or len(numbers) != n:
             raise ValueError(f"{n} branches, {len(each)} samplings, {len(numbers)} seeds")
         with self._document.change():
-            return branches.begin(self._document, parent, each, numbers, model, vocab)
+            return branches.begin(self._document, parent, each, numbers, model, vocab, meta or {})
 
     def stream(
         self,
