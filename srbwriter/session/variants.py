@@ -37,8 +37,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SHEET = """\
-# One variant a line: a label, a colon, and what differs from the story's settings: note, memory, lora,
-# template or at. Lines with the same label are one variant; nothing after the colon changes nothing.
+# One variant a line: a label, a colon, and what differs from the story:
+# note, memory, lora, template or at. Lines with one label are one variant.
+# Examples, each of which counts without its #:
 # as it is:
 # rain: note = It rains all day.
 # no memory: memory =
