@@ -251,8 +251,8 @@ def _taken_up(
 ) -> list[tuple[Variant, Request]]:
     """Return a request for each run of branches with one label, which begin with the texts of ``request``.
 
-    The model in use continues also what another engine wrote. A variant that is no longer in the list is as
-    the story has it.
+    The model in use continues also what another engine wrote, but not under its label. A variant that is no
+    longer in the list is as the story has it.
     """
     samplings = request.sampling
     assert isinstance(samplings, tuple)
@@ -260,7 +260,9 @@ def _taken_up(
     start = 0
     for label, run in groupby(labels):
         end = start + len(list(run))
-        variant = replace(known.get(label, Variant(label)), at=None)
+        variant = known.get(label, Variant(label))
+        if variant.at is not None:
+            variant = replace(variant, label="", at=None)
         own = replace(request, n=end - start, sampling=samplings[start:end], takes=request.takes[start:end])
         parts.append((variant, own))
         start = end

@@ -152,7 +152,7 @@ def test_adapters_are_chosen_by_name_or_number(tmp_path: Path, file: Path) -> No
     session.close()
 
 
-def test_another_engine_writes_a_variant(session: Session) -> None:
+def test_another_engine_writes_a_variant(file: Path, session: Session) -> None:
     with load_engine(short_model(), OPTIONS) as engine, served(engine) as url:
         texts = begin(session, f"there: at = {url}/v1\nthere: note = {RAIN}\n{SHEET}")
         assert labels(session) == ["as it is", "rain", "there"] and all(texts)
@@ -165,9 +165,16 @@ def test_another_engine_writes_a_variant(session: Session) -> None:
         assert Judging.of(session).judge().total == 2
         session.steer(2, "extend")
         assert len(written(session)[2]) > len(texts[2])
-        session.pick(2)
-        assert session.text().startswith(TEXT + texts[2])
         session.close()
+    again = Session(Story.open(file), EngineLoader(short_model(), OPTIONS, load_engine), options=OPTIONS)
+    ready(again)
+    assert labels(again) == ["as it is", "rain", "there"]
+    again.steer(2, "extend")
+    written(again)
+    assert labels(again) == ["as it is", "rain", ""] and RAIN in prompt(again, 2)
+    again.pick(2)
+    assert again.text().startswith(TEXT + texts[2])
+    again.close()
 
 
 def test_an_address_that_does_not_answer_is_reported_in_its_pane(session: Session) -> None:
