@@ -38,6 +38,11 @@ OPENING = (
     "was much too heavy."
 )
 
+REFRAIN = (
+    "Every evening the old miller sang to the wheel, and the wheel sang back. Turn, said the miller. Turn, said "
+    "the wheel. Turn, said the miller. Turn, said the wheel."
+)
+
 Act = Callable[[Pilot[None], App], Awaitable[None]]
 
 
@@ -144,6 +149,12 @@ async def judging(pilot: Pilot[None], app: App) -> None:
     app.write_screen.flush_slowly()
 
 
+async def loops(pilot: Pilot[None], app: App) -> None:
+    app.session.sampling = replace(app.session.sampling, temperature=0.0)
+    await write(pilot, app, 300)
+    app.write_screen.flush_slowly()
+
+
 async def ahead(pilot: Pilot[None], app: App) -> None:
     app.session.look_ahead.budget = Budget("all", 4096, "all")
     app.session.stop = replace(app.session.stop, max_tokens=60)
@@ -196,6 +207,7 @@ SHOTS = (
     Shot("not-shown", not_shown, theme="moss"),
     Shot("exploring", exploring, (120, 36)),
     Shot("judging", judging, theme="harbour"),
+    Shot("loops", loops, (120, 36), "moss", text=REFRAIN),
     Shot("variants", variants, theme="moss"),
     Shot("reading", reading, (100, 30), "sepia"),
     Shot("help", help, theme="e-ink"),

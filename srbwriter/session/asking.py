@@ -58,9 +58,9 @@ class Rounds(Models):
         self.n, self.sampling, self.stop, self.variety = n, sampling, stop, variety
         self.sweep: Sweep | None = None
         self.round: Round | None = None
-        self._history = RoundHistory()
         self.typing = typing.Typing(story, story.set_text, rescue_folder(story))
         self._workspace = Workspace(story, lambda: self.round)
+        self._history = RoundHistory(self._workspace.left_at)
         self._recorder = Recorder(story, self.typing, self._lock, workspace=self._workspace)
         self._picking = Picking(story, self.typing, self._recorder)
 
@@ -389,8 +389,12 @@ class Rounds(Models):
         """Run ``act``, which may move to another node; the shown branches are kept for a return."""
 
         def leave() -> Result:
-            self._history.leave(self.story, self.round)
-            return act()
+            left = self.round
+            self._history.leave(self.story, left)
+            result = act()
+            if left is not None and self.story.current != left.parent:
+                self._workspace.leave(left)
+            return result
 
         try:
             return self._recorder.together(leave)

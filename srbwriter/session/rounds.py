@@ -6,7 +6,7 @@ here steers the engine.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import accumulate
 from typing import NamedTuple, Protocol
@@ -228,8 +228,9 @@ class RoundHistory:
     A node has a round for each text that it had when branches were requested.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, left_at: Callable[[NodeId], Round | None]) -> None:
         self._rounds: dict[tuple[NodeId, Prefix | None], Round] = {}
+        self._left_at = left_at  # finds a round that an earlier session left
 
     def remember(self, current: Round) -> None:
         self._put(current.parent, current)
@@ -255,7 +256,7 @@ class RoundHistory:
         fitting = [current for current in shown if current.prefix_fits(text)]
         if fitting:
             return fitting[-1]
-        found = restore(story, node)
+        found = self._left_at(node) or restore(story, node)
         return shown[-1] if shown and (found is None or not found.prefix_fits(text)) else found
 
 

@@ -16,6 +16,7 @@ from srbwriter.engine.verbs import BranchVerb
 from srbwriter.session.ahead import LookAhead
 from srbwriter.session.instrument import Instrument
 from srbwriter.session.likeness import Duplicates
+from srbwriter.session.loops import Loops
 from srbwriter.session.recorder import Recorder
 from srbwriter.session.sampling import Variety
 from srbwriter.session.typing import Draft, Typing
@@ -132,6 +133,7 @@ class FakeSession:
         self.recorder = Recorder(self.story, self.typing, threading.RLock())
         self.state_lock = threading.RLock()
         self.look_ahead = LookAhead(cast(Any, self))
+        self.loops = Loops(cast(Any, self))
         self.tokens, self.renewing = SimpleNamespace(gather=False, branch_logprobs=None), self
 
     def instrument(self, kind: type[Instrument]) -> Any:

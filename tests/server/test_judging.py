@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from srbwriter.engine import Engine
+from srbwriter.engine.watchers.loops import find_loop
 from srbwriter.session.judging import RUBRIC, answers, questions
 from tests.fakes.engine import FakeEngine
 
@@ -89,7 +90,20 @@ def test_judging_leaves_room_for_others(serve: Serve, engine: FakeEngine) -> Non
         assert many.status_code == 400 and "3 are possible" in many.text
 
 
-# ---- banned phrases
+# ---- loops, banned phrases
+
+
+def test_a_stream_shows_nothing_of_a_loop(real: httpx.Client) -> None:
+    body: dict[str, Any] = {"model": "m", "prompt": STORY, "max_tokens": 400, "temperature": 0}
+    body |= {"ignore_eos": True, "loop_guard": 3}
+    free, whole = (
+        real.post("/v1/completions", json={**body, "loop_guard": guard}).json()["choices"][0]["text"]
+        for guard in (0, 3)
+    )
+    assert any(find_loop(free[:end], 3) for end in range(len(free)))
+    assert not any(find_loop(whole[:end], 3) for end in range(len(whole)))
+    chunks = frames(real.post("/v1/completions", json={**body, "stream": True}).content)[:-1]
+    assert "".join(chunk["choices"][0]["text"] for chunk in chunks) == whole
 
 
 def test_a_phrase_does_not_come_and_events_say_so(real: httpx.Client) -> None:

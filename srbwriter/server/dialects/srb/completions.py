@@ -71,7 +71,7 @@ _HEADERS = {
 
 
 SRB = Dialect("srb", lambda error: {"error": error.message, **error.extra}, "SrbError", error_schema(error=S))
-"""How clients of single-request batching are told of an error."""
+"""The errors of single-request batching."""
 
 
 PRIORITIES = ("normal", "background", "ahead")
@@ -222,10 +222,10 @@ def parent_runs(fields: Fields, parent: Branch, engine: Backend) -> tuple[TokenR
 
     Raises ApiError (400).
     """
-    told = Fields(fields.mapping("parent") or {})
-    if not told.has("chars"):
+    given = Fields(fields.mapping("parent") or {})
+    if not given.has("chars"):
         return branch_runs(parent, engine)
-    chars = told.integer("chars", 0)
+    chars = given.integer("chars", 0)
     limits.check_range("chars", chars, 0, len(parent.text))
     return branch_runs(parent, engine, chars)
 
@@ -304,8 +304,8 @@ class EventLines:
 
     def waiting(self, place: int) -> bytes:
         """Only the richer form says it; the original knew no such line."""
-        told = {"event": "queue", "place": place, "id": self._record.id}
-        return self._line(told).encode() if self._rich else self.ping
+        event = {"event": "queue", "place": place, "id": self._record.id}
+        return self._line(event).encode() if self._rich else self.ping
 
     def end(self) -> bytes:
         done: dict[str, Any] = {"event": "done", "count": self._count}
