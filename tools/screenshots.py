@@ -39,8 +39,8 @@ OPENING = (
 )
 
 REFRAIN = (
-    "Every evening the old miller sang to the wheel, and the wheel sang back. Turn, said the miller. Turn, said "
-    "the wheel. Turn, said the miller. Turn, said the wheel."
+    "Every evening the old miller sang to the wheel, and the wheel sang back. Turn, said the miller. Turn, "
+    "said the wheel. Turn, said the miller. Turn, said the wheel."
 )
 
 Act = Callable[[Pilot[None], App], Awaitable[None]]
@@ -185,6 +185,20 @@ async def exploring(pilot: Pilot[None], app: App) -> None:
     app.write_screen.pump.flush()
 
 
+async def wishes(pilot: Pilot[None], app: App) -> None:
+    await write(pilot, app, 40)
+    app.session.wishes.ask("more rain")
+    await until(lambda: app.session.round is not None and bool(app.session.round.branches))
+    await until(lambda: all(len(branch.ids) > 30 for branch in app.session.round.branches))  # type: ignore[union-attr]
+    app.write_screen.pump.flush()
+    app.session.wishes.ask("from her view", 2)
+    await until(lambda: len(app.session.round.branches[2].ids) > 30)  # type: ignore[union-attr]
+    app.write_screen.choose_pane()
+    app.write_screen.pump.flush()
+    app.write_screen.run("ask_change_here")
+    await pilot.pause()
+
+
 async def variants(pilot: Pilot[None], app: App) -> None:
     notes = ("It rains all day", "Ilse is angry", "The light speaks")
     lines = (f"{note.split()[-1]}: note = {note}." for note in notes)
@@ -208,6 +222,7 @@ SHOTS = (
     Shot("exploring", exploring, (120, 36)),
     Shot("judging", judging, theme="harbour"),
     Shot("loops", loops, (120, 36), "moss", text=REFRAIN),
+    Shot("wishes", wishes, theme="moss"),
     Shot("variants", variants, theme="moss"),
     Shot("reading", reading, (100, 30), "sepia"),
     Shot("help", help, theme="e-ink"),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from srbwriter.demo import bundled_model
 
-PARTS = ("ahead", "variety", "tokens", "judging", "bans", "loops", "variants", "off")
+PARTS = ("ahead", "variety", "tokens", "judging", "bans", "loops", "wishes", "variants", "off")
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ from srbwriter.engine.types import (
     Take,
 )
 from srbwriter.engine.verbs import VERBS, BranchVerb
-from srbwriter.story import NodeId, ReadOnlyStory, Story, StoryError
+from srbwriter.story import NodeId, ReadOnlyStory, Refused, Story, StoryError
 from srbwriter.story.context import Assembly, ContextError
 from srbwriter.story.model import JsonObject
 
@@ -70,8 +70,8 @@ class Rounds(Models):
 
     # ---- into a round
 
-    def generate(self, n: int | None = None) -> Round:
-        """Request ``n`` branches (by default the session's n) from the current node.
+    def generate(self, n: int | None = None, wish: str = "") -> Round:
+        """Request ``n`` branches (by default the session's n) from the current node, with ``wish`` if given.
 
         A running round is stopped; its text stays. Before the model is loaded the round waits for it. Raises
         ReadOnlyStory if branches cannot be saved, and NoModel if no model is loading; the shown round stays
@@ -80,7 +80,7 @@ class Rounds(Models):
         self.may_write()
         with self._lock:
             self.leave_round(self.story.end_typing)
-            return self._ask(n or self.n)
+            return self._ask(n or self.n, wish)
 
     def may_write(self) -> None:
         """Raise ReadOnlyStory if branches cannot be saved, and NoModel if no model is loaded or loading."""
@@ -89,9 +89,10 @@ class Rounds(Models):
         if self.engine_state == "FAILED":
             raise NoModel(f"{self._why_no_model()}; the branches stay as they are")
 
-    def _ask(self, n: int) -> Round:
+    def _ask(self, n: int, wish: str = "") -> Round:
         """Begin a round at the current node, or let it wait for the model."""
         current = self.round = Round(self.story, self.story.current, n)
+        current.wish = wish
         if self._prompter is not None:
             self.begin_round(current)
         return current
@@ -121,7 +122,8 @@ class Rounds(Models):
         assert engine is not None
         self._failure = None
         try:
-            request, assembly = self._question(prompter, current.parent, current.n, takes, turn, samplings)
+            parent, n, wish = current.parent, current.n, current.wish
+            request, assembly = self._question(prompter, parent, n, takes, turn, samplings, wish=wish)
             generation = self._first(lambda instrument: instrument.submit(current, request))
             if generation is None and turn is None and not takes:
                 generation = self._first(lambda instrument: instrument.find_written(request))
@@ -129,7 +131,8 @@ class Rounds(Models):
         except (EngineError, ContextError, StoryError) as error:
             self._failure = error
             raise
-        prompter.remember(current.parent, assembly)
+        if not wish:
+            prompter.remember(parent, assembly)
         return generation
 
     def _first(self, look: Callable[[Instrument], Generation | None]) -> Generation | None:
@@ -140,6 +143,7 @@ class Rounds(Models):
     def _question(
         self, prompter: Prompter, parent: NodeId, n: int, takes: tuple[Take, ...] = (),
         turn: Turn | None = None, samplings: tuple[Sampling, ...] = (), at: int | None = None,
+        wish: str = "",
     ) -> tuple[Request, Assembly]:  # fmt: skip
         """Return the request for branches that continue ``parent``, or its first ``at`` characters.
 
@@ -150,7 +154,7 @@ class Rounds(Models):
         stop, settings = with_words(self.stop), self.story.settings(parent)
         sweep = None if takes else self.sweep
         samplings = samplings or swept(self.sampling, settings.sampling, sweep, n)
-        assembly = prompter.assemble(parent, settings, stop, at)
+        assembly = prompter.assemble(parent, settings, stop, at, wish)
         request = Request(
             prompter.prompt(assembly),
             n=n,
@@ -280,6 +284,30 @@ class Rounds(Models):
                 if branch.index not in self.round.locked:
                     branch.reroll()
 
+    def reroll_with_wish(self, index: int, wish: str) -> None:
+        """Write branch ``index`` again with ``wish`` near the end of its prompt; the others continue.
+
+        Another request writes it from now on: its first branches, which have ended without text, give it its
+        index. Raises Refused if the text before the branches has changed.
+        """
+        self.may_write()
+        with self._lock:
+            old = self.steered(index)
+            current, stop = self.round, old.stop_rule
+            assert current is not None
+            if self.stale:
+                raise Refused("the text before these branches has changed; ask for new branches")
+            none = (Take("", (), FinishReason.STOPPED),) * (index + 1)
+            asked = Round(self.story, current.parent, index + 1)
+            asked.wish = wish
+            generation = self._request(asked, none, samplings=(old.sampling,) * (index + 1))
+            branch = generation.branches[index]
+            old.kill()
+            current.replace_branch(branch, wish)
+            self._recorder.follow_request(current, generation)
+            branch.reroll(stop=stop)
+        self._text_changed()
+
     def add_branches(self, count: int = 1) -> None:
         generation = self.take_up()
         if generation is not None:
@@ -331,7 +359,8 @@ class Rounds(Models):
             for instrument in self.instruments.values():
                 instrument.round_ends()
             if self.round is not None and self.round.generation is not None:
-                self.round.generation.cancel()
+                for generation in self.round.generations:
+                    generation.cancel()
             else:
                 self._forget_waiting()
 
@@ -369,8 +398,7 @@ class Rounds(Models):
 
     def _let_end(self, seconds: float = _END_SECONDS) -> None:
         """Wait until the engine has ended the round, so that all of its text can be saved."""
-        generation = self.round.generation if self.round is not None else None
-        if generation is not None:
+        for generation in self.round.generations if self.round is not None else ():
             try:
                 generation.wait(seconds)
             except (EngineError, TimeoutError) as error:

@@ -10,6 +10,7 @@ from . import loops as loops
 from . import tokens as tokens
 from . import variants as variants
 from . import variety as variety
+from . import wishes as wishes
 from .instrument import Instrument
 
 INSTRUMENTS: tuple[type[Instrument], ...] = tuple(Instrument.__subclasses__())

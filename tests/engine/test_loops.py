@@ -29,7 +29,7 @@ from tests.fakes.shared_model import load_engine
 
 from .scripted import PROMPT as SCRIPTED_PROMPT
 from .scripted import Scripted
-from .support import GREEDY, PROMPT, finish, stepped, told, toy_model
+from .support import GREEDY, PROMPT, finish, published, stepped, toy_model
 from .toy_models import make_gemma, make_jamba, make_mamba, make_qwen
 
 REFRAIN = "The cat sat by the river and it was very happy. "
@@ -143,7 +143,7 @@ def test_a_branch_leaves_a_loop_whatever_the_memory(memory: str) -> None:
             finish(engine, generation)
             texts.append(generation.branches[0].text)
         assert loops(texts[0]) and not loops(texts[1])
-        assert told(generation) == [(branch.text, list(branch.ids)) for branch in generation.branches]
+        assert published(generation) == [(branch.text, list(branch.ids)) for branch in generation.branches]
         assert all(branch.bans and len(branch.ids) == 120 for branch in generation.branches)
         assert all(event.tokens for event in generation.log if isinstance(event, PhraseBanned))
         assert not any(isinstance(event, Cut) for event in generation.log), "nothing shown is taken back"

@@ -5,12 +5,12 @@ front end would need as well belong to the session.
 """
 
 from srbwriter.tui.actions import (  # isort: skip - in order
-    branches, story, chapters, stories, tree, knobs, ahead, exploring, tokens, judging, bans, loops,
+    branches, story, chapters, stories, tree, knobs, ahead, exploring, tokens, judging, bans, loops, wishes,
     variants, view,
 )  # fmt: skip
 from srbwriter.tui.commands import COMMANDS
 
 __all__ = [
     "COMMANDS", "ahead", "bans", "branches", "chapters", "exploring", "judging", "knobs", "loops", "stories",
-    "story", "tokens", "tree", "variants", "view",
+    "story", "tokens", "tree", "variants", "view", "wishes",
 ]  # fmt: skip

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tests.tui.scenarios import (  # isort: skip
     ahead, bin, branches, chapters, convert, exploring, judging, knobs, loops, nodes, stories, story, taking,
-    tokens, variants, view,
+    tokens, variants, view, wishes,
 )  # fmt: skip
 from tests.tui.scenarios.common import SCENARIOS
 
 __all__ = [
     "SCENARIOS", "ahead", "bin", "branches", "chapters", "convert", "exploring", "judging", "knobs", "loops",
-    "nodes", "stories", "story", "taking", "tokens", "variants", "view",
+    "nodes", "stories", "story", "taking", "tokens", "variants", "view", "wishes",
 ]  # fmt: skip
