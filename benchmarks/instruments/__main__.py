@@ -13,12 +13,8 @@ from srbwriter.demo import bundled_model
 
 PARTS = (
     "ahead", "variety", "tokens", "judging", "bans", "loops", "wishes", "surprise", "replay",
-    "rewrite", "off",
+    "rewrite", "variants", "off",
 )  # fmt: skip
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.instruments", description=__doc__)
     parser.add_argument("--part", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--model", type=Path, default=None, help="a model file; the bundled one by default")
     arguments = parser.parse_args()

@@ -105,26 +105,28 @@ class Rounds(Models):
         StoryError.
         """
         try:
-            current.generation = self._request(current.parent, current.n, takes, turn, wish=current.wish)
+            current.generation = self._request(current, takes, turn)
         except (EngineError, ContextError, StoryError):
             if not takes:
                 self.round = None
             raise
-        current.lead = current.generation.healed
         self.round = current
         self._begun(current)
 
     def _request(
-        self, parent: NodeId, n: int, takes: tuple[Take, ...] = (), turn: Turn | None = None,
-        samplings: tuple[Sampling, ...] = (), wish: str = "",
+        self, current: Round, takes: tuple[Take, ...] = (), turn: Turn | None = None,
+        samplings: tuple[Sampling, ...] = (),
     ) -> Generation:  # fmt: skip
-        """Submit branches that continue ``parent``, or that begin, ended, with ``takes``."""
+        """Submit the branches of ``current``, which begin, ended, with ``takes`` if there are any."""
         engine, prompter = self.engine, self.prompter
         assert engine is not None
         self._failure = None
         try:
+            parent, n, wish = current.parent, current.n, current.wish
             request, assembly = self._question(prompter, parent, n, takes, turn, samplings, wish=wish)
-            generation = self._find_written(request) if turn is None and not takes else None
+            generation = self._first(lambda instrument: instrument.submit(current, request))
+            if generation is None and turn is None and not takes:
+                generation = self._first(lambda instrument: instrument.find_written(request))
             generation = generation or engine.submit(request)
         except (EngineError, ContextError, StoryError) as error:
             self._failure = error
@@ -133,8 +135,9 @@ class Rounds(Models):
             prompter.remember(parent, assembly)
         return generation
 
-    def _find_written(self, request: Request) -> Generation | None:
-        found = (instrument.find_written(request) for instrument in self.instruments.values())
+    def _first(self, look: Callable[[Instrument], Generation | None]) -> Generation | None:
+        """Return the first generation that ``look`` finds with an instrument, or None."""
+        found = map(look, self.instruments.values())
         return next((generation for generation in found if generation is not None), None)
 
     def _question(
@@ -295,9 +298,9 @@ class Rounds(Models):
             if self.stale:
                 raise Refused("the text before these branches has changed; ask for new branches")
             none = (Take("", (), FinishReason.STOPPED),) * (index + 1)
-            generation = self._request(
-                current.parent, index + 1, none, samplings=(old.sampling,) * (index + 1), wish=wish
-            )
+            asked = Round(self.story, current.parent, index + 1)
+            asked.wish = wish
+            generation = self._request(asked, none, samplings=(old.sampling,) * (index + 1))
             branch = generation.branches[index]
             old.kill()
             current.replace_branch(branch, wish)
@@ -339,9 +342,7 @@ class Rounds(Models):
                 for branch in old.branches
             )
             samplings = tuple(branch.sampling for branch in old.branches)
-            self.round = adopted(
-                old, self._request(old.parent, old.n, takes, samplings=samplings, wish=old.wish)
-            )
+            self.round = adopted(old, self._request(old, takes, samplings=samplings))
             self._begun(self.round)
             return self.round.generation
 

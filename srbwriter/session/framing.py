@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from srbwriter.engine.types import EngineError
+from srbwriter.engine.types import EngineError, NotSupported
 from srbwriter.story.context import Segment, place_near_end
 from srbwriter.story.model import Settings, Template
 
@@ -107,21 +107,31 @@ class ChatFrame:
     @cached_property
     def template(self) -> Template | None:
         """The chat template as text around the user's turn; None without a usable one."""
-        engine = self._engine
-        self._problem = engine.capabilities.reason_for("chat_template")
+        self._problem = self._engine.capabilities.reason_for("chat_template")
         if self._problem:
             return None
         try:
-            text = engine.apply_template([{"role": "user", "content": _TURN}], enable_thinking=False)
+            return self.read_template()
+        except NotSupported as error:
+            self._problem = str(error)
         except EngineError as error:
             self._problem = f"the chat template cannot be used ({error})"
-            return None
+        return None
+
+    def read_template(self, name: str | None = None) -> Template:
+        """Return the model's chat template, or the one that llama.cpp knows by ``name``.
+
+        Raises InvalidRequest for an unknown name, and NotSupported for a template without a user's turn.
+        """
+        engine, turn = self._engine, [{"role": "user", "content": _TURN}]
+        text = engine.apply_template(turn, template=name, enable_thinking=False)
         before, found, after = text.partition(_TURN)
         if not found:
-            self._problem = "the chat template leaves the user's turn out"
-            return None
+            raise NotSupported("the chat template leaves the user's turn out")
         bos = engine.detokenize([engine.bos], special=True) if engine.bos is not None else ""
-        return Template(name=engine.info.name, before=before.removeprefix(bos), between=_begin_prose(after))
+        return Template(
+            name=name or engine.info.name, before=before.removeprefix(bos), between=_begin_prose(after)
+        )
 
     @cached_property
     def _second_turn(self) -> tuple[str, str] | None:

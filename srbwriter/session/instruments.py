@@ -11,6 +11,7 @@ from . import replay as replay
 from . import rewriting as rewriting
 from . import surprise as surprise
 from . import tokens as tokens
+from . import variants as variants
 from . import variety as variety
 from . import wishes as wishes
 from .instrument import Instrument

@@ -15,6 +15,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from itertools import groupby
 from typing import TypeVar
 
 from srbwriter.engine.generation import Branch, Buffer, Generation
@@ -24,7 +25,7 @@ from srbwriter.story.model import JsonObject
 
 from . import typing
 from .prefix import keep_prefix
-from .rounds import WISH, Round, Track
+from .rounds import VARIANT, WISH, Round, Track
 from .workspace import Workspace
 
 log = logging.getLogger(__name__)
@@ -262,16 +263,8 @@ class Recorder:
 
     def keep(self, current: Round) -> None:
         """Save the text that the branches of ``current`` have published since the last call."""
-        fresh = current.branches[len(current.tracks) :]
-        if fresh:
-            names = self._story.begin_branches(
-                self._existing_node(current.parent),
-                len(fresh),
-                model=current.model,
-                vocab=current.vocab,
-                sampling=[_sampling_json(b) for b in fresh],
-                seeds=[b.seed for b in fresh],
-            )
+        for fresh in _alike(current, current.branches[len(current.tracks) :]):
+            names = self._begin_branches(current, fresh, self._existing_node(current.parent))
             current.tracks += [
                 Track(b, name, current.takes(b)[0], [(name, 0)]) for b, name in zip(fresh, names, strict=True)
             ]
@@ -331,7 +324,7 @@ class Recorder:
             track.nodes.append((track.name, track.chars))
         ids = buffer.ids[track.ids : last]
         known = buffer.logprobs[track.ids : last] if len(buffer.logprobs) >= last else []
-        lead = current.lead if track.ids == 0 and track.branch.overlap else ""
+        lead = track.branch.generation.healed if track.ids == 0 and track.branch.overlap else ""
         self._story.stream(track.name, text, ids, [k.logprob for k in known], lead=lead)
         track.ids, track.chars = last, end
 
@@ -368,24 +361,31 @@ class Recorder:
             self._story.carry_marks(old, track.name)
 
     def _keep_origin(self, current: Round, names: Mapping[int, NodeId]) -> None:
-        """Store the text before branches, and what the writer asked for; ``names`` are by their indices."""
+        """Store the text before branches, and what they were asked with; ``names`` are by their indices."""
         if current.prefix is not None:
             keep_prefix(self._story, list(names.values()), current.prefix)
         for index, name in names.items():
             if wish := current.wish_of(index):
                 self._story.put_meta(name, WISH, wish)
+            if label := current.branches[index].generation.request.label:
+                self._story.put_meta(name, VARIANT, label)
 
     def _begin(self, current: Round, track: Track, parent: int) -> None:
         """Let a finished branch continue in a new node below ``parent``."""
-        [track.name] = self._story.begin_branches(
-            parent,
-            1,
-            model=current.model,
-            vocab=current.vocab,
-            sampling=[_sampling_json(track.branch)],
-            seeds=[track.branch.seed],
-        )
+        [track.name] = self._begin_branches(current, [track.branch], parent)
         track.finished = False
+
+    def _begin_branches(self, current: Round, branches: Sequence[Branch], parent: int) -> list[NodeId]:
+        """Add a node below ``parent`` for each of ``branches``, which have one model."""
+        model, vocab = current.source(branches[0])
+        return self._story.begin_branches(
+            parent,
+            len(branches),
+            model=model,
+            vocab=vocab,
+            sampling=[_sampling_json(branch) for branch in branches],
+            seeds=[branch.seed for branch in branches],
+        )
 
     def _end_of(self, track: Track) -> NodeId:
         """Return the node in which the saved text of a branch ends; the writer may have split it."""
@@ -405,6 +405,11 @@ class Recorder:
         while self._story.node(node).state is State.ABSORBED:
             node = self._story.parent(node) or ROOT
         return node
+
+
+def _alike(current: Round, branches: Sequence[Branch]) -> list[list[Branch]]:
+    """Return ``branches`` in runs of one model."""
+    return [list(run) for _, run in groupby(branches, current.source)]
 
 
 _NOT_KEPT = frozenset({"seed", "banned_phrases"})

@@ -29,6 +29,9 @@ from .prefix import Prefix, kept_prefixes
 WISH = "wish"
 """The field of a node's ``meta`` with what the writer asked for when its text was requested."""
 
+VARIANT = "variant"
+"""The field of a node's ``meta`` with the label of the variant that wrote its text."""
+
 _KEPT_ROUNDS = 24
 _KEPT_BRANCHES = 32
 _SCALARS = {field.name for field in fields(Sampling)} - {"seed"}
@@ -128,8 +131,9 @@ class Round:
         self.probabilities: dict[int, float] = {}  # of the whole text of branches that were not drawn
         self.prefix: Prefix | None = None  # the text before the branches when they were requested, once known
         self.taken = False  # a branch was picked, and the writer is after it
-        self.lead = ""  # end of the parent's text that the first token of a branch repeats
         self.model = self.vocab = ""
+        self.elsewhere: dict[Generation, tuple[str, str]] = {}  # model and vocabulary of another engine's
+        self.variants: tuple[str, ...] = ()  # labels of the variants that write n branches each
         self.tracks: list[Track] = []
         self._takes: dict[int, list[Buffer]] = {}
         self.judgement: Scores | None = None  # the scores of its branches
@@ -138,9 +142,7 @@ class Round:
         self.taken_up = True  # False for a restored round, which no engine has
         self.wish = ""  # what the writer asked of all its branches
         self.wishes: dict[int, str] = {}  # and of single ones, by their index
-        self._replacing: dict[
-            int, Branch
-        ] = {}  # branches of other requests, by the index of those they replace
+        self._replacing: dict[int, Branch] = {}  # branches of other requests, by the index that they have
 
     @property
     def branches(self) -> list[Branch]:
@@ -167,6 +169,16 @@ class Round:
     def wish_of(self, index: int) -> str:
         """Return what the writer asked of branch ``index``; empty if nothing."""
         return self.wishes.get(index, self.wish)
+
+    @property
+    def one_prompt(self) -> bool:
+        """Whether its request has one prompt, which that of variants has not."""
+        own = self.generation.branches if self.generation is not None else []
+        return all(branch.generation is self.generation for branch in own)
+
+    def source(self, branch: Branch) -> tuple[str, str]:
+        """Return the name and the vocabulary of the model that writes ``branch``."""
+        return self.elsewhere.get(branch.generation, (self.model, self.vocab))
 
     @property
     def error(self) -> Exception | None:
@@ -235,7 +247,7 @@ class Round:
 def adopted(old: Round, generation: Generation) -> Round:
     """Return the restored round ``old`` with the branches of ``generation`` instead of its own."""
     found = Round(old.story, old.parent, old.n)
-    found.generation, found.lead, found.locked = generation, generation.healed, old.locked
+    found.generation, found.locked = generation, old.locked
     found.identity = old.identity
     found.wish = old.wish
     found.prefix, found.forced, found.probabilities = old.prefix, old.forced, old.probabilities
@@ -309,9 +321,10 @@ def ended_round(
     """
     found = Round(story, parent, len(branches))
     found.taken_up, found.prefix = False, prefix
-    generation = found.generation = Generation(0, Request("", n=len(branches)), _refuse)
-    for parts in branches:
-        branch = _branch(generation, parts)
+    generation = found.generation = _ended(Request("", n=len(branches)))
+    for index, parts in enumerate(branches):
+        label = str(parts[0][0].meta.get(VARIANT, ""))
+        branch = _branch(_ended(Request("", label=label)) if label else generation, index, parts)
         generation.branches.append(branch)
         starts = accumulate((len(text) for _, text in parts), initial=0)
         nodes = [(node.id, start) for (node, _), start in zip(parts, starts, strict=False)]
@@ -320,11 +333,17 @@ def ended_round(
         track.typed = len(branch.buffer.typed)
         track.killed = branch.finish_reason is FinishReason.KILLED
         found.tracks.append(track)
-    generation.publish([Done(0, 0, 0)])
     wishes = [wish_of(parts[0][0]) for parts in branches]
     found.wish = wishes[0] if len(set(wishes)) == 1 else ""
     found.wishes = {index: wish for index, wish in enumerate(wishes) if wish != found.wish}
     return found
+
+
+def _ended(request: Request) -> Generation:
+    """Return the generation of a request of an earlier session, which has ended."""
+    generation = Generation(0, request, _refuse)
+    generation.publish([Done(0, 0, 0)])
+    return generation
 
 
 def wish_of(node: Node) -> str:
@@ -351,7 +370,7 @@ def _refuse(command: Command) -> None:
         raise InvalidRequest("branch", "there is no model that could go on with it")
 
 
-def _branch(generation: Generation, parts: Sequence[tuple[Node, str]]) -> Branch:
+def _branch(generation: Generation, index: int, parts: Sequence[tuple[Node, str]]) -> Branch:
     first, last = parts[0][0], parts[-1][0]
     known = {
         name: value
@@ -359,7 +378,7 @@ def _branch(generation: Generation, parts: Sequence[tuple[Node, str]]) -> Branch
         if name in _SCALARS and isinstance(value, (int, float, str))
     }
     sampling = replace(Sampling(), **known)  # type: ignore[arg-type]
-    branch = Branch(generation, len(generation.branches), sampling, Stop(), first.seed or 0)
+    branch = Branch(generation, index, sampling, Stop(), first.seed or 0)
     branch.buffer = Buffer()
     end = 0
     for node, text in parts:

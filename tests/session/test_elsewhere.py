@@ -118,7 +118,7 @@ def test_another_vocabulary_reads_the_text_anew(file: Path, url: str) -> None:
     session.close()
     session = here(file)
     second = a_round(session)
-    read = session.engine.detokenize(prompt_ids(session)) + session.round.lead
+    read = session.engine.detokenize(prompt_ids(session)) + session.round.generation.healed
     assert read == "Once upon a time" + first
     assert session.text() == "Once upon a time" + first + second
     session.close()

@@ -114,7 +114,7 @@ def test_a_word_that_was_typed_in_part_is_completed_at_the_fork(session: Session
     session.set_text(STORY + " He found a b")
     write_round(session)
     found = fork(session)
-    assert session.round.lead  # type: ignore[union-attr]
+    assert session.round.generation.healed  # type: ignore[union-attr]
     assert found.after == () and found.openings[0].raw.isalpha()  # the rest of a word
     assert sum(opening.probability for opening in found.openings) == pytest.approx(1.0)
 

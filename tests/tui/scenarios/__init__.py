@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from tests.tui.scenarios import (  # isort: skip
     ahead, bin, branches, chapters, convert, exploring, judging, knobs, loops, nodes, replay, rewriting,
-    stories, story, surprise, taking, tokens, view, wishes,
+    stories, story, surprise, taking, tokens, variants, view, wishes,
 )  # fmt: skip
 from tests.tui.scenarios.common import SCENARIOS
 
 __all__ = [
     "SCENARIOS", "ahead", "bin", "branches", "chapters", "convert", "exploring", "judging", "knobs", "loops",
-    "nodes", "replay", "rewriting", "stories", "story", "surprise", "taking", "tokens", "view", "wishes",
+    "nodes", "replay", "rewriting", "stories", "story", "surprise", "taking", "tokens", "variants",
+    "view", "wishes",
 ]  # fmt: skip
