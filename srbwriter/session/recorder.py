@@ -8,23 +8,21 @@ the engine nor the screen waits for it.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import TypeVar
 
-from srbwriter.engine.generation import Branch, Buffer
-from srbwriter.engine.types import FinishReason, Sampling
+from srbwriter.engine.generation import Buffer
+from srbwriter.engine.types import FinishReason
 from srbwriter.story import ROOT, DamagedStory, NodeId, NotSaved, ReadOnlyStory, State, Story, StoryError
-from srbwriter.story.model import JsonObject
 
 from . import typing
 from .prefix import keep_prefix
 from .rounds import Round, Track
+from .sampling import kept_sampling
 from .workspace import Workspace
 
 log = logging.getLogger(__name__)
@@ -265,7 +263,7 @@ class Recorder:
                 len(fresh),
                 model=current.model,
                 vocab=current.vocab,
-                sampling=[_sampling_json(b) for b in fresh],
+                sampling=[kept_sampling(b.sampling) for b in fresh],
                 seeds=[b.seed for b in fresh],
             )
             current.tracks += [
@@ -372,7 +370,7 @@ class Recorder:
             1,
             model=current.model,
             vocab=current.vocab,
-            sampling=[_sampling_json(track.branch)],
+            sampling=[kept_sampling(track.branch.sampling)],
             seeds=[track.branch.seed],
         )
         track.finished = False
@@ -395,14 +393,3 @@ class Recorder:
         while self._story.node(node).state is State.ABSORBED:
             node = self._story.parent(node) or ROOT
         return node
-
-
-_NOT_KEPT = frozenset({"seed", "banned_phrases"})
-"""Fields that are not stored: the seed has a column, and a long list would be repeated for each branch."""
-
-
-def _sampling_json(branch: Branch) -> JsonObject:
-    """Return the sampling of a branch, without default values."""
-    plain, own = asdict(Sampling()), asdict(branch.sampling)
-    changed = {name: value for name, value in own.items() if value != plain[name] and name not in _NOT_KEPT}
-    return json.loads(json.dumps(changed))

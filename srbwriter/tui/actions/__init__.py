@@ -6,11 +6,11 @@ front end would need as well belong to the session.
 
 from srbwriter.tui.actions import (  # isort: skip - in order
     branches, story, chapters, stories, tree, knobs, ahead, exploring, tokens, judging, bans, loops,
-    view,
+    autorun, preferences, view,
 )  # fmt: skip
 from srbwriter.tui.commands import COMMANDS
 
 __all__ = [
-    "COMMANDS", "ahead", "bans", "branches", "chapters", "exploring", "judging", "knobs", "loops", "stories",
-    "story", "tokens", "tree", "view",
+    "COMMANDS", "ahead", "autorun", "bans", "branches", "chapters", "exploring", "judging", "knobs", "loops",
+    "preferences", "stories", "story", "tokens", "tree", "view",
 ]  # fmt: skip

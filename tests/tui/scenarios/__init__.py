@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tests.tui.scenarios import (  # isort: skip
-    ahead, bin, branches, chapters, convert, exploring, judging, knobs, loops, nodes, stories, story, taking,
-    tokens, view,
+    ahead, autorun, bin, branches, chapters, convert, exploring, judging, knobs, loops, nodes, preferences,
+    stories, story, taking, tokens, view,
 )  # fmt: skip
 from tests.tui.scenarios.common import SCENARIOS
 
 __all__ = [
-    "SCENARIOS", "ahead", "bin", "branches", "chapters", "convert", "exploring", "judging", "knobs", "loops",
-    "nodes", "stories", "story", "taking", "tokens", "view",
+    "SCENARIOS", "ahead", "autorun", "bin", "branches", "chapters", "convert", "exploring", "judging",
+    "knobs", "loops", "nodes", "preferences", "stories", "story", "taking", "tokens", "view",
 ]  # fmt: skip
