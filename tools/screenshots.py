@@ -194,6 +194,7 @@ async def autorun(pilot: Pilot[None], app: App) -> None:
 
 async def preferences(pilot: Pilot[None], app: App) -> None:
     session = app.session
+    app.offer.withdraw()
     session.sweep, session.n = ("temperature", 0.4, 1.6), 4
     session.stop = replace(session.stop, max_tokens=12)
     for number in (2, 3, 2, 1, 2, 4, 2, 3, 2, 2, 1, 2, 3, 2, 2, 3, 2, 2, 1, 2):

@@ -145,11 +145,10 @@ def _strength(likelihood: _Likelihood, value: int) -> Strength:
     basis[likelihood.values :, free:] = np.eye(ties)
     along, rest = likelihood.design[:, value], likelihood.design @ basis
     nothing = np.zeros(len(along))
-    whole = np.column_stack((along, rest))
+    whole: Floats = np.concatenate((along[:, None], rest), axis=1)
     top, best = likelihood.maximise(whole, nothing, np.zeros(whole.shape[1]))
     centre = min(max(float(best[0]), -_FURTHEST), _FURTHEST)
     deviation = math.sqrt(float(np.linalg.inv(likelihood.bend(whole, nothing, best))[0, 0]))
-
     start: Floats = best[1:]
 
     def distance(at: float) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from srbwriter.tui.actions import autorun as actions
@@ -12,7 +14,7 @@ from tests.tui.scenarios.common import answer, opened, scenario, started, visibl
 
 async def begun(bench: Bench, monkeypatch: pytest.MonkeyPatch, rounds: int) -> None:
     """A run by the longest branch has begun; it looks at its branches at once."""
-    monkeypatch.setattr(actions, "_LOOKS", 0.001)
+    monkeypatch.setattr(actions, "_LOOKS", 0.02)
     await started(bench)
     await bench.choose("autorun")
     await opened(bench, Picker)
@@ -23,9 +25,11 @@ async def begun(bench: Bench, monkeypatch: pytest.MonkeyPatch, rounds: int) -> N
 async def rounds_done(bench: Bench, rounds: int) -> None:
     run = bench.session.autorun.run
     assert run is not None, "no run has begun"
+    until = time.monotonic() + 60
     while run.active and run.done < rounds:
+        assert time.monotonic() < until, run
         bench.session.engine.process(0.001)
-        await bench.pilot.pause(0.002)
+        await bench.pilot.pause(0.005)
 
 
 @scenario
@@ -41,7 +45,7 @@ async def autorun(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         texts = [sibling.text for sibling in story.nodes(story.siblings(node))]
         assert len(texts) == 4 and len(story.node(node).text) == max(map(len, texts))
     await bench.press("escape")
-    await bench.pilot.pause(0.01)
+    await bench.pilot.pause(0.1)
     assert "Stopped after 2 rounds." in bench.said and not bench.session.autorun.active
     await bench.press("x")  # a key of the story, which the run leaves alone
     assert bench.session.autorun.run.done == 2
@@ -52,7 +56,7 @@ async def autorun_undo(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     before = bench.session.text()
     await begun(bench, monkeypatch, 2)
     await rounds_done(bench, 2)
-    await bench.pilot.pause(0.01)
+    await bench.pilot.pause(0.1)
     assert "Wrote 2 rounds." in bench.said and bench.session.text() != before
     await bench.choose("autorun_undo")
     assert bench.session.text() == bench.screen.editor.whole == before
