@@ -8,21 +8,23 @@ the engine nor the screen waits for it.
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import TypeVar
 
-from srbwriter.engine.generation import Buffer
-from srbwriter.engine.types import FinishReason
+from srbwriter.engine.generation import Branch, Buffer
+from srbwriter.engine.types import FinishReason, Sampling
 from srbwriter.story import ROOT, DamagedStory, NodeId, NotSaved, ReadOnlyStory, State, Story, StoryError
+from srbwriter.story.model import JsonObject
 
 from . import typing
 from .prefix import keep_prefix
 from .rounds import Round, Track
-from .sampling import kept_sampling
 from .workspace import Workspace
 
 log = logging.getLogger(__name__)
@@ -263,7 +265,7 @@ class Recorder:
                 len(fresh),
                 model=current.model,
                 vocab=current.vocab,
-                sampling=[kept_sampling(b.sampling) for b in fresh],
+                sampling=[_sampling_json(b) for b in fresh],
                 seeds=[b.seed for b in fresh],
             )
             current.tracks += [
@@ -370,7 +372,7 @@ class Recorder:
             1,
             model=current.model,
             vocab=current.vocab,
-            sampling=[kept_sampling(track.branch.sampling)],
+            sampling=[_sampling_json(track.branch)],
             seeds=[track.branch.seed],
         )
         track.finished = False
@@ -393,3 +395,18 @@ class Recorder:
         while self._story.node(node).state is State.ABSORBED:
             node = self._story.parent(node) or ROOT
         return node
+
+
+_NOT_KEPT = frozenset({"seed", "banned_phrases"})
+"""Fields that are not stored: the seed has a column, and a long list would be repeated for each branch."""
+
+
+def _sampling_json(branch: Branch) -> JsonObject:
+    return kept_sampling(branch.sampling)
+
+
+def kept_sampling(sampling: Sampling) -> JsonObject:
+    """Return the fields of a branch's sampling that its node keeps: those that differ from the default."""
+    plain, own = asdict(Sampling()), asdict(sampling)
+    changed = {name: value for name, value in own.items() if value != plain[name] and name not in _NOT_KEPT}
+    return json.loads(json.dumps(changed))

@@ -5,10 +5,9 @@ Opening a story restores its last knobs. Imports no screen.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol, TypeVar, cast
 
 from srbwriter import launch
@@ -72,17 +71,6 @@ def swept(sampling: Sampling, own: JsonObject, sweep: Sweep | None, n: int) -> t
         replace(base, **{name: round(value) if whole else value, "seed": seed})
         for value, seed in zip(values, seeds, strict=True)
     )
-
-
-_NOT_KEPT = frozenset({"seed", "banned_phrases"})
-"""Fields that nodes do not keep: the seed has a column, and a long list would be repeated for each branch."""
-
-
-def kept_sampling(sampling: Sampling) -> JsonObject:
-    """Return the fields of a branch's sampling that its node keeps: those that differ from the default."""
-    plain, own = asdict(Sampling()), asdict(sampling)
-    changed = {name: value for name, value in own.items() if value != plain[name] and name not in _NOT_KEPT}
-    return json.loads(json.dumps(changed))
 
 
 def as_field(value: Any) -> Any:

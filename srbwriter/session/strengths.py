@@ -146,8 +146,8 @@ def _strength(likelihood: _Likelihood, value: int) -> Strength:
     along, rest = likelihood.design[:, value], likelihood.design @ basis
     nothing = np.zeros(len(along))
     whole: Floats = np.concatenate((along[:, None], rest), axis=1)
-    middle: Floats = np.zeros(1 + free + ties)
-    top, best = likelihood.maximise(whole, nothing, middle)
+    origin: Floats = np.zeros(1 + free + ties)
+    top, best = likelihood.maximise(whole, nothing, origin)
     centre = min(max(float(best[0]), -_FURTHEST), _FURTHEST)
     deviation = math.sqrt(float(np.linalg.inv(likelihood.bend(whole, nothing, best))[0, 0]))
     start: Floats = best[1:]

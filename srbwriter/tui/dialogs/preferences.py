@@ -14,7 +14,7 @@ from textual.widgets import Static
 from srbwriter.engine.parameters import PARAMETERS
 from srbwriter.engine.types import InvalidRequest, Sampling, Stop
 from srbwriter.session.preferences import LEAST, MODEL, NOTE, PRESET, Factor, Findings, Range, Value
-from srbwriter.session.sampling import kept_sampling
+from srbwriter.session.recorder import kept_sampling
 from srbwriter.story.model import counted
 from srbwriter.tui import knobs
 from srbwriter.tui.dialogs.base import QUIT, Dialog
