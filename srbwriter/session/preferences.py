@@ -144,7 +144,7 @@ class _Settings:
     def split(self, branch: Candidate, name: str) -> tuple[Hashable, Hashable]:
         """Return the value of a factor for a branch, and all its other settings, both as JSON."""
         model, sampling = self._recipe(branch.recipe)
-        own: dict[str, Any] = {MODEL: model, NOTE: self.note(branch)}
+        own: dict[str, Any] = {MODEL: model, NOTE: self.note(branch), "": branch.meta}
         value: Any = sampling
         if name in own:
             value = own.pop(name)
@@ -182,11 +182,11 @@ class _Choice(NamedTuple):
 
 def _choices(name: str, found: Sequence[Comparison], settings: _Settings) -> Iterator[_Choice]:
     """Yield the choices between values of a factor, each among branches that are equal in all else."""
-    known: dict[tuple[int, Any], tuple[Hashable, Hashable]] = {}
+    known: dict[tuple[int, Any, str], tuple[Hashable, Hashable]] = {}
 
     def split(branch: Candidate) -> tuple[Hashable, Hashable]:
         """Return the value of the factor, and all else."""
-        key = branch.recipe, settings.note(branch)
+        key = branch.recipe, settings.note(branch), branch.meta
         if key not in known:
             known[key] = settings.split(branch, name)
         return known[key]

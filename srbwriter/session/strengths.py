@@ -138,16 +138,16 @@ def _strength(likelihood: _Likelihood, value: int) -> Strength:
     """Return the strength of ``value``: its θ where the mean of the others is 0, and where it may be."""
     others = [other for other in range(likelihood.values) if other != value]
     free = len(others) - 1
-    ties = likelihood.design.shape[1] - likelihood.values
-    basis = np.zeros((likelihood.design.shape[1], free + ties))
+    parameters = len(likelihood.design[0])
+    ties = parameters - likelihood.values
+    basis = np.zeros((parameters, free + ties))
     for column, other in enumerate(others[:-1]):
         basis[other, column], basis[others[-1], column] = 1.0, -1.0
     basis[likelihood.values :, free:] = np.eye(ties)
     along, rest = likelihood.design[:, value], likelihood.design @ basis
     nothing = np.zeros(len(along))
     whole: Floats = np.concatenate((along[:, None], rest), axis=1)
-    origin: Floats = np.zeros(1 + free + ties)
-    top, best = likelihood.maximise(whole, nothing, origin)
+    top, best = likelihood.maximise(whole, nothing, np.zeros(1 + free + ties))
     centre = min(max(float(best[0]), -_FURTHEST), _FURTHEST)
     deviation = math.sqrt(float(np.linalg.inv(likelihood.bend(whole, nothing, best))[0, 0]))
     start: Floats = best[1:]

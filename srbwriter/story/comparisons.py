@@ -17,10 +17,14 @@ _CHUNK = 1000  # rows read at a time, so that nobody waits long for the lock
 
 
 class Candidate(NamedTuple):
-    """A branch that could be picked. ``recipe`` is the number of its model and sampling parameters."""
+    """A branch that could be picked.
+
+    ``recipe`` is the number of its model and sampling parameters; ``meta`` is JSON, what else its node keeps.
+    """
 
     node: NodeId
     recipe: int
+    meta: str
     created: float  # Unix seconds, UTC
 
 
@@ -34,6 +38,12 @@ class Comparison(NamedTuple):
 class _Origin(NamedTuple):
     recipe: int
     seed: int | None
+    meta: str
+
+    @property
+    def branch(self) -> tuple[int, int | None]:
+        """What all nodes of a branch have in common."""
+        return self.recipe, self.seed
 
 
 def comparisons(document: Document, without: Collection[NodeId] = ()) -> list[Comparison]:
@@ -82,9 +92,11 @@ def _origins(document: Document) -> Iterator[tuple[NodeId, _Origin]]:
     last = 0
     while True:
         with document.lock, document.store.reading() as db:
-            query = "SELECT id, recipe, seed FROM body WHERE id > ? ORDER BY id LIMIT ?"
+            query = "SELECT id, recipe, seed, meta FROM body WHERE id > ? ORDER BY id LIMIT ?"
             rows = db.execute(query, (last, _CHUNK)).fetchall()
-        yield from ((row[0], _Origin(row[1], row[2])) for row in rows if isinstance(row[1], int))
+        for node, recipe, seed, meta in rows:
+            if isinstance(recipe, int):
+                yield node, _Origin(recipe, seed, str(meta or ""))
         if len(rows) < _CHUNK:
             return
         last = rows[-1][0]
@@ -95,7 +107,9 @@ def _first_node(document: Document, node: NodeId, origins: dict[NodeId, _Origin]
     tree = document.tree
     if node not in tree or node not in origins:
         return None
-    while (above := tree[node].parent) is not None and origins.get(above) == origins[node]:
+    while (above := tree[node].parent) is not None:
+        if above not in origins or origins[above].branch != origins[node].branch:
+            break
         if any(child != node and child in origins for child in tree.all_children(above)):
             break  # a round of its own, with the same seeds
         node = above
@@ -112,7 +126,9 @@ def _comparison(
         below = [document.tree[child] for child in document.tree.all_children(parent)]
     until = max(nodes.values())
     picked = [entry for entry in below if entry.id in nodes]
-    taken = {origins[entry.id] for entry in picked}  # a picked branch that was edited stays beside the edit
+    taken = {
+        origins[entry.id].branch for entry in picked
+    }  # a picked branch that was edited stays beside the edit
     others = [
         entry
         for entry in below
@@ -122,6 +138,7 @@ def _comparison(
         return None
 
     def candidate(entry: Entry) -> Candidate:
-        return Candidate(entry.id, origins[entry.id].recipe, entry.created)
+        origin = origins[entry.id]
+        return Candidate(entry.id, origin.recipe, origin.meta, entry.created)
 
     return Comparison(tuple(map(candidate, picked)), tuple(map(candidate, others)))
