@@ -113,12 +113,12 @@ def test_stop_rules_reach_the_engine() -> None:
 
 def test_a_context_is_fitted_to_little_memory_and_the_writer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("srbwriter.models.fit.free_memory", lambda: 50_000_000)
-    told: list[str] = []
-    with contextlib.closing(launch.loader(settings(model__gpu_layers=0), notify=told.append)) as loader:
+    notices: list[str] = []
+    with contextlib.closing(launch.loader(settings(model__gpu_layers=0), notify=notices.append)) as loader:
         engine = loader.wait(60)
         assert engine.n_ctx == engine.stats().total_cells == 2048  # and no room beside one branch
-        assert loader.notes == tuple(told) == tuple(told[:1])
-        assert "50 MB of memory are free" in told[0] and "Close other programs" in told[0]
+        assert loader.notes == tuple(notices) == tuple(notices[:1])
+        assert "50 MB of memory are free" in notices[0] and "Close other programs" in notices[0]
         assert engine.info.device == "CPU"
         assert loader.again().options == loader.options, "another load is fitted anew"
 

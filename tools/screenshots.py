@@ -42,6 +42,11 @@ OPENING = (
     "was much too heavy."
 )
 
+REFRAIN = (
+    "Every evening the old miller sang to the wheel, and the wheel sang back. Turn, said the miller. Turn, "
+    "said the wheel. Turn, said the miller. Turn, said the wheel."
+)
+
 Act = Callable[[Pilot[None], App], Awaitable[None]]
 
 
@@ -148,6 +153,12 @@ async def judging(pilot: Pilot[None], app: App) -> None:
     app.write_screen.flush_slowly()
 
 
+async def loops(pilot: Pilot[None], app: App) -> None:
+    app.session.sampling = replace(app.session.sampling, temperature=0.0)
+    await write(pilot, app, 300)
+    app.write_screen.flush_slowly()
+
+
 async def ahead(pilot: Pilot[None], app: App) -> None:
     app.session.look_ahead.budget = Budget("all", 4096, "all")
     app.session.stop = replace(app.session.stop, max_tokens=60)
@@ -176,6 +187,20 @@ async def exploring(pilot: Pilot[None], app: App) -> None:
     app.write_screen.pump.flush()
     await until(lambda: app.session.exploring.fork() is not None)
     app.write_screen.pump.flush()
+
+
+async def wishes(pilot: Pilot[None], app: App) -> None:
+    await write(pilot, app, 40)
+    app.session.wishes.ask("more rain")
+    await until(lambda: app.session.round is not None and bool(app.session.round.branches))
+    await until(lambda: all(len(branch.ids) > 30 for branch in app.session.round.branches))  # type: ignore[union-attr]
+    app.write_screen.pump.flush()
+    app.session.wishes.ask("from her view", 2)
+    await until(lambda: len(app.session.round.branches[2].ids) > 30)  # type: ignore[union-attr]
+    app.write_screen.choose_pane()
+    app.write_screen.pump.flush()
+    app.write_screen.run("ask_change_here")
+    await pilot.pause()
 
 
 async def autorun(pilot: Pilot[None], app: App) -> None:
@@ -217,6 +242,8 @@ SHOTS = (
     Shot("not-shown", not_shown, theme="moss"),
     Shot("exploring", exploring, (120, 36)),
     Shot("judging", judging, theme="harbour"),
+    Shot("loops", loops, (120, 36), "moss", text=REFRAIN),
+    Shot("wishes", wishes, theme="moss"),
     Shot("autorun", autorun, theme="midnight-ink"),
     Shot("preferences", preferences, (100, 30), "paper"),
     Shot("reading", reading, (100, 30), "sepia"),

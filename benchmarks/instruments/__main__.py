@@ -11,7 +11,9 @@ from pathlib import Path
 
 from srbwriter.demo import bundled_model
 
-PARTS = ("ahead", "variety", "tokens", "judging", "bans", "loops", "autorun", "preferences", "off")
+PARTS = (
+    "ahead", "variety", "tokens", "judging", "bans", "loops", "wishes", "autorun", "preferences", "off",
+)  # fmt: skip
 
 
 def main() -> None:

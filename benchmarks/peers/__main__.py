@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.engine import peers
-from benchmarks.engine.report import heading, table
+from benchmarks.engine.report import heading
 from benchmarks.engine.setting import TEXT, Setting, model_path
 
 from .sides import LlamaServer, OneByOne, Peer, Srbwriter, Vllm, Written
@@ -105,7 +105,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         with ExitStack() as stack:
             everybody = list(started(setting, args, stack))
             print(heading(setting, f"{args.prompt} + {args.tokens} tokens, {args.rounds} rounds"))
-            print(f"{table(head, rows(everybody, setting, args))}\n", flush=True)
+            for line in (head, ["--:"] * len(head)):
+                print(f"| {' | '.join(line)} |", flush=True)
+            for row in rows(everybody, setting, args):  # each takes a minute or more
+                print(f"| {' | '.join(row)} |", flush=True)
+            print()
 
 
 if __name__ == "__main__":

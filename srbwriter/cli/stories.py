@@ -153,9 +153,11 @@ def path_for_story(output: Path | None) -> Path | None:
     """Return the path for a new story. Raises Failure for the name of an exported file or of a model."""
     if output is None:
         return None
-    from srbwriter.story import formats
-
     refuse_model(output)
+    if output.suffix.lower() in ("", SUFFIX):
+        return output
+    from srbwriter.story import formats  # a tenth of a second, which the app's start need not wait for
+
     if (form := formats.for_file(output)) is not None:
         cure = f"a story ends in {SUFFIX}; `srbwriter export` makes a {form.extension} of one"
         raise Failure(f"{output}: {cure}", Exit.USAGE)

@@ -18,7 +18,7 @@ class Closable(Protocol):
 
 
 FORKED = "an engine does not survive a fork: it belongs to the process that loaded it; load one here"
-"""What callers in a child process are told."""
+"""The message for callers in a child process."""
 
 _running: weakref.WeakSet[Closable] = weakref.WeakSet()
 

@@ -24,7 +24,7 @@ from .types import ONLY_READ, InvalidRequest, Priority, Request, Sampling, Stop
 Ends = Literal["sentence", "punctuation", "never"]
 
 TOP = 40
-"""Likeliest first tokens that are told of a fork."""
+"""Likeliest first tokens that are reported of a fork."""
 _FEWER = (20, 10, 5, 1)  # what is asked for where an engine does not tell as many
 MOST_WAYS, MOST_TOKENS = 64, 128
 SURE = 0.95
@@ -73,8 +73,8 @@ class Fork(NamedTuple):
 
 def question(generation: Generation, after: tuple[int, ...] = ()) -> Request:
     """Asks what could follow the prompt of a request: nothing is evaluated where its logits are known."""
-    told = _told(generation.request, TOP)
-    return _after(told, generation.prompt_ids, after) if after else told
+    request = _asking(generation.request, TOP)
+    return _after(request, generation.prompt_ids, after) if after else request
 
 
 def ask(engine: Backend, request: Request) -> Generation:
@@ -95,7 +95,7 @@ def with_fewer(request: Request) -> Request | None:
     return None if fewer is None else replace(request, next_logprobs=fewer)
 
 
-def _told(asked: Request, best: int) -> Request:
+def _asking(asked: Request, best: int) -> Request:
     """Return ``asked`` without writing, with its ``best`` likeliest next tokens."""
     return Request(
         asked.prompt, stop=ONLY_READ, next_logprobs=best, priority=asked.priority, heal=asked.heal,
@@ -105,9 +105,9 @@ def _told(asked: Request, best: int) -> Request:
     )  # fmt: skip
 
 
-def _after(told: Request, prompt: tuple[int, ...], ids: tuple[int, ...]) -> Request:
+def _after(request: Request, prompt: tuple[int, ...], ids: tuple[int, ...]) -> Request:
     """The same question about the prompt as it was evaluated, with more tokens behind it."""
-    return replace(told, prompt=(*prompt, *ids), heal=False, add_bos=False)
+    return replace(request, prompt=(*prompt, *ids), heal=False, add_bos=False)
 
 
 _WORD_TOKENS = 6  # that are written at most, to complete a word
@@ -123,9 +123,9 @@ def needs_completion(raw: bytes) -> bool:
 
 def completion(generation: Generation, after: tuple[int, ...], token: int) -> Request:
     """Return the request that writes the likeliest rest of the word that ``token`` begins at a fork."""
-    told = _after(_told(generation.request, 1), generation.prompt_ids, (*after, token))
+    request = _after(_asking(generation.request, 1), generation.prompt_ids, (*after, token))
     return replace(
-        told, n=1, next_logprobs=None, priority=Priority.FOREGROUND, sampling=Sampling(temperature=0),
+        request, n=1, next_logprobs=None, priority=Priority.FOREGROUND, sampling=Sampling(temperature=0),
         stop=Stop(max_tokens=_WORD_TOKENS, after_any=_AFTER_WORD),
     )  # fmt: skip
 
@@ -146,7 +146,7 @@ def rest_of_word(ids: Sequence[int], pieces: Sequence[bytes]) -> tuple[tuple[int
 
 
 def fork_of(
-    generation: Generation, after: tuple[int, ...], told: Sequence[tuple[int, float]], engine: Backend
+    generation: Generation, after: tuple[int, ...], likely: Sequence[tuple[int, float]], engine: Backend
 ) -> Fork:
     """Return which of the reported next tokens the branches of ``generation`` begin with.
 
@@ -158,10 +158,10 @@ def fork_of(
         ids = tuple(branch.buffer.ids[: count + 1])
         if len(ids) > count and ids[:count] == after:
             begun.setdefault(ids[count], []).append(branch.index)
-    tokens = [token for token, _ in told]
+    tokens = [token for token, _ in likely]
     pieces = dict(zip(tokens, engine.pieces(tokens), strict=True))
     healed = b"" if after else generation.healed.encode()
-    known = {token: math.exp(logprob) for token, logprob in told if pieces[token].startswith(healed)}
+    known = {token: math.exp(logprob) for token, logprob in likely if pieces[token].startswith(healed)}
     whole = sum(known.values()) if healed else 1.0
     return Fork(
         after,
@@ -218,7 +218,7 @@ class Exploration:
 
     def __init__(self, first: Request, wanted: Exploring, eog: Collection[int]) -> None:
         wanted.check()
-        self._first = _told(first, max(TOP, wanted.beams))
+        self._first = _asking(first, max(TOP, wanted.beams))
         self._wanted, self._eog = wanted, eog
         self._prompt: tuple[int, ...] = ()
         self._open, self._done = [Way()], list[Way]()
@@ -251,11 +251,11 @@ class Exploration:
         least = self._wanted.cutoff * self._wanted.multiplier**self._level
         grown: dict[bytes, Way] = {}
         for way, generation in zip(self._open, generations, strict=True):
-            told = generation.next_logprobs
-            pieces = engine.pieces([token for token, _ in told])
+            following = generation.next_logprobs
+            pieces = engine.pieces([token for token, _ in following])
             likely = [
                 self._further(way, token, logprob, piece[len(healed) :])
-                for (token, logprob), piece in zip(told, pieces, strict=True)
+                for (token, logprob), piece in zip(following, pieces, strict=True)
                 if piece.startswith(healed)
             ]
             followed = [one for one in likely if math.exp(one.logprob - way.logprob) >= least] or likely[:1]

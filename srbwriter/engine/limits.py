@@ -15,7 +15,7 @@ from typing import Any, cast
 from .types import FinishReason, InvalidRequest, OutOfRange, Take
 
 TOKENS = 1_000_000
-"""Tokens that a branch may be told to write, or a sampler to look back; no context is larger."""
+"""Most tokens that a branch may write, or a sampler look back; no context is larger."""
 
 PROMPT_CHARS = 4_000_000
 """Characters of a prompt, or of a text to be made tokens; it takes less than a second."""
@@ -34,7 +34,7 @@ BRANCHES = 1024
 """Branches that a request may have had in all, those that were added later included."""
 
 LOGPROBS = 100
-"""Likeliest tokens told for each token of a text."""
+"""Likeliest tokens reported for each token of a text."""
 
 STOPS, STOP_CHARS, STOPS_CHARS = 256, 1000, 20_000
 """Stop texts; characters of one, and of all together: every token is compared with all of them."""
@@ -49,6 +49,8 @@ BIASES = 65_536
 """Tokens that are made likelier or less likely; half of a large vocabulary."""
 
 BREAKERS, BREAKER_CHARS = 64, 40
+LOOP_TIMES = 5
+"""Largest number of repetitions that a loop guard waits for; they are held back so long."""
 """DRY's breakers. Its start takes longer with each, and llama.cpp cuts longer ones off."""
 
 SAMPLERS = 32

@@ -33,7 +33,7 @@ Fit: TypeAlias = Callable[["str | os.PathLike[str]", EngineOptions], tuple[Engin
 
 
 class Load(Protocol):
-    """Load an engine, as ``Engine.load`` does; raises Cancelled when told to stop."""
+    """Load an engine, as ``Engine.load`` does; raises Cancelled when it is stopped."""
 
     def __call__(
         self, path: str | os.PathLike[str], options: EngineOptions | None, /, *, on_progress: OnProgress
@@ -65,7 +65,7 @@ class EngineLoader:
         fit: Fit | None = None, notify: Callable[[str], None] | None = None,
     ) -> None:  # fmt: skip
         self._path, self.options, self._load, self._fit = path, options, load, fit
-        self._notify = notify  # told each of the notes
+        self._notify = notify  # called with each of the notes
         self.place = os.fspath(path)
         self.notes: tuple[str, ...] = ()
         self.state: LoadState = "INIT"

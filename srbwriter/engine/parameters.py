@@ -378,7 +378,7 @@ PARAMETERS: tuple[Parameter, ...] = (
     _sampling("loop_guard", "repetition", "Loop guard",
               "A passage that stands so often in a row is a loop: the branch goes back to before it and "
               "writes something else. 3 is a good value; 0 is off.",
-              0, 100, 1, flags=("--loop-guard",)),
+              0, limits.LOOP_TIMES, 1, flags=("--loop-guard",)),
     _sampling("mirostat", "other samplers", "Mirostat",
               "Keep the surprise of the text even, instead of filtering: version 1 or 2; 0 is "
               "off.",

@@ -42,7 +42,7 @@ class Chain:
         states: the state of each of ``members`` that must be kept.
         memories: those of ``members`` that look back at the text.
         length: how many tokens they look back.
-        learns: whether the chain must be told of picked tokens.
+        learns: whether the chain has to accept picked tokens.
         greedy: whether it takes the likeliest token.
     """
 

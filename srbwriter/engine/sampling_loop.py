@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import TypeAlias
 
 import numpy as np
@@ -322,7 +323,7 @@ class SamplingLoop:
             self.finish(active, FinishReason.STOP, row)
             return
         verdict = active.add_token(token, logprob, self.now)
-        if active.text.checkpoints:
+        if active.text.weighed:
             chosen_from = self.context.logits(row) if isinstance(row, int) else np.asarray(row)
             active.text.checkpoints[-1].logits = chosen_from.copy()
         if isinstance(verdict, Rewind):
@@ -370,7 +371,8 @@ class SamplingLoop:
     def _place(self, active: ActiveBranch, first: int, nearest: bool = True) -> int | None:
         """Return the position to rewind to, where what was found begins in the token ``first``."""
         assert active.rewinds is not None
-        rows = [point.logits for point in active.text.checkpoints]
+        kept = takewhile(lambda row: row is not None, (p.logits for p in reversed(active.text.checkpoints)))
+        rows = list(kept)[::-1]
         return active.rewinds.choose_position(
             active.buffer.ids, rows, active.barred, first, active.first_free, nearest
         )

@@ -94,6 +94,8 @@ class BranchText:
         self._held = self._found = ""  # the latter: text before which the branch is to go back
         self.checkpoints: list[Checkpoint] = []
         """Before each of the last tokens that the branch may go back before; their text is held back."""
+        self.weighed = 0
+        """How many of the last checkpoints need the logits that their token was chosen from."""
         self.restart("")
 
     @property
@@ -223,20 +225,28 @@ class BranchText:
     def _ask_rewinders(self, text: str) -> Rewind | None:
         """Return what the branch has to go back before; forget checkpoints that none can need."""
         repeated = min(self._pending, len(text))
-        hold, found = 0, None
+        hold, weighed, found = 0, 0, None
         for watcher in self.rewinders:
             if repeated:
                 watcher.skip(text[:repeated], self.decoded - len(text) + repeated)
             verdict = watcher.accept(text[repeated:], self.decoded, self.tokens)
             if isinstance(verdict, Continue):
                 hold = max(hold, verdict.hold)
+                weighed = max(weighed, verdict.hold * verdict.weigh)
             elif isinstance(verdict, Rewind):
                 found = found or verdict
         if found is None:
-            points, open_from = self.checkpoints, self.decoded - hold
-            closed = sum(1 for point in points[1:] if point.decoded <= open_from) + (hold == 0)
-            del points[:closed]
+            points = self.checkpoints
+            del points[: len(points) - self._points_within(hold)]
+            self.weighed = self._points_within(weighed)
+            for point in points[: len(points) - self.weighed]:
+                point.logits = None
         return found
+
+    def _points_within(self, hold: int) -> int:
+        """Return how many of the last checkpoints the last ``hold`` characters need."""
+        later = sum(1 for point in self.checkpoints[1:] if point.decoded > self.decoded - hold)
+        return later + 1 if hold else 0
 
     def _apply_rules(self, text: str) -> tuple[str, Finish | None]:
         """Show ``text`` to the stop rules; return what may be published, and how the branch ends."""

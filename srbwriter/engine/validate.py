@@ -29,7 +29,7 @@ _MOST_OPTIONS = {
 }  # fmt: skip
 _THREADS = ("threads", "threads_batch")
 _THREADS_EACH = 4  # for each processor: more of them wait for each other, and nothing is gained
-_FEW_THREADS = 16  # which every machine may be told to have
+_FEW_THREADS = 16  # accepted on every machine
 _LEAST_OPTIONS = {
     "n_ctx": 1, "n_batch": 1, "n_ubatch": 1, "threads": 1, "threads_batch": 1,
     "gpu_layers": -1, "main_gpu": 0, "max_branches": 1, "max_sequences": 1,

@@ -42,9 +42,9 @@ def build_app(
     services = Services(loader, settings, Notifier(), offers)
     template = template_of(settings)
     check_folders(settings)
-    told = description(LEAVES.values())
+    document = description(LEAVES.values())
     for one in services.models:
-        one.chat_template, one.openapi = template, told
+        one.chat_template, one.openapi = template, document
     rows = [row for leaf in LEAVES.values() for row in leaf.rows]
     if settings.static_path:
         rows = [row for row in rows if not row.gives_way]
@@ -111,5 +111,5 @@ async def _not_here(request: Request, error: Exception) -> Response:
     """Answer an unknown path or method in the dialect of the path."""
     assert isinstance(error, HTTPException)
     message = "File Not Found" if error.status_code == 404 else str(error.detail)
-    told = ApiError(error.status_code, message, headers=error.headers)
-    return json_response(dialect_of(request.url.path).body(told), told.status, told.headers)
+    problem = ApiError(error.status_code, message, headers=error.headers)
+    return json_response(dialect_of(request.url.path).body(problem), problem.status, problem.headers)

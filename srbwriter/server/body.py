@@ -569,14 +569,14 @@ class Params:
     def logprobs(self) -> int | None:
         return self.request.logprobs
 
-    def more(self, kind: type[P], **told: Any) -> P:
-        """Return a copy of the dialect's class ``kind``, with that class's own fields from ``told``."""
-        return kind(**{**{name: getattr(self, name) for name in ("request", *_SWITCHES)}, **told})
+    def more(self, kind: type[P], **own: Any) -> P:
+        """Return a copy of the dialect's class ``kind``, with that class's ``own`` fields."""
+        return kind(**{**{name: getattr(self, name) for name in ("request", *_SWITCHES)}, **own})
 
     def of_prompt(self, prompt: Prompt, **changes: Any) -> Request:
         """Return the request for one prompt; ``changes`` are fields of it."""
-        told = {"add_bos": wants_bos(prompt), **changes, "prompt": prompt}
-        return replace(self.request, **told, sampling=seeded(self.request))
+        fields = {"add_bos": wants_bos(prompt), **changes, "prompt": prompt}
+        return replace(self.request, **fields, sampling=seeded(self.request))
 
 
 P = TypeVar("P", bound=Params)

@@ -30,20 +30,20 @@ def template_of(settings: ServerSettings) -> str | None:
 
     Raises ServerError for the name of an unknown template, and for a broken one.
     """
-    told = settings.chat_template
-    if not told:
+    template = settings.chat_template
+    if not template:
         return None
-    if told.strip().lower() == "chatml":
+    if template.strip().lower() == "chatml":
         return CHATML
-    told = told.strip() if "{" not in told else told
+    template = template.strip() if "{" not in template else template
     try:
-        render(told, _TRIAL, bos="", eos="")
+        render(template, _TRIAL, bos="", eos="")
     except InvalidRequest as error:
         if error.field == "chat_template":
-            cure = "" if "{" in told else "; or give the template itself, or --chat-template-file"
+            cure = "" if "{" in template else "; or give the template itself, or --chat-template-file"
             raise ServerError(f"the chat template cannot be used: {error.problem}{cure}") from error
         # It only refused the trial's messages: it may want a system message, say.
-    return told
+    return template
 
 
 class ChatPrompt(NamedTuple):
@@ -79,7 +79,7 @@ def read_chat(fields: Fields, services: Services, *, system: bool = True) -> Cha
         )
     tools = read_tools(fields, engine, template)
     options = fields.mapping("chat_template_kwargs") or {}
-    told = {name: value for name, value in options.items() if name.isidentifier() and name not in _OURS}
+    variables = {name: value for name, value in options.items() if name.isidentifier() and name not in _OURS}
 
     def render(messages: Sequence[dict[str, Any]]) -> str:
         return engine.apply_template(
@@ -88,7 +88,7 @@ def read_chat(fields: Fields, services: Services, *, system: bool = True) -> Cha
             continue_final_message=go_on,
             tools=None if tools is None else tools.listed,
             template=template,
-            **told,
+            **variables,
         )
 
     try:

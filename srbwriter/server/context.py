@@ -118,10 +118,10 @@ class Context:
 
         Switches to the model that answers the parent. Raises ApiError (404).
         """
-        told = Fields(self.sent).mapping("parent")
-        if told is None:
+        given = Fields(self.sent).mapping("parent")
+        if given is None:
             return None
-        parent = Fields(told)
+        parent = Fields(given)
         record = self.record(parent.text("request"))
         self.effort += (record.prompt_tokens + record.written) * PER_ENTRY  # to make its text a prompt
         return record.branch(parent.integer("branch", 0))
@@ -319,7 +319,7 @@ class Context:
         An error before the first frame is raised, a later one is a frame. A request in the queue reports its
         place after a second, and whenever the place changes.
         """
-        begun, quiet, told = False, 0.0, -1
+        begun, quiet, reported = False, 0.0, -1
         ping_seconds = self.settings.ping_seconds
         look = min(1.0, ping_seconds)
         with Follower(self.services.notifier, record.generations, after) as follower:
@@ -330,8 +330,8 @@ class Context:
                 if news:
                     quiet = 0.0
                     out = await off_loop(_seconds(record, news), partial(reply.batch, news))
-                elif record.waiting and (now := self.services.registry.place(record)) != told:
-                    told, out = now, reply.waiting(now)
+                elif record.waiting and (now := self.services.registry.place(record)) != reported:
+                    reported, out = now, reply.waiting(now)
                 else:
                     quiet += look
                     silent = quiet >= ping_seconds

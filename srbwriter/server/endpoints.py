@@ -220,8 +220,8 @@ _OTHER_NAMES = {
 
 def error_response(error: Exception, dialect: Dialect, sent: Mapping[str, Any]) -> Response:
     """Return an error as a response in ``dialect``, to a client that ``sent`` these fields."""
-    told = respell_field(as_api_error(error), sent)
-    return json_response(dialect.body(told), told.status, told.headers)
+    problem = respell_field(as_api_error(error), sent)
+    return json_response(dialect.body(problem), problem.status, problem.headers)
 
 
 _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
@@ -266,13 +266,13 @@ def _responses(group: Sequence[Endpoint]) -> dict[str, Any]:
     """Return the responses of a path: the answers of its rows, and errors in the form of their dialects."""
     errors = dict.fromkeys(row.dialect.error for row in reversed(group))
     wrong = {"application/json": {"schema": _either(list(errors))}}
-    told: dict[str, Any] = {}
+    responses: dict[str, Any] = {}
     for row in reversed(group):
         for status, kinds in row.answers.items():
             content = {media: {"schema": _either(name.split())} for media, name in kinds.items()}
-            known = told.setdefault(str(status), {"description": "the answer", "content": {}})
+            known = responses.setdefault(str(status), {"description": "the answer", "content": {}})
             known["content"] |= content
-    return (told or {"default": {"description": "the answer"}}) | {
+    return (responses or {"default": {"description": "the answer"}}) | {
         status: {"description": meaning, "content": wrong} for status, meaning in _ERRORS.items()
     }
 

@@ -84,8 +84,8 @@ def _llamacpp(error: ApiError) -> dict[str, Any]:
 
 
 def _openai(error: ApiError) -> dict[str, Any]:
-    told = {"message": error.message, "type": error.kind, "param": error.field}
-    return {"error": {**told, "code": error.code or error.status, **error.extra}}
+    problem = {"message": error.message, "type": error.kind, "param": error.field}
+    return {"error": {**problem, "code": error.code or error.status, **error.extra}}
 
 
 LLAMACPP = Dialect(

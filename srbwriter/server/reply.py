@@ -378,9 +378,9 @@ class BranchReply:
     def waiting(self, place: int) -> bytes:
         if not self._params.return_progress:
             return waiting_comment(place)
-        told = self._progress(0, PromptProgress(0, len(self._record.generation.prompt_ids), 0))
-        told["prompt_progress"]["queue"] = place
-        return self._reading(0, told).encode()
+        progress = self._progress(0, PromptProgress(0, len(self._record.generation.prompt_ids), 0))
+        progress["prompt_progress"]["queue"] = place
+        return self._reading(0, progress).encode()
 
     def end(self) -> bytes:
         return b""
@@ -419,7 +419,7 @@ class BranchReply:
 
     # ---- a dialect's own
 
-    def _reading(self, number: int, told: dict[str, Any]) -> str:
+    def _reading(self, number: int, extra: dict[str, Any]) -> str:
         """Return a frame with the progress of a prompt."""
         return ""
 

@@ -63,8 +63,8 @@ JSON, EVENTS, LINES = "application/json", "text/event-stream", "text/html"
 
 def answers(value: str = "", events: str = "", lines: str = "", status: int = 200) -> dict[int, Any]:
     """What a row answers under ``status``: a value, a stream of events, or event lines; each by its name."""
-    told = {JSON: value, EVENTS: events, LINES: lines}
-    return {status: {media: name for media, name in told.items() if name}}
+    media_types = {JSON: value, EVENTS: events, LINES: lines}
+    return {status: {media: name for media, name in media_types.items() if name}}
 
 
 # ---- bodies

@@ -245,14 +245,14 @@ def _listen(settings: ServerSettings) -> list[Listener]:
     return listeners
 
 
-def _listen_tcp(told: str, port: int) -> Listener:
-    host = told.strip("[]")
+def _listen_tcp(address: str, port: int) -> Listener:
+    host = address.strip("[]")
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listener = socket.create_server((host, port), family=family, backlog=1024)
     except OSError as error:
         raise AddressError(
-            f"cannot listen on {told}:{port}: {error.strerror or error}; "
+            f"cannot listen on {address}:{port}: {error.strerror or error}; "
             "choose another with --host, --port, --ws-port and --tcp"
         ) from error
     # asyncio switches Nagle's algorithm off where a socket says that it is TCP; this one says nothing

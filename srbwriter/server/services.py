@@ -200,11 +200,11 @@ class Services:
     @property
     def model_names(self) -> tuple[str, ...]:
         """What the model goes by; while it is being loaded already, if its file says so."""
-        told = words(self.settings.alias) if self.number == 0 else ()
-        told = told or ((self.name,) if self.name else ())
+        names = words(self.settings.alias) if self.number == 0 else ()
+        names = names or ((self.name,) if self.name else ())
         engine = self.loader.engine
-        if told or engine is not None:
-            return told or (cast("Backend", engine).info.name,)
+        if names or engine is not None:
+            return names or (cast("Backend", engine).info.name,)
         return (getattr(self.loader, "name", "") or "model",)
 
     @property

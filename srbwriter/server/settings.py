@@ -63,7 +63,7 @@ class ServerSettings:
     max_connections: int = 0  # 0: as many as the process may open files for
     more_models: tuple[str, ...] = ()  # those beside the first, as they were named
     models_max: int = 0  # loaded at once; 0: as many as fit
-    max_requests: int = 256  # being answered at once; more are told to come back
+    max_requests: int = 256  # being answered at once; more get 503
     max_sockets: int = 256  # WebSockets that are open at once
     max_own_sockets: int = 32  # those of one client
     keep_requests: int = 256  # finished requests that stay addressable
@@ -72,7 +72,7 @@ class ServerSettings:
 
     def __post_init__(self) -> None:
         """Split addresses at commas, as llama-server does. Raises ServerError where none is left."""
-        hosts = tuple(host.strip() for told in self.host for host in told.split(",") if host.strip())
+        hosts = tuple(host.strip() for given in self.host for host in given.split(",") if host.strip())
         if not hosts:
             raise ServerError("--host needs at least one address")
         object.__setattr__(self, "host", hosts)
@@ -183,15 +183,15 @@ class Place:
 def line_places(settings: ServerSettings) -> list[Place]:
     """The places of ``tcp``. Raises ServerError."""
     places: list[Place] = []
-    for told in settings.tcp:
-        kind, _, path = told.partition("unix:")
-        host, _, port = told.rpartition(":")
+    for address in settings.tcp:
+        kind, _, path = address.partition("unix:")
+        host, _, port = address.rpartition(":")
         if not kind and path:
             places.append(Place(file=expanded(path)))
         elif port.isascii() and port.isdecimal() and int(port) < 65536:
             places.append(Place(host or "127.0.0.1", int(port)))
         else:
-            raise ServerError(f"--tcp {told}: expected PORT, HOST:PORT or unix:PATH")
+            raise ServerError(f"--tcp {address}: expected PORT, HOST:PORT or unix:PATH")
     return places
 
 

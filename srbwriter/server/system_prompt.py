@@ -46,24 +46,24 @@ def read_system_prompt(settings: ServerSettings) -> SystemPrompt:
     return SystemPrompt(text)  # a number, or a sentence in quotation marks
 
 
-def _read_object(file: str, told: Mapping[str, Any]) -> SystemPrompt:
+def _read_object(file: str, values: Mapping[str, Any]) -> SystemPrompt:
     """The object with or without ``system_prompt`` around it, as llama.cpp's server took both."""
-    inner: Any = told.get("system_prompt")
-    if isinstance(inner, str) and len(told) == 1:
+    inner: Any = values.get("system_prompt")
+    if isinstance(inner, str) and len(values) == 1:
         return SystemPrompt(inner)
-    if "system_prompt" in told:
-        if beside := next((name for name in told if name != "system_prompt"), None):
+    if "system_prompt" in values:
+        if beside := next((name for name in values if name != "system_prompt"), None):
             raise ServerError(f"{file}: {beside[:60]!r} stands beside 'system_prompt'; {_EXPECTED}")
         if not isinstance(inner, dict):
             raise ServerError(f"{file}: system_prompt: expected text or an object; {_EXPECTED}")
-        told = cast("dict[str, Any]", inner)
-    unknown = [name for name in told if name not in _NAMES]
-    if unknown or not told:
+        values = cast("dict[str, Any]", inner)
+    unknown = [name for name in values if name not in _NAMES]
+    if unknown or not values:
         what = f"there is no field {unknown[0][:60]!r}" if unknown else "this JSON object is empty"
         raise ServerError(f"{file}: {what}; {_EXPECTED}")
-    if wrong := next((name for name, item in told.items() if not isinstance(item, str)), None):
+    if wrong := next((name for name, item in values.items() if not isinstance(item, str)), None):
         raise ServerError(f"{file}: {wrong}: expected text; {_EXPECTED}")
-    return SystemPrompt(**told)
+    return SystemPrompt(**values)
 
 
 def put_before_messages(

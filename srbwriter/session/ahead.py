@@ -119,7 +119,7 @@ class LookAhead(Instrument):
         self._rounds: tuple[Ahead, ...] = ()
         self._focus: tuple[int, int | None] = (0, None)
         self._seen: object = None  # the request of the current round when the focus was last reported
-        self._followed: Generation | None = None  # the round whose picks are prefetched
+        self._followed: list[Generation] = []  # of the round whose picks are prefetched
         self._spent = 0  # discarded tokens of this round
         self.written = self.taken = 0
         """Prefetched tokens since the session began, and those of them that a pick used."""
@@ -276,20 +276,18 @@ class LookAhead(Instrument):
     def _write(self) -> None:
         """Discard outdated generations, and submit the next request."""
         desk, current, mode = self._desk, self._desk.round, self.mode
-        generation = current.generation if current is not None else None
+        generations = current.generations if current is not None else []
         able = desk.capabilities.has("look_ahead")
         if mode == "off" or desk.typing.text_waits or not able or self._closing:
             self.drop()
             return
-        over = generation is not None and generation.done
+        over = bool(generations) and all(generation.done for generation in generations)
         if over:
             desk.keep()  # as a pick would
         self._keep(self._holds)
-        if current is None or generation is None or desk.engine is None:
+        if current is None or not generations or desk.engine is None:
             return
-        if generation is not self._followed:
-            self._followed, self._spent = generation, 0
-            generation.add_listener(lambda: self.look() if generation.done else None)
+        self._follow(generations)
         if not over:
             return
         written: Ahead | None = None
@@ -308,6 +306,19 @@ class LookAhead(Instrument):
         with self._holding:
             for ahead in self._rounds:
                 ahead.hold(ahead is not written)
+
+    def _follow(self, generations: list[Generation]) -> None:
+        """Look again when one of ``generations``, those of the current round, is done."""
+
+        def follow(generation: Generation) -> None:
+            generation.add_listener(lambda: self.look() if generation.done else None)
+
+        if generations[:1] != self._followed[:1]:
+            self._spent = 0
+        for generation in generations:
+            if generation not in self._followed:
+                follow(generation)
+        self._followed = generations
 
     def _likely(self, current: Round, mode: Mode) -> list[tuple[int, int | None]]:
         """Return picks, the likeliest first."""

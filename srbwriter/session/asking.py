@@ -25,7 +25,7 @@ from srbwriter.engine.types import (
     Take,
 )
 from srbwriter.engine.verbs import VERBS, BranchVerb
-from srbwriter.story import NodeId, ReadOnlyStory, Story, StoryError
+from srbwriter.story import NodeId, ReadOnlyStory, Refused, Story, StoryError
 from srbwriter.story.context import Assembly, ContextError
 from srbwriter.story.model import JsonObject
 
@@ -58,9 +58,9 @@ class Rounds(Models):
         self.n, self.sampling, self.stop, self.variety = n, sampling, stop, variety
         self.sweep: Sweep | None = None
         self.round: Round | None = None
-        self._history = RoundHistory()
         self.typing = typing.Typing(story, story.set_text, rescue_folder(story))
         self._workspace = Workspace(story, lambda: self.round)
+        self._history = RoundHistory(self._workspace.left_at)
         self._recorder = Recorder(story, self.typing, self._lock, workspace=self._workspace)
         self._picking = Picking(story, self.typing, self._recorder)
 
@@ -70,8 +70,8 @@ class Rounds(Models):
 
     # ---- into a round
 
-    def generate(self, n: int | None = None) -> Round:
-        """Request ``n`` branches (by default the session's n) from the current node.
+    def generate(self, n: int | None = None, wish: str = "") -> Round:
+        """Request ``n`` branches (by default the session's n) from the current node, with ``wish`` if given.
 
         A running round is stopped; its text stays. Before the model is loaded the round waits for it. Raises
         ReadOnlyStory if branches cannot be saved, and NoModel if no model is loading; the shown round stays
@@ -80,7 +80,7 @@ class Rounds(Models):
         self.may_write()
         with self._lock:
             self.leave_round(self.story.end_typing)
-            return self._ask(n or self.n)
+            return self._ask(n or self.n, wish)
 
     def may_write(self) -> None:
         """Raise ReadOnlyStory if branches cannot be saved, and NoModel if no model is loaded or loading."""
@@ -89,9 +89,10 @@ class Rounds(Models):
         if self.engine_state == "FAILED":
             raise NoModel(f"{self._why_no_model()}; the branches stay as they are")
 
-    def _ask(self, n: int) -> Round:
+    def _ask(self, n: int, wish: str = "") -> Round:
         """Begin a round at the current node, or let it wait for the model."""
         current = self.round = Round(self.story, self.story.current, n)
+        current.wish = wish
         if self._prompter is not None:
             self.begin_round(current)
         return current
@@ -104,7 +105,7 @@ class Rounds(Models):
         StoryError.
         """
         try:
-            current.generation = self._request(current.parent, current.n, takes, turn)
+            current.generation = self._request(current.parent, current.n, takes, turn, wish=current.wish)
         except (EngineError, ContextError, StoryError):
             if not takes:
                 self.round = None
@@ -115,20 +116,21 @@ class Rounds(Models):
 
     def _request(
         self, parent: NodeId, n: int, takes: tuple[Take, ...] = (), turn: Turn | None = None,
-        samplings: tuple[Sampling, ...] = (),
+        samplings: tuple[Sampling, ...] = (), wish: str = "",
     ) -> Generation:  # fmt: skip
         """Submit branches that continue ``parent``, or that begin, ended, with ``takes``."""
         engine, prompter = self.engine, self.prompter
         assert engine is not None
         self._failure = None
         try:
-            request, assembly = self._question(prompter, parent, n, takes, turn, samplings)
+            request, assembly = self._question(prompter, parent, n, takes, turn, samplings, wish=wish)
             generation = self._find_written(request) if turn is None and not takes else None
             generation = generation or engine.submit(request)
         except (EngineError, ContextError, StoryError) as error:
             self._failure = error
             raise
-        prompter.remember(parent, assembly)
+        if not wish:
+            prompter.remember(parent, assembly)
         return generation
 
     def _find_written(self, request: Request) -> Generation | None:
@@ -138,6 +140,7 @@ class Rounds(Models):
     def _question(
         self, prompter: Prompter, parent: NodeId, n: int, takes: tuple[Take, ...] = (),
         turn: Turn | None = None, samplings: tuple[Sampling, ...] = (), at: int | None = None,
+        wish: str = "",
     ) -> tuple[Request, Assembly]:  # fmt: skip
         """Return the request for branches that continue ``parent``, or its first ``at`` characters.
 
@@ -148,7 +151,7 @@ class Rounds(Models):
         stop, settings = with_words(self.stop), self.story.settings(parent)
         sweep = None if takes else self.sweep
         samplings = samplings or swept(self.sampling, settings.sampling, sweep, n)
-        assembly = prompter.assemble(parent, settings, stop, at)
+        assembly = prompter.assemble(parent, settings, stop, at, wish)
         request = Request(
             prompter.prompt(assembly),
             n=n,
@@ -278,6 +281,30 @@ class Rounds(Models):
                 if branch.index not in self.round.locked:
                     branch.reroll()
 
+    def reroll_with_wish(self, index: int, wish: str) -> None:
+        """Write branch ``index`` again with ``wish`` near the end of its prompt; the others continue.
+
+        Another request writes it from now on: its first branches, which have ended without text, give it its
+        index. Raises Refused if the text before the branches has changed.
+        """
+        self.may_write()
+        with self._lock:
+            old = self.steered(index)
+            current, stop = self.round, old.stop_rule
+            assert current is not None
+            if self.stale:
+                raise Refused("the text before these branches has changed; ask for new branches")
+            none = (Take("", (), FinishReason.STOPPED),) * (index + 1)
+            generation = self._request(
+                current.parent, index + 1, none, samplings=(old.sampling,) * (index + 1), wish=wish
+            )
+            branch = generation.branches[index]
+            old.kill()
+            current.replace_branch(branch, wish)
+            self._recorder.follow_request(current, generation)
+            branch.reroll(stop=stop)
+        self._text_changed()
+
     def add_branches(self, count: int = 1) -> None:
         generation = self.take_up()
         if generation is not None:
@@ -312,7 +339,9 @@ class Rounds(Models):
                 for branch in old.branches
             )
             samplings = tuple(branch.sampling for branch in old.branches)
-            self.round = adopted(old, self._request(old.parent, old.n, takes, samplings=samplings))
+            self.round = adopted(
+                old, self._request(old.parent, old.n, takes, samplings=samplings, wish=old.wish)
+            )
             self._begun(self.round)
             return self.round.generation
 
@@ -329,7 +358,8 @@ class Rounds(Models):
             for instrument in self.instruments.values():
                 instrument.round_ends()
             if self.round is not None and self.round.generation is not None:
-                self.round.generation.cancel()
+                for generation in self.round.generations:
+                    generation.cancel()
             else:
                 self._forget_waiting()
 
@@ -367,8 +397,7 @@ class Rounds(Models):
 
     def _let_end(self, seconds: float = _END_SECONDS) -> None:
         """Wait until the engine has ended the round, so that all of its text can be saved."""
-        generation = self.round.generation if self.round is not None else None
-        if generation is not None:
+        for generation in self.round.generations if self.round is not None else ():
             try:
                 generation.wait(seconds)
             except (EngineError, TimeoutError) as error:
@@ -387,8 +416,12 @@ class Rounds(Models):
         """Run ``act``, which may move to another node; the shown branches are kept for a return."""
 
         def leave() -> Result:
-            self._history.leave(self.story, self.round)
-            return act()
+            left = self.round
+            self._history.leave(self.story, left)
+            result = act()
+            if left is not None and self.story.current != left.parent:
+                self._workspace.leave(left)
+            return result
 
         try:
             return self._recorder.together(leave)

@@ -1,11 +1,13 @@
 """The prompt of an instruction model: a request in the user's turn, and the story as its answer.
 
 The text around both comes from the model's own chat template. All of it comes before the story, so a growing
-story only adds tokens at the end of the prompt.
+story only adds tokens at the end of the prompt. A wish for one round is another user's turn near the end of
+the story; for a model without a chat template, a note in brackets.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -14,10 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from srbwriter.engine.types import EngineError
+from srbwriter.story.context import Segment, place_near_end
 from srbwriter.story.model import Settings, Template
 
 if TYPE_CHECKING:
     from srbwriter.engine.backend import Backend
+    from srbwriter.story.context import Source, Tokenizer
+
+log = logging.getLogger(__name__)
 
 REQUEST = (
     "Continue the story that your answer begins with, from exactly where it stops. "
@@ -25,6 +31,10 @@ REQUEST = (
 )
 """The default request, for stories without one."""
 
+WISH = "Continue the story from exactly where it stops, with this change: {wish}. Answer with the text alone."
+"""The user's turn for a wish. The answer to it begins with the last words of the story."""
+
+_NOTE = "[{about}: {text}]\n"
 _TURN = "\u2063turn\u2063"  # invisible separators, which no template contains, trims or changes
 _TUNED = re.compile(r"(?:^|[^a-z])(instruct|chat|it|assistant|rp|thinking)(?:[^a-z]|$)")
 _BASE = re.compile(r"(?:^|[^a-z])(base|pt|pretrained)(?:[^a-z]|$)")
@@ -34,6 +44,22 @@ _PROSE_CHANNEL = (("<think>", "\n\n</think>\n\n"), ("<|start|>assistant", "<|cha
 
 The first is of DeepSeek-R1 and Qwen's templates, the second of gpt-oss (the harmony format).
 """
+
+
+def wish_prompt(before: str, wish: str, passage: str = "", after: str = "") -> str:
+    """Return a prompt without a chat template that continues ``before`` under ``wish``.
+
+    The model writes the next text, or, with ``passage``, another version of that passage, which ``after``
+    follows. The notes are put near the end, so that a long ``before`` stays cached.
+    """
+    at = place_near_end(before)
+    notes = (
+        ("What comes later", after),
+        ("The passage as it was", passage),
+        ("Editor's note for the next passage", wish),
+    )
+    text = "".join(_NOTE.format(about=about, text=" ".join(text.split())) for about, text in notes if text)
+    return before[:at] + text + before[at:]
 
 
 def is_tuned(names: Iterable[str]) -> bool:
@@ -59,6 +85,14 @@ def is_instruct(engine: Backend) -> bool:
         return False
     parent = metadata.get("general.base_model.0.name", "")
     return bool(_TAGGED.search(metadata.get("general.tags", "").lower()) or _BASE.search(parent.lower()))
+
+
+def _begin_prose(opened: str) -> str:
+    """Return the opening of an answer, with the end of the model's thinking if it begins with thoughts."""
+    for opening, ended in _PROSE_CHANNEL:
+        if opened.rstrip().endswith(opening):
+            return opened.rstrip() + ended
+    return opened
 
 
 class ChatFrame:
@@ -87,10 +121,36 @@ class ChatFrame:
             self._problem = "the chat template leaves the user's turn out"
             return None
         bos = engine.detokenize([engine.bos], special=True) if engine.bos is not None else ""
-        for opened, ended in _PROSE_CHANNEL:
-            if after.rstrip().endswith(opened):
-                after = after.rstrip() + ended
-        return Template(name=engine.info.name, before=before.removeprefix(bos), between=after)
+        return Template(name=engine.info.name, before=before.removeprefix(bos), between=_begin_prose(after))
+
+    @cached_property
+    def _second_turn(self) -> tuple[str, str] | None:
+        """The text around a second user's turn, with the end of the answer before it."""
+        roles = ("user", "assistant", "user")
+        turns = [{"role": role, "content": _TURN} for role in roles]
+        try:
+            parts = self._engine.apply_template(turns, enable_thinking=False).split(_TURN)
+        except EngineError as error:
+            log.info("wishes are notes, the chat template has no second turn: %s", error)
+            return None
+        return (parts[2], _begin_prose(parts[3])) if len(parts) == 4 else None
+
+    def segments_of_wish(self, wish: str, settings: Settings, tokenizer: Tokenizer) -> tuple[Segment, ...]:
+        """Return ``wish`` as a user's turn, or as a note where the model's chat template frames no turn."""
+
+        def segment(source: Source, text: str) -> Segment:
+            special = tokenizer.tokenize_template if source == "template" else None
+            return Segment(source, text, tuple((special or tokenizer.tokenize)(text)))
+
+        framed = self.apply(settings).template is not None and settings.template is None
+        turn = self._second_turn if framed else None
+        if turn is None:
+            return (segment("wish", wish_prompt("", wish)),)
+        return (
+            segment("template", turn[0]),
+            segment("wish", WISH.format(wish=wish)),
+            segment("template", turn[1]),
+        )
 
     def apply(self, settings: Settings) -> Settings:
         """Return ``settings`` with the template and the request that frame the story, or without a template.

@@ -11,6 +11,7 @@ from . import loops as loops
 from . import preferences as preferences
 from . import tokens as tokens
 from . import variety as variety
+from . import wishes as wishes
 from .instrument import Instrument
 
 INSTRUMENTS: tuple[type[Instrument], ...] = tuple(Instrument.__subclasses__())

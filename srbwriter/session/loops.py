@@ -27,7 +27,7 @@ class Loops(Instrument):
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
-        self._round: object = None  # the generation of the branches in ``_seen``
+        self._round: object = None  # the round of the branches in ``_seen``
         self._seen: dict[int, tuple[Buffer, int, LoopSearch]] = {}  # text read so far, in pieces
 
     @property
@@ -51,8 +51,8 @@ class Loops(Instrument):
 
     def repeats(self, branch: Branch) -> bool:
         """Whether the text of ``branch`` ends in a loop. Only new text is read."""
-        if self._round is not branch.generation:
-            self._round, self._seen = branch.generation, {}
+        if self._round is not self._desk.round:
+            self._round, self._seen = self._desk.round, {}
         buffer, read, search = self._seen.get(branch.index, (branch.buffer, 0, LoopSearch()))
         if buffer is not branch.buffer:
             buffer, read, search = branch.buffer, 0, LoopSearch()

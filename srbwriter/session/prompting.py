@@ -72,8 +72,10 @@ class Prompter:
         if saved:
             self._layouts[saved["node"]] = Layout.from_json(saved["layout"])
 
-    def assemble(self, node: NodeId, settings: Settings, stop: Stop, at: int | None = None) -> Assembly:
-        """Assemble the prompt at ``node``, or after its first ``at`` characters.
+    def assemble(
+        self, node: NodeId, settings: Settings, stop: Stop, at: int | None = None, wish: str = ""
+    ) -> Assembly:
+        """Assemble the prompt at ``node``, or after its first ``at`` characters, with ``wish`` near its end.
 
         ``settings`` are those in force there. Raises ContextError if the window is too small.
         """
@@ -81,7 +83,8 @@ class Prompter:
         window = Window(self.engine.n_ctx, self._reserve(stop), self._bos)
         layout = next((self._layouts[n] for n in reversed(path) if n in self._layouts), None)
         framed = self.frame.apply(settings)
-        return assemble(self._end(path, at), framed, self._tokenizer, window, layout, self._previous)
+        asked = self.frame.segments_of_wish(wish, settings, self._tokenizer) if wish else ()
+        return assemble(self._end(path, at), framed, self._tokenizer, window, layout, self._previous, asked)
 
     def remember(self, node: NodeId, assembly: Assembly) -> None:
         """Store the layout of a used prompt for the next ones."""

@@ -13,18 +13,18 @@ import logging
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TypeVar
 
-from srbwriter.engine.generation import Branch, Buffer
+from srbwriter.engine.generation import Branch, Buffer, Generation
 from srbwriter.engine.types import FinishReason, Sampling
 from srbwriter.story import ROOT, DamagedStory, NodeId, NotSaved, ReadOnlyStory, State, Story, StoryError
 from srbwriter.story.model import JsonObject
 
 from . import typing
 from .prefix import keep_prefix
-from .rounds import Round, Track
+from .rounds import WISH, Round, Track
 from .workspace import Workspace
 
 log = logging.getLogger(__name__)
@@ -79,8 +79,12 @@ class Recorder:
             self._rounds.append(current)  # the shown round is the last one: see _let_go
         if not known:
             current.update_versions()  # the first verb may cut prefetched text before any event
-            current.generation.add_listener(lambda: self._on_event(current))
+            self.follow_request(current, current.generation)
         self._note(0)
+
+    def follow_request(self, current: Round, generation: Generation) -> None:
+        """Save what ``generation``, one of those of ``current``, writes from now on."""
+        generation.add_listener(lambda: self._on_event(current))
 
     def note_view(self) -> None:
         """Save the workspace within a second, because the screen has changed."""
@@ -271,7 +275,7 @@ class Recorder:
             current.tracks += [
                 Track(b, name, current.takes(b)[0], [(name, 0)]) for b, name in zip(fresh, names, strict=True)
             ]
-            self._keep_prefix(current, names)
+            self._keep_origin(current, {b.index: name for b, name in zip(fresh, names, strict=True)})
         for track in current.tracks:
             live = track.branch.live  # read before the text, so that the text of an ended branch is complete
             self._drain(current, track)
@@ -357,13 +361,17 @@ class Recorder:
         else:
             track.name = self._story.replace_stream(track.name, text, ids)
         track.nodes = [(track.name, 0)]
-        self._keep_prefix(current, [track.name])
+        self._keep_origin(current, {track.branch.index: track.name})
         if text:
             self._story.carry_marks(old, track.name)
 
-    def _keep_prefix(self, current: Round, names: Sequence[NodeId]) -> None:
+    def _keep_origin(self, current: Round, names: Mapping[int, NodeId]) -> None:
+        """Store the text before branches, and what the writer asked for; ``names`` are by their indices."""
         if current.prefix is not None:
-            keep_prefix(self._story, names, current.prefix)
+            keep_prefix(self._story, list(names.values()), current.prefix)
+        for index, name in names.items():
+            if wish := current.wish_of(index):
+                self._story.put_meta(name, WISH, wish)
 
     def _begin(self, current: Round, track: Track, parent: int) -> None:
         """Let a finished branch continue in a new node below ``parent``."""

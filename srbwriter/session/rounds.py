@@ -6,7 +6,7 @@ here steers the engine.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import accumulate
 from typing import NamedTuple, Protocol
@@ -25,6 +25,9 @@ from srbwriter.story import Node, NodeId, Story
 
 from .likeness import Duplicates
 from .prefix import Prefix, kept_prefixes
+
+WISH = "wish"
+"""The field of a node's ``meta`` with what the writer asked for when its text was requested."""
 
 _KEPT_ROUNDS = 24
 _KEPT_BRANCHES = 32
@@ -127,10 +130,37 @@ class Round:
         self._takes: dict[int, list[Buffer]] = {}
         self.judgement: Scores | None = None  # the scores of its branches
         self.taken_up = True  # False for a restored round, which no engine has
+        self.wish = ""  # what the writer asked of all its branches
+        self.wishes: dict[int, str] = {}  # and of single ones, by their index
+        self._replacing: dict[
+            int, Branch
+        ] = {}  # branches of other requests, by the index of those they replace
 
     @property
     def branches(self) -> list[Branch]:
-        return self.generation.branches if self.generation is not None else []
+        own = self.generation.branches if self.generation is not None else []
+        return [self._replacing.get(branch.index, branch) for branch in own] if self._replacing else own
+
+    @property
+    def generations(self) -> list[Generation]:
+        """The requests that write its branches; the first one writes most."""
+        first = [self.generation] if self.generation is not None else []
+        return [*first, *(branch.generation for branch in self._replacing.values())]
+
+    def replace_branch(self, branch: Branch, wish: str) -> None:
+        """Let ``branch``, of another request, take the place of the one with its index, for ``wish``.
+
+        The text so far becomes an earlier version.
+        """
+        self.takes(self.branches[branch.index])
+        self._replacing[branch.index] = branch
+        self.wishes[branch.index] = wish
+        if branch.index < len(self.tracks):
+            self.tracks[branch.index].branch = branch
+
+    def wish_of(self, index: int) -> str:
+        """Return what the writer asked of branch ``index``; empty if nothing."""
+        return self.wishes.get(index, self.wish)
 
     @property
     def error(self) -> Exception | None:
@@ -139,7 +169,7 @@ class Round:
     @property
     def over(self) -> bool:
         """Whether all branches have ended and are saved."""
-        done = self.generation is not None and self.generation.done
+        done = self.generation is not None and all(generation.done for generation in self.generations)
         return done and len(self.tracks) == len(self.branches) and all(t.complete for t in self.tracks)
 
     @property
@@ -201,6 +231,7 @@ def adopted(old: Round, generation: Generation) -> Round:
     found = Round(old.story, old.parent, old.n)
     found.generation, found.lead, found.locked = generation, generation.healed, old.locked
     found.identity = old.identity
+    found.wish = old.wish
     found.prefix, found.forced, found.probabilities = old.prefix, old.forced, old.probabilities
     found.duplicates.renewed.update(old.duplicates.renewed)
     for track, branch in zip(old.tracks, generation.branches, strict=True):
@@ -218,8 +249,9 @@ class RoundHistory:
     A node has a round for each text that it had when branches were requested.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, left_at: Callable[[NodeId], Round | None]) -> None:
         self._rounds: dict[tuple[NodeId, Prefix | None], Round] = {}
+        self._left_at = left_at  # finds a round that an earlier session left
 
     def remember(self, current: Round) -> None:
         self._put(current.parent, current)
@@ -245,7 +277,7 @@ class RoundHistory:
         fitting = [current for current in shown if current.prefix_fits(text)]
         if fitting:
             return fitting[-1]
-        found = restore(story, node)
+        found = self._left_at(node) or restore(story, node)
         return shown[-1] if shown and (found is None or not found.prefix_fits(text)) else found
 
 
@@ -283,7 +315,16 @@ def ended_round(
         track.killed = branch.finish_reason is FinishReason.KILLED
         found.tracks.append(track)
     generation.publish([Done(0, 0, 0)])
+    wishes = [wish_of(parts[0][0]) for parts in branches]
+    found.wish = wishes[0] if len(set(wishes)) == 1 else ""
+    found.wishes = {index: wish for index, wish in enumerate(wishes) if wish != found.wish}
     return found
+
+
+def wish_of(node: Node) -> str:
+    """Return what the writer asked for when the text of ``node`` was requested; empty if nothing."""
+    wish = node.meta.get(WISH)
+    return wish if isinstance(wish, str) else ""
 
 
 def _of_one_text(story: Story, parent: NodeId, nodes: list[Node]) -> tuple[list[Node], Prefix]:

@@ -25,6 +25,7 @@ from srbwriter.engine.types import (
     ONLY_READ,
     EngineError,
     NoModel,
+    NotSupported,
     Priority,
     Prompt,
     Request,
@@ -316,6 +317,11 @@ class Tokens(Instrument):
         with self._desk.state_lock:
             branch = self._desk.steered(text.index)
             generation = branch.generation
+            if self._desk.round is not None and generation is not self._desk.round.generation:
+                raise NotSupported(
+                    f"Branch {text.index + 1} has a wish of its own, so no other branch can begin like it. "
+                    "Pick it up to here, and choose the word in the story."
+                )
             begin = (*text.path(place)[len(text.prompt) :], token)
             sampling = replace(branch.sampling, seed=None)
             index = len(generation.branches)

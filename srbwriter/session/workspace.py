@@ -2,7 +2,8 @@
 
 The record names the shown round by the nodes of its branches, in the order of the panes' numbers, and holds
 the state of the interface (its *view*). It applies only at the node that was current. The recorder writes it,
-in the transaction of typed words or in a separate one, so that no key waits for it.
+in the transaction of typed words or in a separate one, so that no key waits for it. Rounds that the writer
+left have records of their own, written with the verb that leaves them, so that undoing shows them again.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ log = logging.getLogger(__name__)
 
 KEPT = "workspace"
 """The local value of the story that holds the record."""
+LEFT = "rounds"
+"""The local value that holds the records of rounds that were left, the last one at the end."""
+_MOST_LEFT = 12
 
 
 class Workspace:
@@ -65,10 +69,27 @@ class Workspace:
         A damaged record counts as none.
         """
         kept = as_object(self._kept.get("round"))
-        if not self._applies or not kept:
-            return None
+        return self._restore(kept) if self._applies and kept else None
+
+    def leave(self, left: Round) -> None:
+        """Record a round that the writer leaves, within a transaction. Raises StoryError."""
+        if self._story.read_only is None and left.tracks:
+            record = _round_record(self._story, left)
+            others = [other for other in self._left if other.get("parent") != left.parent]
+            self._story.put_local_value(LEFT, [*others, record][-_MOST_LEFT:])
+
+    def left_at(self, node: NodeId) -> Round | None:
+        """Return the round that the writer left at ``node`` last, ended; None as :meth:`restore` does."""
+        kept = next((record for record in self._left if record.get("parent") == node), None)
+        return self._restore(kept) if kept is not None else None
+
+    @property
+    def _left(self) -> list[JsonObject]:
+        return [as_object(record) for record in as_list(cast(JsonValue, self._story.local_value(LEFT)))]
+
+    def _restore(self, record: JsonObject) -> Round | None:
         try:
-            return _restored(self._story, kept)
+            return _restored(self._story, record)
         except (NoSuchNode, ValueError, TypeError, LookupError) as error:
             log.warning("the branches that were on the screen are not restored: %s", error)
         except StoryError as error:  # the next read of the story reports the damage
@@ -97,7 +118,7 @@ def _branch_record(track: Track) -> JsonObject:
 
 
 def _newest(story: Story, parent: NodeId) -> NodeId:
-    """Return the newest child of ``parent``; a later one comes from a program without a workspace."""
+    """Return the newest child of ``parent``."""
     try:
         return max(story.children(parent), default=0)
     except NoSuchNode:
@@ -106,9 +127,13 @@ def _newest(story: Story, parent: NodeId) -> NodeId:
 
 def _restored(story: Story, kept: JsonObject) -> Round | None:
     parent, prefix = int(cast(int, kept["parent"])), as_list(kept["prefix"])
-    if _newest(story, parent) != kept["newest"]:
-        return None
+    newest = int(cast(int, kept["newest"]))
+    later = story.nodes([child for child in story.children(parent) if child > newest])
     branches = [_parts(story, as_object(branch)) for branch in as_list(kept["branches"])]
+    written = [node for node in later if node.author == "model"]
+    known = [node for parts in branches for node, _ in parts]
+    if any(not any(_alike(node, own) for own in known) for node in written):
+        return None  # a program without a workspace wrote them
     if not branches:
         return None
     found = ended_round(story, parent, _prefix(prefix) if prefix else None, branches)

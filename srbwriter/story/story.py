@@ -11,6 +11,7 @@ marks and properties), :mod:`.chapters` and :mod:`.branches` (what a model write
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -593,6 +594,12 @@ class Story(Reader):
         """Note why a branch that has been written ended: one may be killed after its end. Not an action."""
         with self._document.change():
             self._document.set_body(node, finish=reason)
+
+    def put_meta(self, node: NodeId, key: str, value: JsonValue) -> None:
+        """Note a JSON value about the origin of generated text under ``key``. Not an action."""
+        with self._document.change():
+            known = json.loads(self._document.body(node).meta or "{}")
+            self._document.set_body(node, meta=json.dumps({**known, key: value}))
 
     def pick_as(self, parent: NodeId, text: str, original: str, end: NodeId | None = None) -> NodeId:
         """Pick ``text``, an edited version of a model's ``original``, below ``parent``; return its node.

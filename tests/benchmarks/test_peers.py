@@ -66,12 +66,12 @@ def test_defaults_are_the_servers_own(
         "open(sys.argv[0] + '.args', 'w').write(' '.join([*sys.argv[1:], '-spin', spin])); sys.exit(3)"
     )
     program = write_program(programs, "echo", echo)
-    told: list[list[str]] = []
+    commands: list[list[str]] = []
     for defaults in (False, True):
         with pytest.raises(RuntimeError, match="ended with 3"):
             peers.Server(replace(setting, defaults=defaults), program, 5)
-        told.append(Path(f"{program}.args").read_text().split())
-    equal, own = told
+        commands.append(Path(f"{program}.args").read_text().split())
+    equal, own = commands
     assert {"-t", "-tb", "-fa", "-b", "-ub"} <= set(equal) - set(own)
     assert {"-m", "-c", "-np", "-kvu"} <= set(own)
     assert (equal[-1], own[-2:]) == ("7", ["its", "own"])

@@ -42,8 +42,8 @@ def test_a_key_file_is_read(server: Scripted, tmp_path: Path, capsys: pytest.Cap
     server.wanted_key = "k2"
     file = tmp_path / "key"
     file.write_text("k2\n")
-    told = ["--connect", server.url, "--connect-key-file", str(file), "-n", "1", "--max-tokens", "3"]
-    assert cli.main(["write", PROMPT, *told]) == 0
+    arguments = ["--connect", server.url, "--connect-key-file", str(file), "-n", "1", "--max-tokens", "3"]
+    assert cli.main(["write", PROMPT, *arguments]) == 0
     assert capsys.readouterr().out == STORY[:3] + "\n"
     settings = load(every_key(), {"model.connect": "x", "model.connect_key_file": tmp_path / "none"}, {})
     with pytest.raises(ConfigError, match="none cannot be read"):
@@ -103,8 +103,8 @@ def test_serving_what_is_served_elsewhere(server: Scripted) -> None:
 def test_what_belongs_to_a_model_here_is_refused(
     server: Scripted, flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = ["--serve", "--port", "0", "--connect", server.url, flag, str(tmp_path)]
-    assert cli.main(told) == 2
+    arguments = ["--serve", "--port", "0", "--connect", server.url, flag, str(tmp_path)]
+    assert cli.main(arguments) == 2
     assert flag in (words := capsys.readouterr().err) and "--connect" in words
 
 
@@ -124,14 +124,14 @@ def test_one_address_is_taken_and_several_are_refused(
     assert not launch.elsewhere(load(every_key(), {}, {}, file))
     file.write_text('[model]\nconnect = ["http://a:1", "http://b:2"]\n')
     monkeypatch.setenv("SRBWRITER_CONNECT", "http://a:1,http://b:2")
-    told = ["write", PROMPT, "--config", str(file)]
-    assert cli.main(told) == 2
+    arguments = ["write", PROMPT, "--config", str(file)]
+    assert cli.main(arguments) == 2
     err = capsys.readouterr().err
     for place in (f"{file}:2: model.connect = ", "SRBWRITER_CONNECT = "):
         assert re.search(re.escape(place) + ".*expected one address such as", err)
     monkeypatch.delenv("SRBWRITER_CONNECT")
     file.write_text("")
-    assert cli.main([*told, "--connect", "http://a:1", "--connect", "http://b:2"]) == 2
+    assert cli.main([*arguments, "--connect", "http://a:1", "--connect", "http://b:2"]) == 2
     assert "--connect 'http://a:1' and 'http://b:2': expected one address" in capsys.readouterr().err
 
 

@@ -71,13 +71,13 @@ def run_program(**environment: str) -> Report:
 def native(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     """What llama.cpp says of itself, made up."""
     features = "CPU : AVX = 1 | AVX2 = 1 | FMA = 1 | F16C = 1 | NEON = 1 | DOTPROD = 1"
-    told = SimpleNamespace(
+    machine = SimpleNamespace(
         build=Build("0.3.36", "0.25", ("CPU",), features), devices=[], amx_broken=False
     )  # fmt: skip
     monkeypatch.setattr(
-        findings, "_ask_llama", lambda: findings.Native(told.build, told.devices, told.amx_broken)
+        findings, "_ask_llama", lambda: findings.Native(machine.build, machine.devices, machine.amx_broken)
     )
-    yield told
+    yield machine
 
 
 @pytest.fixture

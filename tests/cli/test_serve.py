@@ -152,8 +152,8 @@ def test_files_that_cannot_be_used_end_it_before_it_listens(
 ) -> None:
     for line, words in UNUSABLE:
         monkeypatch.chdir(files if line != "-m ." else files.parent)
-        told = line.replace("SOUND", str(bundled_model())).split()
-        assert main(["--serve", "--port", "0", *told]) == Exit.MODEL, line
+        arguments = line.replace("SOUND", str(bundled_model())).split()
+        assert main(["--serve", "--port", "0", *arguments]) == Exit.MODEL, line
         said = capsys.readouterr().err
         assert words in said and "listening" not in said, line
 
@@ -208,8 +208,8 @@ def test_settings_that_cannot_be_used_are_said_before_anything_is_loaded(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         lines = ["--tcp", str(taken.getsockname()[1])]  # would be said if it listened first
         for line, words in WRONG:
-            told = [*lines, *([] if beside else ["--serve"]), "--port", "0", *line.split()]
-            assert main(told) == Exit.USAGE, line
+            arguments = [*lines, *([] if beside else ["--serve"]), "--port", "0", *line.split()]
+            assert main(arguments) == Exit.USAGE, line
             assert re.search(words, capsys.readouterr().err), line
 
 

@@ -46,8 +46,8 @@ class Handler(BaseHTTPRequestHandler):
             if self.server.mute:
                 self.server.mute_until.wait(120)
             unwell = self.server.unwell
-            told = {"error": "its engine is dead"} if unwell else {}
-            self.answer(503 if unwell else 200, told, Connection="close")  # which closing does not end
+            body = {"error": "its engine is dead"} if unwell else {}
+            self.answer(503 if unwell else 200, body, Connection="close")  # which closing does not end
         elif self.server.wanted_key and self.headers["Authorization"] != f"Bearer {self.server.wanted_key}":
             self.answer(401, {"error": {"message": "no such key"}})
         elif self.path not in answers:
@@ -73,8 +73,8 @@ class Handler(BaseHTTPRequestHandler):
     def answer(self, status: int, value: Any, **headers: str) -> None:
         data = value if isinstance(value, bytes) else json.dumps(value).encode()
         self.send_response(status)
-        for name, told in {**headers, "Content-Type": "application/json"}.items():
-            self.send_header(name.replace("_", "-"), told)
+        for name, value in {**headers, "Content-Type": "application/json"}.items():
+            self.send_header(name.replace("_", "-"), value)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)

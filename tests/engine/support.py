@@ -106,7 +106,7 @@ def works(engine: Engine) -> bool:
     return [len(b.ids) for b in generation.wait(WAIT).branches] == [4, 4]
 
 
-def told(generation: Generation) -> list[tuple[str, list[int]]]:
+def published(generation: Generation) -> list[tuple[str, list[int]]]:
     """Text and ids of each branch as its events tell them."""
     texts, ids = [""] * len(generation.branches), [list[int]() for _ in generation.branches]
     for event in generation.log:

@@ -30,7 +30,7 @@ from srbwriter.engine.types import (
 )
 
 from .peers import KINDS, backend_of
-from .support import told
+from .support import published
 
 WAIT = 120.0
 PROMPT = "Once upon a time,"
@@ -83,7 +83,7 @@ def until(generation: Generation, holds: Callable[[], bool]) -> None:
 
 def spelt(backend: Backend, generation: Generation) -> None:
     """Ids and text of every branch say the same; so do the events."""
-    for branch, (text, _) in zip(generation.branches, told(generation), strict=True):
+    for branch, (text, _) in zip(generation.branches, published(generation), strict=True):
         assert text == branch.text
         assert backend.detokenize(branch.ids) == branch.text.removesuffix(branch.buffer.tail)
         assert len(branch.buffer.ends) == len(branch.ids)

@@ -32,7 +32,7 @@ from srbwriter.engine.watchers import Finish, Rewind
 from srbwriter.engine.watchers.phrases import Phrases, PhraseWatcher
 from tests.fakes.shared_model import load_engine
 
-from .support import GREEDY, PROMPT, decoded_rows, drive, finish, stepped, told, toy_model
+from .support import GREEDY, PROMPT, decoded_rows, drive, finish, published, stepped, toy_model
 from .toy_models import make_mamba
 
 # ---- what a phrase is
@@ -213,7 +213,7 @@ def test_no_branch_writes_a_phrase(engine: Engine) -> None:
     generation = written(engine, Request(PROMPT, n=6, sampling=sampling, stop=LONG, logprobs=0))
     assert len(hits(generation)) >= 6 and all(hit.tokens for hit in hits(generation))
     assert not any(isinstance(event, Cut) for event in generation.log), "nobody saw the beginning of one"
-    for branch, (text, ids) in zip(generation.branches, told(generation), strict=True):
+    for branch, (text, ids) in zip(generation.branches, published(generation), strict=True):
         assert not ends_of(COMMON, PROMPT + branch.text)
         assert text == branch.text == engine.detokenize(branch.ids) and ids == list(branch.ids)
         assert len(branch.ids) == len(branch.logprobs) == len(branch.buffer.ends) == 60

@@ -126,11 +126,11 @@ def test_equal_logits_and_seeds_give_equal_tokens(engine: Engine) -> None:
     for n in (1, 3):
         engine.reset()
 
-        def told(logits: Any, view: Any) -> None:
+        def read(logits: Any, view: Any) -> None:
             logits[:] = rows[len(view.ids)]
 
         generation = engine.submit(
-            Request("", n=n, sampling=HOT, stop=Stop(max_tokens=20, ignore_eog=True), logits_callback=told)
+            Request("", n=n, sampling=HOT, stop=Stop(max_tokens=20, ignore_eog=True), logits_callback=read)
         )
         finish(engine, generation)
         written.append(generation.branches[0].ids)

@@ -26,8 +26,8 @@ def test_the_probe_prints_the_same() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "srbwriter.engine.probe"], capture_output=True, text=True, check=True
     )
-    told = json.loads(done.stdout)
-    assert [row["name"] for row in told["devices"]] == [device.name for device in read_devices()]
+    reported = json.loads(done.stdout)
+    assert [row["name"] for row in reported["devices"]] == [device.name for device in read_devices()]
 
 
 def test_a_gpu_in_the_processor_is_used_only_where_there_is_no_other() -> None:

@@ -34,8 +34,8 @@ class Made:
 
     def answer(self, asked: Request) -> Any:
         row = self._chances[len(asked.prompt) % len(self._chances)]
-        told = sorted(((t, math.log(p)) for t, p in enumerate(row)), key=lambda one: -one[1])
-        return SimpleNamespace(next_logprobs=tuple(told), prompt_ids=tuple(asked.prompt), healed="")
+        likely = sorted(((t, math.log(p)) for t, p in enumerate(row)), key=lambda one: -one[1])
+        return SimpleNamespace(next_logprobs=tuple(likely), prompt_ids=tuple(asked.prompt), healed="")
 
 
 def explore(chances: Sequence[Sequence[float]], wanted: Exploring) -> tuple[list[Way], Exploration]:

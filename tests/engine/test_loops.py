@@ -15,6 +15,7 @@ from srbwriter.engine.remote.engine import RemoteEngine
 from srbwriter.engine.remote.options import RemoteOptions
 from srbwriter.engine.types import (
     BranchView,
+    Cut,
     EngineOptions,
     NotSupported,
     PhraseBanned,
@@ -22,12 +23,13 @@ from srbwriter.engine.types import (
     Sampling,
     Stop,
 )
-from srbwriter.engine.watchers.loops import LEAST_CHARS, MOST_CHARS, LoopSearch, LoopWatcher, find_loop
+from srbwriter.engine.watchers import Continue
+from srbwriter.engine.watchers.loops import LEAST_CHARS, MOST_CHARS, RUN, LoopSearch, LoopWatcher, find_loop
 from tests.fakes.shared_model import load_engine
 
 from .scripted import PROMPT as SCRIPTED_PROMPT
 from .scripted import Scripted
-from .support import GREEDY, PROMPT, finish, stepped, told, toy_model
+from .support import GREEDY, PROMPT, finish, published, stepped, toy_model
 from .toy_models import make_gemma, make_jamba, make_mamba, make_qwen
 
 REFRAIN = "The cat sat by the river and it was very happy. "
@@ -92,9 +94,17 @@ def test_a_copy_of_a_watcher_goes_its_own_way() -> None:
     text = PLAIN + REFRAIN * 2
     watcher.accept(text, len(text), 1)
     copied = watcher.copy()
-    assert watcher.accept(PLAIN, len(text) + len(PLAIN), 2) == (0,)
+    other = "Now rain fell on all of it."
+    assert watcher.accept(other, len(text) + len(other), 2) == Continue(RUN - 1)
     verdict = copied.accept(REFRAIN, len(text) + len(REFRAIN), 2)
     assert verdict[0] == len(PLAIN) + len(REFRAIN)  # where the second one begins
+
+
+def test_a_repetition_is_held_back_from_its_beginning() -> None:
+    watcher = LoopWatcher(3)
+    end = len(PLAIN) + len(REFRAIN) + 30
+    assert watcher.accept(PLAIN + REFRAIN + REFRAIN[:30], end, 1) == Continue(30)
+    assert watcher.accept("Now rain fell on all", end + 20, 2) == Continue(RUN - 1)
 
 
 # ---- what a branch does
@@ -133,9 +143,10 @@ def test_a_branch_leaves_a_loop_whatever_the_memory(memory: str) -> None:
             finish(engine, generation)
             texts.append(generation.branches[0].text)
         assert loops(texts[0]) and not loops(texts[1])
-        assert told(generation) == [(branch.text, list(branch.ids)) for branch in generation.branches]
+        assert published(generation) == [(branch.text, list(branch.ids)) for branch in generation.branches]
         assert all(branch.bans and len(branch.ids) == 120 for branch in generation.branches)
         assert all(event.tokens for event in generation.log if isinstance(event, PhraseBanned))
+        assert not any(isinstance(event, Cut) for event in generation.log), "nothing shown is taken back"
 
 
 def written(sampling: Sampling, prompt: str) -> Branch:

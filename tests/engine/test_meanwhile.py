@@ -73,15 +73,15 @@ def test_when_a_step_is_published(engine: Engine, seam: Seam, overlaps: bool | N
 
 
 def test_what_is_published_in_between_is_the_same_text(engine: Engine) -> None:
-    told: list[list[str]] = []
+    logs: list[list[str]] = []
     for overlaps in (False, True):
         engine.reset()
         engine._scheduler.overlaps = overlaps
         generation = ask(engine, n=3, tokens=20)
         finish(engine, generation)
         assert "".join(generation.branches[0].read().text) == generation.branches[0].text
-        told.append([str(event) for event in generation.log])
-    assert told[0] == told[1]
+        logs.append([str(event) for event in generation.log])
+    assert logs[0] == logs[1]
 
 
 @pytest.mark.parametrize("overlaps", [False, True])

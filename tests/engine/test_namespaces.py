@@ -154,8 +154,8 @@ def test_vllm_elsewhere_is_told_of_the_salt() -> None:
         with closing(RemoteEngine.connect(options)) as engine:
             for salt in ("a", ""):
                 engine.submit(Request(scripted.PROMPT, cache_salt=salt, stop=RULE)).wait(60)
-        told = [body.get("cache_salt") for path, _, body in server.heard if "completions" in path]
-        assert told == ["a", None]
+        salts = [body.get("cache_salt") for path, _, body in server.heard if "completions" in path]
+        assert salts == ["a", None]
 
 
 def test_another_srbwriter_is_told_of_the_salt() -> None:

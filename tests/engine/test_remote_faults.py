@@ -244,26 +244,26 @@ def test_attempts_are_bounded_and_a_writer_may_roll_again(vllm: Scripted, connec
 
 
 def test_each_attempt_is_told_once_for_all_branches(connect: Connect) -> None:
-    told: list[str] = []
+    notices: list[str] = []
     with closing(Scripted("openai")) as server:
-        engine = connect(server, notify=told.append)
+        engine = connect(server, notify=notices.append)
         server.faults.append(drops_after(9))
         server.always = answers(503, {"error": "loading"})
         with pytest.raises(RemoteError, match="loading"):
             engine.submit(Request(PROMPT, n=4, stop=NO_END)).wait(WAIT)
     assert (
-        told[0].startswith(f"{server.url}: the connection was lost (")
-        and "Trying again now (1 of 4)." in told[0]
+        notices[0].startswith(f"{server.url}: the connection was lost (")
+        and "Trying again now (1 of 4)." in notices[0]
     )
-    assert told[1:] == [
+    assert notices[1:] == [
         f"{server.url}: it failed (loading). Trying again in {wait:.3g} s ({attempt} of 4)."
         for wait, attempt in ((0.02, 2), (0.04, 3), (0.05, 4))
     ]
 
 
 def test_a_server_without_a_sign_of_life_is_given_up(vllm: Scripted, connect: Connect) -> None:
-    told: list[str] = []
-    engine = connect(vllm, quiet_seconds=0.1, patience=0.6, notify=told.append)
+    notices: list[str] = []
+    engine = connect(vllm, quiet_seconds=0.1, patience=0.6, notify=notices.append)
     over = threading.Event()
     vllm.faults.append(stalls_after(10, over))
     vllm.mute = True
@@ -272,28 +272,28 @@ def test_a_server_without_a_sign_of_life_is_given_up(vllm: Scripted, connect: Co
         generation.wait(WAIT)
     over.set()
     assert generation.branches[0].text == STORY[:10]
-    assert all("no sign of life" in line and "Giving up in" in line for line in told) and told
+    assert all("no sign of life" in line and "Giving up in" in line for line in notices) and notices
     assert sum(path == "/v1/completions" for path, _, _ in vllm.heard) == 1
 
 
 def test_a_server_that_only_says_that_it_is_well_is_given_up(vllm: Scripted, connect: Connect) -> None:
-    told: list[str] = []
-    engine = connect(vllm, quiet_seconds=0.05, silent_seconds=0.3, retries=100, notify=told.append)
+    notices: list[str] = []
+    engine = connect(vllm, quiet_seconds=0.05, silent_seconds=0.3, retries=100, notify=notices.append)
     over = threading.Event()
     vllm.faults.extend([stalls_after(10, over)] * 1)
     vllm.always = stalls_after(0, over)
     with pytest.raises(RemoteError, match="said nothing for too long"):
         engine.submit(Request(PROMPT, stop=NO_END)).wait(WAIT)
     over.set()
-    assert f"{vllm.url}: no words for 0.05 s, but it answers otherwise. Waiting for up to 0 s." in told
+    assert f"{vllm.url}: no words for 0.05 s, but it answers otherwise. Waiting for up to 0 s." in notices
 
 
 def test_a_wait_that_the_server_asks_for_is_kept(vllm: Scripted, connect: Connect) -> None:
-    told: list[str] = []
-    engine = connect(vllm, patience=0.3, notify=told.append)
+    notices: list[str] = []
+    engine = connect(vllm, patience=0.3, notify=notices.append)
     vllm.faults.extend([answers(429, {"error": "too many"}, Retry_After="0.4")] * 2)
     assert engine.submit(Request(PROMPT, stop=NO_END)).result(WAIT) == [STORY]
-    assert told == [
+    assert notices == [
         f"{vllm.url}: it has too much to do (too many). Trying again in 0.4 s ({k} of 4)." for k in (1, 2)
     ]
 
@@ -306,11 +306,11 @@ def test_waits_that_the_server_asks_for_have_an_end(vllm: Scripted, connect: Con
 
 
 def test_an_answer_that_ends_early_is_said_with_the_address(server: Scripted, connect: Connect) -> None:
-    told: list[str] = []
-    engine = connect(server, notify=told.append)
+    notices: list[str] = []
+    engine = connect(server, notify=notices.append)
     server.faults.append(answers(200, ""))
     assert engine.submit(Request(PROMPT, stop=NO_END)).result(WAIT) == [STORY]
-    assert told and all(line.startswith(f"{server.url}: ") for line in told)
+    assert notices and all(line.startswith(f"{server.url}: ") for line in notices)
 
 
 def test_another_attempt_is_visible(vllm: Scripted, connect: Connect) -> None:
@@ -326,7 +326,7 @@ def test_another_attempt_is_visible(vllm: Scripted, connect: Connect) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "words", "told"),
+    ("status", "words", "message"),
     [
         (400, "maximum context length is 2048 tokens", "maximum context length is 2048 tokens"),
         (413, "too large", "too large"),
@@ -335,12 +335,12 @@ def test_another_attempt_is_visible(vllm: Scripted, connect: Connect) -> None:
     ],
 )
 def test_what_will_never_do_is_asked_once(
-    vllm: Scripted, connect: Connect, status: int, words: str, told: str
+    vllm: Scripted, connect: Connect, status: int, words: str, message: str
 ) -> None:
     engine = connect(vllm)
     vllm.always = answers(status, {"error": {"message": words}})
     generation = engine.submit(Request(PROMPT, priority=Priority.FOREGROUND)).wait(WAIT)
-    assert told in str(generation.branches[0].error)
+    assert message in str(generation.branches[0].error)
     assert sum(path == "/v1/completions" for path, _, _ in vllm.heard) == 1
 
 
@@ -501,15 +501,15 @@ def test_certificates_are_looked_at(vllm: Scripted) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "used"),
+    ("typed", "used"),
     [
         ("host:8000", "http://host:8000"),
         ("https://host/v1/", "https://host"),
         ("http://host/proxy/v1", "http://host/proxy"),
     ],
 )
-def test_addresses_are_read_as_people_write_them(told: str, used: str) -> None:
-    assert address(told) == used
+def test_addresses_are_read_as_people_write_them(typed: str, used: str) -> None:
+    assert address(typed) == used
 
 
 def test_names_in_addresses_are_not_shown() -> None:

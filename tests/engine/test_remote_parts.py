@@ -106,9 +106,9 @@ def test_a_page_is_no_words() -> None:
     assert str(error) == "http://host: it failed (HTTP 502)" and error.again
 
 
-@pytest.mark.parametrize(("told", "wait"), [("7", 7.0), ("0.5", 0.5), ("99999", 120.0), ("soon", 0.0)])
-def test_retry_after_is_heeded_within_reason(told: str, wait: float) -> None:
-    assert from_answer("http://host", 429, {"retry-after": told}, b"").wait == wait
+@pytest.mark.parametrize(("header", "wait"), [("7", 7.0), ("0.5", 0.5), ("99999", 120.0), ("soon", 0.0)])
+def test_retry_after_is_heeded_within_reason(header: str, wait: float) -> None:
+    assert from_answer("http://host", 429, {"retry-after": header}, b"").wait == wait
 
 
 class Answering:
@@ -164,8 +164,8 @@ def test_banned_phrases_are_passed_on_to_those_that_know_them() -> None:
     assert Srb(transport, options).encode(asked)[1]["banned_phrases"] == [["all at once", "suddenly"]] * 2
     plain = dataclasses.replace(asked, sampling=Sampling())
     assert "banned_phrases" not in Srb(transport, options).encode(plain)[1]
-    told = b'{"event": "banned", "index": 0, "phrase": "suddenly", "tokens": 1}'
-    assert Srb(transport, options).parse(told) == ()
+    event = b'{"event": "banned", "index": 0, "phrase": "suddenly", "tokens": 1}'
+    assert Srb(transport, options).parse(event) == ()
 
 
 @pytest.mark.full

@@ -38,9 +38,9 @@ from .support import (
     exact_engine,
     finish,
     fixture_of,
+    published,
     seeded,
     started,
-    told,
 )
 
 CHOSEN = 1
@@ -287,7 +287,7 @@ def test_events_tell_the_same_story_as_the_buffers(engine: Engine) -> None:
             engine.process()
         branch.resume()
     finish(engine, generation)
-    assert told(generation) == [(branch.text, list(branch.ids)) for branch in generation.branches]
+    assert published(generation) == [(branch.text, list(branch.ids)) for branch in generation.branches]
 
 
 def test_a_reader_with_a_cursor_misses_nothing(engine: Engine) -> None:

@@ -113,17 +113,17 @@ def test_a_number_that_was_given_is_kept() -> None:
 
 def test_the_engine_tells_llama_cpp(monkeypatch: pytest.MonkeyPatch) -> None:
     with load_engine(short_model(), replace(SMALL, threads=None, threads_batch=5), thread=False) as engine:
-        told: list[tuple[int, int]] = []
+        calls: list[tuple[int, int]] = []
         threads = engine._scheduler.threads
         assert threads is not None
         numbers = iter([9, 7, *[6] * 100])
 
         monkeypatch.setattr(threads, "count", lambda: next(numbers))
-        monkeypatch.setattr(engine._context, "set_threads", lambda *given: told.append(given))
+        monkeypatch.setattr(engine._context, "set_threads", lambda *given: calls.append(given))
         assert works(engine)
-        assert told[0] == (5, 5)  # the prompt
-        assert (7, 7) in told
-        assert told[-1] == (6, 6)
+        assert calls[0] == (5, 5)  # the prompt
+        assert (7, 7) in calls
+        assert calls[-1] == (6, 6)
 
 
 # ---- spinning
@@ -174,10 +174,10 @@ def test_openmp_spins_as_it_should_and_the_environment_is_as_it_was(
         [sys.executable, "-c", USES_ENGINE], env=environment, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
-    told = dict(re.findall(r"(OMP_WAIT_POLICY|GOMP_SPINCOUNT) = '(\w+)'", done.stderr))
-    assert policy is None or told["OMP_WAIT_POLICY"] == policy
-    assert rounds is None or told["GOMP_SPINCOUNT"] == rounds
-    assert own or "OMP_WAIT_POLICY" in told
+    variables = dict(re.findall(r"(OMP_WAIT_POLICY|GOMP_SPINCOUNT) = '(\w+)'", done.stderr))
+    assert policy is None or variables["OMP_WAIT_POLICY"] == policy
+    assert rounds is None or variables["GOMP_SPINCOUNT"] == rounds
+    assert own or "OMP_WAIT_POLICY" in variables
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="threads are counted in /proc")

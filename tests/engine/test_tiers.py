@@ -295,7 +295,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "states"
 
 
-def told(engine: Engine, prompt: list[int]) -> tuple[int, ...]:
+def greedy_ids(engine: Engine, prompt: list[int]) -> tuple[int, ...]:
     generation = engine.submit(
         Request(prompt, stop=Stop(max_tokens=6, ignore_eog=True), sampling=GREEDY, add_bos=False)
     )
@@ -311,13 +311,13 @@ def test_a_story_that_is_opened_again_is_not_read_again(kind: str, folder: Path)
         deeper = panes(engine, path_of(generation.branches[1])[:-8], 2, 12)  # cuts what was stored
         paths = [path_of(b) for g in (generation, deeper) for b in g.branches]
         rest(engine)
-        expected = [told(engine, path) for path in paths]
+        expected = [greedy_ids(engine, path) for path in paths]
     with opened(kind, disk_dir=str(folder)) as engine:
         assert [engine.resident(path) for path in paths[:3]] >= [len(path) - 1 for path in paths[:3]]
         with decoded_rows(engine) as rows:
-            assert told(engine, paths[0]) == expected[0]
+            assert greedy_ids(engine, paths[0]) == expected[0]
         assert sum(rows) <= 1 + 6
-        assert [told(engine, path) for path in paths] == expected
+        assert [greedy_ids(engine, path) for path in paths] == expected
         engine.reset()
         engine.process()
         assert engine.stats().disk_bytes == 0
@@ -334,7 +334,7 @@ def written(
         prompt = words(engine, 400)
         panes(engine, prompt, 2, 30)
         rest(engine)
-        expected = told(engine, prompt)
+        expected = greedy_ids(engine, prompt)
         disk = engine._cache.archive.disk
         assert disk is not None
         disk.flush()
@@ -355,7 +355,7 @@ def test_a_damaged_file_is_read_again_by_the_model(
         cache: Cache = engine._cache
         cache.archive.disk = DiskCache(folder.parent, pristine.name)
         engine.call(cache.clear)
-        assert told(engine, prompt) == expected, seed
+        assert greedy_ids(engine, prompt) == expected, seed
 
 
 def damage_file(folder: Path, seed: int) -> None:
@@ -381,7 +381,7 @@ def test_files_of_another_model_or_build_are_not_looked_at(
     cache.archive.disk = DiskCache(tmp_path, "another")
     engine.call(cache.clear)
     assert engine.resident(prompt) == 0
-    assert told(engine, prompt) == expected
+    assert greedy_ids(engine, prompt) == expected
 
 
 def test_the_folder_keeps_to_its_budget(folder: Path) -> None:
@@ -428,7 +428,7 @@ def test_a_folder_that_cannot_be_written_costs_nothing_but_the_cache(tmp_path: P
         assert engine._cache.archive.disk is not None
         engine._cache.archive.disk.flush()
         assert engine.stats().disk_bytes == 0
-        assert told(engine, words(engine, 50, 3))
+        assert greedy_ids(engine, words(engine, 50, 3))
 
 
 # ---- sessions in files
@@ -450,12 +450,12 @@ def test_a_session_goes_into_a_file_and_back(kind: str, tmp_path: Path) -> None:
         part = tmp_path / "part.bin"
         assert engine.save_session(part, path[:-5])[0] == len(path) - 5  # though more of the path is held
         assert engine.load_session(part) == path[:-5]
-        expected = told(engine, path)
+        expected = greedy_ids(engine, path)
     with opened(kind) as engine:
         assert engine.load_session(file) == path
         assert engine.resident(path) == evaluated >= len(path) - 1
         with decoded_rows(engine) as rows:
-            assert told(engine, path) == expected
+            assert greedy_ids(engine, path) == expected
         assert sum(rows) <= 1 + 6
         data = bytearray(file.read_bytes())
         for place in (0, 40, len(data) // 2, len(data) - 1):

@@ -39,12 +39,12 @@ def test_a_fork_evaluates_its_own_token_and_no_other(engine: Engine) -> None:
     finish(engine, generation)
     ids = generation.branches[1].ids
     for place in (0, 4, 9):
-        told = engine.submit(
+        asked = engine.submit(
             Request((*generation.prompt_ids, *ids[:place]), next_logprobs=9, next_ids=ids[place : place + 1],
                     stop=Stop(max_tokens=0), add_bos=False)
         )  # fmt: skip
-        finish(engine, told)
-        other = next(token for token, _ in told.next_logprobs if token != ids[place])
+        finish(engine, asked)
+        other = next(token for token, _ in asked.next_logprobs if token != ids[place])
         with decoded_rows(engine) as rows:
             generation.add_branch(1, stop=Stop(max_tokens=1, ignore_eog=True), begin=(*ids[:place], other))
             finish(engine, generation)

@@ -13,7 +13,6 @@ from srbwriter.engine.capabilities import Capabilities
 from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.types import ModelInfo, Request, Sampling, Stop
 from srbwriter.engine.verbs import BranchVerb
-from srbwriter.session.ahead import LookAhead
 from srbwriter.session.instrument import Instrument
 from srbwriter.session.likeness import Duplicates
 from srbwriter.session.recorder import Recorder
@@ -56,11 +55,17 @@ class Round:
     forced: set[int] = field(default_factory=set)
     probabilities: dict[int, float] = field(default_factory=dict)
     judgement: None = None
+    wish: str = ""
+    wishes: dict[int, str] = field(default_factory=dict)
     identity: object = field(default_factory=object)
 
     @property
     def branches(self) -> list[Branch]:
         return self.generation.branches if self.generation else []
+
+    @property
+    def generations(self) -> list[Generation]:
+        return [self.generation] if self.generation else []
 
     def node_of(self, index: int) -> NodeId:
         return self.nodes[index]
@@ -131,10 +136,11 @@ class FakeSession:
         self.typing = Typing(self.story, self.story.set_text, folder / "rescued")
         self.recorder = Recorder(self.story, self.typing, threading.RLock())
         self.state_lock = threading.RLock()
-        self.look_ahead = LookAhead(cast(Any, self))
         self.tokens, self.renewing = SimpleNamespace(gather=False, branch_logprobs=None), self
 
     def instrument(self, kind: type[Instrument]) -> Any:
+        if kind.name not in vars(self):
+            setattr(self, kind.name, kind(cast(Any, self)))
         return getattr(self, kind.name)
 
     def would_ask(self, index: int | None, upto: int | None) -> None:

@@ -60,10 +60,10 @@ def beginnings(hub: Hub) -> list[int]:
 
 
 def test_a_model_comes_with_progress_and_is_not_fetched_twice(novelist: Hub) -> None:
-    told: list[tuple[str, int, int]] = []
-    assert fetch_recommended(MODEL, lambda *news: told.append(news)) == MODEL.path
+    reports: list[tuple[str, int, int]] = []
+    assert fetch_recommended(MODEL, lambda *news: reports.append(news)) == MODEL.path
     assert MODEL.path.read_bytes() == DATA
-    assert told[-1] == (FILE, len(DATA), len(DATA)) and len(told) > 10
+    assert reports[-1] == (FILE, len(DATA), len(DATA)) and len(reports) > 10
     novelist.asked.clear()
     assert fetch_recommended(MODEL, silent) == MODEL.path and not novelist.asked
 

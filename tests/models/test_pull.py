@@ -57,13 +57,13 @@ def here() -> set[str]:
 
 
 def test_a_model_arrives_whole_in_the_folder_of_its_repository(novelist: Hub) -> None:
-    told: list[tuple[str, int, int]] = []
-    file = pull.fetch(plan("Q8_0"), lambda *news: told.append(news))
+    reports: list[tuple[str, int, int]] = []
+    file = pull.fetch(plan("Q8_0"), lambda *news: reports.append(news))
     assert file == paths.models_dir() / REPO / "novelist-Q8_0.gguf"
     assert file.read_bytes() == FILES["novelist-Q8_0.gguf"]
     size = len(FILES["novelist-Q8_0.gguf"])
-    assert [done for _, done, _ in told] == sorted({done for _, done, _ in told}) and len(told) > 2
-    assert told[-1] == ("novelist-Q8_0.gguf", size, size)
+    assert [done for _, done, _ in reports] == sorted({done for _, done, _ in reports}) and len(reports) > 2
+    assert reports[-1] == ("novelist-Q8_0.gguf", size, size)
     assert here() == {f"{REPO}/novelist-Q8_0.gguf"}
 
 

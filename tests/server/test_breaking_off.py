@@ -66,5 +66,5 @@ def test_a_request_of_which_no_branch_can_go_on_is_an_error(
     answer = client.post(path, json=body)
     assert answer.status_code == 400 and "no token of this model" in answer.json()["error"]["message"]
     stream = client.post(path, json={**body, "stream": True})  # nothing may have been sent yet when it fails
-    told = frames(stream.content)[-1] if stream.status_code == 200 else stream.json()
-    assert "no token of this model" in told["error"]["message"]
+    reply = frames(stream.content)[-1] if stream.status_code == 200 else stream.json()
+    assert "no token of this model" in reply["error"]["message"]

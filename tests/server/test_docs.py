@@ -153,7 +153,7 @@ def test_answers_are_as_described(url: str, ran: list[Answer]) -> None:
             valid = [name for name in names if value == "[DONE]" or validator(name).is_valid(value)]
             assert valid, (answer.line, value, list(validator(names[0]).iter_errors(value)))
             seen |= {(name_of(rows[0]), name) for name in valid}
-    told = {
+    reply = {
         (name_of(row), name)
         for row in ENDPOINTS
         for kinds in row.answers.values()
@@ -161,7 +161,7 @@ def test_answers_are_as_described(url: str, ran: list[Answer]) -> None:
         for name in names.split()
         if not name.endswith("Error")
     }
-    assert not told - seen
+    assert not reply - seen
 
 
 def documented() -> Iterator[tuple[str, str, str]]:
@@ -184,22 +184,22 @@ FACTS = {
 """Fields whose value is the same in every run."""
 
 
-def alike(told: Any, value: Any) -> bool:
+def alike(reply: Any, value: Any) -> bool:
     """Whether a documented answer and a real one have the same fields, and the same facts in them.
 
     Null and nothing are like anything.
     """
-    if told is None or value is None or told == [] or value == []:
+    if reply is None or value is None or reply == [] or value == []:
         return True
-    if isinstance(told, dict) and isinstance(value, dict):
-        return told.keys() == value.keys() and all(
-            name in MAPS or (told[name] == value[name] if name in FACTS else alike(told[name], value[name]))
-            for name in told
+    if isinstance(reply, dict) and isinstance(value, dict):
+        return reply.keys() == value.keys() and all(
+            name in MAPS or (reply[name] == value[name] if name in FACTS else alike(reply[name], value[name]))
+            for name in reply
         )
-    if isinstance(told, list) and isinstance(value, list):
-        return all(any(alike(one, other) for other in value) for one in told)
+    if isinstance(reply, list) and isinstance(value, list):
+        return all(any(alike(one, other) for other in value) for one in reply)
     numbers = (int, float)
-    return type(told) is type(value) or (isinstance(told, numbers) and isinstance(value, numbers))
+    return type(reply) is type(value) or (isinstance(reply, numbers) and isinstance(value, numbers))
 
 
 @pytest.mark.needs("bash", "curl")
@@ -209,9 +209,9 @@ def test_documented_answers_are_the_servers(ran: list[Answer]) -> None:
     shown: set[str] = set()
     for line, language, text in documented():
         shown |= {name_of(row) for row in rows_of(line)}
-        told = [json.loads(text)] if language == "json" else events(text)
-        assert told, line
-        for value in told:
+        reply = [json.loads(text)] if language == "json" else events(text)
+        assert reply, line
+        for value in reply:
             assert any(alike(value, other) for other in answers[line].values), (line, value)
     assert not {name_of(row) for row in ENDPOINTS if row.answers and row.dialect is SRB} - shown
 

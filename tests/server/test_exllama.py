@@ -53,12 +53,12 @@ def test_its_spellings_and_what_is_usual(client: httpx.Client, engine: FakeEngin
     sent = {"token_repetition_penalty_max": 1.4, "token_repetition_penalty_sustain": 99, "log": False,
             "token_repetition_penalty_decay": 50}  # fmt: skip
     client.post("/generate", json={**BODY, **sent})
-    usual, told = (
+    usual, reply = (
         r.sampling if isinstance(r.sampling, Sampling) else r.sampling[0] for r in engine.submitted
     )
     assert (usual.temperature, usual.top_k, usual.top_p, usual.min_p) == (0.7, 20, 0.65, 0.06)
     assert (usual.repeat_penalty, usual.repeat_last_n) == (1.15, 256)
-    assert (told.repeat_penalty, told.repeat_last_n) == (1.4, 99)
+    assert (reply.repeat_penalty, reply.repeat_last_n) == (1.4, 99)
 
 
 def test_check_names_the_model(client: httpx.Client) -> None:

@@ -184,8 +184,8 @@ def test_what_the_server_says_of_its_settings_can_be_sent_back(serve: Serve, eng
         first = http.post("/completion", json=asked).json()["generation_settings"]
         slot = next(slot["params"] for slot in http.get("/slots").json() if "params" in slot)
         for path, body in DIALECTS.items():
-            for told in (default["params"], default, first, slot):
-                answer = http.post(path, json={**told, "max_tokens": 4, "n_predict": 4, **body})
+            for reply in (default["params"], default, first, slot):
+                answer = http.post(path, json={**reply, "max_tokens": 4, "n_predict": 4, **body})
                 assert answer.status_code < 300, answer.text
         again = http.post("/completion", json={**first, "prompt": "Once"}).json()["generation_settings"]
     assert again == first

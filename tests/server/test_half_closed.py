@@ -152,7 +152,7 @@ def test_two_lengths_of_one_body_are_refused(serve: Serve, engine: FakeEngine) -
 def test_a_compressed_body_is_refused_in_words(serve: Serve) -> None:
     data = gzip.compress(json.dumps({"prompt": "Once"}).encode())
     port = serve().port
-    for path, *told in (
+    for path, *reply in (
         ("/completion", "error", "message"), ("/api/v1/generate", "detail", "msg"), ("/srb/v1/next", "error"),
     ):  # fmt: skip
         for encoding in ("gzip", "br", "gzip, identity"):
@@ -161,6 +161,6 @@ def test_a_compressed_body_is_refused_in_words(serve: Serve) -> None:
             assert answer.startswith(b"HTTP/1.1 415 "), (path, encoding)
             assert b"accept-encoding: identity" in answer.lower(), (path, encoding)
             words: Any = json.loads(body_of(answer))
-            for name in told:
+            for name in reply:
                 words = words[name]
             assert encoding in words and "uncompressed" in words, (path, encoding)

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from srbwriter.engine import Engine
+from srbwriter.engine.watchers.loops import find_loop
 from srbwriter.session.judging import RUBRIC, answers, questions
 from tests.fakes.engine import FakeEngine
 
@@ -29,9 +30,9 @@ def written(client: httpx.Client, **more: Any) -> tuple[str, dict[str, Any]]:
 
 def test_a_score_is_what_the_odds_say(real: httpx.Client, model: Engine) -> None:
     path, record = written(real)
-    told = real.post(f"{path}/judge", json={"rubric": QUESTIONS}).json()
-    assert told["questions"] == QUESTIONS and [one["index"] for one in told["data"]] == [0, 1, 2]
-    for one, branch in zip(told["data"], record["branches"], strict=True):
+    reply = real.post(f"{path}/judge", json={"rubric": QUESTIONS}).json()
+    assert reply["questions"] == QUESTIONS and [one["index"] for one in reply["data"]] == [0, 1, 2]
+    for one, branch in zip(reply["data"], record["branches"], strict=True):
         for question, share in zip(QUESTIONS, one["answers"], strict=True):
             known = answers(model, question)
             parent = {"request": record["id"], "branch": branch["index"]}
@@ -44,15 +45,15 @@ def test_a_score_is_what_the_odds_say(real: httpx.Client, model: Engine) -> None
             yes, no = (sum(odds[token] for token in tokens) for tokens in (known.yes, known.no))
             assert share == pytest.approx(yes / (yes + no), abs=2e-2), parent
         assert one["score"] == pytest.approx(sum(one["answers"]) / 2)
-    assert told["cached_tokens"] > told["prompt_tokens"] / 2
+    assert reply["cached_tokens"] > reply["prompt_tokens"] / 2
     assert real.get(path).json()["branches"] == record["branches"], "nothing is written"
 
 
 def test_the_usual_rubric_and_a_note(client: httpx.Client, engine: FakeEngine) -> None:
     path, _ = written(client)
     assert client.post(f"{path}/judge", json={}).json()["questions"] == list(questions(RUBRIC))
-    told = client.post(f"{path}/judge", json={"note": "rain"}).json()
-    assert len(told["questions"]) == 3 and "(rain)" in told["questions"][0]
+    reply = client.post(f"{path}/judge", json={"note": "rain"}).json()
+    assert len(reply["questions"]) == 3 and "(rain)" in reply["questions"][0]
 
 
 @pytest.mark.parametrize(
@@ -73,9 +74,9 @@ def test_more_is_asked_than_may_be_answered_at_once(
     client: httpx.Client, engine: FakeEngine, questions_asked: int
 ) -> None:
     path, _ = written(client, n=64, max_tokens=1)
-    told = client.post(f"{path}/judge", json={"rubric": [f"Is it {k}?" for k in range(questions_asked)]})
-    assert told.status_code == 200, told.text
-    assert [len(one["answers"]) for one in told.json()["data"]] == [questions_asked] * 64
+    reply = client.post(f"{path}/judge", json={"rubric": [f"Is it {k}?" for k in range(questions_asked)]})
+    assert reply.status_code == 200, reply.text
+    assert [len(one["answers"]) for one in reply.json()["data"]] == [questions_asked] * 64
     mine = client.get("/srb/v1/requests").json()["data"]
     assert [one["id"] for one in mine if one["state"] == "running"] == []
     assert engine.stats().live_branches == 0
@@ -89,7 +90,20 @@ def test_judging_leaves_room_for_others(serve: Serve, engine: FakeEngine) -> Non
         assert many.status_code == 400 and "3 are possible" in many.text
 
 
-# ---- banned phrases
+# ---- loops, banned phrases
+
+
+def test_a_stream_shows_nothing_of_a_loop(real: httpx.Client) -> None:
+    body: dict[str, Any] = {"model": "m", "prompt": STORY, "max_tokens": 400, "temperature": 0}
+    body |= {"ignore_eos": True, "loop_guard": 3}
+    free, whole = (
+        real.post("/v1/completions", json={**body, "loop_guard": guard}).json()["choices"][0]["text"]
+        for guard in (0, 3)
+    )
+    assert any(find_loop(free[:end], 3) for end in range(len(free)))
+    assert not any(find_loop(whole[:end], 3) for end in range(len(whole)))
+    chunks = frames(real.post("/v1/completions", json={**body, "stream": True}).content)[:-1]
+    assert "".join(chunk["choices"][0]["text"] for chunk in chunks) == whole
 
 
 def test_a_phrase_does_not_come_and_events_say_so(real: httpx.Client) -> None:

@@ -76,10 +76,10 @@ def test_figures_of_each_client_are_told_to_itself_and_to_admins(http: httpx.Cli
         ben.post("/completion", json=BODY)
         assert 'client="ben"' not in anna.get("/metrics").text
         assert 'srbwriter:client_tokens_total{client="anna"} 10\n' in anna.get("/metrics").text
-        told = chief.get("/metrics").text
-        assert 'client_requests_total{client="anna"} 1\n' in told
-        assert 'client_requests_total{client="ben"} 1\n' in told
-        assert not any(key.split()[0] in told for key in KEYS)
+        reply = chief.get("/metrics").text
+        assert 'client_requests_total{client="anna"} 1\n' in reply
+        assert 'client_requests_total{client="ben"} 1\n' in reply
+        assert not any(key.split()[0] in reply for key in KEYS)
 
 
 def test_what_stands_before_everybodys_prompts_takes_an_admins_key(http: httpx.Client) -> None:

@@ -134,16 +134,16 @@ def test_a_stream(client: httpx.Client) -> None:
     path = "/api/extra/generate/stream"
     answer = client.post(path, json=BODY)
     assert answer.headers["content-type"].startswith("text/event-stream")
-    told = events(answer.content)
-    assert "".join(one["token"] for one in told) == " there was a cat. The"
-    assert told[-1] == {"token": "", "finish_reason": "length"}
-    assert {one["finish_reason"] for one in told[:-1]} == {None}
-    told = events(client.post(path, json={**BODY, "logprobs": True}).content)
-    assert [one["token"] for one in told] == [" there", " was", " a", " cat", ".", " The", ""]
-    assert told[0]["top_logprobs"][0] == {"token": " there", "logprob": -0.5}
-    told = events(client.post(path, json={**BODY, "n": 2}).content)
+    reply = events(answer.content)
+    assert "".join(one["token"] for one in reply) == " there was a cat. The"
+    assert reply[-1] == {"token": "", "finish_reason": "length"}
+    assert {one["finish_reason"] for one in reply[:-1]} == {None}
+    reply = events(client.post(path, json={**BODY, "logprobs": True}).content)
+    assert [one["token"] for one in reply] == [" there", " was", " a", " cat", ".", " The", ""]
+    assert reply[0]["top_logprobs"][0] == {"token": " there", "logprob": -0.5}
+    reply = events(client.post(path, json={**BODY, "n": 2}).content)
     for index in range(2):
-        own = [one for one in told if one["index"] == index]
+        own = [one for one in reply if one["index"] == index]
         assert "".join(one["token"] for one in own) == " there was a cat. The"
 
 
@@ -177,8 +177,8 @@ def test_stopping_without_a_body_ends_what_this_client_asked_for(serve: Serve, e
             pieces = answer.iter_bytes()
             begun = next(pieces)
             assert own.post("/api/extra/abort").json() == {"success": "true", "done": "true"}
-            told = events(begun + b"".join(pieces))
-        assert "".join(one["token"] for one in told) == " there was" and told[-1]["finish_reason"] == "stop"
+            reply = events(begun + b"".join(pieces))
+        assert "".join(one["token"] for one in reply) == " there was" and reply[-1]["finish_reason"] == "stop"
         assert own.post("/api/extra/abort").json() == {"success": "false", "done": "true"}
 
 

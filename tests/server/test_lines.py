@@ -59,10 +59,10 @@ def client(lines: ServerHandle) -> Iterator[LineClient]:
 
 def test_the_greeting_says_what_there_is(client: LineClient) -> None:
     assert client.greeting[0] == f"HELO proto/1 srbwriter/{__version__}"
-    told = known(client.greeting)
-    assert told["n_vocab"].isdecimal()
-    told |= {"n_vocab": "", "seed": ""}
-    assert told.items() >= {
+    reply = known(client.greeting)
+    assert reply["n_vocab"].isdecimal()
+    reply |= {"n_vocab": "", "seed": ""}
+    assert reply.items() >= {
         "model": "fake", "model_desc": '"fake 1B"', "n_params": "1000", "n_ctx": "512", "n_max": "64",
         "n_ctx_train": "512", "interactive_mode": "true", "reverse_prompt": '""', "debug": "false",
         "temperature": "0.800000", "max_tokens": "128", "remaining_tokens": "512",
@@ -71,17 +71,17 @@ def test_the_greeting_says_what_there_is(client: LineClient) -> None:
         "priority", "logprobs", "prompt_logprobs", "next_logprobs", "next_ids", "score_from", "begin",
         "without",
     }  # fmt: skip
-    assert {row.name for row in PARAMETERS} - not_here <= set(told)
+    assert {row.name for row in PARAMETERS} - not_here <= set(reply)
 
 
 def test_the_seed_that_is_told_is_the_one_that_is_drawn(client: LineClient, engine: FakeEngine) -> None:
-    told = [known(client.greeting)["seed"]]
+    reply = [known(client.greeting)["seed"]]
     for line in ("PROMPT Once", "GET seed", "PROMPT  The", "INFO", "SET seed=7", "PROMPT  cat", "PROMPT  sat",
                  "SET seed=-1", "PROMPT  on"):  # fmt: skip
-        told.append(known(client.ask(line))["seed"])
-    first, second, third = told[0], told[3], told[8]
-    assert told == [first, first, first, second, second, "7", "7", "7", third, third]
-    assert len({first, second, third}) == 3 and min(map(int, told)) >= 0
+        reply.append(known(client.ask(line))["seed"])
+    first, second, third = reply[0], reply[3], reply[8]
+    assert reply == [first, first, first, second, second, "7", "7", "7", third, third]
+    assert len({first, second, third}) == 3 and min(map(int, reply)) >= 0
     seeds = [generation.branches[0].seed for generation in engine.generations]
     assert seeds == [int(first), int(second), 7, 7, int(third)]
 
@@ -107,9 +107,9 @@ def _tokens(lines: list[str]) -> int:
 def test_several_at_once_and_which_one_goes_on(client: LineClient, engine: FakeEngine) -> None:
     engine.script = lambda prompt, branch: f" {'abc'[branch]}"
     assert client.ask("N 3") == ["KV n=3"]
-    told = client.ask("PROMPT Once")
-    assert [output(told, f"OUTPUT.{k}") for k in range(3)] == [" a", " b", " c"]
-    assert all(known(told)[f"finish_reason.{k}"] == "eos" for k in range(3))
+    reply = client.ask("PROMPT Once")
+    assert [output(reply, f"OUTPUT.{k}") for k in range(3)] == [" a", " b", " c"]
+    assert all(known(reply)[f"finish_reason.{k}"] == "eos" for k in range(3))
     assert known(client.ask("PICK 2"))["picked"] == "2"
     client.ask("N 1")
     assert output(client.ask("PROMPT !")) == " a"
@@ -128,8 +128,8 @@ def test_why_it_ended(client: LineClient) -> None:
 def test_debug_names_the_tokens(client: LineClient, engine: FakeEngine) -> None:
     assert client.ask("SET debug=1") == ["KV debug=true"]
     (cat,) = engine.tokenize(" cat")
-    told = client.ask("PROMPT Once")
-    assert f"DEBUG {cat} -> ' cat'" in told
+    reply = client.ask("PROMPT Once")
+    assert f"DEBUG {cat} -> ' cat'" in reply
     assert client.ask("GET debug") == ["KV debug=true"]
     client.ask("SET debug=false")
     assert not any(line.startswith("DEBUG") for line in client.ask("PROMPT Once"))
@@ -143,9 +143,9 @@ def test_stop_keeps_the_conversation(client: LineClient, engine: FakeEngine) -> 
     client.send("PROMPT Once")
     begun = client.until("OUTPUT")
     client.send("PING", "STOP")
-    told = client.until_ready()
-    assert "PONG" in told and known(told)["finish_reason"] == "cancelled"
-    text = output([*begun, *told])
+    reply = client.until_ready()
+    assert "PONG" in reply and known(reply)["finish_reason"] == "cancelled"
+    text = output([*begun, *reply])
     assert STORY.startswith(text) and text
     engine.release()
     client.ask("PROMPT  and")
@@ -196,7 +196,7 @@ def test_undo_takes_back_one_turn_and_reset_all(client: LineClient, engine: Fake
 
 
 def test_set_and_get(client: LineClient) -> None:
-    for told, answer in {
+    for reply, answer in {
         "temperature=0.5": "KV temperature=0.500000",
         "temp=0.5": "KV temp=0.500000",
         "top_k=7": "KV top_k=7",
@@ -218,8 +218,8 @@ def test_set_and_get(client: LineClient) -> None:
         "n=4": "KV n=4",
         "top_p=7": "KV top_p=1.000000",  # bent into its range, as everywhere
     }.items():
-        assert client.ask(f"SET {told}") == [answer]
-        assert client.ask(f"GET {told.partition('=')[0]}") == [answer]
+        assert client.ask(f"SET {reply}") == [answer]
+        assert client.ask(f"GET {reply.partition('=')[0]}") == [answer]
     assert client.ask("SET strict=true") == ["KV strict=false"], "a retired one is accepted without effect"
     stops = ["a", '"', "\n", "é"]
     client.ask("SET stop=" + escape(json.dumps(stops)))
@@ -227,8 +227,8 @@ def test_set_and_get(client: LineClient) -> None:
 
 
 def test_what_is_set_reaches_the_engine(client: LineClient, engine: FakeEngine) -> None:
-    for told in ("temperature=0.5", "max_tokens=3", "stop=x", "n_keep=2", "seed=5", "n=2"):
-        client.ask(f"SET {told}")
+    for reply in ("temperature=0.5", "max_tokens=3", "stop=x", "n_keep=2", "seed=5", "n=2"):
+        client.ask(f"SET {reply}")
     client.ask("PROMPT Once")
     request = engine.submitted[-1]
     samplings = request.sampling
@@ -238,12 +238,12 @@ def test_what_is_set_reaches_the_engine(client: LineClient, engine: FakeEngine) 
 
 
 def test_every_value_that_is_told_can_be_set(client: LineClient) -> None:
-    told = known(client.greeting)
+    reply = known(client.greeting)
     own = {"model", "model_desc", "n_params", "n_vocab", "n_ctx", "n_ctx_train", "n_max", "interactive_mode",
            "remaining_tokens", "reverse_prompt"}  # fmt: skip
-    for name in told.keys() - own:
-        client.ask(f"SET {name}={told[name]}")
-    assert known(client.ask("INFO")) == told
+    for name in reply.keys() - own:
+        client.ask(f"SET {name}={reply[name]}")
+    assert known(client.ask("INFO")) == reply
 
 
 def test_a_refusal_leaves_everything_as_it_was(client: LineClient) -> None:
@@ -253,8 +253,8 @@ def test_a_refusal_leaves_everything_as_it_was(client: LineClient) -> None:
         "GET nobody", "GET", "N", "N x", "N 0", "PICK", "PICK 0", "PICK x", "UNDO", "DANCE", "AUTH x",
         r"PROMPT \q", "PROMPT \\", r"PROMPT \xff", "SAVE a", "LOAD a", "SET logit_bias=[[]]",
     ):  # fmt: skip
-        told = client.ask(line)
-        assert len(told) == 1 and told[0].startswith("ERROR ") and told[0][6:9].isdecimal(), line
+        reply = client.ask(line)
+        assert len(reply) == 1 and reply[0].startswith("ERROR ") and reply[0][6:9].isdecimal(), line
         assert client.ask("INFO") == client.greeting[1:], line
     client.ask('SET grammar=a" b')
     assert known(client.ask("PROMPT Once"))["finish_reason"]
@@ -289,14 +289,14 @@ def test_with_keys_the_first_line_says_who_it_is(serve: Serve, engine: FakeEngin
 
 
 def test_a_place_that_is_none(serve: Serve, lines: ServerHandle) -> None:
-    for told in ("", "x", "99999", "host:", "unix:", "1:2:x", "²"):
+    for reply in ("", "x", "99999", "host:", "unix:", "1:2:x", "²"):
         with pytest.raises(ServerError, match="expected PORT, HOST:PORT or unix:PATH"):
-            serve(tcp=(told,))
+            serve(tcp=(reply,))
     with pytest.raises(ServerError, match="cannot listen on 127.0.0.1"):
         serve(tcp=("0", lines.lines[0]))
-    for told in ("0.0.0.0:0", "[::]:0"):
+    for reply in ("0.0.0.0:0", "[::]:0"):
         with pytest.raises(ServerError, match="--api-key"):
-            serve(tcp=(told,))
+            serve(tcp=(reply,))
     assert serve(tcp=("0.0.0.0:0",), insecure=True).lines
 
 
@@ -411,13 +411,13 @@ def test_conversations_begin_with_what_was_preloaded(
         engine.admit()
         client.socket.settimeout(60)
         with LineClient(handle.lines[0]) as second:
-            told = known(second.greeting)
+            reply = known(second.greeting)
             ids = engine.generations[0].prompt_ids
-            assert told["remaining_tokens"] == str(512 - len(ids))
+            assert reply["remaining_tokens"] == str(512 - len(ids))
             assert engine.submitted[0].stop == Stop(max_tokens=0)
             second.ask("PROMPT , there")
             assert engine.generations[1].prompt_ids[: len(ids)] == ids
-            assert known(second.ask("RESET"))["remaining_tokens"] == told["remaining_tokens"]
+            assert known(second.ask("RESET"))["remaining_tokens"] == reply["remaining_tokens"]
 
 
 def test_what_cannot_be_preloaded(serve: Serve, tmp_path: Path) -> None:
@@ -439,10 +439,10 @@ def test_what_cannot_be_preloaded(serve: Serve, tmp_path: Path) -> None:
 
 def test_a_websocket_speaks_it_too(lines: ServerHandle) -> None:
     with connect(f"{lines.url.replace('http', 'ws')}/lines") as socket:
-        told = [str(socket.recv(60))]
-        while told[-1] != READY:
-            told.append(str(socket.recv(60)))
-        assert told[0].startswith("HELO")
+        reply = [str(socket.recv(60))]
+        while reply[-1] != READY:
+            reply.append(str(socket.recv(60)))
+        assert reply[0].startswith("HELO")
         socket.send("PROMPT Once\nGET n")
         socket.send(b"QUIT")
         rest = list(socket)
@@ -510,8 +510,8 @@ def test_nothing_that_is_sent_harms_anybody(
         one.rest()
     with LineClient(lines.lines[0], greet=False) as one:  # and all of it is obeyed
         one.socket.sendall(b"".join((b"\n", *sent, b"\nQUIT\n")))
-        told = one.rest().splitlines()
-        assert told[0].startswith("HELO ") and told[-1].startswith((READY, "FATAL", "PONG"))
+        reply = one.rest().splitlines()
+        assert reply[0].startswith("HELO ") and reply[-1].startswith((READY, "FATAL", "PONG"))
     url = lines.url.replace("http", "ws") + "/lines"
     with connect(url) as web, contextlib.suppress(ConnectionClosed):
         for message in sent:

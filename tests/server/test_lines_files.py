@@ -48,15 +48,15 @@ def client(server: ServerHandle) -> Iterator[LineClient]:
 
 
 def test_what_was_preloaded_is_not_read_again(client: LineClient) -> None:
-    told = known(client.ask(BEGIN))
-    assert int(told["cached_tokens"]) >= 8
+    reply = known(client.ask(BEGIN))
+    assert int(reply["cached_tokens"]) >= 8
 
 
 def test_a_turn_evaluates_only_what_is_new(client: LineClient, model: Engine) -> None:
     client.ask(BEGIN)
     before = model.stats().prompt_rows
-    told = known(client.ask("PROMPT  Then"))
-    assert int(told["prompt_tokens"]) - int(told["cached_tokens"]) <= 4
+    reply = known(client.ask("PROMPT  Then"))
+    assert int(reply["prompt_tokens"]) - int(reply["cached_tokens"]) <= 4
     assert model.stats().prompt_rows - before <= 4
 
 

@@ -135,8 +135,8 @@ def test_with_keys_auth_comes_first(serve: Serve) -> None:
 
 def test_digits_that_are_no_line_are_the_protocol(client: LineClient) -> None:
     client.send("12x")
-    told = client.until_ready()
-    assert told[0].startswith("HELO ")
+    reply = client.until_ready()
+    assert reply[0].startswith("HELO ")
     assert client.until_ready()[0].startswith("ERROR 400")
 
 

@@ -158,8 +158,8 @@ def test_tokenize_answers_two_kinds_of_clients(client: httpx.Client, engine: Fak
 
 def test_detokenize_and_templates(client: httpx.Client, engine: FakeEngine) -> None:
     for text in ("Once upon", ""):
-        told = client.post("/detokenize", json={"tokens": engine.tokenize(text)}).json()
-        assert told == {"content": text, "prompt": text}
+        reply = client.post("/detokenize", json={"tokens": engine.tokenize(text)}).json()
+        assert reply == {"content": text, "prompt": text}
     body = {"messages": [{"role": "user", "content": "a"}]}
     assert client.post("/apply-template", json=body).json()["prompt"].endswith("<|im_start|>assistant\n")
 
@@ -195,8 +195,8 @@ def test_slots_show_numbers_and_no_text(serve: Serve, engine: FakeEngine) -> Non
         health = client.get("/health", params={"include_slots": "1"}).json()
         assert (health["status"], health["slots_idle"], health["slots_processing"]) == ("ok", 1, 2)
         busy, _ = [slot for slot in health["slots"] if slot["is_processing"]]
-        told = {"has_next_token": True, "has_new_line": False, "n_remain": 2, "n_decoded": 1}
-        assert busy["next_token"][0] == told
+        reply = {"has_next_token": True, "has_new_line": False, "n_remain": 2, "n_decoded": 1}
+        assert busy["next_token"][0] == reply
         assert "secret" not in client.get("/slots").text
         assert len(client.get("/slots").json()) == 3
         assert client.get("/health?fail_on_no_slot").status_code == 200

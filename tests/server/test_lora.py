@@ -74,12 +74,12 @@ def test_adapters_are_used_for_what_another_srbwriter_asks(
     http: httpx.Client, wanted: dict[str, str]
 ) -> None:
     with RemoteEngine.connect(RemoteOptions(str(http.base_url))) as elsewhere:
-        told: dict[tuple[tuple[int, float], ...] | None, Generation] = {}
+        reply: dict[tuple[tuple[int, float], ...] | None, Generation] = {}
         for lora in (None, ((0, 0.5),), ((0, 1.0), (1, -1.0))):
             request = Request(STORY, stop=ONLY_READ, prompt_logprobs=0, next_logprobs=3, lora=lora)
-            told[lora] = elsewhere.submit(request).wait(60)
-        assert len({each.next_logprobs for each in told.values()}) == 3
-        assert len({each.prompt_logprobs[-1].logprob for each in told.values()}) == 3
+            reply[lora] = elsewhere.submit(request).wait(60)
+        assert len({each.next_logprobs for each in reply.values()}) == 3
+        assert len({each.prompt_logprobs[-1].logprob for each in reply.values()}) == 3
         half = elsewhere.submit(
             Request(
                 STORY,
@@ -91,7 +91,7 @@ def test_adapters_are_used_for_what_another_srbwriter_asks(
         ).wait(60)
         [branch] = half.branches
         assert branch.text == wanted["half"]
-        first = told[((0, 0.5),)].next_logprobs[0]
+        first = reply[((0, 0.5),)].next_logprobs[0]
         assert (branch.ids[0], branch.logprobs[0].logprob) == (first[0], pytest.approx(first[1], abs=1e-3))
 
 

@@ -78,10 +78,10 @@ def test_each_answers_by_its_name_and_is_loaded_when_it_is_asked_for(serve: Star
     assert states(http) == {"big": "loaded", "toy": "loaded"}
     chosen = http.post("/v1/completions", json={"model": "toy", "prompt": "Once", "max_tokens": 2})
     assert chosen.json()["model"] == "toy" and chosen.json()["choices"][0]["finish_reason"]
-    told = http.post(
+    reply = http.post(
         "/v1/completions", json={"model": "toy.gguf", "prompt": "a", "max_tokens": 2, "stream": True}
     )
-    assert frames(told.content)[-1] == "[DONE]"
+    assert frames(reply.content)[-1] == "[DONE]"
     for name in ("big", "toy"):
         assert http.get("/props", params={"model": name}).json()["model_alias"] == name
         assert f'llamacpp:n_decode_total{{model="{name}"}}' in http.get("/metrics").text
@@ -218,8 +218,8 @@ def test_models_are_loaded_and_unloaded_by_word(serve: Start) -> None:
     assert http.post("/models/load", json={"model": "other"}).status_code == 404
     assert http.post("/models/load", json={}).status_code == 400
 
-    (told,) = frames(http.post("/v1/model/load", json={"model_name": "toy"}).content)
-    assert told["status"] == "finished"
+    (reply,) = frames(http.post("/v1/model/load", json={"model_name": "toy"}).content)
+    assert reply["status"] == "finished"
     assert http.get("/v1/model").json()["id"] == "toy"
     assert ask(http, None).json()["model"] == "toy"
     assert [card["id"] for card in http.get("/v1/model/list").json()["data"]] == ["big", "toy"]
@@ -230,8 +230,8 @@ def test_models_are_loaded_and_unloaded_by_word(serve: Start) -> None:
     assert http.post("/api/v1/generate", json={"prompt": "Once", "max_length": 2}).status_code == 200
     assert http.get("/v1/internal/model/info").json()["model_name"] == "big"
     assert http.post("/v1/internal/model/unload").json() == "OK"
-    told = http.post("/api/v1/model", json={"action": "load", "model_name": "toy"}).json()
-    assert told == {"result": {"model_name": "toy"}}
+    reply = http.post("/api/v1/model", json={"action": "load", "model_name": "toy"}).json()
+    assert reply == {"result": {"model_name": "toy"}}
     assert http.post("/api/v1/model", json={"action": "unload"}).status_code == 200
     assert states(http) == {"big": "unloaded", "toy": "unloaded"}
 

@@ -32,13 +32,13 @@ def lines(answer: httpx.Response) -> list[dict[str, Any]]:
 
 
 def sampled(engine: FakeEngine) -> Sampling:
-    told = engine.submitted[-1].sampling
-    return told[0] if isinstance(told, tuple) else told
+    reply = engine.submitted[-1].sampling
+    return reply[0] if isinstance(reply, tuple) else reply
 
 
 def stopped(engine: FakeEngine) -> Stop:
-    told = engine.submitted[-1].stop
-    return told[0] if isinstance(told, tuple) else told
+    reply = engine.submitted[-1].stop
+    return reply[0] if isinstance(reply, tuple) else reply
 
 
 def test_a_sign_of_life_beside_the_page(client: httpx.Client) -> None:
@@ -60,11 +60,11 @@ def test_a_stream_is_lines_of_json(client: httpx.Client) -> None:
 
 
 def test_one_object_without_stream(client: httpx.Client) -> None:
-    told = client.post("/api/generate", json={**BODY, "stream": False})
-    assert told.headers["content-type"].startswith("application/json")
-    assert (told.json()["response"], told.json()["done"], told.json()["eval_count"]) == (TEXT, True, 6)
-    told = client.post("/api/generate", json={**BODY, "stream": False, "options": {"stop": ["."]}}).json()
-    assert (told["response"], told["done_reason"]) == (" there was a cat", "stop")
+    reply = client.post("/api/generate", json={**BODY, "stream": False})
+    assert reply.headers["content-type"].startswith("application/json")
+    assert (reply.json()["response"], reply.json()["done"], reply.json()["eval_count"]) == (TEXT, True, 6)
+    reply = client.post("/api/generate", json={**BODY, "stream": False, "options": {"stop": ["."]}}).json()
+    assert (reply["response"], reply["done_reason"]) == (" there was a cat", "stop")
 
 
 def test_options_are_read(client: httpx.Client, engine: FakeEngine) -> None:
@@ -76,20 +76,20 @@ def test_options_are_read(client: httpx.Client, engine: FakeEngine) -> None:
         "num_ctx": 2048, "num_gpu": 99, "num_thread": 4, "penalize_newline": True, "xtc_probability": 0.5,
     }  # fmt: skip
     client.post("/api/generate", json={**BODY, "options": options}).raise_for_status()
-    told, stop = sampled(engine), stopped(engine)
-    assert (told.temperature, told.top_k, told.top_p, told.min_p, told.typical_p) == (0.4, 7, 0.6, 0.1, 0.8)
-    assert (told.repeat_penalty, told.repeat_last_n, told.seed) == (1.3, 33, 42)
-    assert (told.presence_penalty, told.frequency_penalty, told.xtc_probability) == (0.2, 0.3, 0.5)
-    assert (told.mirostat, told.mirostat_tau, told.mirostat_eta) == (2, 4.0, 0.2)
+    got, stop = sampled(engine), stopped(engine)
+    assert (got.temperature, got.top_k, got.top_p, got.min_p, got.typical_p) == (0.4, 7, 0.6, 0.1, 0.8)
+    assert (got.repeat_penalty, got.repeat_last_n, got.seed) == (1.3, 33, 42)
+    assert (got.presence_penalty, got.frequency_penalty, got.xtc_probability) == (0.2, 0.3, 0.5)
+    assert (got.mirostat, got.mirostat_tau, got.mirostat_eta) == (2, 4.0, 0.2)
     assert (stop.max_tokens, stop.strings) == (3, ("\n", "cat"))
     assert engine.submitted[-1].n_keep == 4
 
 
 def test_what_is_left_out_means_what_it_means_there(client: httpx.Client, engine: FakeEngine) -> None:
     client.post("/api/generate", json={**BODY, "options": {"num_predict": -1}}).raise_for_status()
-    told = sampled(engine)
-    assert (told.temperature, told.top_k, told.top_p) == (0.8, 40, 0.9)
-    assert (told.repeat_penalty, told.repeat_last_n) == (1.1, 64)
+    reply = sampled(engine)
+    assert (reply.temperature, reply.top_k, reply.top_p) == (0.8, 40, 0.9)
+    assert (reply.repeat_penalty, reply.repeat_last_n) == (1.1, 64)
     assert stopped(engine).max_tokens is None
 
 
@@ -140,8 +140,8 @@ def test_chat(client: httpx.Client) -> None:
     assert all(one["message"]["role"] == "assistant" for one in (*pieces, last))
     assert (last["done"], last["done_reason"], last["eval_count"]) == (True, "length", 3)
     assert "context" not in last
-    told = client.post("/api/chat", json={**body, "stream": False}).json()
-    assert told["message"] == {"role": "assistant", "content": " there was a"}
+    reply = client.post("/api/chat", json={**body, "stream": False}).json()
+    assert reply["message"] == {"role": "assistant", "content": " there was a"}
 
 
 CALL = '<tool_call>\n{"name": "look", "arguments": {"at": "sea"}}\n</tool_call>'
@@ -160,20 +160,20 @@ def test_tools_are_called(serve: Serve, engine: FakeEngine) -> None:
         for stream in (True, False):
             body = {"model": "m", "messages": MESSAGES, "tools": [TOOL], "stream": stream}
             answer = http.post("/api/chat", json=body)
-            told = lines(answer) if stream else [answer.json()]
-            calls = [call for one in told for call in one["message"].get("tool_calls", [])]
+            reply = lines(answer) if stream else [answer.json()]
+            calls = [call for one in reply for call in one["message"].get("tool_calls", [])]
             assert calls == [{"function": {"name": "look", "arguments": {"at": "sea"}}}]
-            assert "".join(one["message"]["content"] for one in told) == "" and told[-1]["done"]
+            assert "".join(one["message"]["content"] for one in reply) == "" and reply[-1]["done"]
 
 
 def test_logprobs(client: httpx.Client) -> None:
     body = {**BODY, "logprobs": True, "top_logprobs": 2}
-    told = [
+    reply = [
         known for one in lines(client.post("/api/generate", json=body)) for known in one.get("logprobs", [])
     ]
-    assert len(told) == 6 and all(one["token"] and len(one["top_logprobs"]) == 2 for one in told)
+    assert len(reply) == 6 and all(one["token"] and len(one["top_logprobs"]) == 2 for one in reply)
     whole = client.post("/api/generate", json={**body, "stream": False}).json()["logprobs"]
-    assert [one["token"] for one in whole] == [one["token"] for one in told]
+    assert [one["token"] for one in whole] == [one["token"] for one in reply]
 
 
 def test_models(client: httpx.Client, engine: FakeEngine) -> None:
@@ -184,9 +184,9 @@ def test_models(client: httpx.Client, engine: FakeEngine) -> None:
         assert card["details"]["format"] == "gguf" and card["size"] >= 0
     assert {"expires_at", "size_vram", "context_length"} <= card.keys()
     engine.fim = (FIM_PRE, FIM_SUF, FIM_MID)
-    told = client.post("/api/show", json={"model": "fake"}).json()
-    assert {"modelfile", "parameters", "template", "details", "model_info"} <= told.keys()
-    assert told["capabilities"] == ["completion", "insert"]
+    reply = client.post("/api/show", json={"model": "fake"}).json()
+    assert {"modelfile", "parameters", "template", "details", "model_info"} <= reply.keys()
+    assert reply["capabilities"] == ["completion", "insert"]
     assert client.post("/api/show", json={"model": "other"}).status_code == 404
     assert client.post("/api/pull", json={"model": "fake", "stream": False}).json() == {"status": "success"}
     assert client.post("/api/pull", json={"model": "other"}).status_code == 404
@@ -194,9 +194,9 @@ def test_models(client: httpx.Client, engine: FakeEngine) -> None:
 
 def test_nothing_to_write_loads_the_model(client: httpx.Client) -> None:
     for path, empty in (("generate", {"response": ""}), ("chat", {"message": {"content": ""}})):
-        told = client.post(f"/api/{path}", json={"model": "fake", "keep_alive": "5m"}).json()
-        assert told["done"] and told["done_reason"] == "load"
-        assert empty.keys() <= told.keys()
+        reply = client.post(f"/api/{path}", json={"model": "fake", "keep_alive": "5m"}).json()
+        assert reply["done"] and reply["done_reason"] == "load"
+        assert empty.keys() <= reply.keys()
 
 
 def test_errors_are_its_own(client: httpx.Client) -> None:
@@ -231,11 +231,11 @@ def real() -> Iterator[httpx.Client]:
 
 def test_embeddings(real: httpx.Client) -> None:
     body = {"model": "m", "input": ["The fox ran.", "It snowed."]}
-    told = real.post("/api/embed", json=body).json()
-    assert len(told["embeddings"]) == 2 and told["prompt_eval_count"] > 2
-    assert np.linalg.norm(told["embeddings"][0]) == pytest.approx(1.0, abs=1e-4)
+    reply = real.post("/api/embed", json=body).json()
+    assert len(reply["embeddings"]) == 2 and reply["prompt_eval_count"] > 2
+    assert np.linalg.norm(reply["embeddings"][0]) == pytest.approx(1.0, abs=1e-4)
     (other,) = real.post("/api/embed", json={"model": "m", "input": "The fox ran."}).json()["embeddings"]
-    np.testing.assert_allclose(other, told["embeddings"][0], atol=1e-4)
+    np.testing.assert_allclose(other, reply["embeddings"][0], atol=1e-4)
     old = real.post("/api/embeddings", json={"model": "m", "prompt": "The fox ran."}).json()["embedding"]
     np.testing.assert_allclose(np.array(old) / np.linalg.norm(old), other, atol=1e-4)
     long = {"model": "m", "input": "The fox ran. " * 400}

@@ -36,8 +36,8 @@ def post(client: httpx.Client, path: str, **body: Any) -> Any:
 
 
 def test_the_next_tokens(client: httpx.Client, engine: FakeEngine) -> None:
-    told = post(client, "/v1/internal/logits", prompt="Once", top_logits=3)["logits"]
-    assert list(told) == [" there", "a", "b"] and 0 < told[" there"] < 1
+    reply = post(client, "/v1/internal/logits", prompt="Once", top_logits=3)["logits"]
+    assert list(reply) == [" there", "a", "b"] and 0 < reply[" there"] < 1
     stop = engine.submitted[-1].stop
     assert not isinstance(stop, tuple) and stop.max_tokens == 1 and stop.ignore_eog
     refused = client.post("/v1/internal/logits", json={"prompt": "Once", "use_samplers": True})
@@ -53,14 +53,14 @@ def test_tokens_and_a_conversation_as_a_prompt(client: httpx.Client, engine: Fak
     for path, body in (("encode", {}), ("decode", {"tokens": ["a"]}), ("token-count", {"text": 1})):
         assert client.post(f"/v1/internal/{path}", json=body).status_code == 400
     messages = [{"role": "user", "content": "Hello"}]
-    told = post(client, "/v1/internal/chat-prompt", messages=messages)
-    assert told == post(client, "/apply-template", messages=messages) and "Hello" in told["prompt"]
+    reply = post(client, "/v1/internal/chat-prompt", messages=messages)
+    assert reply == post(client, "/apply-template", messages=messages) and "Hello" in reply["prompt"]
 
 
 def test_the_model(client: httpx.Client) -> None:
     assert client.get("/v1/internal/health").json() == {"status": "ok"}
-    told = client.get("/v1/internal/model/info").json()
-    assert told == {"model_name": "fake", "lora_names": [], "loader": "llama.cpp"}
+    reply = client.get("/v1/internal/model/info").json()
+    assert reply == {"model_name": "fake", "lora_names": [], "loader": "llama.cpp"}
     assert client.get("/v1/internal/model/list").json() == {"model_names": ["fake"]}
     assert post(client, "/v1/internal/model/load", model_name="fake") == "OK"
     refused = client.post("/v1/internal/model/load", json={"model_name": "other"})
@@ -89,8 +89,8 @@ def test_the_model_of_the_older_interface(client: httpx.Client) -> None:
 
 def test_a_conversation(client: httpx.Client, engine: FakeEngine) -> None:
     history = {"internal": [["Hi", "Hello <b>"]], "visible": [["Hi", "Hello"]]}
-    told = post(client, "/api/v1/chat", user_input="Tell me", history=history, max_new_tokens=6)
-    new = told["results"][0]["history"]
+    reply = post(client, "/api/v1/chat", user_input="Tell me", history=history, max_new_tokens=6)
+    new = reply["results"][0]["history"]
     assert new["internal"] == [["Hi", "Hello <b>"], ["Tell me", TEXT]]
     assert new["visible"] == [["Hi", "Hello &lt;b&gt;"], ["Tell me", TEXT]]
     prompt = str(engine.submitted[-1].prompt)
@@ -125,10 +125,10 @@ def ws(client: httpx.Client) -> Iterator[ClientConnection]:
 
 def read(ws: ClientConnection) -> list[dict[str, Any]]:
     """Messages up to the last of an answer."""
-    told: list[dict[str, Any]] = []
-    while not told or told[-1]["event"] == "text_stream":
-        told.append(json.loads(ws.recv(60)))
-    return told
+    reply: list[dict[str, Any]] = []
+    while not reply or reply[-1]["event"] == "text_stream":
+        reply.append(json.loads(ws.recv(60)))
+    return reply
 
 
 def ask(ws: ClientConnection, **body: Any) -> list[dict[str, Any]]:
@@ -136,23 +136,23 @@ def ask(ws: ClientConnection, **body: Any) -> list[dict[str, Any]]:
     return read(ws)
 
 
-def text_of(told: list[dict[str, Any]]) -> str:
-    return "".join(one.get("text", "") for one in told)
+def text_of(reply: list[dict[str, Any]]) -> str:
+    return "".join(one.get("text", "") for one in reply)
 
 
 def test_a_stream_and_another_on_the_same_socket(ws: ClientConnection) -> None:
     for _ in range(3):
-        told = ask(ws)
-        assert text_of(told) == TEXT
-        assert [one["message_num"] for one in told] == list(range(len(told)))
-        assert told[-1]["event"] == "stream_end" and "text" not in told[-1]
+        reply = ask(ws)
+        assert text_of(reply) == TEXT
+        assert [one["message_num"] for one in reply] == list(range(len(reply)))
+        assert reply[-1]["event"] == "stream_end" and "text" not in reply[-1]
 
 
 def test_a_conversation_as_it_is_written(client: httpx.Client) -> None:
     with connect(at(str(client.base_url), "/api/v1/chat-stream")) as ws:
-        told = ask(ws, user_input="Hi", history={"internal": [["a", "b"]], "visible": []})
-        assert told[-2]["history"]["internal"] == [["a", "b"], ["Hi", TEXT]]
-        assert told[-1]["event"] == "stream_end"
+        reply = ask(ws, user_input="Hi", history={"internal": [["a", "b"]], "visible": []})
+        assert reply[-2]["history"]["internal"] == [["a", "b"], ["Hi", TEXT]]
+        assert reply[-1]["event"] == "stream_end"
         book = {"internal": [["a" * 150_000, "b" * 100_000]], "visible": []}  # is not repeated with each word
         (refused,) = ask(ws, user_input="Hi", history=book)
         assert refused["event"] == "error" and "/api/v1/chat" in refused["detail"]["msg"]
@@ -161,8 +161,8 @@ def test_a_conversation_as_it_is_written(client: httpx.Client) -> None:
 def test_what_cannot_be_answered_is_said_and_the_socket_stays(ws: ClientConnection) -> None:
     for message in ("", "{", "[]", '{"prompt": 5}', '{"prompt": "a", "n": 2}', "\x00"):
         ws.send(message)
-        (told,) = read(ws)
-        assert told["event"] == "error" and told["detail"]["msg"]
+        (reply,) = read(ws)
+        assert reply["event"] == "error" and reply["detail"]["msg"]
     assert text_of(ask(ws)) == TEXT
 
 
@@ -198,11 +198,11 @@ def test_a_socket_that_nobody_uses_is_closed_but_not_one_that_waits(serve: Serve
     engine.hold = 1
     with connect(at(serve(timeout=1.0).url)) as ws:
         ws.send(json.dumps(BODY))
-        told = [json.loads(ws.recv(60))]
+        reply = [json.loads(ws.recv(60))]
         with pytest.raises(TimeoutError):
             ws.recv(2.5)  # longer than a silent one may stay
         engine.release()
-        assert text_of(told + read(ws)) == TEXT
+        assert text_of(reply + read(ws)) == TEXT
         with pytest.raises(ConnectionClosed):
             ws.recv(60)
 
@@ -241,8 +241,8 @@ def test_too_many_requests_are_refused_on_sockets_too(serve: Serve, engine: Fake
     with connect(url) as first, connect(url) as second:
         first.send(json.dumps(BODY))
         assert json.loads(first.recv(60))["event"] == "text_stream"
-        (told,) = ask(second)
-        assert told["detail"]["type"] == "service_unavailable"
+        (reply,) = ask(second)
+        assert reply["detail"]["type"] == "service_unavailable"
         with pytest.raises(ConnectionClosed) as closed:
             second.send(json.dumps({"prompt": "a" * 5000}))
             second.recv(60)
@@ -257,9 +257,9 @@ def test_sockets_are_counted(serve: Serve) -> None:
             assert text_of(ask(third)) == TEXT
             with connect(url) as fourth, pytest.raises(ConnectionClosed) as closed:
                 fourth.recv(60)
-            told = closed.value.rcvd
-            assert told is not None
-            assert (told.code, told.reason) == (1013, "too many WebSockets are open")
+            reply = closed.value.rcvd
+            assert reply is not None
+            assert (reply.code, reply.reason) == (1013, "too many WebSockets are open")
         wait_until(lambda: can_open(url))
 
 
@@ -306,5 +306,5 @@ def test_rubbish_harms_nobody_else(client: httpx.Client, ws: ClientConnection, r
 @given(message=st.text(max_size=60) | st.binary(max_size=60))
 def test_whatever_a_message_says_the_socket_stays(ws: ClientConnection, message: str | bytes) -> None:
     ws.send(message)
-    (told,) = read(ws)
-    assert told["event"] == "error"
+    (reply,) = read(ws)
+    assert reply["event"] == "error"

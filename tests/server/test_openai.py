@@ -92,8 +92,8 @@ def test_best_of_has_limits(client: httpx.Client, change: dict) -> None:
 def test_a_stop_text_is_cut_off_and_named(client: httpx.Client) -> None:
     body = {**BODY, "max_tokens": 50, "stop": [" cat", "x"]}
     (choice,) = choices(client.post("/v1/completions", json=body))
-    told = (choice["text"], choice["finish_reason"], choice["stop_reason"])
-    assert told == (" there was a", "stop", " cat")
+    reply = (choice["text"], choice["finish_reason"], choice["stop_reason"])
+    assert reply == (" there was a", "stop", " cat")
 
 
 def test_chat(client: httpx.Client, engine: FakeEngine) -> None:

@@ -281,8 +281,8 @@ def test_the_story_is_taken_along(page: Page, tmp_path: Path) -> None:
 
 def test_keys_are_told_where_there_is_a_keyboard(sized: Page, engine: FakeEngine) -> None:
     assert sized.find("#shortcuts").is_displayed() is (sized.width > 500)
-    told = sized.find("#shortcuts").get_property("textContent")
-    assert all(key in told for key in ("ctrl", "esc", "re-roll"))
+    reply = sized.find("#shortcuts").get_property("textContent")
+    assert all(key in reply for key in ("ctrl", "esc", "re-roll"))
     engine.hold = 1
     sized.write("Once")
     sized.until(lambda: sized.states == ["writing"] * 4)

@@ -100,8 +100,8 @@ def test_seeds(ask: Ask, engine: FakeEngine) -> None:
 def test_samplers_by_name_and_by_letter(ask: Ask, engine: FakeEngine) -> None:
     letters = "".join(letters[0] for letters in SAMPLERS.values())
     assert len(set(letters)) == len(letters)
-    for told in (letters, list(SAMPLERS)):
-        ask(samplers=told)
+    for reply in (letters, list(SAMPLERS)):
+        ask(samplers=reply)
         assert sampling_of(engine).samplers == tuple(SAMPLERS)
 
 
@@ -154,8 +154,8 @@ def test_what_llama_cpp_does_not_know_is_emulated_or_refused(
 def test_the_cache_and_what_penalties_look_back_at(ask: Ask, client: httpx.Client) -> None:
     assert ask().cache_prompt is True and ask().penalty_prompt is None
     assert ask(cache_prompt=False).cache_prompt is False
-    for sent, told in (("", ()), ([], ()), ("a tale", "a tale"), ([1, 2], [1, 2])):
-        assert ask(penalty_prompt=sent).penalty_prompt == told
+    for sent, reply in (("", ()), ([], ()), ("a tale", "a tale"), ([1, 2], [1, 2])):
+        assert ask(penalty_prompt=sent).penalty_prompt == reply
     for wrong in (5, {"a": 1}, [10**9], [None], True):
         answer = client.post("/completion", json={"prompt": "Once", "penalty_prompt": wrong})
         assert answer.status_code == 400 and "prompt" in answer.text

@@ -92,15 +92,15 @@ def test_adapters_are_asked_of_who_runs_the_model(servers: tuple[httpx.Client, h
 def test_what_could_have_stood_in_a_place_is_told_from_elsewhere(
     servers: tuple[httpx.Client, httpx.Client],
 ) -> None:
-    told: list[dict[str, Any]] = []
+    reply: list[dict[str, Any]] = []
     for server in servers:
         body = {"prompt": "Once upon a time,", "n": 1, "max_tokens": 6, "temperature": 0, "stop": []}
         path = server.post("/srb/v1/requests", json=body).headers["location"]
         follow(server, path)
         answer = server.post(f"{path}/branches/0/tokens", json={"k": 3, "from": 1, "to": 4})
         assert answer.status_code == 200, answer.text
-        told.append(answer.json())
-    (own, passed) = ([token for token in one["tokens"]] for one in told)
+        reply.append(answer.json())
+    (own, passed) = ([token for token in one["tokens"]] for one in reply)
     assert [token["at"] for token in passed] == [1, 2, 3]
     for one, other in zip(own, passed, strict=True):
         assert (one["id"], one["text"]) == (other["id"], other["text"])
@@ -115,10 +115,10 @@ def test_tokens_of_a_prompt_are_told_beside_what_could_follow(
     for server in servers:
         ids = server.post("/tokenize", json={"content": "Once upon a time", "add_special": True}).json()
         body = {"prompt": ids["tokens"], "k": 2, "from": 2}
-        told = server.post("/srb/v1/next", json=body).json()
-        assert [one["id"] for one in told["prompt"]] == ids["tokens"][2:]
-        assert all(one["logprob"] < 0 and len(one["top"]) == 2 for one in told["prompt"])
-        assert len(told["tokens"]) == 2
+        reply = server.post("/srb/v1/next", json=body).json()
+        assert [one["id"] for one in reply["prompt"]] == ids["tokens"][2:]
+        assert all(one["logprob"] < 0 and len(one["top"]) == 2 for one in reply["prompt"])
+        assert len(reply["tokens"]) == 2
         assert "prompt" not in server.post("/srb/v1/next", json={"prompt": "x"}).json()
 
 
@@ -187,13 +187,16 @@ def test_health_of_several_models_tells_which_one_nobody_answers_for(tmp_path: P
         offers = [ModelSpec(Loaded(engine), kept=True), ModelSpec(toy, "toy")]
         here = start_in_thread(offers[0].loader, ServerSettings(port=0, access_log=False, max_n=8), offers)
         with httpx.Client(base_url=here.url, timeout=60) as proxy:
-            told = proxy.get("/health").json()
-            assert (told["status"], told["issues"], told["slots_idle"]) == ("ok", [], 8)
+            reply = proxy.get("/health").json()
+            assert (reply["status"], reply["issues"], reply["slots_idle"]) == ("ok", [], 8)
             there.close()
             wait_until(lambda: proxy.get("/health").json().get("issues"))
-            told = proxy.get("/health").json()
-            assert (told["status"], told["slots_idle"]) == ("ok", 0)  # the toy is loaded when it is asked for
-            [issue] = told["issues"]
+            reply = proxy.get("/health").json()
+            assert (reply["status"], reply["slots_idle"]) == (
+                "ok",
+                0,
+            )  # the toy is loaded when it is asked for
+            [issue] = reply["issues"]
             assert issue.startswith("scripted: the engine elsewhere: no connection") and "127" not in issue
             answer = proxy.post("/completion", json={"model": "toy", "prompt": "Once", "max_tokens": 2})
             assert answer.status_code == 200

@@ -167,10 +167,10 @@ def test_an_error_names_what_the_client_sent(real: httpx.Client) -> None:
     )
     for path, body in wrong:
         field = next(iter(body))
-        told: dict[str, Any] = {"messages": [{"role": "user", "content": "x"}]} if "chat" in path else {}
+        reply: dict[str, Any] = {"messages": [{"role": "user", "content": "x"}]} if "chat" in path else {}
         if field not in ("input", "content"):
-            told["prompt"] = "x"
-        answer = real.post(path, json={"model": "m", **told, **body})
+            reply["prompt"] = "x"
+        answer = real.post(path, json={"model": "m", **reply, **body})
         assert answer.status_code == 400, path
         assert f"Field '{field}'" in answer.text, answer.text
         if path.startswith("/v1/") and "internal" not in path:

@@ -64,8 +64,8 @@ def urls(start: Start, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def front(start: Start, urls: list[str]) -> str:
     """One address for both, by their names and by a name that both have, and for a server that is gone."""
     small, large = urls
-    told = (f"small={small}", f"toy={large}", f"both={small}", f"both={large}", "gone=http://127.0.0.1:9")
-    return start(EXAMPLES / "router.py", "--port", "0", *told)
+    reply = (f"small={small}", f"toy={large}", f"both={small}", f"both={large}", "gone=http://127.0.0.1:9")
+    return start(EXAMPLES / "router.py", "--port", "0", *reply)
 
 
 def ask(url: str, prompt: str, **more: Any) -> dict[str, Any]:

@@ -77,9 +77,9 @@ def test_every_endpoint_asks_for_a_key_but_those_that_are_open(serve: Serve, eng
                 answer = http.request(row.method, re.sub(r"\{.*?\}", "1", path))
                 assert (answer.status_code == 401) is not row.public, path
                 if not row.public:
-                    told = answer.json()
-                    assert ("detail" in told) is (row.dialect.name == "kobold") and (
-                        "error" in told or "detail" in told
+                    reply = answer.json()
+                    assert ("detail" in reply) is (row.dialect.name == "kobold") and (
+                        "error" in reply or "detail" in reply
                     )
     assert engine.submitted == []
 

@@ -78,16 +78,16 @@ def test_a_key_finds_its_own_text_and_no_others(serving: Serving) -> None:
     http = serving()
     for number, cached in enumerate((native, openai, srb, chat)):
         prompt = f"In the year {number} it began. {STORY}"
-        told: dict[str, Any] = {"messages": [{"role": "user", "content": prompt}]} if cached is chat else {}
-        told = told or {"prompt": prompt}
-        first = cached(http, ANNA, **told)
-        assert cached(http, BEN, **told) == first
-        assert cached(http, ANNA, **told) > first + 10 and cached(http, BEN, **told) > first + 10
+        reply: dict[str, Any] = {"messages": [{"role": "user", "content": prompt}]} if cached is chat else {}
+        reply = reply or {"prompt": prompt}
+        first = cached(http, ANNA, **reply)
+        assert cached(http, BEN, **reply) == first
+        assert cached(http, ANNA, **reply) > first + 10 and cached(http, BEN, **reply) > first + 10
         for salt in ("x", "y"):
-            assert cached(http, ANNA, cache_salt=salt, **told) == first, cached
-        assert cached(http, ANNA, cache_salt="x", **told) > first + 10
+            assert cached(http, ANNA, cache_salt=salt, **reply) == first, cached
+        assert cached(http, ANNA, cache_salt="x", **reply) > first + 10
         for salt in ("x", "anna\0x"):
-            assert cached(http, BEN, cache_salt=salt, **told) == first, "no way to another key's text"
+            assert cached(http, BEN, cache_salt=salt, **reply) == first, "no way to another key's text"
 
 
 def test_a_conversation_shares_the_templates_words_alone(serving: Serving) -> None:
@@ -140,8 +140,8 @@ def test_a_system_prompt_in_a_conversation_is_common(serving: Serving, tmp_path:
     file = tmp_path / "system.txt"
     file.write_text(SYSTEM)
     http = serving(system_prompt_file=file, chat_template="chatml")
-    told = [[{"role": "user", "content": text}] for text in (STORY, "Zebras.")]
-    chat(http, ANNA, told[0])
-    common = chat(http, BEN, told[1])
+    reply = [[{"role": "user", "content": text}] for text in (STORY, "Zebras.")]
+    chat(http, ANNA, reply[0])
+    common = chat(http, BEN, reply[1])
     assert common > 20
-    assert chat(http, BEN, told[0]) == common
+    assert chat(http, BEN, reply[0]) == common

@@ -130,7 +130,7 @@ class Tavern:
         return self.http.post("/api/tokenizers/remote/textgenerationwebui/encode", json=body)
 
 
-def told(kind: str, answer: Any) -> str:
+def received(kind: str, answer: Any) -> str:
     """The text that its page takes out of an answer."""
     if kind == "kobold":
         return answer["results"][0]["text"]
@@ -168,7 +168,7 @@ def test_it_connects(st: Tavern) -> None:
 
 
 def test_it_writes(st: Tavern) -> None:
-    assert told(st.kind, st.generate()) == " there was a cat. The cat sat"
+    assert received(st.kind, st.generate()) == " there was a cat. The cat sat"
 
 
 def test_it_streams(st: Tavern) -> None:
@@ -209,5 +209,5 @@ def test_it_has_several_answers(st: Tavern) -> None:
 def test_a_refusal_reaches_it_in_words(st: Tavern) -> None:
     body = st.body(False, prompt="Once " * 3000, truncation_length=None)
     answer = st.http.post(st.generate_route, json=body).json()
-    told = answer["error"]["message"] if st.kind == "kobold" else answer["response"]
-    assert answer["error"] and "context" in told
+    message = answer["error"]["message"] if st.kind == "kobold" else answer["response"]
+    assert answer["error"] and "context" in message

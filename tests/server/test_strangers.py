@@ -71,13 +71,13 @@ def test_a_request_that_waits_knows_its_place(serve: Serve, engine: FakeEngine) 
         ) as native:
             assert native.headers["x-queue"] == "2"
             natives = native.iter_lines()
-            told = next(natives)
-            assert json.loads(told.removeprefix("data: "))["prompt_progress"]["queue"] == 2
+            reply = next(natives)
+            assert json.loads(reply.removeprefix("data: "))["prompt_progress"]["queue"] == 2
             with http.stream("POST", "/srb/v1/completions?rich=1&sse=1", json=SHORT) as rich:
                 assert rich.headers["x-queue"] == "3"
                 riches = rich.iter_lines()
-                told = lines(next(riches))[0]
-                assert (told["event"], told["place"]) == ("queue", 3)
+                reply = lines(next(riches))[0]
+                assert (reply["event"], reply["place"]) == ("queue", 3)
                 with http.stream("POST", "/v1/chat/completions", json={**CHAT, "stream": True}) as chat:
                     assert chat.headers["x-queue"] == "4"
                     chats = chat.iter_lines()
@@ -193,13 +193,13 @@ def test_chat_tells_times_progress_and_everything(client: httpx.Client) -> None:
     asked = {"stream": True, "timings_per_token": True, "return_progress": True, "verbose": True}
     chunks = frames(client.post("/v1/chat/completions", json={**CHAT, **asked}).content)[:-1]
     empty = {"role": "assistant", "content": None}
-    told = [chunk for chunk in chunks if "prompt_progress" in chunk]
-    assert told == chunks[: len(told)] and [chunk["choices"][0]["delta"] for chunk in told] == [empty] * len(
-        told
+    read = [chunk for chunk in chunks if "prompt_progress" in chunk]
+    assert read == chunks[: len(read)] and [chunk["choices"][0]["delta"] for chunk in read] == [empty] * len(
+        read
     )
-    role, *pieces = chunks[len(told) :]
+    role, *pieces = chunks[len(read) :]
     assert role["choices"][0]["delta"] == empty and "timings" not in role
-    assert all("timings" in chunk for chunk in (*told, *pieces))
+    assert all("timings" in chunk for chunk in (*read, *pieces))
     assert chunks[-1]["choices"][0]["finish_reason"] and chunks[-1]["__verbose"]["stop"] is True
     plain = frames(client.post("/v1/chat/completions", json={**CHAT, "stream": True}).content)[:-1]
     assert ["timings" in chunk for chunk in plain] == [False] * (len(plain) - 1) + [True]
@@ -306,12 +306,12 @@ def test_progress_comes_before_the_prompt_is_read(real: httpx.Client) -> None:
         "return_progress": True, "cache_prompt": False, "overflow": "truncate",
     }  # fmt: skip
     chunks = frames(real.post("/completion", json=body).content)
-    told = [chunk for chunk in chunks if "prompt_progress" in chunk]
-    assert len(told) > 2
-    first = {**told[0]["timings"], **told[0]["prompt_progress"]}
+    reply = [chunk for chunk in chunks if "prompt_progress" in chunk]
+    assert len(reply) > 2
+    first = {**reply[0]["timings"], **reply[0]["prompt_progress"]}
     assert all(first[name] == 0 for name in ("processed", "prompt_n", "prompt_ms", "time_ms"))
-    assert told[-1]["prompt_progress"]["processed"] == told[-1]["prompt_progress"]["total"]
-    for chunk in told:
+    assert reply[-1]["prompt_progress"]["processed"] == reply[-1]["prompt_progress"]["total"]
+    for chunk in reply:
         progress, times = chunk["prompt_progress"], chunk["timings"]
         assert times["prompt_n"] == progress["processed"] - progress["cache"]
         assert (times["cache_n"], times["predicted_n"]) == (progress["cache"], 0) and times["prompt_ms"] >= 0

@@ -47,8 +47,8 @@ def test_a_model_that_is_not_there_yet(serve: Serve) -> None:
 def test_tokens_in_the_words_of_both(client: httpx.Client, engine: FakeEngine) -> None:
     ids = engine.tokenize("Once upon", add_bos=True)
     for body in ({"text": "Once upon"}, {"prompt": "Once upon"}):
-        told = client.post("/v1/token/encode", json=body).json()
-        assert told == {"tokens": ids, "length": 3}
+        reply = client.post("/v1/token/encode", json=body).json()
+        assert reply == {"tokens": ids, "length": 3}
     sent = {"text": "Once upon", "add_bos_token": False, "encode_special_tokens": False}
     assert client.post("/v1/token/encode", json=sent).json()["tokens"] == ids[1:]
     talk = {"messages": [{"role": "user", "content": "Hi"}]}
@@ -63,11 +63,11 @@ def test_tokens_in_the_words_of_both(client: httpx.Client, engine: FakeEngine) -
 
 def test_who_a_key_belongs_to(serve: Serve) -> None:
     with httpx.Client(base_url=serve(api_keys=KEYS).url, timeout=30) as http:
-        told = {}
+        reply = {}
         for key in ("s1", "s3"):
             with as_(http, key) as client:
-                told[key] = client.get("/v1/auth/permission").json()["permission"]
-        assert told == {"s1": "api", "s3": "admin"}
+                reply[key] = client.get("/v1/auth/permission").json()["permission"]
+        assert reply == {"s1": "api", "s3": "admin"}
         assert http.get("/v1/auth/permission").status_code == 401
 
 
@@ -86,9 +86,9 @@ def test_the_load_is_the_number_of_requests_under_way(serve: Serve, engine: Fake
 def test_probes(client: httpx.Client) -> None:
     assert client.get("/version").json() == {"version": __version__}
     assert client.get("/ping").status_code == 200
-    told = client.get("/.well-known/serviceinfo").json()
-    assert told["software"]["name"] == "srbwriter"
-    assert told["api"]["koboldai"]["base_url"] == str(client.base_url).rstrip("/") + "/api"
+    reply = client.get("/.well-known/serviceinfo").json()
+    assert reply["software"]["name"] == "srbwriter"
+    assert reply["api"]["koboldai"]["base_url"] == str(client.base_url).rstrip("/") + "/api"
 
 
 def test_what_their_clients_send_is_read(client: httpx.Client, engine: FakeEngine) -> None:
@@ -142,6 +142,6 @@ def test_how_likely_the_prompt_was(client: httpx.Client, engine: FakeEngine) -> 
 def test_usage_in_every_chunk_where_that_is_asked_for(client: httpx.Client) -> None:
     options = {"include_usage": True, "continuous_usage_stats": True}
     wire = client.post("/v1/completions", json={**BODY, "stream": True, "stream_options": options}).content
-    told = [event["usage"] for event in frames(wire) if event != "[DONE]"]
-    assert all(told) and told[-1]["completion_tokens"] == 4
-    assert {one["prompt_tokens"] for one in told} == {6}
+    reply = [event["usage"] for event in frames(wire) if event != "[DONE]"]
+    assert all(reply) and reply[-1]["completion_tokens"] == 4
+    assert {one["prompt_tokens"] for one in reply} == {6}

@@ -51,18 +51,18 @@ def written(http: httpx.Client, **body: Any) -> str:
 def test_a_branch_is_told_token_by_token_and_forked_at_one(real: httpx.Client) -> None:
     path = written(real)
     branch = real.get(path).json()
-    told = real.post(path + "/tokens", json={"k": 3}).json()["tokens"]
-    assert [one["id"] for one in told] == branch["ids"] and [one["at"] for one in told] == list(range(8))
-    assert all(len(one["alternatives"]) == 3 and one["logprob"] < 0 for one in told)
+    reply = real.post(path + "/tokens", json={"k": 3}).json()["tokens"]
+    assert [one["id"] for one in reply] == branch["ids"] and [one["at"] for one in reply] == list(range(8))
+    assert all(len(one["alternatives"]) == 3 and one["logprob"] < 0 for one in reply)
     part = real.post(path + "/tokens", json={"k": 1, "from": 2, "to": 4}).json()["tokens"]
     assert [one["id"] for one in part] == branch["ids"][2:4]
     assert [one["at"] for one in part] == [2, 3]
 
-    other = next(one for one in told[4]["alternatives"] if one["id"] != branch["ids"][4])
+    other = next(one for one in reply[4]["alternatives"] if one["id"] != branch["ids"][4])
     forked = real.post(path + "/fork", json={"at": 4, "token": other["id"], "max_tokens": 4}).json()
     fork = f"/srb/v1/requests/{forked['id']}"
     real.get(fork + "/events")
-    assert real.get(fork).json()["prompt_tokens"] == told[4]["at"] + len(real_ids(real, "Once upon a time,"))
+    assert real.get(fork).json()["prompt_tokens"] == reply[4]["at"] + len(real_ids(real, "Once upon a time,"))
     fork_ids = real.get(fork + "/branches/0").json()
     assert fork_ids["ids"][0] == other["id"] and fork_ids["text"].startswith(other["text"])
 

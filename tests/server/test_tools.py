@@ -154,10 +154,10 @@ def test_a_stream_tells_what_was_written(http: httpx.Client, model: Engine) -> N
         model.reset()
         body = {"messages": ASKED, "tools": [WEATHER, CLOCK], "n": 4, "seed": 1, "max_tokens": 200, **fields}
         answer = http.post("/v1/chat/completions", json={**body, "stream": True})
-        told: dict[int, dict[str, Any]] = {k: {"content": "", "calls": [], "reason": None} for k in range(4)}
+        reply: dict[int, dict[str, Any]] = {k: {"content": "", "calls": [], "reason": None} for k in range(4)}
         for frame in frames(answer.content)[:-1]:
             for choice in ChatCompletionChunk.model_validate(frame, strict=True).choices:
-                one = told[choice.index]
+                one = reply[choice.index]
                 one["content"] += choice.delta.content or ""
                 one["reason"] = choice.finish_reason or one["reason"]
                 for call in choice.delta.tool_calls or []:
@@ -167,7 +167,7 @@ def test_a_stream_tells_what_was_written(http: httpx.Client, model: Engine) -> N
                         one["calls"].append([call.function.name, ""])
                     one["calls"][call.index][1] += call.function.arguments or ""
         for choice in whole:
-            one, message = told[choice["index"]], choice["message"]
+            one, message = reply[choice["index"]], choice["message"]
             made = [call["function"] for call in message.get("tool_calls", [])]
             assert one["content"] == (message["content"] or "")
             assert one["calls"] == [[function["name"], function["arguments"]] for function in made]
@@ -322,8 +322,8 @@ def test_what_a_response_cannot_be_is_said(client: httpx.Client) -> None:
 def test_where_calls_are_free_the_grammar_lets_them_follow_text(
     serve: Serve, engine: FakeEngine, model: Engine, name: str
 ) -> None:
-    told = {"id": "call_1", "type": "function", "function": {"name": "clock", "arguments": "{}"}}
-    messages = [*ASKED, {"role": "assistant", "tool_calls": [told]}, *ASKED]
+    reply = {"id": "call_1", "type": "function", "function": {"name": "clock", "arguments": "{}"}}
+    messages = [*ASKED, {"role": "assistant", "tool_calls": [reply]}, *ASKED]
     with httpx.Client(base_url=serve(chat_template=TEMPLATES[name]).url) as http:
         prompt = http.post("/apply-template", json={"messages": messages, "tools": [CLOCK]}).json()["prompt"]
         # Arguments that a template spells in its own way are not read: there the usual form is taken.

@@ -184,6 +184,21 @@ def test_what_is_asked_ahead_elsewhere_is_promoted_there(file: Path, over_there:
     session.close()
 
 
+@pytest.mark.parametrize("dialect", ["auto", "openai"])
+def test_a_wish_reaches_an_engine_elsewhere(file: Path, url: str, dialect: str) -> None:
+    with closing(elsewhere(file, url, dialect=dialect)) as session:
+        session.set_text(STORY)
+        session.wishes.ask("more rain")
+        current = session.round
+        current.generation.wait(WAIT)
+        session.wishes.ask("slower", 2)
+        until(session, lambda: current.over)
+        assert all(branch.text for branch in current.branches) and current.wish_of(2) == "slower"
+        prompts = [session.engine.detokenize(branch.generation.prompt_ids) for branch in current.branches]
+        assert ["more rain" in prompt for prompt in prompts] == [True, True, False, True]
+        assert "slower" in prompts[2]
+
+
 def test_who_cannot_stand_back_writes_nothing_ahead(file: Path) -> None:
     with closing(Scripted("vllm")) as server:
         session = elsewhere(file, server.url)

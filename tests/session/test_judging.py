@@ -153,9 +153,9 @@ def test_the_note_is_filled_in() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.floats(-30, 0)), max_size=6))
-def test_shares_are_shares(told: list[tuple[int, float]]) -> None:
-    found = Answers((), frozenset({1, 2}), frozenset({3})).read(told)
-    known = dict(told)
+def test_shares_are_shares(logprobs: list[tuple[int, float]]) -> None:
+    found = Answers((), frozenset({1, 2}), frozenset({3})).read(logprobs)
+    known = dict(logprobs)
     if not {1, 2, 3} & known.keys():
         assert found is None
     else:

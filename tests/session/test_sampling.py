@@ -64,9 +64,9 @@ def test_how_branches_differ_comes_back_but_for_what_a_start_is_told(story: Stor
     again, remembered = opened(story)
     remembered.recall()
     assert (again.variety.siblings, again.variety.repulsion) == ("stratified", 1.5)
-    told, remembered = opened(story, settings(instruments__siblings="independent"))
+    given, remembered = opened(story, settings(instruments__siblings="independent"))
     remembered.recall()
-    assert (told.variety.siblings, told.variety.repulsion) == ("independent", 1.5)
+    assert (given.variety.siblings, given.variety.repulsion) == ("independent", 1.5)
 
 
 def test_the_number_of_branches_comes_back_but_for_what_a_start_is_told(story: Story) -> None:
@@ -76,10 +76,10 @@ def test_the_number_of_branches_comes_back_but_for_what_a_start_is_told(story: S
     again, remembered = opened(story)
     remembered.recall()
     assert again.n == usual + 2
-    told, remembered = opened(story, settings(**{N.name: 3}))
+    given, remembered = opened(story, settings(**{N.name: 3}))
     remembered.recall()
     remembered.keep()
-    assert told.n == 3
+    assert given.n == 3
     again, remembered = opened(story)
     remembered.recall()
     assert again.n == usual + 2

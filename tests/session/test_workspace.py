@@ -71,6 +71,26 @@ def test_branches_of_several_nodes_and_a_partly_picked_one_are_whole_again(
         assert later.text() == OPENING + before[0]
 
 
+def test_undoing_picks_shows_the_branches_that_they_left(file: Path, session: Session) -> None:
+    three_rounds(session)
+    before = [texts(session)]
+    for index in (1, 2):
+        session.pick(index, upto=9 if index == 2 else None)
+        write_round(session)
+        before.append(texts(session))
+    session.close()
+    with again(file) as later:
+        assert texts(later) == before[2]
+        for expected in before[1::-1]:
+            later.undo()
+            assert texts(later) == expected
+        later.set_text(OPENING + TYPED)
+        later.generate(1)
+    with again(file) as later:  # after words that were typed beside them
+        later.undo()
+        assert texts(later) == before[0]
+
+
 def test_an_edited_pick_is_shown_as_the_model_wrote_it(file: Path, session: Session) -> None:
     three_rounds(session)
     before = texts(session)

@@ -112,14 +112,14 @@ def notices(draft: StoryDraft) -> list[str]:
     return draft.meta.get("notices", [])
 
 
-def told(draft: StoryDraft, *words: str) -> bool:
+def noticed(draft: StoryDraft, *words: str) -> bool:
     """Whether one notice says all of these."""
     return any(all(word in text for word in words) for text in notices(draft))
 
 
 def is_left_out(draft: StoryDraft, place: str, value: Any = NOTHING) -> bool:
     """Whether the writer is told of ``place``, and the value that was there, if any, is kept."""
-    return told(draft, place) and (
+    return noticed(draft, place) and (
         value is NOTHING or value is None or _holds(draft.meta.get("foreign"), value)
     )
 

@@ -181,8 +181,8 @@ def test_the_whole_of_a_story_is_in_its_own_json(story: Story, tmp_path: Path) -
 
 def test_json_of_the_first_version_is_read(tmp_path: Path) -> None:
     nodes = [{"id": "1"}, {"id": "2", "parent_id": "1", "text": "Text."}]
-    told = {"current_id": "1", "language": "de", "byline": "Ada", "nodes": nodes}
-    old = {"format": "srbwriter", "version": 1, "story": told}
+    story = {"current_id": "1", "language": "de", "byline": "Ada", "nodes": nodes}
+    old = {"format": "srbwriter", "version": 1, "story": story}
     with Story.from_draft(tmp_path / "b.srbw", formats.read(json.dumps(old).encode(), "o.json")) as story:
         assert (story.properties.author, story.properties.language) == ("Ada", "de")
         assert story.days() == {}
@@ -193,13 +193,13 @@ def test_json_keeps_its_names() -> None:
     marks = {"tags": ["t"], "visited": False, "deleted": True}
     nodes = [{"id": "1"}, {"id": "2", "parent_id": "1", "text": "x", "runs": [run], "marks": marks}]
     day = {"typed": 1, "seconds": 2.5}
-    told = {
+    story = {
         "nodes": nodes,
         "current_id": "1",
         "days": {"2024-05-06": day},
         "sittings": [{**day, "began": 1.0, "ended": 2.0}],
     }
-    file = {"format": "srbwriter", "version": 2, "without": ["the undo history"], "story": told}
+    file = {"format": "srbwriter", "version": 2, "without": ["the undo history"], "story": story}
     draft = formats.read(json.dumps(file).encode(), "o.json")
     assert draft.nodes[1].spans == [Span("x", "model", (1,), "v", (-1.5,), "w")]
     assert json.loads(formats.write(draft, "srbwriter")) == file

@@ -55,10 +55,10 @@ PARAGRAPHS = st.lists(st.text(alphabet="ab *_#\\&<>é夜🌙\u00a0\n'\"-", min_s
 @given(st.lists(st.tuples(st.text("abc *_&<é", max_size=8), PARAGRAPHS), min_size=1, max_size=4))
 @hypothesis_settings(max_examples=examples(100), deadline=None)
 def test_what_is_exported_as_a_book_comes_back_with_the_same_words(
-    told: list[tuple[str, list[str]]],
+    chapters: list[tuple[str, list[str]]],
 ) -> None:
     nodes = [DraftNode("r")]
-    for number, (title, paragraphs) in enumerate(told):
+    for number, (title, paragraphs) in enumerate(chapters):
         text = "\n\n".join(paragraphs) + "\n\n"
         marks = Marks(chapter=True, title=title)
         nodes.append(DraftNode(f"n{number}", nodes[-1].id, text=text, marks=marks))

@@ -85,13 +85,13 @@ def source(file: str) -> Any:
 
 
 def place(file: str, path: Path) -> str:
-    """The way as it is told."""
+    """Return ``path`` as a notice names it."""
     if file.endswith(".jsonl"):
         return ".".join([f"line {int(path[0]) + 1}", *map(str, path[1:])])
-    told = ""
+    place = ""
     for step in path:
-        told += f"[{step}]" if isinstance(step, int) else f".{step}"
-    return told.removeprefix(".")
+        place += f"[{step}]" if isinstance(step, int) else f".{step}"
+    return place.removeprefix(".")
 
 
 def texts_outside(file: str, value: Any, damaged: Path) -> Iterator[str]:

@@ -21,13 +21,13 @@ from tests.story.format_files import (
     fixture_json,
     is_left_out,
     load,
+    noticed,
     notices,
     path_text,
     read_json,
     rejects,
     shape,
     tells,
-    told,
     without,
 )
 
@@ -409,7 +409,7 @@ def test_an_example_reads_as_it_says(file: str) -> None:
     ],
 )  # fmt: skip
 def test_the_writer_is_told_what_is_not_used_of_a_file_and_nothing_else(file: str, words: list[str]) -> None:
-    assert told(load(file), *words) if words else notices(load(file)) == []
+    assert noticed(load(file), *words) if words else notices(load(file)) == []
 
 
 # -- faults ----------------------------------------------------------------------------------------------

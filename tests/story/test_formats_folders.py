@@ -33,7 +33,7 @@ def chapters(draft: StoryDraft) -> list[str]:
     return [node.marks.title for node in draft.nodes if node.marks.chapter]
 
 
-def told(draft: StoryDraft) -> str:
+def notice_text(draft: StoryDraft) -> str:
     return "\n".join(draft.meta.get("notices", []))
 
 
@@ -93,7 +93,7 @@ def test_what_is_no_story_is_left_out_and_told_and_a_broken_chapter_is_an_error(
     folder = laid_out(tmp_path / "f", {"1.txt": "One.", "2.txt": " \n", "map.jpg": b"\xff\xd8\xff\xe0"})
     draft = read(folder, as_one=True)
     assert path_text(draft) == "# 1\n\nOne."
-    assert "2.txt is empty" in told(draft) and "map.jpg is a picture (JPEG)" in told(draft)
+    assert "2.txt is empty" in notice_text(draft) and "map.jpg is a picture (JPEG)" in notice_text(draft)
     laid_out(folder, {"3.docx": b"PK\x03\x04broken"})
     with pytest.raises(FormatError, match=r"3\.docx is a broken archive .* — copy it again"):
         read(folder, as_one=True)
@@ -152,7 +152,7 @@ def test_an_obsidian_vault_is_a_story_of_its_notes(tmp_path: Path) -> None:
         "# Other\n\nNo.\n\n# Facts\n\nIt is white.\n\n## More\n\nAnd cold. ^cold\n\n# Last\n\nEnd."
     )
     assert draft.title == "Vault"
-    assert told(draft) == "not embedded, their names stand in the text: map.png, Nowhere"
+    assert notice_text(draft) == "not embedded, their names stand in the text: map.png, Nowhere"
     assert draft.nodes[1].meta["foreign"]["markdown"] == {"tags": ["draft"]}
 
 
@@ -232,7 +232,7 @@ def test_a_scrivener_project_is_its_draft_in_the_order_of_the_binder(tmp_path: P
     cut = next(node for node in draft.nodes if node.marks.title == "Cut")
     assert (cut.text.strip(), cut.marks.tags, cut.parent_id) == ("An old scene.", ("not compiled",), gate.id)
     assert "Research" not in "".join(node.text for node in draft.nodes)
-    assert "Map was left out" in told(draft)
+    assert "Map was left out" in notice_text(draft)
 
 
 def test_an_older_project_has_numbers_for_its_files(tmp_path: Path) -> None:

@@ -20,12 +20,12 @@ from tests.story.format_files import (
     fixture_json,
     is_left_out,
     load,
+    noticed,
     notices,
     path_text,
     read_json,
     rejects,
     shape,
-    told,
     without,
 )
 from tests.story.packing import UNDEFINED, Extension, Record, Set, pack
@@ -59,7 +59,7 @@ def test_a_block_that_does_not_fit_costs_what_follows_it() -> None:
         assert path_text(draft) == "The ferry was late. Very late. I waited."
         assert "The ferry was late.\nNobody waited." in ways(draft)
         assert not any("The river rose" in way for way in ways(draft))
-        assert told(draft, "2 steps", "history")
+        assert noticed(draft, "2 steps", "history")
     for wrong in (None, 3, "x"):
         draft = read_json(changed(value, wrong, "content", "story", "datablocks"))
         assert ways(draft) == {"The ferry was late. Very late. I waited."}
@@ -86,7 +86,7 @@ def test_a_document_that_cannot_be_read_costs_the_text_only(document: Any) -> No
     assert shape(draft) == ("", [])
     assert draft.root.settings.memory == "A river between two towns."
     assert len(draft.root.settings.lore) == 2
-    assert told(draft, "plain text")
+    assert noticed(draft, "plain text")
     assert foreign(draft.meta, "novelai")["document"] == document
 
 
@@ -338,7 +338,9 @@ def test_paragraphs_that_are_no_text_are_told() -> None:
     }
     draft = with_document(base64.b64encode(pack(Record(fields))).decode())
     assert path_text(draft) == "a"
-    assert told(draft, "paragraph 6") and told(draft, "paragraph 7") and told(draft, "1 of its parts")
+    assert (
+        noticed(draft, "paragraph 6") and noticed(draft, "paragraph 7") and noticed(draft, "1 of its parts")
+    )
 
 
 @settings(max_examples=examples(200), deadline=None)
@@ -378,4 +380,4 @@ def test_a_history_that_is_too_large_is_told(monkeypatch: pytest.MonkeyPatch) ->
     draft = load("novelai_document.story")
     assert path_text(draft).endswith("Nine.")
     assert len(ways(draft)) == 2
-    assert told(draft, "3 steps")
+    assert noticed(draft, "3 steps")

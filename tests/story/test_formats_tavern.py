@@ -22,11 +22,11 @@ from tests.story.format_files import (
     fixture_json,
     is_left_out,
     load,
+    noticed,
     path_text,
     read_json,
     rejects,
     shape,
-    told,
     without,
 )
 
@@ -109,7 +109,7 @@ def test_lines_that_are_no_json_cost_themselves_only() -> None:
     draft = formats.read("\n".join([*lines[:2], '{"mes": "cut of', *lines[2:]])[:-3].encode(), "chat")
     assert path_text(draft) == "Hello there.\n\nWhere are we?\n\nAt the old pier."
     assert is_left_out(draft, "line 3", '{"mes": "cut of')
-    assert told(draft, "line 8")
+    assert noticed(draft, "line 8")
 
 
 def test_an_entry_without_keys_is_kept_and_switched_off_unless_it_is_constant() -> None:
@@ -117,10 +117,10 @@ def test_an_entry_without_keys_is_kept_and_switched_off_unless_it_is_constant() 
     draft = read_json(without(value, "entries", "0", "key"))
     harbour, year, gulls = draft.root.settings.lore
     assert (harbour.enabled, harbour.text, gulls.enabled) == (False, "Old and foggy.", False)
-    assert told(draft, "Harbour", "Gulls", "no keys", "switched off")
+    assert noticed(draft, "Harbour", "Gulls", "no keys", "switched off")
     draft = read_json(without(changed(value, False, "entries", "8", "disable"), "entries", "8", "key"))
     assert draft.root.settings.lore[1].enabled
-    assert not told(draft, "1890") and told(draft, "Gulls")
+    assert not noticed(draft, "1890") and noticed(draft, "Gulls")
 
 
 def test_keys_that_are_no_texts_are_not_used_and_kept() -> None:
@@ -246,7 +246,7 @@ def test_of_two_cards_in_a_picture_the_newer_counts_and_what_the_other_says_is_k
 def test_of_two_cards_in_a_picture_one_is_enough(bad: bytes) -> None:
     draft = formats.read(png((b"tEXt", b"ccv3\0" + bad), (b"tEXt", b"chara\0" + PACKED)), "card.png")
     assert draft.title == "Mira"
-    assert told(draft, "ccv3", "cannot be read")
+    assert noticed(draft, "ccv3", "cannot be read")
     assert foreign(draft.meta, "card")["ccv3"] == bad.decode()
 
 
@@ -254,7 +254,7 @@ def test_a_picture_that_is_cut_off_behind_its_card_gives_the_card() -> None:
     data = png((b"tEXt", b"chara\0" + PACKED), (b"IDAT", bytes(400)))
     draft = formats.read(data[:-200], "card.png")
     assert draft.title == "Mira"
-    assert told(draft, "damaged", "byte")
+    assert noticed(draft, "damaged", "byte")
 
 
 def charx(**members: bytes) -> bytes:

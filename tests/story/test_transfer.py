@@ -30,12 +30,12 @@ LONG = 60.0  # seconds; only a failing test waits that long
 
 
 LONG_STORY = 1500
-"""Nodes of a story whose parts are told one after the other."""
+"""Nodes of a story that is one chain."""
 
 
 def draft(nodes: int = 100) -> StoryDraft:
-    told = [DraftNode("1")] + [DraftNode(str(i), str(i - 1), 0, f" Word {i}.") for i in range(2, nodes + 1)]
-    return StoryDraft(told, str(nodes), title="Rain")
+    chain = [DraftNode("1")] + [DraftNode(str(i), str(i - 1), 0, f" Word {i}.") for i in range(2, nodes + 1)]
+    return StoryDraft(chain, str(nodes), title="Rain")
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def names(folder: Path) -> set[str]:
 
 
 class TestProgress:
-    """Of the long parts: told often, in order, up to the end of the part."""
+    """The long parts report often, in order, up to the end of the part."""
 
     def test_of_a_whole_transfer(self, tmp_path: Path) -> None:
         Story.from_draft(tmp_path / "rain.srbw", draft(LONG_STORY)).close()
@@ -59,9 +59,9 @@ class TestProgress:
             Export(tmp_path / "rain.srbw", tmp_path / "o.json", "srbwriter"),
             Import(tmp_path / "o.json", tmp_path / "library"),
         ):
-            told: list[float] = []
-            work.land(work.make(told.append))
-            assert told == sorted(told) and told[-1] == 1 and len(told) > 4
+            shares: list[float] = []
+            work.land(work.make(shares.append))
+            assert shares == sorted(shares) and shares[-1] == 1 and len(shares) > 4
 
     @pytest.mark.parametrize("at", [0.0, 0.3, 0.5, 0.9, 1.0])
     def test_work_that_is_broken_off_leaves_nothing(self, tmp_path: Path, story: Story, at: float) -> None:

@@ -41,8 +41,8 @@ def test_the_tree_obeys_keys_of_the_writers_own(terminal: Terminal) -> None:
     own_keys(terminal, {"tree_bookmark": "k", "tree_up": "w", "split_here": "x", "close_dialog": "f7"})
     file = with_branches(terminal)
     terminal.press(b"1", F3)
-    told = ("k bookmark", "F7 goes back", "⏎ go there")
-    terminal.wait(lambda screen: all(words in screen for words in told), "the keys of the tree")
+    expected = ("k bookmark", "F7 goes back", "⏎ go there")
+    terminal.wait(lambda screen: all(words in screen for words in expected), "the keys of the tree")
     terminal.press(b"k")  # no movement any more
     terminal.wait(lambda _: bookmarked(file) == 1, "a bookmark")
     terminal.press(b"k", b"w", b"w", b"k")
@@ -120,11 +120,13 @@ def test_a_text_and_its_search_obey_keys_of_the_writers_own_and_contradictions_a
     own_keys(terminal, {"text_start": "f11", "find_case": "f6", **contradictions})
     file = make_story(terminal.folder, "It rained.")
     terminal.start(file)
-    told = (
+    expected = (
         "y is given to tree_note and to tree_title (In the tree): it does the first.",
         "No key is left for kill, tree_bookmark",
     )
-    terminal.wait(lambda screen: all(words in " ".join(screen.split()) for words in told), "what is wrong")
+    terminal.wait(
+        lambda screen: all(words in " ".join(screen.split()) for words in expected), "what is wrong"
+    )
     terminal.wait(says_saved, "the first screen")
     terminal.press(F11)
     terminal.type("So. ")

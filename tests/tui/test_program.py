@@ -95,8 +95,8 @@ async def test_a_defect_in_what_is_painted_again_and_again_is_told_once(
             while len(looks) < 3:
                 bench.screen.pump.tick()
                 await bench.pilot.pause()
-            told = [message for message in bench.app.messages.all if "a defect" in message.words]
-            assert len(told) == 1
+            messages = [message for message in bench.app.messages.all if "a defect" in message.words]
+            assert len(messages) == 1
         await bench.press(*" Hard", "ctrl+s")
         assert bench.session.text() == "It rained. Hard"
         bench.screen.defects.clear()
@@ -124,9 +124,9 @@ async def test_a_model_that_cannot_be_loaded_is_explained_once(open_bench: OpenB
         assert bench.app.screen is bench.screen, "no dialog takes the keys of a text"
         assert bench.screen.editor.text == "It rained.hello reader"
         assert "is missing" in bench.screen.status_line.line
-        [told] = [message.words for message in bench.app.messages.all]
-        assert told.startswith("The model cannot be loaded.")
-        assert "check the path. “Change the model” in the menu (^g) chooses another" in told
+        [words] = [message.words for message in bench.app.messages.all]
+        assert words.startswith("The model cannot be loaded.")
+        assert "check the path. “Change the model” in the menu (^g) chooses another" in words
         bench.screen.pump.flush()
         assert len(bench.app.messages.all) == 1
         await bench.choose("model")

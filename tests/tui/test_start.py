@@ -41,9 +41,9 @@ def test_where_the_next_story_cannot_be_opened_the_one_before_comes_back(
     for guard in ("restored", "guarded"):
         monkeypatch.setattr(start, guard, contextlib.nullcontext)
     assert start.open_app(load(every_key(), {}, {}), tmp_path / "a.srbw") == 0
-    [(first, _), (second, told)] = seen
+    [(first, _), (second, notes)] = seen
     assert (first, second) == ("a.srbw", "a.srbw")
-    assert len(told) == 1 and "bad.srbw" in told[0]
+    assert len(notes) == 1 and "bad.srbw" in notes[0]
 
 
 def test_stories_opened_one_after_the_other_share_a_model(
@@ -51,7 +51,7 @@ def test_stories_opened_one_after_the_other_share_a_model(
 ) -> None:
     seen: list[tuple[Path, Engine]] = []
     running: list[tuple[ModelFetch, ModelOffer]] = []
-    told: list[list[str]] = []
+    notes: list[list[str]] = []
 
     class Screenless:
         """A writer who opens a second story, and leaves from there."""
@@ -67,7 +67,7 @@ def test_stories_opened_one_after_the_other_share_a_model(
             self.next_notes = [] if seen else ["was imported"]
 
         def run(self) -> None:
-            told.append(self.notes)
+            notes.append(self.notes)
             running.append((self.fetch, self.offer))
             assert self.offer.is_due == bool(seen), "a larger model is offered when a story has been left"
             seen.append((self.session.story.file, self.session.loader.wait(60)))
@@ -83,4 +83,4 @@ def test_stories_opened_one_after_the_other_share_a_model(
     assert (first.name, second.name) == ("a.srbw", "b.srbw")
     assert engine is other
     assert running[0] == running[1], "the download of a model goes on in the next story"
-    assert told[1] == ["was imported"]
+    assert notes[1] == ["was imported"]

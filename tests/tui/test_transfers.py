@@ -149,8 +149,8 @@ def test_a_prompt_is_estimated_by_what_is_read_anew(monkeypatch: pytest.MonkeyPa
     session = SimpleNamespace(
         engine_state="READY", round=SimpleNamespace(generation=generation), long_work=None
     )
-    told = status.left(session, status.Watch())  # type: ignore[arg-type]
-    assert told == ("reading the story ██████████░░░░░░  60%  ·  esc stops", "8 s left")
+    line = status.left(session, status.Watch())  # type: ignore[arg-type]
+    assert line == ("reading the story ██████████░░░░░░  60%  ·  esc stops", "8 s left")
     generation.prompt_done = 500
     assert status.left(session, status.Watch())[0].endswith(" 50%  ·  esc stops")  # type: ignore[arg-type]
 

@@ -94,8 +94,8 @@ async def test_a_click_chooses_a_pane_and_one_in_the_story_gives_it_all_keys(ope
 async def test_the_line_of_keys_says_what_they_do(open_bench: OpenBench) -> None:
     async with open_bench(TEXT, size=(80, 24)) as bench:
         await bench.write()
-        told = [f"{key} {label}" for _, key, label in bench.screen.key_line.entries[:3]]
-        assert told == ["1–9 pick", "type text", "←→ choose"]
+        labels = [f"{key} {label}" for _, key, label in bench.screen.key_line.entries[:3]]
+        assert labels == ["1–9 pick", "type text", "←→ choose"]
         assert bench.screen.status_line.mode == "STORY"
         await bench.press("x")
         assert "1–9" not in [key for _, key, _ in bench.screen.key_line.entries]

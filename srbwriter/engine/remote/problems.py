@@ -165,9 +165,9 @@ def own_words(body: bytes) -> str:
 def _culprit(body: bytes, words: str) -> str:
     """Return the field that a 400 is about, as OpenAI, srbwriter or llama.cpp name it."""
     with contextlib.suppress(ValueError, TypeError, KeyError):
-        told: Any = json.loads(body)["error"]["param"]
-        if isinstance(told, str):
-            return told
+        field: Any = json.loads(body)["error"]["param"]
+        if isinstance(field, str):
+            return field
     named = re.match(r"Field '(\w+)'", words)
     return named[1] if named else ""
 

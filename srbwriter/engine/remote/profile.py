@@ -33,7 +33,7 @@ class Profile:
     add_bos: bool = False
     ids: bool = False  # tokens go out and come back as ids; else text does
     many: int = 1  # equal branches in one request at most
-    logprobs: int = -1  # likeliest tokens told beside the chosen one at most; -1: nothing is
+    logprobs: int = -1  # likeliest tokens reported beside the chosen one, at most; -1: none, not even that
     prompt_logprobs: bool = False
     sampling: frozenset[str] = ALL_SAMPLING  # fields of Sampling that it understands
     stops: frozenset[str] = frozenset()  # of min_tokens, ignore_eog: those that it understands

@@ -9,9 +9,13 @@ from ..types import FinishReason
 
 
 class Continue(NamedTuple):
-    """The branch continues; the last ``hold`` characters may still be cut off and are not published."""
+    """The branch continues; the last ``hold`` characters may still be cut off and are not published.
+
+    With ``weigh`` the logits of their tokens are kept, as :class:`Rewind` needs for ``nearest``.
+    """
 
     hold: int = 0
+    weigh: bool = False
 
 
 class Finish(NamedTuple):

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
+from .. import limits
 from ..types import Sampling
-from .base import GO_ON, Continue, Rewind, Watcher
+from .base import Continue, Rewind, Watcher
 
 RUN = 16
 """Characters whose last place is remembered: fewer occur again inside a sentence without a loop."""
@@ -24,8 +25,7 @@ LEAST_CHARS = 60
 MOST_CHARS = 600
 """Longest passage whose repetition is noticed, in characters: a paragraph."""
 
-
-_TAIL = 2 * MOST_CHARS  # characters of the text that a watcher remembers
+_KEPT = limits.LOOP_TIMES * MOST_CHARS  # characters of the text that are remembered
 
 
 class Loop(NamedTuple):
@@ -60,8 +60,8 @@ class LoopSearch:
         for char in text:
             self._add(char)
             self.position += 1
-        if len(self._folded) > 8 * MOST_CHARS:
-            self._drop(len(self._folded) - 4 * MOST_CHARS)
+        if len(self._folded) > 2 * _KEPT:
+            self._drop(len(self._folded) - _KEPT)
 
     def _add(self, char: str) -> None:
         small = " " if char.isspace() else char.lower()
@@ -96,8 +96,14 @@ class LoopSearch:
         """The loop at the end, if the passage stands there at least twice and the whole is long enough."""
         if not self._period or self._matched < self._period or self._matched + self._period < LEAST_CHARS:
             return None
-        start = self._places[len(self._folded) - self._matched]
+        start = self._places[max(len(self._folded) - self._matched, 0)]
         return Loop(start, self._period, 1 + self._matched // self._period)
+
+    @property
+    def open_from(self) -> int:
+        """Where the earliest repetition begins of which a loop may still be made: a place in the text."""
+        open_chars = min(max(self._matched, RUN - 1), len(self._places))
+        return self._places[-open_chars] if open_chars else self.position
 
     def passage(self, period: int) -> str:
         """Return the repeated passage as it is compared."""
@@ -113,7 +119,7 @@ def find_loop(text: str, times: int) -> Loop | None:
 
 
 class LoopWatcher(Watcher):
-    """Takes a branch back to where its text began to repeat itself.
+    """Takes a branch back to where its text began to repeat itself; a repetition is held back until it ends.
 
     A copy is made before every token, and hardly ever used: it keeps the end of the text alone, and searches
     that once more where a branch does go back to it.
@@ -131,7 +137,7 @@ class LoopWatcher(Watcher):
 
     def _begin(self, before: str, position: int) -> None:
         """Start behind ``before``, which ends at ``position``."""
-        self._tail, self._position = before[-_TAIL:], position
+        self._tail, self._position = before[-_KEPT:], position
         self._search: LoopSearch | None = None
 
     def _read(self, text: str) -> LoopSearch:
@@ -139,14 +145,14 @@ class LoopWatcher(Watcher):
             self._search = LoopSearch(self._position - len(self._tail))
             self._search.read(self._tail)
         self._search.read(text)
-        self._tail, self._position = (self._tail + text)[-_TAIL:], self._position + len(text)
+        self._tail, self._position = (self._tail + text)[-_KEPT:], self._position + len(text)
         return self._search
 
     def accept(self, text: str, end: int, tokens: int) -> Continue | Rewind:
         search = self._read(text)
         loop = search.found
         if loop is None or loop.times < self._times:
-            return GO_ON
+            return Continue(end - search.open_from)
         self._begin("", end)  # if the branch keeps the loop, it is not found again at every token
         return Rewind(max(loop.start, 0), end, search.passage(loop.period), nearest=False)
 
@@ -167,4 +173,4 @@ class LoopWatcher(Watcher):
 
 def watch_loops(sampling: Sampling, text_before: Callable[[int], str]) -> LoopWatcher | None:
     """Return a watcher for loops, if ``sampling`` guards against them."""
-    return LoopWatcher(sampling.loop_guard, text_before(_TAIL)) if sampling.loop_guard else None
+    return LoopWatcher(sampling.loop_guard, text_before(_KEPT)) if sampling.loop_guard else None

@@ -115,7 +115,7 @@ class PhraseWatcher(Watcher):
             self._state = 0  # if the branch keeps the phrase, none has begun in it
             return found
         hold = end - self.open_from
-        return Continue(hold) if hold else GO_ON
+        return Continue(hold, weigh=True) if hold else GO_ON
 
     def skip(self, text: str, end: int) -> None:
         self.read(text)

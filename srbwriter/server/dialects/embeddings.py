@@ -111,10 +111,10 @@ def _ranks(
     scores: Sequence[Score],
     best: Sequence[int],
 ) -> Any:
-    told = fields.flag("return_text") or fields.flag("return_documents")
+    with_text = fields.flag("return_text") or fields.flag("return_documents")
     if tei:
         return [
-            {"index": index, "score": scores[index].score, **({"text": texts[index]} if told else {})}
+            {"index": index, "score": scores[index].score, **({"text": texts[index]} if with_text else {})}
             for index in best
         ]
     tokens = sum(score.tokens for score in scores)
@@ -122,7 +122,7 @@ def _ranks(
         {
             "index": index,
             "relevance_score": scores[index].score,
-            **({"document": {"text": texts[index]}} if told else {}),
+            **({"document": {"text": texts[index]}} if with_text else {}),
         }
         for index in best
     ]

@@ -288,18 +288,18 @@ class GenerateLines(BranchReply):
         out.extend(self._line({**part, "done": False}) for part in self._parts("", last=True))
         out.append(self._line({**self._text(""), **self._end(self._of(index)[1])}))
 
-    def _line(self, told: Mapping[str, Any]) -> str:
-        return encode({**_head(self._params.model), **told}).decode() + "\n"
+    def _line(self, values: Mapping[str, Any]) -> str:
+        return encode({**_head(self._params.model), **values}).decode() + "\n"
 
     def _end(self, branch: Branch) -> dict[str, Any]:
         generation = branch.generation
         known = timings(generation, branch)
-        told: dict[str, Any] = {"done": True, "done_reason": finish_reason(branch.finish_reason)}
+        end: dict[str, Any] = {"done": True, "done_reason": finish_reason(branch.finish_reason)}
         if self._params.context:
-            told["context"] = [*generation.prompt_ids, *branch.ids]
+            end["context"] = [*generation.prompt_ids, *branch.ids]
         nanoseconds = {name: max(int(known[f"{name}_ms"] * 1e6), 1) for name in ("prompt", "predicted")}
         return {
-            **told,
+            **end,
             "total_duration": sum(nanoseconds.values()),
             "load_duration": 1,
             "prompt_eval_count": len(generation.prompt_ids),
@@ -308,7 +308,7 @@ class GenerateLines(BranchReply):
             "eval_duration": nanoseconds["predicted"],
         }
 
-    # ---- how a text is told
+    # ---- responses
 
     def _text(self, text: str) -> dict[str, Any]:
         return {"response": text}
@@ -345,17 +345,17 @@ class ChatLines(GenerateLines):
     def _parts(self, text: str, last: bool = False) -> list[dict[str, Any]]:
         if self._reader is None:
             return super()._parts(text)
-        told: list[dict[str, Any]] = []
+        parts: list[dict[str, Any]] = []
         for part in self._reader.feed(text, last):
             match part:
                 case Said(said):
-                    told.append({"message": {"role": "assistant", "content": said}})
+                    parts.append({"message": {"role": "assistant", "content": said}})
                 case Called(_, _, name):
-                    told += self._called()
+                    parts += self._called()
                     self._name = name
                 case Argued(_, more):
                     self._arguments += more
-        return told + (self._called() if last else [])
+        return parts + (self._called() if last else [])
 
     def _called(self) -> list[dict[str, Any]]:
         """Return the tool call if it is complete."""

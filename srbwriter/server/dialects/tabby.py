@@ -29,8 +29,8 @@ async def load_model(context: Context) -> Response:
     if not name:
         raise bad("model_name", "Field 'model_name': expected the name of a model")
     await context.load_model(name)
-    told = {"model_type": "model", "module": 1, "modules": 1, "status": "finished"}
-    return Response(b"data: " + encode(told) + b"\n\n", 200, None, EVENTS)
+    progress = {"model_type": "model", "module": 1, "modules": 1, "status": "finished"}
+    return Response(b"data: " + encode(progress) + b"\n\n", 200, None, EVENTS)
 
 
 async def unload_model(context: Context) -> Response:

@@ -60,7 +60,7 @@ class Knobs:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._told: dict[str, Any] = {}
+        self._values: dict[str, Any] = {}
         self._engine: Backend | None = None
         self._request: Request | None = None
         self._draw_seed()
@@ -72,9 +72,9 @@ class Knobs:
             raise Refused(400, f"{name}: expected a number")
         is_json = row.kind in ("texts", "ids", "biases") and text[:1] in ("[", "{")
         value: Any = parse(text.encode("utf-8", "replace")) if is_json else text
-        told = {**self._told, row.name: value}
-        self._request = self._read(told)
-        self._told = told
+        values = {**self._values, row.name: value}
+        self._request = self._read(values)
+        self._values = values
         if row.name == "seed":
             self._draw_seed()
         return row
@@ -95,7 +95,7 @@ class Knobs:
     def usual(self) -> Request:
         """What a turn is asked with, but for its prompt. Raises ApiError."""
         if self._request is None or self._engine is not self._services.engine:
-            self._request = self._read(self._told)
+            self._request = self._read(self._values)
         return self._request
 
     def next_seed(self) -> int:
@@ -116,9 +116,9 @@ class Knobs:
             request = replace(request, sampling=replace(cast("Sampling", request.sampling), seed=seed))
         return replace(request, prompt=prompt, sampling=seeded(request))
 
-    def _read(self, told: Mapping[str, Any]) -> Request:
+    def _read(self, values: Mapping[str, Any]) -> Request:
         self._engine = engine = self._services.engine
-        fields, settings, most = Fields(told), self._services.settings, self._services.max_n
+        fields, settings, most = Fields(values), self._services.settings, self._services.max_n
         return Request(
             "",
             n=read_n(fields, min(settings.line_n, most), most),

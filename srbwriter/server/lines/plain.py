@@ -84,8 +84,8 @@ def parse_arguments(arguments: Sequence[str]) -> Asking:
     """Parse the arguments of a client. Raises PlainError for unknown and forbidden ones."""
     asking, rest = Asking(), list(reversed(arguments))
     while rest:
-        told = rest.pop()
-        flag = told.replace("_", "-") if told.startswith("--") else told
+        argument = rest.pop()
+        flag = argument.replace("_", "-") if argument.startswith("--") else argument
         row = _FLAGS.get(flag)
         if flag in _INTERACTIVE:
             asking.interactive = True
@@ -97,8 +97,8 @@ def parse_arguments(arguments: Sequence[str]) -> Asking:
         elif flag not in _SWITCHES:
             known = row is not None or flag in _WITHOUT_EFFECT or flag in ("-p", "--prompt")
             if not known or not rest:
-                problem = f"a value is missing: {told[:80]}" if known else f"unknown argument: {told[:80]}"
-                raise PlainError(PARSE, f"error: {problem}")
+                problem = "a value is missing" if known else "unknown argument"
+                raise PlainError(PARSE, f"error: {problem}: {argument[:80]}")
             value = rest.pop()
             if flag in ("-p", "--prompt"):
                 asking.prompt = value
@@ -125,8 +125,8 @@ class Plain(Peer):
         """Raise PlainError."""
         usual = (("overflow", "shift"), ("include_stop", "true"))
         lists = ((name, json.dumps(texts)) for name, texts in asking.lists.items())
-        told = ((row.name, value) for row, value in asking.values)
-        for name, value in (*usual, *lists, *told):
+        asked = ((row.name, value) for row, value in asking.values)
+        for name, value in (*usual, *lists, *asked):
             try:
                 self.knobs.set(name, value)
             except (Refused, ApiError, EngineError) as error:

@@ -91,8 +91,8 @@ class Session(Peer):
             except Refused as error:
                 await self._refuse(error.code, str(error))
             except (ApiError, EngineError) as error:
-                told = from_engine(error)
-                await self._refuse(told.status, told.message)
+                problem = from_engine(error)
+                await self._refuse(problem.status, problem.message)
             await self.pipe.write(kv("awaiting_prompt", True))
 
     async def _refuse(self, code: int, words: str) -> None:
@@ -170,14 +170,14 @@ class Session(Peer):
         await self.pipe.write(echo + kv("awaiting_prompt", False))
         record = await self.ask(request, asked)
         vocab = self.engine.info.vocab
-        told, first = -1, True
+        reported, first = -1, True
         async with contextlib.aclosing(self.batches(record)) as batches:
             async for events in batches:
                 out: list[bytes] = []
                 if not events and record.waiting:
                     place = self.services.registry.place(record)
-                    out = [kv("queue", place)] if place != told else []
-                    told = place
+                    out = [kv("queue", place)] if place != reported else []
+                    reported = place
                 elif events:
                     size = len(events) * 10 * PER_ENTRY
                     out = await off_loop(size, partial(self._news, record, events, first))

@@ -8,7 +8,7 @@ It knows nothing of the engine, the store or a screen.
 
 from __future__ import annotations
 
-from srbwriter.story.context.assemble import assemble, cache_break
+from srbwriter.story.context.assemble import assemble, cache_break, place_near_end
 from srbwriter.story.context.types import (
     Assembly,
     ContextError,
@@ -33,4 +33,5 @@ __all__ = [
     "Window",
     "assemble",
     "cache_break",
+    "place_near_end",
 ]

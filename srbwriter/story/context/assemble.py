@@ -2,13 +2,14 @@
 
 The order is: BOS, template, memory, constant lore, request and the rest of the template, then the story from
 the cut on, with note and triggered lore anchored inside it.  Parts that change least come first, and movable
-parts keep their places, so that most prompts continue the previous one.
+parts keep their places, so that most prompts continue the previous one.  A wish, which is for one prompt
+only, is put near the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import regex
 
@@ -42,6 +43,9 @@ DRIFT = 0.3
 A little more than a cut frees: in a full window the next cut then comes first and moves both at once.
 """
 
+NEAR_END = 400
+"""Characters of the story, at most, that follow a wish."""
+
 _SHARES = (KEEP_AFTER_CUT, KEEP_AT_LEAST, 0.25, 0.1, 0.0)
 _PARAGRAPH_END = regex.compile(r"\n+")
 _SENTENCE_END = regex.compile(r"(?<=[.!?…][\"'”’»)\]]*)\s+")
@@ -55,26 +59,29 @@ def assemble(
     window: Window,
     layout: Layout | None = None,
     previous: Sequence[int] = (),
+    wish: Sequence[Segment] = (),
 ) -> Assembly:
     """Lay out the prompt that continues ``path``: the last nodes of a story, each an id and its spans.
 
     A span's ids are used if they are of the tokenizer's vocabulary, and the text before still ends with its
     lead. ``settings`` are the effective ones at the end of the path.  ``layout`` and ``previous`` are the
-    layout and the tokens of an earlier assembly; they change only the places of the texts. Never exceeds
-    ``window.available``.  Raises :class:`ContextError` for a window too small.
+    layout and the tokens of an earlier assembly; they change only the places of the texts. ``wish`` is put
+    near the end of the story and moves nothing else. Never exceeds ``window.available``.  Raises
+    :class:`ContextError` for a window too small.
     """
     spans = _placed(path)
     old = layout or Layout()
     found = scan(settings.lore, _end(spans, settings), scan_depth=settings.scan_depth)
-    around = fit_preamble(settings, found.active, _lingering(settings, found, old), tokenizer, window)
-    room = window.available - _size(around.head) - _size(around.tail)
+    inner = replace(window, reserve=window.reserve + _size(wish))
+    around = fit_preamble(settings, found.active, _lingering(settings, found, old), tokenizer, inner)
+    room = inner.available - _size(around.head) - _size(around.tail)
     left = room - _size(item.segment for item in around.movable)
     for tail, afresh in _tails(spans, tokenizer, left, old.cut):
         anchors = dict[str, Position]() if afresh else old.anchors
         characters = len(tail.text) / max(tail.size, 1)  # for a token
         drift = int(DRIFT * room * characters)
         places = _settle(around.movable, tail, anchors, drift)
-        story = _open(tail, around.movable, places)
+        story = _open(tail, around.movable, places, wish)
         if _size(story) <= room:
             break
     else:  # the last tail is empty, and the movable parts are fitted, so this cannot happen
@@ -222,20 +229,43 @@ def _place(item: Movable, tail: StoryTail, anchors: Mapping[str, Position], drif
     return _Place(item, old, ideal, must_move=too_far or too_near, due=ideal - old > drift // 2)
 
 
-def _open(tail: StoryTail, items: Sequence[Movable], places: dict[str, int]) -> list[Segment]:
-    """Return the tail with each item at its place; at the same place lore precedes the note."""
+def place_near_end(text: str, clean: Callable[[int], bool] = lambda _: True) -> int:
+    """Return the offset of the last line of ``text``; of a sentence or a word in it if that line is long.
+
+    Only where ``clean`` allows a cut; otherwise the end of ``text``.
+    """
+    end = len(text.rstrip())
+    line = text.rfind("\n", 0, end) + 1
+    if line >= end - NEAR_END and clean(line):
+        return line
+    for boundary in (_SENTENCE_END, _WORD_END):
+        for match in boundary.finditer(text, max(end - NEAR_END, 0), end):
+            for offset in (match.end(), match.start()):
+                if clean(offset):
+                    return offset
+    return len(text)
+
+
+def _open(
+    tail: StoryTail, items: Sequence[Movable], places: dict[str, int], wish: Sequence[Segment]
+) -> list[Segment]:
+    """Return the tail with each item at its place; at the same place lore precedes the note, and the wish is
+    last."""
     standing = sorted(
         (item for item in items if item.key in places),
         key=lambda item: (places[item.key], item.segment.source == "note", item.order, item.key),
     )
+    inserted: list[tuple[int, Sequence[Segment]]] = [(places[item.key], (item.segment,)) for item in standing]
+    if wish:
+        inserted.append((place_near_end(tail.text, tail.clean), wish))
+        inserted.sort(key=lambda pair: pair[0])
     segments: list[Segment] = []
     start = 0
-    for item in standing:
-        offset = places[item.key]
+    for offset, some in inserted:
         if offset > start:
             segments.extend(tail.segments(start, offset))
             start = offset
-        segments.append(item.segment)
+        segments.extend(some)
     segments.extend(tail.segments(start, len(tail.text)))
     return segments
 

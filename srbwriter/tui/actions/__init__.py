@@ -5,12 +5,12 @@ front end would need as well belong to the session.
 """
 
 from srbwriter.tui.actions import (  # isort: skip - in order
-    branches, story, chapters, stories, tree, knobs, ahead, exploring, tokens, judging, bans, loops,
+    branches, story, chapters, stories, tree, knobs, ahead, exploring, tokens, judging, bans, loops, wishes,
     autorun, preferences, view,
 )  # fmt: skip
 from srbwriter.tui.commands import COMMANDS
 
 __all__ = [
     "COMMANDS", "ahead", "autorun", "bans", "branches", "chapters", "exploring", "judging", "knobs", "loops",
-    "preferences", "stories", "story", "tokens", "tree", "view",
+    "preferences", "stories", "story", "tokens", "tree", "view", "wishes",
 ]  # fmt: skip

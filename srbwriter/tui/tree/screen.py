@@ -14,6 +14,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Static, TextArea
 
+from srbwriter.session.rounds import wish_of
 from srbwriter.story import ROOT, NodeId
 from srbwriter.story.model import Marks, counted
 from srbwriter.tui.commands import action
@@ -86,6 +87,7 @@ class TreeScreen(Page[Destination]):
             node.author,
             node.model,
             node.finish_reason,
+            f"asked for: {wish}" if (wish := wish_of(node)) else "",
             marks_words(self.story, node.id),
         ]
         words = counted(len(node.text.split()), "word")

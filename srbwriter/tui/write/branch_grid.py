@@ -127,6 +127,11 @@ class BranchGrid(Container):
             self.go(self._awaited)
             self._awaited = -1
 
+    def shows(self, current: Round | None) -> bool:
+        """Whether the panes show the branches of ``current`` that write now; one may have been replaced."""
+        branches = current.branches if current is not None else []
+        return all(pane.branch is branch for pane, branch in zip(self.panes, branches, strict=False))
+
     def await_branch(self, index: int) -> None:
         """Focus branch ``index`` as soon as it exists."""
         self._awaited = index

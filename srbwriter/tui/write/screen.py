@@ -485,7 +485,7 @@ class WriteScreen(Screen[None]):
         if current is not None and current.generation is None and self._shown > 0:
             return  # the round waits for the model: keep showing the previous one
         count = len(current.branches) if current is not None else 0
-        if current is not self._round or count != self._shown:
+        if current is not self._round or count != self._shown or not self.grid.shows(current):
             again = current is not None and not self._shows_others(current)
             if current is not self._round:
                 self._usual = self.session.sampling  # later changes of knobs do not apply to these branches

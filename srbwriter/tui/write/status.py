@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from srbwriter.story import NodeId
 
 _COUNT_SECONDS = 1.0
-_TITLE_CELLS = 24
+_TITLE_CELLS, _WISH_CELLS = 24, 32
 _MOST_OPENINGS, _LEAST_PROBABILITY = 3, 0.01  # of the openings that no branch shows
 _ESTIMATE_SECONDS = 1.0  # earlier estimates are unreliable
 
@@ -88,7 +88,9 @@ def left(
         return reading
     if trouble := _trouble(session):
         return (trouble,)
-    return (*_failed(session), *(figures or (title(session),)))
+    wish = session.round.wish if session.round is not None else ""
+    asked = (f"asked for: {shortened(wish, _WISH_CELLS)}",) if wish else ()
+    return (*_failed(session), *(figures or (title(session),)), *asked)
 
 
 def engine_figures(session: Session, address: str = "") -> tuple[str, ...]:
@@ -241,6 +243,9 @@ def marks(session: Session, index: int, take: int | None = None) -> str:
 
 
 def note(session: Session, index: int) -> str:
-    """Return the probability of a branch that was found by exploring."""
-    share = session.round.probabilities.get(index) if session.round is not None else None
-    return "" if share is None else probability_words(share)
+    """Return the probability of a branch that was found by exploring, or the wish of a single branch."""
+    if session.round is None:
+        return ""
+    share = session.round.probabilities.get(index)
+    wish = session.round.wishes.get(index, "").replace(", ", " ")  # commas separate notes
+    return shortened(wish, _WISH_CELLS) if share is None else probability_words(share)

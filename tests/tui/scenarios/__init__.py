@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tests.tui.scenarios import (  # isort: skip
     ahead, autorun, bin, branches, chapters, convert, exploring, judging, knobs, loops, nodes, preferences,
-    stories, story, taking, tokens, view,
+    stories, story, taking, tokens, view, wishes,
 )  # fmt: skip
 from tests.tui.scenarios.common import SCENARIOS
 
 __all__ = [
     "SCENARIOS", "ahead", "autorun", "bin", "branches", "chapters", "convert", "exploring", "judging",
-    "knobs", "loops", "nodes", "preferences", "stories", "story", "taking", "tokens", "view",
+    "knobs", "loops", "nodes", "preferences", "stories", "story", "taking", "tokens", "view", "wishes",
 ]  # fmt: skip

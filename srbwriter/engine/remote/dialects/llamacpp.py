@@ -36,7 +36,7 @@ from .base import (
 )
 
 _COMPLETION = "/completion"
-_LIKELIEST = 1000  # tokens of which is told how likely they are, where certain ones are looked for
+_LIKELIEST = 1000  # tokens whose probability is asked for, to find certain ones among them
 _SCALARS = tuple(spelled("llamacpp"))
 
 
@@ -156,9 +156,9 @@ class LlamaCpp(Dialect):
         body |= scales(request)
         answer = await self.transport.ask("POST", _COMPLETION, body, self.options.silent_seconds)
         known = msgspec.convert(answer["completion_probabilities"], list[Score])
-        told = list(_logprob(known[0]).top) if known else []
-        likely = [pair for pair in told if self._spells(pair[0], start)][:best]
-        return likely + [pair for pair in told if pair[0] in request.next_ids and pair not in likely]
+        top = list(_logprob(known[0]).top) if known else []
+        likely = [pair for pair in top if self._spells(pair[0], start)][:best]
+        return likely + [pair for pair in top if pair[0] in request.next_ids and pair not in likely]
 
     def _spells(self, token: int, text: bytes) -> bool:
         piece = self._pieces[token] if text else b""

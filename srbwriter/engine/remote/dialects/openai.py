@@ -199,8 +199,8 @@ class VLLM(OpenAI):
             body["return_tokens_as_token_ids"] = True
         if sampling.logit_bias:
             body["logit_bias"] = {str(token): max(bias, -100.0) for token, bias in sampling.logit_bias}
-        told = {"grammar": sampling.grammar, "json": sampling.json_schema, "regex": sampling.regex}
-        if found := {name: value for name, value in told.items() if value}:
+        constraints = {"grammar": sampling.grammar, "json": sampling.json_schema, "regex": sampling.regex}
+        if found := {name: value for name, value in constraints.items() if value}:
             body["structured_outputs"] = found
         return COMPLETIONS, body
 
@@ -235,8 +235,8 @@ class VLLM(OpenAI):
         An older vLLM does not report all of them; the others are scored as the end of a prompt.
         """
         best = request.next_logprobs or 0
-        told = (await self._likely(ids, logprobs=max(best, 1)))[:best]
-        wanted = [token for token in dict.fromkeys(request.next_ids) if token not in dict(told)]
+        likely = (await self._likely(ids, logprobs=max(best, 1)))[:best]
+        wanted = [token for token in dict.fromkeys(request.next_ids) if token not in dict(likely)]
         known = dict[int, float]()
         for start in range(0, len(wanted), _NAMED):
             named = wanted[start : start + _NAMED]
@@ -244,7 +244,7 @@ class VLLM(OpenAI):
         for token in wanted:
             if token not in known:
                 known[token] = (await self._score((*ids, token), 0, len(ids)))[0].logprob
-        return told + [(token, known[token]) for token in wanted]
+        return likely + [(token, known[token]) for token in wanted]
 
     async def _likely(self, ids: Sequence[int], **asked: Any) -> list[tuple[int, float]]:
         """Return tokens after ``ids`` with their log-probabilities, best first."""
@@ -362,12 +362,12 @@ def _token_id(name: str) -> int:
     return int(number) if number.isdecimal() else -1
 
 
-def _logprobs(told: Logprobs | None, ids: tuple[int, ...]) -> tuple[TokenLogprob, ...]:
-    if told is None:
+def _logprobs(reported: Logprobs | None, ids: tuple[int, ...]) -> tuple[TokenLogprob, ...]:
+    if reported is None:
         return ()
-    tops = told.top_logprobs or [None] * len(ids)
+    tops = reported.top_logprobs or [None] * len(ids)
     found: list[TokenLogprob] = []
-    for token, value, top in zip(ids, told.token_logprobs, tops, strict=False):
+    for token, value, top in zip(ids, reported.token_logprobs, tops, strict=False):
         best = sorted((top or {}).items(), key=lambda item: -item[1])
         pairs = tuple((_token_id(name), float(logprob)) for name, logprob in best)
         found.append(TokenLogprob(token, float(value if value is not None else -9999.0), pairs))

@@ -68,23 +68,23 @@ class Srb(Dialect):
         self._whole = True  # they tell their whole vocabulary
 
     async def probe(self) -> Profile:
-        told: dict[str, Any] = await self.transport.ask("GET", "/srb/v1/model")
+        card: dict[str, Any] = await self.transport.ask("GET", "/srb/v1/model")
         names = {field.name for field in fields(ModelInfo)}
-        info = ModelInfo(**{name: value for name, value in told["info"].items() if name in names})
-        n_ctx = min(self.options.n_ctx or told["n_ctx"], told["n_ctx"])
+        info = ModelInfo(**{name: value for name, value in card["info"].items() if name in names})
+        n_ctx = min(self.options.n_ctx or card["n_ctx"], card["n_ctx"])
         info = replace(info, n_ctx=n_ctx)
-        fim, lacking = told["fim"], dict[str, str](told.get("lacks", {}))
+        fim, lacking = card["fim"], dict[str, str](card.get("lacks", {}))
         return Profile(
-            "srb", f"srbwriter {told['version']}", info, bos=told["bos"], eos=told["eos"],
-            eog=frozenset(told["eog"]), fim=(fim[0], fim[1], fim[2]) if fim else None,
-            add_bos=told["add_bos"], ids=True, many=int(told["max_n"]),
-            logprobs=int(told.get("max_logprobs", 1 << 20)), lacking=lacking,
+            "srb", f"srbwriter {card['version']}", info, bos=card["bos"], eos=card["eos"],
+            eog=frozenset(card["eog"]), fim=(fim[0], fim[1], fim[2]) if fim else None,
+            add_bos=card["add_bos"], ids=True, many=int(card["max_n"]),
+            logprobs=int(card.get("max_logprobs", 1 << 20)), lacking=lacking,
             sampling=ALL_SAMPLING - lacking.keys(),
             stops=frozenset({"min_tokens", "ignore_eog"}) - lacking.keys(),
             request=frozenset({"cache_prompt", "penalty_prompt", "lora", "siblings", "repulsion"}),
             handles=True,
-            prompt_logprobs=bool(told.get("scores")),
-            ahead="ahead" in told.get("priorities", ()),
+            prompt_logprobs=bool(card.get("scores")),
+            ahead="ahead" in card.get("priorities", ()),
         )  # fmt: skip
 
     def encode(self, completion: Completion) -> tuple[str, dict[str, Any]]:
@@ -149,8 +149,8 @@ class Srb(Dialect):
     async def pieces(self, ids: Sequence[int], special: bool) -> list[bytes]:
         if not await self._knows_all():
             body = {"ids": list(ids), "special": special}
-            told = await self.transport.ask("POST", _VOCABULARY, body)
-            return [base64.b64decode(piece) for piece in told["pieces"]]
+            response = await self.transport.ask("POST", _VOCABULARY, body)
+            return [base64.b64decode(piece) for piece in response["pieces"]]
         table = self._special if special else self._pieces
         return [table[token] for token in ids]
 
@@ -163,14 +163,14 @@ class Srb(Dialect):
         """Fetch the whole vocabulary, once; a srbwriter in front of another engine may not know it."""
         if self._whole and not self._pieces:
             try:
-                told = await self.transport.ask("GET", _VOCABULARY, None, self.options.silent_seconds)
+                response = await self.transport.ask("GET", _VOCABULARY, None, self.options.silent_seconds)
             except RemoteError as error:
                 if error.status != 501:
                     raise
                 self._whole = False
                 return False
             self._pieces, self._special = (
-                [base64.b64decode(piece) for piece in told[name]] for name in ("pieces", "special")
+                [base64.b64decode(piece) for piece in response[name]] for name in ("pieces", "special")
             )
             self._sorted = sorted(self._pieces)
         return self._whole
@@ -185,8 +185,8 @@ class Srb(Dialect):
 
     async def score(self, ids: Sequence[int], request: Request) -> Sequence[TokenLogprob]:
         body = {"prompt": list(ids), "k": request.prompt_logprobs or 0, "from": max(request.score_from, 1)}
-        told = msgspec.convert((await self._next(body, request))["prompt"], list[Logprob])
-        return [TokenLogprob(one.id, one.logprob, tuple(one.top)) for one in told]
+        entries = msgspec.convert((await self._next(body, request))["prompt"], list[Logprob])
+        return [TokenLogprob(one.id, one.logprob, tuple(one.top)) for one in entries]
 
     async def _next(self, body: dict[str, Any], request: Request) -> Any:
         body |= scales(request)

@@ -40,16 +40,16 @@ from srbwriter.server.work import PER_ENTRY, encode
 _KINDS = {401: "unauthorized", 404: "not_found", 429: "service_unavailable", 503: "service_unavailable"}
 
 
-def _told(error: ApiError) -> dict[str, Any]:
+def _error_body(error: ApiError) -> dict[str, Any]:
     kind = _KINDS.get(error.status, "bad_input" if error.status < 500 else "server_error")
     return {"detail": {"error": error.kind, "msg": error.message, "type": kind, **error.extra}}
 
 
 KOBOLD = Dialect(
-    "kobold", _told, "KoboldError",
+    "kobold", _error_body, "KoboldError",
     record("value", detail=error_schema("error type", error=S, msg=S, type=S), value=I),
 )  # fmt: skip
-"""How KoboldAI's clients are told of an error."""
+"""The errors of KoboldAI's protocol."""
 
 VERSION = "1.102"
 """The KoboldCpp whose answers these are; clients compare it."""
@@ -171,10 +171,10 @@ class KoboldReply(BranchReply):
                 self._event(out, index, token=piece.text, finish_reason=None)
             return
         for token in piece.tokens:
-            told = legacy_logprobs(self._engine, [token])["content"]
+            entries = legacy_logprobs(self._engine, [token])["content"]
             top = [
                 {"token": one["token"], "logprob": one["logprob"]}
-                for entry in told
+                for entry in entries
                 for one in entry["top_logprobs"]
             ]
             self._event(out, index, token=token.text, finish_reason=None, top_logprobs=top)
@@ -254,16 +254,16 @@ def _latest(generation: Generation | None) -> dict[str, Any]:
     if generation is None:
         return {**{f"last_{name}": 0 for name in (*names, "eval_speed")}, "last_seed": -1, "stop_reason": -1}
     branch = generation.branches[0]
-    told = timings(generation, branch)
+    times = timings(generation, branch)
     figures = (
-        told["prompt_ms"] / 1000, told["predicted_ms"] / 1000, told["predicted_n"],
-        len(generation.prompt_ids), told["prompt_ms"] / 1000, told["predicted_ms"] / 1000,
-        told["prompt_per_second"],
+        times["prompt_ms"] / 1000, times["predicted_ms"] / 1000, times["predicted_n"],
+        len(generation.prompt_ids), times["prompt_ms"] / 1000, times["predicted_ms"] / 1000,
+        times["prompt_per_second"],
     )  # fmt: skip
     reason = branch.finish_reason
     return {
         **{f"last_{name}": value for name, value in zip(names, figures, strict=True)},
-        "last_eval_speed": told["predicted_per_second"],
+        "last_eval_speed": times["predicted_per_second"],
         "last_seed": branch.seed,
         "stop_reason": 2 if reason is None else _STOP_REASONS.get(reason, 2),
     }

@@ -129,12 +129,12 @@ _OF_CHAT = frozenset(
 
 def _pairs(fields: Fields) -> list[tuple[str, str]]:
     """Turns of user and model. Raises ApiError (400)."""
-    told: Any = Fields(fields.mapping("history") or {}).raw("internal") or []
+    internal: Any = Fields(fields.mapping("history") or {}).raw("internal") or []
     wrong = bad("history", "Field 'history': expected internal and visible, lists of pairs of texts")
-    if not isinstance(told, list):
+    if not isinstance(internal, list):
         raise wrong
     pairs: list[tuple[str, str]] = []
-    for turn in cast("list[Any]", told):
+    for turn in cast("list[Any]", internal):
         texts: list[Any] = cast("list[Any]", turn) if isinstance(turn, list) else []
         if len(texts) != 2 or not all(isinstance(text, str) for text in texts):
             raise wrong
@@ -167,8 +167,8 @@ class LegacyReply(BranchReply):
         if not piece.text or index:
             return
         self._text += piece.text
-        told = {"text": piece.text} if self._history is None else {"history": self._history(self._text)}
-        event = {"event": "text_stream", "message_num": self._number, **told}
+        content = {"text": piece.text} if self._history is None else {"history": self._history(self._text)}
+        event = {"event": "text_stream", "message_num": self._number, **content}
         self._number += 1
         out.append(encode(event).decode() + "\n")
 

@@ -152,8 +152,8 @@ class CompletionReply(BranchReply):
             tokens=tokens, stream=stream,
         )  # fmt: skip
 
-    def _reading(self, number: int, told: dict[str, Any]) -> str:
-        return frame({**self._base(self._index(number, 0), "", []), **told})
+    def _reading(self, number: int, extra: dict[str, Any]) -> str:
+        return frame({**self._base(self._index(number, 0), "", []), **extra})
 
     def _piece(self, out: list[str], index: int, piece: Piece) -> None:
         self._counts[index] = self._counts.get(index, 0) + len(piece.ids)
@@ -198,9 +198,9 @@ def _read_system_prompt(fields: Fields, context: Context) -> None:
         return
     inner = fields.mapping("system_prompt")
     assert inner is not None
-    told = Fields(inner)
-    names = told.text("anti_prompt"), told.text("assistant_name")
-    context.services.change_system_prompt(SystemPrompt(told.text("prompt"), *names))
+    given = Fields(inner)
+    names = given.text("anti_prompt"), given.text("assistant_name")
+    context.services.change_system_prompt(SystemPrompt(given.text("prompt"), *names))
 
 
 # ---- probabilities and fields
@@ -261,8 +261,8 @@ async def tokenize(context: Context) -> Response:
         ids = await context.services.tokenize(text, add_bos=special, parse_special=special_texts)
 
     def make() -> dict[str, Any]:
-        told = ({"id": id, "piece": _piece(context, id)} for id in ids) if pieces else ids
-        return {"tokens": told, "count": len(ids), "max_model_len": context.engine.n_ctx}
+        tokens = ({"id": id, "piece": _piece(context, id)} for id in ids) if pieces else ids
+        return {"tokens": tokens, "count": len(ids), "max_model_len": context.engine.n_ctx}
 
     return await context.answer(len(ids) * PER_ENTRY, make)
 

@@ -138,10 +138,10 @@ async def _keep(services: Services, slot: Slot, action: str, client: Client, nam
     except OSError as error:
         raise bad("filename", f"{name} cannot be used ({error.strerror})") from error
     seconds = 1000 * (time.perf_counter() - began)
-    told = {"id_slot": slot.id, "filename": name}
+    head = {"id_slot": slot.id, "filename": name}
     if action == "save":
-        return {**told, "n_saved": tokens, "n_written": size, "timings": {"save_ms": seconds}}
-    return {**told, "n_restored": tokens, "n_read": size, "timings": {"restore_ms": seconds}}
+        return {**head, "n_saved": tokens, "n_written": size, "timings": {"save_ms": seconds}}
+    return {**head, "n_restored": tokens, "n_read": size, "timings": {"restore_ms": seconds}}
 
 
 async def _erase(services: Services, slot: Slot) -> int:

@@ -166,7 +166,7 @@ def _of_model(services: Services) -> str:
 
 def _of_clients(services: Services, client: Client) -> Iterator[str]:
     shares = services.registry.shares().items()
-    told = [(name, share) for name, share in shares if client.admin or name == client.name]
+    shown = [(name, share) for name, share in shares if client.admin or name == client.name]
     for field, kind, help in (
         ("requests", "counter", "Requests of a client."),
         ("tokens", "counter", "Tokens written for a client."),
@@ -175,7 +175,7 @@ def _of_clients(services: Services, client: Client) -> Iterator[str]:
     ):
         name = f"srbwriter:client_{field}" + ("_total" if kind == "counter" else "")
         yield f"# HELP {name} {help}\n# TYPE {name} {kind}\n"
-        for label, share in told:
+        for label, share in shown:
             yield f'{name}{{client="{_escaped(label)}"}} {getattr(share, field)}\n'
 
 

@@ -231,20 +231,20 @@ class _Reply(BranchReply):
 
     def begin(self, record: Record) -> None:
         super().begin(record)
-        self._told = {
+        self._common = {
             "id": f"{self.prefix}-{record.id}",
             "object": self.chunk if self.stream else self.kind,
             "created": int(time.time()),
             "model": self._params.model,
             "system_fingerprint": FINGERPRINT,
         }
-        self._head = f'data: {encode(self._told).decode()[:-1]},"choices":['
+        self._head = f'data: {encode(self._common).decode()[:-1]},"choices":['
         self._tail = '],"usage":null}\n\n' if self._params.include_usage else "]}\n\n"
 
     def whole(self) -> dict[str, Any]:
         first = self._record.generation
         return {
-            **self._told,
+            **self._common,
             "choices": self._choices(),
             "usage": usage(self._record),
             "timings": timings(first, first.branches[0]),
@@ -253,9 +253,9 @@ class _Reply(BranchReply):
     def _choices(self) -> Iterator[dict[str, Any]]:
         raise NotImplementedError
 
-    def _reading(self, number: int, told: dict[str, Any]) -> str:
+    def _reading(self, number: int, extra: dict[str, Any]) -> str:
         """A chunk that reports how much of a prompt is evaluated, with an empty choice as llama.cpp's."""
-        return self._empty(self._index(number, 0), f"{self._tail[:-3]},{encode(told).decode()[1:]}\n\n")
+        return self._empty(self._index(number, 0), f"{self._tail[:-3]},{encode(extra).decode()[1:]}\n\n")
 
     def _empty(self, index: int, tail: str) -> str:
         """A chunk without text."""

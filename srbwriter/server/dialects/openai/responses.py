@@ -54,8 +54,8 @@ def _as_chat(values: Mapping[str, Any]) -> Fields:
     chat["messages"] = messages
     form = (Fields({"text": values.get("text")}).mapping("text") or {}).get("format")
     if isinstance(form, dict):
-        told = cast("dict[str, Any]", form)
-        chat["response_format"] = {"type": told.get("type"), "json_schema": told}
+        schema = cast("dict[str, Any]", form)
+        chat["response_format"] = {"type": schema.get("type"), "json_schema": schema}
     if values.get("truncation") == "auto":
         chat.setdefault("overflow", "truncate")
     return Fields(chat)
@@ -85,7 +85,7 @@ def _message(value: Any) -> dict[str, Any]:
 def _head(fields: Fields, services: Services) -> dict[str, Any]:
     """What a response says of itself before anything is written; its id is put in later."""
     values = fields.values
-    told = ("instructions", "max_output_tokens", "metadata", "temperature", "top_p", "user")
+    names = ("instructions", "max_output_tokens", "metadata", "temperature", "top_p", "user")
     return {
         "id": "",
         "object": "response",
@@ -98,7 +98,7 @@ def _head(fields: Fields, services: Services) -> dict[str, Any]:
         "store": False,
         "error": None,
         "incomplete_details": None,
-        **{name: values.get(name) for name in told},
+        **{name: values.get(name) for name in names},
     }
 
 
@@ -129,13 +129,13 @@ def _part(text: str) -> dict[str, Any]:
 
 
 def _usage(record: Record) -> dict[str, Any]:
-    told = usage(record)
+    counts = usage(record)
     return {
-        "input_tokens": told["prompt_tokens"],
-        "input_tokens_details": told["prompt_tokens_details"],
-        "output_tokens": told["completion_tokens"],
+        "input_tokens": counts["prompt_tokens"],
+        "input_tokens_details": counts["prompt_tokens_details"],
+        "output_tokens": counts["completion_tokens"],
         "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": told["total_tokens"],
+        "total_tokens": counts["total_tokens"],
     }
 
 
@@ -175,8 +175,8 @@ class ResponseReply:
         return self._event(str("failed" if failed else response["status"]), response=response)
 
     def error(self, error: ApiError) -> bytes:
-        told = {"code": str(error.code or error.status), "message": error.message, "param": error.field}
-        return self._frame("error", told)
+        problem = {"code": str(error.code or error.status), "message": error.message, "param": error.field}
+        return self._frame("error", problem)
 
     def _opening(self) -> list[bytes]:
         begun: dict[str, Any] = {**self._head, "status": "in_progress", "output": [], "usage": None}

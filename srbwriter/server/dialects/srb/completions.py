@@ -27,6 +27,7 @@ from srbwriter.engine.types import (
     FinishReason,
     PhraseBanned,
     Priority,
+    Prompt,
     PromptProgress,
     Request,
     Sampling,
@@ -55,6 +56,8 @@ from srbwriter.server.reply import finite
 from srbwriter.server.schemas import S
 from srbwriter.server.services import Services
 from srbwriter.server.streams import EVENTS, PING, News
+from srbwriter.session.framing import wish_prompt
+from srbwriter.session.wishes import read_wish
 
 OTHERS_FIELDS = ("model", "stream", "echo", "logprobs", "best_of", "suffix", "stream_options")
 """A body of ``/v1/completions`` that has one of these was written for OpenAI's dialect."""
@@ -71,7 +74,7 @@ _HEADERS = {
 
 
 SRB = Dialect("srb", lambda error: {"error": error.message, **error.extra}, "SrbError", error_schema(error=S))
-"""How clients of single-request batching are told of an error."""
+"""The errors of single-request batching."""
 
 
 PRIORITIES = ("normal", "background", "ahead")
@@ -107,8 +110,10 @@ def read_request(fields: Fields, services: Services, parent: Branch | None = Non
         prompts = read_prompts(fields.raw("prompt"), engine)
         if len(prompts) != 1:
             raise bad("prompt", "Field 'prompt': one prompt only")
-        prompt = prompts[0]
+        prompt = _with_wish(prompts[0], fields)
     else:
+        if fields.text("wish"):
+            raise bad("wish", "Field 'wish': not with a parent; send the text as the prompt")
         typed = fields.text("prompt")
         prompt = (*parent_runs(fields, parent, engine), *((TokenRun(typed),) if typed else ()))
     request = Request(
@@ -122,6 +127,18 @@ def read_request(fields: Fields, services: Services, parent: Branch | None = Non
         **read_options(common, settings.context_shift, engine),
     )
     return services.put_system_before(request) if isinstance(prompt, str) else request
+
+
+def _with_wish(prompt: Prompt, fields: Fields) -> Prompt:
+    """Return ``prompt`` with the client's wish near its end, if there is one. Raises ApiError (400)."""
+    if not fields.text("wish").strip():
+        return prompt
+    if not isinstance(prompt, str):
+        raise bad("wish", "Field 'wish': the prompt must be text")
+    try:
+        return wish_prompt(prompt, read_wish(fields.text("wish")))
+    except ValueError as error:
+        raise bad("wish", f"Field 'wish': {error}") from None
 
 
 # ---- values for each branch
@@ -222,10 +239,10 @@ def parent_runs(fields: Fields, parent: Branch, engine: Backend) -> tuple[TokenR
 
     Raises ApiError (400).
     """
-    told = Fields(fields.mapping("parent") or {})
-    if not told.has("chars"):
+    given = Fields(fields.mapping("parent") or {})
+    if not given.has("chars"):
         return branch_runs(parent, engine)
-    chars = told.integer("chars", 0)
+    chars = given.integer("chars", 0)
     limits.check_range("chars", chars, 0, len(parent.text))
     return branch_runs(parent, engine, chars)
 
@@ -304,8 +321,8 @@ class EventLines:
 
     def waiting(self, place: int) -> bytes:
         """Only the richer form says it; the original knew no such line."""
-        told = {"event": "queue", "place": place, "id": self._record.id}
-        return self._line(told).encode() if self._rich else self.ping
+        event = {"event": "queue", "place": place, "id": self._record.id}
+        return self._line(event).encode() if self._rich else self.ping
 
     def end(self) -> bytes:
         done: dict[str, Any] = {"event": "done", "count": self._count}

@@ -80,7 +80,7 @@ async def unexplored(context: Context) -> Response:
     """Answer with likely next tokens of a request's prompt, and which of its branches begin with each."""
     record = context.record(context.path["id"])
     fork = await context.until_gone(_fork(context, record.generation))
-    return await context.answer(0.0, lambda: {"id": record.id, **_told(context, fork)})
+    return await context.answer(0.0, lambda: {"id": record.id, **_fork_body(context, fork)})
 
 
 async def open_unexplored(context: Context) -> Response:
@@ -127,19 +127,19 @@ async def explore(context: Context) -> Response:
 
 def _wanted(fields: Fields) -> Exploring:
     """Return the bounds of an exploration. Raises ApiError (400)."""
-    told: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for field in fields_of(Exploring):
         if not fields.has(field.name):
             continue
         if field.name == "ends":
-            told["ends"] = fields.text("ends")
-            if told["ends"] not in get_args(Ends):
+            values["ends"] = fields.text("ends")
+            if values["ends"] not in get_args(Ends):
                 raise bad("ends", f"Field 'ends': expected {', '.join(get_args(Ends))}")
         elif isinstance(field.default, int):
-            told[field.name] = fields.integer(field.name, field.default)
+            values[field.name] = fields.integer(field.name, field.default)
         else:
-            told[field.name] = fields.number(field.name, 0.0)
-    return Exploring(**told)
+            values[field.name] = fields.number(field.name, 0.0)
+    return Exploring(**values)
 
 
 async def _follow(context: Context, exploration: Exploration) -> None:
@@ -151,14 +151,14 @@ async def _fork(context: Context, generation: Generation) -> Fork:
     """Where the branches of a request part. Raises ApiError."""
     after: tuple[int, ...] = ()
     while True:
-        (told,) = await answered(context, [question(generation, after)])
-        fork = fork_of(generation, after, told.next_logprobs, context.engine)
+        (answer,) = await answered(context, [question(generation, after)])
+        fork = fork_of(generation, after, answer.next_logprobs, context.engine)
         if fork.further is None:
             return fork
         after = fork.further
 
 
-def _told(context: Context, fork: Fork) -> dict[str, Any]:
+def _fork_body(context: Context, fork: Fork) -> dict[str, Any]:
     engine = context.engine
     return {
         "covered": fork.covered,
@@ -194,10 +194,10 @@ async def judge(context: Context) -> Response:
     asking = await context.until_gone(answered(context, asked.requests))
 
     def make() -> Mapping[str, Any]:
-        told = iter(asking)
+        responses = iter(asking)
         data: list[dict[str, Any]] = []
         for index in ended:
-            shares = [one.read(next(told).next_logprobs) for one in asked.answers]
+            shares = [one.read(next(responses).next_logprobs) for one in asked.answers]
             data.append({"index": index, "score": mean(shares), "answers": shares})
         return {
             "id": record.id,

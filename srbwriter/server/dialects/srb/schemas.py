@@ -124,6 +124,10 @@ PARENT = {
 BRANCHES = object_of(
     prompt={**PROMPT, "description": "Text or token ids; after a parent, what was typed since."},
     parent=PARENT,
+    wish={
+        "type": "string",
+        "description": "What the branches are to be like, as a note near the end of the text.",
+    },
     logprobs=COUNT,
     priority={"type": "string", "enum": [*PRIORITIES], "default": "normal"},
     rich="boolean",

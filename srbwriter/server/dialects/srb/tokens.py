@@ -19,7 +19,7 @@ from srbwriter.server.reply import finite, token_object
 from srbwriter.server.services import Services
 
 USUAL = 10
-"""Tokens told where a request does not say how many."""
+"""Tokens reported by default."""
 
 
 async def next_tokens(context: Context) -> Response:
@@ -56,8 +56,8 @@ async def next_tokens(context: Context) -> Response:
     several = parent is None and _several(fields.raw("prompt"))
 
     def make() -> Mapping[str, Any]:
-        told = [_told(context.engine, generation) for generation in record.generations]
-        return {"data": told} if several else told[0]
+        scored = [_scores(context.engine, generation) for generation in record.generations]
+        return {"data": scored} if several else scored[0]
 
     return await context.whole(record, make)
 
@@ -105,7 +105,7 @@ def _half_a_word(fields: Fields, engine: Backend) -> Prompt | None:
     return TokenRun("", tuple(read_ids("prompt", items[:-1], engine))), TokenRun(items[-1])
 
 
-def _told(engine: Backend, generation: Generation) -> dict[str, Any]:
+def _scores(engine: Backend, generation: Generation) -> dict[str, Any]:
     scored = [
         {"id": one.id, "logprob": finite(one.logprob), "top": [(id, finite(p)) for id, p in one.top]}
         for one in generation.prompt_logprobs

@@ -1,0 +1,42 @@
+"""Commands that ask for a change in one line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from srbwriter.session.wishes import Wishes
+from srbwriter.tui.actions.branches import branch_here
+from srbwriter.tui.commands import INSTRUMENTS, command
+from srbwriter.tui.dialogs.wish import AskWish
+
+if TYPE_CHECKING:
+    from srbwriter.tui.program import Writer
+
+_EXAMPLES = "for example: shorter, from her view, more rain"
+
+
+@command(INSTRUMENTS, "Ask for a change", asks=True, writes=True)
+def ask_change(screen: Writer) -> None:
+    """Write new branches that follow a wish in one line; it applies to these branches only."""
+    if screen.arrangement.quiet:
+        screen.rearrange(quiet=False)
+    _ask(screen, f"Change in new branches, {_EXAMPLES}")
+
+
+@command(INSTRUMENTS, "Ask for a change in this branch", asks=True, writes=True)
+def ask_change_here(screen: Writer) -> None:
+    """Write only this branch again, with a wish in one line; the others continue."""
+    here = branch_here(screen)
+    if here is not None:
+        index = here[0].index
+        _ask(screen, f"Change in branch {index + 1}, {_EXAMPLES}", index)
+
+
+def _ask(screen: Writer, question: str, index: int | None = None) -> None:
+    wishes = Wishes.of(screen.session)
+
+    def take(wish: str) -> bool:
+        return screen.guarded(lambda: wishes.ask(wish, index))
+
+    draft = screen.session.draft("wish")
+    screen.app.push_screen(AskWish(question, take, draft, wishes.earlier))
