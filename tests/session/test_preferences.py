@@ -12,6 +12,7 @@ import pytest
 from srbwriter.session import Session
 from srbwriter.session.picks import AUTOMATIC
 from srbwriter.session.preferences import MODEL, NOTE, NOTES, PRESET, Factor, Range, find_preferences
+from srbwriter.session.rounds import WISH
 from srbwriter.story import ROOT, NodeId, Settings, Story
 
 from .conftest import WAIT, open_session, write_round
@@ -134,6 +135,14 @@ def test_what_differs_in_two_settings_is_compared_only_as_a_preset(story: Story)
         branches(story, [calm], "one")
         story.pick(branches(story, [wild], "two")[0])
     assert MODEL not in factors(story)
+
+
+def test_branches_that_follow_another_wish_are_not_equal_in_all_else(story: Story) -> None:
+    for _ in range(8):
+        hot, _cold = branches(story, [HOT, COLD])
+        story.put_meta(hot, WISH, "more rain")
+        story.pick(hot)
+    assert find_preferences(story) == (8, ())
 
 
 def test_many_temperatures_are_joined_to_ranges(story: Story) -> None:
