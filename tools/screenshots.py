@@ -26,10 +26,14 @@ from srbwriter.config.settings import Setting  # noqa: E402
 from srbwriter.engine.types import Sampling  # noqa: E402
 from srbwriter.session import Session  # noqa: E402
 from srbwriter.session.ahead import Budget  # noqa: E402
+from srbwriter.session.autorun import Autorun  # noqa: E402
 from srbwriter.session.bans import Bans  # noqa: E402
+from srbwriter.session.preferences import Preferences  # noqa: E402
 from srbwriter.session.rewriting import Rewriting  # noqa: E402
 from srbwriter.tui import options  # noqa: E402
 from srbwriter.tui.app import App  # noqa: E402
+from srbwriter.tui.dialogs.ask import Ask  # noqa: E402
+from srbwriter.tui.dialogs.picker import Picker  # noqa: E402
 
 SEED = 11
 OPENING = (
@@ -242,6 +246,33 @@ async def variants(pilot: Pilot[None], app: App) -> None:
     app.write_screen.pump.flush()
 
 
+async def autorun(pilot: Pilot[None], app: App) -> None:
+    session = app.session
+    session.stop = replace(session.stop, max_tokens=48)
+    await write(pilot, app, 40)
+    app.write_screen.run("autorun")
+    await until(lambda: isinstance(app.screen, Picker))
+    await pilot.press(*"longest", "enter")
+    await until(lambda: isinstance(app.screen, Ask))
+    await pilot.press("enter")
+    await until(lambda: Autorun.of(session).run is not None and Autorun.of(session).run.done == 2)  # type: ignore[union-attr]
+    await until(lambda: all(len(branch.ids) > 30 for branch in session.round.branches))  # type: ignore[union-attr]
+    app.write_screen.pump.flush()
+
+
+async def preferences(pilot: Pilot[None], app: App) -> None:
+    session = app.session
+    app.offer.withdraw()
+    session.sweep, session.n = ("temperature", 0.4, 1.6), 4
+    session.stop = replace(session.stop, max_tokens=12)
+    for number in (2, 3, 2, 1, 2, 4, 2, 3, 2, 2, 1, 2, 3, 2, 2, 3, 2, 2, 1, 2):
+        await write(pilot, app, 12)
+        app.write_screen.run("pick_number", number)
+    app.write_screen.run("preferences")
+    Preferences.of(session).later(lambda: None).result()
+    await asyncio.sleep(0.2)
+
+
 SHOTS = (
     Shot("opening", opening, text=""),
     Shot("writing", writing),
@@ -261,6 +292,8 @@ SHOTS = (
     Shot("replay", replay),
     Shot("rewriting", rewriting, (120, 36)),
     Shot("variants", variants, theme="moss"),
+    Shot("autorun", autorun, theme="midnight-ink"),
+    Shot("preferences", preferences, (100, 30), "paper"),
     Shot("reading", reading, (100, 30), "sepia"),
     Shot("help", help, theme="e-ink"),
     Shot("tokens", tokens),

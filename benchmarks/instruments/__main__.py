@@ -12,9 +12,13 @@ from pathlib import Path
 from srbwriter.demo import bundled_model
 
 PARTS = (
-    "ahead", "variety", "tokens", "judging", "bans", "loops", "wishes", "surprise", "replay",
-    "rewrite", "variants", "off",
+    "ahead", "variety", "tokens", "judging", "bans", "loops", "rewrite", "wishes", "steering", "variants",
+    "autorun", "surprise", "replay", "preferences", "off",
 )  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.instruments", description=__doc__)
     parser.add_argument("--part", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--model", type=Path, default=None, help="a model file; the bundled one by default")
     arguments = parser.parse_args()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from . import ahead as ahead
+from . import autorun as autorun
 from . import bans as bans
 from . import exploring as exploring
 from . import judging as judging
 from . import loops as loops
+from . import preferences as preferences
 from . import replay as replay
 from . import rewriting as rewriting
 from . import surprise as surprise

@@ -26,8 +26,8 @@ from srbwriter.engine.types import (
     TokenRun,
 )
 
-from .instrument import Instrument, sheet_lines
-from .ordering import ORDERS
+from .instrument import Desk, Instrument, sheet_lines
+from .ordering import BY_SCORE, NEEDS, ORDERS
 
 if TYPE_CHECKING:
     from srbwriter.engine.backend import Backend
@@ -285,7 +285,31 @@ def by_score(current: Round) -> list[int]:
     return [*sorted(known, key=lambda index: (-known[index], index)), *rest]
 
 
-ORDERS["by score"] = ("the best score first, after F7 has scored the branches", by_score)
+def judge_round(desk: Desk) -> Judgement:
+    """Judge the ended branches of the round in view; see :meth:`Judging.judge`."""
+    with desk.state_lock:
+        desk.take_up()
+        if desk.round is None or desk.engine is None:
+            raise ValueError("There are no branches yet. Write some first (ctrl+n).")
+        note = desk.story.settings(desk.round.parent).author_note or ""
+        return judge(desk.engine, desk.round, questions(_rubric(desk), note), _aside)
+
+
+def _rubric(desk: Desk) -> str:
+    kept = desk.story.value(KEPT)
+    return kept if isinstance(kept, str) and kept.strip() else RUBRIC
+
+
+def _has_scores(desk: Desk) -> bool:
+    """Return whether the round in view is scored; if not, begin to score it. Raises why it cannot be."""
+    before = desk.round.judgement if desk.round is not None else None
+    if isinstance(before, Judgement) and before.error is not None:
+        raise before.error
+    return judge_round(desk).done
+
+
+ORDERS[BY_SCORE] = ("the best score first, after F7 has scored the branches", by_score)
+NEEDS[BY_SCORE] = _has_scores
 
 
 class Judging(Instrument):
@@ -296,8 +320,7 @@ class Judging(Instrument):
     @property
     def rubric(self) -> str:
         """The questions of the story, one a line, as edited."""
-        kept = self._desk.story.value(KEPT)
-        return kept if isinstance(kept, str) and kept.strip() else RUBRIC
+        return _rubric(self._desk)
 
     def put_rubric(self, text: str) -> None:
         """Set the questions; none restores the built-in ones."""
@@ -326,13 +349,7 @@ class Judging(Instrument):
 
         Raises EngineError without a model that can, and ValueError without an ended branch.
         """
-        desk = self._desk
-        with desk.state_lock:
-            desk.take_up()
-            if desk.round is None or desk.engine is None:
-                raise ValueError("There are no branches yet. Write some first (ctrl+n).")
-            note = desk.story.settings(desk.round.parent).author_note or ""
-            return judge(desk.engine, desk.round, questions(self.rubric, note), _aside)
+        return judge_round(self._desk)
 
 
 def _aside(act: Callable[[], None]) -> None:

@@ -12,6 +12,7 @@ from srbwriter.engine.generation import Branch
 from .likeness import SHORT_RUN, likeness, runs
 
 if TYPE_CHECKING:
+    from .instrument import Desk
     from .rounds import Round
 
 
@@ -63,11 +64,14 @@ def ordered(
     return ORDERS[name][1](current)
 
 
-AS_DRAWN, BY_PROBABILITY = "as written", "by likelihood"
+AS_DRAWN, BY_PROBABILITY, BY_LENGTH, BY_SCORE = "as written", "by likelihood", "by length", "by score"
 ORDERS: dict[str, tuple[str, Callable[[Round], list[int]]]] = {
     AS_DRAWN: ("by their numbers", _as_drawn),
     "by difference": ("the most different ones first", _by_difference),
     BY_PROBABILITY: ("the branch with the likeliest words first", _by_probability),
-    "by length": ("the longest first", _by_length),
+    BY_LENGTH: ("the longest first", _by_length),
 }
 """Orders of panes by name: a description, and a function from a round to the order of its indices."""
+
+NEEDS: dict[str, Callable[[Desk], bool]] = {}
+"""What an order needs to know of a round: a function requests it, and returns whether it is known."""

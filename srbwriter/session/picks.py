@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from srbwriter.prose import sentence_ends
 from srbwriter.story import Node, NodeId, Story
 
+AUTOMATIC = "autorun"
+"""The name of the story value with the nodes that no writer picked: they say nothing about their taste."""
 _MOST = 48
 """Number of the latest picks that are counted."""
 _PARTS = 0.2

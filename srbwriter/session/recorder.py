@@ -417,7 +417,11 @@ _NOT_KEPT = frozenset({"seed", "banned_phrases"})
 
 
 def _sampling_json(branch: Branch) -> JsonObject:
-    """Return the sampling of a branch, without default values."""
-    plain, own = asdict(Sampling()), asdict(branch.sampling)
+    return kept_sampling(branch.sampling)
+
+
+def kept_sampling(sampling: Sampling) -> JsonObject:
+    """Return the fields of a branch's sampling that its node keeps: those that differ from the default."""
+    plain, own = asdict(Sampling()), asdict(sampling)
     changed = {name: value for name, value in own.items() if value != plain[name] and name not in _NOT_KEPT}
     return json.loads(json.dumps(changed))

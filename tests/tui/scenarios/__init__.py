@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tests.tui.scenarios import (  # isort: skip
-    ahead, bin, branches, chapters, convert, exploring, judging, knobs, loops, nodes, replay, rewriting,
-    stories, story, surprise, taking, tokens, variants, view, wishes,
+    ahead, autorun, bin, branches, chapters, convert, exploring, judging, knobs, loops, nodes,
+    preferences, replay, rewriting, stories, story, surprise, taking, tokens, variants, view, wishes,
 )  # fmt: skip
 from tests.tui.scenarios.common import SCENARIOS
 
 __all__ = [
-    "SCENARIOS", "ahead", "bin", "branches", "chapters", "convert", "exploring", "judging", "knobs", "loops",
-    "nodes", "replay", "rewriting", "stories", "story", "surprise", "taking", "tokens", "variants",
-    "view", "wishes",
+    "SCENARIOS", "ahead", "autorun", "bin", "branches", "chapters", "convert", "exploring", "judging",
+    "knobs", "loops", "nodes", "preferences", "replay", "rewriting", "stories", "story", "surprise",
+    "taking", "tokens", "variants", "view", "wishes",
 ]  # fmt: skip

@@ -1,0 +1,76 @@
+"""Commands that let the program pick and write on by itself, and take that back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from srbwriter.session.autorun import CHOICES, MOST_ROUNDS, Autorun, Run
+from srbwriter.story.model import counted
+from srbwriter.tui.commands import INSTRUMENTS, command
+from srbwriter.tui.dialogs.ask import Ask
+from srbwriter.tui.dialogs.picker import Choice, Picker
+from srbwriter.tui.write.branch_words import find_thoughts
+
+if TYPE_CHECKING:
+    from srbwriter.tui.program import Writer
+
+_LOOKS = 0.1  # seconds between two looks at the branches
+
+
+@command(INSTRUMENTS, "Write on by itself", writes=True)
+def autorun(screen: Writer) -> None:
+    """Pick a branch of each round by an order that you choose, and write on, for some rounds; esc stops."""
+    choices = [Choice(name, name, about) for name, about in CHOICES.items()]
+    at = Autorun.of(screen.session).order
+
+    def chosen(order: str) -> None:
+        rounds = str(Autorun.of(screen.session).rounds)
+        question = f"How many rounds, from 1 to {MOST_ROUNDS}?"
+        screen.ask(Ask(question, rounds, select=True), lambda said: begin(order, said))
+
+    def begin(order: str, said: str) -> None:
+        rounds = int(said) if said.strip().isdecimal() else 0  # refused
+        if screen.arrangement.quiet:
+            screen.rearrange(quiet=False)
+        run = Autorun.of(screen.session).begin(order, rounds, screen.app.goes_on)
+        _look_later(screen, run)
+
+    screen.ask(Picker("Write on by itself: which branch is picked?", choices, at=at), chosen)
+
+
+def _look_later(screen: Writer, run: Run) -> None:
+    screen.editor.set_timer(_LOOKS, lambda: _look(screen, run))
+
+
+def _look(screen: Writer, run: Run) -> None:
+    """Let the run pick if it can; while a dialog is open, the branches that it is about stay."""
+    session = screen.session
+    running = Autorun.of(session)
+
+    def pick(index: int, go_on: bool) -> None:
+        current, before = session.round, session.node
+        text = current.branches[index].text if current is not None else ""
+        end = find_thoughts(text).end  # thoughts do not belong to the story
+        try:
+            session.pick(index, None, text[end:] if end else None, go_on)
+        finally:
+            if session.node != before:
+                screen.show_story()
+                screen.leave_panes()
+
+    if run.active and screen.on_top and (running.step(pick) or not run.active):
+        screen.guarded(lambda: None)  # paints what changed
+    if run.active:
+        _look_later(screen, run)
+    elif run is running.run:
+        severity = "information" if run.problem is None else "error"
+        screen.notify(running.outcome(run), severity=severity)
+
+
+@command(INSTRUMENTS, "Undo the whole run", writes=True)
+def autorun_undo(screen: Writer) -> None:
+    """Undo all picks of the last "Write on by itself" at once."""
+    undone = Autorun.of(screen.session).undo()
+    screen.show_story(where_changed=True)
+    screen.leave_panes()
+    screen.notify(f"Undid {counted(undone, 'round')}. All branches stay in the tree.")
