@@ -27,6 +27,7 @@ from srbwriter.engine.types import Sampling  # noqa: E402
 from srbwriter.session import Session  # noqa: E402
 from srbwriter.session.ahead import Budget  # noqa: E402
 from srbwriter.session.bans import Bans  # noqa: E402
+from srbwriter.session.steering import Steering  # noqa: E402
 from srbwriter.tui import options  # noqa: E402
 from srbwriter.tui.app import App  # noqa: E402
 
@@ -199,6 +200,19 @@ async def wishes(pilot: Pilot[None], app: App) -> None:
     await pilot.pause()
 
 
+async def steering(pilot: Pilot[None], app: App) -> None:
+    await write(pilot, app)
+    steered = Steering.of(app.session)
+    steered.put_note(1, "Ilse is not afraid.").result(60)
+    steered.contrast(2)
+    steered.end(3, 40)
+    app.write_screen.grid.go(3)
+    app.write_screen.run("steer")
+    await pilot.pause()
+    app.write_screen.flush_slowly()
+    app.write_screen.pump.flush()
+
+
 SHOTS = (
     Shot("opening", opening, text=""),
     Shot("writing", writing),
@@ -213,6 +227,7 @@ SHOTS = (
     Shot("judging", judging, theme="harbour"),
     Shot("loops", loops, (120, 36), "moss", text=REFRAIN),
     Shot("wishes", wishes, theme="moss"),
+    Shot("steering", steering, theme="moss"),
     Shot("reading", reading, (100, 30), "sepia"),
     Shot("help", help, theme="e-ink"),
     Shot("tokens", tokens),

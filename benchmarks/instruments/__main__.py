@@ -11,7 +11,7 @@ from pathlib import Path
 
 from srbwriter.demo import bundled_model
 
-PARTS = ("ahead", "variety", "tokens", "judging", "bans", "loops", "wishes", "off")
+PARTS = ("ahead", "variety", "tokens", "judging", "bans", "loops", "wishes", "steering", "off")
 
 
 def main() -> None:

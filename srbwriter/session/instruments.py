@@ -7,6 +7,7 @@ from . import bans as bans
 from . import exploring as exploring
 from . import judging as judging
 from . import loops as loops
+from . import steering as steering
 from . import tokens as tokens
 from . import variety as variety
 from . import wishes as wishes

@@ -6,11 +6,11 @@ front end would need as well belong to the session.
 
 from srbwriter.tui.actions import (  # isort: skip - in order
     branches, story, chapters, stories, tree, knobs, ahead, exploring, tokens, judging, bans, loops, wishes,
-    view,
+    steering, view,
 )  # fmt: skip
 from srbwriter.tui.commands import COMMANDS
 
 __all__ = [
-    "COMMANDS", "ahead", "bans", "branches", "chapters", "exploring", "judging", "knobs", "loops", "stories",
-    "story", "tokens", "tree", "view", "wishes",
+    "COMMANDS", "ahead", "bans", "branches", "chapters", "exploring", "judging", "knobs", "loops", "steering",
+    "stories", "story", "tokens", "tree", "view", "wishes",
 ]  # fmt: skip

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tests.tui.scenarios import (  # isort: skip
-    ahead, bin, branches, chapters, convert, exploring, judging, knobs, loops, nodes, stories, story, taking,
-    tokens, view, wishes,
+    ahead, bin, branches, chapters, convert, exploring, judging, knobs, loops, nodes, steering, stories,
+    story, taking, tokens, view, wishes,
 )  # fmt: skip
 from tests.tui.scenarios.common import SCENARIOS
 
 __all__ = [
     "SCENARIOS", "ahead", "bin", "branches", "chapters", "convert", "exploring", "judging", "knobs", "loops",
-    "nodes", "stories", "story", "taking", "tokens", "view", "wishes",
+    "nodes", "steering", "stories", "story", "taking", "tokens", "view", "wishes",
 ]  # fmt: skip
