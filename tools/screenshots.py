@@ -30,6 +30,7 @@ from srbwriter.session.autorun import Autorun  # noqa: E402
 from srbwriter.session.bans import Bans  # noqa: E402
 from srbwriter.session.preferences import Preferences  # noqa: E402
 from srbwriter.session.rewriting import Rewriting  # noqa: E402
+from srbwriter.session.steering import Steering  # noqa: E402
 from srbwriter.tui import options  # noqa: E402
 from srbwriter.tui.app import App  # noqa: E402
 from srbwriter.tui.dialogs.ask import Ask  # noqa: E402
@@ -273,6 +274,19 @@ async def preferences(pilot: Pilot[None], app: App) -> None:
     await asyncio.sleep(0.2)
 
 
+async def steering(pilot: Pilot[None], app: App) -> None:
+    await write(pilot, app)
+    steered = Steering.of(app.session)
+    steered.put_note(1, "Ilse is not afraid.").result(60)
+    steered.contrast(2)
+    steered.end(3, 40)
+    app.write_screen.grid.go(3)
+    app.write_screen.run("steer")
+    await pilot.pause()
+    app.write_screen.flush_slowly()
+    app.write_screen.pump.flush()
+
+
 SHOTS = (
     Shot("opening", opening, text=""),
     Shot("writing", writing),
@@ -294,6 +308,7 @@ SHOTS = (
     Shot("variants", variants, theme="moss"),
     Shot("autorun", autorun, theme="midnight-ink"),
     Shot("preferences", preferences, (100, 30), "paper"),
+    Shot("steering", steering, theme="moss"),
     Shot("reading", reading, (100, 30), "sepia"),
     Shot("help", help, theme="e-ink"),
     Shot("tokens", tokens),

@@ -219,6 +219,13 @@ class Branch:
         """Both of these at once; neither where one of them is refused."""
         self._post("change", sampling, stop)
 
+    def set_prompt(self, prompt: tuple[int, ...]) -> None:
+        """Continue after another prompt: the text stays, and the next token follows ``prompt`` and it.
+
+        ``prompt`` ends like ``generation.prompt_ids``; an empty one is those. It holds until the next one.
+        """
+        self._post("set_prompt", prompt)
+
     def _post(self, verb: str, *args: Any) -> None:
         self.generation.send(Command(verb, self.generation, self.index, args))
 

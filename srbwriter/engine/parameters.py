@@ -379,6 +379,10 @@ PARAMETERS: tuple[Parameter, ...] = (
               "A passage that stands so often in a row is a loop: the branch goes back to before it and "
               "writes something else. 3 is a good value; 0 is off.",
               0, limits.LOOP_TIMES, 1, flags=("--loop-guard",)),
+    _sampling("contrast", "repetition", "Less like itself",
+              "Lowers the logits of tokens that the branch's own last 256 tokens make likely; 4 is a good "
+              "value, 0 is off.",
+              0, 100, 0.5, flags=("--contrast",)),
     _sampling("mirostat", "other samplers", "Mirostat",
               "Keep the surprise of the text even, instead of filtering: version 1 or 2; 0 is "
               "off.",

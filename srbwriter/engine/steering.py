@@ -64,9 +64,13 @@ class Steering(Generic[W]):
         if stop is not None:
             branch.stop_rule = stop
         branch.seed = writer.request.seed(seed, branch.seed, branch.buffer.revision + 1)
+        base, shifted = writer.base, writer.first
         writer.restart_attempt()
+        if not shifted:
+            self._continue_after(writer, base)
         writer.request.events.append(Cut(branch.index, 0, 0))
         writer.begin(begin, without, self.pieces)
+        self._heal_prompt(writer)
         self.revive(writer)
 
     def extend(self, writer: W, stop: Stop | int | None) -> None:
@@ -163,6 +167,32 @@ class Steering(Generic[W]):
         self.set_stop(writer, stop)
         self.set_sampling(writer, sampling)
 
+    # ---- another prompt
+
+    def set_prompt(self, writer: W, prompt: Sequence[int]) -> None:
+        self.release(writer)
+        writer.text.checkpoints.clear()  # their logits followed the prompt until now
+        self._continue_after(writer, prompt or writer.request.ids)
+        self._heal_prompt(writer)
+        if writer.branch.live and writer.branch.state is not BranchState.PAUSED:
+            self.revive(writer)
+
+    def _continue_after(self, writer: W, prompt: Sequence[int]) -> None:
+        """Let the next token follow ``prompt`` and all of the text so far."""
+        before = writer.base
+        if prompt is before:
+            return
+        writer.base, writer.first = prompt, 0
+        writer.slid(common_prefix(before, prompt))
+        writer.text_changed()
+
+    def _heal_prompt(self, writer: W) -> None:
+        """Let a text that begins inside a word complete it, also after a prompt of its own."""
+        request = writer.request
+        if writer.base is not request.ids and request.pending_text and not writer.buffer.ids:
+            self.heal(writer, request.pending_text)
+            writer.spell_prompt_again()
+
     # ---- more branches
 
     def add_branch(
@@ -208,6 +238,12 @@ class Steering(Generic[W]):
     def heal(self, writer: W, text: str) -> None:
         """Let the next tokens of a branch spell ``text``, the end of what was typed, again."""
         raise NotImplementedError
+
+
+def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
+    """Return how many tokens both begin with."""
+    both = enumerate(zip(first, second, strict=False))
+    return next((k for k, (a, b) in both if a != b), min(len(first), len(second)))
 
 
 def typed_text(vocabulary: Vocabulary, text: str, begun: str, heals: bool) -> tuple[Typed, ...]:

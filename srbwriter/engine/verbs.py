@@ -16,7 +16,7 @@ from .types import BranchState, FinishReason, InvalidRequest, Priority, Sampling
 
 BranchVerb = Literal[
     "stop", "kill", "pause", "resume", "reroll", "extend", "rewind", "append", "set_sampling", "set_stop",
-    "change",
+    "change", "set_prompt",
 ]  # fmt: skip
 State = Literal["writing", "paused", "ended"]
 Kind = Literal["branches", "count", "seed", "text", "flag", "ids", "sampling", "stop", "priority"]
@@ -133,6 +133,9 @@ _VERBS = (
     Verb("set_sampling", "Choose the next tokens differently.", _NEEDED[:1], http=False),
     Verb("set_stop", "End by other rules.", _NEEDED[1:], http=False),
     Verb("change", "Both of these at once, or neither where one is refused.", _NEEDED, http=False),
+    Verb("set_prompt", "Continue its text after another prompt.",
+         (Argument("prompt", ("ids",), "tokens that end as the request's do; none for those", REQUIRED),),
+         http=False),
     Verb("cancel", "Stop every branch and keep the text.", whole=True, http=False, ends=FinishReason.STOPPED,
          interrupts=True),
     Verb("add_branch", "Add branches of the prompt.",

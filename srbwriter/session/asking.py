@@ -311,7 +311,7 @@ class Rounds(Models):
     def add_branches(self, count: int = 1) -> None:
         generation = self.take_up()
         if generation is not None:
-            generation.add_branch(count)
+            generation.add_branch(count, stop=with_words(self.stop))
 
     def _branch(self, index: int) -> Branch:
         if self.round is None or not 0 <= index < len(self.round.branches):

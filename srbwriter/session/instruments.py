@@ -11,6 +11,7 @@ from . import loops as loops
 from . import preferences as preferences
 from . import replay as replay
 from . import rewriting as rewriting
+from . import steering as steering
 from . import surprise as surprise
 from . import tokens as tokens
 from . import variants as variants

@@ -57,6 +57,8 @@ class Round:
     judgement: None = None
     wish: str = ""
     wishes: dict[int, str] = field(default_factory=dict)
+    tracks: tuple[()] = ()
+    taken_up: bool = True
     identity: object = field(default_factory=object)
 
     @property

@@ -80,7 +80,7 @@ class Upstream:
         profile, found = self.connection.profile, list[list[RemoteBranch]]()
         equal: dict[Any, list[RemoteBranch]] = {}
         for each in branches:
-            if each.buffer.ids or each.buffer.pieces:
+            if not each.at_prompt or each.buffer.pieces:
                 found.append([each])
                 continue
             rule, sampling = each.branch.stop_rule, replace(each.branch.sampling, seed=None)

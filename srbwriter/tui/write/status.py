@@ -12,6 +12,7 @@ from srbwriter.engine.types import BranchState
 from srbwriter.session.ahead import BATTERY, LookAhead
 from srbwriter.session.exploring import Explorer, probability_words
 from srbwriter.session.loops import Loops
+from srbwriter.session.steering import Steering
 from srbwriter.session.tokens import shown
 from srbwriter.story.model import NoSuchNode, StoryError, counted
 from srbwriter.tui.widgets.lines import bar
@@ -235,6 +236,7 @@ def marks(session: Session, index: int, take: int | None = None) -> str:
         "locked" if index in current.locked else "",
         "★" if found.bookmark else "",
         {1: "good", -1: "bad"}.get(found.rating, ""),
+        *(words.replace(" ", NO_BREAK) for words in Steering.of(session).words(index)),
         "repeats" if Loops.of(session).repeats(branch) else "",
         _likeness(current, index),
         "ready" if LookAhead.of(session).share(index, take) == 1.0 else "",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from tests.tui.scenarios import (  # isort: skip
     ahead, autorun, bin, branches, chapters, convert, exploring, judging, knobs, loops, nodes,
-    preferences, replay, rewriting, stories, story, surprise, taking, tokens, variants, view, wishes,
+    preferences, replay, rewriting, steering, stories, story, surprise, taking, tokens, variants, view,
+    wishes,
 )  # fmt: skip
 from tests.tui.scenarios.common import SCENARIOS
 
 __all__ = [
     "SCENARIOS", "ahead", "autorun", "bin", "branches", "chapters", "convert", "exploring", "judging",
-    "knobs", "loops", "nodes", "preferences", "replay", "rewriting", "stories", "story", "surprise",
-    "taking", "tokens", "variants", "view", "wishes",
+    "knobs", "loops", "nodes", "preferences", "replay", "rewriting", "steering", "stories", "story",
+    "surprise", "taking", "tokens", "variants", "view", "wishes",
 ]  # fmt: skip
