@@ -15,6 +15,7 @@ from .generation import BEYOND_THE_END
 from .parameters import notation
 from .prompt import Typed, Vocabulary, typed
 from .text import TokenPieces
+from .tree import common_prefix
 from .types import Added, BranchState, Cut, FinishReason, InvalidRequest, Sampling, Stop, Take, for_each
 
 
@@ -183,7 +184,7 @@ class Steering(Generic[W]):
         if prompt is before:
             return
         writer.base, writer.first = prompt, 0
-        writer.slid(common_prefix(before, prompt))
+        writer.slid(common_prefix(before, prompt, 0, len(prompt)))
         writer.text_changed()
 
     def _heal_prompt(self, writer: W) -> None:
@@ -238,12 +239,6 @@ class Steering(Generic[W]):
     def heal(self, writer: W, text: str) -> None:
         """Let the next tokens of a branch spell ``text``, the end of what was typed, again."""
         raise NotImplementedError
-
-
-def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
-    """Return how many tokens both begin with."""
-    both = enumerate(zip(first, second, strict=False))
-    return next((k for k, (a, b) in both if a != b), min(len(first), len(second)))
 
 
 def typed_text(vocabulary: Vocabulary, text: str, begun: str, heals: bool) -> tuple[Typed, ...]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from srbwriter.prose import sentence_ends
 from srbwriter.story import Node, NodeId, Story
+from srbwriter.story.model import as_list
 
 AUTOMATIC = "autorun"
 """The name of the story value with the nodes that no writer picked: they say nothing about their taste."""
@@ -84,8 +85,10 @@ class Learner:
         return Habits(found)
 
     def _pick(self, above: NodeId, taken: NodeId) -> Pick | None:
-        """Return the pick of ``taken``; None if it was not picked, or had no siblings."""
+        """Return the pick of ``taken``; None if the writer did not pick it, or it had no siblings."""
         story = self._story
+        if taken in as_list(story.value(AUTOMATIC)):
+            return None
         panes = [n for n in story.nodes(story.children(above)) if n.author == "model" and n.text.strip()]
         place = next((index for index, node in enumerate(panes) if node.id == taken), None)
         if place is None or len(panes) < 2:
