@@ -152,10 +152,10 @@ def report(watch: Watch, typist: Typist, clients: Sequence[Client], missing: Seq
         problems.append(f"memory grew by {watch.growth:.1f} MiB in the second half")
     if watch.files[-1] > watch.files[len(watch.files) // 2] + 8:
         problems.append(f"open files grew from {watch.files[len(watch.files) // 2]} to {watch.files[-1]}")
-    middle, last = watch.memory[len(watch.memory) // 2], watch.memory[-1]
+    steps = [watch.memory[k * (len(watch.memory) - 1) // 8] for k in range(9)]
     print(f"{typist.rounds} rounds, {len(typist.sentences)} sentences typed, {len(missing)} missing")
     print(f"HTTP: {', '.join(f'{count} {name}' for name, count in sorted(acts.items()))}")
-    print(f"memory {watch.memory[0]:.0f}, {middle:.0f}, {last:.0f} MiB (begin, middle, end); ", end="")
+    print(f"memory in eight equal steps: {', '.join(f'{size:.0f}' for size in steps)} MiB; ", end="")
     print(f"second half {watch.growth:+.1f} MiB; open files {watch.files[0]} to {watch.files[-1]}")
     for problem in problems:
         print(f"- {problem}")

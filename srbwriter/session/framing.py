@@ -34,6 +34,12 @@ REQUEST = (
 WISH = "Continue the story from exactly where it stops, with this change: {wish}. Answer with the text alone."
 """The user's turn for a wish. The answer to it begins with the last words of the story."""
 
+REWRITE = (
+    "Write the next passage of the story in another way, from exactly where it stops, with this change: "
+    "{wish}. Answer with the text alone. The passage as it was: {passage}"
+)
+"""The same for another version of a passage."""
+
 _NOTE = "[{about}: {text}]\n"
 _TURN = "\u2063turn\u2063"  # invisible separators, which no template contains, trims or changes
 _TUNED = re.compile(r"(?:^|[^a-z])(instruct|chat|it|assistant|rp|thinking)(?:[^a-z]|$)")
@@ -145,8 +151,13 @@ class ChatFrame:
             return None
         return (parts[2], _begin_prose(parts[3])) if len(parts) == 4 else None
 
-    def segments_of_wish(self, wish: str, settings: Settings, tokenizer: Tokenizer) -> tuple[Segment, ...]:
-        """Return ``wish`` as a user's turn, or as a note where the model's chat template frames no turn."""
+    def segments_of_wish(
+        self, wish: str, settings: Settings, tokenizer: Tokenizer, passage: str = "", after: str = ""
+    ) -> tuple[Segment, ...]:
+        """Return ``wish`` as a user's turn, or as a note where the model's chat template frames no turn.
+
+        It is about new text, or about ``passage``, which ``after`` follows in the story.
+        """
 
         def segment(source: Source, text: str) -> Segment:
             special = tokenizer.tokenize_template if source == "template" else None
@@ -155,10 +166,11 @@ class ChatFrame:
         framed = self.apply(settings).template is not None and settings.template is None
         turn = self._second_turn if framed else None
         if turn is None:
-            return (segment("wish", wish_prompt("", wish)),)
+            return (segment("wish", wish_prompt("", wish, passage, after)),)
+        asked = REWRITE.format(wish=wish, passage=passage) if passage else WISH.format(wish=wish)
         return (
             segment("template", turn[0]),
-            segment("wish", WISH.format(wish=wish)),
+            segment("wish", asked),
             segment("template", turn[1]),
         )
 

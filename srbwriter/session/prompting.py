@@ -81,10 +81,11 @@ class Prompter:
 
     def assemble(
         self, node: NodeId, settings: Settings, stop: Stop, at: int | None = None,
-        layout: Layout | None = None, wish: str = "",
+        layout: Layout | None = None, wish: str = "", passage: str = "", after: str = "",
     ) -> Assembly:  # fmt: skip
         """Assemble the prompt at ``node``, or after its first ``at`` characters, with ``wish`` near its end.
 
+        The wish is about new text, or about ``passage``, which stands there now with ``after`` behind it.
         ``settings`` are those in force there; ``layout`` is by default that of the last prompt on the path.
         Raises ContextError if the window is too small.
         """
@@ -93,7 +94,9 @@ class Prompter:
         if layout is None:
             layout = next((self._layouts[n] for n in reversed(path) if n in self._layouts), None)
         framed = self.frame.apply(settings)
-        asked = self.frame.segments_of_wish(wish, settings, self._tokenizer) if wish else ()
+        asked: tuple[Segment, ...] = ()
+        if wish:
+            asked = self.frame.segments_of_wish(wish, settings, self._tokenizer, passage, after)
         return assemble(self._end(path, at), framed, self._tokenizer, window, layout, self._previous, asked)
 
     def story_segments(self, node: NodeId) -> tuple[Segment, ...]:

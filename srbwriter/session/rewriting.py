@@ -46,6 +46,8 @@ MOST_CHARS = 4000
 """Characters of a passage."""
 FIT_TOKENS = 64
 """Tokens of the text after a passage by which its variants are ranked."""
+WISH_CHARS = 400
+"""Characters of the text after a passage that the model reads beside a wish."""
 PRESENT = -1
 """The present passage, among the fits of its variants."""
 
@@ -299,16 +301,17 @@ class Rewriting(Instrument):
         self.passage = self.variants = None
         self._attempts += 1
 
-    def write(self, passage: Passage) -> None:
+    def write(self, passage: Passage, wish: str = "") -> None:
         """Request variants of ``passage``, which are :attr:`variants` soon, or :attr:`problem` says why not.
 
-        Those of before stop. Raises ReadOnlyStory or NoModel.
+        With a ``wish`` they follow it: the model reads it and the passage near the end of the text before,
+        and fills no gap. Variants of before stop. Raises ReadOnlyStory or NoModel.
         """
         self._desk.may_write()
         self.stop()
         self._attempts += 1
         self.passage, self.variants, self.problem, self._checks = passage, None, None, []
-        self._later(self._attempts, partial(self._prepare, passage, self._attempts))
+        self._later(self._attempts, partial(self._prepare, passage, self._attempts, wish))
 
     def _later(self, attempt: int, act: Callable[[], None]) -> None:
         """Run ``act`` on the instrument's thread, unless another attempt has begun by then."""
@@ -335,7 +338,7 @@ class Rewriting(Instrument):
             generation.add_listener(on_news)
         on_news()  # they may have ended already
 
-    def _prepare(self, passage: Passage, attempt: int) -> None:
+    def _prepare(self, passage: Passage, attempt: int, wish: str) -> None:
         """Assemble the prompt, and find out whether the model fills the gap."""
         desk = self._desk
         with desk.state_lock:
@@ -349,7 +352,8 @@ class Rewriting(Instrument):
         node, at = _node_at(story, start)
         settings = story.settings(node)
         room = Stop(max_tokens=2 * len(engine.tokenize(passage.text)) + FIT_TOKENS)
-        assembly = prompter.assemble(node, settings, room, at)
+        now, following = passage.text.strip(), passage.after[:WISH_CHARS]
+        assembly = prompter.assemble(node, settings, room, at, wish=wish, passage=now, after=following)
         n, base, before, gap = max(1, min(desk.n, MOST)), desk.sampling, assembly.tokens, None
         if base.seed is not None:
             base = replace(base, seed=base.seed + attempt * MOST)
@@ -357,7 +361,7 @@ class Rewriting(Instrument):
         plain = variants_request(engine, prompter.prompt(assembly), passage.text, n, samplings)
         more = desk.variety.request_fields(samplings, engine.capabilities)
         plain = replace(plain, heal=True, add_bos=False, **more)
-        if prompter.frame.apply(settings).template is None and before:
+        if not wish and prompter.frame.apply(settings).template is None and before:
             gap = gap_prompt(engine, before[1:] if before[0] == engine.bos else before, passage.after)
         if gap is None or not engine.capabilities.has("prompt_logprobs"):
             self._begin(engine, passage, attempt, plain, before, gap)

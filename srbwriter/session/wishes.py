@@ -38,16 +38,22 @@ class Wishes(Instrument):
         """The earlier wishes of the story, each once, the last one at the end."""
         return [wish for wish in as_list(self._desk.story.value(KEPT)) if isinstance(wish, str)]
 
+    def remember(self, wish: str) -> str:
+        """Keep a wish among the earlier ones, and return it as one line. Raises ValueError for no wish."""
+        desk, wish = self._desk, read_wish(wish)
+        kept = [*(one for one in self.earlier if one != wish), wish][-MOST_KEPT:]
+        desk.together(lambda: desk.story.put_value(KEPT, kept))
+        return wish
+
     def ask(self, wish: str, index: int | None = None) -> None:
         """Request branches that follow ``wish``; with ``index`` write only that branch again.
 
         Its text so far stays as an earlier version, and the others continue. Raises ValueError for no wish,
         and EngineError or StoryError as :meth:`Session.generate` does.
         """
-        desk, wish = self._desk, read_wish(wish)
+        desk = self._desk
         desk.may_write()
-        kept = [*(one for one in self.earlier if one != wish), wish][-MOST_KEPT:]
-        desk.together(lambda: desk.story.put_value(KEPT, kept))
+        wish = self.remember(wish)
         if index is None:
             desk.generate(wish=wish)
         else:

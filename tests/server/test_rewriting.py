@@ -9,6 +9,7 @@ import pytest
 
 from srbwriter.engine import Engine
 from srbwriter.server.dialects.srb import rewriting
+from srbwriter.session.framing import wish_prompt
 from tests.fakes.engine import FakeEngine
 
 BEFORE, PASSAGE = "Once upon a time, a little fox lived in the wood.", " One day he went to the river."
@@ -21,24 +22,32 @@ def test_variants_are_ranked_by_the_text_after_them(
     real: httpx.Client, model: Engine, monkeypatch: pytest.MonkeyPatch, fills: bool
 ) -> None:
     monkeypatch.setattr(rewriting, "fills_gap", lambda checks: fills)
-    told = real.post("/srb/v1/rewrite", json=BODY).json()
-    assert told["filled"] is fills and told["unranked"] == "" and told["passage"]["text"] == PASSAGE
+    reply = real.post("/srb/v1/rewrite", json=BODY).json()
+    assert reply["filled"] is fills and reply["unranked"] == "" and reply["passage"]["text"] == PASSAGE
     following = model.tokenize_continuation(AFTER)
-    for one in told["variants"]:
+    for one in reply["variants"]:
         assert model.detokenize(one["ids"]).startswith(one["text"][:-1])
         ids = [*model.tokenize(BEFORE, add_bos=True), *one["ids"]]
         body = {"prompt": [*ids, *following], "from": len(ids), "k": 0}
         logprobs = [token["logprob"] for token in real.post("/srb/v1/next", json=body).json()["prompt"]]
         assert one["fit"] == pytest.approx(sum(logprobs) / len(following), abs=2e-2)
-    assert len({one["text"] for one in told["variants"]}) > 1
-    assert told["completion_tokens"] >= sum(len(one["ids"]) for one in told["variants"])
+    assert len({one["text"] for one in reply["variants"]}) > 1
+    assert reply["completion_tokens"] >= sum(len(one["ids"]) for one in reply["variants"])
 
 
 def test_at_the_end_of_a_text_they_are_not_ranked(real: httpx.Client) -> None:
-    told = real.post("/srb/v1/rewrite", json={**BODY, "after": "", "max_tokens": 4}).json()
-    assert not told["filled"] and told["unranked"] == "no text follows the passage"
-    assert [one["fit"] for one in told["variants"]] == [None] * 3 and told["passage"]["fit"] is None
-    assert told["completion_tokens"] <= 12
+    reply = real.post("/srb/v1/rewrite", json={**BODY, "after": "", "max_tokens": 4}).json()
+    assert not reply["filled"] and reply["unranked"] == "no text follows the passage"
+    assert [one["fit"] for one in reply["variants"]] == [None] * 3 and reply["passage"]["fit"] is None
+    assert reply["completion_tokens"] <= 12
+
+
+def test_variants_follow_a_wish(real: httpx.Client, model: Engine) -> None:
+    reply = real.post("/srb/v1/rewrite", json={**BODY, "wish": "more rain"}).json()
+    asked = wish_prompt(BEFORE, "more rain", PASSAGE, AFTER)
+    assert "more rain" in asked and PASSAGE.strip() in asked and not reply["filled"]
+    assert reply["prompt_tokens"] == len(model.tokenize(asked, add_bos=True))
+    assert all(one["fit"] is not None for one in reply["variants"])
 
 
 @pytest.mark.parametrize(
@@ -46,6 +55,7 @@ def test_at_the_end_of_a_text_they_are_not_ranked(real: httpx.Client) -> None:
     [
         ({"passage": " "}, "no words"),
         ({"passage": "a" * 5000}, "passage"),
+        ({"wish": "a" * 600}, "wish"),
         ({"n": 0}, "n"),
         ({"before": 3}, "text"),
     ],

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 from srbwriter.session.wishes import Wishes
 from srbwriter.tui.actions.branches import branch_here
 from srbwriter.tui.commands import INSTRUMENTS, command
-from srbwriter.tui.dialogs.wish import AskWish
+from srbwriter.tui.dialogs.wish import EXAMPLES, AskWish
 
 if TYPE_CHECKING:
     from srbwriter.tui.program import Writer
-
-_EXAMPLES = "for example: shorter, from her view, more rain"
 
 
 @command(INSTRUMENTS, "Ask for a change", asks=True, writes=True)
@@ -20,7 +18,7 @@ def ask_change(screen: Writer) -> None:
     """Write new branches that follow a wish in one line; it applies to these branches only."""
     if screen.arrangement.quiet:
         screen.rearrange(quiet=False)
-    _ask(screen, f"Change in new branches, {_EXAMPLES}")
+    _ask(screen, f"Change in new branches, {EXAMPLES}")
 
 
 @command(INSTRUMENTS, "Ask for a change in this branch", asks=True, writes=True)
@@ -29,7 +27,7 @@ def ask_change_here(screen: Writer) -> None:
     here = branch_here(screen)
     if here is not None:
         index = here[0].index
-        _ask(screen, f"Change in branch {index + 1}, {_EXAMPLES}", index)
+        _ask(screen, f"Change in branch {index + 1}, {EXAMPLES}", index)
 
 
 def _ask(screen: Writer, question: str, index: int | None = None) -> None:

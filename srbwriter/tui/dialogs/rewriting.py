@@ -13,9 +13,11 @@ from textual.content import Content
 from textual.widgets import Static
 
 from srbwriter.session.rewriting import MOST, PRESENT, Passage, Rewriting, Variants
+from srbwriter.session.wishes import Wishes
 from srbwriter.tui.commands import action
 from srbwriter.tui.dialogs.base import Page
 from srbwriter.tui.dialogs.tokens import percent
+from srbwriter.tui.dialogs.wish import EXAMPLES, AskWish
 from srbwriter.tui.story.reading import differences
 from srbwriter.tui.widgets.lines import Foot
 from srbwriter.tui.write.branch_words import state_sign
@@ -49,6 +51,7 @@ class RewriteView(Page[None]):
     def __init__(self, screen: Writer, passage: Passage) -> None:
         super().__init__()
         self._below, self._passage = screen, passage
+        self._wish = ""  # that the variants follow
         self._count = max(1, min(screen.session.n, MOST))
         self._texts: dict[int, str] = {}  # what each variant showed last
         self._compared: dict[int, tuple[str, Future[list[tuple[str, bool]]]]] = {}
@@ -87,7 +90,7 @@ class RewriteView(Page[None]):
         self._texts.clear()
         for index in range(self._count):
             self._paint(f"variant-{index}", None, lambda index=index: Content(f"{index + 1} …"))
-        self._rewriting.write(self._passage)
+        self._rewriting.write(self._passage, self._wish)
 
     # ---- what is shown
 
@@ -133,8 +136,10 @@ class RewriteView(Page[None]):
 
     def _passage_content(self, fit: float | None) -> Content:
         passage = self._passage
+        wish = f" · {self._wish}" if self._wish else ""
+        now = f" · now{_fit_words(fit)}" if fit is not None else ""
         return Content.assemble(
-            ("Rewrite here", "bold $primary"), f" · now{_fit_words(fit)}" if fit is not None else "", "\n",
+            ("Rewrite here", "bold $primary"), wish, now, "\n",
             (f"… {_in_line(passage.before[-_AROUND:])}", "$text-muted"),
             (_in_line(passage.text), "bold"),
             (f"{_in_line(passage.after[:_AROUND])} …", "$text-muted"),
@@ -166,6 +171,23 @@ class RewriteView(Page[None]):
     def action_again(self) -> None:
         """Write all variants again."""
         self._write()
+
+    @action("rewrite_wish", "w", "asks for a change", asks=True)
+    def action_wish(self) -> None:
+        """Write all variants again, with a wish in one line."""
+        session = self._below.session
+        wishes = Wishes.of(session)
+
+        def take(wish: str) -> bool:
+            def begin() -> None:
+                self._wish = wishes.remember(wish)
+                self._painted.pop("rewrite-passage", None)
+                self._write()
+
+            return self._below.guarded(begin)
+
+        question = f"Change in this passage, {EXAMPLES}"
+        self.app.push_screen(AskWish(question, take, session.draft("wish"), wishes.earlier))
 
 
 def _variant_content(

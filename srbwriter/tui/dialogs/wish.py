@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from srbwriter.session.typing import Draft
 
 
+EXAMPLES = "for example: shorter, from her view, more rain"
+
+
 class AskWish(AskWords):
     """Ask for a wish. ``earlier`` are those that can be shown again, the last one at the end."""
 

@@ -6,7 +6,9 @@ import pytest
 from textual.widgets import Static
 
 from srbwriter.session.rewriting import Rewriting
+from srbwriter.session.wishes import Wishes
 from srbwriter.tui.dialogs.rewriting import RewriteView
+from srbwriter.tui.dialogs.wish import AskWish
 from tests.tui.conftest import Bench
 from tests.tui.scenarios.common import opened, scenario, started, visible
 
@@ -45,6 +47,14 @@ async def rewrite(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await ranked(bench, view)
     found = Rewriting.of(bench.session).variants
     assert found is not None and [branch.text for branch in found.generation.branches] != first
+    await bench.press("w")
+    await opened(bench, AskWish)
+    await bench.press(*"shorter", "enter")
+    await ranked(bench, view)
+    found = Rewriting.of(bench.session).variants
+    assert found is not None and Wishes.of(bench.session).earlier == ["shorter"]
+    asked = bench.session.engine.detokenize(found.generation.prompt_ids)
+    assert "He was very tired." in asked and "shorter" in asked and "shorter" in visible(bench)
     await bench.press("2")
     assert bench.app.screen is bench.screen and "Undo puts" in bench.last_said
     before, after = STORY.split(" He was very tired.")

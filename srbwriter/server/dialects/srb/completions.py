@@ -110,7 +110,7 @@ def read_request(fields: Fields, services: Services, parent: Branch | None = Non
         prompts = read_prompts(fields.raw("prompt"), engine)
         if len(prompts) != 1:
             raise bad("prompt", "Field 'prompt': one prompt only")
-        prompt = _with_wish(prompts[0], fields)
+        prompt = with_wish(prompts[0], fields)
     else:
         if fields.text("wish"):
             raise bad("wish", "Field 'wish': not with a parent; send the text as the prompt")
@@ -129,14 +129,17 @@ def read_request(fields: Fields, services: Services, parent: Branch | None = Non
     return services.put_system_before(request) if isinstance(prompt, str) else request
 
 
-def _with_wish(prompt: Prompt, fields: Fields) -> Prompt:
-    """Return ``prompt`` with the client's wish near its end, if there is one. Raises ApiError (400)."""
+def with_wish(prompt: Prompt, fields: Fields, passage: str = "", after: str = "") -> Prompt:
+    """Return ``prompt`` with the client's wish near its end, if there is one. Raises ApiError (400).
+
+    It is about new text, or about ``passage``, which stands between the prompt and ``after``.
+    """
     if not fields.text("wish").strip():
         return prompt
     if not isinstance(prompt, str):
         raise bad("wish", "Field 'wish': the prompt must be text")
     try:
-        return wish_prompt(prompt, read_wish(fields.text("wish")))
+        return wish_prompt(prompt, read_wish(fields.text("wish")), passage, after)
     except ValueError as error:
         raise bad("wish", f"Field 'wish': {error}") from None
 

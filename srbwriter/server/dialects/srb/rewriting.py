@@ -13,6 +13,7 @@ from srbwriter.engine.limits import check_prompt, check_range
 from srbwriter.engine.types import Priority, Request, Stop
 from srbwriter.server.body import Fields, branch_samplings, read_n, read_options, read_sampling, read_stop
 from srbwriter.server.context import Context
+from srbwriter.server.dialects.srb.completions import with_wish
 from srbwriter.server.dialects.srb.instruments import answered
 from srbwriter.server.errors import bad
 from srbwriter.server.services import Services
@@ -20,6 +21,7 @@ from srbwriter.server.work import off_loop
 from srbwriter.session.rewriting import (
     MOST_CHARS,
     PRESENT,
+    WISH_CHARS,
     Variant,
     fills_gap,
     fit_of,
@@ -94,12 +96,13 @@ def _read(fields: Fields, services: Services) -> _Asked:
     check_prompt("before", len(before) + len(after))
     n = read_n(fields, min(settings.n, services.max_n), services.max_n)
     sampling = branch_samplings(read_sampling(fields, settings.sampling, engine), n)
-    request = variants_request(engine, before, passage, n, sampling)
+    wished = with_wish(before, fields, passage, after[:WISH_CHARS])
+    request = variants_request(engine, wished, passage, n, sampling)
     request = replace(
         request, priority=Priority.NORMAL, stop=read_stop(fields, cast("Stop", request.stop)),
         **read_options(fields, settings.context_shift, engine),
     )  # fmt: skip
     gap, ids = gap_prompt(engine, before, after), tuple(engine.tokenize(before, add_bos=True))
-    if gap is None or not ids:
+    if gap is None or not ids or wished != before:
         gap, ids = [], ()
     return _Asked(services.put_system_before(request), passage, after, ids, gap, why_unranked(engine, after))

@@ -1,0 +1,58 @@
+"""Instruments that need no key of their own, as a writer finds them: through the menu, in a terminal."""
+
+from __future__ import annotations
+
+from tests.terminal.support import choose, make_story, says_saved, text_of, to_branches
+from tests.terminal.terminal import CTRL_Q, CTRL_S, ENTER, ESC, Terminal
+
+OPENING = (
+    "It was a sunny day and the little girl went to the park to play with her friends. "
+    "Nine copper umbrellas argued with the senator about the price of salt in Lisbon."
+)
+
+
+def test_branches_follow_a_wish_and_are_steered_and_say_so_after_a_restart(terminal: Terminal) -> None:
+    file = make_story(terminal.folder, OPENING)
+    terminal.start(file, "--n", "2", "--max-tokens", "120")
+    terminal.wait(says_saved, "the first screen")
+    choose(terminal, "ask_change")
+    terminal.wait_for("Change in new branches")
+    terminal.type("more rain")
+    terminal.press(ENTER)
+    terminal.wait_for("asked for: more rain")
+    to_branches(terminal)
+    for key, said in ((b"l", "less alike"), (b"s", "last sentence")):
+        choose(terminal, "steer")
+        terminal.wait_for("Steer branch 1")
+        terminal.press(key)
+        terminal.wait_for(said)
+    terminal.wait(lambda shown: shown.count("■") >= 2, "branches that have ended")
+    terminal.press(CTRL_Q)
+    assert terminal.ended() == 0
+    assert text_of(file) == OPENING
+    terminal.start(file)
+    terminal.wait(
+        lambda shown: "asked for: more rain" in shown and "less alike" in shown, "what was asked for"
+    )
+
+
+def test_variants_are_replayed_and_the_story_is_searched_for_surprise(terminal: Terminal) -> None:
+    file = make_story(terminal.folder, OPENING)
+    terminal.start(file, "--n", "2", "--max-tokens", "16")
+    terminal.wait(says_saved, "the first screen")
+    choose(terminal, "edit_variants")
+    terminal.wait_for("# rain: note")
+    terminal.type("\nplain:\nwet: note = It rains all day.\n")
+    terminal.press(CTRL_S)
+    terminal.wait_without("# rain: note")
+    choose(terminal, "variants")
+    terminal.wait(lambda shown: "1 plain" in shown and "2 wet" in shown, "labels in the heads")
+    terminal.wait(lambda shown: shown.count("■") >= 2, "branches that have ended")
+    to_branches(terminal)
+    choose(terminal, "replay")
+    terminal.wait(lambda shown: "seed gives" in shown or "annot be said" in shown, "a verdict")
+    choose(terminal, "surprise")
+    terminal.wait(lambda shown: "Flattest" in shown and "Most unexpected" in shown, "the sentences")
+    terminal.press(ESC, CTRL_Q)
+    assert terminal.ended() == 0
+    assert text_of(file) == OPENING
