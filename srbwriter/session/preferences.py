@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from srbwriter.engine.types import Sampling
 from srbwriter.story import Story
 from srbwriter.story.comparisons import Candidate, Comparison
-from srbwriter.story.model import as_list
+from srbwriter.story.model import as_list, as_object
 
 from .instrument import Desk, Instrument
 from .picks import AUTOMATIC
+from .rounds import STEERED, VARIANT, WISH
 
 if TYPE_CHECKING:
     from .rounds import Round
@@ -33,7 +34,10 @@ if TYPE_CHECKING:
 NOTES = "notes"
 """The name of the story value with the author's notes of past rounds: [[Unix seconds, note], …]."""
 MODEL, NOTE, PRESET = "model", "note", "preset"
-"""Names of factors that are no field of :class:`Sampling`. A preset is all of its fields together."""
+"""Names of factors that are no field of :class:`Sampling`, beside ``VARIANT``.
+
+A preset is all of its fields together.
+"""
 LEAST = 5
 """Comparisons that a value needs."""
 _MOST_NOTES, _MOST_VALUES, _MOST_RANGES = 200, 8, 5
@@ -59,7 +63,7 @@ class Value(NamedTuple):
 
 
 class Factor(NamedTuple):
-    """A setting that differed between branches: a field of :class:`Sampling`, or MODEL, NOTE or PRESET."""
+    """A setting that differed between branches: a field of :class:`Sampling`, or one of the names above."""
 
     name: str
     comparisons: int
@@ -84,13 +88,16 @@ class Preferences(Instrument):
 
     def round_begins(self, current: Round) -> None:
         """Keep the author's note of a round if it is another one: nodes do not have it."""
-        story = self._desk.story
+        story, generation = self._desk.story, current.generation
+        assert generation is not None
+        # Its nodes are younger than the request, but may be older than this moment.
+        asked = time.time() - (time.monotonic() - generation.submitted_at)
         note = story.settings(current.parent).author_note or ""
         if self._note is None:
-            self._note = next(reversed(_kept_notes(story)), (time.time(), ""))
+            self._note = next(reversed(_kept_notes(story)), (asked, ""))
         before = self._note
         if before[1] != note:
-            now = self._note = time.time(), note
+            now = self._note = asked, note
             self.later(lambda: _keep_note(story, before, now))
 
     def find(self) -> Future[Findings]:
@@ -121,7 +128,7 @@ def find_preferences(story: Story) -> Findings:
     by_itself = {node for node in as_list(story.value(AUTOMATIC)) if isinstance(node, int)}
     found = story.comparisons(by_itself)
     settings = _Settings(story)
-    names = [MODEL, NOTE, *sorted(settings.fields_of(found)), PRESET]
+    names = [MODEL, NOTE, VARIANT, *sorted(settings.fields_of(found)), PRESET]
     factors = (_factor(name, list(_choices(name, found, settings))) for name in names)
     return Findings(len(found), tuple(factor for factor in factors if factor is not None))
 
@@ -144,7 +151,9 @@ class _Settings:
     def split(self, branch: Candidate, name: str) -> tuple[Hashable, Hashable]:
         """Return the value of a factor for a branch, and all its other settings, both as JSON."""
         model, sampling = self._recipe(branch.recipe)
-        own: dict[str, Any] = {MODEL: model, NOTE: self.note(branch), "": branch.meta}
+        meta = as_object(json.loads(branch.meta)) if branch.meta else {}
+        asked = {key: meta.get(key, "") for key in (WISH, VARIANT, STEERED)}
+        own: dict[str, Any] = {MODEL: model, NOTE: self.note(branch), **asked}
         value: Any = sampling
         if name in own:
             value = own.pop(name)

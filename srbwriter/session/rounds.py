@@ -32,6 +32,9 @@ WISH = "wish"
 VARIANT = "variant"
 """The field of a node's ``meta`` with the label of the variant that wrote its text."""
 
+STEERED = "steered"
+"""The field of a node's ``meta`` with what its branch is steered by: note, contrast, end."""
+
 _KEPT_ROUNDS = 24
 _KEPT_BRANCHES = 32
 _SCALARS = {field.name for field in fields(Sampling)} - {"seed"}

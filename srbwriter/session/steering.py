@@ -22,6 +22,7 @@ from srbwriter.story.model import JsonObject, JsonValue, as_object
 from srbwriter.story.words import count as count_words
 
 from .instrument import Desk, Instrument
+from .rounds import STEERED
 
 if TYPE_CHECKING:
     from srbwriter.engine.backend import Backend
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from .rounds import Round
 
 log = logging.getLogger(__name__)
-
-STEERED = "steered"
-"""The key of a node's ``meta`` with what its branch is steered by: note, contrast, end."""
 
 CONTRAST_STEP = 4.0
 """How much each "less like this" adds to a branch's contrast."""

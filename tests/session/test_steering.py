@@ -15,7 +15,8 @@ from srbwriter.engine.remote.options import RemoteOptions
 from srbwriter.engine.types import FinishReason, NoRoom, NotSupported, Sampling, Stop
 from srbwriter.prose import sentence_ends
 from srbwriter.session import Session
-from srbwriter.session.steering import CONTRAST_STEP, STEERED, Steering, with_note
+from srbwriter.session.rounds import STEERED
+from srbwriter.session.steering import CONTRAST_STEP, Steering, with_note
 from srbwriter.story import Story
 from srbwriter.tui.write.status import marks
 from tests.engine.peers import served

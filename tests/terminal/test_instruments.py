@@ -21,7 +21,7 @@ def test_branches_follow_a_wish_and_are_steered_and_say_so_after_a_restart(termi
     terminal.press(ENTER)
     terminal.wait_for("asked for: more rain")
     to_branches(terminal)
-    for key, said in ((b"l", "less alike"), (b"s", "last sentence")):
+    for key, said in ((b"l", "less alike"), (b"s", "at sentence end")):
         choose(terminal, "steer")
         terminal.wait_for("Steer branch 1")
         terminal.press(key)

@@ -15,6 +15,7 @@ from srbwriter.engine.parameters import PARAMETERS
 from srbwriter.engine.types import InvalidRequest, Sampling, Stop
 from srbwriter.session.preferences import LEAST, MODEL, NOTE, PRESET, Factor, Findings, Range, Value
 from srbwriter.session.recorder import kept_sampling
+from srbwriter.session.rounds import VARIANT
 from srbwriter.story.model import counted
 from srbwriter.tui import knobs
 from srbwriter.tui.dialogs.base import QUIT, Dialog
@@ -22,7 +23,7 @@ from srbwriter.tui.write.status import shortened
 
 _LOOKS = 0.05  # seconds between two looks at what is being counted
 _SCALE, _LABEL = 19, 18  # cells
-_TITLES = {MODEL: "Model", NOTE: "Author's note", PRESET: "Preset"}
+_TITLES = {MODEL: "Model", NOTE: "Author's note", VARIANT: "Variant", PRESET: "Preset"}
 _ABOUT = (
     "How often a value is picked rather than another of its list, and the range that this is in with 95 % "
     "certainty. 50 % is no preference. Only branches that are equal in all else are compared. "
