@@ -24,7 +24,8 @@ _IDLE_TICKS = 6
 _SLOW_TICKS = 6  # status and marks change more slowly than text
 _REST_SECONDS = 2.0  # without a key while nothing is written, before a garbage collection
 _NEVER = 10**6
-_GARBAGE = 20  # middle-generation collections after which a pause is used for a full one
+_GARBAGE = 20  # middle-generation collections after which a rest is used for a full one
+_PAUSE_SECONDS, _MUCH_GARBAGE = 0.15, 60  # without rests, a pause between two keys is used after so many
 
 
 class Painted(Protocol):
@@ -59,7 +60,7 @@ class Pump:
         """Freeze the objects that exist once the first screen is up, for the garbage collector.
 
         A collection that includes all modules takes a tenth of a second, during which no key is processed.
-        Full collections of later objects run only while the writer pauses.
+        Full collections of later objects run only while the writer rests, or pauses if they never rest.
         """
         if self._screen.app.is_headless:  # the process belongs to a test or another program
             return
@@ -86,21 +87,30 @@ class Pump:
         self._ticks += 1
         self._awake -= 1
         now = time.monotonic()
+        self._collect_garbage(now - self._key_at)
         if now - self._key_at < _KEY_SECONDS and now - self._painted_at < _LONGEST_SECONDS:
             return
         spent = time.thread_time() - self._spent  # CPU time of this thread since before the last painting
         if now - self._painted_at < min(spent / _SHARE, _LONGEST_SECONDS):
             return
         self._painted_at, self._spent = now, time.thread_time()
-        if not self._screen.writing and self._awake < 0:
-            if now - self._key_at > _REST_SECONDS and gc.get_count()[2] > _GARBAGE:
-                gc.collect()
-            if self._ticks % _IDLE_TICKS:
-                return
+        if self._idle and self._ticks % _IDLE_TICKS:
+            return
         try:
             self.flush(slowly=self._slow_due or self._ticks % _SLOW_TICKS == 0)
         except Exception as error:
             self._screen.admit(error, again=False)  # it may recur at every tick
+
+    @property
+    def _idle(self) -> bool:
+        return not self._screen.writing and self._awake < 0
+
+    def _collect_garbage(self, since_key: float) -> None:
+        """Run a full collection if there is much garbage, and no key came for ``since_key`` seconds."""
+        garbage = gc.get_count()[2]
+        rests = since_key > _REST_SECONDS and self._idle
+        if garbage > _MUCH_GARBAGE and since_key > _PAUSE_SECONDS or garbage > _GARBAGE and rests:
+            gc.collect()
 
     def flush(self, slowly: bool = True) -> None:
         """Paint everything that is new."""
