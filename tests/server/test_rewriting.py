@@ -66,6 +66,9 @@ def test_what_is_no_passage_is_refused(client: httpx.Client, change: dict[str, A
 
 
 def test_nothing_of_it_runs_on(client: httpx.Client, engine: FakeEngine) -> None:
-    before = client.get("/srb/v1/requests").json()["data"]
+    def kept() -> set[str]:
+        return {one["id"] for one in client.get("/srb/v1/requests").json()["data"]}
+
+    before = kept()
     assert client.post("/srb/v1/rewrite", json=BODY).status_code == 200
-    assert engine.stats().live_branches == 0 and client.get("/srb/v1/requests").json()["data"] == before
+    assert engine.stats().live_branches == 0 and kept() <= before
