@@ -137,6 +137,12 @@ def choose(terminal: Terminal, command: str) -> None:
     terminal.wait_without("Menu of commands")
 
 
+def wait_for_model(terminal: Terminal) -> None:
+    """Wait until the model is loaded: two branches have been written from the story's end, and ended."""
+    terminal.press(CTRL_N)
+    terminal.wait(lambda shown: shown.count("■") >= 2, "branches that have ended, so a model is there")
+
+
 def with_branches(terminal: Terminal) -> Path:
     """The program over a story with two branches that have ended, the keys on the first."""
     file = make_story(terminal.folder)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.terminal.support import choose, make_story, says_saved, text_of
+from tests.terminal.support import choose, make_story, says_saved, text_of, wait_for_model
 from tests.terminal.terminal import CTRL_Q, ENTER, ESC, Terminal
 
 OPENING = "Once upon a time there was a fox who lived in a wood."
@@ -12,6 +12,7 @@ def test_it_writes_on_and_stops_and_all_of_it_is_undone(terminal: Terminal) -> N
     file = make_story(terminal.folder, OPENING)
     terminal.start(file, "--max-tokens", "16")
     terminal.wait(says_saved, "the first screen")
+    wait_for_model(terminal)
     choose(terminal, "autorun")
     terminal.wait_for("which branch is picked?")
     terminal.type("longest")

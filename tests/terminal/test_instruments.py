@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.terminal.support import choose, make_story, says_saved, text_of, to_branches
-from tests.terminal.terminal import CTRL_N, CTRL_Q, CTRL_S, ENTER, ESC, Terminal
+from tests.terminal.support import choose, make_story, says_saved, text_of, to_branches, wait_for_model
+from tests.terminal.terminal import CTRL_Q, CTRL_S, ENTER, ESC, Terminal
 
 OPENING = (
     "It was a sunny day and the little girl went to the park to play with her friends. "
@@ -39,8 +39,7 @@ def test_variants_are_replayed_and_the_story_is_searched_for_surprise(terminal: 
     file = make_story(terminal.folder, OPENING)
     terminal.start(file, "--n", "2", "--max-tokens", "16")
     terminal.wait(says_saved, "the first screen")
-    terminal.press(CTRL_N)
-    terminal.wait(lambda shown: shown.count("■") >= 2, "branches that have ended, so a model is there")
+    wait_for_model(terminal)
     choose(terminal, "edit_variants")
     terminal.wait_for("# rain: note")
     terminal.type("\nplain:\nwet: note = It rains all day.\n")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from srbwriter.story import Story
-from tests.terminal.support import choose, make_story, says_saved
+from tests.terminal.support import choose, make_story, says_saved, wait_for_model
 from tests.terminal.terminal import CTRL_Q, Terminal
 
 AFTER = " He was very tired. Then he swam to the other side."
@@ -12,6 +12,7 @@ AFTER = " He was very tired. Then he swam to the other side."
 def test_a_sentence_is_rewritten(terminal: Terminal) -> None:
     terminal.start(make_story(terminal.folder, "The fox saw the river." + AFTER))
     terminal.wait(says_saved, "the first screen")
+    wait_for_model(terminal)
     terminal.press(b"\x1b[1;5H")  # ctrl+home
     choose(terminal, "rewrite")
     terminal.wait_for(", the best")
