@@ -38,7 +38,7 @@ from srbwriter.story.model import JsonObject, NodeId, StoryError, as_object
 
 from .instrument import Desk, Instrument, wait_a_moment
 from .prompting import Prompter
-from .rounds import wish_of
+from .rounds import STEERED, wish_of
 from .sampling import as_field
 
 if TYPE_CHECKING:
@@ -120,7 +120,9 @@ def read_record(
 ) -> tuple[BranchRecord, Conditions] | None:
     """Return what the tokens of an ended branch depended on; None if more happened to it than is kept."""
     branch, generation = track.branch, current.generation
-    if generation is None:
+    if generation is None or branch.generation is not generation:  # a variant, or one with a wish of its own
+        return None
+    if as_object(node.meta.get(STEERED)).get("note"):  # its prompt changed while it was written
         return None
     asked, index, begun = generation.request, branch.index, 0
     if asked.takes or index >= asked.n:

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from srbwriter.engine.infill import infill_ids
 from srbwriter.engine.types import (
-    ONLY_READ,
     NoModel,
     Priority,
     Prompt,
@@ -35,6 +34,7 @@ from srbwriter.story.spans import fit as ids_fit
 
 from .instrument import Desk, Instrument
 from .sampling import swept
+from .scoring import scoring_request
 
 if TYPE_CHECKING:
     from srbwriter.engine.backend import Backend
@@ -125,21 +125,13 @@ def gap_requests(
     ids = engine.tokenize_continuation(passage)
     if gap[:1] != [engine.bos] and before[:1] == (engine.bos,):
         gap = [*before[:1], *gap]
-    return [_scoring((), gap, ids, priority), _scoring((), before, ids, priority)]
+    return [scoring_request((*head, *ids), len(head), priority) for head in (gap, before)]
 
 
 def fills_gap(scored: Sequence[Generation]) -> bool:
     """Whether the passage is likelier between both texts than after the first one."""
     between, after = map(fit_of, scored)
     return between is not None and after is not None and between > after
-
-
-def _scoring(before: Sequence[int], ids: Sequence[int], scored: Sequence[int], priority: Priority) -> Request:
-    """Return a request for the log-probabilities of ``scored``, which writes nothing."""
-    return Request(
-        (*before, *ids, *scored), stop=ONLY_READ, prompt_logprobs=0, score_from=len(before) + len(ids),
-        priority=priority, add_bos=False,
-    )  # fmt: skip
 
 
 def variants_request(
@@ -206,7 +198,8 @@ def fit_requests(
     texts[PRESENT] = (*healed, *engine.tokenize_continuation(passage))
     following = engine.tokenize_continuation(after[:_FIT_CHARS])[:FIT_TOKENS]
     priority = generation.request.priority
-    return {index: _scoring(before, ids, following, priority) for index, ids in texts.items()}
+    heads = {index: (*before, *ids) for index, ids in texts.items()}
+    return {i: scoring_request((*head, *following), len(head), priority) for i, head in heads.items()}
 
 
 def why_unranked(engine: Backend, after: str) -> str:

@@ -297,8 +297,8 @@ class Tokens(Instrument):
             generation = branch.generation
             if self._desk.round is not None and generation is not self._desk.round.generation:
                 raise NotSupported(
-                    f"Branch {text.index + 1} has a wish of its own, so no other branch can begin like it. "
-                    "Pick it up to here, and choose the word in the story."
+                    f"Branch {text.index + 1} has a wish of its own or is a variant, so no other branch can "
+                    "begin like it. Pick it up to here, and choose the word in the story."
                 )
             begin = (*text.path(place)[len(text.prompt) :], token)
             sampling = replace(branch.sampling, seed=None)

@@ -21,7 +21,10 @@ from srbwriter.session import Session
 from srbwriter.session.bans import Bans
 from srbwriter.session.replay import KEPT, Replayed, Replayer, Replays, recorded_provenance, written_nodes
 from srbwriter.session.sampling import Variety
+from srbwriter.session.steering import Steering
 from srbwriter.session.tokens import Tokens
+from srbwriter.session.variants import Variants
+from srbwriter.session.wishes import Wishes
 from srbwriter.story import Story
 from srbwriter.story.diff import Edit
 from srbwriter.story.model import Settings
@@ -250,3 +253,24 @@ def test_the_record_of_a_machine_says_what_differs() -> None:
     assert here is not None and here == Provenance.from_json(asdict(here))
     assert here.differences(here) == () and Provenance.from_json({**asdict(here), "threads": "1"}) is None
     assert here.differences(replace(here, threads=2)) == ("threads: 1, here 2",)
+
+
+@pytest.mark.parametrize("way", ["note", "wish", "variants"])
+def test_a_branch_with_a_prompt_of_its_own_has_no_verdict(file: Path, way: str) -> None:
+    with opened(file, n=2, stop=Stop(max_tokens=200, ignore_eog=True)) as session:
+        if way == "variants":
+            Variants.of(session).put_sheet("dry:\nwet: note = It rains.")
+            Variants.of(session).begin()
+        else:
+            session.generate()
+        if way == "note":
+            Steering.of(session).put_note(1, "It rains.").result(WAIT)
+        if way == "wish":
+            Wishes.of(session).ask("more rain", 1)
+        for generation in session.round.generations:  # type: ignore[union-attr]
+            generation.wait(WAIT)
+        session.keep()
+        replayer = Replayer(session.story, session.engine)  # type: ignore[arg-type]
+        for index in range(way != "variants", 2):
+            found = replayer.replay(session.round.node_of(index))  # type: ignore[union-attr]
+            assert found.verdict == "unknown" and "is not recorded" in found.reason
