@@ -148,7 +148,7 @@ def variants_request(
     return Request(prompt, n=n, sampling=sampling, stop=stop, priority=Priority.FOREGROUND)
 
 
-class Variant(NamedTuple):
+class Rewrite(NamedTuple):
     """The text of a variant without space at its end, and its tokens.
 
     ``ids`` spell ``lead``, which the text before the variant ends with already, and the text but for its last
@@ -161,7 +161,7 @@ class Variant(NamedTuple):
     lead: str = ""
 
     @classmethod
-    def of(cls, branch: Branch, chars: int | None = None) -> Variant:
+    def of(cls, branch: Branch, chars: int | None = None) -> Rewrite:
         """Return the text of a branch now, or its first ``chars`` characters."""
         buffer = branch.buffer
         text = "".join(buffer.pieces)[:chars].rstrip()
@@ -194,7 +194,7 @@ def fit_requests(
     healed: list[int] = []
     if not before:
         before, healed = generation.prompt_ids, engine.tokenize_continuation(generation.healed)
-    texts = {b.index: Variant.of(b).tokens(engine) for b in generation.branches if b.text.strip()}
+    texts = {b.index: Rewrite.of(b).tokens(engine) for b in generation.branches if b.text.strip()}
     texts[PRESENT] = (*healed, *engine.tokenize_continuation(passage))
     following = engine.tokenize_continuation(after[:_FIT_CHARS])[:FIT_TOKENS]
     priority = generation.request.priority
@@ -216,7 +216,7 @@ def fit_of(scored: Generation) -> float | None:
 
 
 @dataclass(slots=True)
-class Variants:
+class Rewrites:
     """The variants of one attempt."""
 
     generation: Generation
@@ -269,7 +269,7 @@ class Rewriting(Instrument):
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
         self.passage: Passage | None = None
-        self.variants: Variants | None = None
+        self.variants: Rewrites | None = None
         self.problem: Exception | None = None
         """Why there are no variants, or no fits."""
         self._attempts = 0
@@ -374,7 +374,7 @@ class Rewriting(Instrument):
         """Submit the request ``plain``, with the prompt ``gap`` if there is one, and rank what is written."""
         request = plain if gap is None else replace(plain, prompt=gap, heal=False, add_bos=True)
         generation, why = engine.submit(request), why_unranked(engine, passage.after)
-        found = Variants(generation, () if gap is None else before, passage.after, why)
+        found = Rewrites(generation, () if gap is None else before, passage.after, why)
         if attempt != self._attempts:
             found.cancel()
             return
@@ -390,7 +390,7 @@ class Rewriting(Instrument):
         desk, passage, found = self._desk, self.passage, self.variants
         if passage is None or found is None or not 0 <= index < len(found.generation.branches):
             raise ValueError(f"There is no variant {index + 1}.")
-        variant = Variant.of(found.generation.branches[index], chars)
+        variant = Rewrite.of(found.generation.branches[index], chars)
         if not variant.text.strip() or desk.engine is None:
             raise ValueError(f"Variant {index + 1} has no words yet.")
         spans, story = variant.spans(desk.engine.info.vocab), desk.story

@@ -41,7 +41,7 @@ _GAP = 64  # scored tokens between two sentences that are evaluated again rather
 _SPARE = 32  # tokens of the window that stay free
 
 
-class Passage(NamedTuple):
+class ScoredSentence(NamedTuple):
     """A sentence of the story, from character ``start`` to ``end``.
 
     ``bits`` is the mean surprisal of its tokens; ``authors`` are those who wrote it.
@@ -53,12 +53,12 @@ class Passage(NamedTuple):
     authors: frozenset[Author] = frozenset()
 
 
-def flattest(passages: Sequence[Passage], most: int) -> list[Passage]:
+def flattest(passages: Sequence[ScoredSentence], most: int) -> list[ScoredSentence]:
     """Return up to ``most`` passages of the least surprise, the flattest first; at most half of all."""
     return sorted(passages, key=lambda one: (one.bits, one.start))[: min(most, (len(passages) + 1) // 2)]
 
 
-def most_unexpected(passages: Sequence[Passage], most: int) -> list[Passage]:
+def most_unexpected(passages: Sequence[ScoredSentence], most: int) -> list[ScoredSentence]:
     """Return up to ``most`` passages of the most surprise, the highest first; at most half of all."""
     ordered = sorted(passages, key=lambda one: (one.bits, one.start), reverse=True)
     return ordered[: min(most, len(passages) // 2)]
@@ -123,7 +123,7 @@ class Reading:
     """The scoring of a story, which may still be running. ``passages`` are there when it is ``done``."""
 
     text: str
-    passages: tuple[Passage, ...] = ()
+    passages: tuple[ScoredSentence, ...] = ()
     error: Exception | None = None
     stopped: bool = False
     done: bool = False
@@ -252,17 +252,17 @@ class Surprise(Instrument):
                 if mean > -math.inf:
                     self._kept[one.key] = -mean / math.log(2)
 
-    def _passages(self, here: NodeId, sentences: Sequence[_Sentence]) -> tuple[Passage, ...]:
+    def _passages(self, here: NodeId, sentences: Sequence[_Sentence]) -> tuple[ScoredSentence, ...]:
         """Return the sentences that have a score, with their authors."""
         story = self._desk.story
         spans = [span for node in story.nodes(story.path(here)) for span in node.spans]
         ends = list(accumulate(len(span.text) for span in spans))
-        found: list[Passage] = []
+        found: list[ScoredSentence] = []
         for one in sentences:
             if one.key in self._kept:
                 own = spans[bisect_right(ends, one.start) : bisect_left(ends, one.end) + 1]
                 authors = frozenset[Author](span.author for span in own)
-                found.append(Passage(one.start, one.end, self._kept[one.key], authors))
+                found.append(ScoredSentence(one.start, one.end, self._kept[one.key], authors))
         return tuple(found)
 
 

@@ -20,8 +20,8 @@ from srbwriter.session.rewriting import (
     MOST_CHARS,
     PRESENT,
     Passage,
+    Rewrites,
     Rewriting,
-    Variants,
     passage_at,
 )
 from srbwriter.story import Refused, Story
@@ -74,7 +74,7 @@ def test_it_is_found_again_only_where_it_is_certain() -> None:
 # ---- variants
 
 
-def variants(session: Session, passage: Passage | None = None) -> Variants:
+def variants(session: Session, passage: Passage | None = None) -> Rewrites:
     """Variants that have ended and are ranked as far as they can be."""
     rewriting = Rewriting.of(session)
     rewriting.write(passage or passage_at(TEXT, 60, 60))

@@ -17,8 +17,8 @@ from srbwriter.session import Session
 from srbwriter.session.scoring import scoring_request
 from srbwriter.session.surprise import (
     LEAST_TOKENS,
-    Passage,
     Reading,
+    ScoredSentence,
     Surprise,
     flattest,
     most_unexpected,
@@ -137,8 +137,8 @@ def test_words_typed_since_the_last_round_are_scored_while_they_are_read(session
     assert rows(session) - before == 1 + current.generation.healed_tokens, "these were left to the branches"
 
 
-def passages(bits: list[float]) -> list[Passage]:
-    return [Passage(at, at + 1, value) for at, value in enumerate(bits)]
+def passages(bits: list[float]) -> list[ScoredSentence]:
+    return [ScoredSentence(at, at + 1, value) for at, value in enumerate(bits)]
 
 
 @given(st.lists(st.floats(0, 20), max_size=20), st.integers(1, 8))

@@ -11,7 +11,7 @@ from srbwriter.tui.commands import INSTRUMENTS, command
 from srbwriter.tui.dialogs.picker import Choice, Picker
 
 if TYPE_CHECKING:
-    from srbwriter.session.surprise import Passage, Reading
+    from srbwriter.session.surprise import Reading, ScoredSentence
     from srbwriter.tui.program import Writer
 
 _MOST = 12  # sentences in each half of the list
@@ -77,7 +77,7 @@ def _list_passages(screen: Writer, reading: Reading) -> None:
     screen.ask(picker, chosen)
 
 
-def _choices(text: str, group: str, found: Sequence[Passage]) -> list[Choice]:
+def _choices(text: str, group: str, found: Sequence[ScoredSentence]) -> list[Choice]:
     choices: list[Choice] = []
     for one in found:
         sentence = text[one.start : one.end]

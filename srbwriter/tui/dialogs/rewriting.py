@@ -12,7 +12,7 @@ from textual.containers import Grid, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from srbwriter.session.rewriting import MOST, PRESENT, Passage, Rewriting, Variants
+from srbwriter.session.rewriting import MOST, PRESENT, Passage, Rewrites, Rewriting
 from srbwriter.session.wishes import Wishes
 from srbwriter.tui.commands import action
 from srbwriter.tui.dialogs.base import Page
@@ -200,7 +200,7 @@ def _variant_content(
     )
 
 
-def _state_words(variants: Variants | None) -> str:
+def _state_words(variants: Rewrites | None) -> str:
     if variants is None:
         return "…"
     branches = variants.generation.branches

@@ -22,7 +22,7 @@ from srbwriter.session.rewriting import (
     MOST_CHARS,
     PRESENT,
     WISH_CHARS,
-    Variant,
+    Rewrite,
     fills_gap,
     fit_of,
     fit_requests,
@@ -73,7 +73,7 @@ async def rewrite(context: Context) -> Response:
             "passage": {"text": asked.passage, "fit": fits.get(PRESENT)},
             "variants": [
                 {
-                    "index": branch.index, "text": Variant.of(branch).text, "ids": Variant.of(branch).ids,
+                    "index": branch.index, "text": Rewrite.of(branch).text, "ids": Rewrite.of(branch).ids,
                     "reason": str(branch.finish_reason), "fit": fits.get(branch.index),
                 }
                 for branch in written.branches
