@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from srbwriter import server, tui
 from srbwriter.server.connection import UVICORN
@@ -137,3 +138,15 @@ def test_assets_are_packed_into_the_wheel(asset: str) -> None:
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert wheel["force-include"][asset] == f"srbwriter/{asset}"
     assert (ROOT / asset).is_dir()
+
+
+def test_the_lock_file_has_a_version_of_all_that_is_declared() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    declared = [
+        Requirement(line) for line in sum(project["optional-dependencies"].values(), project["dependencies"])
+    ]
+    lines = (ROOT / "requirements-dev.txt").read_text("utf-8").splitlines()
+    locked = dict(line.split()[0].split("==") for line in lines if not line.startswith("#"))
+    assert len(declared) > 40
+    for wanted in declared:
+        assert wanted.name == "srbwriter" or locked[wanted.name] in wanted.specifier, wanted
