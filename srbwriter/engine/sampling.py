@@ -50,9 +50,7 @@ class Chain:
         self, members: Sequence[Sampler], states: Sequence[State], memories: Sequence[Sampler], n_vocab: int,
         *, length: int, learns: bool, greedy: bool,
     ) -> None:  # fmt: skip
-        self.pointer: Sampler = native.join(members[:-1], members[-1])
-        self._free = weakref.finalize(self, native.free, self.pointer)
-        self._free.atexit = False
+        self._join(members)
         self._states, self._memories = list(states), tuple(memories)
         self._n_vocab = n_vocab
         self.length, self.greedy = length, greedy
@@ -100,9 +98,23 @@ class Chain:
                 del self._states[place]
         return given
 
+    def _join(self, members: Sequence[Sampler]) -> None:
+        self.pointer: Sampler = native.join(members[:-1], members[-1])
+        self._free = weakref.finalize(self, native.free, self.pointer)
+        self._free.atexit = False
+
+    def free_candidates(self) -> None:
+        """Free the candidates that ``llama_sampler_sample`` leaves: 12 bytes a token of the vocabulary.
+
+        llama.cpp frees it with the chain only, so the samplers move to a new one.
+        """
+        members = [native.take_out(self.pointer, 0) for _ in self._states]
+        self._free()
+        self._join(members)
+
     @property
     def size(self) -> int:
-        """Bytes it takes, about."""
+        """Bytes it takes at rest, about."""
         return _BYTES + _BYTES_A_TOKEN * self.length
 
     def close(self) -> None:
@@ -127,6 +139,7 @@ class Resting:
         """Add a chain, which is unused until its ``rests`` is set to 0."""
         self._count += 1
         chain.rests = self._count
+        chain.free_candidates()
         self._chains.append((weakref.ref(chain), self._count, chain.size))
         self._bytes += chain.size
         if self._bytes > self._most:
