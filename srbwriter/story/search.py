@@ -7,6 +7,7 @@ is found, and no dictionary has to split the text and the query alike.
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
@@ -118,14 +119,13 @@ def index(document: Document, most: int | None = None, progress: OnProgress = no
     with document.change():
         for start in range(0, len(waiting), 500):
             progress(start / len(waiting))
-            chunk = waiting[start : start + 500]
-            marks = ",".join("?" * len(chunk))
+            chunk = json.dumps(waiting[start : start + 500])
             for table, key in (("search", "rowid"), ("search_characters", "rowid"), ("unindexed", "id")):
-                db.execute(f"DELETE FROM {table} WHERE {key} IN ({marks})", chunk)
-            take_in(db, f"id IN ({marks})", chunk)
+                db.execute(f"DELETE FROM {table} WHERE {key} IN (SELECT value FROM json_each(?))", (chunk,))
+            take_in(db, "id IN (SELECT value FROM json_each(?))", (chunk,))
 
 
-def take_in(db: sqlite3.Connection, where: str = "1", values: Sequence[NodeId] = ()) -> None:
+def take_in(db: sqlite3.Connection, where: str = "1", values: Sequence[str] = ()) -> None:
     """Add the texts selected by ``where`` to the index, which must not contain them yet."""
     where = f"text <> '' AND {where}"
     db.execute(f"INSERT INTO search (rowid, text) SELECT id, text FROM body WHERE {where}", values)

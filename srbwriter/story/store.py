@@ -35,7 +35,6 @@ from srbwriter.story.tree import Entry
 
 SUFFIX = ".srbw"
 _WRITE_AHEAD = "PRAGMA journal_mode = WAL"  # so that readers of other processes never wait
-_CHUNK = 500  # host parameters in one statement; SQLite allows at least 999
 ENTRY = ", ".join(Entry._fields)
 ACTION = "id, parent, verb, node, at, was, became, typed, picked, touched, changes"
 
@@ -313,11 +312,10 @@ class Store:
         return found
 
     def _of_bodies(self, columns: str, ids: Sequence[int]) -> Iterator[tuple[Any, ...]]:
+        # A list of parameters would be a statement for each number of ids, of which sqlite3 keeps 128.
+        query = f"SELECT {columns} FROM body WHERE id IN (SELECT value FROM json_each(?))"
         with self.reading() as db:
-            for start in range(0, len(ids), _CHUNK):
-                chunk = ids[start : start + _CHUNK]
-                marks = ",".join("?" * len(chunk))
-                yield from db.execute(f"SELECT {columns} FROM body WHERE id IN ({marks})", chunk)
+            yield from db.execute(query, (json.dumps([*ids]),))
 
     def put_body(self, node: int, body: Body) -> None:
         """Put ``body`` into the open transaction; :meth:`write_bodies` writes it."""
