@@ -70,9 +70,10 @@ class Runner:
         disk = None
         if options.disk_dir is not None and options.disk_bytes:
             disk = DiskCache(Path(options.disk_dir), self.state_key, options.disk_bytes)
+        host = host_budget(options.host_bytes)
+        rows = max(64, min(LOGITS_BYTES, host // 8) // (4 * model.n_vocab))
         self.cache = Cache(
-            context, logits_rows=options.logits_rows or max(64, LOGITS_BYTES // (4 * model.n_vocab)),
-            host_bytes=host_budget(options.host_bytes), disk=disk,
+            context, logits_rows=options.logits_rows or rows, host_bytes=host, disk=disk,
             visible_paths=self._on_screen, evaluated_with=adapters.names,
         )  # fmt: skip
         abortable = self.cache.memory.can_rewind and not uses_gpu(options)

@@ -378,7 +378,8 @@ class EngineOptions:
     seed: int | None = None  # from which branch seeds derive when a request names none
     max_branches: int = DEFAULT_MAX_BRANCHES
     max_sequences: int | None = None  # sequence ids: live branches and parked prefixes
-    logits_rows: int | None = None  # kept, so that forking evaluates nothing; None: 64 MiB, at least 64
+    # rows of logits kept, so that forking evaluates nothing; None: an eighth of host_bytes, at most 64 MiB
+    logits_rows: int | None = None
     host_bytes: int | None = None  # of memory for what leaves the cells; None: a quarter of what is free
     disk_dir: str | None = None  # folder for what is to outlive the program; None: nothing does
     disk_bytes: int = 4 << 30  # that the folder may take
