@@ -102,7 +102,7 @@ def _sentence_at(text: str, at: int) -> tuple[int, int]:
     """Return the sentence at a place; after the last one of a paragraph, that one."""
     begin, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
     paragraph = text[begin : end if end >= 0 else len(text)].rstrip()
-    ends = [0, *sentence_ends(paragraph), len(paragraph)]
+    ends = sorted({0, *sentence_ends(paragraph), len(paragraph)})
     last = min(max(1, bisect_left(ends, at - begin)), len(ends) - 1)
     return begin + ends[last - 1], begin + ends[last]
 

@@ -55,6 +55,12 @@ def test_the_passage(start: int, end: int, found: str) -> None:
     assert passage.find(TEXT) == passage.start
 
 
+@pytest.mark.parametrize("text", ["It rained. The cat came by. ", "It rained. The cat came by.  \nAnd went."])
+def test_after_the_space_behind_a_sentence_it_is_that_sentence(text: str) -> None:
+    at = text.index("by. ") + 4
+    assert passage_at(text, at, at).text == " The cat came by."
+
+
 @pytest.mark.parametrize(
     ("text", "start", "end"),
     [("", 0, 0), ("A.\n\nB.", 3, 3), ("a  b", 1, 3), ("a" * 5000, 0, MOST_CHARS + 1)],
