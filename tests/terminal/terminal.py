@@ -104,6 +104,7 @@ _ASKS_WHOLE, _SHOWS_WHOLE = b"\x1b[?2026$p", b"\x1b[?2026;2$y"
 PASTE_MODE = b"\x1b[?2004h"  # the program has the terminal
 LEFT_ALTERNATE_SCREEN, LEFT_MOUSE = b"\x1b[?1049l", b"\x1b[?1000l"
 _WHOLE, _WHOLE_END = "\x1b[?2026h", "\x1b[?2026l"
+_WHOLE_SECONDS = 3.0  # until a terminal shows half of it, when the program was stopped in between
 # Most of what Textual sends besides words: colours and places of the cursor.
 _FREQUENT = re.compile(r"\x1b\[([0-9;]*)([mH])")
 
@@ -165,7 +166,7 @@ class Terminal:
         self._shown = ""
         self._stream = pyte.Stream(self._screen)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._held = ""
+        self._held, self._held_since = "", 0.0
 
     # ---- the program
 
@@ -363,8 +364,11 @@ class Terminal:
         unfinished = _UNFINISHED.search(text)
         cut = unfinished.start() if unfinished else len(text)
         whole = text.rfind(_WHOLE)
+        now = time.monotonic()
+        if _WHOLE not in self._held or _WHOLE_END in text:
+            self._held_since = now
         if whole >= 0 and _WHOLE_END not in text[whole:] and not self._ended:
-            cut = whole
+            cut = whole if now - self._held_since < _WHOLE_SECONDS else cut
         self._held = text[cut:]
         plain, *others = _FREQUENT.split(_NOT_ASCII.sub(_drawable, text[:cut]))
         self._stream.feed(plain)
