@@ -88,7 +88,10 @@ def _lines(answer: httpx.Response) -> Iterator[dict[str, Any]]:
         raise RuntimeError(answer.read().decode(errors="replace"))
     for line in answer.iter_lines():
         if line.startswith("data: {"):
-            yield json.loads(line[6:])
+            event = json.loads(line[6:])
+            if "error" in event:
+                raise RuntimeError(str(event["error"]))
+            yield event
 
 
 class Srbwriter(Peer):
