@@ -48,6 +48,7 @@ SWITCH_INTERVAL = 5e-4
 5 ms, one busy thread makes a 2 ms step last 7 ms, with this 4 ms."""
 
 LOGITS_BYTES = 64 << 20
+"""Of stored logits, at most; they take an eighth of what states may take in memory."""
 
 
 class Runner:

@@ -106,7 +106,7 @@ class Chain:
     def free_candidates(self) -> None:
         """Free the candidates that ``llama_sampler_sample`` leaves: 12 bytes a token of the vocabulary.
 
-        llama.cpp frees it with the chain only, so the samplers move to a new one.
+        llama.cpp frees them only with their chain, so the samplers move to a new one.
         """
         members = [native.take_out(self.pointer, 0) for _ in self._states]
         self._free()

@@ -20,6 +20,8 @@ from srbwriter.story.model import DamagedStory, NotAStory, NotMade, NotSaved, St
 
 MAGIC = b"SQLite format 3\0"
 LOGS = "-wal", "-journal"
+IN_LIST = "IN (SELECT value FROM json_each(?))"
+"""Takes a JSON list. Placeholders would make a statement for each length, of which sqlite3 keeps 128."""
 """Suffixes of the files that SQLite keeps beside a database until a checkpoint or rollback."""
 _PIECE = 4096  # bytes
 _NO_TEXT = "bytes that are no characters"

@@ -15,6 +15,7 @@ from contextlib import closing, suppress
 from functools import partial
 from typing import NamedTuple
 
+from srbwriter.story.connection import IN_LIST
 from srbwriter.story.document import Document
 from srbwriter.story.migrations import CHARACTER_TOKENIZER
 from srbwriter.story.model import Hit, NodeId, NotSaved, OnProgress, State, no_progress
@@ -121,8 +122,8 @@ def index(document: Document, most: int | None = None, progress: OnProgress = no
             progress(start / len(waiting))
             chunk = json.dumps(waiting[start : start + 500])
             for table, key in (("search", "rowid"), ("search_characters", "rowid"), ("unindexed", "id")):
-                db.execute(f"DELETE FROM {table} WHERE {key} IN (SELECT value FROM json_each(?))", (chunk,))
-            take_in(db, "id IN (SELECT value FROM json_each(?))", (chunk,))
+                db.execute(f"DELETE FROM {table} WHERE {key} {IN_LIST}", (chunk,))
+            take_in(db, f"id {IN_LIST}", (chunk,))
 
 
 def take_in(db: sqlite3.Connection, where: str = "1", values: Sequence[str] = ()) -> None:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from srbwriter import paths
 from srbwriter.story.connection import (
+    IN_LIST,
     close,
     connect,
     copy_aside,
@@ -312,10 +313,8 @@ class Store:
         return found
 
     def _of_bodies(self, columns: str, ids: Sequence[int]) -> Iterator[tuple[Any, ...]]:
-        # A list of parameters would be a statement for each number of ids, of which sqlite3 keeps 128.
-        query = f"SELECT {columns} FROM body WHERE id IN (SELECT value FROM json_each(?))"
         with self.reading() as db:
-            yield from db.execute(query, (json.dumps([*ids]),))
+            yield from db.execute(f"SELECT {columns} FROM body WHERE id {IN_LIST}", (json.dumps([*ids]),))
 
     def put_body(self, node: int, body: Body) -> None:
         """Put ``body`` into the open transaction; :meth:`write_bodies` writes it."""

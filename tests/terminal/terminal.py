@@ -365,7 +365,7 @@ class Terminal:
         cut = unfinished.start() if unfinished else len(text)
         whole = text.rfind(_WHOLE)
         now = time.monotonic()
-        if _WHOLE not in self._held or _WHOLE_END in text:
+        if _WHOLE not in self._held or _WHOLE_END in text:  # the half is not that of the last look
             self._held_since = now
         if whole >= 0 and _WHOLE_END not in text[whole:] and not self._ended:
             cut = whole if now - self._held_since < _WHOLE_SECONDS else cut
