@@ -93,15 +93,15 @@ def test_judging_leaves_room_for_others(serve: Serve, engine: FakeEngine) -> Non
 # ---- loops, banned phrases
 
 
-def test_a_stream_shows_nothing_of_a_loop(real: httpx.Client) -> None:
+def test_a_stream_shows_nothing_of_a_loop(real: httpx.Client, model: Engine) -> None:
     body: dict[str, Any] = {"model": "m", "prompt": STORY, "max_tokens": 400, "temperature": 0}
     body |= {"ignore_eos": True, "loop_guard": 3}
-    free, whole = (
-        real.post("/v1/completions", json={**body, "loop_guard": guard}).json()["choices"][0]["text"]
-        for guard in (0, 3)
-    )
+    free = real.post("/v1/completions", json={**body, "loop_guard": 0}).json()["choices"][0]["text"]
     assert any(find_loop(free[:end], 3) for end in range(len(free)))
+    model.reset()  # what is cached changes the last bits
+    whole = real.post("/v1/completions", json=body).json()["choices"][0]["text"]
     assert not any(find_loop(whole[:end], 3) for end in range(len(whole)))
+    model.reset()
     chunks = frames(real.post("/v1/completions", json={**body, "stream": True}).content)[:-1]
     assert "".join(chunk["choices"][0]["text"] for chunk in chunks) == whole
 

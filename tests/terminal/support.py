@@ -44,6 +44,13 @@ def node_texts(file: Path) -> list[str]:
         return [node.text for node in story.nodes(list(story.reading_order()))]
 
 
+def all_ended(file: Path) -> bool:
+    """Whether the end of every branch is in the file, and so all of its words."""
+    with Story.open(file, readonly=True) as story:
+        nodes = story.nodes(list(story.reading_order()))
+        return all(node.finish_reason for node in nodes if node.author == "model")
+
+
 def prose(chance: random.Random) -> Iterator[str]:
     """Characters of words with spaces between them, without an end."""
     while True:

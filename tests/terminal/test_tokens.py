@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 from tests.fakes.short_model import short_model
-from tests.terminal.support import make_story, node_texts, text_of, to_branches
+from tests.terminal.support import all_ended, make_story, node_texts, text_of, to_branches
 from tests.terminal.terminal import CTRL_N, CTRL_Z, ENTER, ESC, TAB, Terminal
 
 LEFT, RIGHT, DOWN, F6 = b"\x1b[D", b"\x1b[C", b"\x1b[B", b"\x1b[17~"
 _HERE = re.compile(r"(\d+) of (\d+)  “(.*)”")
-_CHOSEN = re.compile(r"▸ (.*?) +[<\d.]+ %")
+_CHOSEN = re.compile(r"▸ (?!ahead \d)(.*?) +[<\d.]+ %")  # not the words of the status line
 
 
 def here(terminal: Terminal, place: int) -> tuple[str, str]:
@@ -53,7 +53,8 @@ def test_the_story_and_a_branch_are_forked_at_a_token_and_a_word_is_banned(termi
     terminal.press(CTRL_N)
 
     def ended(screen: str) -> bool:
-        return screen.count("■") >= 2 and len(list(filter(None, node_texts(file)))) == nodes + 2
+        written = len(list(filter(None, node_texts(file)))) == nodes + 2
+        return screen.count("■") >= 2 and written and all_ended(file)
 
     terminal.wait(ended, "branches have ended and their words are in the file")
     to_branches(terminal)
