@@ -30,7 +30,7 @@ def test_variants_are_ranked_by_the_text_after_them(
         ids = [*model.tokenize(BEFORE, add_bos=True), *one["ids"]]
         body = {"prompt": [*ids, *following], "from": len(ids), "k": 0}
         logprobs = [token["logprob"] for token in real.post("/srb/v1/next", json=body).json()["prompt"]]
-        assert one["fit"] == pytest.approx(sum(logprobs) / len(following), abs=2e-2)
+        assert one["fit"] == pytest.approx(sum(logprobs) / len(following), abs=5e-2)
     assert len({one["text"] for one in reply["variants"]}) > 1
     assert reply["completion_tokens"] >= sum(len(one["ids"]) for one in reply["variants"])
 

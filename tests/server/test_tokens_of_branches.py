@@ -49,7 +49,7 @@ def written(http: httpx.Client, **body: Any) -> str:
 
 
 def test_a_branch_is_told_token_by_token_and_forked_at_one(real: httpx.Client) -> None:
-    path = written(real)
+    path = written(real, seed=5)
     branch = real.get(path).json()
     reply = real.post(path + "/tokens", json={"k": 3}).json()["tokens"]
     assert [one["id"] for one in reply] == branch["ids"] and [one["at"] for one in reply] == list(range(8))

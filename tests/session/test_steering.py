@@ -20,6 +20,7 @@ from srbwriter.session.steering import CONTRAST_STEP, Steering, with_note
 from srbwriter.story import Story
 from srbwriter.tui.write.status import marks
 from tests.engine.peers import served
+from tests.engine.support import exact_model
 from tests.fakes.shared_model import load_engine
 
 from .conftest import OPTIONS, WAIT, open_session, ready, written
@@ -81,13 +82,15 @@ def test_a_note_stands_before_the_last_line_for_this_branch_alone(session: Sessi
     assert steering.words(0) == [] and other.text == texts[1]
 
 
-def test_a_note_without_room_is_kept_and_not_followed(session: Session) -> None:
-    steering = begun(session)
-    with pytest.raises(NoRoom, match="choose a shorter note"):
-        steering.put_note(0, "The fox is sad. " * 1000).result(WAIT)
-    assert steering.note(0).startswith("The fox") and steering.words(0) == []
-    texts = settled(session)
-    assert texts[0] == texts[1]
+def test_a_note_without_room_is_kept_and_not_followed(file: Path) -> None:
+    greedy = Sampling(temperature=0.0)
+    with open_session(file, OPENING, exact_model(), n=2, sampling=greedy, stop=LONG) as session:
+        steering = begun(session)
+        with pytest.raises(NoRoom, match="choose a shorter note"):
+            steering.put_note(0, "The fox is sad. " * 1000).result(WAIT)
+        assert steering.note(0).startswith("The fox") and steering.words(0) == []
+        texts = settled(session)
+        assert texts[0] == texts[1]
 
 
 def test_branches_of_an_earlier_session_follow_their_note_again(file: Path, session: Session) -> None:
@@ -177,28 +180,35 @@ def test_a_branch_more_does_not_end_as_another_was_wished_to(session: Session) -
 
 
 @pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with load_engine(bundled_model(), OPTIONS) as engine, served(engine) as address:
+def over_there() -> Iterator[Engine]:
+    with load_engine(bundled_model(), OPTIONS) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def url(over_there: Engine) -> Iterator[str]:
+    with served(over_there) as address:
         yield address
 
 
 @pytest.mark.parametrize("dialect", ["srb", "openai"])
 def test_a_branch_elsewhere_is_steered_as_far_as_its_engine_allows(
-    file: Path, url: str, dialect: str
+    file: Path, over_there: Engine, url: str, dialect: str
 ) -> None:
     story = Story.create(file)
     story.append(OPENING)
     loader = RemoteLoader(RemoteOptions(url, dialect=dialect))
     greedy = Sampling(temperature=0.0)
     session = Session(
-        story, loader, n=2, sampling=greedy, stop=Stop(max_tokens=60, ignore_eog=dialect == "srb")
+        story, loader, n=2, sampling=greedy, stop=Stop(max_tokens=200, ignore_eog=dialect == "srb")
     )
     try:
         ready(session)
         steering = begun(session, 4)
         branch = session.round.branches[0]
         so_far = branch.text
-        steering.put_note(0, "The fox is sad and wants to go home.").result(WAIT)
+        note = f"The fox is sad and wants to go home, says {dialect}."
+        steering.put_note(0, note).result(WAIT)
         if dialect == "srb":
             steering.contrast(0)
             steering.end(0, 20)
@@ -210,6 +220,8 @@ def test_a_branch_elsewhere_is_steered_as_far_as_its_engine_allows(
             steering.end(0)
         texts = settled(session)
         assert branch.finish_reason is FinishReason.SENTENCE and texts[0].startswith(so_far)
-        assert texts[0] != texts[1][: len(texts[0])] and sentence_ends(texts[0])[-1] == len(texts[0])
+        assert sentence_ends(texts[0])[-1] == len(texts[0])
+        noted = over_there.tokenize(OPENING.replace("\n", f"\n{note}\n"), add_bos=True)
+        assert over_there.resident(noted) >= len(noted) - 1, "it went on after the note"
     finally:
         session.close()
