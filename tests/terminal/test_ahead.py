@@ -28,7 +28,7 @@ def ready(screen: str, panes: int = 1) -> bool:
 
 def begun(screen: str) -> bool:
     """Whether something is written ahead, or has been."""
-    return "» ahead" in screen or "▸ ahead" in screen
+    return re.search(r"[»▸] ahead [1-9]", screen) is not None
 
 
 def test_a_pick_shows_the_next_branches_written_and_words_typed_meanwhile_do_away_with_them(
