@@ -88,9 +88,9 @@ class App(Program):
                 spelling.word_list()
                 spelling.read_again()
         except (ImportError, OSError) as error:
-            self.call_from_thread(self.notify, f"Words cannot be looked up: {error}", severity="warning")
+            self.call_later(self.notify, f"Words cannot be looked up: {error}", severity="warning")
             return
-        self.call_from_thread(setattr, self.write_screen.editor, "spelling", wanted)
+        self.call_later(setattr, self.write_screen.editor, "spelling", wanted)
 
     # ---- stories
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+
 import pytest
 from textual.widgets import Input, TextArea
 
@@ -65,6 +68,32 @@ async def test_the_words_of_one_visit_to_a_field_are_one_step_of_undo(open_bench
         await bench.press("ctrl+y", "ctrl+y")
         assert story.own_settings(ROOT).memory == "One. Two."
         assert bench.last_said == "Redid: memory."
+
+
+async def test_the_panel_is_closed_while_a_thread_counts_what_the_model_reads(
+    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, gate, closed = threading.Event(), threading.Event(), asyncio.Event()
+
+    def slowly() -> Context:
+        begun.set()
+        assert gate.wait(30)
+        return Context([], 0, 0)
+
+    async def closing(_: SidePanel) -> None:  # its fields are gone, and nobody has told the thread to stop
+        gate.set()
+        while any(worker.name == "_read_context" and worker.is_running for worker in bench.app.workers):
+            await asyncio.sleep(0.01)
+        closed.set()
+
+    monkeypatch.setattr(SidePanel, "on_unmount", closing)
+    async with open_bench(fake=True) as bench:
+        monkeypatch.setattr(bench.session, "context", slowly)
+        await panel(bench)
+        while not begun.is_set():
+            await bench.pilot.pause(0.01)
+        await bench.press("escape")
+        await closed.wait()
 
 
 async def test_what_is_no_depth_is_refused_and_nothing_is_lost(open_bench: OpenBench) -> None:

@@ -405,12 +405,12 @@ class SidePanel(Dialog[None]):
             read = ReadNow.of(self._session.context())
         except ValueError as error:  # the window is too small for what must be there
             read = ReadNow(str(error))
-        self.app.call_from_thread(self._show_read, read)
+        # Through the panel's own queue, which ends before its fields do: it may be closing by now.
+        self.call_later(self._show_read, read)
 
     def _show_read(self, read: ReadNow) -> None:
         self._read = read
-        if self.is_mounted:
-            self._show_marks()
+        self._show_marks()
 
     def _show_marks(self) -> None:
         """Show in the heads and the list what the model reads now."""
