@@ -4,7 +4,8 @@ The real program runs in a pseudo-terminal with ``--port``. A typist writes sent
 written, picks, takes picks back, rolls again and explores the tree; clients use the HTTP side at the same
 time: whole answers, streams that they leave in the middle, and requests that must be refused. Memory and
 open files of the process are read every ten seconds. In the end every sentence that was typed has to be in
-the story, and memory must not have grown in the second half.
+the story, and memory must not have grown in the second half. What the engine reserves when it starts becomes
+resident as it is first used, so all of it is used before the clock starts.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from tests.terminal.terminal import CTRL_N, CTRL_Y, CTRL_Z, Terminal
 
 SECONDS_BETWEEN = 10.0  # two looks at the process
 KEYS_A_SECOND = 12.0
+_FULL_WINDOWS = 24  # prompts: more than the cells and 64 MiB of copies hold
 MOST_GROWTH = 8.0  # MiB in the second half: caches of Python and of the allocator come and go
 
 
@@ -78,6 +80,15 @@ class Client(threading.Thread):
                     self.problems.append(f"{act.__name__}: {error!r}")
                 self.done[act.__name__.lstrip("_")] += 1
                 self._over.wait(self._chance.uniform(0, 0.3))
+
+    def use_all(self) -> None:
+        """Use all that the engine has reserved: every cell, rows of logits for a batch, every branch."""
+        window = self._client.get("/props").json()["default_generation_settings"]["n_ctx"]
+        long, broad = {"max_tokens": 40, "echo": True, "logprobs": 1}, {"max_tokens": 100, "n": 64}
+        for body, tokens in [(long, window - 48)] * _FULL_WINDOWS + [(broad, window // 2)] * 4:
+            prompt = [self._chance.randrange(300, 3000) for _ in range(tokens)]
+            body = {"model": "any", "prompt": prompt, "ignore_eos": True, **body}
+            assert self._client.post("/v1/completions", json=body).is_success
 
     def _prompt(self) -> str:
         words = prose(self._chance)
@@ -180,6 +191,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         typist.play_round()
         url = f"http://127.0.0.1:{port}"
         clients = [Client(url, args.seed + k, over) for k in range(args.clients)]
+        clients[0].use_all()
         for client in clients:
             client.start()
         watch, end = Watch(terminal.pid), time.monotonic() + 60 * args.minutes
