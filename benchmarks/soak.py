@@ -81,15 +81,6 @@ class Client(threading.Thread):
                 self.done[act.__name__.lstrip("_")] += 1
                 self._over.wait(self._chance.uniform(0, 0.3))
 
-    def use_all(self) -> None:
-        """Use all that the engine has reserved: every cell, rows of logits for a batch, every branch."""
-        window = self._client.get("/props").json()["default_generation_settings"]["n_ctx"]
-        long, broad = {"max_tokens": 40, "echo": True, "logprobs": 1}, {"max_tokens": 100, "n": 64}
-        for body, tokens in [(long, window - 48)] * _FULL_WINDOWS + [(broad, window // 2)] * 4:
-            prompt = [self._chance.randrange(300, 3000) for _ in range(tokens)]
-            body = {"model": "any", "prompt": prompt, "ignore_eos": True, **body}
-            assert self._client.post("/v1/completions", json=body).is_success
-
     def _prompt(self) -> str:
         words = prose(self._chance)
         return "".join(next(words) for _ in range(self._chance.randrange(1, 400)))
@@ -119,6 +110,17 @@ class Client(threading.Thread):
         body = {"messages": [{"role": "user", "content": self._prompt()}], "max_tokens": 12}
         answer = self._client.post("/v1/chat/completions", json=body)
         assert answer.is_success and json.loads(answer.text)["choices"], answer.text
+
+
+def use_all(url: str, chance: random.Random) -> None:
+    """Use all that the engine has reserved: every cell, rows of logits for a whole batch, every branch."""
+    long, broad = {"max_tokens": 40, "echo": True, "logprobs": 1}, {"max_tokens": 100, "n": 64}
+    with httpx.Client(base_url=url, timeout=120) as client:
+        window = client.get("/props").json()["default_generation_settings"]["n_ctx"]
+        for wanted, tokens in [(long, window - 48)] * _FULL_WINDOWS + [(broad, window // 2)] * 4:
+            prompt = [chance.randrange(300, 3000) for _ in range(tokens)]
+            body = {"model": "any", "prompt": prompt, "ignore_eos": True, **wanted}
+            assert client.post("/v1/completions", json=body).is_success
 
 
 class Typist:
@@ -191,7 +193,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         typist.play_round()
         url = f"http://127.0.0.1:{port}"
         clients = [Client(url, args.seed + k, over) for k in range(args.clients)]
-        clients[0].use_all()
+        use_all(url, random.Random(args.seed))
         for client in clients:
             client.start()
         watch, end = Watch(terminal.pid), time.monotonic() + 60 * args.minutes
