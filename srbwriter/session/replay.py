@@ -11,6 +11,7 @@ it (:attr:`.Request.given`), and it draws from the first token on that it drew f
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import threading
@@ -56,6 +57,7 @@ KEPT = "made"
 ELSEWHERE = "the model runs elsewhere, where a seed does not bind: servers mix the requests of many callers"
 _MARGIN = 64  # tokens after the last one, in which a branch may go back before a banned phrase
 _DIGEST = 8  # bytes
+_CLOSE_SECONDS = 5.0
 
 
 def digest(data: bytes) -> str:
@@ -419,9 +421,13 @@ class Replays(Instrument):
     def _save_record(
         self, current: Round, track: Track, first: NodeId, computed: Future[Provenance | None], layout: Layout
     ) -> None:
+        """Record what an ended branch depends on; later, if files are still read for that."""
         try:
             wait_a_moment(computed)
-            made = computed.result(0) if computed.done() else None
+            if not computed.done():
+                self._save_later(current, track, first, computed, layout)
+                return
+            made = computed.result()
             node = current.story.node(first)
             if made is None or KEPT in node.meta:
                 return
@@ -435,6 +441,18 @@ class Replays(Instrument):
             current.story.put_meta(first, KEPT, _changed(record, BranchRecord("", "", 0)))
         except (OSError, EngineError) as error:  # the file of the model has gone
             log.info("what a branch was written with is not recorded: %s", error)
+
+    def _save_later(
+        self, current: Round, track: Track, first: NodeId, computed: Future[Provenance | None], layout: Layout
+    ) -> None:
+        """Record a branch on the thread that reads the files, unless it has been written anew meanwhile."""
+        version = track.take
+
+        def save() -> None:
+            if track.take == version:
+                self._save_record(current, track, first, computed, layout)
+
+        self.later(lambda: self._desk.together(save))
 
     # ---- on request
 
@@ -450,6 +468,9 @@ class Replays(Instrument):
 
     def close(self) -> None:
         self.stop()
+        if self._computed is not None:
+            with contextlib.suppress(TimeoutError):
+                self.later(lambda: None).result(_CLOSE_SECONDS)  # records that are still to be saved
 
     def replay(self, index: int | None = None) -> Future[Replayed]:
         """Replay branch ``index`` of the round, or the end of the text. Returns at once.

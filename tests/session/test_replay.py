@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Generator
 from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from srbwriter.demo import bundled_model
+from srbwriter.engine.backend import Backend
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.provenance import Provenance, read_provenance
@@ -163,7 +165,31 @@ def test_a_prompt_that_lost_its_beginning_is_laid_out_again(file: Path) -> None:
 
 def change_record(session: Session, node: int, **fields: object) -> None:
     story = session.story
+    Replays.of(session).later(lambda: None).result(WAIT)  # a record that comes late has come
     story.put_meta(node, KEPT, {**story.node(node).meta[KEPT], **fields})
+
+
+@pytest.mark.parametrize("closes", [False, True])
+def test_branches_that_end_before_the_files_are_read_are_recorded(
+    file: Path, closes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = threading.Event()
+
+    def slowly(engine: Backend) -> Provenance | None:
+        assert gate.wait(WAIT)
+        return read_provenance(engine)
+
+    monkeypatch.setattr("srbwriter.session.replay.read_provenance", slowly)
+    with opened(file, n=2) as session:
+        current = write_round(session)
+        nodes = [track.nodes[0][0] for track in current.tracks]
+        assert not any(KEPT in session.story.node(node).meta for node in nodes)
+        gate.set()
+        if not closes:
+            Replays.of(session).later(lambda: None).result(WAIT)
+            assert [found.verdict for found in replayed(session)] == ["same", "same"]
+    with closing(Story.open(file)) as story:
+        assert all(KEPT in story.node(node).meta for node in nodes)
 
 
 def test_the_first_token_that_differs_is_named(file: Path) -> None:
