@@ -31,8 +31,8 @@ from srbwriter.story import Story
 from srbwriter.story.diff import Edit
 from srbwriter.story.model import Settings
 from tests.engine.scripted import Scripted
+from tests.engine.support import exact_model
 from tests.fakes.shared_model import load_engine
-from tests.fakes.short_model import short_model
 
 from .conftest import WAIT, ready, write_round, written
 
@@ -50,7 +50,7 @@ def opened(file: Path, text: str = TEXT, model: Path | None = None, **more: Any)
     options = replace(OPTIONS, **more.pop("options", {}))
     usual = {"n": 4, "sampling": Sampling(temperature=0.3), "stop": Stop(max_tokens=24, ignore_eog=True)}
     asked: dict[str, Any] = usual | more
-    loader = EngineLoader(model or short_model(), options, load_engine)
+    loader = EngineLoader(model or exact_model(), options, load_engine)
     with closing(Session(story, loader, options=options, **asked)) as session:
         ready(session)
         yield session
@@ -73,7 +73,7 @@ def test_a_round_is_replayed_by_another_engine(file: Path, variety: Variety) -> 
         write_round(session)
         session.pick(1)
         write_round(session)
-        with load_engine(short_model(), OPTIONS) as engine:
+        with load_engine(exact_model(), OPTIONS) as engine:
             found = replayed(session, engine)
             first = [found[0], *found[-2:], next(one for one in found if one.node == session.story.current)]
         assert [one.verdict for one in first] == ["same"] * 4
@@ -124,7 +124,7 @@ def test_a_branch_that_was_rolled_again_has_its_own_seed(file: Path) -> None:
 
 
 def test_phrases_that_branches_go_back_before_are_kept(file: Path) -> None:
-    with opened(file, n=3, model=bundled_model()) as session:
+    with opened(file, n=3) as session:
         Bans.of(session).ban(("was", "the", "and"))
         current = write_round(session)
         assert any(branch.bans for branch in current.branches)
@@ -154,7 +154,7 @@ def test_a_prompt_that_lost_its_beginning_is_laid_out_again(file: Path) -> None:
         for _ in range(3):
             write_round(session)
             session.pick(0)
-        with load_engine(short_model(), OPTIONS) as larger:  # the window of that time is laid out in it
+        with load_engine(exact_model(), OPTIONS) as larger:  # the window of that time is laid out in it
             found = replayed(session, larger)
         assert [one.reason for one in found] == [""] * 3
         assert all("n ctx: 256, here 1024" in one.elsewhere for one in found)
@@ -275,7 +275,7 @@ def test_an_engine_elsewhere_says_why_not(file: Path) -> None:
 
 
 def test_the_record_of_a_machine_says_what_differs() -> None:
-    with load_engine(short_model(), OPTIONS) as engine:
+    with load_engine(exact_model(), OPTIONS) as engine:
         here = read_provenance(engine)
     assert here is not None and here == Provenance.from_json(asdict(here))
     assert here.differences(here) == () and Provenance.from_json({**asdict(here), "threads": "1"}) is None
