@@ -18,6 +18,7 @@ from tests.terminal.support import (
     loss,
     make_story,
     report,
+    says_saved,
     text_of,
     two_at_once,
     words_from,
@@ -125,7 +126,7 @@ def test_a_paste_is_whole_however_often_the_program_was_stopped(
 ) -> None:
     file = make_story(terminal.folder)
     terminal.start(file, job=True)
-    terminal.wait_for(OPENING.strip())
+    terminal.wait(says_saved, "the whole first screen: a stop amid an escape sequence swallows what follows it")
     for stop in stops:
         terminal.kill(stop)
         terminal.wait_for(STOPPED)
