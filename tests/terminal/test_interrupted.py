@@ -126,7 +126,7 @@ def test_a_paste_is_whole_however_often_the_program_was_stopped(
 ) -> None:
     file = make_story(terminal.folder)
     terminal.start(file, job=True)
-    terminal.wait(says_saved, "the whole first screen: a stop amid an escape sequence swallows what follows it")
+    terminal.wait(says_saved, "the whole first screen: half an escape sequence would swallow what follows")
     for stop in stops:
         terminal.kill(stop)
         terminal.wait_for(STOPPED)
