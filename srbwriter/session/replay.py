@@ -57,7 +57,7 @@ KEPT = "made"
 ELSEWHERE = "the model runs elsewhere, where a seed does not bind: servers mix the requests of many callers"
 _MARGIN = 64  # tokens after the last one, in which a branch may go back before a banned phrase
 _DIGEST = 8  # bytes
-_CLOSE_SECONDS = 5.0
+_CLOSE_SECONDS = 5.0  # for records that are still to be saved
 
 
 def digest(data: bytes) -> str:
@@ -421,7 +421,7 @@ class Replays(Instrument):
     def _save_record(
         self, current: Round, track: Track, first: NodeId, computed: Future[Provenance | None], layout: Layout
     ) -> None:
-        """Record what an ended branch depends on; later, if files are still read for that."""
+        """Record what an ended branch depends on; later, if the model's file is still being read."""
         try:
             wait_a_moment(computed)
             if not computed.done():
@@ -445,7 +445,7 @@ class Replays(Instrument):
     def _save_later(
         self, current: Round, track: Track, first: NodeId, computed: Future[Provenance | None], layout: Layout
     ) -> None:
-        """Record a branch on the thread that reads the files, unless it has been written anew meanwhile."""
+        """Record a branch on the thread that reads the file, unless it is rolled again before that."""
         version = track.take
 
         def save() -> None:
@@ -470,7 +470,7 @@ class Replays(Instrument):
         self.stop()
         if self._computed is not None:
             with contextlib.suppress(TimeoutError):
-                self.later(lambda: None).result(_CLOSE_SECONDS)  # records that are still to be saved
+                self.later(lambda: None).result(_CLOSE_SECONDS)
 
     def replay(self, index: int | None = None) -> Future[Replayed]:
         """Replay branch ``index`` of the round, or the end of the text. Returns at once.
