@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias, TypeVar, cast, get_args
 
 from srbwriter import paths
-from srbwriter.config import ConfigError, Key, Settings, Table, keys, remember
+from srbwriter.config import ConfigError, Key, Setting, Settings, Table, keys, remember
 from srbwriter.config.kinds import INTEGER, NAMES, NUMBER, SWITCH, TEXT, TEXTS, Kind, one_of
 from srbwriter.config.settings import Source
 from srbwriter.engine.devices import Device, gpus
@@ -341,6 +342,41 @@ def _scaled(entry: str) -> tuple[str, float]:
         return (name, float(scale)) if name and not paths.expanded(entry).exists() else (entry, 1.0)
     except ValueError:
         return entry, 1.0
+
+
+def suit_model(settings: Settings, path: Path | None = None, *, in_app: bool = False) -> Settings:
+    """Return the settings with what suits a model, for whatever nobody has said.
+
+    It is the model at ``path``, by default the one that the settings name. ``in_app`` also
+    turns the loop guard on, and writes past the end where the model ends its stories too soon.
+    """
+    from srbwriter.models.suited import Suited, suited_to_file
+
+    own = Suited()
+    with suppress(ModelError):  # there is no such file: the load says so
+        if path is not None or not elsewhere(settings):
+            own = suited_to_file(path or model_path(settings))
+    suited = {f"sampling.{name}": value for name, value in own.sampling.items()}
+    if in_app and own.writes_on:
+        suited["generation.ignore_eos"] = True
+    defaults = {name: Setting(value, "of this model") for name, value in suited.items()}
+    if in_app:
+        defaults["sampling.loop_guard"] = Setting(LOOP_TIMES, "default")
+    return settings.with_defaults(defaults)
+
+
+def fields_of_model(settings: Settings) -> frozenset[str]:
+    """Return the fields of records whose value suits the model and is not the program's default."""
+    return frozenset(
+        parameter.field
+        for parameter in _configurable()
+        for key in [settings.table[f"{_SECTIONS[parameter.record]}.{parameter.name}"]]
+        if settings.source(key) == "of this model" and settings[key] != key.default
+    )
+
+
+LOOP_TIMES = 3
+"""How often a passage stands in a row where the app takes it for a loop."""
 
 
 def branches(settings: Settings) -> int:

@@ -13,7 +13,7 @@ from srbwriter.cli.commands import COMMANDS
 from srbwriter.cli.exits import Exit
 from srbwriter.cli.table import every_key
 from srbwriter.config import load
-from srbwriter.config.settings import CONFIG_VARIABLE, OF_CLIENTS
+from srbwriter.config.settings import CONFIG_VARIABLE, NO_SETTINGS
 from srbwriter.engine.checkpoint import TRIES
 from srbwriter.engine.parameters import DEFAULT_ORDER, SAMPLERS
 from srbwriter.engine.sampling import PREFILTER
@@ -131,7 +131,7 @@ FIGURES = {
     ),
     "instruments.md": (f"After {TRIES} attempts", f"after {2 * TRIES}\n"),
     "keys.md": (f"`{MENU}` opens the menu",),
-    "configuration.md": (f"`{CONFIG_VARIABLE}`", *(f"`{name}`" for name in OF_CLIENTS)),
+    "configuration.md": (f"`{CONFIG_VARIABLE}`", *(f"`{name}`" for name in NO_SETTINGS)),
 }
 
 

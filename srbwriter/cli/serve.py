@@ -231,6 +231,7 @@ def server_settings(settings: Settings) -> ServerSettings:
     from srbwriter import launch
     from srbwriter.server.settings import ServerSettings, read_keys, read_text
 
+    settings = launch.suit_model(settings)
     fields = {row.name.partition(".")[2]: settings[row] for row in OPTIONS if row not in _FILES}
     options = ServerSettings(
         **fields,

@@ -44,13 +44,14 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from srbwriter.engine.types import Request
 
     prompt = _prompt(arguments.prompt, sys.stdin)
+    fetch_named_model(settings)
+    settings = launch.suit_model(settings)
     request = Request(
         prompt=prompt,
         n=launch.branches(settings),
         sampling=launch.sampling(settings),
         stop=launch.stop(settings),
     )
-    fetch_named_model(settings)
     if sys.stderr.isatty() and (hint := launch.model_hint(settings)):
         say(hint)
     with contextlib.closing(launch.loader(settings, notify=say)) as loader:

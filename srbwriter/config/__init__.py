@@ -9,6 +9,7 @@ from srbwriter.config import keys
 from srbwriter.config.keys import Key
 from srbwriter.config.settings import (
     ConfigError,
+    Setting,
     Settings,
     Source,
     Table,
@@ -17,5 +18,5 @@ from srbwriter.config.settings import (
 )
 
 __all__ = [
-    "ConfigError", "Key", "Settings", "Source", "Table", "keys", "load", "remember",
+    "ConfigError", "Key", "Setting", "Settings", "Source", "Table", "keys", "load", "remember",
 ]  # fmt: skip

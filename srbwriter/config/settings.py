@@ -1,8 +1,8 @@
 """Settings: their values, their sources, and the ones that the program remembers.
 
 Reads the four sources of a setting and ranks them: flag > environment > the writer's file > remembered >
-default. Remembered settings are kept beside the writer's own file, which is only read. Uses a table of keys
-and the places of files; imports no face and no engine.
+what suits the model > default. Remembered settings are kept beside the writer's own file, which is only read.
+Uses a table of keys and the places of files; imports no face and no engine.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from srbwriter import paths
 from srbwriter.config.document import Document
 from srbwriter.config.keys import MAX_N, RETIRED, Key, N
 from srbwriter.config.kinds import PATH, most_like
+from srbwriter.demo import BUNDLED_VARIABLE
 
 T = TypeVar("T")
 
-Source = Literal["flag", "environment", "file", "remembered", "default"]
+Source = Literal["flag", "environment", "file", "remembered", "of this model", "default"]
 
 _PREFIX = "SRBWRITER_"
 
@@ -26,8 +27,8 @@ CONFIG_VARIABLE = f"{_PREFIX}CONFIG"
 """Names another file than the one in the config folder."""
 
 
-OF_CLIENTS = frozenset({f"{_PREFIX}URL", f"{_PREFIX}KEY"})
-"""Variables of programs that talk to a server of ours, such as those in ``examples/``; no settings."""
+NO_SETTINGS = frozenset({f"{_PREFIX}URL", f"{_PREFIX}KEY", BUNDLED_VARIABLE})
+"""Variables that are no settings: those of clients, such as in ``examples/``, and the bundled model's."""
 
 _RETIRED = {row.name: row for row in RETIRED if row.name}
 
@@ -127,6 +128,11 @@ class Settings:
         """Return where a setting was said: a flag, a variable, or a line of a file; "" for a default."""
         setting = self._found.get(key.name)
         return "" if setting is None else setting.place
+
+    def with_defaults(self, defaults: Mapping[str, Setting]) -> Settings:
+        """Return these settings with other ``defaults``, by name, for what nobody has said."""
+        said = {n: s for n, s in self._found.items() if s.source not in ("of this model", "default")}
+        return Settings(self.table, {**defaults, **said}, self.warnings)
 
     def section(self, name: str) -> dict[str, Any]:
         """Every setting of a section, by its name within the section."""
@@ -246,7 +252,7 @@ class _Reader:
         retired = {row.env: row for row in _RETIRED.values()}
         found: dict[str, Setting] = {}
         for variable, text in environment.items():
-            if not variable.startswith(_PREFIX) or variable == CONFIG_VARIABLE or variable in OF_CLIENTS:
+            if not variable.startswith(_PREFIX) or variable == CONFIG_VARIABLE or variable in NO_SETTINGS:
                 continue
             if variable in retired:
                 self.notices.append(f"{variable}: {retired[variable].notice}")

@@ -25,6 +25,7 @@ from srbwriter.engine.types import (
     Take,
 )
 from srbwriter.engine.verbs import VERBS, BranchVerb
+from srbwriter.models.suited import suited_to
 from srbwriter.story import NodeId, ReadOnlyStory, Refused, Story, StoryError
 from srbwriter.story.context import Assembly, ContextError
 from srbwriter.story.model import JsonObject
@@ -151,8 +152,9 @@ class Rounds(Models):
         """
         engine = self.engine
         assert engine is not None
-        stop, settings = with_words(self.stop), self.story.settings(parent)
-        sweep = None if takes else self.sweep
+        settings, sweep = self.story.settings(parent), None if takes else self.sweep
+        framed = bool(wish) or prompter.frame.apply(settings).template is not None
+        stop = with_words(self._let_end(self.stop) if framed else self.stop)
         samplings = samplings or swept(self.sampling, settings.sampling, sweep, n)
         assembly = prompter.assemble(parent, settings, stop, at, wish=wish)
         request = Request(
@@ -171,6 +173,14 @@ class Rounds(Models):
             turned = replace(request, prompt=turn.prompt, begin=turn.begin, without=turn.without, heal=False)
             return turned, assembly
         return replace(request, **self.variety.request_fields(samplings, engine.capabilities)), assembly
+
+    def _let_end(self, stop: Stop) -> Stop:
+        """Return ``stop`` for text that answers a request: it ends where the model ends it.
+
+        A plain continuation does not, where the model ends its stories too soon.
+        """
+        writes_on = self.model is not None and suited_to(self.model.metadata).writes_on
+        return replace(stop, ignore_eog=False) if writes_on else stop
 
     def would_ask(self, index: int | None, upto: int | None) -> Request | None:
         """Return the request of :meth:`generate` at the current node, or after a pick, or None."""
@@ -293,7 +303,7 @@ class Rounds(Models):
         self.may_write()
         with self._lock:
             old = self.steered(index)
-            current, stop = self.round, old.stop_rule
+            current, stop = self.round, self._let_end(old.stop_rule)
             assert current is not None
             if self.stale:
                 raise Refused("the text before these branches has changed; ask for new branches")

@@ -10,14 +10,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from srbwriter.engine.watchers.loops import LoopSearch
+from srbwriter.launch import LOOP_TIMES
 
 from .instrument import Desk, Instrument
 
 if TYPE_CHECKING:
     from srbwriter.engine.generation import Branch, Buffer
-
-TIMES = 3
-"""How often a passage stands in a row where a branch is marked, and rewound by the writer's wish."""
 
 
 class Loops(Instrument):
@@ -40,7 +38,7 @@ class Loops(Instrument):
 
         Raises NotSupported if the engine cannot rewind.
         """
-        desk, times = self._desk, TIMES if on else 0
+        desk, times = self._desk, LOOP_TIMES if on else 0
         if on:
             desk.capabilities.require("loop_guard")
         desk.sampling = replace(desk.sampling, loop_guard=times)
@@ -59,4 +57,4 @@ class Loops(Instrument):
         pieces = buffer.pieces[read:]
         search.read("".join(pieces))
         self._seen[branch.index] = buffer, read + len(pieces), search
-        return search.found is not None and search.found.times >= TIMES
+        return search.found is not None and search.found.times >= LOOP_TIMES

@@ -27,6 +27,7 @@ from srbwriter.engine.types import (
     Sampling,
     Stop,
 )
+from srbwriter.models.suited import suited_to
 from srbwriter.prose import sentence_ends
 from srbwriter.story import NodeId, Refused, Story
 from srbwriter.story.model import Span
@@ -354,7 +355,8 @@ class Rewriting(Instrument):
         plain = variants_request(engine, prompter.prompt(assembly), passage.text, n, samplings)
         more = desk.variety.request_fields(samplings, engine.capabilities)
         plain = replace(plain, heal=True, add_bos=False, **more)
-        if not wish and prompter.frame.apply(settings).template is None and before:
+        fills = suited_to(engine.info.metadata).fills_gaps
+        if fills and not wish and prompter.frame.apply(settings).template is None and before:
             gap = gap_prompt(engine, before[1:] if before[0] == engine.bos else before, passage.after)
         if gap is None or not engine.capabilities.has("prompt_logprobs"):
             self._begin(engine, passage, attempt, plain, before, gap)

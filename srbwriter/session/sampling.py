@@ -78,13 +78,32 @@ def as_field(value: Any) -> Any:
     return tuple(as_field(each) for each in cast("list[Any]", value)) if isinstance(value, list) else value
 
 
+def follow_usual(record: _Record, before: _Record, after: _Record) -> _Record:
+    """Return ``record`` with the values of ``after`` where it has those of ``before``."""
+    same = [f.name for f in fields(record) if getattr(record, f.name) == getattr(before, f.name)]
+    return replace(record, **{name: getattr(after, name) for name in same})
+
+
 def variety_of(settings: Settings) -> Variety:
     """Return the variety from the settings."""
     return Variety(settings[keys.SIBLINGS], settings[keys.REPULSION], settings[keys.RENEW_DUPLICATES])
 
 
+@dataclass(frozen=True, slots=True)
+class Usual:
+    """How new branches are written unless the writer changes it."""
+
+    sampling: Sampling
+    stop: Stop
+    variety: Variety
+    n: int
+    of_model: frozenset[str] = frozenset()  # fields that suit the model
+
+
 class Knobs(Protocol):
     """An object with a story's knobs: a session."""
+
+    usual: Usual
 
     sampling: Sampling
     stop: Stop
@@ -97,26 +116,23 @@ class Knobs(Protocol):
 
 
 class RememberedKnobs:
-    """The knobs of ``session`` that differ from ``settings``, stored in the story."""
+    """The knobs of ``session`` that differ from its usual ones, stored in the story."""
 
     def __init__(self, session: Knobs, settings: Settings) -> None:
         self._session = session
-        self._sampling, self._stop = launch.sampling(settings), launch.stop(settings)
-        self._variety = variety_of(settings)
-        self._n = session.n
         self._said = {key.name for key in settings.table if settings.source(key) in ("flag", "environment")}
 
     def keep(self) -> None:
         """Save the present knobs in the story. Raises StoryError."""
-        session = self._session
+        session, usual = self._session, self._session.usual
         if session.story.read_only is not None:
             return
         turned = {
-            "sampling": self._difference("sampling", session.sampling, self._sampling),
-            "stop": self._difference("stop", session.stop, self._stop),
-            "variety": self._difference("variety", session.variety, self._variety),
+            "sampling": self._difference("sampling", session.sampling, usual.sampling),
+            "stop": self._difference("stop", session.stop, usual.stop),
+            "variety": self._difference("variety", session.variety, usual.variety),
             "ladder": session.sweep,
-            "n": session.n if session.n != self._n else self._kept().get("n") if self._n_said else None,
+            "n": session.n if session.n != usual.n else self._kept().get("n") if self._n_said else None,
         }
         if turned != _NOTHING or self._kept():
             session.story.put_value(TURNED, turned)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from . import typing
 from .instrument import Kind
 from .instruments import INSTRUMENTS
 from .open import open_story, rescue_folder
-from .sampling import Variety, variety_of
+from .sampling import Usual, Variety, follow_usual, variety_of
 from .writing import Writing
 
 log = logging.getLogger(__name__)
@@ -45,6 +46,8 @@ class Session(Writing):
             story, loader, options, n, sampling or Sampling(), stop or Stop(max_tokens=64),
             variety or Variety(),
         )  # fmt: skip
+        self._settings: Settings | None = None
+        self.usual = Usual(self.sampling, self.stop, self.variety, n)
         self.instruments.update((kind, kind(self)) for kind in INSTRUMENTS)
         self.taken_up = typing.take_up(story)
         """How many times words of an earlier run, which died, became nodes of the story."""
@@ -63,6 +66,8 @@ class Session(Writing):
         Raises StoryError if the file is not a story or its folder is not writable.
         """
         loader = loader or launch.loader(settings)
+        file = loader.path if isinstance(loader, EngineLoader) else None
+        settings = launch.suit_model(settings, file, in_app=True)
         opened = cls(
             open_story(story),
             loader,
@@ -72,9 +77,31 @@ class Session(Writing):
             options=loader.options or launch.engine_options(settings),
             variety=variety_of(settings),
         )
+        opened._settings, opened.usual = settings, opened._usual_of(settings)
         for instrument in opened.instruments.values():
             instrument.configure(settings)
         return opened
+
+    def _usual_of(self, settings: Settings) -> Usual:
+        return Usual(
+            launch.sampling(settings), launch.stop(settings), variety_of(settings), launch.branches(settings),
+            launch.fields_of_model(settings),
+        )  # fmt: skip
+
+    def load_model(self, path: Path) -> None:
+        """Load another model, with what suits it where nobody said otherwise. Running branches stop."""
+        if self._settings is not None:
+            before, settings = self.usual, launch.suit_model(self._settings, path, in_app=True)
+            self.usual = self._usual_of(settings)
+            self.sampling = follow_usual(self.sampling, before.sampling, self.usual.sampling)
+            self.stop = follow_usual(self.stop, before.stop, self.usual.stop)
+        super().load_model(path)
+
+    def _meet_model(self) -> None:
+        if not self.capabilities.has("loop_guard"):  # it is on by default
+            self.sampling = replace(self.sampling, loop_guard=0)
+            self.usual = replace(self.usual, sampling=replace(self.usual.sampling, loop_guard=0))
+        super()._meet_model()
 
     def instrument(self, kind: type[Kind]) -> Kind:
         """Return the instrument of a class, as ``LookAhead.of(session)`` does. Raises KeyError without it."""

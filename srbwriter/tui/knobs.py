@@ -18,7 +18,7 @@ from srbwriter.config.keys import N
 from srbwriter.config.kinds import SWITCH
 from srbwriter.engine.parameters import BY_NAME, PARAMETERS, Parameter
 from srbwriter.engine.types import InvalidRequest, Sampling, Stop
-from srbwriter.session.sampling import VARIETY, Variety
+from srbwriter.session.sampling import VARIETY, Usual, Variety
 
 BRANCHES = replace(BY_NAME["n"], help="Branches that are written at once.", first=True)
 KNOBS: tuple[Parameter, ...] = (
@@ -52,12 +52,16 @@ _BETWEEN = re.compile(rf"({_NUMBER})(?:\s*(?:\.{{2,3}}|…|[-–—,;]|to)\s*|\s
 _BELOW_ZERO = re.compile(rf"({_NUMBER})\s+(-{_NUMBER})")  # a minus directly before a number is its sign
 
 
-def default_of(knob: Parameter) -> Any:
-    """Return the value that the program has when nobody says another one."""
-    return N.default if knob is BRANCHES else knob.default
+USUAL = Usual(Sampling(), Stop(), Variety(), N.default)
+"""The program's own defaults."""
 
 
 _RECORDS = {"sampling": "sampling", "stop": "stop", "request": "variety"}
+
+
+def value_of(records: Usual | Setup, knob: Parameter) -> Any:
+    """Return the value of a setting in one of the records that it belongs to."""
+    return records.n if knob is BRANCHES else getattr(getattr(records, _RECORDS[knob.record]), knob.field)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +74,7 @@ class Setup:
     n: int = 1
 
     def get(self, knob: Parameter) -> Any:
-        if knob is BRANCHES:
-            return self.n
-        return getattr(getattr(self, _RECORDS[knob.record]), knob.field)
+        return value_of(self, knob)
 
     def put(self, knob: Parameter, value: Any) -> Setup:
         """Return this setup with one setting changed. Raises InvalidRequest."""
@@ -178,8 +180,8 @@ def presets() -> dict[str, Path]:
     return found
 
 
-def read_preset(file: Path, onto: Setup) -> Setup:
-    """Return the setup in a preset file; parameters it does not name get their default, lengths stay.
+def read_preset(file: Path, onto: Setup, usual: Usual = USUAL) -> Setup:
+    """Return the setup in a preset file; parameters it does not name get their usual value, lengths stay.
 
     Raises:
         InvalidRequest: the file is not TOML or names an unknown parameter; the message names the file.
@@ -188,7 +190,7 @@ def read_preset(file: Path, onto: Setup) -> Setup:
         values = tomllib.loads(file.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise InvalidRequest(str(file), str(error)) from error
-    setup = replace(onto, sampling=Sampling(seed=onto.sampling.seed))
+    setup = replace(onto, sampling=replace(usual.sampling, seed=onto.sampling.seed))
     by_name = {knob.name: knob for knob in KNOBS}
     for name, value in values.items():
         if name == "about":
@@ -199,20 +201,23 @@ def read_preset(file: Path, onto: Setup) -> Setup:
     return setup
 
 
-def differences(setup: Setup) -> list[tuple[Parameter, str]]:
-    """Return the settings that differ from their defaults, with their values."""
-    return [(knob, shown(knob, value)) for knob in KNOBS if (value := setup.get(knob)) != default_of(knob)]
+def differences(setup: Setup, usual: Usual) -> list[tuple[Parameter, str]]:
+    """Return the settings that differ from the usual ones, with their values."""
+    changed = [knob for knob in KNOBS if setup.get(knob) != value_of(usual, knob)]
+    return [(knob, shown(knob, setup.get(knob))) for knob in changed]
 
 
-def preset_words(file: Path, onto: Setup) -> str:
+def preset_words(file: Path, onto: Setup, usual: Usual) -> str:
     """Describe a preset and the values that it sets, or why it cannot be read."""
     try:
-        setup = read_preset(file, onto)
+        setup = read_preset(file, onto, usual)
         about = tomllib.loads(file.read_text("utf-8")).get("about", "")
     except (InvalidRequest, OSError, ValueError) as error:
         return str(error)
-    changed = [f"{knob.title} {value}" for knob, value in differences(setup) if knob.record == "sampling"]
-    return "\n".join([*([f"{about}\n"] if about else []), *(changed or ["every setting at its default"])])
+    changed = [
+        f"{knob.title} {value}" for knob, value in differences(setup, usual) if knob.record == "sampling"
+    ]
+    return "\n".join([*([f"{about}\n"] if about else []), *(changed or ["every setting as usual"])])
 
 
 def write_preset(name: str, setup: Setup) -> Path:

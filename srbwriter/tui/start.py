@@ -131,6 +131,7 @@ def open_app(settings: Settings, story: Path | None, beside: Beside | None = Non
     """Run the app until the writer leaves; returns the exit code. Raises StoryError."""
     notes: list[str] = []
     loader = launch.loader(settings, nice=BEHIND)
+    settings = launch.suit_model(settings, in_app=True)
     # These go on from story to story.
     fetch, offer, preferences = ModelFetch(), ModelOffer(settings), Preferences(settings)
     begins = False

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from llama_cpp import Llama
 
+import srbwriter.demo
 from srbwriter.demo import bundled_model
+from srbwriter.models.suited import Suited, suited_to_file
+
+SHIPPED = Path(srbwriter.demo.__file__).with_name("storyteller.gguf")
 
 
 @pytest.fixture(scope="module")
 def vocabulary() -> Iterator[Llama]:
     """The file opened without its weights."""
-    model = Llama(str(bundled_model()), vocab_only=True, verbose=False)
+    model = Llama(str(SHIPPED), vocab_only=True, verbose=False)
     yield model
     model.close()
 
 
 def test_it_fits_into_the_wheel() -> None:
-    assert 1_000_000 < bundled_model().stat().st_size <= 24_000_000
+    assert 40_000_000 < SHIPPED.stat().st_size <= 46_000_000
 
 
 @pytest.mark.parametrize("key", ["name", "author", "license", "description", "version", "size_label"])
@@ -27,8 +32,8 @@ def test_it_says_what_it_is(vocabulary: Llama, key: str) -> None:
     assert vocabulary.metadata[f"general.{key}"].strip()
 
 
-def test_its_context_holds_two_thousand_tokens(vocabulary: Llama) -> None:
-    assert int(vocabulary.metadata["llama.context_length"]) >= 2048
+def test_its_context_holds_four_thousand_tokens(vocabulary: Llama) -> None:
+    assert int(vocabulary.metadata["llama.context_length"]) == 4096
 
 
 def test_fill_in_the_middle_and_chat_are_declared(vocabulary: Llama) -> None:
@@ -44,3 +49,14 @@ def test_fill_in_the_middle_and_chat_are_declared(vocabulary: Llama) -> None:
 def test_any_text_survives_its_vocabulary(vocabulary: Llama, text: str) -> None:
     ids = vocabulary.tokenize(text.encode(), add_bos=False, special=False)
     assert vocabulary.detokenize(ids).decode() == text
+
+
+def test_it_has_settings_of_its_own() -> None:
+    suited = suited_to_file(SHIPPED)
+    assert suited.sampling["dry_multiplier"] == 0.8 and suited.writes_on and not suited.fills_gaps
+
+
+def test_no_other_file_has(tmp_path: Path) -> None:
+    (tmp_path / "words.gguf").write_bytes(b"GGUF nothing")
+    others = [bundled_model(), tmp_path / "words.gguf", tmp_path / "absent.gguf"]
+    assert [suited_to_file(path) for path in others] == [Suited()] * 3

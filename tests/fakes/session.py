@@ -16,7 +16,7 @@ from srbwriter.engine.verbs import BranchVerb
 from srbwriter.session.instrument import Instrument
 from srbwriter.session.likeness import Duplicates
 from srbwriter.session.recorder import Recorder
-from srbwriter.session.sampling import Variety
+from srbwriter.session.sampling import Usual, Variety
 from srbwriter.session.typing import Draft, Typing
 from srbwriter.session.undoing import name_action
 from srbwriter.story import ROOT, NodeId, Story
@@ -121,6 +121,7 @@ class FakeSession:
         self.stop = Stop(max_tokens=64)
         self.sweep: tuple[str, float, float] | None = None
         self.variety = Variety()
+        self.usual = Usual(self.sampling, self.stop, self.variety, n)
         self.exploring = NoExplorer()
         self.long_work = None
         self.stale = False

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from srbwriter.engine.types import Sampling, Stop
+from srbwriter.launch import LOOP_TIMES as TIMES
 from srbwriter.session import Session
-from srbwriter.session.loops import TIMES, Loops
+from srbwriter.session.loops import Loops
 from srbwriter.tui.write.status import marks
 
 from .conftest import open_session, written

@@ -282,8 +282,11 @@ def branch_knobs(screen: Writer) -> None:
     def changed(setup: Setup) -> None:
         screen.guarded(lambda: screen.session.steer(index, "set_sampling", sampling=setup.sampling))
 
-    now, can = Setup(branch.sampling, branch.stop_rule), screen.session.capabilities
-    screen.app.push_screen(Knobs(f"Settings of branch {index + 1}", now, changed, can=can))
+    now, session = Setup(branch.sampling, branch.stop_rule), screen.session
+    title, usual = f"Settings of branch {index + 1}", session.usual
+    screen.app.push_screen(
+        Knobs(title, now, changed, can=session.capabilities, usual=usual, of_model=usual.of_model)
+    )
 
 
 @command(THIS_BRANCH, "Compare with another branch")

@@ -35,7 +35,10 @@ def knobs(screen: Writer) -> None:
         screen.guarded(screen.app.knobs.keep)
 
     now = Setup(session.sampling, session.stop, session.variety, session.n)
-    sheet = Knobs("Settings for new branches", now, changed, spread, session.sweep, session.capabilities)
+    sheet = Knobs(
+        "Settings for new branches", now, changed, spread, session.sweep, session.capabilities,
+        session.usual, session.usual.of_model,
+    )  # fmt: skip
     screen.app.push_screen(sheet, closed)
 
 

@@ -8,7 +8,7 @@ for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import groupby
 
 from textual import on
@@ -20,7 +20,7 @@ from textual.widgets.option_list import Option
 from srbwriter.engine.capabilities import Capabilities
 from srbwriter.engine.parameters import Parameter
 from srbwriter.engine.types import InvalidRequest, number_words
-from srbwriter.session.sampling import Sweep
+from srbwriter.session.sampling import Sweep, Usual
 from srbwriter.tui import knobs
 from srbwriter.tui.commands import action
 from srbwriter.tui.dialogs.ask import Ask
@@ -38,12 +38,13 @@ class Knobs(Dialog[None]):
     """Settings for writing ("knobs" in identifiers).
 
     ``changed`` is called with every new setup, ``spread`` with a new sweep or None to remove it. ``ladder``
-    is the current sweep.
+    is the current sweep. ``usual`` are the values that nobody changed, and ``of_model`` the names of
+    those that suit the model.
     """
 
     KEYS = "In the settings for writing"
     OPENED_BY = "knobs"
-    FOOT = "{keys}\n* is not the default"
+    FOOT = "{keys}\n* changed by you"
     DEFAULT_CSS = """
     Knobs { align: right middle; background: $background 40%; }
     Knobs > .box {
@@ -63,8 +64,11 @@ class Knobs(Dialog[None]):
         spread: Callable[[Sweep | None], None] | None = None,
         ladder: Sweep | None = None,
         can: Capabilities | None = None,
+        usual: Usual = knobs.USUAL,
+        of_model: Collection[str] = (),
     ) -> None:
         super().__init__()
+        self._usual, self._of_model = usual, of_model
         self._reason_for = (can or Capabilities()).reason_for
         self.heading, self.setup = title, setup
         self._changed, self._spread, self.ladder = changed, spread, ladder
@@ -72,7 +76,7 @@ class Knobs(Dialog[None]):
         self._knobs: list[Parameter] = [knob for knob in KNOBS if whole or knob.record != "request"]
         self._rows: list[Parameter | str | None] = []
         first = [knob for knob in self._knobs if knob.first]
-        others = [k for k in self._knobs if k not in first and setup.get(k) != knobs.default_of(k)]
+        others = [k for k in self._knobs if k not in first and self._changed_or_own(k)]
         self._first: list[Parameter] = [*first, *others]
         self._more = False
 
@@ -151,7 +155,7 @@ class Knobs(Dialog[None]):
     def _label(self, knob: Parameter) -> Content:
         value = self.setup.get(knob)
         spread = self._spread_over(knob)
-        same = value == knobs.default_of(knob) and not spread
+        same = value == knobs.value_of(self._usual, knob) and not spread
         usual = "" if not self._reason_for(knob) else "$text-disabled"
         return Content.assemble(
             (f"{'  ' if same else _CHANGED}{knob.title:<29}", usual if same else "bold"),
@@ -159,7 +163,11 @@ class Knobs(Dialog[None]):
                 f"{spread} across the branches" if spread else knobs.shown(knob, value),
                 usual if same else "bold",
             ),
+            ("  of this model" if same and knob.field in self._of_model else "", "$text-muted"),
         )
+
+    def _changed_or_own(self, knob: Parameter) -> bool:
+        return self.setup.get(knob) != knobs.value_of(self._usual, knob) or knob.field in self._of_model
 
     def _spread_over(self, knob: Parameter) -> str:
         """Return the sweep of ``knob`` in words; empty if it has none."""
@@ -230,10 +238,10 @@ class Knobs(Dialog[None]):
 
     @action("knobs_default", "backspace,delete", "default")
     def action_default(self) -> None:
-        """Reset the setting to its default."""
+        """Reset the setting to its usual value."""
         if (knob := self.knob) is not None:
             self._level(knob)
-            self._take(self.setup.put(knob, knobs.default_of(knob)))
+            self._take(self.setup.put(knob, knobs.value_of(self._usual, knob)))
 
     @action("knobs_narrow", "slash", "narrow")
     def action_narrow(self) -> None:
@@ -269,13 +277,13 @@ class Knobs(Dialog[None]):
         """Choose a saved preset."""
         before = self.setup
         choices = [
-            Choice(file, name, preview=knobs.preset_words(file, before))
+            Choice(file, name, preview=knobs.preset_words(file, before, self._usual))
             for name, file in knobs.presets().items()
         ]
 
         def looked(file: object) -> None:
             try:
-                self._take(knobs.read_preset(file, before))  # type: ignore[arg-type]
+                self._take(knobs.read_preset(file, before, self._usual))  # type: ignore[arg-type]
             except InvalidRequest as error:
                 self.notify(str(error), severity="error")
 

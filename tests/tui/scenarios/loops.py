@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from srbwriter.session.loops import TIMES
+from srbwriter.launch import LOOP_TIMES as TIMES
 from tests.tui.conftest import Bench
 from tests.tui.scenarios.common import scenario, started, visible
 

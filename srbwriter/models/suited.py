@@ -1,0 +1,62 @@
+"""What suits one model better than the program's defaults: a small table, by the name in the model's file.
+
+Whatever the writer, a settings file, a flag, a preset or a sample prompt says goes before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from srbwriter import gguf
+
+_NAMES = ("general.name", "general.size_label")
+
+
+@dataclass(frozen=True, slots=True)
+class Suited:
+    """What suits one model. ``sampling`` has fields of the engine's ``Sampling`` by name.
+
+    ``writes_on`` says that the model ends stories too soon, so that the app keeps it from ending them;
+    ``fills_gaps`` that its fill-in-the-middle tokens help it to write text between two passages.
+    """
+
+    sampling: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    writes_on: bool = False
+    fills_gaps: bool = True
+
+
+_SUITED = {
+    # The bundled model. Without DRY, 26 of 64 branches repeat a run of eight words; with it and llama.cpp's
+    # own sequence breakers 1 of 64, with "*" alone none (srbwriter/demo/MODEL_CARD.md). It ends five of eight
+    # branches of a tale in the first round, and fills a gap worse than it continues the text before it.
+    ("storyteller", "72M"): Suited(
+        {
+            "temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05,
+            "dry_multiplier": 0.8, "dry_base": 1.75, "dry_allowed_length": 2, "dry_penalty_last_n": -1,
+            "dry_sequence_breakers": ("*",),
+        },
+        writes_on=True,
+        fills_gaps=False,
+    ),
+}  # fmt: skip
+
+
+def suited_to(metadata: Mapping[str, object]) -> Suited:
+    """Return what suits the model with this metadata; nothing for one that is not in the table."""
+    name, size = (str(metadata.get(key, "")) for key in _NAMES)
+    return _SUITED.get((name, size), Suited())
+
+
+def suited_to_file(path: Path) -> Suited:
+    """Return what suits the model in a file; nothing for a file that is missing or no model."""
+    found: dict[str, object] = {}
+    with suppress(OSError, gguf.Damaged), path.open("rb") as file:
+        for key, value in gguf.pairs(file, path.stat().st_size):
+            if isinstance(value, gguf.Array):  # the names stand before the vocabulary
+                break
+            found[key] = value
+    return suited_to(found)
