@@ -154,7 +154,7 @@ class Rounds(Models):
         assert engine is not None
         settings, sweep = self.story.settings(parent), None if takes else self.sweep
         framed = bool(wish) or prompter.frame.apply(settings).template is not None
-        stop = with_words(self._let_end(self.stop) if framed else self.stop)
+        stop = with_words(self._stop_of_answer(self.stop) if framed else self.stop)
         samplings = samplings or swept(self.sampling, settings.sampling, sweep, n)
         assembly = prompter.assemble(parent, settings, stop, at, wish=wish)
         request = Request(
@@ -174,8 +174,8 @@ class Rounds(Models):
             return turned, assembly
         return replace(request, **self.variety.request_fields(samplings, engine.capabilities)), assembly
 
-    def _let_end(self, stop: Stop) -> Stop:
-        """Return ``stop`` for text that answers a request: it ends where the model ends it.
+    def _stop_of_answer(self, stop: Stop) -> Stop:
+        """Return ``stop`` for text that answers a request or a wish: it ends where the model ends it.
 
         A plain continuation does not, where the model ends its stories too soon.
         """
@@ -303,7 +303,7 @@ class Rounds(Models):
         self.may_write()
         with self._lock:
             old = self.steered(index)
-            current, stop = self.round, self._let_end(old.stop_rule)
+            current, stop = self.round, self._stop_of_answer(old.stop_rule)
             assert current is not None
             if self.stale:
                 raise Refused("the text before these branches has changed; ask for new branches")

@@ -66,8 +66,7 @@ class Session(Writing):
         Raises StoryError if the file is not a story or its folder is not writable.
         """
         loader = loader or launch.loader(settings)
-        file = loader.path if isinstance(loader, EngineLoader) else None
-        settings = launch.suit_model(settings, file, in_app=True)
+        settings = launch.suit_model(settings, loader.path, in_app=True)
         opened = cls(
             open_story(story),
             loader,
