@@ -44,7 +44,7 @@ class Knobs(Dialog[None]):
 
     KEYS = "In the settings for writing"
     OPENED_BY = "knobs"
-    FOOT = "{keys}\n* changed by you"
+    FOOT = "{keys}\n* not the usual value"
     DEFAULT_CSS = """
     Knobs { align: right middle; background: $background 40%; }
     Knobs > .box {
