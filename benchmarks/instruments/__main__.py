@@ -11,10 +11,7 @@ from pathlib import Path
 
 from srbwriter.demo import bundled_model
 
-PARTS = (
-    "ahead", "variety", "tokens", "judging", "bans", "loops", "rewrite", "wishes", "steering", "variants",
-    "autorun", "surprise", "replay", "preferences", "off",
-)  # fmt: skip
+PARTS = ("ahead", "bans")
 
 
 def main() -> None:
