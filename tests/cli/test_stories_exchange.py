@@ -118,7 +118,7 @@ def test_the_formats_are_listed_without_a_story(run: Any, arguments: tuple[str, 
     code, out, err = run(*arguments, "--format", "list")
     names = {line.split()[0] for line in out.splitlines()}
     assert (code, err) == (Exit.OK, "") and {"srbwriter", "mikupad", "docx", "html"} <= names
-    assert ("exoloom" in names) == (arguments[0] == "import")
+    assert ("novelai" in names) == (arguments[0] == "import")
     assert ("novelai" in names) == (arguments[0] == "import")
 
 

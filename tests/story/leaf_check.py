@@ -52,9 +52,6 @@ EXCUSED: dict[str, dict[str, str]] = {
         "1.lastModifiedBy": "who saved the file last is not about the story",
         "1.revision": "how often the file was saved is not about the story",
     },
-    "exoloom": {
-        "tree.nodes.*.childrenIds.*": "the parents' ids say the same; the order of siblings is kept",
-    },
     "tapestry": {
         "rootNodes.*": "they are the nodes without a parent; their order is kept",
         "nodeChildren.*": "the parents say the same; the order of siblings is kept",

@@ -23,7 +23,6 @@ EXPECTED = {
     "loomsidian.json": "loomsidian",
     "loomsidian_data.json": "loomsidian",
     "loomsidian_list.json": "loomsidian",
-    "exoloom.json": "exoloom",
     "mikupad.json": "mikupad",
     "mikupad_db.json": "mikupad",
     "kobold_v1.json": "kobold",
@@ -47,13 +46,9 @@ EXPECTED = {
     "aidungeon_adventure.json": "aidungeon",
     "aidungeon_adventures.json": "aidungeon",
     "aidungeon_scenario.json": "aidungeon",
-    "logitloom.json": "logitloom",
-    "logitloom_chat.json": "logitloom",
     "weave.tapestry": "tapestry",
     "tapestry_note.md": "tapestry",
     "tapestry_compressed.md": "tapestry",
-    "basemode.json": "basemode-loom",
-    "basemode_contexts.json": "basemode-loom",
     "screenplay.fountain": "fountain",
     "page.html": "html",
     "manuscript.docx": "docx",
@@ -81,7 +76,7 @@ def test_unknown_names_and_import_only_formats_are_refused_by_name() -> None:
     with pytest.raises(KeyError, match="no format 'pages'"):
         formats.write(draft, "pages")
     with pytest.raises(KeyError, match="can only be imported"):
-        formats.write(draft, "exoloom")
+        formats.write(draft, "rtf")
 
 
 def test_a_draft_that_is_no_tree_is_not_written() -> None:

@@ -87,41 +87,6 @@ EXAMPLES = {
         ("", [("Ferry", [(" one", [])]), ("Mill", [])]), "Ferry one",
         {}, {"Mill": {"marks.title": "Tales/mill.md"}},
     ),
-    "exoloom.json": Example(
-        ("The mill", [(" fell", []), (" stood", [])]),
-        "The mill stood",  # a pruned branch is not where one begins
-        {"title": "The mill", "created": 1738555506, "root.author": "writer", "root.created": 1700000000},
-        {
-            " stood": {"marks.bookmark": True, "generation.model": "base-8b"},
-            " fell": {"marks.deleted": True},
-        },
-    ),
-    "basemode.json": Example(
-        ("The sea", [(" was", []), (" is", [])]), "The sea was",
-        {"root.author": "writer"},
-        {
-            " was": {"marks.rating": -1, "author": "model"},
-            " is": {"marks.rating": 1, "marks.bookmark": True, "marks.tags": ("hidden",)},
-        },
-    ),
-    "basemode_contexts.json": Example(
-        ("The sea", [(" was", [(" grey.", [])]), (" is", [])]), "The sea was grey.",
-        {MEMORY: "A harbour."},
-        {" was": {"settings.memory": "Winter."}},
-    ),
-    "logitloom.json": Example(  # tokens are joined up to the fork
-        ("The sea", [(" was grey", [(".", []), (" and", [])]), (" is", [])]), "The sea",
-        {},
-        {".": {"generation.model": "base-8b", "generation.finish_reason": "stop"}},
-    ),
-    "logitloom_chat.json": Example(
-        ("The", [(" sea.", []), ("<|stop|>", [])]), "The",
-        {MEMORY: "Be brief.\n\nWrite of the sea."},
-        {
-            " sea.": {"generation.finish_reason": "stop"},
-            "<|stop|>": {"generation.finish_reason": "content_filter"},
-        },
-    ),
     "kobold_v1.json": Example(
         ("", [("You wake.", [(" It is dark.", [(" You stand.", [])]), (" It is cold.", [])])]),
         "You wake. It is dark. You stand.",
@@ -404,7 +369,7 @@ def test_an_example_reads_as_it_says(file: str) -> None:
         ("novelai.scenario", ["${town}", "${name}"]),
         *((file, []) for file in (
             "aidungeon_worldinfo.json", "card_v1.json", "card_v3.json", "lorebook_v3.json", "novelai.story",
-            "novelai_document.story", "novelai.lorebook", "exoloom.json", "logitloom.json",
+            "novelai_document.story", "novelai.lorebook",
         )),
     ],
 )  # fmt: skip
@@ -425,10 +390,6 @@ FAULTS: list[tuple[str, tuple[str | int, ...], Any, str, Shape | str | None]] = 
     ("loom.json", ("chapters",), [], "an object", None),
     ("loomsidian.json", ("nodes", "n2", "parentId"), ["x"], "the id of a node", None),
     ("loomsidian_data.json", ("state", "Tales/mill.md"), 1, "an object", ("Ferry", [(" one", [])])),
-    ("exoloom.json", ("tree", "rootNodeId"), 9, "not where the tree begins", None),
-    ("exoloom.json", ("tree", "nodes", "1", "parentId"), 3, "has a parent", EXAMPLES["exoloom.json"].tree),
-    ("exoloom.json", ("lens", "bookmarks", 0), 4, "an object", None),
-    ("logitloom.json", ("roots", 0, "children"), 1, "a list", ("The sea", [(" was", []), (" is", [])])),
     (
         "kobold_v1.json", ("actions", 0), 4, "a text",
         ("", [("You wake.", [(" You stand.", []), (" It is cold.", [])])]),
@@ -490,11 +451,6 @@ def test_what_is_broken_in_a_file_is_told_and_the_rest_is_read(
 
 REFUSED: list[tuple[str, tuple[str | int, ...], Any, str, str]] = [
     ("loomsidian.json", ("nodes",), 3, "the top level", ""),
-    ("exoloom.json", ("schemaVersion",), 2, "schemaVersion", "1, the only schema"),
-    ("exoloom.json", ("tree",), GONE, "tree", "an object"),
-    ("exoloom.json", ("tree", "nodes"), [], "tree.nodes", "an object"),
-    ("logitloom.json", ("isLogitLoomTreeVersion",), "v9", "isLogitLoomTreeVersion", "logit-loom-tree-v1"),
-    ("logitloom.json", ("roots",), GONE, "roots", "a list"),
     ("kobold_united.json", ("file_version",), 3, "file_version", "2, the only version"),
     ("kobold_united.json", ("actions",), [], "actions", "an object"),
 ]
@@ -645,9 +601,6 @@ def test_a_node_without_its_parent_does_not_take_others_with_it() -> None:
     place = ("state", "Tales/mill.md", "nodes", "b9")
     draft = tells(changed(value, orphan, *place), ".".join(place))
     assert shape(draft) == ("", [("Ferry", [(" one", [])]), ("Mill", []), ("alone", [])])
-    value = changed(fixture_json("exoloom.json"), 3, "tree", "nodes", "2", "parentId")
-    draft = tells(changed(value, 2, "tree", "nodes", "3", "parentId"), "tree.nodes.3", "its own ancestor")
-    assert shape(draft) == ("", [(" fell", [(" stood", [])]), ("The mill", [])])
 
 
 # -- KoboldAI --------------------------------------------------------------------------------------------

@@ -29,8 +29,6 @@ from srbwriter.story.model import (
 _LEAVES = (
     "own",
     "tapestry",
-    "exoloom",
-    "logitloom",
     "novelai",
     "kobold",
     "aidungeon",
@@ -39,7 +37,6 @@ _LEAVES = (
     "lore",
     "mikupad",
     "loomsidian",
-    "basemode",
     "loom",
     "html",
     "word",
