@@ -101,7 +101,7 @@ class Desk:
         self.models = self.home / ".local/share/srbwriter/models"
         for name, source in {
             "chapter.txt": "story.txt", "chapters/one.md": "story.md", "novel.docx": "manuscript.docx",
-            "tree.json": "loom.json", "welcome.tapestry": "weave.tapestry", "chat.jsonl": "sillytavern.jsonl",
+            "tree.json": "loom.json", "chat.jsonl": "sillytavern.jsonl",
             "one.md": "story.md", "Novel.scriv/Files/Data/A/content.rtf": "manuscript.rtf",
             "mikupad_db_export.json": "mikupad_db.json", "data.json": "loomsidian_data.json",
             "Vault/One.md": "story.md", "Vault/Novel/Two.md": "story.md",

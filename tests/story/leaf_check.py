@@ -29,7 +29,7 @@ from typing import Any
 from srbwriter.story import formats
 from srbwriter.story.formats import FormatError
 from srbwriter.story.model import StoryDraft
-from tests.story.tapestry_file import PLUGIN, WEAVE, encode, note
+from tests.story.tapestry_file import PLUGIN, note
 
 Path = tuple[str | int, ...]
 
@@ -295,23 +295,14 @@ def _png_chunk(kind: bytes, body: bytes, values: dict[str, Any]) -> bytes:
 
 
 def _open_tapestry(data: bytes) -> Opened:
-    """A weave, or a note of the plugin.  Only the example files: they are what their writer makes."""
+    """A note of the plugin.  Only the example files: they are what their writer makes."""
     for value, close in (
-        (WEAVE, _encoded),
         (PLUGIN, note),
         (PLUGIN, lambda plugin: note(plugin, compressed=True)),
     ):
         if close(value) == data:
             return Opened(value, close)
     raise AssertionError("no example file")
-
-
-def _encoded(weave: Any) -> bytes:
-    """The layout of a weave has no names of fields, and ids of 128 bits."""
-    try:
-        return encode(weave)
-    except (KeyError, ValueError) as error:
-        raise Unsayable from error
 
 
 def _open_lines(data: bytes) -> Opened:

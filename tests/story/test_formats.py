@@ -46,7 +46,6 @@ EXPECTED = {
     "aidungeon_adventure.json": "aidungeon",
     "aidungeon_adventures.json": "aidungeon",
     "aidungeon_scenario.json": "aidungeon",
-    "weave.tapestry": "tapestry",
     "tapestry_note.md": "tapestry",
     "tapestry_compressed.md": "tapestry",
     "screenplay.fountain": "fountain",

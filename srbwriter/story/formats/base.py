@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from srbwriter.story.model import StoryDraft, as_object
 
-Kind = Literal["png", "zip", "tapestry", "rtf", "json", "jsonl", "text"]
+Kind = Literal["png", "zip", "rtf", "json", "jsonl", "text"]
 
 AS_TEXT = "`srbwriter import --format text` takes it as it stands"
 

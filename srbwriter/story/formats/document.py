@@ -21,7 +21,6 @@ from srbwriter.story.model import as_list, as_object
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 ZIP_SIGNATURE = b"PK\x03\x04"
-TAPESTRY_SIGNATURE = b"VersionedTapestryWeave__"
 RTF_SIGNATURE = b"{\\rtf"
 
 BROKEN_ZIP = (
@@ -47,8 +46,6 @@ def open_document(data: bytes, name: str, encoding: str = "") -> Document:
         return Document(name, data, "png")
     if not encoding and data.startswith(ZIP_SIGNATURE):
         return _open_zip(data, name)
-    if not encoding and data.startswith(TAPESTRY_SIGNATURE):
-        return Document(name, data, "tapestry")
     if not encoding and data.startswith(RTF_SIGNATURE):
         return Document(name, data, "rtf")
     text = decode(data, name, encoding)

@@ -1,26 +1,18 @@
-"""Tapestry Loom: weaves (``.tapestry``, version 0), and notes of the Obsidian plugin that came before it.
-
-A weave is an rkyv archive below a header of 32 bytes.  Its nodes hold text as bytes, often token by token,
-and a character may begin in one node and end in the next.  The plugin kept the weave as a JavaScript
-expression in the front matter of a note, compressed or not.
-"""
+"""Notes of Tapestry Loom's Obsidian plugin: the tree is a JavaScript expression in their front matter."""
 
 from __future__ import annotations
 
 import base64
 import binascii
-import codecs
 import re
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from srbwriter.story.formats.base import Document, Fault, Format, FormatError
+from srbwriter.story.formats.base import Document, Format, FormatError
 from srbwriter.story.formats.build import Loose, arrange, time_of, with_foreign
 from srbwriter.story.formats.cursor import Cursor
-from srbwriter.story.formats.document import TAPESTRY_SIGNATURE, mend, parse_json
-from srbwriter.story.formats.rkyv import OPTION_ALIGNED_16, Archive
+from srbwriter.story.formats.document import mend, parse_json
 from srbwriter.story.model import (
     DraftNode,
     Generation,
@@ -37,16 +29,6 @@ from srbwriter.story.model import (
 )
 
 NAME = "tapestry"
-VERSION = 0
-HEADER_BYTES = 32
-
-_CURE = (
-    "a weave of version 0, which Tapestry Loom wrote up to its version 0.13; a newer one wrote this. Open it"
-    " there, copy the text of its editor into a file, and import that"
-)
-
-_ROOT_BYTES, _NODE_BYTES, _ENTRY_BYTES, _TOKEN_BYTES, _PAIR_BYTES, _ID_BYTES = 112, 128, 144, 24, 16, 16
-"""Sizes: the weave, a node, a node behind its key, a token, two texts, an id."""
 
 _ULID_DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _FRONT_MATTER = re.compile(r"\A---\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
@@ -60,122 +42,30 @@ _LARGEST = 1 << 28
 
 
 def matches(document: Document) -> bool:
-    return document.kind == "tapestry" or document.kind == "text" and _front_matter(document) is not None
-
-
-def read(document: Document) -> StoryDraft:
-    if document.kind != "tapestry":
-        return _read_note(document)
-    version = int.from_bytes(document.data[len(TAPESTRY_SIGNATURE) : HEADER_BYTES], "little")
-    if version != VERSION:
-        place = f"byte {len(TAPESTRY_SIGNATURE)}"
-        raise FormatError(document.name, place, f"{_CURE} (this is version {version})")
-    archive = Archive(document.data[HEADER_BYTES:], document.name, HEADER_BYTES)
-    if len(archive) < _ROOT_BYTES:
-        raise archive.error(len(archive), "a weave; the file is cut off")
-    return _draft(*_weave(archive, document), document)
+    return document.kind == "text" and _front_matter(document) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """What a node says about itself, and its text as bytes."""
+    """What a node says about itself, and its text."""
 
     about: JsonObject
-    raw: bytes
-
-
-def _weave(archive: Archive, document: Document) -> tuple[JsonObject, list[_Item]]:
-    """``DependentWeave``: nodes, roots, the active one, bookmarks, the way to the active one, metadata."""
-    at = len(archive) - _ROOT_BYTES
-    faults = document.faults
-    items: list[_Item] = []
-    for entry in archive.table_entries(at, _ENTRY_BYTES):
-        if item := _or_told(faults, "a node", _weave_node, archive, entry + _ID_BYTES):
-            items.append(item)
-    weave: JsonObject = {
-        "roots": _or_told(faults, "the order of the roots", _ids, archive, at + 12),
-        "active": _or_told(faults, "the active node", _optional_id, archive, at + 32),
-        "bookmarks": _or_told(faults, "the bookmarks", _ids, archive, at + 64),
-        "metadata": _or_told(faults, "the metadata", _pairs, archive, at + 88),
-    }
-    return weave, sorted(items, key=lambda item: item.about["id"])
-
-
-def _or_told(
-    faults: list[Fault], what: str, read: Callable[[Archive, int], _Read], archive: Archive, at: int
-) -> _Read | None:
-    """Return the value at a place of the archive, or nothing with a notice."""
-    try:
-        return read(archive, at)
-    except FormatError as error:
-        faults.append(Fault(error.place, f"left out {what}; expected {error.expected}"))
-        return None
-
-
-def _weave_node(archive: Archive, at: int) -> _Item:
-    """``DependentNode``: id, parent, children, two flags, then text, metadata and model."""
-    about: JsonObject = {
-        "id": ulid(archive.number(at, _ID_BYTES)),
-        "parent": _optional_id(archive, at + 16),
-        "children": _ids(archive, at + 48),
-        "active": archive.flag(at + 64),
-        "bookmarked": archive.flag(at + 65),
-        "metadata": _pairs(archive, at + 80),
-    }
-    if archive.flag(at + 96):
-        about["model"] = {"label": archive.text(at + 100), "metadata": _pairs(archive, at + 108)}
-    if not archive.flag(at + 68):  # a text, not tokens
-        return _Item(about, _bytes(archive, at + 72))
-    tokens = [(_bytes(archive, at), _pairs(archive, at + 8)) for at in archive.vector(at + 72, _TOKEN_BYTES)]
-    about["tokens"] = [{**_shown(data), **says} for data, says in tokens]
-    return _Item(about, b"".join(data for data, _ in tokens))
-
-
-def _bytes(archive: Archive, at: int) -> bytes:
-    items = archive.vector(at, 1)
-    return archive.bytes(items[0], len(items)) if items else b""
-
-
-def _shown(data: bytes) -> JsonObject:
-    """Bytes as a text, or in base64 where they are none."""
-    try:
-        return {"text": data.decode("utf-8")}
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode("ascii")}
-
-
-def _ids(archive: Archive, at: int) -> list[str]:
-    return [ulid(archive.number(entry, _ID_BYTES)) for entry in archive.index_entries(at, _ID_BYTES)]
-
-
-def _optional_id(archive: Archive, at: int) -> str | None:
-    return ulid(archive.number(at + OPTION_ALIGNED_16, _ID_BYTES)) if archive.flag(at) else None
-
-
-def _pairs(archive: Archive, at: int) -> JsonObject:
-    return {archive.text(entry): archive.text(entry + 8) for entry in archive.index_entries(at, _PAIR_BYTES)}
-
-
-def ulid(number: int) -> str:
-    """A ULID as it is written: 26 digits of five bits, of which the first ten are milliseconds."""
-    return "".join(_ULID_DIGITS[number >> shift & 31] for shift in range(125, -1, -5))
+    text: str
 
 
 def _draft(weave: JsonObject, items: list[_Item], document: Document) -> StoryDraft:
     whole = Cursor(weave, document.name, faults=document.faults)
     active, bookmarks = whole.ident("active"), whole.texts("bookmarks")
     loose: list[Loose] = []
-    raws: dict[int, bytes] = {}
     for item in items:
         cursor = Cursor(item.about, document.name, f"node {item.about['id']}", whole)
         node = _node(cursor, active, bookmarks)
-        raws[id(node)] = item.raw
+        node.text = item.text
         loose.append(Loose(node, cursor))
     order = [*whole.texts("roots"), *(child for item in items for child in as_list(item.about["children"]))]
     place = {node_id: index for index, node_id in enumerate(order)}
     loose.sort(key=lambda item: place.get(item.node.id, len(place)))
     draft = arrange(loose, active)
-    _decode(draft, raws)
     rest = whole.rest()
     if len(bookmarks) > 1:
         rest["bookmarks"] = bookmarks  # in their order
@@ -226,23 +116,6 @@ def _ulid_time(text: str) -> float | None:
     return milliseconds / 1000
 
 
-def _decode(draft: StoryDraft, raws: dict[int, bytes]) -> None:
-    """Give the nodes their texts.  A character that is not whole yet goes to each of the children.
-
-    Where the bytes are another text, or none, they are kept.
-    """
-    leaves = {node.id for node in draft.nodes} - {node.parent_id for node in draft.nodes}
-    carried: dict[str | None, bytes] = {None: b""}
-    for node in draft.nodes:
-        raw = raws.get(id(node), b"")
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        node.text = decoder.decode(carried[node.parent_id] + raw, final=node.id in leaves)
-        carried[node.id] = decoder.getstate()[0]
-        if node.text.encode("utf-8") != raw:
-            kept = {**foreign(node.meta, NAME), "base64": base64.b64encode(raw).decode("ascii")}
-            keep_foreign(node.meta, NAME, kept)
-
-
 def _front_matter(document: Document) -> tuple[str, str] | None:
     """The front matter of the plugin's note, and the text below it."""
     front = _FRONT_MATTER.match(document.text)
@@ -251,7 +124,7 @@ def _front_matter(document: Document) -> tuple[str, str] | None:
     return front[1], document.text[front.end() :]
 
 
-def _read_note(document: Document) -> StoryDraft:
+def read(document: Document) -> StoryDraft:
     import yaml  # only needed here
 
     found = _front_matter(document)
@@ -320,7 +193,7 @@ def _of_plugin(weave: Cursor) -> tuple[JsonObject, list[_Item]]:
             text = "".join(token["text"] for token in about["tokens"])
         else:
             text = cursor.good_text("content")
-        items.append(_Item({**cursor.rest(), **about}, mend(text).encode("utf-8")))
+        items.append(_Item({**cursor.rest(), **about}, mend(text)))
     weave.skip("modelNodes")  # the nodes say the same
     unused = {model: label for model, label in models.items() if model not in used}
     return {
@@ -353,4 +226,4 @@ def _go_on(draft: StoryDraft, text: str) -> None:
     draft.current_id = here.id
 
 
-FORMAT = Format(NAME, "Tapestry Loom weave, or note of its plugin", ".tapestry", matches, read)
+FORMAT = Format(NAME, "Tapestry Loom note (Obsidian)", ".md", matches, read)
