@@ -16,7 +16,7 @@ BASE = {
 }  # fmt: skip
 """Modules that any format may use; ``lore`` has a format too, for files with nothing but lore in them."""
 
-PARTS = {"novelai": {"packed", "takes"}, "word": {"word_reader"}}
+PARTS = {"novelai": {"packed"}, "word": {"word_reader"}}
 """Modules of one leaf alone, which go with it."""
 
 PACKAGE = "srbwriter.story.formats"

@@ -227,31 +227,20 @@ EXAMPLES = {
         {"title": "Mira Vane", "created": 1700000000, "modified": 1700000100},
         {"Mira waves to all.": {"marks.tags": ("group",)}},
     ),
-    "novelai.story": Example(  # its retries are branches
-        ("", [("The ", [
-            ("ferry was late.", [
-                (" Very late.", [(" I waited.", []), (" The river rose. It rained.", [])]),
-                ("\nNobody waited.", []),
-            ]),
-            ("boat was late.", [(" Very late. I waited.", [])]),
-        ])]),
+    "novelai.story": Example(
+        ("", [("The ferry was late.", [(" Very late. I waited.", [])])]),
         "The ferry was late. Very late. I waited.",
         {
             MEMORY: "A river.", NOTE: "[ Style: plain ]", "root.settings.author_note_depth": 3,
             "title": "The ferry", "created": 1650000000, "modified": 1650000001,
             "root.marks.note": "A late ferry.", "root.marks.tags": ("river",),
         },
-        {" Very late.": {"author": "model"}, "\nNobody waited.": {"author": "model"}},
+        {" Very late. I waited.": {"author": "edited"}},
     ),
     "novelai_document.story": Example(
         ("", [("Write of a ferry.\nThe ferry was late.", [
-            ("\n“It is always late,” said Ada 🏮, and the ", [
-                ("lanterns came on.\nShe counted the bells.", [
-                    (" Nine.", []), ("\nThen the engine stopped.", [])
-                ]),
-                ("lamps came on.\nShe counted the waves.\nThere were nine.", []),
-            ]),
-            ("\nNobody came.", []), (" It did not matter.", []),
+            ("\n“It is always late,” said Ada 🏮, and the lanterns came on.\nShe counted the bells.",
+             [(" Nine.", [])]),
         ])]),
         "Write of a ferry.\nThe ferry was late.\n“It is always late,” said Ada 🏮, and the lanterns came on."
         "\nShe counted the bells. Nine.",
@@ -261,12 +250,7 @@ EXAMPLES = {
         },
         {
             "Write of a ferry.\nThe ferry was late.": {"author": "writer"},
-            "\n“It is always late,” said Ada 🏮, and the ": {"author": "model"},
-            "lanterns came on.\nShe counted the bells.": {
-                "spans.0.text": "lanterns", "spans.0.author": "edited", "spans.1.author": "model",
-                "spans.1.text": " came on.\nShe counted the bells.",
-            },
-            " Nine.": {"author": "writer"}, "\nNobody came.": {"created": 1700000004},
+            " Nine.": {"author": "writer"}
         },
     ),
     "novelai.scenario": Example(

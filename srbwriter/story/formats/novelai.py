@@ -1,36 +1,34 @@
-"""NovelAI stories with their retries, scenarios and lorebooks.
+"""NovelAI stories, scenarios and lorebooks.
 
-The text of a story comes in both of the forms that the program has used.
+The text of a story comes in both of the forms that the program has used: *fragments* (until 2022), and a
+*document* (since) of paragraphs, called sections, packed by msgpackr into base64. Retries and
+what was undone, which both keep as a history, are not read.  Positions count UTF-16 units.
 
-*Blocks* (until 2022): each data block replaces a stretch of the text before it; ``prevBlock`` says which one
-it follows.  *Document* (since): paragraphs, called sections, and a history of changes to them, packed by
-msgpackr into base64.  Each point of either history that nothing follows is a take: the one that is shown is
-the story, the others are retries, and what was undone.  Positions count UTF-16 units.
-
-Facts: NovelAI's scripting types (sections, origins, steps of the history), a story packed by the program in
-the tests of Aedial/novelai-api, and its writer of data blocks.
+Facts: NovelAI's scripting types (sections, origins, steps), and a story packed by the program
+in the tests of Aedial/novelai-api.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, cast
 
 from srbwriter.story.formats.base import Document, Format
-from srbwriter.story.formats.build import Grower, notice, read_time, time_of
+from srbwriter.story.formats.build import Grower, notice, time_of
 from srbwriter.story.formats.cursor import Cursor, top
 from srbwriter.story.formats.document import mend
 from srbwriter.story.formats.lore import add_lore, each, notice_placeholders
 from srbwriter.story.formats.packed import PackedError, unpack
-from srbwriter.story.formats.takes import Change, Stretch, TakeTree, cut, joined, lay_in, state_at, text_of
 from srbwriter.story.model import (
     Author,
     DraftNode,
     JsonObject,
     LoreEntry,
+    Span,
     StoryDraft,
     as_list,
     as_object,
@@ -41,6 +39,9 @@ NAME = "novelai"
 SCENARIO_NAME = "novelai-scenario"
 LOREBOOK_NAME = "novelai-lorebook"
 CONTAINER_VERSION = 1
+
+Stretch = tuple[str, Author]
+"""A stretch of text of one author."""
 
 _ENCODED = (
     "The text of this NovelAI story is in an encoded block that cannot be read here ({reason}); everything"
@@ -109,7 +110,7 @@ def _story_text(content: Cursor) -> tuple[StoryDraft, JsonObject]:
     packed, plain = content.peek("document"), content.peek("story")
     if packed is None and plain is None:
         raise content.error("a story, or a document", "story")
-    text: StoryText | None = None
+    text: list[Stretch] | None = None
     reason = "it is empty"
     if isinstance(packed, str) and packed:
         try:
@@ -117,7 +118,7 @@ def _story_text(content: Cursor) -> tuple[StoryDraft, JsonObject]:
         except PackedError as error:
             reason = f"expected {error}"
     story = _object(content, "story")
-    if story is not None and (text is None or not text.tree.story):
+    if story is not None and not text:
         text = from_blocks(story)
     rest: JsonObject = {"story": story.rest()} if story is not None and story.rest() else {}
     if text is None:
@@ -125,12 +126,11 @@ def _story_text(content: Cursor) -> tuple[StoryDraft, JsonObject]:
         if packed is not None:
             notice(draft, _ENCODED.format(reason=reason))
         return draft, rest
-    grower, end = text.tree.grow()
-    draft = grower.draft(end)
-    if text.lost:
-        steps = "step" if text.lost == 1 else "steps"
-        notice(draft, f"{text.lost} {steps} of the story's history could not be made branches; all are kept.")
-    return draft, rest
+    grower = Grower()
+    end = grower.root
+    for stretches in _split_by_author(text):
+        end = grower.add(end, _node(stretches))
+    return grower.draft(end), rest
 
 
 def _object(above: Cursor, key: str) -> Cursor | None:
@@ -239,95 +239,15 @@ PARAGRAPH = "\n"
 """The separator of two sections."""
 
 
-@dataclass(slots=True)
-class StoryText:
-    """The story and its other takes; ``lost`` counts points of the history that could not be laid in."""
-
-    tree: TakeTree
-    lost: int = 0
-
-
-# --- data blocks
-
-
-def from_blocks(story: Cursor) -> StoryText:
-    """The fragments are the story; the data blocks its history."""
+def from_blocks(story: Cursor) -> list[Stretch]:
+    """Return the text of the fragments, or the text as a whole where they are another."""
     fragments: list[Stretch] = each(story, "fragments", lambda fragment, _: _fragment(fragment))
     text = story.peek("text")
     if isinstance(text, str):
         story.skip("text")
-        if text and text_of(fragments) != text:
+        if text and "".join(words for words, _ in fragments) != text:
             fragments = [(text, "imported")]
-    found = StoryText(TakeTree(joined(fragments)))
-    blocks = [as_object(block) for block in as_list(story.peek("datablocks"))]
-    current = story.peek("currentBlock")
-    if type(current) is int and 0 <= current < len(blocks):
-        history = _block_history(blocks, current, text_of(fragments))
-        found.lost = lay_in(found.tree, history, current, _Written([], 0), _Blocks)
-    return found
-
-
-def _block_history(blocks: Sequence[JsonObject], current: int, story: str) -> dict[int, _BlockChange]:
-    """The history in that reading of its blocks which gives the story; else in the first."""
-    histories = [
-        {
-            index: Change(_previous(block), partial(_with_block, block, end))
-            for index, block in enumerate(blocks)
-        }
-        for end in (_stated_end, _end_of_removed)
-    ]
-    for history in histories:
-        try:
-            if text_of(state_at(history, current, _Written([], 0)).spans) == story:
-                return history
-        except ValueError:
-            continue
-    return histories[0]
-
-
-def _stated_end(block: JsonObject) -> Any:
-    return block.get("endIndex", block.get("startIndex"))
-
-
-def _end_of_removed(block: JsonObject) -> Any:
-    """Return the end of the range, by the recorded length of the removed text."""
-    start = block.get("startIndex")
-    removed = [as_object(fragment).get("data") for fragment in as_list(block.get("removedFragments"))]
-    return _number(start) + sum(len(_units(data)) // 2 for data in removed if isinstance(data, str))
-
-
-@dataclass(frozen=True, slots=True)
-class _Written:
-    """A state of a story of blocks, and how long it is in UTF-16 units."""
-
-    spans: list[Stretch]
-    units: int
-
-
-_BlockChange = Change[_Written, int]
-
-
-class _Blocks:
-    """How the state of a story of blocks is read."""
-
-    @staticmethod
-    def text(state: _Written) -> str:
-        return text_of(state.spans)
-
-    @staticmethod
-    def end(state: _Written, length: int) -> str:
-        pieces: list[str] = []
-        missing = length
-        for text, _ in reversed(state.spans):
-            if missing <= 0:
-                break
-            pieces.append(text)
-            missing -= len(text)
-        return "".join(reversed(pieces))[-length:]
-
-    @staticmethod
-    def rest(state: _Written, at: int) -> list[Stretch]:
-        return cut(state.spans, at)[1]
+    return join_stretches(fragments)
 
 
 def _fragment(fragment: Cursor) -> Stretch:
@@ -335,27 +255,32 @@ def _fragment(fragment: Cursor) -> Stretch:
     return fragment.need_text("data"), author
 
 
-def _previous(block: JsonObject) -> int | None:
-    previous = block.get("prevBlock")
-    return previous if type(previous) is int and previous >= 0 else None
+def join_stretches(stretches: Iterable[Stretch]) -> list[Stretch]:
+    """Return the stretches without empty ones, and neighbours of one author as one."""
+    filled = groupby((stretch for stretch in stretches if stretch[0]), key=itemgetter(1))
+    return [("".join(words for words, _ in group), author) for author, group in filled]
 
 
-def _with_block(block: JsonObject, end_of: Callable[[JsonObject], Any], state: _Written) -> _Written:
-    """The text with a stretch replaced.  Raises :class:`ValueError` for a stretch that is not in it."""
-    fragment = as_object(block.get("dataFragment"))
-    data, start, end = fragment.get("data"), block.get("startIndex"), end_of(block)
-    if not isinstance(data, str) or type(start) is not int or type(end) is not int:
-        raise ValueError("a data block")
-    if not 0 <= start <= end <= state.units:
-        raise ValueError(f"a stretch of the text before, not {start} to {end}")
-    new: Stretch = (data, AUTHORS.get(str(fragment.get("origin", block.get("origin"))), "imported"))
-    units = state.units - (end - start) + len(_units(data)) // 2
-    if start == state.units:
-        return _Written([*state.spans, new], units)
-    text = text_of(state.spans)
-    before, _ = cut(state.spans, _characters(text, start))
-    _, after = cut(state.spans, _characters(text, end))
-    return _Written([*before, new, *after], units)
+def _split_by_author(stretches: Iterable[Stretch]) -> list[list[Stretch]]:
+    """Return nodes: what the writer and what the model wrote apart, words that were edited within either."""
+    groups: list[list[Stretch]] = []
+    last: Author | None = None
+    for text, author in stretches:
+        own = author in ("writer", "model")
+        if groups and (not own or last in (None, author)):
+            groups[-1].append((text, author))
+        else:
+            groups.append([(text, author)])
+        last = author if own else last
+    return groups
+
+
+def _node(stretches: Sequence[Stretch]) -> DraftNode:
+    text, authors = "".join(words for words, _ in stretches), {author for _, author in stretches}
+    if len(authors) == 1:
+        return DraftNode("", text=text, author=stretches[0][1])
+    author: Author = "edited" if "edited" in authors or "model" in authors else "writer"
+    return DraftNode("", text=text, author=author, spans=[Span(words, own) for words, own in stretches])
 
 
 # --- documents
@@ -376,39 +301,15 @@ class _State:
     sections: dict[_Id, _Section]
 
 
-class _Sections:
-    """How the state of a document is read."""
-
-    @staticmethod
-    def text(state: _State) -> str:
-        return PARAGRAPH.join(state.sections[here].text for here in state.order)
-
-    @staticmethod
-    def end(state: _State, length: int) -> str:
-        pieces: list[str] = []
-        missing = length
-        for here in reversed(state.order):
-            if missing <= 0:
-                break
-            pieces.append(state.sections[here].text)
-            missing -= len(pieces[-1]) + len(PARAGRAPH)
-        return PARAGRAPH.join(reversed(pieces))[-length:]
-
-    @staticmethod
-    def rest(state: _State, at: int) -> list[Stretch]:
-        """Return the text between two paragraphs, which belongs to the second."""
-        spans: list[Stretch] = []
-        for index, here in enumerate(state.order):
-            section = state.sections[here]
-            length = len(section.text) + (len(PARAGRAPH) if index else 0)
-            if at >= length:
-                at -= length
-                continue
-            whole: list[Stretch] = [(PARAGRAPH, _first_author(section, spans))] if index else []
-            whole.extend(section.spans)
-            spans.extend(cut(whole, at)[1] if at else whole)
-            at = 0
-        return joined(spans)
+def _text_of(state: _State) -> list[Stretch]:
+    """Return the text; the break between two paragraphs belongs to the second."""
+    stretches: list[Stretch] = []
+    for index, here in enumerate(state.order):
+        section = state.sections[here]
+        if index:
+            stretches.append((PARAGRAPH, _first_author(section, stretches)))
+        stretches += section.spans
+    return join_stretches(stretches)
 
 
 def _first_author(section: _Section, before: Sequence[Stretch]) -> Author:
@@ -417,19 +318,33 @@ def _first_author(section: _Section, before: Sequence[Stretch]) -> Author:
     return "imported"
 
 
-def from_document(packed: str, content: Cursor) -> StoryText:
-    """Return the story in a packed document; parts that are no text add a notice to ``content``.
+def from_document(packed: str, content: Cursor) -> list[Stretch]:
+    """Return the text of a packed document; parts that are no text add a notice to ``content``.
 
     Raises :class:`PackedError` if it cannot be read.
     """
     document = _unpacked(packed)
-    history = _history(document)
-    current = _id(as_object(document.get("history")).get("current"))
-    live = _with_dirty(_live(document, content), document, history, current)
-    found = StoryText(TakeTree(_Sections.rest(live, 0)))
-    if current in history:
-        found.lost = lay_in(found.tree, history, current, _State([], {}), _Sections)
-    return found
+    live, unsaved = _live(document, content), as_object(document.get("dirtySections"))
+    try:
+        if _text_of(_last_state(document)) == _text_of(live):  # else the sections have these changes already
+            return _text_of(_changed(unsaved, live))
+    except ValueError:
+        pass
+    return _text_of(live)
+
+
+def _last_state(document: dict[Any, Any]) -> _State:
+    """Return the state at the current point of the history.  Raises :class:`ValueError` if it has gaps."""
+    history = as_object(document.get("history"))
+    points = {_id(key): as_object(value) for key, value in as_object(history.get("nodes")).items()}
+    way, here = list[JsonObject](), _id(history.get("current"))
+    while here in points and len(way) < len(points):
+        way.append(points[here])
+        here = _id(points[here].get("parent"))
+    state = _State([], {})
+    for point in reversed(way):
+        state = _changed(as_object(point.get("changes")), state)
+    return state
 
 
 def _unpacked(packed: str) -> dict[Any, Any]:
@@ -460,41 +375,6 @@ def _live(document: dict[Any, Any], content: Cursor) -> _State:
     ids = map(_id, as_list(document["order"]))
     order = [here for here in ids if here is not None and here in sections]
     return _State(list(dict.fromkeys([*order, *sections])), sections)
-
-
-def _with_dirty(
-    live: _State,
-    document: dict[Any, Any],
-    history: Mapping[_Id, Change[_State, _Id]],
-    current: _Id | None,
-) -> _State:
-    """The state with the changes that no point of the history has yet, unless it has them already."""
-    dirty = as_object(document.get("dirtySections"))
-    if not dirty:
-        return live
-    try:
-        changed = _changed(dirty, live)
-    except ValueError:
-        return live
-    try:
-        last = state_at(history, current, _State([], {}))
-        has_them = _Sections.text(last) != _Sections.text(live) and _Sections.text(
-            _changed(dirty, last)
-        ) == _Sections.text(live)
-    except ValueError:
-        has_them = False
-    return live if has_them else changed
-
-
-def _history(document: dict[Any, Any]) -> dict[_Id, Change[_State, _Id]]:
-    history: dict[_Id, Change[_State, _Id]] = {}
-    for key, value in as_object(as_object(document.get("history")).get("nodes")).items():
-        here, fields = _id(key), as_object(value)
-        if here is not None:
-            changes = as_object(fields.get("changes"))
-            parent, created = _id(fields.get("parent")), read_time(fields.get("date"))
-            history[here] = Change(parent, partial(_changed, changes), created)
-    return history
 
 
 def _changed(changes: Mapping[Any, Any], state: _State) -> _State:
@@ -573,7 +453,7 @@ def _made(text: str, origins: Sequence[_Origin]) -> _Section:
             spans.append((sound[start:end], _SECTION_AUTHORS.get(data, "imported")))
             at = end
     spans.append((sound[at:], "imported"))
-    return _Section(sound, tuple(origins), tuple(joined(spans)))
+    return _Section(sound, tuple(origins), tuple(join_stretches(spans)))
 
 
 def _updated(section: _Section, diff: JsonObject) -> _Section:
