@@ -136,9 +136,9 @@ class Services:
         for one in self.models:
             one.system = system
 
-    def put_system_before(self, request: Request) -> Request:
+    def put_system_before(self, request: Request, system: SystemPrompt | None = None) -> Request:
         """Return the request with the system prompt before its own, where it stays when that is cut."""
-        text, engine = self.system.prompt, self.engine
+        text, engine = (system or self.system).prompt, self.engine
         if not text:
             return request
         prompt, begins, keep = request.prompt, request.add_bos, request.n_keep

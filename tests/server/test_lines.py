@@ -86,6 +86,12 @@ def test_the_seed_that_is_told_is_the_one_that_is_drawn(client: LineClient, engi
     assert seeds == [int(first), int(second), 7, 7, int(third)]
 
 
+def test_a_prompt_that_is_refused_takes_no_seed(client: LineClient) -> None:
+    told = known(client.ask("GET seed"))["seed"]
+    assert "ERROR" in client.ask("PROMPT " + "Once" * 600)[-1]
+    assert known(client.ask("PROMPT Once"))["seed"] == told
+
+
 # ---- a turn
 
 

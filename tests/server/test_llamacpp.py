@@ -8,7 +8,7 @@ import re
 import httpx
 import pytest
 
-from srbwriter.engine.types import EngineOptions
+from srbwriter.engine.types import EngineOptions, TokenRun
 from srbwriter.server.services import Loaded
 from tests.fakes.engine import EOS, FIM_MID, FIM_PRE, FIM_SUF, FakeEngine
 from tests.fakes.shared_model import load_engine
@@ -34,6 +34,41 @@ def test_a_completion(client: httpx.Client) -> None:
     counted = ("prompt_n", "prompt_ms", "prompt_per_token_ms", "prompt_per_second")
     written = (name.replace("prompt", "predicted") for name in counted)
     assert set(value["timings"]) == {"cache_n", *counted, *written}
+
+
+def test_a_system_prompt_needs_no_prompt(serve: Serve, engine: FakeEngine) -> None:
+    """The body that llama.cpp's README showed in 2024: nothing is written for it."""
+    body = {"system_prompt": {"prompt": "The cat.", "anti_prompt": "You:", "assistant_name": "Bot:"}}
+    with httpx.Client(base_url=serve().url) as http:
+        answer = http.post("/completion", json=body)
+        assert (answer.status_code, answer.json().get("content")) == (200, "")
+        (last,) = frames(http.post("/completion", json={**body, "stream": True}).content)
+        assert last["stop"] is True
+        http.post("/completion", json=BODY)
+        assert engine.submitted[-1].prompt == (TokenRun("The cat."), TokenRun("Once"))
+        props = http.get("/props").json()
+        assert [props[name] for name in SYSTEM] == ["The cat.", "Bot:", "You:"]
+        assert http.post("/completion", json={"system_prompt": ""}).status_code == 200
+        assert [http.get("/props").json()[name] for name in SYSTEM] == ["", "", ""]
+
+
+SYSTEM = ("system_prompt", "assistant_name", "user_name")
+REFUSED = (
+    {"prompt": []},
+    {"prompt": "Once" * 600},
+    {"prompt": "Once", "n": 65},
+    {"prompt": "Once", "id_slot": 64},
+    {"prompt": "Once", "temperature": "warm"},
+    {"prompt": "Once", "system_prompt": {"prompt": "Obey.", "anti_prompt": 5}},
+    {"system_prompt": "Once" * 600},
+)
+
+
+def test_a_refused_request_changes_no_system_prompt(serve: Serve, engine: FakeEngine) -> None:
+    with httpx.Client(base_url=serve().url) as http:
+        for body in REFUSED:
+            answer = http.post("/completion", json={"system_prompt": "Obey.", **body})
+            assert (answer.status_code, http.get("/props").json()["system_prompt"]) == (400, ""), body
 
 
 def test_several_branches_are_a_list_at_the_top(client: httpx.Client, engine: FakeEngine) -> None:

@@ -84,6 +84,18 @@ def test_keys_have_files_of_their_own_under_the_same_name(serve: Serve, tmp_path
     assert anna.act(2, "restore", "tale").json()["n_restored"] == longer
 
 
+def test_a_restore_that_is_refused_leaves_the_slot_as_it_is(
+    serve: Serve, engine: FakeEngine, tmp_path: Path
+) -> None:
+    writer = Writer(serve(slot_save_path=tmp_path).url)
+    tokens = writer.write(0, "Once")
+    writer.act(0, "save", "tale")
+    (file,) = session_files(tmp_path)
+    engine.load_session = lambda *_: file.unlink() or [1, 2]  # it is gone before its size is known
+    assert writer.act(0, "restore", "tale").status_code == 400
+    assert writer.act(0, "erase", "").json()["n_erased"] == tokens
+
+
 def test_names_that_a_file_system_takes_for_one_are_two(serve: Serve, tmp_path: Path) -> None:
     """And keys of one name share their files."""
     keys = ("s1 an/na", "s2 an_na", "s3 ../anna", "new an_na")

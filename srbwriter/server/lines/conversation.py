@@ -102,9 +102,12 @@ class Knobs:
         """Return the seed of the next turn: the one that is set, or else one that is drawn for it."""
         if self._used:
             self._draw_seed()
-        self._used = True
         seed = cast("Sampling", self.usual.sampling).seed
         return self._drawn if seed is None else seed
+
+    def use_seed(self) -> None:
+        """Draw another seed for the turn after the one that has begun."""
+        self._used = True
 
     def _draw_seed(self) -> None:
         self._drawn, self._used = secrets.randbelow(1 << 31), False

@@ -169,6 +169,7 @@ class Session(Peer):
         request = self.knobs.request(prompt, self.knobs.next_seed())
         await self.pipe.write(echo + kv("awaiting_prompt", False))
         record = await self.ask(request, asked)
+        self.knobs.use_seed()
         vocab = self.engine.info.vocab
         reported, first = -1, True
         async with contextlib.aclosing(self.batches(record)) as batches:

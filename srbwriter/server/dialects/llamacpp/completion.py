@@ -13,7 +13,7 @@ from starlette.responses import Response
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.generation import Branch
 from srbwriter.engine.limits import check_range
-from srbwriter.engine.types import Finished, Request
+from srbwriter.engine.types import ONLY_READ, Finished, Request
 from srbwriter.server.body import Fields, Params, read_params
 from srbwriter.server.chat import TEMPLATE_SECONDS, read_chat
 from srbwriter.server.context import Context, json_response
@@ -72,16 +72,23 @@ def _read_slot(fields: Fields, count: int) -> int:
 
 
 async def completion(context: Context) -> Response:
+    """Branches of one or several prompts. A system prompt that comes without a prompt is only read."""
     params = await context.read(_read_params)
-    _read_system_prompt(await context.fields(), context)
+    changed = _read_system_prompt(await context.fields(), context)
 
     def read(fields: Fields, services: Services) -> list[Request]:
+        system = changed or services.system
+        if changed is not None and not fields.has("prompt"):
+            return [services.put_system_before(params.of_prompt("", stop=ONLY_READ), system)]
         prompts = read_prompts(fields.raw("prompt"), services.engine)
-        if "" in prompts and not services.system.prompt:
+        if "" in prompts and not system.prompt:
             raise bad("prompt", "Field 'prompt': empty")
-        return [services.put_system_before(params.of_prompt(prompt)) for prompt in prompts]
+        return [services.put_system_before(params.of_prompt(prompt), system) for prompt in prompts]
 
-    return await _answer(context, params, await context.read(read))
+    answer = await _answer(context, params, await context.read(read))
+    if changed is not None:  # only now: neither a field nor the engine has refused the request
+        context.services.change_system_prompt(changed)
+    return answer
 
 
 async def infill(context: Context) -> Response:
@@ -186,21 +193,19 @@ class CompletionReply(BranchReply):
 # ---- reading
 
 
-def _read_system_prompt(fields: Fields, context: Context) -> None:
-    """Change the text before every later prompt where the body has ``system_prompt``, as llama.cpp did."""
+def _read_system_prompt(fields: Fields, context: Context) -> SystemPrompt | None:
+    """Return the text that the body puts before every later prompt, as llama.cpp did. Raises ApiError."""
     value = fields.raw("system_prompt")
     if value is None:
-        return
+        return None
     if not context.client.admin:
         raise ApiError(403, "system_prompt stands before the prompts of all clients: it takes an admin key")
     if isinstance(value, str):
-        context.services.change_system_prompt(SystemPrompt(value))
-        return
+        return SystemPrompt(value)
     inner = fields.mapping("system_prompt")
     assert inner is not None
     given = Fields(inner)
-    names = given.text("anti_prompt"), given.text("assistant_name")
-    context.services.change_system_prompt(SystemPrompt(given.text("prompt"), *names))
+    return SystemPrompt(given.text("prompt"), given.text("anti_prompt"), given.text("assistant_name"))
 
 
 # ---- probabilities and fields

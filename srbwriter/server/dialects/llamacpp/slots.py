@@ -124,10 +124,10 @@ async def _keep(services: Services, slot: Slot, action: str, client: Client, nam
         else:
             file, scope = find_session(services.settings, client, name), services.scope(client)
             ids = await asyncio.to_thread(engine.load_session, file, *scope)
+            tokens, size = len(ids), file.stat().st_size
             if slot.busy or slot.client != owner:  # a branch took it meanwhile, perhaps another client's
                 raise ApiError(409, f"a branch is written in slot {slot.id}; restore into another slot")
             slot.restore(ids, client.name, scope)
-            tokens, size = len(ids), file.stat().st_size
             await asyncio.to_thread(engine.pin, f"slot-{slot.id}", ids, *scope)
     except InvalidRequest as error:
         field = "id_slot" if action == "save" else "filename"
