@@ -21,10 +21,11 @@ from srbwriter.config.settings import Source
 from srbwriter.engine.devices import Device, gpus
 from srbwriter.engine.loader import EngineLoader, Load
 from srbwriter.engine.parameters import PARAMETERS, Parameter
-from srbwriter.engine.types import EngineOptions, ModelError, Sampling, Stop
+from srbwriter.engine.types import EngineOptions, ModelError, Sampling, Stop, Together
 from srbwriter.engine.window import window_and_cells
 
 if TYPE_CHECKING:
+    from srbwriter.engine.capabilities import Capabilities
     from srbwriter.engine.remote.options import RemoteOptions
     from srbwriter.models import Header, Need, Run, Wanted
     from srbwriter.models.placement import Placement
@@ -387,6 +388,19 @@ def branches(settings: Settings) -> int:
 def sampling(settings: Settings) -> Sampling:
     """How branches choose their tokens unless a request says otherwise."""
     return Sampling(**_fields(settings, "sampling"))
+
+
+def draw_together(
+    siblings: Together, repulsion: float, samplings: Sequence[Sampling], can: Capabilities
+) -> dict[str, Any]:
+    """Return the fields of a request for branches that differ, as far as the engine and samplings permit."""
+    steered = any(s.mirostat or s.adaptive_target >= 0 for s in samplings)
+    fields: dict[str, Any] = {}
+    if siblings != "independent" and not steered and can.has("siblings"):
+        fields["siblings"] = siblings
+    if repulsion and can.has("repulsion"):
+        fields["repulsion"] = repulsion
+    return fields
 
 
 def stop(settings: Settings) -> Stop:

@@ -6,13 +6,14 @@ import argparse
 import contextlib
 import json
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, TextIO
 
 from srbwriter import launch
 from srbwriter.cli.exits import Exit, Failure, say
 from srbwriter.cli.flags import add_keys
 from srbwriter.cli.models import fetch_named_model
-from srbwriter.config import Settings, Table
+from srbwriter.config import Settings, Table, keys
 
 if TYPE_CHECKING:
     from srbwriter.engine.generation import Branch, Cursor, Generation
@@ -37,7 +38,7 @@ def configure(parser: argparse.ArgumentParser, table: Table) -> None:
         help="text to continue; - or nothing reads standard input, less one newline at its end",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document when all is written")
-    add_keys(parser, table, ("generation", "sampling", "model", "log"))
+    add_keys(parser, table, ("generation", "sampling", "instruments", "model", "log"))
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -46,17 +47,18 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     prompt = _prompt(arguments.prompt, sys.stdin)
     fetch_named_model(settings)
     settings = launch.suit_model(settings)
+    sampling = launch.sampling(settings)
     request = Request(
-        prompt=prompt,
-        n=launch.branches(settings),
-        sampling=launch.sampling(settings),
-        stop=launch.stop(settings),
+        prompt=prompt, n=launch.branches(settings), sampling=sampling, stop=launch.stop(settings)
     )
     if sys.stderr.isatty() and (hint := launch.model_hint(settings)):
         say(hint)
     with contextlib.closing(launch.loader(settings, notify=say)) as loader:
         engine = loader.wait()
-        generation = engine.submit(request)
+        together = launch.draw_together(
+            settings[keys.SIBLINGS], settings[keys.REPULSION], [sampling], engine.capabilities
+        )
+        generation = engine.submit(replace(request, **together))
         try:
             if not arguments.json:
                 _Printer(generation, sys.stdout).follow()

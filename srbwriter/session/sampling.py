@@ -31,13 +31,7 @@ class Variety:
 
     def request_fields(self, samplings: Sequence[Sampling], can: Capabilities) -> Mapping[str, Any]:
         """Return the fields of a request that the engine supports and ``samplings`` permit."""
-        steered = any(s.mirostat or s.adaptive_target >= 0 for s in samplings)
-        changed: dict[str, Any] = {}
-        if self.siblings != "independent" and not steered and can.has("siblings"):
-            changed["siblings"] = self.siblings
-        if self.repulsion and can.has("repulsion"):
-            changed["repulsion"] = self.repulsion
-        return changed
+        return launch.draw_together(self.siblings, self.repulsion, samplings, can)
 
 
 TURNED = "knobs"

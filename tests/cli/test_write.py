@@ -43,6 +43,15 @@ def test_json_and_plain_output_hold_every_branch(capsys: pytest.CaptureFixture[s
     assert write(capsys, "Once upon a time,", "-n", "4") == "\n".join(parts)
 
 
+def test_branches_begin_differently_unless_each_is_by_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    def texts(*siblings: str) -> list[str]:
+        document = json.loads(write(capsys, "Once", "-n", "4", "--json", *siblings))
+        return [branch["text"] for branch in document["branches"]]
+
+    assert len(set(texts())) == 4
+    assert len(set(texts("--siblings", "independent"))) < 4
+
+
 def test_a_piped_prompt_loses_one_newline(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
