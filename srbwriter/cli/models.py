@@ -27,7 +27,7 @@ List the models of this machine, choose one, and get others.
 
   srbwriter models                                     list them: size, context, memory
   srbwriter models add ~/Downloads/novelist.gguf       copy a file into the models folder
-  srbwriter models info novelist                       what it can do, and how fast it is here
+  srbwriter models info novelist                       what it can do, and what memory it takes
   srbwriter models use novelist                        write with it from now on
   srbwriter models forget                              write with the bundled one again
   srbwriter models recommended                         free models for prose, and which fit this machine
@@ -155,6 +155,8 @@ def _in_use(settings: Settings) -> Path | None:
     from srbwriter.engine.types import ModelError
 
     try:
+        if (error := launch.missing_model(settings)) is not None:
+            raise error
         return launch.model_path(settings)
     except (ModelError, ConfigError) as error:
         say(str(error))

@@ -108,6 +108,15 @@ def test_any_file_can_be_used(run: Any, tmp_path: Path, monkeypatch: pytest.Monk
     assert model_in_use() == file
 
 
+def test_a_model_that_is_missing_is_not_in_use(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SRBWRITER_MODEL", str(tmp_path / "gone.gguf"))
+    code, out, err = run()
+    assert code == Exit.OK and "gone.gguf: no such file, named by SRBWRITER_MODEL" in err
+    assert "in use is" not in err and "\n*" not in out
+
+
 def test_what_cannot_be_used_changes_nothing(run: Any, tmp_path: Path) -> None:
     bad = put(tmp_path / "bad.gguf", b"no model")
     folder = tmp_path / "folder.gguf"
