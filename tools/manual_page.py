@@ -17,7 +17,7 @@ SUMMARY = "write a story with many live branches of a language model"
 
 def page() -> str:
     """Return the page in the language of man."""
-    parser = flags.parser("srbwriter", app.DESCRIPTION)
+    parser = flags.parser("srbwriter", app.DESCRIPTION, flags.exit_codes())
     DEFAULT.load().configure(parser, overview())
     group = parser.add_argument_group("commands, each with a --help of its own")
     for command in COMMANDS.values():

@@ -76,8 +76,8 @@ def _run(argv: list[str]) -> int:
     program = f"srbwriter {command.name}".rstrip()
     brief = command is commands.DEFAULT and not {"-h", "--help", "--version"}.isdisjoint(argv)
     keys_of_all = overview() if brief else every_key()
-    epilog = "" if command.name else f"{commands.listing()}\n\n"
-    parser = flags.parser(program, face.DESCRIPTION, epilog + flags.exit_codes())
+    epilog = "" if command.name else f"{commands.listing()}\n\n{flags.exit_codes()}"
+    parser = flags.parser(program, face.DESCRIPTION, epilog)
     parser.add_argument("--config", metavar="FILE", type=Path, help="settings file [SRBWRITER_CONFIG]")
     parser.elsewhere = [flag for key in keys_of_all for flag in key.flags]
     face.configure(parser, keys_of_all)

@@ -166,7 +166,7 @@ def parser(program: str, description: str, epilog: str = "") -> Parser:
     made = Parser(
         prog=program,
         description=description,
-        epilog=epilog or exit_codes(),
+        epilog=epilog,
         formatter_class=_Formatter,
         allow_abbrev=False,
     )
@@ -227,7 +227,6 @@ def add_actions(target: argparse.ArgumentParser) -> AddAction:
             name,
             help=summary,
             description=f"{summary[0].upper()}{summary[1:]}.\n\n{more}".rstrip(),
-            epilog=exit_codes(),
             formatter_class=_Formatter,
             allow_abbrev=False,
         )
