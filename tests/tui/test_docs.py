@@ -54,6 +54,9 @@ KEYS = {
     "files.md": """
         ctrl+g menu
     """,
+    "formats.md": """
+        ctrl+g menu
+    """,
     "instruments.md": """
         ctrl+g menu, F5 look_ahead, F7 judge, F6 tokens, e extend, F2 knobs
     """,
@@ -83,6 +86,7 @@ TITLES = {
     "better-model.md": ["model"],
     "branch-from-anywhere.md": ["history", "split", "unexplored"],
     "files.md": ["restore", "snapshot"],
+    "formats.md": ["properties"],
     "instruments.md": [
         "variety", "unexplored", "explore", "rubric", "bans", "colour_tokens", "order", "replay",
     ],
