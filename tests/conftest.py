@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import shutil
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import certifi
+import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -34,6 +36,31 @@ MEMORY = Path("/dev/shm")
 if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4 * 2**30:
     os.environ["TMPDIR"] = str(MEMORY)
     tempfile.tempdir = None  # looked up anew
+
+OF_A_RUN = "srbw-"  # and the number of its process: the path of a socket file in it must stay short
+
+
+def make_run_folder() -> None:
+    """Make a folder for all temporary files of this run, and delete it at the end.
+
+    What a killed worker, a failed test or a stopped server leaves behind goes with it. Folders of runs that
+    were killed themselves are deleted, too.
+    """
+    top = Path(tempfile.gettempdir())
+    for left in top.glob(f"{OF_A_RUN}*"):
+        number = left.name.removeprefix(OF_A_RUN)
+        if number.isdecimal() and not psutil.pid_exists(int(number)):
+            shutil.rmtree(left, ignore_errors=True)
+    folder = top / f"{OF_A_RUN}{os.getpid()}"
+    folder.mkdir(mode=0o711)  # a test that is another user goes through it
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    os.environ["TMPDIR"] = str(folder)  # also of the workers
+    tempfile.tempdir = None
+
+
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    make_run_folder()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends a run as ctrl+c does
 
 # The tests, and all that they start, write with a model of a fifth of the size,
 # which is quick.
@@ -57,7 +84,7 @@ def replace_home() -> Path:
     os.environ["PYTHONUSERBASE"] = site.getuserbase()  # packages installed with --user are still found
     for variable in personal_variables():
         del os.environ[variable]
-    os.environ["HOME"] = folder = tempfile.mkdtemp(prefix="srbwriter-home-")
+    os.environ["HOME"] = folder = tempfile.mkdtemp(prefix="home-")
     return Path(folder)
 
 
@@ -106,11 +133,6 @@ def pytest_configure(config: pytest.Config) -> None:
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", None) and cache is not None:
         sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(cache.mkdir("bytecode"))
         sys.dont_write_bytecode = False
-
-
-def pytest_unconfigure() -> None:
-    """Delete the folder that was HOME."""
-    shutil.rmtree(HOME, ignore_errors=True)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -175,7 +197,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Refuse to start a program while tests are collected, which each process does before its first test.
 
     What is collected stays: the collector of garbage would look through it again and again, for nothing.
@@ -189,8 +211,19 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.disable()
         try:
             return (yield)
+        except pytest.UsageError as error:
+            if (output := getattr(session.config, "workeroutput", None)) is not None:
+                output["mistyped"] = "\n".join(map(str, error.args))
+            raise
         finally:
             gc.enable()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Say which file or test a worker did not find; xdist says that no tests ran, and no reason."""
+    if words := getattr(node, "workeroutput", {}).get("mistyped"):
+        pytest.exit(words, pytest.ExitCode.USAGE_ERROR)
 
 
 def pytest_collection_finish() -> None:

@@ -123,3 +123,35 @@ def test_no_program_is_started_while_tests_are_collected(others: Path) -> None:
     (others / "test_eager.py").write_text("import subprocess\nsubprocess.run(['true'])\n")
     said = run_pytest(*of_others(others), "--collect-only")
     assert "start it in a fixture" in said and "1 error" in said, said
+
+
+@pytest.mark.slow
+def test_a_mistyped_path_is_named(others: Path) -> None:
+    said = run_pytest(*of_others(others)[2:-1], "-n", 1, others / "nothing")
+    assert f"not found: {others / 'nothing'}" in said, said
+
+
+LEAVING = """
+import os, signal, tempfile
+
+def test_of_what_is_left(tmp_path):
+    (tmp_path / "a").touch()
+    tempfile.mkdtemp()
+    {end}
+"""
+
+
+@pytest.mark.slow
+def test_a_run_leaves_no_files(others: Path) -> None:
+    """Those of one that was killed are deleted by the next one."""
+    top = others / "top"
+    top.mkdir()
+    for end, left in (
+        ("assert False", 0),
+        ("os.kill(os.getppid(), signal.SIGTERM)", 0),
+        ("os.kill(os.getppid(), signal.SIGKILL)", 1),
+        ("pass", 0),
+    ):
+        (others / "test_others.py").write_text(LEAVING.format(end=end))
+        said = run_pytest(*of_others(others)[2:], "-n", 1, TMPDIR=str(top))
+        assert len([*top.iterdir()]) == left, (end, said)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -232,21 +230,18 @@ def exact_model() -> Path:
     With 8-bit weights llama.cpp rounds activations to 8 bits too, and a difference of 1e-7 (another
     order of cells or rows) becomes one of 1e-1 in the logits: no bound could tell that from a fault.
     """
-    path = Path(tempfile.mkdtemp(prefix="srbwriter-test-")) / "exact.gguf"
+    path = Path(tempfile.mkdtemp()) / "exact.gguf"
     params = L.llama_model_quantize_default_params()
     params.ftype, params.allow_requantize, params.nthread = 0, True, 1  # LLAMA_FTYPE_ALL_F32
     library()
     assert L.llama_model_quantize(str(short_model()).encode(), str(path).encode(), params) == 0
-    atexit.register(shutil.rmtree, path.parent, ignore_errors=True)
     return path
 
 
 @cache
 def toy_model(make: Callable[[Path], Path]) -> Path:
     """One of ``toy_models``; its options should ask for a cache in 32 bits, so that bounds can be narrow."""
-    path = Path(tempfile.mkdtemp(prefix="srbwriter-test-")) / "toy.gguf"
-    atexit.register(shutil.rmtree, path.parent, ignore_errors=True)
-    return make(path)
+    return make(Path(tempfile.mkdtemp()) / "toy.gguf")
 
 
 @contextmanager

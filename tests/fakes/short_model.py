@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-import shutil
 import struct
 import tempfile
 from functools import cache
@@ -22,8 +20,7 @@ _ALIGNMENT = 32
 @cache
 def short_model() -> Path:
     """The first layers of the bundled model, with its vocabulary and its form, and a third of its work."""
-    path = Path(tempfile.mkdtemp(prefix="srbwriter-test-")) / "short.gguf"
-    atexit.register(shutil.rmtree, path.parent, ignore_errors=True)
+    path = Path(tempfile.mkdtemp()) / "short.gguf"
     data = bundled_model().read_bytes()
     with bundled_model().open("rb") as file:
         count = len(list(pairs(file, len(data))))
