@@ -31,7 +31,6 @@ def open_story(path: Path | None) -> Story:
         title = path.stem.replace("-", " ")  # unlike titles, file names have no spaces
     path = paths.expanded(path)
     story = Story.open(path) if path.exists() else Story.create(path, title)
-    story.checkpoint_aside()
     recent.add(path, story.title, time.time())
     if story.read_only is None and len(story) > 1:
         _copy_of_the_day(story)

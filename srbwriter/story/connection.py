@@ -17,6 +17,7 @@ from pathlib import Path
 
 from srbwriter.story.migrations import APPLICATION_ID, VERSION
 from srbwriter.story.model import DamagedStory, NotAStory, NotMade, NotSaved, StoryError, TooNew
+from srbwriter.story.shadow import discard, was_replaced
 
 MAGIC = b"SQLite format 3\0"
 LOGS = "-wal", "-journal"
@@ -81,16 +82,29 @@ def looking(path: Path) -> Generator[sqlite3.Connection]:
 
 def inode_of(path: Path) -> tuple[int, int] | None:
     """Return device and inode of the file at ``path``; None if it does not exist."""
+    state = state_of(path)
+    return state[:2] if state is not None else None
+
+
+def state_of(path: Path) -> tuple[int, int, int, int] | None:
+    """Return device, inode, size and time of change of the file at ``path``; None if it does not exist."""
     try:
         stat = os.stat(path)
     except OSError:
         return None
-    return stat.st_dev, stat.st_ino
+    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
 def remove(path: Path) -> None:
     """Remove a database file and the files that SQLite put beside it."""
-    for suffix in ("", "-wal", "-shm"):
+    path.unlink(missing_ok=True)
+    remove_log(path)
+    discard(path)
+
+
+def remove_log(path: Path) -> None:
+    """Remove the files that SQLite put beside a database."""
+    for suffix in ("-wal", "-shm"):
         Path(f"{path}{suffix}").unlink(missing_ok=True)
 
 
@@ -102,10 +116,11 @@ def has_log(path: Path) -> bool:
 def quietly(path: Path, mode: str) -> tuple[sqlite3.Connection, Path | None]:
     """Connect for reading; return the folder of a private copy, too, if SQLite cannot read in place.
 
-    It cannot if the folder is not writable for its own files, or with a transaction to roll back.
+    It cannot if the folder is not writable for its own files, or with a transaction to roll back. A log that
+    does not belong to the file is not read.
     """
     try:
-        return connect(path, mode), None
+        return connect(path, "ro&immutable=1" if was_replaced(path) else mode), None
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
             raise
@@ -163,7 +178,7 @@ def copy_aside(path: Path) -> Path:
     """Copy the file and its log to a new private folder; return the folder. Raises NotSaved without room."""
     folder = Path(tempfile.mkdtemp(prefix="srbwriter-"))
     try:
-        for suffix in ("", *LOGS):
+        for suffix in ("",) if was_replaced(path) else ("", *LOGS):
             source = Path(f"{path}{suffix}")
             if source.exists():
                 _copy(source, folder / source.name)

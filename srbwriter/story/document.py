@@ -98,7 +98,8 @@ class Document:
     def change(self) -> Generator[None]:
         """Run a transaction: all changes are on the disk afterwards, or none happened.
 
-        A change inside another is a part of it. Raises ReadOnlyStory, NotSaved or DamagedStory.
+        A change inside another is a part of it. If another program has replaced the file, the story goes on
+        in a second one. Raises ReadOnlyStory, NotSaved or DamagedStory.
         """
         if self.read_only is not None:
             raise ReadOnlyStory(self.read_only)
@@ -107,6 +108,10 @@ class Document:
                 with self._part():
                     yield
                 return
+            if self.store.replaced and self.store.on_replaced is not None:
+                with self.lock:
+                    self.store.on_replaced()
+                    self.values.pop("title", None)
             self._inside = True
             kept = dict(self.values), dict(self.live)
             try:

@@ -18,6 +18,7 @@ from srbwriter import paths
 from srbwriter.story.connection import NO_STORY, looking, not_saved, version_of
 from srbwriter.story.lock import FileLock
 from srbwriter.story.model import DamagedStory, NotAStory, NotSaved, TooNew
+from srbwriter.story.shadow import discard
 from srbwriter.story.store import SUFFIX
 from srbwriter.story.words import Count
 
@@ -130,6 +131,7 @@ def move(path: Path, target: Path) -> Path:
         with contextlib.closing(sqlite3.connect(path)) as db:
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the log becomes part of the file
         rename(path, target)
+        discard(path)
     except FileExistsError:
         raise Taken(target, "is already there — choose another name") from None
     except (OSError, sqlite3.Error) as error:

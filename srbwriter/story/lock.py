@@ -23,6 +23,7 @@ from typing import Any
 from srbwriter import paths
 from srbwriter.story.connection import CLOSE_IT, has_log, inode_of, not_saved
 from srbwriter.story.model import NotSaved
+from srbwriter.story.shadow import was_replaced
 
 _LONGEST = 1 << 20  # bytes of a note that are read
 
@@ -50,7 +51,9 @@ class Note:
 
     @classmethod
     def read(cls, path: Path) -> Note:
-        """Return the note of the story at ``path``; an empty one if it is missing or unreadable."""
+        """Return the note of the story at ``path``; an empty one if it is missing or of another story."""
+        if was_replaced(path):
+            return cls()
         try:
             with _note_file(path).open("rb") as file:
                 return cls.of(_fields(file.read(_LONGEST)))
@@ -93,7 +96,13 @@ class FileLock:
 
     @classmethod
     def take(cls, path: Path) -> FileLock:
-        """Lock the story at ``path``, but raise NotSaved instead of InUse or OSError."""
+        """Lock the story at ``path``, but raise NotSaved instead of InUse or OSError.
+
+        Also raises it for a story that was replaced after a kill.
+        """
+        if was_replaced(path):
+            problem = "another program replaced it while it was open"
+            raise NotSaved(path, problem, full=False, cure="open it once, which keeps both versions")
         try:
             return cls(path)
         except InUse as error:

@@ -462,6 +462,21 @@ class ReadOnly:
 
 
 @dataclass(frozen=True, slots=True)
+class SecondFile:
+    """Where both versions of a story are whose file another program replaced while it was open."""
+
+    theirs: Path
+    ours: Path
+
+    def __str__(self) -> str:
+        where = f"in {self.ours.name}" if self.ours.parent == self.theirs.parent else f"in {self.ours}"
+        return (
+            f"Another program changed {self.theirs.name} while it was open here. That version stays there; "
+            f"yours is {where}."
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Damage:
     """The unreadable parts of a damaged file. Nodes whose parent was lost are below the root.
 

@@ -6,22 +6,36 @@ private copy, and neither the file nor the log beside it is changed.
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from srbwriter import paths
-from srbwriter.story.backup import own_folder, snapshot
+from srbwriter.story.backup import own_folder, put_down, restore, snapshot
 from srbwriter.story.check import verify
 from srbwriter.story.checkpoint import Checkpointer
-from srbwriter.story.connection import check_file, connect, has_log
+from srbwriter.story.connection import check_file, connect, has_log, in_words, not_saved, remove_log
+from srbwriter.story.library import free_path
 from srbwriter.story.lock import FileLock, InUse, Note
 from srbwriter.story.migrations import VERSION
-from srbwriter.story.model import Blocked, Damage, DamagedStory, NotAStory, NotSaved, ReadOnly, StoryError
+from srbwriter.story.model import (
+    Blocked,
+    Damage,
+    DamagedStory,
+    NotAStory,
+    NotSaved,
+    ReadOnly,
+    SecondFile,
+    StoryError,
+)
 from srbwriter.story.recovery import recover
+from srbwriter.story.shadow import Shadow, discard, fold, log_of, shadow_of, was_replaced
 from srbwriter.story.store import Store
+
+log = logging.getLogger(__name__)
 
 SMALL_BYTES = 32 * 2**20
 """Files up to this size are checked whole when they are opened; larger ones only after damage or a crash."""
@@ -31,14 +45,12 @@ _MOST_NODES = 500
 
 
 class _Watch:
-    """Keeps the note in the lock file of a story that is open for writing."""
+    """Keeps the note in the lock file, the log and the shadow of a story that is open for writing."""
 
     def __init__(self, store: Store, lock: FileLock) -> None:
         self._store, self._lock = store, lock
-        self._keeper: sqlite3.Connection | None = None
-        self._checkpointer: Checkpointer | None = None
         self._begin()
-        store.on_commit, store.on_damage = self._committed, self._damaged
+        store.on_commit, store.on_damage, store.on_replaced = self._committed, self._damaged, self._go_on
 
     def _begin(self) -> None:
         left = self._lock.note
@@ -46,6 +58,8 @@ class _Watch:
         nodes = left.nodes if story == left.story and not self._store.checkpoint() else set[int]()
         self._lock.note = Note(story=story, commits=self._store.numbered()[0], nodes=nodes)
         self._lock.sign()
+        self._shadow = Shadow(self._store.path, self._store.raw)
+        self._checkpointer = Checkpointer(self._store, self._shadow, self._folded)
 
     def _committed(self) -> None:
         note = self._lock.note
@@ -54,20 +68,8 @@ class _Watch:
         self._store.touched.clear()
         with suppress(StoryError):  # the commit itself is on the disk already
             note.story = note.story or str(self._store.value("uuid", ""))
-            if self._keeper is None:
-                self._checkpoint(len(note.nodes) > _MOST_NODES)
+        self._checkpointer.count_commit(len(note.nodes) > _MOST_NODES)
         self._lock.sign()
-
-    def _checkpoint(self, forced: bool) -> None:
-        if self._checkpointer is not None:
-            self._checkpointer.count_commit(forced)
-        elif forced and self._store.checkpoint():
-            self._lock.note.nodes.clear()
-
-    def checkpoint_aside(self) -> None:
-        """Run checkpoints on a thread from now on, so that no commit waits for one."""
-        with suppress(sqlite3.Error, OSError):  # a full disk: every verb reports it
-            self._checkpointer = Checkpointer(self._store, self._folded)
 
     def _folded(self) -> None:
         self._lock.note.nodes.clear()
@@ -77,30 +79,71 @@ class _Watch:
         """Mark the file as suspect, so that the next opening checks every page; stop checkpoints."""
         self._lock.note.suspect = True
         self._lock.sign()
-        if self._keeper is None:
-            if self._checkpointer is not None:
-                self._checkpointer.abandon()
-            with suppress(sqlite3.Error):
-                self._store.db.execute("PRAGMA wal_autocheckpoint = 0")
-                self._keeper = connect(self._store.path, "ro")
+        self._checkpointer.abandon()
+
+    def _go_on(self) -> None:
+        """Go on in a second file, because another program has replaced the story's or changed it.
+
+        Raises NotSaved. Both versions are on the disk all the time.
+        """
+        store, old, lock = self._store, self._store.path, self._lock
+        new = _second_file(old, store.db if store.renamed_over else None)
+        taken = FileLock.take(new)
+        store.move_to(new)
+        self._lock = taken
+        self._checkpointer.abandon()
+        self._shadow.close()
+        lock.note = Note()
+        lock.release()
+        self._begin()
+        store.second_file = SecondFile(old, new)
 
     def stop(self) -> None:
         """Wait for a running checkpoint. Never call it while a verb waits."""
-        if self._checkpointer is not None:
-            self._checkpointer.stop()
+        self._checkpointer.stop()
 
     def close(self) -> None:
         """Close the store and release the lock."""
-        if self._checkpointer is not None:
-            self._checkpointer.close()
-        self._store.close()
-        if self._checkpointer is not None:
-            self._checkpointer.restore_time()
-        if self._keeper is not None:
-            self._keeper.close()  # the last connection runs a checkpoint, unless it is read-only
-        if not self._lock.note.suspect:
+        store = self._store
+        if store.replaced and store.commits:
+            with suppress(StoryError):  # then the next opening does it
+                self._go_on()
+        replaced, suspect = store.replaced, self._lock.note.suspect
+        store.close(fold=not replaced and not suspect)
+        keep = store.commits > 0 and shadow_of(store.path).exists() if replaced else suspect
+        if replaced and not keep:
+            store.remove_log(keep=store.commits > 0)
+        self._shadow.close(keep)
+        if not keep:
             self._lock.note = Note()
         self._lock.release()
+
+
+def _second_file(path: Path, db: sqlite3.Connection | None = None) -> Path:
+    """Write a story whose file was replaced to a new file beside it: from ``db``, or its shadow and log.
+
+    Raises NotSaved.
+    """
+    copy = shadow_of(path)
+    if db is None and not copy.exists():
+        raise NotSaved(path, "another program has changed the file", full=False)
+    target = free_path(path.parent, f"{path.stem} your version")
+    discard(target)
+    with in_words(path):
+        if db is None:
+            try:
+                fold(path, log_of(path))
+            except OSError as error:
+                raise not_saved(path, error) from error
+            restore(copy, target)
+        else:
+            put_down(db, target)
+    log.warning("%s was replaced by another program; the version that was open here is in %s", path, target)
+    with suppress(DamagedStory, NotSaved):
+        store = Store.open(target, writable=True)
+        with closing(store), store.transaction():
+            store.put_value("title", f"{store.value('title', '')} (your version)")
+    return target
 
 
 @dataclass(slots=True)
@@ -155,7 +198,22 @@ def open_story(path: Path, *, readonly: bool, backups: Path | None = None) -> Op
     try:
         if why is None and path.is_relative_to(paths.library_dir().resolve()):
             paths.tighten(path, paths.OWN_FILE)  # older versions left it readable for others
+        second: SecondFile | None = None
+        if lock is not None and was_replaced(path):
+            try:
+                second = SecondFile(path, _second_file(path))
+            except StoryError as error:
+                message = (
+                    f"{path.name} was opened for reading only: what was open here must be kept, but {error}"
+                )
+                why = ReadOnly(Blocked.NO_COPY, message)
+            else:
+                remove_log(path)
+                lock.note = Note()
+        if lock is not None and why is None:
+            discard(path)
         opened = _open(path, lock, why, backups or paths.backup_dir())
+        opened.store.second_file = second
         return opened
     finally:
         if lock is not None and (opened is None or opened.watch is None):
@@ -163,7 +221,7 @@ def open_story(path: Path, *, readonly: bool, backups: Path | None = None) -> Op
 
 
 def _open(path: Path, lock: FileLock | None, why: ReadOnly | None, backups: Path) -> Opened:
-    note = lock.note if lock is not None else Note.read(path)
+    note = lock.note if lock is not None and why is None else Note.read(path)
     crashed = lock is not None and (has_log(path) or note != Note())
     bare = not has_log(path) and note == Note()
     try:

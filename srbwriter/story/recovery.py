@@ -18,7 +18,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from srbwriter.story.connection import MAGIC, NO_STORY, copy_aside
+from srbwriter.story.connection import MAGIC, NO_STORY, connect, copy_aside
 from srbwriter.story.lock import Note
 from srbwriter.story.migrations import (
     APPLICATION_ID,
@@ -81,10 +81,11 @@ def recover(path: Path, problem: str, note: Note) -> tuple[Store, Damage]:
             raise NotAStory(path, NO_STORY)
         store = Store.create(Path(tempfile.mkdtemp(dir=folder)) / path.name)
         damage = _rebuild(store, found, problem, note)
+        store.close()
+        return Store(path, connect(store.path, "rw"), writable=False, temp=folder), damage
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    return Store(path, store.db, writable=False, temp=folder), damage
 
 
 # -- a file that SQLite opens ------------------------------------------------------------------------

@@ -111,13 +111,13 @@ def _match(terms: Iterable[_Term], cut: Callable[[str], str]) -> str:
 
 def index(document: Document, most: int | None = None, progress: OnProgress = no_progress) -> None:
     """Index the nodes that were written since the last call; ``most`` limits their number."""
-    db = document.store.db
     with document.store.reading():
-        rows = db.execute("SELECT id FROM unindexed LIMIT ?", (-1 if most is None else most,))
+        rows = document.store.db.execute("SELECT id FROM unindexed LIMIT ?", (-1 if most is None else most,))
         waiting = [row[0] for row in rows]
     if not waiting:
         return
     with document.change():
+        db = document.store.db
         for start in range(0, len(waiting), 500):
             progress(start / len(waiting))
             chunk = json.dumps(waiting[start : start + 500])

@@ -11,7 +11,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,10 +27,13 @@ from srbwriter.story.connection import (
     not_saved,
     quietly,
     remove,
+    remove_log,
+    state_of,
     version_of,
 )
 from srbwriter.story.migrations import SUMMED, VERSION, migrate
-from srbwriter.story.model import DamagedStory, JsonValue, NotAStory, NotSaved
+from srbwriter.story.model import DamagedStory, JsonValue, NotAStory, NotSaved, SecondFile, StoryError
+from srbwriter.story.shadow import is_ours
 from srbwriter.story.shapes import UNREADABLE, body_fits, body_sum, is_object, row_sum, text_sum, value_fits
 from srbwriter.story.tree import Entry
 
@@ -69,18 +72,25 @@ class Store:
         self.db = db
         self.writing = threading.RLock()
         """Held while a transaction is open."""
-        self._reader: sqlite3.Connection | None = None
+        self._reader = connect(path, "ro") if writable else db
+        self.raw = os.open(path, os.O_RDONLY) if writable else -1
+        """The file itself. Closing a descriptor of it would drop SQLite's locks, so this one is kept."""
+        self._seen = state_of(path) if writable else None  # as this program left it
+        self._log = inode_of(Path(f"{path}-wal"))
+        self.folding = False
+        """Whether a checkpoint changes the file."""
         self._changing: int | None = None  # the thread with the open transaction
         self._before = 0  # changes of the connection before it
         self._bodies: dict[int, Body] = {}  # of the open transaction; see write_bodies
         self._unindexed = dict[int, None]()
-        self._file = None if temp is not None else inode_of(path)
         self._temp = temp
         self.version = VERSION
         self.commits, self.touched = 0, set[int]()
         """The number of the last transaction here (0: none), and the nodes written since it was cleared."""
         self.on_commit: Callable[[], None] | None = None
+        self.second_file: SecondFile | None = None
         self.on_damage: Callable[[], None] | None = None
+        self.on_replaced: Callable[[], None] | None = None
 
     @classmethod
     def open(cls, path: Path, *, writable: bool) -> Store:
@@ -97,12 +107,13 @@ class Store:
                     db = connect(temp / path.name, "rw")
                 if writable:
                     db.execute(_WRITE_AHEAD)
+                    db.execute("PRAGMA wal_autocheckpoint = 0")
                 if writable or temp is not None:
                     migrate(db)
+                return cls(path, db, writable=writable, temp=temp)
             except BaseException:
                 close(db, temp)
                 raise
-        return cls(path, db, writable=writable, temp=temp)
 
     @classmethod
     @contextmanager
@@ -132,19 +143,68 @@ class Store:
             with in_words(path):
                 db = connect(path, "rw")
                 db.execute(_WRITE_AHEAD)
+                db.execute("PRAGMA wal_autocheckpoint = 0")
                 migrate(db)
                 db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the file itself says what it is
+                return cls(path, db, writable=True)
         except BaseException:
             if db is not None:
                 db.close()
             remove(path)
             raise
-        return cls(path, db, writable=True)
 
-    def close(self) -> None:
-        if self._reader is not None:
-            self._reader.close()
-        close(self.db, self._temp)
+    def close(self, fold: bool = True) -> None:
+        """Close the file; its log is folded into it and removed, unless ``fold`` is false."""
+        if fold and self.raw >= 0:
+            with suppress(StoryError):
+                self.checkpoint()  # SQLite runs none while another window reads the story
+        # Nor does it where the last connection is read-only.
+        last, first = (self.db, self._reader) if fold else (self._reader, self.db)
+        first.close()
+        close(last, self._temp)
+        if self.raw >= 0:
+            os.close(self.raw)
+            self.raw = -1
+
+    # -- a file that another program replaces --------------------------------------------------------
+
+    @property
+    def replaced(self) -> bool:
+        """Whether another program has replaced or changed the file; False if it was moved or deleted."""
+        now = state_of(self.path)
+        if self.raw < 0 or self.folding or now in (None, self._seen):
+            return False
+        with suppress(OSError):  # there is no shadow
+            if not self.renamed_over and is_ours(self.path, self.raw):
+                self._seen = now  # only the time is another
+                return False
+        return True
+
+    @property
+    def renamed_over(self) -> bool:
+        """Whether another file has the path of this one, which goes on without a name."""
+        return self._seen is not None and inode_of(self.path) != self._seen[:2]
+
+    def remove_log(self, keep: bool = False) -> None:
+        """Remove the log of the closed file, or rename it, unless another program has replaced that, too."""
+        log = Path(f"{self.path}-wal")
+        if log.exists() and inode_of(log) == self._log:
+            if keep:
+                log.rename(f"{log}.kept")
+            remove_log(self.path)
+
+    def note_state(self) -> None:
+        """Take the file as it is now for what this program has written."""
+        if not self.renamed_over:
+            self._seen = state_of(self.path)
+
+    def move_to(self, path: Path) -> None:
+        """Go on in the file at ``path``, which holds the same story."""
+        moved = Store.open(path, writable=True)
+        self.close(fold=False)
+        self.remove_log()
+        self.path, self.db, self._reader, self.raw = moved.path, moved.db, moved._reader, moved.raw
+        self._seen, self._log = moved._seen, moved._log
 
     # -- transactions ------------------------------------------------------------------------------
 
@@ -163,12 +223,31 @@ class Store:
 
     def begin(self) -> None:
         """Open a transaction. Raises NotSaved if the file was moved or deleted."""
-        if self.writable and self._file is not None and inode_of(self.path) != self._file:
+        if self.renamed_over:
             raise NotSaved(self.path, "the file was moved or deleted while it was open", full=False)
         self.rollback()  # of one that a failing disk left open
         with self.in_words():
+            if not self.log_size:
+                self._begin_log()
             self.db.execute("BEGIN IMMEDIATE")
         self._changing, self._before = threading.get_ident(), self.db.total_changes
+
+    @property
+    def log_size(self) -> int:
+        """Bytes of the log."""
+        try:
+            return os.stat(f"{self.path}-wal").st_size
+        except OSError:
+            return 0
+
+    def _begin_log(self) -> None:
+        """Write the head of an empty log, which the sync of the next commit covers, without its own sync."""
+        self.db.execute("PRAGMA synchronous = OFF")
+        try:
+            version = self.db.execute("PRAGMA user_version").fetchone()[0]
+            self.db.execute(f"PRAGMA user_version = {version}")  # the smallest possible write
+        finally:
+            self.db.execute("PRAGMA synchronous = FULL")
 
     def commit(self) -> None:
         """Commit the transaction and sync it. Raises NotSaved or DamagedStory; then roll it back."""
@@ -203,10 +282,11 @@ class Store:
         return commits, last
 
     def checkpoint(self) -> bool:
-        """Copy the log into the file as far as readers allow; say whether all of it was copied."""
+        """Fold the log into the file as far as readers allow; say whether it is empty now."""
         with self.in_words():
-            busy, there, done = self.db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        return not busy and there == done
+            busy = self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        self.note_state()
+        return not busy
 
     @contextmanager
     def reading(self) -> Generator[sqlite3.Connection]:
@@ -220,8 +300,6 @@ class Store:
                 self.write_bodies()
                 yield self.db
                 return
-            if self._reader is None:
-                self._reader = connect(self.path, "ro")
             yield self._reader
 
     @contextmanager

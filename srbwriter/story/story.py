@@ -39,6 +39,7 @@ from srbwriter.story.model import (
     OnProgress,
     Properties,
     Refused,
+    SecondFile,
     Settings,
     Span,
     State,
@@ -157,14 +158,6 @@ class Story(Reader):
     ) -> None:
         self.close()
 
-    def checkpoint_aside(self) -> None:
-        """Copy the log into the file on a thread of its own, so that a commit syncs the disk only once.
-
-        For a story that a person types in.
-        """
-        if self._opened.watch is not None:
-            self._opened.watch.checkpoint_aside()
-
     def set_apart(self, title: str) -> None:
         """Make this copy of another story independent: give it ``title`` and a UUID of its own.
 
@@ -176,8 +169,13 @@ class Story(Reader):
 
     @property
     def file(self) -> Path:
-        """The path of the story file."""
-        return self._opened.path
+        """The path of the story file: a second one, after another program has replaced the first."""
+        return self._opened.store.path
+
+    @property
+    def second_file(self) -> SecondFile | None:
+        """What was done after another program had replaced the file; None if none has."""
+        return self._opened.store.second_file
 
     @property
     def damage(self) -> Damage | None:

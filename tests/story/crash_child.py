@@ -100,11 +100,8 @@ def work(path: Path, log: int, fault: Fault, seed: int, lie: bool, steps: int) -
     """A writer's half minute; every acknowledged word is in the log before the next verb begins."""
     story = Story.open(path)
     say(log, {"verb": "open", "words": []})
-    if seed % 2:  # either way many writes are checkpoints
-        checkpoint.LIMIT = 6 * 4096
-        story.checkpoint_aside()
-    else:
-        story._document.store.db.execute("PRAGMA wal_autocheckpoint = 6")
+    # either way many writes are checkpoints
+    checkpoint.LIMIT, checkpoint.REST_SECONDS = (6 * 4096, 1.0) if seed % 2 else (4 << 20, 0.0)
     rng, number = random.Random(seed), 0
     branches: list[int] = []
     pending: list[str] = []

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
+from srbwriter import paths
 from srbwriter.session.exploring import Explorer
-from srbwriter.story import StoryError
+from srbwriter.story import SecondFile, StoryError, library
 from srbwriter.story.model import counted
 from srbwriter.tui.dialogs.trouble import trouble_words
 from srbwriter.tui.program import Writer
@@ -18,11 +21,13 @@ class Notices:
         """The error of the model that was shown last."""
         self._shown_notes: tuple[str, ...] = ()  # about what was reduced for lack of memory
         self._shown_trouble: StoryError | None = None  # of saving
+        self._shown_file: SecondFile | None = None
 
     def watch(self) -> None:
         """Show what is new since the last call."""
         self._watch_model()
         self._watch_disk()
+        self._watch_file()
         self._watch_exploring()
 
     def _watch_model(self) -> None:
@@ -55,6 +60,16 @@ class Notices:
                 about=lambda: typing.state.trouble is None,
             )
         self._shown_trouble = state.trouble
+
+    def _watch_file(self) -> None:
+        """Show that another program has replaced the story's file, and where both versions are."""
+        story = self._session.story
+        second = story.second_file
+        if second is not None and second is not self._shown_file:
+            self._screen.notify(str(second), severity="error")
+            if story.file == second.ours:
+                library.RecentStories(paths.recent_file()).add(story.file, story.title, time.time())
+        self._shown_file = second
 
     def _watch_exploring(self) -> None:
         """Show why an exploration failed."""

@@ -1,0 +1,31 @@
+"""Another program replaces the file of the open story: both versions stay, and a line says so."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from srbwriter.story import Story
+from tests.terminal.support import OPENING, make_story, says_saved, text_of
+from tests.terminal.terminal import CTRL_Q, Terminal
+
+THEIRS = "Words of another machine. "
+
+
+def test_a_story_that_is_replaced_under_the_writer_goes_on_in_a_second_file(terminal: Terminal) -> None:
+    file = make_story(terminal.folder / "folder")
+    other = Path(shutil.copy(file, terminal.folder / "other.srbw"))
+    with Story.open(other) as story:
+        story.append(THEIRS)
+    terminal.start(file)
+    terminal.wait_for(OPENING.strip())
+    file.write_bytes(other.read_bytes())  # as cp does
+    terminal.type("Mine. ")
+    terminal.wait_for(f"Another program changed {file.name}")
+    terminal.wait(lambda screen: says_saved(screen) and "Mine." in screen, "the words are saved")
+    terminal.press(CTRL_Q)
+    terminal.ended()
+    assert file.read_bytes() == other.read_bytes()
+    second = file.with_name(f"{file.stem}-your-version.srbw")
+    assert (text_of(file), text_of(second)) == (f"{OPENING}{THEIRS}", f"{OPENING}Mine. ")
+    assert sorted(path.name for path in file.parent.iterdir()) == sorted((file.name, second.name))
