@@ -60,7 +60,9 @@ def test_they_hold_where_nobody_said_otherwise(file: Path) -> None:
         assert (sampling.dry_multiplier, sampling.dry_sequence_breakers) == (0.8, ("*",))
         assert (sampling.temperature, sampling.dry_base) == (1.1, 2.0)
         assert sampling.loop_guard == LOOP_TIMES and session.stop.ignore_eog
-        assert session.usual.of_model == {"dry_multiplier", "dry_sequence_breakers", "ignore_eog"}
+        assert session.usual.of_model == {
+            "dry_allowed_length", "dry_multiplier", "dry_sequence_breakers", "ignore_eog",
+        }  # fmt: skip
 
 
 def test_what_the_writer_changes_stays_with_the_story(file: Path) -> None:
