@@ -30,9 +30,9 @@ class Suited:
 
 
 _SUITED = {
-    # The bundled model. Without DRY 15 of 64 branches repeat a run of eight words, with it and llama.cpp's own
-    # sequence breakers 4, with "*" alone none. Where three tokens may repeat, as in a name, names are no longer
-    # bent: 1 of them instead of 5 with two (benchmarks/demo_model). It ends five of eight branches of a tale
+    # The bundled model. Without DRY 15 of 64 branches repeat a run of eight words, with it and llama.cpp's
+    # own sequence breakers 4, with "*" alone none. Where three tokens may repeat, as in a name, 1 name of 73
+    # is bent instead of 5 of 59 with two (benchmarks/demo_model). It ends five of eight branches of a tale
     # in the first round, and fills a gap worse than it continues the text before it.
     ("storyteller", "72M"): Suited(
         {
