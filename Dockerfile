@@ -7,7 +7,7 @@ RUN apt-get update && apt-get install -y --no-install-recommends build-essential
 COPY . /srbwriter
 # GGML_NATIVE=off: the image runs on other x86-64 processors with AVX2 than the one that builds it.
 RUN python -m venv /opt/srbwriter \
- && CMAKE_ARGS="-DGGML_NATIVE=off" \
+ && CMAKE_ARGS="-DGGML_NATIVE=off -DCMAKE_PROJECT_llama_cpp_INCLUDE=/srbwriter/llama.cmake" \
     /opt/srbwriter/bin/pip install --no-cache-dir /srbwriter
 
 FROM python:3.12-slim

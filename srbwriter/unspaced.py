@@ -1,14 +1,16 @@
 """Scripts without spaces between words: their characters, and the ends of their words.
 
 They are Han, kana and bopomofo; Thai, Lao, Khmer and Burmese. ICU, which has dictionaries for all of them,
-finds the ends of words. It is loaded for the first such word, so a story in another script never pays for it.
-Values that are kept in a file, such as a count or the search index, must not depend on it: its next version
-may cut differently.
+finds the ends of words; without it (the extra ``asian-words``) each character is a word. It is loaded for
+the first such word, so a story in another script never pays for it. Values that are kept in a file, such as a
+count or the search index, must not depend on it: its next version may cut differently.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
+from functools import cache
 from itertools import pairwise
 
 # Letters and marks of the Unicode Character Database, without digits and punctuation, as ranges for a
@@ -52,13 +54,24 @@ _CLUSTER = f"[{_LETTERS}][{MARKS}{_UNSEEN}]*"  # what a reader takes for one cha
 _STRAY = f"[{MARKS}]+"  # marks without a letter to sit on
 
 
+@cache
+def word_breaker() -> Callable[[str, str], Iterable[str]] | None:
+    """Load what cuts a text, for a locale, into words by ICU's dictionaries; None if it is not installed."""
+    try:
+        from icu4py.breakers import WordBreaker  # 44 MB, which few stories need
+    except ImportError:
+        return None
+    return WordBreaker
+
+
 def word_ends(stretch: str) -> list[int]:
     """Where the words of ``stretch``, a :data:`STRETCH`, end; the last is its own end."""
-    from icu4py.breakers import WordBreaker  # 40 MB of dictionaries; few stories need them
-
+    breaker = word_breaker()
+    if breaker is None:
+        return [cluster.end() for cluster in re.finditer(_CLUSTER, stretch)]
     ends: list[int] = []
     end = 0
-    for word in WordBreaker(stretch, ""):  # its segments() count in UTF-16
+    for word in breaker(stretch, ""):  # its segments() count in UTF-16
         end += len(word)
         if ends and not re.search(STRETCH, word):
             ends[-1] = end

@@ -44,7 +44,7 @@ def test_nothing_heavy_is_loaded_before_it_is_needed() -> None:
     [
         ("srbwriter.engine", HEAVY - {"llama_cpp", "numpy"}),
         ("srbwriter.engine.remote.engine", HEAVY - {"rich"}),  # which httpx loads where it finds it
-        ("srbwriter.server", {"textual", "rich"}),
+        ("srbwriter.server", {"textual", "rich", "llama_cpp"}),
         ("srbwriter.tui", {"fastapi", "starlette", "uvicorn"}),
     ],
 )
@@ -52,6 +52,15 @@ def test_a_room_loads_nothing_of_its_siblings(module: str, strangers: set[str]) 
     found = loaded_by(f"import {module}")
     assert not found & strangers
     assert module != "srbwriter.server" or "starlette" in found, "the probe sees nothing"
+
+
+def test_a_server_loads_no_llama_cpp_before_an_engine() -> None:
+    """A port answers at once, and one for an engine elsewhere never takes the second and the memory."""
+    serve = "from srbwriter.cli import main\nmain(['--serve', '--port', '0'])"
+    idle = "import srbwriter.server\nfrom srbwriter.engine import EngineLoader\n"
+    idle += "srbwriter.server.run = lambda *_, **__: 0\nEngineLoader.start = lambda loader: loader\n"
+    found = loaded_by(idle + serve)
+    assert "starlette" in found and "llama_cpp" not in found
 
 
 def test_dictionaries_of_words_are_loaded_for_scripts_without_spaces_only() -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from srbwriter import unspaced
 from srbwriter.prose import (
     ABBREVIATIONS,
     LineScanner,
@@ -118,11 +119,37 @@ def test_word_ends_without_spaces(words: list[str]) -> None:
     assert cut(text, word_ends(text)) == words
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["他", "把", "灯", "塔", "的", "门", "推", "开，", "“你", "来", "了。”", ""],
+        ["「や", "っ", "と」", ""],
+        ["เ", "ข้", "า", " ม", "า", ""],
+        [" Use", " the", "手", "机", "iPhone-15", " now", ""],
+        ["他\u200b", "们……", ""],
+    ],
+)
+def test_without_dictionaries_a_character_with_its_marks_is_a_word(
+    words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unspaced, "word_breaker", lambda: None)
+    text = "".join(words)
+    assert cut(text, word_ends(text)) == words
+
+
 scripts = st.text(alphabet="a'- \n“”「」。（！界灯塔の閉めกินข้ามาຂខ្មមြန်\u200b\U00020bb7\ud800", max_size=40)
 
 
-@given(scripts)
-def test_words_take_up_the_whole_text(text: str) -> None:
+@pytest.mark.parametrize("dictionaries", [True, False])
+@given(text=scripts)
+def test_words_take_up_the_whole_text(text: str, dictionaries: bool) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        if not dictionaries:
+            patch.setattr(unspaced, "word_breaker", lambda: None)
+        check_words(text)
+
+
+def check_words(text: str) -> None:
     ends = word_ends(text)
     assert all(a < b for a, b in pairwise(ends))
     assert (ends[-1] if ends else 0) == len(text.rstrip())

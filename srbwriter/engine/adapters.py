@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 from srbwriter.paths import expanded
 
 from .disk import state_key
-from .model import Model
 from .model_files import base_shapes, check_adapter, read_directions
-from .native.adapters import load_adapter
 from .parameters import is_number
 from .tree import SHARED, Demand, Namespace
 from .types import EngineOptions, InvalidRequest, ModelError
+
+if TYPE_CHECKING:
+    from .model import Model
 
 log = logging.getLogger(__name__)
 
@@ -102,6 +103,8 @@ class Adapters:
         """Raise ModelError for a file that cannot be used, InvalidRequest for a scale that cannot be."""
         if len(files) > MOST_ADAPTERS:
             raise InvalidRequest("lora", f"{len(files)} adapters, {MOST_ADAPTERS} are possible")
+        from .native.adapters import load_adapter  # loads llama.cpp, which a server's start does without
+
         self._pointers: list[int] = []
         self._paths = [str(expanded(name)) for name, _ in files]
         base = base_shapes(model.path) if files else {}

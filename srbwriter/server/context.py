@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
@@ -17,7 +17,6 @@ from starlette.responses import Response
 from starlette.types import Receive
 
 from srbwriter.engine.backend import Backend
-from srbwriter.engine.embedding import Embedding, Pooling
 from srbwriter.engine.generation import Branch
 from srbwriter.engine.types import Failed, Finished, Request, Text
 from srbwriter.server.body import Fields
@@ -36,6 +35,9 @@ from srbwriter.server.streams import (
     cancel,
 )
 from srbwriter.server.work import PER_BYTE, PER_ENTRY, encode, encode_large, off_loop, read_json
+
+if TYPE_CHECKING:
+    from srbwriter.engine.embedding import Embedding, Pooling  # loads llama.cpp
 
 T = TypeVar("T")
 

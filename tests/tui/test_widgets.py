@@ -11,6 +11,7 @@ from textual.geometry import Offset
 from textual.strip import Strip
 from textual.widget import Widget
 
+from srbwriter import unspaced
 from srbwriter.prose import Unit
 from srbwriter.tui.story.reading import typeset
 from srbwriter.tui.write.branch_grid import MIN_HEIGHT, MIN_WIDTH, arrange
@@ -108,6 +109,27 @@ async def test_the_cursor_goes_by_words_that_nothing_parts(
             await bench.press("ctrl+left")
             there.add(editor.place)
         assert there >= {stop for stop in stops if CHARACTER.match(text[stop : stop + 1])}
+
+
+async def test_the_writer_is_told_once_where_dictionaries_of_words_are(
+    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unspaced, "word_breaker", lambda: None)
+    async with open_bench("It rained.\n他把灯塔", fake=True) as bench:
+        editor = bench.screen.editor
+        editor.go(0)
+        await bench.press("alt+right")
+        assert "icu4py" not in bench.said
+        editor.go(len("It rained.\n"))
+        await bench.press("alt+right", "alt+right", "alt+right")
+        assert editor.place == len("It rained.\n他把灯")
+        bench.session.generate()
+        bench.session.append(0, "的门推开。")
+        bench.screen.pump.flush()
+        await bench.on_panes()
+        await bench.press("w", "w", "enter")
+        assert bench.session.text().endswith("的门")
+        assert bench.said.count("pip install icu4py") == 1
 
 
 @pytest.mark.full

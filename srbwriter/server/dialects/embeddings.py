@@ -8,13 +8,12 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from starlette.responses import Response
 
 from srbwriter.engine import limits
-from srbwriter.engine.embedding import Embedding, Pooling, Score
 from srbwriter.server.body import Fields
 from srbwriter.server.context import Context, json_response
 from srbwriter.server.endpoints import Leaf, rows_of
@@ -34,6 +33,9 @@ from srbwriter.server.schemas import (
     record,
 )
 from srbwriter.server.work import PER_BYTE, PER_ENTRY, off_loop
+
+if TYPE_CHECKING:
+    from srbwriter.engine.embedding import Embedding, Pooling, Score  # loads llama.cpp
 
 _FORMATS = ("float", "base64")
 

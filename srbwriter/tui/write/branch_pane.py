@@ -30,7 +30,7 @@ from srbwriter.tui.widgets.curves import Curve
 from srbwriter.tui.widgets.tints import Tints
 from srbwriter.tui.widgets.wrap import Wrapper
 from srbwriter.tui.write.branch_words import NO_THOUGHTS, Head, find_thoughts, state_sign, state_words
-from srbwriter.tui.write.prose_area import unit_step
+from srbwriter.tui.write.prose_area import tell_of_dictionaries, unit_step
 
 _PAD = 1  # cells left and right of the text
 _HEADER_SECONDS = 0.25  # numbers that change with every token are painted this often
@@ -493,6 +493,8 @@ class BranchPane(Widget, can_focus=True):
         """Move the taking cursor by one unit and keep it in view; at the start, unset it."""
         if not self._text.text:
             return
+        if unit == "word":
+            tell_of_dictionaries(self, self._text.text)
         at = self.take if self.take is not None else (0 if direction > 0 else len(self._text.text))
         self.take_to(unit_step(self._text.text, at, unit, direction))
 

@@ -20,11 +20,14 @@ from textual.document._document import Document, EditResult
 from textual.document._wrapped_document import WrappedDocument
 from textual.geometry import Size
 from textual.strip import Strip
+from textual.widget import Widget
 from textual.widgets import TextArea
 from textual.widgets.text_area import Edit, Location
 
+from srbwriter import unspaced
 from srbwriter.prose import Unit, unit_ends
 from srbwriter.tui.commands import Keyed
+from srbwriter.tui.write import hints
 from srbwriter.tui.write.long_lines import Navigator, OneRow, PlainDocument, PlainWrapped, Row
 from srbwriter.unspaced import CHARACTER, words
 
@@ -52,6 +55,15 @@ def word_step(line: str, column: int, usual: int) -> int:
     first = column + len(line[column:]) - len(line[column:].lstrip())
     end = next((end for start, end in known if start <= first < end), None)
     return min([usual, *(start for start, _ in known if start > first)]) if end is None else end
+
+
+def tell_of_dictionaries(widget: Widget, text: str) -> None:
+    """Say once, in this run or an earlier one, that dictionaries with words of ``text`` can be installed."""
+    if CHARACTER.search(text) and unspaced.word_breaker() is None and hints.give_once("asian-words"):
+        widget.notify(
+            "Each character counts as a word in Chinese, Japanese, Thai, Lao, Khmer and Burmese. "
+            "`pip install icu4py` brings dictionaries, and steps go by whole words."
+        )
 
 
 _CONTROLS = {*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029} - {0x09, 0x0A}
@@ -243,7 +255,9 @@ class ProseArea(Keyed, TextArea):
         """Where a step by a word goes: Textual knows none where no space parts them."""
         if here[0] != usual[0]:
             return usual
-        return here[0], word_step(self.document[here[0]], here[1], usual[1])
+        line = self.document[here[0]]
+        tell_of_dictionaries(self, line)
+        return here[0], word_step(line, here[1], usual[1])
 
     def action_delete_word_right(self) -> None:
         row, column = self.cursor_location
