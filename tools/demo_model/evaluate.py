@@ -158,7 +158,7 @@ def write_samples(path: Path, sampling: dict[str, Any], length: int = LENGTH) ->
 
 
 def judge(rounds: list[list[Sample]]) -> dict[str, float]:
-    """Return the figures that are made from samples: shares, and a number of bent names."""
+    """Return the figures that are made from samples: shares, and numbers of names."""
     known = metrics.read_word_list()
     texts = [[sample.whole_words for sample in samples] for samples in rounds]
     samples = [sample for samples in rounds for sample in samples]
@@ -167,6 +167,7 @@ def judge(rounds: list[list[Sample]]) -> dict[str, float]:
         "distinct_4": sum(map(metrics.distinct, texts)) / len(texts),
         "ended": sum(sample.ended for sample in samples) / len(samples),
         "bent_names": sum(len(metrics.bent_names(s.opening, s.whole_words, known)) for s in samples),
+        "names_used": sum(metrics.count_names(s.opening, s.whole_words) for s in samples),
     }
 
 

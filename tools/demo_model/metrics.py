@@ -57,6 +57,12 @@ def capitalised(text: str) -> Iterator[tuple[str, bool]]:
         yield found.group(), bool(_SENTENCE_START.search(text, max(0, found.start() - 4), found.start()))
 
 
+def count_names(prompt: str, text: str) -> int:
+    """Return how often words of the text are names of the prompt: capitalised words amid its sentences."""
+    names = {word for word, first in capitalised(prompt) if not first}
+    return sum(word in names for word, _ in capitalised(text))
+
+
 def bent_names(prompt: str, text: str, known: frozenset[str]) -> list[tuple[str, str]]:
     """Return (name, bent name) of each name of the prompt or text that comes back with one to three letters
     changed.
