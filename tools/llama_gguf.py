@@ -28,14 +28,15 @@ def add_sizes(
 
 
 def add_vocabulary(
-    writer: GGUFWriter, tokens: Sequence[str], merges: Sequence[str], special: Container[str], end: int
-) -> None:
-    """A byte-level BPE that splits text as GPT-2 does; the token `end` begins and ends a text.
+    writer: GGUFWriter, tokens: Sequence[str], merges: Sequence[str], special: Container[str], end: int,
+    split: str = "gpt-2",
+) -> None:  # fmt: skip
+    """A byte-level BPE that splits text by the rule `split`; the token `end` begins and ends a text.
 
     `merges` are pairs as `left right`; `special` tokens are never made from typed text.
     """
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
+    writer.add_tokenizer_pre(split)
     writer.add_token_list(tokens)
     writer.add_token_types([TokenType.CONTROL if t in special else TokenType.NORMAL for t in tokens])
     writer.add_token_merges(merges)

@@ -1,11 +1,13 @@
-"""Step 6: measure a GGUF model through llama.cpp. Needs srbwriter's own dependencies only.
+"""Step 5: measure a model through llama.cpp. Needs srbwriter's own dependencies only.
 
-Bits per byte: every held-out document is between two `<|endoftext|>`; windows of 512 tokens
-move on by 256, so a token sees at least 256 before it where there are that many; the closing mark is
-counted in bits and not in bytes. Samples: eight branches of each of eight fixed prompts, up to 200
-tokens, with the sampling defaults of llama.cpp and fixed seeds.
+- Bits per byte of each `heldout_*.txt`: every document between two end tokens, in windows of 512 that move
+  on by 256, so that a token sees at least 256 before it where there are that many. The closing end token
+  counts in bits and not in bytes.
+- Bits per byte by position, of the documents that are long enough: with all the text before, and with 256
+  to 512 tokens of it. As long as the first is lower, the model makes use of a long context.
+- Eight branches of each of eight openings, up to 200 tokens, as the sampling says, with fixed seeds.
 
-    python -m tools.demo_model.evaluate MODEL.gguf --corpus DIR [--json FILE] [--show 10]
+    python -m tools.demo_model.evaluate MODEL.gguf --corpus CORPUS [--sampling '{"dry_multiplier": 0.8}']
 """
 
 from __future__ import annotations
@@ -14,37 +16,46 @@ import argparse
 import json
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from llama_cpp import Llama
 from numpy.typing import NDArray
-from rich.progress import track
 
+from srbwriter.engine import Engine, EngineOptions, FinishReason, Request, Sampling, Stop
+from srbwriter.paths import asset_dir
 from tools.demo_model import metrics
-from tools.demo_model.prepare import corpus_files, documents
 from tools.demo_model.runtime import open_model
+from tools.demo_model.texts import read_documents
 
 WINDOW, STRIDE = 512, 256
+EDGES = (0, 256, 512, 1024, 2048, 3072, 4096)
 BRANCHES, LENGTH = 8, 200
-#: Four openings of simple stories and four of tales.
-PROMPTS = (
+SAMPLE_PROMPTS = ("the-lamp-in-the-well", "the-harbour-light")
+
+
+def read_sample_prompt(name: str) -> str:
+    """Return the text of an opening that the program offers."""
+    text = (asset_dir("sample_prompts") / f"{name}.txt").read_text(encoding="utf-8")
+    return text.split("+++\n", 2)[2].strip("\n")
+
+
+#: Two of tales, four of modern fiction, three of which name somebody, and two that the program offers.
+OPENINGS = (
     "Once upon a time,",
-    "One day, a little girl named Lily found a",
-    "Tom and his dog were playing in the park when",
-    "The rabbit was very sad because",
     "There was once a king who had three sons, and",
-    "The old woman opened the door of the cottage and",
-    "Long ago, in a village at the foot of the mountain, there lived",
-    'The princess looked at the frog. "If you bring me my golden ball,"',
+    "Detective Mara Quinn had been awake for thirty hours when the phone rang. She let it",
+    "The rain had not stopped for three days. On the fourth morning, Elias walked down to the harbour and",
+    '"You shouldn\'t have come here," said Anna. She did not look up from the letter.',
+    "It was the summer my father stopped talking. He would sit on the porch until dark, and",
+    *map(read_sample_prompt, SAMPLE_PROMPTS),
 )
-#: llama.cpp's own defaults, written out so that a new version of it changes nothing here.
-SAMPLING = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05, "repeat_penalty": 1.0}
 
 
 def windows(length: int, window: int = WINDOW, stride: int = STRIDE) -> Iterator[tuple[int, int, int]]:
-    """Yield (begin, first, end): tokens `first`..`end` are to be scored after those from `begin` on.
+    """Yield (begin, first, end): tokens `first` to `end` are to be scored after those from `begin` on.
 
     Every token but the first of the document is scored once.
     """
@@ -58,115 +69,123 @@ def windows(length: int, window: int = WINDOW, stride: int = STRIDE) -> Iterator
             return
 
 
-def nats(logits: NDArray[np.float32], wanted: NDArray[np.int64]) -> float:
-    """Return the sum of −ln p of the target ids, one row of logits each."""
-    rows = logits.astype(np.float64)
-    top = rows.max(axis=1)
-    total = np.log(np.exp(rows - top[:, None]).sum(axis=1)) + top
-    return float((total - rows[np.arange(len(wanted)), wanted]).sum())
-
-
-def document_nats(model: Llama, ids: list[int]) -> float:
-    """Sum of −ln p over a document, its marks included in `ids`."""
-    total = 0.0
-    for begin, first, end in windows(len(ids)):
+def score_tokens(model: Llama, ids: list[int], window: int) -> NDArray[np.float64]:
+    """Return −log₂ p of each token but the first."""
+    scores = list[NDArray[np.float64]]()
+    for begin, first, end in windows(len(ids), window, max(1, window // 2)):
         model.reset()
         model.eval(ids[begin : end - 1])
-        rows = model.scores[first - 1 - begin : end - 1 - begin]
-        total += nats(rows, np.array(ids[first:end]))
-    return total
+        rows = model.scores[first - 1 - begin : end - 1 - begin].astype(np.float64)
+        top = rows.max(axis=1)
+        total = np.log(np.exp(rows - top[:, None]).sum(axis=1)) + top
+        scores.append((total - rows[np.arange(end - first), ids[first:end]]) / math.log(2))
+    return np.concatenate(scores)
 
 
-def bits_per_byte(path: Path, held_out: Path) -> float:
-    """Bits per byte of the documents of a file under the model in `path`."""
+def encode(model: Llama, text: str) -> list[int]:
+    """Return the ids of a document between two end tokens."""
+    ids = model.tokenize(text.encode(), add_bos=False, special=False)
+    return [model.token_bos(), *ids, model.token_eos()]
+
+
+def bits_per_byte(path: Path, held_out: Path, limit: int = 1 << 40) -> float:
+    """Return the bits per byte of the documents of a file, until more than `limit` bytes are read."""
     model = open_model(path, n_ctx=WINDOW, n_batch=WINDOW, logits_all=True)
-    total, size = 0.0, 0
-    for text in track(documents(held_out), held_out.stem, transient=True):
-        ids = model.tokenize(text.encode(), add_bos=False, special=False)
-        total += document_nats(model, [model.token_bos(), *ids, model.token_eos()])
+    bits, size = 0.0, 0
+    for text in read_documents(held_out):
+        if size > limit:
+            break
+        bits += score_tokens(model, encode(model, text), WINDOW).sum()
         size += len(text.encode())
     model.close()
-    return total / math.log(2) / size
+    return bits / size
 
 
-def sample(path: Path) -> list[list[dict[str, Any]]]:
-    """For each prompt its branches: `text`, number of `tokens`, and why it ended (`stop` or `length`)."""
-    model = open_model(path, n_ctx=WINDOW)
-    result: list[list[dict[str, Any]]] = []
-    for number, prompt in enumerate(track(PROMPTS, "samples", transient=True)):
-        branches: list[dict[str, Any]] = []
-        for branch in range(BRANCHES):
-            seed = number * BRANCHES + branch + 1
-            answer: Any = model.create_completion(prompt, max_tokens=LENGTH, seed=seed, **SAMPLING)
-            choice = answer["choices"][0]
-            branches.append(
-                {
-                    "text": choice["text"],
-                    "tokens": answer["usage"]["completion_tokens"],
-                    "end": choice["finish_reason"],
-                }
-            )
-        result.append(branches)
-    model.close()
+def bits_by_position(
+    path: Path, held_out: list[Path], edges: tuple[int, ...] = EDGES
+) -> dict[str, list[float]]:
+    """Return the bits per byte between the edges, of the documents that reach the last of them."""
+    result: dict[str, list[float]] = {}
+    for name, window in (("whole", edges[-1]), ("short", WINDOW)):
+        model = open_model(path, n_ctx=window, n_batch=WINDOW, logits_all=True)
+        bits, sizes = np.zeros(len(edges) - 1), np.zeros(len(edges) - 1)
+        for text in (text for file in held_out for text in read_documents(file)):
+            ids = encode(model, text)[: edges[-1]]
+            if len(ids) < edges[-1]:
+                continue
+            lengths = np.array([len(model.detokenize([i])) for i in ids[1:]])
+            scores = score_tokens(model, ids, window)
+            for i, (low, high) in enumerate(zip(edges, edges[1:], strict=False)):
+                bits[i] += scores[low:high].sum()
+                sizes[i] += lengths[low:high].sum()
+        model.close()
+        result[name] = [float(value) for value in bits / sizes]
     return result
 
 
-def whole_words(branch: dict[str, Any]) -> str:
-    """The text of a branch without the last word, which the length limit may have cut."""
-    return branch["text"].rpartition(" ")[0] if branch["end"] == "length" else branch["text"]
+@dataclass(frozen=True)
+class Sample:
+    """A branch of an opening; `ended` where the model came to an end by itself."""
+
+    opening: str
+    text: str
+    ended: bool
+
+    @property
+    def whole_words(self) -> str:
+        """The text without the last word, which the limit of tokens may have cut."""
+        return self.text if self.ended else self.text.rpartition(" ")[0]
 
 
-def judge(samples: list[list[dict[str, Any]]], known: frozenset[str]) -> dict[str, float]:
-    """The figures that are made from samples."""
-    texts = [[whole_words(branch) for branch in branches] for branches in samples]
-    flat = [text for branches in texts for text in branches]
-    tokens = [branch["tokens"] for branches in samples for branch in branches]
+def write_samples(path: Path, sampling: dict[str, Any], length: int = LENGTH) -> list[list[Sample]]:
+    """Return the branches of each opening."""
+    with Engine.load(path, EngineOptions(n_ctx=4096, max_branches=BRANCHES)) as engine:
+        rounds = list[list[Sample]]()
+        for number, opening in enumerate(OPENINGS):
+            request = Request(
+                opening, BRANCHES, Sampling(seed=100 * number + 1, **sampling), Stop(max_tokens=length)
+            )
+            generation = engine.submit(request)
+            generation.wait()
+            rounds.append(
+                [
+                    Sample(opening, branch.text, branch.finish_reason is FinishReason.EOG)
+                    for branch in generation.branches
+                ]
+            )
+            engine.reset()
+        return rounds
+
+
+def judge(rounds: list[list[Sample]]) -> dict[str, float]:
+    """Return the figures that are made from samples: shares, and numbers of names."""
+    known = metrics.read_word_list()
+    texts = [[sample.whole_words for sample in samples] for samples in rounds]
+    samples = [sample for samples in rounds for sample in samples]
     return {
-        "word_share": metrics.known_share(flat, known),
-        "loop_share": sum(map(metrics.loops, flat)) / len(flat),
+        "repeated": sum(metrics.loops(text) for texts_ in texts for text in texts_) / len(samples),
         "distinct_4": sum(map(metrics.distinct, texts)) / len(texts),
-        "overlap_4": sum(map(metrics.overlap, texts)) / len(texts),
-        "mean_tokens": sum(tokens) / len(tokens),
-        "ended_share": sum(b["end"] == "stop" for bs in samples for b in bs) / len(flat),
+        "ended": sum(sample.ended for sample in samples) / len(samples),
+        "bent_names": sum(len(metrics.bent_names(s.opening, s.whole_words, known)) for s in samples),
+        "names_used": sum(metrics.count_names(s.opening, s.whole_words) for s in samples),
     }
-
-
-def evaluate(path: Path, corpus: Path) -> dict[str, Any]:
-    """All figures of a model; `samples` holds the texts they come from."""
-    figures: dict[str, Any] = {"file": path.name, "bytes": path.stat().st_size}
-    for held_out in sorted(corpus.glob("heldout_*.txt")):
-        figures[held_out.stem] = bits_per_byte(path, held_out)
-    samples = sample(path)
-    known = metrics.word_list(text for file in corpus_files(corpus) for text in documents(file))
-    figures.update(judge(samples, known))
-    figures["samples"] = [
-        {"prompt": prompt, "branches": [branch["text"] for branch in branches]}
-        for prompt, branches in zip(PROMPTS, samples, strict=True)
-    ]
-    return figures
-
-
-def show(figures: dict[str, Any], count: int) -> None:
-    """Print the figures and the first `count` samples, going round the prompts."""
-    for key, value in figures.items():
-        if key != "samples":
-            print(f"{key:20} {value:.4f}" if isinstance(value, float) else f"{key:20} {value}")
-    for number in range(count):
-        prompt = figures["samples"][number % len(PROMPTS)]
-        print(f"\n--- {number + 1}\n{prompt['prompt']}|{prompt['branches'][number // len(PROMPTS)]}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measure a story model through llama.cpp.")
     parser.add_argument("model", type=Path, help="GGUF file")
-    parser.add_argument("--corpus", type=Path, required=True, help="training text and heldout_* files")
-    parser.add_argument("--json", type=Path, help="write everything, samples too, to this file")
-    parser.add_argument("--show", type=int, default=0, help="print so many samples")
+    parser.add_argument("--corpus", type=Path, required=True, help="folder with heldout_*.txt")
+    parser.add_argument("--sampling", type=json.loads, default={}, help="JSON, over llama.cpp's defaults")
+    parser.add_argument("--positions", action="store_true", help="bits per byte by position, too")
     args = parser.parse_args()
-    figures = evaluate(args.model, args.corpus)
-    if args.json:
-        args.json.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    show(figures, args.show)
+    held_out = sorted(args.corpus.glob("heldout_*.txt"))
+    for file in held_out:
+        print(f"{file.stem:24} {bits_per_byte(args.model, file):.4f} bits per byte")
+    if args.positions:
+        for name, bits in bits_by_position(args.model, held_out).items():
+            print(f"by position, {name:12}", *(f"{value:.4f}" for value in bits))
+    for name, value in judge(write_samples(args.model, args.sampling)).items():
+        print(f"{name:24} {value:.4f}")
 
 
 if __name__ == "__main__":

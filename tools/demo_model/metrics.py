@@ -1,54 +1,90 @@
-"""What the evaluation counts in sampled text: words, loops, overlap. Pure functions; knows no model."""
+"""What is counted in written text: repeats, variety, bent names. Pure functions; knows no model."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from itertools import combinations
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.resources import files
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
+_NAME = re.compile(r"[A-Z][a-zà-öø-ÿ]{3,}")
+_SENTENCE_START = re.compile(r"(?:^|[.!?:\n\"“”—*(]\s*)$")
 LOOP_GRAM = 8
 DISTINCT_GRAM = 4
 
 
 def words(text: str) -> list[str]:
-    """The words of a text in lower case; an apostrophe inside a word belongs to it."""
+    """Return the words of a text in lower case; an apostrophe inside a word belongs to it."""
     return [word.replace("’", "'") for word in _WORD.findall(text.lower())]
 
 
-def word_list(texts: Iterable[str], at_least: int = 2) -> frozenset[str]:
-    """Words that occur at least so often in the texts, so that a misprint is no word."""
-    counts: Counter[str] = Counter()
-    for text in texts:
-        counts.update(words(text))
-    return frozenset(word for word, count in counts.items() if count >= at_least)
-
-
 def grams(items: Sequence[str], size: int) -> list[tuple[str, ...]]:
+    """Return the runs of `size` items."""
     return [tuple(items[i : i + size]) for i in range(len(items) - size + 1)]
 
 
-def known_share(samples: Iterable[str], known: frozenset[str]) -> float:
-    """Share of the words of all samples that are in `known`; 0 where there is no word."""
-    found = [word in known for sample in samples for word in words(sample)]
-    return sum(found) / len(found) if found else 0.0
-
-
-def loops(sample: str) -> bool:
-    """Whether any run of eight words comes twice."""
-    runs = grams(words(sample), LOOP_GRAM)
+def loops(text: str) -> bool:
+    """Return whether any run of eight words occurs twice."""
+    runs = grams(words(text), LOOP_GRAM)
     return len(set(runs)) < len(runs)
 
 
 def distinct(branches: Iterable[str]) -> float:
-    """Distinct-4 of the branches of one prompt: different runs of four words per run; 0 without any."""
+    """Return distinct-4: different runs of four words in the branches of a prompt, per run; 0 without any."""
     runs = [run for branch in branches for run in grams(words(branch), DISTINCT_GRAM)]
     return len(set(runs)) / len(runs) if runs else 0.0
 
 
-def overlap(branches: Sequence[str]) -> float:
-    """Mean over the pairs of branches of |A ∩ B| / |A ∪ B|, of their sets of four-word runs."""
-    sets = [set(grams(words(branch), DISTINCT_GRAM)) for branch in branches]
-    shares = [len(a & b) / len(a | b) for a, b in combinations(sets, 2) if a | b]
-    return sum(shares) / len(shares) if shares else 0.0
+def edit_distance(one: str, other: str) -> int:
+    """Return the number of letters to insert, delete or replace."""
+    row = list(range(len(other) + 1))
+    for i, a in enumerate(one, 1):
+        last, row[0] = row[0], i
+        for j, b in enumerate(other, 1):
+            last, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, last + (a != b))
+    return row[-1]
+
+
+def read_word_list() -> frozenset[str]:
+    """Return the English words of symspellpy's list, in lower case; first names are among them."""
+    lines = (files("symspellpy") / "frequency_dictionary_en_82_765.txt").read_text("utf-8-sig").splitlines()
+    return frozenset(line.split(" ")[0] for line in lines)
+
+
+def capitalised(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield the capitalised words of four letters or more, and whether each begins a sentence."""
+    for found in _NAME.finditer(text):
+        yield found.group(), bool(_SENTENCE_START.search(text, max(0, found.start() - 4), found.start()))
+
+
+def count_names(prompt: str, text: str) -> int:
+    """Return how often words of the text are names of the prompt: capitalised words amid its sentences."""
+    names = {word for word, first in capitalised(prompt) if not first}
+    return sum(word in names for word, _ in capitalised(text))
+
+
+def bent_names(prompt: str, text: str, known: frozenset[str]) -> list[tuple[str, str]]:
+    """Return (name, bent name) of each name of the prompt or text that comes back with one to three letters
+    changed.
+
+    What comes back is not among the `known` words, or stands amid a sentence as the name did. Each is
+    counted once; plurals, and changes of half the word, are not.
+    """
+    seen, found = dict(capitalised(prompt)), list[tuple[str, str]]()
+    for word, first in capitalised(text):
+        if word not in seen:
+            near = [
+                name
+                for name, began in seen.items()
+                if _is_bent(name, word) and (word.lower() not in known or not (first or began))
+            ]
+            if near:
+                found.append((min(near, key=lambda name: edit_distance(name, word)), word))
+        seen[word] = first and seen.get(word, True)
+    return found
+
+
+def _is_bent(name: str, word: str) -> bool:
+    short, long = sorted((name, word), key=len)
+    plural = long in (short + "s", short + "es")
+    return not plural and edit_distance(name, word) <= min(3, (len(name) - 1) // 2)
