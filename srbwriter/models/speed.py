@@ -35,7 +35,7 @@ class Pace:
 
     @classmethod
     def of(
-        cls, size: int, step_alone: float, step_together: float, *, branches: int, cores: int, bandwidth: float
+        cls, size: int, step_alone: float, step_together: float, branches: int, cores: int, bandwidth: float
     ) -> Pace:  # fmt: skip
         """Return the pace of a machine on whose cores a model of ``size`` bytes was measured.
 
