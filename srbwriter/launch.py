@@ -7,6 +7,7 @@ story, no screen and no server.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -18,6 +19,7 @@ from srbwriter import paths
 from srbwriter.config import ConfigError, Key, Setting, Settings, Table, keys, remember
 from srbwriter.config.kinds import INTEGER, NAMES, NUMBER, SWITCH, TEXT, TEXTS, Kind, one_of
 from srbwriter.config.settings import Source
+from srbwriter.engine.cores import count_cores
 from srbwriter.engine.devices import Device, gpus
 from srbwriter.engine.loader import EngineLoader, Load
 from srbwriter.engine.parameters import PARAMETERS, Parameter
@@ -27,7 +29,7 @@ from srbwriter.engine.window import window_and_cells
 if TYPE_CHECKING:
     from srbwriter.engine.capabilities import Capabilities
     from srbwriter.engine.remote.options import RemoteOptions
-    from srbwriter.models import Header, Need, Run, Wanted
+    from srbwriter.models import Header, Machine, Need, Pace, Run, Wanted
     from srbwriter.models.placement import Placement
     from srbwriter.models.pull import Progress
 
@@ -289,6 +291,36 @@ def placement_of(path: Path, options: EngineOptions, devices: Sequence[Device]) 
     wish = Wish(window, run, options.gpu_layers, options.n_ctx, options.tensor_split, flash != "off")
     found = [Gpu(device.product, device.free, device.shared) for device in gpus(devices)]
     return place(model.header, model.size, wish, found, free_memory())
+
+
+def measure_machine(settings: Values) -> Machine:
+    """Return what models have to get along with on this machine. Takes about a second the first time.
+
+    How fast it computes is measured with the bundled model. Raises ModelError.
+    """
+    from srbwriter.engine.native.devices import read_devices
+    from srbwriter.models import Machine, memory, memory_budget
+    from srbwriter.models.placement import Gpu
+
+    devices = [] if settings[keys.GPU_LAYERS] == 0 else gpus(read_devices())
+    found = tuple(Gpu(device.product, device.free, device.shared) for device in devices)
+    pace = measure_pace(min(settings[keys.N], settings[keys.MAX_N]), settings[keys.THREADS] or count_cores())
+    return Machine(memory(), memory_budget(), found, pace)
+
+
+@functools.cache
+def measure_pace(branches: int, cores: int) -> Pace:
+    """Return how fast so many cores compute. Raises ModelError."""
+    from srbwriter.demo import bundled_model
+    from srbwriter.engine.pace import measure_bandwidth, measure_steps
+    from srbwriter.models import Pace
+
+    file = bundled_model()
+    alone, together = measure_steps(file, (1, branches))
+    return Pace.of(
+        file.stat().st_size, alone, together,
+        branches=branches, cores=cores, bandwidth=measure_bandwidth(cores),
+    )  # fmt: skip
 
 
 def _flash_on_cpu(flash: str, value_type: str) -> bool:

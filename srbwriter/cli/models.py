@@ -30,7 +30,7 @@ List the models of this machine, choose one, and get others.
   srbwriter models info novelist                       what it can do, and what memory it takes
   srbwriter models use novelist                        write with it from now on
   srbwriter models forget                              write with the bundled one again
-  srbwriter models recommended                         free models for prose, and which fit this machine
+  srbwriter models recommended                         the free model for this machine, and others
   srbwriter models pull ggml-org/gemma-3-1b-it-GGUF    fetch from Hugging Face what suits this machine
   srbwriter models pull OWNER/REPO:Q4_K_M --use        fetch this quantisation, and use it"""
 
@@ -58,8 +58,8 @@ def configure(parser: argparse.ArgumentParser, table: Table) -> None:
     actions("forget", "write with the bundled model again")
     recommended = actions(
         "recommended",
-        "list free models that write prose, and which of them fit this machine",
-        "The list comes with the program; no network is used.",
+        "name the free model for this machine and how fast it would write, then others",
+        "The list comes with the program, and the speed is measured in a second; no network is used.",
     )
     recommended.add_argument("--json", action="store_true", default=again, help="print the list as JSON")
     pulled = actions(
@@ -255,7 +255,7 @@ def _warn_if_overruled(settings: Settings) -> None:
 def _recommended(arguments: argparse.Namespace, settings: Settings) -> None:
     from srbwriter.cli.recommended_models import show
 
-    show(arguments.json)
+    show(settings, arguments.json)
 
 
 def _pull(arguments: argparse.Namespace, settings: Settings) -> None:

@@ -34,16 +34,19 @@ from srbwriter.models.local import LocalModel, add, find, local_files, local_mod
 from srbwriter.models.recommended import (
     RecommendedModel,
     RecommendedModels,
-    models_that_fit,
+    Suitability,
     read_recommended,
+    recommend,
 )
+from srbwriter.models.speed import LEAST_WORDS, Machine, Pace, Speed
 from srbwriter.models.transfer import Transfer, TransferMeter
 
 __all__ = [
-    "BadModelFile", "Cancelled", "DamagedDownload", "DownloadError", "GatedRepository", "Header",
-    "Interrupted", "LocalModel", "MirrorUnreachable", "MissingFile", "MissingRepository", "ModelsError",
-    "Need", "NoSpace", "NoSuchModel", "Offline", "RecommendedModel", "RecommendedModels", "Run",
-    "Transfer", "TransferMeter", "Wanted", "add", "file_quantisation", "find", "is_model", "local_files",
-    "local_models", "look_at", "memory", "memory_budget", "models_that_fit", "need", "parts_of", "pulled",
-    "quantisation", "read_header", "read_recommended", "size_words", "url_file",
+    "LEAST_WORDS", "BadModelFile", "Cancelled", "DamagedDownload", "DownloadError", "GatedRepository",
+    "Header", "Interrupted", "LocalModel", "Machine", "MirrorUnreachable", "MissingFile",
+    "MissingRepository", "ModelsError", "Need", "NoSpace", "NoSuchModel", "Offline", "Pace",
+    "RecommendedModel", "RecommendedModels", "Run", "Speed", "Suitability", "Transfer", "TransferMeter",
+    "Wanted", "add", "file_quantisation", "find", "is_model", "local_files", "local_models", "look_at",
+    "memory", "memory_budget", "need", "parts_of", "pulled", "quantisation", "read_header",
+    "read_recommended", "recommend", "size_words", "url_file",
 ]  # fmt: skip

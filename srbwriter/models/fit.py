@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import Literal, get_args
 from urllib.parse import unquote, urlsplit
 
 from srbwriter.models.files import SUFFIX, Header, NoSuchModel, quantisation
@@ -87,7 +87,9 @@ BITS = {
 }  # fmt: skip
 """Bits that one number takes, scales included (block sizes of ``ggml-common.h``)."""
 
-Verdict = Literal["fits", "tight", "too large"]
+Verdict = Literal["fits", "slow", "tight", "too large"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+"""The best first. ``slow`` is what finds the memory and writes fewer than ``LEAST_WORDS`` words a second."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import datetime
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from srbwriter import paths
 from srbwriter.models.files import Header, hub_folder, quantisation
-from srbwriter.models.fit import Wanted
+from srbwriter.models.fit import VERDICTS, Need, Verdict, Wanted
 from srbwriter.models.local import pulled
+from srbwriter.models.speed import LEAST_WORDS, Machine, Speed, Weights, estimate_speed
 
 Kind = Literal["base", "instruct"]
 
@@ -39,7 +41,8 @@ class RecommendedModel:
         machine: the least machine it suits: ``4 GB``, ``8 GB``, ``16 GB``, ``32 GB`` or ``GPU``.
         pages: for each fact, the public page where it was confirmed; ``shape`` is one of them.
         note: one sentence about it; may be empty.
-        shape: figures of the network from which ``memory`` was computed.
+        shape: figures of the network from which ``memory`` was computed, and what a step reads. ``tied``: its
+            output matrix is its embedding.
     """
 
     name: str
@@ -69,6 +72,23 @@ class RecommendedModel:
             heads=shape.get("heads", 0),
             vocabulary=shape.get("vocabulary", 0),
             kv_widths=((keys, keys),) * shape.get("layers", 0),
+        )
+
+    @property
+    def weights(self) -> Weights:
+        """What a step reads: all but the rows of an embedding that is not the output matrix as well."""
+        shape, size = defaultdict(int, self.shape), self.size or 0
+        layers, width = shape["layers"], shape["width"]
+        embedding = shape["vocabulary"] * width
+        attention = 2 * layers * width * shape["head_length"] * (shape["heads"] + shape["kv_heads"])
+        experts = 3 * layers * width * shape["expert_hidden"] * shape["experts"]
+        dense = 0 if experts else 3 * layers * width * shape["hidden"]
+        unread = 0 if shape["tied"] else embedding
+        size_of_one = size / max(embedding + unread + attention + experts + dense, 1)  # about
+        return Weights(
+            dense=size - (experts + unread) * size_of_one,
+            experts=experts * size_of_one,
+            share=shape["experts_used"] / max(shape["experts"], 1),
         )
 
     @property
@@ -114,10 +134,42 @@ def read_recommended() -> RecommendedModels:
     return RecommendedModels(document["date"], tuple(RecommendedModel(**row) for row in rows))
 
 
-def models_that_fit(models: Iterable[RecommendedModel], free_memory: int) -> list[RecommendedModel]:
-    """Return the models that need at most ``free_memory`` bytes with eight panes, the largest first.
+@dataclass(frozen=True, slots=True)
+class Suitability:
+    """How a model suits a machine; ``speed`` is None where nothing was measured."""
 
-    A model whose memory is unknown is left out.
+    model: RecommendedModel
+    verdict: Verdict
+    speed: Speed | None
+
+
+def recommend(
+    models: Iterable[RecommendedModel], machine: Machine
+) -> tuple[Suitability | None, list[Suitability]]:
+    """Return the model for a machine, if there is one, and the others: those that fit first, the best first.
+
+    The best is the last in the order of the list, and one that continues a text rather than one that answers
+    requests. Where all are slow it is the fastest, if that one is fast enough with a single branch. Left out
+    are models whose memory is unknown and, without a GPU, those for one.
     """
-    fitting = [(model.memory, model) for model in models if model.memory and model.memory <= free_memory]
-    return [model for _, model in sorted(fitting, key=lambda pair: pair[0], reverse=True)]
+    listed = [model for model in models if model.machine != "GPU" or machine.gpus]
+    rows = [_suitability(model, model.memory, machine) for model in reversed(listed) if model.memory]
+    rows.sort(key=lambda row: VERDICTS.index(row.verdict))
+    best = _best(rows)
+    return best, [row for row in rows if row is not best]
+
+
+def _suitability(model: RecommendedModel, memory: int, machine: Machine) -> Suitability:
+    of_host = int(memory * (1 - machine.gpu_share(memory)))
+    verdict = Need(of_host, 0, 0).verdict(machine.memory, machine.budget)
+    estimate = estimate_speed(model.weights, memory, machine)
+    slow = estimate is not None and estimate.words < LEAST_WORDS
+    return Suitability(model, "slow" if slow and verdict == "fits" else verdict, estimate)
+
+
+def _best(rows: Sequence[Suitability]) -> Suitability | None:
+    fitting = [row for row in rows if row.verdict == "fits"]
+    if fitting:
+        return next((row for row in fitting if row.model.kind == "base"), fitting[0])
+    slow = [row for row in rows if row.verdict == "slow" and row.speed and row.speed.alone >= LEAST_WORDS]
+    return max(slow, key=lambda row: row.speed.words if row.speed else 0.0, default=None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ from srbwriter.cli.table import every_key
 from srbwriter.config import load
 from srbwriter.config.keys import RETIRED
 from srbwriter.demo import bundled_model
-from srbwriter.models import fit, read_recommended
+from srbwriter.models import Machine, Pace, fit, read_recommended
+from srbwriter.models.placement import Gpu
 from tests.cli.conftest import Run
 from tests.fakes.hub import Hub, running
 from tests.models.gguf_files import SHAPE, gguf, put
@@ -164,34 +165,124 @@ def test_what_could_be_pulled_is_listed(run: Any, hub: Hub) -> None:
     assert not paths.models_dir().exists()
 
 
-def test_recommended_models_are_listed_with_the_command_for_each(run: Any) -> None:
-    found = read_recommended().models
-    first = found[0]
-    put(first.path)
+# ---- recommended, on machines of all kinds
+
+LAPTOP = Pace(8, alone=20e-12, together=60e-12)
+"""50 GB of weights a second with one branch, and a third of that with eight."""
+CARD = Gpu("RTX 4090", free=24 * 10**9)
+
+
+@pytest.fixture
+def on(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Put the program on a machine with so many GB of memory."""
+
+    def put_on(gigabytes: int, *gpus: Gpu, pace: Pace = LAPTOP) -> None:
+        memory = gigabytes * 10**9
+        machine = Machine(memory, memory * 3 // 4, gpus, pace)
+        monkeypatch.setattr(launch, "measure_machine", lambda settings: machine)
+
+    return put_on
+
+
+def listed(run: Any) -> dict[str, dict[str, Any]]:
+    """The rows of the list for programs, by name, in their order."""
+    return {row["name"]: row for row in json.loads(run("recommended", "--json")[1])["models"]}
+
+
+def test_one_model_is_recommended_and_the_others_follow(run: Any, on: Callable[..., None]) -> None:
+    on(16)
     code, out, err = run("recommended")
     lines = out.splitlines()
-    assert code == Exit.OK and len(lines) == 1 + 2 * len(found)
-    assert lines[0].split() == ["name", "kind", "for", "size", "memory", "here", "licence"]
-    for model, line, command in zip(found, lines[1::2], lines[2::2], strict=True):
-        assert line.startswith(model.name) and line.endswith(model.licence) and model.kind in line
-        assert command == f"  srbwriter models pull {model.pull_name} --use"
-    assert "fetched" in lines[1] and all(re.search("fits|tight|too large", line) for line in lines[3::2])
-    assert "this machine has" in err and "eight panes" in err
+    assert code == Exit.OK
+    assert lines[0] == (
+        "For this machine: Qwen3 4B Base, 2.5 GB to fetch. "
+        "It writes about 5 words a second in each of 8 branches (an estimate)."
+    )
+    assert lines[1] == "  srbwriter models pull mradermacher/Qwen3-4B-Base-GGUF:Q4_K_M --use"
+    assert lines[3].split() == ["others", "kind", "size", "memory", "words/s", "alone", "here", "licence"]
+    others = lines[4::2]
+    assert [line[:13].strip() for line in others] == [
+        "SmolLM3 3B", "Qwen3 1.7B Ba", "Mistral Nemo", "Mistral Nemo", "Qwen3 30B-A3B"
+    ]  # fmt: skip
+    assert [re.search("fits|slow|tight|too large", line)[0] for line in others] == [  # type: ignore[index]
+        "fits", "fits", "slow", "slow", "too large"
+    ]  # fmt: skip
+    assert all(line.startswith("  srbwriter models pull ") for line in lines[5::2])
+    assert "an estimate from the speed of the bundled model" in err and "of memory; models" in err
 
 
-def test_recommended_models_are_listed_for_programs(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from srbwriter import models
+def test_nothing_fits_that_writes_below_three_words_a_second(run: Any, on: Callable[..., None]) -> None:
+    for pace in (LAPTOP, Pace(8, 40e-12, 200e-12), Pace(1, 60e-12, 60e-12)):
+        on(64, pace=pace)
+        rows = listed(run)
+        assert all((row["words_per_second"] >= 3) == (row["verdict"] == "fits") for row in rows.values())
+        assert {row["verdict"] for row in rows.values()} == {"fits", "slow"}
 
-    monkeypatch.setattr(models, "memory_budget", lambda: 4 * 10**9)
-    monkeypatch.setattr(models, "memory", lambda: 6 * 10**9)
-    found = read_recommended()
+
+def test_a_model_of_experts_is_as_fast_as_what_it_computes(run: Any, on: Callable[..., None]) -> None:
+    on(64)
+    rows = listed(run)
+    experts, dense = rows["Qwen3 30B-A3B Base"], rows["Qwen3 4B Base"]
+    assert experts["words_per_second_alone"] > dense["words_per_second_alone"]
+    assert 1 < dense["words_per_second"] / experts["words_per_second"] < 2, "eight branches choose others"
+    assert run("recommended")[1].startswith("For this machine: Qwen3 30B-A3B Base, 18.6 GB to fetch.")
+
+
+def test_models_for_a_gpu_are_listed_where_one_is(run: Any, on: Callable[..., None]) -> None:
+    on(64)
+    assert not any(row["machine"] == "GPU" for row in listed(run).values())
+    assert "no GPU is used here" in run("recommended")[2]
+    on(64, CARD)
+    _, out, err = run("recommended")
+    assert out.startswith("For this machine: Mistral Small 24B Base, 14.3 GB to fetch.")
+    assert "at least 7 words a second in each branch, on the GPU" in out.splitlines()[0]
+    assert "RTX 4090 24.0 GB free" in err and "no GPU" not in err
+
+
+def test_a_gpu_that_holds_a_part_leaves_the_rest_to_the_processor(run: Any, on: Callable[..., None]) -> None:
+    on(64, CARD)
+    whole = listed(run)["Mistral Small 24B Base"]
+    on(64, Gpu("RTX 3060", free=12 * 10**9))
+    part = listed(run)["Mistral Small 24B Base"]
+    on(64, Gpu("M3", free=48 * 10**9, shared=True))
+    shared = listed(run)["Mistral Small 24B Base"]
+    speeds = [row["words_per_second"] for row in (shared, part, whole)]
+    assert speeds == sorted(set(speeds))
+    assert [row["verdict"] for row in (shared, part, whole)] == ["slow", "slow", "fits"]
+
+
+def test_a_small_memory_leaves_the_small_models(run: Any, on: Callable[..., None]) -> None:
+    on(5)
+    assert run("recommended")[1].startswith("For this machine: Qwen3 1.7B Base"), "one that continues a text"
+    verdicts = [row["verdict"] for row in listed(run).values()]
+    assert verdicts == ["fits", "fits", *["too large"] * 4]
+    on(1)
     document = json.loads(run("recommended", "--json")[1])
-    assert document["date"] == found.date.isoformat()
-    assert document == json.loads(run("--json", "recommended")[1])
-    rows = document["models"]
-    assert [row["name"] for row in rows] == [model.name for model in found.models]
-    assert [row["verdict"] for row in rows[:4]] == ["fits", "fits", "tight", "too large"]
-    assert rows[0]["pages"] == found.models[0].pages and rows[0]["path"] is None
+    assert document["recommended"] is None
+    code, out, _ = run("recommended")
+    assert code == Exit.OK and out.startswith("No free model of the list writes fast enough on this machine")
+
+
+def test_a_slow_machine_gets_the_fastest_model_with_few_branches(run: Any, on: Callable[..., None]) -> None:
+    on(32, pace=Pace(8, alone=170e-12, together=800e-12))
+    assert run("recommended")[1].startswith(
+        "For this machine: Qwen3 1.7B Base, 1.1 GB to fetch. "
+        "It writes about 0.9 words a second in each of 8 branches, 4 in a single one (an estimate)."
+    )
+    assert {row["verdict"] for row in listed(run).values()} == {"slow"}
+    on(32, pace=Pace(8, alone=300e-12, together=800e-12))
+    assert run("recommended")[1].startswith("No free model of the list writes fast enough on this machine")
+
+
+def test_this_machine_is_measured(run: Any) -> None:
+    first = read_recommended().models[0]
+    put(first.path)
+    code, out, err = run("recommended")
+    assert code == Exit.OK and f"  srbwriter models pull {first.pull_name} --use" in out.splitlines()
+    assert "words/s: in each of 8 branches" in err
+    row = listed(run)[first.name]
+    assert 0 < row["words_per_second"] <= row["words_per_second_alone"] and row["branches"] == 8
+    assert row["path"] == str(first.path) and row["pages"] == first.pages
 
 
 def test_pull_without_a_name_points_to_the_recommended_models(run: Any, hub: Hub) -> None:

@@ -12,7 +12,7 @@ import pytest
 from srbwriter import launch, paths
 from srbwriter.cli.table import every_key
 from srbwriter.config import load
-from srbwriter.models import RecommendedModel, Wanted, models_that_fit, quantisation, read_recommended
+from srbwriter.models import Machine, RecommendedModel, Wanted, quantisation, read_recommended, recommend
 from srbwriter.models.files import hub_folder, is_model
 
 FOUND = read_recommended()
@@ -44,7 +44,8 @@ def test_every_fact_has_a_page_and_figures_are_plausible(model: RecommendedModel
     assert model.context is None or 2048 <= model.context <= 1 << 20
     assert model.note == "" or model.note.endswith(".")
     names = {"layers", "width", "hidden", "heads", "kv_heads", "head_length", "vocabulary"}
-    assert set(model.shape) in (names, set())
+    more = {"tied", "experts", "experts_used", "expert_hidden"}
+    assert not model.shape or names <= set(model.shape) <= names | more
 
 
 @each_model
@@ -57,14 +58,27 @@ def test_memory_is_what_the_program_computes(model: RecommendedModel) -> None:
     assert need <= MACHINES[model.machine] * 0.75
 
 
-def test_the_largest_that_fits_comes_first() -> None:
+@each_model
+def test_a_step_reads_what_it_computes_with(model: RecommendedModel) -> None:
+    weights, size = model.weights, model.size or 0
+    read = weights.dense + weights.experts * weights.share
+    if weights.experts:
+        assert 0.08 < read / size < 0.12, "3.3 of 30.5 billion parameters"
+    else:
+        assert 0.93 < read / size <= 1, "all but the rows of an embedding"
+    assert (read == size) == bool(model.shape.get("tied"))
+
+
+def test_a_list_without_figures_is_ranked_by_its_order() -> None:
     small, medium, large = (
-        replace(FOUND.models[0], name=name, memory=memory)
+        RecommendedModel(name, "o/r", "f.gguf", "base", "4 GB", memory=memory)
         for name, memory in (("small", 1), ("medium", 2), ("large", 3))
     )
     unknown = replace(small, memory=None)
-    assert models_that_fit([small, large, unknown, medium], 2) == [medium, small]
-    assert models_that_fit([small], 0) == []
+    best, others = recommend([small, large, unknown, medium], Machine(memory=3, budget=2))
+    assert best is not None and best.model == medium
+    assert [(row.model, row.verdict) for row in others] == [(small, "fits"), (large, "tight")]
+    assert recommend([small], Machine(0, 0))[0] is None
 
 
 def test_what_has_arrived_is_known_without_the_network(tmp_path: Path) -> None:

@@ -15,11 +15,12 @@ from pathlib import Path
 import pytest
 from textual.widgets import OptionList
 
-from srbwriter import paths
+from srbwriter import launch, paths
 from srbwriter.cli.table import every_key
 from srbwriter.config import load
 from srbwriter.demo import bundled_model
-from srbwriter.models import RecommendedModel, recommended
+from srbwriter.engine.types import ModelError
+from srbwriter.models import Machine, Pace, RecommendedModel, memory, memory_budget, recommended
 from srbwriter.tui.dialogs.choices import model_choices
 from srbwriter.tui.dialogs.model_fetch import ModelFetch
 from srbwriter.tui.dialogs.model_offer import PICKS
@@ -255,6 +256,68 @@ def _closed_port() -> int:
         return server.getsockname()[1]
 
 
+# ---- how fast they would write
+
+SHORT = """
+[[models]]
+name = "Sketcher 1B"
+repository = "o/sketcher-GGUF"
+file = "sketcher-Q4_K_M.gguf"
+kind = "base"
+machine = "4 GB"
+size = 3_000_000
+memory = 100_000_000
+[models.pages]
+"""
+
+
+async def measured_list(open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch, pace: Pace) -> list[str]:
+    """The list of models on a machine, when it has been measured."""
+    recommended._FILE.write_text(LIST.replace("[[models]]", f"{SHORT}[[models]]", 1), "utf-8")
+    machine = Machine(10**10, 10**10, pace=pace)
+    monkeypatch.setattr(launch, "measure_machine", lambda preferences: machine)
+    async with open_bench() as bench:
+        bench.screen.run("model")
+        await opened(bench, Picker)
+        while "words a second" not in listed(bench):
+            await bench.settle()
+        return listed(bench).splitlines()[1:]
+
+
+async def test_the_list_says_how_fast_models_would_write(
+    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = await measured_list(open_bench, monkeypatch, Pace(4, 5e-9, 15e-9))
+    words = "about 6 words a second in each of 4 branches. Writes whole chapters."
+    assert rows[0] == f"Novelist 3B  9 MB to fetch, base; for this machine: {words}"
+    assert rows[1].rstrip(". ") == (
+        "Sketcher 1B  3 MB to fetch, base; about 17 words a second in each of 4 branches"
+    )
+
+
+async def test_a_model_that_would_be_slow_says_so(
+    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = await measured_list(open_bench, monkeypatch, Pace(4, 20e-9, 50e-9))
+    assert rows[0].startswith("Sketcher 1B  3 MB to fetch, base; for this machine: about 5 words")
+    assert rows[1].startswith("Novelist 3B  9 MB to fetch, base; slow: about 1.7 words a second in each of 4")
+    assert "branches, 4 in a single one. Writes" in rows[1]
+
+
+async def test_a_machine_that_cannot_be_measured_has_its_list(
+    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(preferences: object) -> None:
+        raise ModelError("storyteller.gguf", "no memory", "close other programs")
+
+    monkeypatch.setattr(launch, "measure_machine", fail)
+    async with open_bench() as bench:
+        bench.screen.run("model")
+        await opened(bench, Picker)
+        await bench.settle()
+        assert "Novelist 3B  9 MB to fetch, base. Writes whole chapters." in listed(bench)
+
+
 # ---- the offer
 
 
@@ -297,7 +360,8 @@ async def test_no_offer_to_whoever_has_seen_the_list_or_named_a_model(open_bench
 def test_every_model_of_this_machine_can_be_chosen() -> None:
     file = put(paths.models_dir() / "o" / "novelist.gguf")
     bad = put(paths.models_dir() / "bad.gguf", b"no model")
-    choices = model_choices(Preferences(load(every_key(), {}, {})), ModelFetch())
+    machine = Machine(memory(), memory_budget())
+    choices = model_choices(Preferences(load(every_key(), {}, {})), ModelFetch(), machine)
     listed = {choice.value: choice for choice in choices if isinstance(choice.value, Path)}
     assert list(listed) == [bundled_model(), bad, file]
     assert listed[file].title == "novelist" and "of memory: fits; models folder" in listed[file].about

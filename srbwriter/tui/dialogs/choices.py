@@ -12,13 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from srbwriter import launch, paths
+from srbwriter.engine.types import EngineError
 from srbwriter.models import (
+    Machine,
     RecommendedModel,
+    Suitability,
     local_models,
     memory,
     memory_budget,
-    models_that_fit,
     read_recommended,
+    recommend,
     size_words,
 )
 from srbwriter.story import ROOT, Story, files
@@ -198,26 +201,34 @@ def _put(story: Story, prompt: SamplePrompt) -> None:
         story.add(story.current, [prompt.text], "imported", stand=True)  # the writer did not type them
 
 
-def model_choices(preferences: Preferences, fetch: Fetch) -> list[Choice]:
+def model_choices(preferences: Preferences, fetch: Fetch, machine: Machine) -> list[Choice]:
     """Return picker entries: all local models, then recommended models that fit and are not here yet.
 
-    Larger models come first; models that are too slow without a GPU come last.
+    The one for this machine comes first. Those that would be slow are listed behind the others, and say so.
     """
     here = [Choice(model.path, model.name, _about(model, preferences)) for model in local_models()]
-    fitting = models_that_fit(read_recommended().models, memory_budget())
-    missing = [model for model in fitting if not model.is_here]
-    missing.sort(key=lambda model: model.machine == "GPU")
-    return here + [Choice(model, model.name, _about_missing(model, fetch)) for model in missing]
+    best, others = recommend(read_recommended().models, machine)
+    rows = [row for row in others if row.verdict in ("fits", "slow") and not row.model.is_here]
+    if best is not None and not best.model.is_here:
+        rows.insert(0, best)
+    return here + [
+        Choice(row.model, row.model.name, _about_missing(row, fetch, for_this_machine=row is best))
+        for row in rows
+    ]
 
 
-def _about_missing(model: RecommendedModel, fetch: Fetch) -> str:
+def _about_missing(row: Suitability, fetch: Fetch, *, for_this_machine: bool) -> str:
+    model = row.model
     size = size_words(model.size) if model.size else "a file"
     if model == fetch.model:
         return f"{size}, being fetched now; enter stops that"
     progress = f"{size} to fetch"
     if model.arrived:
         progress = f"{size_words(model.arrived)} of {size} are here, enter continues"
-    return f"{progress}, {model.kind}. {model.note}"
+    if row.speed is None:
+        return f"{progress}, {model.kind}. {model.note}"
+    advice = "for this machine: " if for_this_machine else "slow: " if row.verdict == "slow" else ""
+    return f"{progress}, {model.kind}; {advice}{row.speed}. {model.note}"
 
 
 def _about(model: LocalModel, preferences: Preferences) -> str:
@@ -226,6 +237,28 @@ def _about(model: LocalModel, preferences: Preferences) -> str:
     need = launch.model_need(preferences, model.header, model.size)
     verdict = need.verdict(memory(), memory_budget())
     return f"{size_words(model.size)}, needs {size_words(need.total)} of memory: {verdict}; {model.place}"
+
+
+class ModelPicker(Picker):
+    """Local models and recommended ones, these with their speed once this machine has been measured."""
+
+    def __init__(self, preferences: Preferences, fetch: Fetch) -> None:
+        self._preferences, self._fetch = preferences, fetch
+        foot = "enter loads one of yours for now, or fetches one and keeps it · {keys} · type to narrow"
+        super().__init__("Models", self._choices_on(Machine(memory(), memory_budget())), foot=foot)
+
+    def _choices_on(self, machine: Machine) -> list[Choice]:
+        return model_choices(self._preferences, self._fetch, machine)
+
+    def on_mount(self) -> None:
+        self.run_worker(self._measure, thread=True)
+
+    def _measure(self) -> None:
+        try:
+            machine = launch.measure_machine(self._preferences)
+        except EngineError:  # the list is as useful without
+            return
+        self.call_later(self.replace, self._choices_on(machine))
 
 
 def choose_model(screen: Writer) -> None:
@@ -239,8 +272,7 @@ def choose_model(screen: Writer) -> None:
             fetch.begin(screen, value)
 
     screen.app.offer.withdraw()
-    foot = "enter loads one of yours for now, or fetches one and keeps it · {keys} · type to narrow"
-    screen.ask(Picker("Models", model_choices(screen.app.preferences, fetch), foot=foot), chosen)
+    screen.ask(ModelPicker(screen.app.preferences, fetch), chosen)
 
 
 def choose_theme(app: Program) -> None:

@@ -51,10 +51,12 @@ class ModelOffer:
         """Make the offer if it is due and the writer pauses. Called by the pump."""
         if not self.is_due or not self._may_speak(screen):
             return
-        from srbwriter.models import memory_budget, models_that_fit, read_recommended
+        from srbwriter.models import Machine, memory, memory_budget, read_recommended, recommend
 
         self._pending = False
-        if models_that_fit(read_recommended().models, memory_budget()) and hints.give_once(_HINT):
+        # How fast the machine is, the list measures: here it would delay a key.
+        model, _ = recommend(read_recommended().models, Machine(memory(), memory_budget()))
+        if model is not None and hints.give_once(_HINT):
             way = screen.app.way_to("model")
             screen.notify(f"Larger models write better prose. {way} lists free ones that fit this machine.")
 
