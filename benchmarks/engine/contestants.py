@@ -23,6 +23,7 @@ from .asking import ask, rest
 from .setting import Setting, story_ids
 
 UBATCH = 512
+OTHER_SEEDS = 1000  # those of requests that are not timed
 NEVER = float("-inf")
 
 
@@ -59,7 +60,7 @@ class Contestant(Protocol):
 
 
 class EngineContestant:
-    """One request with n branches, of a prompt that was evaluated before.
+    """The second of two requests in a row, with n branches each, of a prompt that was evaluated before.
 
     With ``tidy`` the cache holds nothing else afterwards; without, all that was written stays.
     """
@@ -70,8 +71,7 @@ class EngineContestant:
 
     def write(self, n: int, seed: int) -> Score:
         engine, setting = self.engine, self.setting
-        ask(engine, setting, self.prompt, 1, 0, seed).wait()
-        rest(engine)
+        previous = ask(engine, setting, self.prompt, n, setting.tokens, seed + OTHER_SEEDS).wait()
         before = engine.stats().branch_rows
         begun = _clocks()
         generation = ask(engine, setting, self.prompt, n, setting.tokens, seed).wait()
@@ -79,7 +79,7 @@ class EngineContestant:
         rows = engine.stats().branch_rows - before
         tokens = sum(len(branch.ids) for branch in generation.branches)
         if self.tidy:
-            for branch in generation.branches:
+            for branch in (*previous.branches, *generation.branches):
                 branch.kill()
         rest(engine)
         return Score(tokens, *taken, rows)

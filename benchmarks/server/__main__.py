@@ -30,14 +30,17 @@ from .meanwhile import fair, heads, health, kept, served
 SAMPLERS = ["top_k", "top_p", "min_p", "temperature"]
 
 
-def bodies(engine: Engine, clients: int, tokens: int, longest: int) -> list[dict[str, Any]]:
-    """One request a client; a quarter share the beginning of their prompt, as branches of a story do."""
+def bodies(engine: Engine, clients: int, tokens: int, longest: int, salt: str) -> list[dict[str, Any]]:
+    """One request a client; a quarter share the beginning of their prompt, as branches of a story do.
+
+    Another ``salt`` makes other prompts.
+    """
     rng = random.Random(1)
-    story = story_ids(engine, longest)
+    story = story_ids(engine, longest, salt)
     made: list[dict[str, Any]] = []
     for number in range(clients):
-        salt = [] if number % 4 == 0 else engine.tokenize(f"Tale {number}. ")
-        prompt = salt + story[: rng.randrange(4, longest - len(salt))]
+        tale = [] if number % 4 == 0 else engine.tokenize(f"Tale {number}. ")
+        prompt = tale + story[: rng.randrange(4, longest - len(tale))]
         made.append({
             "prompt": prompt, "n_predict": tokens, "seed": number, "ignore_eos": True, "samplers": SAMPLERS,
             "cache_prompt": True,
@@ -65,16 +68,15 @@ def directly(engine: Engine, setting: Setting, requests: Sequence[dict[str, Any]
 def stream(setting: Setting, args: argparse.Namespace) -> None:
     """Aggregate speed and latency of many streaming clients."""
     engine = Engine.load(setting.model, setting.options())
-    requests = bodies(engine, args.clients, args.tokens, setting.prompt)
+    sizes = args.clients, args.tokens, setting.prompt
     direct: list[float] = []
     outcomes: list[crowd.Outcome] = []
     theirs: list[crowd.Outcome] = []
     with engine, served(engine) as url, _peer(setting, args) as peer:
-        directly(engine, setting, requests)  # warm
-        for _ in range(args.rounds):
-            engine.reset()
-            direct.append(directly(engine, setting, requests))
-            engine.reset()
+        directly(engine, setting, bodies(engine, *sizes, "Before. "))  # the cache is never empty
+        for number in range(args.rounds):
+            direct.append(directly(engine, setting, bodies(engine, *sizes, f"Round {number}. ")))
+            requests = bodies(engine, *sizes, f"{number} over HTTP. ")
             outcomes.append(crowd.run(crowd.Job(url, requests)))
             if peer is not None:
                 theirs.append(crowd.run(crowd.Job(peer, requests)))

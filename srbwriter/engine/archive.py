@@ -1,9 +1,9 @@
 """States of evaluated tokens outside the cells: in host memory and on disk.
 
-Idle text slows every step while it stays in cells, and costs nothing outside them. A state is restored by
-copying, which took a 190th to a 2500th of the time of evaluating the tokens again where both were measured.
-Blocks are small, so that no copy delays a step for long. An archive knows nodes and blocks; the cache decides
-which tier they are in.
+On a processor idle text slows every step while it stays in cells, and costs nothing outside them. A state is
+restored by copying, which took a 190th to a 2500th of the time of evaluating the tokens again where both were
+measured there. Blocks are small, so that no copy delays a step for long. An archive knows nodes and blocks;
+the cache decides which tier they are in.
 """
 
 from __future__ import annotations

@@ -21,9 +21,11 @@ from .tree import Demand, KVBlock, Namespace, Node, SnapshotTree, TokenTree
 BLOCK = 128
 """Tokens of a stored block, at most. Copying a block takes some 25 ms with a model of 135M in the slowest
 case, where the cells of several branches alternate."""
+DEVICE_BLOCK = 64
+"""Tokens of a block where the cells are a GPU's: 2 to 4 ms with a model of 8B, whose cells lie in a row."""
 IDLE_CELLS = 32
-"""Idle cells that may stay while something runs. With 256 of them, which is the portion that llama.cpp reads,
-a step of eight branches takes a tenth longer."""
+"""Idle cells that may stay while a processor computes. With 256 of them, which is the portion that llama.cpp
+reads, a step of eight branches takes a tenth longer."""
 SCATTERED_CELLS = 512
 """Free cells below the highest in use, at most, before the cells in use are moved together."""
 REUSED_CELLS = 512
@@ -71,12 +73,12 @@ class Memory:
     most_idle_cells: float = IDLE_CELLS
     repeat_reason: Reason = ""
 
-    def __init__(self, native: NativeMemory, tree: TokenTree) -> None:
+    def __init__(self, native: NativeMemory, tree: TokenTree, block: int = BLOCK) -> None:
         self.native, self.tree = native, tree
         self.idle: set[int] = set()
         self._peak = 0  # most cells in use since they were moved together
         window = native.window  # a sliding layer is saved whole only between two multiples of its window
-        self._block = BLOCK if not window or window % BLOCK == 0 else window
+        self._block = block if not window or window % block == 0 else window
 
     @property
     def used_cells(self) -> int:
@@ -269,6 +271,10 @@ class Memory:
 
     # ---- stored states
 
+    def lies_apart(self, node: Node) -> bool:
+        """Whether most cells of ``node`` have others' between them, as those of branches written together."""
+        return 2 * node.apart > len(node.tokens)
+
     def split_blocks(self, node: Node) -> Iterator[Node]:
         """Split a resident node into nodes of one stored block each, and yield them."""
         while (boundary := (node.start // self._block + 1) * self._block) < node.end:
@@ -379,6 +385,9 @@ class RecurrentMemory(Memory):
     def parted_nodes(self, seq: int) -> list[Node]:
         return []
 
+    def lies_apart(self, node: Node) -> bool:
+        return False  # its state is one piece of each tensor
+
     def split_blocks(self, node: Node) -> Iterator[Node]:
         yield node
 
@@ -390,10 +399,10 @@ class RecurrentMemory(Memory):
         return node.end if self.native.restore_sequence(data, node.end, seq) else 0
 
 
-def memory_for(native: NativeMemory, logits_rows: int) -> Memory:
+def memory_for(native: NativeMemory, logits_rows: int, on_device: bool) -> Memory:
     """Return the memory of a native context. ``logits_rows`` rows of logits are kept in its tree."""
     if native.cuttable:
-        return Memory(native, TokenTree(logits_rows))
+        return Memory(native, TokenTree(logits_rows), DEVICE_BLOCK if on_device else BLOCK)
     return RecurrentMemory(native, SnapshotTree(logits_rows))
 
 

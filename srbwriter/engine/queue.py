@@ -85,7 +85,7 @@ class Queue:
         self.prompt_tokens = 0
         self.reused_tokens = 0
         self.takes_turns = True
-        """Whether branches that do not fit the cells take turns, because host memory holds all of them."""
+        """Whether branches that do not fit the cells take turns, because those that yield are copied back."""
 
     @property
     def busy(self) -> bool:
@@ -269,7 +269,7 @@ class Queue:
         self.lacks_room = False
         if not queue:
             return
-        self.takes_turns = self.cache.archive.can_hold(sum(map(_expected_tokens, self.requests)))
+        self.takes_turns = self.cache.keeps_evicted(sum(map(_expected_tokens, self.requests)))
         if any(r.asked.priority is Priority.AHEAD for r in queue) and (
             self.has_wanted_work or self.prefetch_lacks_room or self.seconds_to_prefetch(self.loop.now)
         ):
@@ -563,7 +563,8 @@ class Queue:
         done: list[ActiveBranch] = []
         for active in longest:
             turn = TURN_TOKENS
-            if not self.cache.is_archived(active.namespace):  # no shorter than evaluating its text again
+            if self.cache.on_device or not self.cache.is_archived(active.namespace):
+                # no shorter than evaluating its text again
                 turn = max(turn, active.length // READ_PER_WRITTEN)
             if len(active.buffer.ids) - active.tokens_at_start >= turn:
                 done.append(active)

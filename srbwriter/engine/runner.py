@@ -74,8 +74,8 @@ class Runner:
         host = host_budget(options.host_bytes)
         rows = max(64, min(LOGITS_BYTES, host // 8) // (4 * model.n_vocab))
         self.cache = Cache(
-            context, logits_rows=options.logits_rows or rows, host_bytes=host, disk=disk,
-            visible_paths=self._on_screen, evaluated_with=adapters.names,
+            context, logits_rows=options.logits_rows or rows, on_device=uses_gpu(options), host_bytes=host,
+            disk=disk, visible_paths=self._on_screen, evaluated_with=adapters.names,
         )  # fmt: skip
         abortable = self.cache.memory.can_rewind and not uses_gpu(options)
         if abortable:
@@ -238,7 +238,7 @@ class Runner:
         if self.scheduler.queue.asking:  # nothing to do until a slow grammar has been asked
             self.wake.wait()
             return self._step() or True
-        rest = self.scheduler.queue.seconds_to_prefetch(time.monotonic())
+        rest = self.scheduler.seconds_to_work(time.monotonic())
         if rest == 0:  # what is written ahead may begin since this step did
             return self._step()
         if (
@@ -292,7 +292,7 @@ class Runner:
                 self.wake.clear()
                 if self._step() or self.closing:
                     continue
-                rest = self.scheduler.queue.seconds_to_prefetch(time.monotonic())
+                rest = self.scheduler.seconds_to_work(time.monotonic())
                 if self._dropped and rest is None and not self.scheduler.queue.busy:
                     self.close()
                 else:

@@ -34,6 +34,10 @@ from .types import (
 )
 from .verbs import ENDING, INTERRUPTING, STARTING
 
+REST_SECONDS = 0.25
+"""Seconds without work before idle work begins on a device, where a copy or a decode is not broken off: the
+next of several requests in a row comes sooner."""
+
 
 @dataclass(slots=True)
 class Counters:
@@ -74,6 +78,7 @@ class Scheduler:
         self._in_flight: frozenset[int] = frozenset()
         self._ahead_in_flight = False
         self.overlaps = False  # whether decodes return before they are computed
+        self._idle_work_at: float | None = None  # when idle work may begin, if it waits
         self._stopped: Mapping[Branch, FinishReason] = {}  # by commands during the last decode
 
     # ---- the step
@@ -356,6 +361,7 @@ class Scheduler:
         code = self.context.decode(meanwhile)
         seconds = time.perf_counter() - started
         if code == OK:
+            self.cache.tree.beside = prompt_rows + branch_rows > 1
             self.budget.record(seconds, prompt_rows, branch_rows)
             counters = self.counters
             counters.decodes += 1
@@ -434,7 +440,11 @@ class Scheduler:
 
         It does one thing at a time, as a request may come.
         """
+        self._idle_work_at = None
         if self.queue.busy:
+            return False
+        if self.cache.on_device and time.monotonic() < self.queue.last_worked + REST_SECONDS:
+            self._idle_work_at = self.queue.last_worked + REST_SECONDS
             return False
         if self.loop.pending:
             self._evaluate_pending()
@@ -445,6 +455,14 @@ class Scheduler:
             self.cache.evict_finished()
         self.cache.write_visible_to_disk()
         return False
+
+    def seconds_to_work(self, now: float) -> float | None:
+        """Return the seconds until work that needs no command; None where that is no question of time."""
+        rest = self.queue.seconds_to_prefetch(now)
+        if self._idle_work_at is None:
+            return rest
+        idle = max(self._idle_work_at - now, 0.0)
+        return idle if rest is None else min(idle, rest)
 
     def _evaluate_pending(self) -> None:
         """Evaluate the last tokens of ended branches, the newest first, in one batch; evict nothing used."""

@@ -123,8 +123,8 @@ class Node:
     """
 
     __slots__ = (
-        "block", "children", "demands", "end", "last_used", "logits", "parent", "salt", "seqs", "tips",
-        "tokens",
+        "apart", "block", "children", "demands", "end", "last_used", "logits", "parent", "salt", "seqs",
+        "tips", "tokens",
     )  # fmt: skip
 
     def __init__(self, parent: Node | None, tokens: list[int], end: int, salt: str = "") -> None:
@@ -139,6 +139,7 @@ class Node:
         self.logits: Any = None  # logits after the last token, if stored
         self.demands: list[Demand] = []  # that end here
         self.last_used = 0
+        self.apart = 0  # of its tokens, those whose cells lie apart from the others'
 
     @property
     def start(self) -> int:
@@ -195,6 +196,7 @@ class TokenTree:
         self._rows: OrderedDict[Node, None] = OrderedDict()  # nodes with stored logits, oldest first
         self._rows_budget = logits_budget
         self._clock = 0
+        self.beside = False  # whether a token just evaluated alone has others' cells on both sides of its own
         self.prefetching: set[int] = set()
         """Sequences that write text which nobody has asked to see yet. A node that only they used counts as
         never used (``last_used`` is 0): it is evicted first, and no used node is evicted for it."""
@@ -377,6 +379,7 @@ class TokenTree:
             return False
         tip.tokens.append(node.tokens[0])
         tip.end += 1
+        tip.apart += self.beside
         tip.children.clear()
         node.demands.clear()
         tip.demands.append(demand)
@@ -416,6 +419,7 @@ class TokenTree:
             child = self.split(child, length)
             if source is None:
                 self.cells += length  # it was stored or absent, and is resident now
+                child.apart = int(self.beside and len(tokens) == 1)
             else:
                 merges.append(Merge(source, start, child.end))
             self._move_down(seqs, node, child)
@@ -431,6 +435,7 @@ class TokenTree:
         while above is not None and seq not in above.seqs:
             if not above.seqs and above.parent is not None:
                 self.cells += len(above.tokens)
+                above.apart = 0
             above.seqs.add(seq)
             above = above.parent
 
@@ -446,6 +451,8 @@ class TokenTree:
         node.salt = ""
         upper.seqs = set(node.seqs)
         upper.last_used = node.last_used
+        upper.apart = node.apart * offset // len(node.tokens)
+        node.apart -= upper.apart
         self._share_block(node, upper)
         parent.children[upper.key] = upper
         node.tokens = node.tokens[offset:]
@@ -584,6 +591,7 @@ class TokenTree:
         self.cells += len(tokens)
         child = Node(node, list(tokens), node.end + len(tokens), salt)
         child.last_used = 0 if self.prefetching and self.prefetching.issuperset(seqs) else node.last_used
+        child.apart = int(self.beside and len(tokens) == 1)
         node.children[child.key] = child
         self._move_down(seqs, node, child)
         return child
@@ -678,6 +686,7 @@ class TokenTree:
                     demand.node = node
         node.tokens += tokens
         node.end += len(tokens)
+        node.apart += self.beside and len(tokens) == 1
         self.cells += len(tokens)
         return True
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.engine import in_a_row
 from benchmarks.engine.__main__ import main
 from benchmarks.engine.contestants import Score
 from benchmarks.engine.throughput import rounds
@@ -40,6 +41,15 @@ def test_throughput_is_measured_with_empty_and_used_caches(capsys: pytest.Captur
     assert re.findall(r"^### (\w+) cache", out, re.M) == ["empty", "used"]
     assert [len(table) for table in tables(out)] == [4, 4]
     assert out.count("one after another tok/s") == out.count("bare loop tok/s") == 2
+
+
+def test_requests_in_a_row_are_measured_on_a_simulated_gpu(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes = "--devices 1.1b --counts 2 --requests 3 --rounds 1 --tokens 4".split()
+    in_a_row.main([*sizes, "--models", str(tmp_path)])
+    (table,) = tables(capsys.readouterr().out)
+    assert len(table) == 3 and table[-1].startswith("| 1.1b | 2 | here |")
 
 
 def test_peers_are_measured_with_equal_settings_and_defaults(
