@@ -39,12 +39,13 @@ def threads_of(options: EngineOptions) -> Threads | None:
 def setup_of(options: EngineOptions, context: Context) -> EngineSetup:
     """Return how a context that was opened with ``options`` computes."""
     return EngineSetup(
-        threads=_threads(options), threads_batch=options.threads_batch or _threads(options),
+        threads=thread_count(options), threads_batch=options.threads_batch or thread_count(options),
         flash_attn=flash_attention(options), n_batch=context.max_rows, n_ubatch=context.rows_at_once,
     )  # fmt: skip
 
 
-def _threads(options: EngineOptions) -> int:
+def thread_count(options: EngineOptions) -> int:
+    """Return how many threads may compute at once."""
     return options.threads or count_cores()
 
 
@@ -64,7 +65,7 @@ def open_context(model: Model, options: EngineOptions) -> tuple[Context, int]:
     else:
         sequences = options.max_sequences or min(options.max_branches + 2, RECURRENT_SEQUENCES)
     vector = control_vector(options, model)
-    threads = _threads(options)
+    threads = thread_count(options)
     batch = options.n_batch or (GPU_BATCH if uses_gpu(options) else CPU_BATCH)
     context = Context(
         model.pointer, cells=cells, sequences=sequences, batch=batch, ubatch=options.n_ubatch or CPU_BATCH,
