@@ -47,6 +47,8 @@ SHAPES = {
     for shape in (
         Shape("tiny", layers=2, width=64, heads=4, kv_heads=2, ff=128, vocab=512, context=2048),
         Shape("wide", layers=4, width=512, heads=8, kv_heads=2, ff=1024, vocab=131072),
+        Shape("narrow32k", layers=1, width=32, heads=1, kv_heads=1, ff=64, vocab=32000),
+        Shape("narrow128k", layers=1, width=32, heads=1, kv_heads=1, ff=64, vocab=128256),
         Shape("135m", layers=30, width=576, heads=9, kv_heads=3, ff=1536, vocab=49152),
         Shape("1.1b", layers=22, width=2048, heads=32, kv_heads=4, ff=5632, vocab=32000, tied=False),
     )
