@@ -23,7 +23,7 @@ from .native.context import ABORTED, OK, Context
 from .queue import SHORT_PROMPT, Queue
 from .sampling_loop import Drawn, SamplingLoop
 from .sampling_pool import SamplingPool
-from .sizing import thread_count
+from .sizing import sampling_cores
 from .threads import Threads
 from .tree import Demand
 from .types import (
@@ -60,7 +60,7 @@ class Scheduler:
         self.turns = turns  # of sets of adapters: a step uses one set
         self.grammars = GrammarProcess(model, wake)
         self.loop = SamplingLoop(
-            model, context, cache, self.grammars, pool=SamplingPool(thread_count(options)), window=window,
+            model, context, cache, self.grammars, pool=SamplingPool(sampling_cores(options)), window=window,
             most=options.max_branches,
         )  # fmt: skip
         self.queue = Queue(

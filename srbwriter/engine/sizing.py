@@ -36,16 +36,23 @@ def threads_of(options: EngineOptions) -> Threads | None:
     return None if options.threads or uses_gpu(options) else Threads(count_cores())
 
 
+def sampling_cores(options: EngineOptions) -> int:
+    """Return on how many cores tokens may be sampled: those that the decode leaves idle meanwhile.
+
+    Beside a GPU that is all of them, since ``threads`` is often 1 where no layer is computed here.
+    """
+    return count_cores() if uses_gpu(options) else _threads(options)
+
+
 def setup_of(options: EngineOptions, context: Context) -> EngineSetup:
     """Return how a context that was opened with ``options`` computes."""
     return EngineSetup(
-        threads=thread_count(options), threads_batch=options.threads_batch or thread_count(options),
+        threads=_threads(options), threads_batch=options.threads_batch or _threads(options),
         flash_attn=flash_attention(options), n_batch=context.max_rows, n_ubatch=context.rows_at_once,
     )  # fmt: skip
 
 
-def thread_count(options: EngineOptions) -> int:
-    """Return how many threads may compute at once."""
+def _threads(options: EngineOptions) -> int:
     return options.threads or count_cores()
 
 
@@ -65,7 +72,7 @@ def open_context(model: Model, options: EngineOptions) -> tuple[Context, int]:
     else:
         sequences = options.max_sequences or min(options.max_branches + 2, RECURRENT_SEQUENCES)
     vector = control_vector(options, model)
-    threads = thread_count(options)
+    threads = _threads(options)
     batch = options.n_batch or (GPU_BATCH if uses_gpu(options) else CPU_BATCH)
     context = Context(
         model.pointer, cells=cells, sequences=sequences, batch=batch, ubatch=options.n_ubatch or CPU_BATCH,
