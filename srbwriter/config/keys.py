@@ -348,7 +348,8 @@ RETIRED: tuple[Retired, ...] = (
         "tokens are sampled on the processor only", "model.backend_sampling",
     ),
     Retired(
-        "model", ("--sampling-threads",), "one thread chooses the words", "model.sampling_threads", values=1
+        "model", ("--sampling-threads",), "words are chosen on the cores that are idle meanwhile",
+        "model.sampling_threads", values=1,
     ),
     Retired(
         "interface", (), 'instruments.colour_tokens = "author" colours words by who wrote them',

@@ -70,7 +70,8 @@ class ActiveBranch(BranchWriter, Demand):
         heal: the end of typed text, which the next tokens must spell.
         choice: a drawn token that waits for a slow grammar.
         drawn: the token of a choice that was postponed.
-        fast: whether llama.cpp can sample it in a single call.
+        alone: whether llama.cpp can sample it in a single call.
+        fast: whether nothing else is to be done for a token.
         processors: the logit processors of this branch.
         shared_draw: the draw shared with its siblings; None once it has parted from them.
     """
@@ -89,7 +90,7 @@ class ActiveBranch(BranchWriter, Demand):
         self.drawn: int | None = None
         self.heal: Constraint | None = None
         self.rewinder_settings: Hashable = rewinder_settings(Sampling())  # of the watchers it has
-        self.fast = False
+        self.alone = self.fast = False
         self.processors: list[LogitProcessor[ActiveBranch]] = []
         self.shared_draw: SharedDraw | None = None
         BranchWriter.__init__(self, request, branch, pieces)

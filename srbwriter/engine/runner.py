@@ -359,6 +359,7 @@ class Runner:
         if self.cache.archive.disk is not None:
             self.cache.archive.disk.close()
         self.scheduler.grammars.close()
+        self.scheduler.loop.pool.close()
         self.sequences.close()
         self.context.close()
         self.model.close()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import TypeAlias
 
@@ -26,6 +26,7 @@ from .native.library import library
 from .parameters import notation
 from .processors import processors_for
 from .sampling import Resting
+from .sampling_pool import SamplingPool
 from .seeds import derive_seed
 from .tree import SHARED, Demand
 from .types import (
@@ -49,9 +50,13 @@ log = logging.getLogger(__name__)
 Row: TypeAlias = "int | Logits | None"
 """The logits that a token was chosen from: a row of the last decode, a copy, or None if they are gone."""
 
+Drawn: TypeAlias = "tuple[int, TokenLogprob | None]"
+"""A token that a chain has accepted, with its log-probability if the request has them."""
+
 
 _INFINITY = float("inf")
 _CHECKED_EVERY = 16  # tokens, of which one has its whole row looked through for NaN
+_DEAR = 4  # times as long as plain sampling take penalties; DRY and log-probabilities 2 to 3 times
 _PLACES = 1 << 32  # seeds for positions in a text begin after those of samplers and attempts
 
 
@@ -65,11 +70,13 @@ class SamplingLoop:
         cache: Cache,
         grammars: GrammarProcess,
         *,
+        pool: SamplingPool,
         window: int,
         most: int,
     ) -> None:
         self.model, self.context, self.cache = model, context, cache
         self.grammars = grammars
+        self.pool = pool
         self.window = window
         self.pending: deque[Demand] = deque()  # on the last tokens of branches that have ended
         self._most_pending = most
@@ -77,7 +84,8 @@ class SamplingLoop:
         self.generated = 0
         self.resting = Resting()
         lib = library()
-        self._sample, self._logits = lib.llama_sampler_sample, lib.llama_get_logits_ith
+        self._sample, self._sample_unlocked = lib.llama_sampler_sample, lib.llama_sampler_sample_unlocked
+        self._logits = lib.llama_get_logits_ith
         self._all_logits = lib.llama_get_logits
         self._eog = model.eog
         self.interruption: BaseException | None = None  # raised by code of a caller that steps the engine
@@ -129,16 +137,16 @@ class SamplingLoop:
         self._refresh(active)
 
     def _refresh(self, active: ActiveBranch) -> None:
-        """Decide whether llama.cpp can sample this branch in a single call."""
+        """Decide whether llama.cpp can sample this branch in a single call, and whether that is all."""
         if active.processors:
             active.processors = [each for each in active.processors if not each.done(active)]
-        active.fast = (
+        active.alone = (
             not active.processors
             and active.shared_draw is None
             and active.heal is None
             and active.constraint is None
-            and active.request.asked.logprobs is None
         )
+        active.fast = active.alone and active.request.asked.logprobs is None
 
     def _constrain(self, active: ActiveBranch) -> None:
         compiled_constraints, key = active.request.constraints, constraint_key(active.sampling)
@@ -174,13 +182,14 @@ class SamplingLoop:
 
         Only for decodes of which every row has logits.
         """
+        drawn = self.draw_together(list(enumerate(branches)))
         sample, pointer, n_vocab = self._sample, self.context.pointer, self.context.n_vocab
         logits = self._all_logits(pointer)
         for row, active in enumerate(branches):
             if active.seq < 0:
                 continue  # a callback's error has ended its whole request
-            if not active.fast or active.chain is None:
-                self.sample_from(active, self.context.logits(row), row)
+            if drawn or not active.fast or active.chain is None:
+                self.next_token(active, row, drawn.get(active))
                 continue
             token = sample(active.chain.pointer, pointer, row)
             number = logits[row * n_vocab + token] < _INFINITY
@@ -189,8 +198,15 @@ class SamplingLoop:
             else:
                 self.publish(active, token, row, None)
 
-    def next_token(self, active: ActiveBranch, row: int) -> None:
-        """Sample from a row of the decode that just ended, and publish."""
+    def next_token(self, active: ActiveBranch, row: int, drawn: Drawn | None = None) -> None:
+        """Publish what was ``drawn`` from a row of the decode that just ended; sample it if nothing was."""
+        if drawn is not None:
+            token, logprob = drawn
+            if token < 0:
+                self.break_off(active, NotANumber())
+            else:
+                self.publish(active, token, row, logprob)
+            return
         if not active.fast or active.chain is None:
             self.sample_from(active, self.context.logits(row), row)
             return
@@ -200,6 +216,34 @@ class SamplingLoop:
             self.break_off(active, NotANumber())
         else:
             self.publish(active, token, row, None)
+
+    def draw_together(self, rows: Sequence[tuple[int, ActiveBranch]]) -> Mapping[Demand, Drawn]:
+        """Draw from these rows of the decode that just ended side by side, where that saves time.
+
+        Only for branches whose own chains choose in a single call, and depend on nothing that the others
+        draw. All that is drawn has to be published: the chains have accepted it.
+        """
+        n_vocab = self.context.n_vocab
+        if not self.pool.is_faster(len(rows), len(rows) * n_vocab * _DEAR):
+            return {}
+        alone = [(row, active) for row, active in rows if active.alone and active.chain is not None]
+        candidates = n_vocab * sum(_DEAR if _is_dear(active) else 1 for _, active in alone)
+        if not self.pool.is_faster(len(alone), candidates):
+            return {}
+        self._all_logits(self.context.pointer)  # puts the rows in order; after that they are only read
+        drawn = self.pool.draw(self._draw_row, alone)
+        return {active: result for (_, active), result in zip(alone, drawn, strict=True)}
+
+    def _draw_row(self, place: tuple[int, ActiveBranch]) -> Drawn:
+        """Sample from a row in a single call; the token is -1 if the row has NaN. For any thread."""
+        row, active = place
+        assert active.chain is not None
+        token = self._sample_unlocked(active.chain.pointer, self.context.pointer, row)
+        logits = self.context.logits(row)
+        if not logits[token] < _INFINITY or (_checks_row(active) and np.isnan(logits).any()):
+            return -1, None
+        wanted = active.request.asked.logprobs
+        return token, None if wanted is None else score(logits, token, wanted)
 
     def sample_from(self, active: ActiveBranch, logits: Logits, row: Row) -> None:
         """Sample from ``logits`` and publish; stored logits have no row.
@@ -537,3 +581,8 @@ def in_words(error: Exception) -> EngineError:
 def _checks_row(active: ActiveBranch) -> bool:
     """Whether the whole row is checked at this token."""
     return not len(active.branch.buffer.ids) % _CHECKED_EVERY
+
+
+def _is_dear(active: ActiveBranch) -> bool:
+    """Whether a token of this branch takes several times as long to draw as most."""
+    return active.request.asked.logprobs is not None or (active.chain is not None and active.chain.length > 0)

@@ -21,7 +21,9 @@ from .grammar_process import GrammarProcess
 from .model import Model
 from .native.context import ABORTED, OK, Context
 from .queue import SHORT_PROMPT, Queue
-from .sampling_loop import SamplingLoop
+from .sampling_loop import Drawn, SamplingLoop
+from .sampling_pool import SamplingPool
+from .sizing import sampling_cores
 from .threads import Threads
 from .tree import Demand
 from .types import (
@@ -62,8 +64,9 @@ class Scheduler:
         self.turns = turns  # of sets of adapters: a step uses one set
         self.grammars = GrammarProcess(model, wake)
         self.loop = SamplingLoop(
-            model, context, cache, self.grammars, window=window, most=options.max_branches
-        )
+            model, context, cache, self.grammars, pool=SamplingPool(sampling_cores(options)), window=window,
+            most=options.max_branches,
+        )  # fmt: skip
         self.queue = Queue(
             self.loop, cache, window=window, cells=context.cells, max_branches=options.max_branches
         )
@@ -377,7 +380,7 @@ class Scheduler:
         """Set the threads of the next step, fewer while other programs use some of the cores."""
         if self.threads is None:
             return
-        now = self.threads.count()
+        now = self.loop.pool.cores = self.threads.count()
         if prompt:
             now = self._prompt_threads or now
         if now != self._threads_now:
@@ -388,15 +391,22 @@ class Scheduler:
         self.loop.now = time.monotonic()
         rows = [(demand, row) for row, demand in enumerate(plan.rows)]
         rows += [(demand, row) for row, others in plan.shared.items() for demand in others]
+        writing = [
+            (row, demand)
+            for demand, row in rows
+            if isinstance(demand, ActiveBranch) and not demand.prompting
+            if demand.branch not in self._stopped
+        ]
+        drawn = self.loop.draw_together(writing)
         for demand, row in rows:
-            self._answer_demand(demand, row)
+            self._answer_demand(demand, row, drawn.get(demand))
         for portion in plan.portions:
             if portion.demand.seq >= 0:
                 self._advance_portion(portion)
         self.queue.drop_ended()
 
-    def _answer_demand(self, demand: Demand, row: int) -> None:
-        """Give a demand its logits, from a row of the last decode."""
+    def _answer_demand(self, demand: Demand, row: int, drawn: Drawn | None = None) -> None:
+        """Give a demand its logits, from a row of the last decode, of which a token may be drawn already."""
         if demand.seq < 0:
             return  # an error in a callback may have ended its whole request
         node = demand.node
@@ -407,7 +417,7 @@ class Scheduler:
             if demand.branch in self._stopped:
                 self.loop.finish(demand, self._stopped[demand.branch], row)
             else:
-                self.loop.next_token(demand, row)
+                self.loop.next_token(demand, row, drawn)
             return
         self.cache.store_logits(demand.seq, self.context.logits(row), isinstance(demand, ActiveBranch))
         self.cache.release(demand)

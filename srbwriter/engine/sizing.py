@@ -36,6 +36,14 @@ def threads_of(options: EngineOptions) -> Threads | None:
     return None if options.threads or uses_gpu(options) else Threads(count_cores())
 
 
+def sampling_cores(options: EngineOptions) -> int:
+    """Return on how many cores tokens may be sampled: those that the decode leaves idle meanwhile.
+
+    Beside a GPU that is all of them, since ``threads`` is often 1 where no layer is computed here.
+    """
+    return count_cores() if uses_gpu(options) else _threads(options)
+
+
 def setup_of(options: EngineOptions, context: Context) -> EngineSetup:
     """Return how a context that was opened with ``options`` computes."""
     return EngineSetup(

@@ -134,6 +134,8 @@ class Library:
         for names, handle in ((LONG, native), (SHORT, short)):
             for name in names:
                 setattr(self, name, _bind(handle, name))
+        # releases the GIL, for rows that are drawn side by side
+        self.llama_sampler_sample_unlocked = _bind(native, "llama_sampler_sample")
         L.llama_log_set(_to_logging, C.c_void_p(0))
         native.ggml_set_abort_callback(_on_abort)
         with load_variables():  # and clang's here, before the first call that computes

@@ -1,0 +1,178 @@
+"""Rows that are drawn side by side give the tokens that they give one after another."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from srbwriter.engine.engine import Engine
+from srbwriter.engine.generation import Generation
+from srbwriter.engine.sampling_pool import WORKERS, SamplingPool
+from srbwriter.engine.types import BranchView, InvalidRequest, NotANumber, Request, Stop, Text
+from tests.fakes.shared_model import load_engine
+
+from .support import GREEDY, PROMPT, SMALL, WAIT, drive, fixture_of, seeded, small_engine, toy_model, works
+from .toy_models import make_without_numbers
+
+engine = fixture_of(small_engine, "function")
+
+SEED = seeded(5, temperature=1.2)
+LONG = Stop(max_tokens=24, ignore_eog=True)
+
+
+def helpers() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name.startswith("srbwriter-sampling")}
+
+
+def draw_together(engine: Engine) -> None:
+    """Let all rows that can be drawn side by side be drawn so, in three threads."""
+    engine._scheduler.loop.pool = SamplingPool(3, candidates=1)
+
+
+def written(together: bool, *asked: Request) -> list[Any]:
+    """What the branches of requests write on a new engine, each asked some steps after the one before."""
+    generations: list[Generation] = []
+    with small_engine() as engine:
+        if together:
+            draw_together(engine)
+        for request in asked:
+            generations.append(engine.submit(request))
+            for _ in range(5):
+                engine.process()
+        drive(engine, lambda: all(generation.done for generation in generations))
+        assert bool(helpers()) is together
+        return [
+            (branch.ids, branch.text, branch.finish_reason, branch.buffer.logprobs)
+            for generation in generations
+            for branch in generation.branches
+        ]
+
+
+PLAIN = Request(PROMPT, n=3, sampling=SEED, stop=LONG)
+CASES: dict[str, tuple[Request, ...]] = {
+    "greedy": (replace(PLAIN, sampling=GREEDY),),
+    "seeds": (PLAIN,),
+    "penalties": (replace(PLAIN, sampling=replace(SEED, repeat_penalty=1.3, presence_penalty=0.2)),),
+    "dry": (replace(PLAIN, sampling=replace(SEED, dry_multiplier=0.8, dry_allowed_length=1)),),
+    "mirostat": (replace(PLAIN, sampling=replace(SEED, mirostat=2)),),
+    "bias": (replace(PLAIN, sampling=replace(SEED, logit_bias=((310, 4.0), (420, -np.inf)))),),
+    "logprobs": (replace(PLAIN, logprobs=3),),
+    "stops": (replace(PLAIN, n=6, stop=Stop(max_tokens=24, strings=("wo",), after_any=(".",))),),
+    "bans": (replace(PLAIN, n=6, sampling=replace(SEED, banned_phrases=("the", "was", "a"))),),
+    "beside a grammar": (replace(PLAIN, sampling=replace(SEED, regex="( [a-z]+)+")), PLAIN),
+    "beside siblings and contrast": (
+        PLAIN,
+        replace(PLAIN, siblings="distinct"),
+        replace(PLAIN, n=2, sampling=replace(SEED, contrast=2)),
+    ),
+    "beside a long prompt": (PLAIN, replace(PLAIN, prompt="The king" + PROMPT * 12)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("asked", CASES.values(), ids=CASES)
+def test_the_same_is_written_with_and_without_a_pool(asked: tuple[Request, ...]) -> None:
+    assert written(True, *asked) == written(False, *asked)
+
+
+def test_a_request_that_fails_takes_nothing_from_what_was_drawn_beside_it() -> None:
+    def fail(logits: Any, view: BranchView) -> None:
+        if len(view.ids) == 7:
+            raise ZeroDivisionError
+
+    failing = replace(PLAIN, logits_callback=fail)
+    together = written(True, PLAIN, failing, replace(PLAIN, prompt="The king"))
+    assert together == written(False, PLAIN, failing, replace(PLAIN, prompt="The king"))
+    assert [len(ids) for ids, *_ in together] == [24] * 3 + [7] * 3 + [24] * 3
+
+
+def test_a_row_without_numbers_ends_its_branch() -> None:
+    with load_engine(toy_model(make_without_numbers), SMALL, thread=False) as engine:
+        draw_together(engine)
+        generation = engine.submit(Request("a fox", n=3, sampling=SEED, stop=LONG, logprobs=2))
+        drive(engine, lambda: generation.done)
+        with pytest.raises(NotANumber):
+            generation.wait(0)
+
+
+def test_threads_are_there_while_an_engine_needs_them(engine: Engine) -> None:
+    before = helpers()
+    assert works(engine)
+    assert helpers() == before
+    draw_together(engine)
+    assert works(engine)
+    made = helpers() - before
+    assert 1 <= len(made) <= 2
+    engine.close()
+    assert not helpers() & made
+
+
+def test_an_engine_that_is_closed_while_it_draws_frees_nothing_that_is_in_use(threaded: Engine) -> None:
+    draw_together(threaded)
+    endless = Stop(max_tokens=None, ignore_eog=True)
+    generation = threaded.submit(Request(PROMPT, n=8, sampling=SEED, stop=endless, logprobs=2))
+    assert any(isinstance(event, Text) for event in generation.events(timeout=WAIT))
+    threaded.close()
+    assert not threaded.alive
+
+
+@pytest.mark.parametrize(
+    ("rows", "n_vocab", "faster"), [(1, 2_000_000, False), (7, 128_000, False), (8, 128_000, True),
+    (31, 32_000, False), (32, 32_000, True)],
+)  # fmt: skip
+def test_rows_are_drawn_together_from_a_million_candidates_on(rows: int, n_vocab: int, faster: bool) -> None:
+    assert SamplingPool(2).is_faster(rows, rows * n_vocab) is faster
+    assert not SamplingPool(1).is_faster(rows, rows * n_vocab)
+
+
+def test_results_come_in_order_from_no_more_threads_than_there_are_cores() -> None:
+    used = set[int]()
+
+    def draw(row: int) -> int:
+        used.add(threading.get_ident())
+        return sum(range(row * 1000))
+
+    with closing(SamplingPool(64)) as pool:
+        assert pool.draw(draw, range(100)) == [sum(range(row * 1000)) for row in range(100)]
+        assert len(used) <= WORKERS
+        pool.cores = 1
+        used.clear()
+        pool.draw(draw, range(10))
+        assert used == {threading.get_ident()}
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_nothing_runs_any_more_when_a_row_has_failed(error: type[BaseException]) -> None:
+    running, failed, ended = threading.Event(), threading.Event(), list[int]()
+
+    def draw(row: int) -> int:
+        if threading.current_thread() is threading.main_thread():
+            running.wait(WAIT)
+            failed.set()
+            raise error
+        running.set()
+        failed.wait(WAIT)
+        ended.append(sum(range(10**6)))
+        return row
+
+    with closing(SamplingPool(2)) as pool:
+        with pytest.raises(error):
+            pool.draw(draw, range(2))
+        assert len(ended) == 1
+
+
+def test_an_error_on_another_thread_is_raised() -> None:
+    def draw(row: int) -> int:
+        if threading.current_thread() is not threading.main_thread():
+            ended.set()
+            raise InvalidRequest("row", str(row))
+        ended.wait(WAIT)
+        return row
+
+    ended = threading.Event()
+    with closing(SamplingPool(2)) as pool, pytest.raises(InvalidRequest):
+        pool.draw(draw, range(2))
