@@ -3,14 +3,18 @@
 The others are a client that sends and cancels requests all the time, like completion while typing, and four
 branches under an ambiguous grammar, which gets slower with each token. A writer writes alone and beside them
 by turns; the ratio is that of neighbouring runs. Alone twice shows the noise, and four branches without a
-grammar the cost of a shared batch. Wall time is what the writer notices; processor time hardly changes with
-other work on the machine if there is one thread.
+grammar the cost of a shared batch. With ``--threads 0`` the engine chooses its threads, and there are two
+more neighbours: a program that keeps a core busy, and one that computes for a fifth of each second. Wall time
+is what the writer notices; processor time hardly changes with other work on the machine if there is one
+thread.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -102,6 +106,27 @@ def cancelling(engine: Engine, period: float, fresh: bool, remarks: list[str]) -
         remarks.append(f"{requests} requests")
 
 
+_COMPUTE = """
+import sys, time
+seconds, pause = map(float, sys.argv[1:])
+while True:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+    time.sleep(pause)
+"""
+
+
+@contextmanager
+def computing(seconds: float, pause: float) -> Generator[None]:
+    """Another program that computes for so long, and sleeps then."""
+    with subprocess.Popen([sys.executable, "-c", _COMPUTE, str(seconds), str(pause)]) as program:
+        try:
+            yield
+        finally:
+            program.kill()
+
+
 @contextmanager
 def branches(engine: Engine, remarks: list[str], grammar: str | None = None) -> Generator[None]:
     """Four branches, under a grammar or none."""
@@ -142,6 +167,12 @@ def measure(setting: Setting, rounds: int, periods: Sequence[float]) -> Iterator
         remarks: list[str] = []
         pairs = compare(engine, setting, rounds, nullcontext)
         yield Result("nobody", 0.0, pairs, "")
+        if setting.defaults:
+            for name, pause in (
+                ("a program that keeps a core busy", 0.0),
+                ("one busy 0.2 s of each second", 0.8),
+            ):
+                yield Result(name, 0.0, compare(engine, setting, rounds, partial(computing, 0.2, pause)), "")
         for period, fresh in itertools.product(periods, (False, True)):
             what = "new prompts" if fresh else "one prompt"
             name = f"a client that cancels every {1000 * period:.0f} ms, {what}"
@@ -156,12 +187,12 @@ def measure(setting: Setting, rounds: int, periods: Sequence[float]) -> Iterator
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.engine.neighbours")
     parser.add_argument("--model", type=Path, default=bundled_model())
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=1, help="0: as many as the engine chooses")
     parser.add_argument("--tokens", type=int, default=300)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--periods", type=float, nargs="+", default=PERIODS, help="seconds")
     chosen = parser.parse_args(argv)
-    setting = Setting(chosen.model, tokens=chosen.tokens, threads=chosen.threads)
+    setting = Setting(chosen.model, tokens=chosen.tokens, threads=chosen.threads, defaults=not chosen.threads)
     print(f"{setting.words()}, {setting.tokens} tokens a run, {chosen.rounds} rounds\n\n{HEAD}")
     for result in measure(setting, chosen.rounds, chosen.periods):
         print(result.row(), flush=True)

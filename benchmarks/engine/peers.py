@@ -13,7 +13,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,22 +51,23 @@ class BatchedBench:
         raise RuntimeError(f"{self.program} gave no result: {(run.stderr or run.stdout)[-400:]}")
 
 
-class Server:
-    """A ``llama-server`` with ``slots`` slots over one cache, up until it is closed."""
+class CompletionServer:
+    """A program that answers llama.cpp's ``/completion``, up until it is closed."""
 
-    def __init__(self, setting: Setting, program: Path, slots: int) -> None:
-        self.setting, self.slots = setting, slots
-        port = free_port()
+    def __init__(
+        self, setting: Setting, name: str, command: Sequence[str], environment: Mapping[str, str],
+        folder: Path | None = None,
+    ) -> None:  # fmt: skip
+        """Start ``command`` with a port to listen on. Raises RuntimeError if it does not come up."""
+        self.setting, self.name = setting, name
+        port = str(free_port())
         self.address = f"http://127.0.0.1:{port}"
-        command = [
-            str(program), *_common(setting), "-np", str(slots), "-kvu", "--host", "127.0.0.1",
-            "--port", str(port), "--no-webui",
-        ]  # fmt: skip
         self.process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=_environment(setting)
-        )
+            [*command, "--host", "127.0.0.1", "--port", port],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment, cwd=folder,
+        )  # fmt: skip
         try:
-            wait_until_up(self.process, self.address, "llama-server")
+            wait_until_up(self.process, self.address, name)
         except BaseException:
             self.close()
             raise
@@ -85,7 +86,7 @@ class Server:
                 if line.startswith(b"data: {"):
                     chunk: dict[str, Any] = json.loads(line[6:])
                     if "error" in chunk:
-                        raise RuntimeError(f"llama-server: {chunk['error']}")
+                        raise RuntimeError(f"{self.name}: {chunk['error']}")
                     yield chunk
 
     def processor_seconds(self) -> float:
@@ -115,6 +116,14 @@ class Server:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.address + path, data, {"Content-Type": "application/json"})
         return urllib.request.urlopen(request, timeout=600)
+
+
+class Server(CompletionServer):
+    """A ``llama-server`` with ``slots`` slots over one cache."""
+
+    def __init__(self, setting: Setting, program: Path, slots: int) -> None:
+        command = [str(program), *_common(setting), "-np", str(slots), "-kvu", "--no-webui"]
+        super().__init__(setting, "llama-server", command, _environment(setting))
 
 
 class ServerContestant:

@@ -1,4 +1,4 @@
-"""A writer's session, and its two sides: the engine as a library, and llama-server over HTTP.
+"""A writer's session, and its two sides: the engine as a library, and a server over HTTP.
 
 Both get the same token ids and requests for n branches, and are measured from outside: when every branch had
 text, when all had ended, and the evaluated tokens by their own counters.
@@ -15,7 +15,7 @@ from srbwriter.engine import Engine
 from srbwriter.engine.generation import Generation
 
 from .asking import FirstText, ask, rest
-from .peers import Server
+from .peers import CompletionServer
 from .setting import Setting
 
 
@@ -67,12 +67,10 @@ class EngineSide:
 
 
 class ServerSide:
-    """A llama-server, read as a stream."""
+    """A server of ``/completion``, read as a stream."""
 
-    name = "llama-server"
-
-    def __init__(self, server: Server) -> None:
-        self.server = server
+    def __init__(self, server: CompletionServer) -> None:
+        self.name, self.server = server.name, server
 
     def write(self, prompt: list[int], n: int, tokens: int, seed: int) -> Round:
         ids: list[list[int]] = [[] for _ in range(n)]

@@ -24,6 +24,8 @@ from benchmarks.engine import peers
 from benchmarks.engine.setting import Setting
 from benchmarks.engine.sides import ServerSide
 
+HERE = Path(__file__).resolve().parents[2]
+
 
 @dataclass(frozen=True, slots=True)
 class Written:
@@ -82,71 +84,15 @@ class Peer(ABC):
         return int(found[1]) / 1024 if found and self.pid else 0.0
 
 
-def _lines(answer: httpx.Response) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a stream of events. Raises RuntimeError with the words of an error."""
-    if answer.is_error:
-        raise RuntimeError(answer.read().decode(errors="replace"))
-    for line in answer.iter_lines():
-        if line.startswith("data: {"):
-            event = json.loads(line[6:])
-            if "error" in event:
-                raise RuntimeError(str(event["error"]))
-            yield event
+class OverHttp(Peer):
+    """A server of llama.cpp's ``/completion``: the same requests, and the same reader, for each of them."""
 
-
-class Srbwriter(Peer):
-    """This program with ``--serve``, asked by its own dialect. ``home`` is its HOME."""
-
-    def __init__(self, setting: Setting, home: Path, name: str = "srbwriter", *flags: str) -> None:
-        self.name, self.setting = name, setting
-        port = peers.free_port()
-        command = [
-            sys.executable, "-m", "srbwriter", "--serve", "--port", str(port), "-m", str(setting.model),
-            "-c", str(setting.cells), "--gpu-layers", "0", *flags,
-        ]  # fmt: skip
-        if not setting.defaults:
-            threads = str(setting.thread_count)
-            flash = "on" if setting.flash else "off"
-            command += ["--threads", threads, "--threads-batch", threads, "--flash-attn", flash]
-        environment = {**os.environ, "HOME": str(home)}
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
-        )
-        self.pid = self.process.pid
-        self.client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=600)
-        peers.wait_until_up(self.process, str(self.client.base_url), name)
+    def __init__(self, server: peers.CompletionServer) -> None:
+        self.name, self.server, self.pid = server.name, server, server.process.pid
 
     def tokenize(self, text: str) -> list[int]:
-        answer = self.client.post("/tokenize", json={"content": text, "add_special": True})
+        answer = httpx.post(f"{self.server.address}/tokenize", json={"content": text, "add_special": True})
         return answer.raise_for_status().json()["tokens"]
-
-    def write(self, prompt: list[int], n: int, tokens: int, seed: int) -> Written:
-        sampling: dict[str, Any] = {} if self.setting.defaults else self.setting.sampler_fields()
-        body = {"prompt": prompt, "n": n, "max_tokens": tokens, "seed": seed, "ignore_eos": True, "stop": [],
-                "after_any": [], **sampling}  # fmt: skip
-        reading, cached = Reading(n), 0
-        with self.client.stream("POST", "/srb/v1/completions?sse=1&rich=1", json=body) as answer:
-            for event in _lines(answer):
-                if event["event"] == "stream" and event.get("ids"):
-                    reading.add(event["index"], event["ids"])
-                elif event["event"] == "prompt":
-                    cached = event["cached"]
-        return reading.end(len(prompt) - cached)
-
-    def close(self) -> None:
-        self.client.close()
-        self.process.terminate()
-        self.process.wait(60)
-
-
-class LlamaServer(Peer):
-    """llama.cpp's server with as many slots as branches over one cache."""
-
-    name = "llama-server"
-
-    def __init__(self, setting: Setting, program: Path, slots: int) -> None:
-        self.server = peers.Server(setting, program, slots)
-        self.pid = self.server.process.pid
 
     def write(self, prompt: list[int], n: int, tokens: int, seed: int) -> Written:
         round = ServerSide(self.server).write(prompt, n, tokens, seed)
@@ -154,6 +100,22 @@ class LlamaServer(Peer):
 
     def close(self) -> None:
         self.server.close()
+
+
+def start_srbwriter(
+    setting: Setting, name: str, home: Path, *flags: str, checkout: Path = HERE
+) -> OverHttp:  # fmt: skip
+    """Start the program of ``checkout`` with ``--serve`` and a HOME of its own."""
+    command = [
+        sys.executable, "-m", "srbwriter", "--serve", "-m", str(setting.model.resolve()),
+        "-c", str(setting.cells), "--gpu-layers", "0", *flags,
+    ]  # fmt: skip
+    if not setting.defaults:
+        threads = str(setting.thread_count)
+        flash = "on" if setting.flash else "off"
+        command += ["--threads", threads, "--threads-batch", threads, "--flash-attn", flash]
+    environment = {**os.environ, "HOME": str(home), "PYTHONPATH": str(checkout)}
+    return OverHttp(peers.CompletionServer(setting, name, command, environment, checkout))
 
 
 class OneByOne(Peer):
@@ -197,6 +159,18 @@ class OneByOne(Peer):
     def close(self) -> None:
         with self.process:  # closes its pipes and waits
             pass
+
+
+def _lines(answer: httpx.Response) -> Iterator[dict[str, Any]]:
+    """The JSON objects of a stream of events. Raises RuntimeError with the words of an error."""
+    if answer.is_error:
+        raise RuntimeError(answer.read().decode(errors="replace"))
+    for line in answer.iter_lines():
+        if line.startswith("data: {"):
+            event = json.loads(line[6:])
+            if "error" in event:
+                raise RuntimeError(str(event["error"]))
+            yield event
 
 
 class Vllm(Peer):

@@ -107,7 +107,10 @@ class Scheduler:
             return True
         if self.queue.writing or self.queue.reading:
             return True  # the plan was emptied by demands that ended or lost their cells; others remain
-        return self._work_while_idle()
+        more = self._work_while_idle()
+        if not more and self.threads is not None:
+            self.threads.rest()
+        return more
 
     def _write_steadily(self) -> bool:
         """Do a step in which each branch writes one token and nothing else is done; False if there is more.

@@ -43,6 +43,12 @@ class Machine:
             numbers.append(self.threads.count())
         return numbers
 
+    def rest(self, seconds: float) -> None:
+        """Nothing to do for so long, while others compute."""
+        self.threads.rest()
+        self.clock += seconds
+        self.idle += seconds * max(0.0, self.cores - self.taken)
+
 
 @pytest.mark.parametrize("cores", [1, 2, 4, 16, 64])
 def test_a_quiet_machine_keeps_all_its_cores(cores: int) -> None:
@@ -69,6 +75,45 @@ def test_fewer_threads_while_others_use_cores_and_all_when_they_have_gone(
 @pytest.mark.parametrize("taken", [0.1, 0.3])
 def test_programs_that_use_little_of_a_core_cost_no_thread(taken: float) -> None:
     assert set(Machine(2, taken).run(5.0)) == {2}
+
+
+def test_a_moment_of_another_program_costs_no_thread() -> None:
+    machine = Machine(2)
+    machine.run(1.0)
+    machine.taken = 2
+    assert set(machine.run(0.24)) == {2}
+    machine.taken = 0
+    assert set(machine.run(2.0)) == {2}
+
+
+@pytest.mark.parametrize("seconds", [0.1, 0.3, 0.7])
+def test_what_others_use_between_two_requests_costs_no_thread(seconds: float) -> None:
+    """As a client does that computes with every answer, or another server that is asked in turns."""
+    machine = Machine(2)
+    for _ in range(20):
+        machine.taken = 0
+        assert set(machine.run(seconds)) == {2}
+        machine.taken = 2
+        machine.rest(1.0)
+
+
+@pytest.mark.parametrize("seconds", [0.1, 0.4])
+def test_short_requests_get_a_core_back_that_is_free_again(seconds: float) -> None:
+    machine = Machine(2, taken=1)
+    machine.run(3.0)
+    machine.taken = 0
+    machine.rest(0.2)
+    machine.run(seconds)
+    machine.rest(0.2)
+    assert set(machine.run(seconds)) == {2}
+
+
+def test_short_requests_leave_a_core_to_who_keeps_it_busy() -> None:
+    machine = Machine(2, taken=1)
+    for _ in range(4):
+        machine.run(0.3)
+        machine.rest(0.5)
+    assert set(machine.run(3.0)) == {1}
 
 
 def test_a_pause_between_two_requests_is_not_averaged_in() -> None:
@@ -124,6 +169,19 @@ def test_the_engine_tells_llama_cpp(monkeypatch: pytest.MonkeyPatch) -> None:
         assert calls[0] == (5, 5)  # the prompt
         assert (7, 7) in calls
         assert calls[-1] == (6, 6)
+
+
+def test_an_engine_without_work_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    with load_engine(short_model(), replace(SMALL, threads=None), thread=False) as engine:
+        threads = engine._scheduler.threads
+        assert threads is not None
+        counted: list[str] = []
+        monkeypatch.setattr(threads, "count", lambda: counted.append("count") or 1)
+        monkeypatch.setattr(threads, "rest", lambda: counted.append("rest"))
+        assert works(engine)
+        while engine.process():
+            pass
+        assert counted[0] == "count" and counted[-1] == "rest"
 
 
 # ---- spinning
