@@ -6,7 +6,7 @@ from pathlib import Path
 
 from srbwriter import cli
 from tests.terminal.support import choose, says_saved, text_of
-from tests.terminal.terminal import CTRL_N, CTRL_Q, CTRL_Z, ENTER, ESC, F3, RIGHT, Terminal
+from tests.terminal.terminal import CTRL_N, CTRL_Q, CTRL_S, CTRL_Z, ENTER, ESC, F3, RIGHT, Terminal
 
 UP = b"\x1b[A"
 MINE = "Then it began to rain."
@@ -55,12 +55,14 @@ def test_the_tutorial_can_be_followed(terminal: Terminal, tmp_path: Path) -> Non
 
     terminal.press(RIGHT)
     terminal.wait_for("BRANCH")
-    choose(terminal, "author_note")
-    terminal.wait_for("PROMPT")
-    terminal.press(b"A storm is coming.", ESC)
-    terminal.wait_for("BRANCH")
+    choose(terminal, "bans")
+    terminal.wait_for("bans them")
+    terminal.press(ENTER)
+    terminal.type("was very")
+    terminal.press(CTRL_S)
+    terminal.wait_for("banned.")
     terminal.press(CTRL_N)
-    ended_branches(terminal, "four branches that know the note")
+    ended_branches(terminal, "four branches without the phrase")
     terminal.wait(says_saved, "everything on the disk")
     last = terminal.screen
     terminal.press(CTRL_Q)
