@@ -6,7 +6,7 @@ from pathlib import Path
 
 from srbwriter import cli
 from tests.terminal.support import choose, says_saved, text_of
-from tests.terminal.terminal import CTRL_N, CTRL_Q, CTRL_S, CTRL_Z, ENTER, ESC, F3, RIGHT, Terminal
+from tests.terminal.terminal import CTRL_N, CTRL_Q, CTRL_S, CTRL_Z, ENTER, F3, RIGHT, Terminal
 
 UP = b"\x1b[A"
 MINE = "Then it began to rain."

@@ -43,7 +43,7 @@ KEYS = {
     "first-story.md": """
         ctrl+z undo, ctrl+n generate, w take_word, d take_sentence, f take_paragraph, W untake_word, D
         untake_sentence, F untake_paragraph, enter pick, r reroll, k kill, i type_into, tab switch, F1
-        help, ctrl+g menu, F3 tree, ctrl+s keep_sheet, ctrl+q quit
+        help, ctrl+g menu, F3 tree, ctrl+q quit
     """,
     "better-model.md": """
         ctrl+g menu, - fewer
