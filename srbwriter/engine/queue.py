@@ -472,7 +472,8 @@ class Queue:
         """
         while True:
             promised = sum(map(self.tokens_left, self.reading)) + sum(map(_tokens_to_write, self.running))
-            if self.cells - self.cache.live_cells >= cells + promised + _tokens_to_write(active):
+            wanted = cells + promised + _tokens_to_write(active)
+            if self.cells - self.cache.used_cells >= wanted or self.cells - self.cache.live_cells >= wanted:
                 return True
             if not self._suspend_lesser(request):
                 return False
