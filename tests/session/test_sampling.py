@@ -19,7 +19,7 @@ from srbwriter.config import Settings
 from srbwriter.config.keys import N
 from srbwriter.config.settings import Setting
 from srbwriter.engine.types import Sampling, Stop
-from srbwriter.session.sampling import TURNED, RememberedKnobs, variety_of
+from srbwriter.session.sampling import TURNED, RememberedKnobs, Usual, variety_of
 from srbwriter.story import Story
 
 keys = cache(every_key)
@@ -36,6 +36,7 @@ def opened(story: Any, found: Settings | None = None) -> tuple[Any, RememberedKn
         story=story, sampling=launch.sampling(found), stop=launch.stop(found), sweep=None,
         variety=variety_of(found), n=found[N],
     )  # fmt: skip
+    session.usual = Usual(session.sampling, session.stop, session.variety, session.n)
     return session, RememberedKnobs(session, found)  # type: ignore[arg-type]
 
 
