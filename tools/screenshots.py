@@ -222,13 +222,6 @@ async def curves(pilot: Pilot[None], app: App) -> None:
     await ended(pilot, app)
 
 
-async def replay(pilot: Pilot[None], app: App) -> None:
-    await ended(pilot, app)
-    app.write_screen.run("replay")
-    await until(lambda: any("seed gives" in note.words for note in app.messages.all))
-    await pilot.pause()
-
-
 async def rewriting(pilot: Pilot[None], app: App) -> None:
     app.write_screen.editor.go(OPENING.index("The well"))
     app.write_screen.run("rewrite")
@@ -303,7 +296,6 @@ SHOTS = (
     Shot("wishes", wishes, theme="moss"),
     Shot("surprise", surprise, (100, 36), theme="paper"),
     Shot("curves", curves, (180, 30), theme="moss"),
-    Shot("replay", replay),
     Shot("rewriting", rewriting, (120, 36)),
     Shot("variants", variants, theme="moss"),
     Shot("autorun", autorun, theme="midnight-ink"),

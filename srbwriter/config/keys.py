@@ -358,6 +358,7 @@ RETIRED: tuple[Retired, ...] = (
     Retired(
         "generation", ("--strict", "--no-strict"), "no branch gets a context of its own", "generation.strict",
     ),
+    Retired("keys", (), "branches are not replayed", "keys.replay"),
 )  # fmt: skip
 """Settings and flags of earlier versions."""
 

@@ -9,7 +9,6 @@ from . import exploring as exploring
 from . import judging as judging
 from . import loops as loops
 from . import preferences as preferences
-from . import replay as replay
 from . import rewriting as rewriting
 from . import steering as steering
 from . import surprise as surprise

@@ -295,8 +295,6 @@ class Recorder:
     def _end(self, current: Round, track: Track, reason: str) -> None:
         self._story.finish(track.name, reason)
         track.finished, track.killed = True, reason == FinishReason.KILLED
-        if current.on_end is not None:
-            current.on_end(track, self._existing_node(track.nodes[0][0]))
 
     def _drain(self, current: Round, track: Track) -> None:
         """Save new text of the buffer: generated text with its ids, typed text as the writer's."""

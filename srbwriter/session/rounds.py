@@ -116,10 +116,6 @@ class Scores(Protocol):
         ...
 
 
-OnEnd = Callable[[Track, NodeId], None]
-"""Called in the transaction that saves the end of a branch, with its first node. Must not raise."""
-
-
 class Round:
     """N branches below one node. ``generation`` is None while the model is still loading."""
 
@@ -140,8 +136,6 @@ class Round:
         self.tracks: list[Track] = []
         self._takes: dict[int, list[Buffer]] = {}
         self.judgement: Scores | None = None  # the scores of its branches
-        self.turned: set[int] = set()  # branches rolled again from a token that the writer chose
-        self.on_end: OnEnd | None = None
         self.taken_up = True  # False for a restored round, which no engine has
         self.wish = ""  # what the writer asked of all its branches
         self.wishes: dict[int, str] = {}  # and of single ones, by their index

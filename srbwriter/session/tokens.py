@@ -320,8 +320,6 @@ class Tokens(Instrument):
             return
         branch = self._desk.steered(text.index)
         begin = text.path(place)[len(text.prompt) :]
-        if (current := self._desk.round) is not None:
-            current.turned.add(text.index)
         branch.reroll(begin=begin, without=self.without(text, place, token))
 
     def _turn_story(

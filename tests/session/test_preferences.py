@@ -12,7 +12,7 @@ import pytest
 from srbwriter.session import Session
 from srbwriter.session.picks import AUTOMATIC
 from srbwriter.session.preferences import MODEL, NOTE, NOTES, PRESET, Factor, Range, find_preferences
-from srbwriter.session.rounds import VARIANT, WISH
+from srbwriter.session.rounds import WISH
 from srbwriter.story import ROOT, NodeId, Settings, Story
 
 from .conftest import WAIT, open_session, write_round
@@ -143,17 +143,6 @@ def test_branches_that_follow_another_wish_are_not_equal_in_all_else(story: Stor
         story.put_meta(hot, WISH, "more rain")
         story.pick(hot)
     assert find_preferences(story) == (8, ())
-
-
-def test_variants_are_compared_whatever_a_replay_keeps_with_their_nodes(story: Story) -> None:
-    for number in range(8):
-        dry, wet = branches(story, [COLD, COLD])
-        for node, label in ((dry, "dry"), (wet, "wet")):
-            story.put_meta(node, VARIANT, label)
-            story.put_meta(node, "made", {"prompt": f"{label} {number}"})
-        story.pick(wet)
-    values = factors(story)[VARIANT].values
-    assert [(one.value, one.offered, one.picked) for one in values] == [("dry", 8, 0), ("wet", 8, 8)]
 
 
 def test_many_temperatures_are_joined_to_ranges(story: Story) -> None:

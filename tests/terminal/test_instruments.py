@@ -35,7 +35,7 @@ def test_branches_follow_a_wish_and_are_steered_and_say_so_after_a_restart(termi
     )
 
 
-def test_variants_are_replayed_and_the_story_is_searched_for_surprise(terminal: Terminal) -> None:
+def test_variants_are_written_and_the_story_is_searched_for_surprise(terminal: Terminal) -> None:
     file = make_story(terminal.folder, OPENING)
     terminal.start(file, "--n", "2", "--max-tokens", "16")
     terminal.wait(says_saved, "the first screen")
@@ -48,9 +48,6 @@ def test_variants_are_replayed_and_the_story_is_searched_for_surprise(terminal: 
     choose(terminal, "variants")
     terminal.wait(lambda shown: "1 plain" in shown and "2 wet" in shown, "labels in the heads")
     terminal.wait(lambda shown: shown.count("■") >= 2, "branches that have ended")
-    to_branches(terminal)
-    choose(terminal, "replay")
-    terminal.wait(lambda shown: "seed gives" in shown or "annot be said" in shown, "a verdict")
     choose(terminal, "surprise")
     terminal.wait(lambda shown: "Flattest" in shown and "Most unexpected" in shown, "the sentences")
     terminal.press(ESC, CTRL_Q)
