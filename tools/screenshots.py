@@ -28,7 +28,6 @@ from srbwriter.session import Session  # noqa: E402
 from srbwriter.session.ahead import Budget  # noqa: E402
 from srbwriter.session.autorun import Autorun  # noqa: E402
 from srbwriter.session.bans import Bans  # noqa: E402
-from srbwriter.session.preferences import Preferences  # noqa: E402
 from srbwriter.session.rewriting import Rewriting  # noqa: E402
 from srbwriter.session.steering import Steering  # noqa: E402
 from srbwriter.tui import options  # noqa: E402
@@ -102,7 +101,8 @@ async def picking(pilot: Pilot[None], app: App) -> None:
 async def tree(pilot: Pilot[None], app: App) -> None:
     for number in ("1", "2", "3"):
         await write(pilot, app, 50)
-        app.write_screen.run("bookmark" if number == "2" else "rate_up")
+        if number == "2":
+            app.write_screen.run("bookmark")
         await pilot.press(number)
         await pilot.press("tab")
     await pilot.press("escape", "f3", "up", "space")
@@ -254,19 +254,6 @@ async def autorun(pilot: Pilot[None], app: App) -> None:
     app.write_screen.pump.flush()
 
 
-async def preferences(pilot: Pilot[None], app: App) -> None:
-    session = app.session
-    app.offer.withdraw()
-    session.sweep, session.n = ("temperature", 0.4, 1.6), 4
-    session.stop = replace(session.stop, max_tokens=12)
-    for number in (2, 3, 2, 1, 2, 4, 2, 3, 2, 2, 1, 2, 3, 2, 2, 3, 2, 2, 1, 2):
-        await write(pilot, app, 12)
-        app.write_screen.run("pick_number", number)
-    app.write_screen.run("preferences")
-    Preferences.of(session).later(lambda: None).result()
-    await asyncio.sleep(0.2)
-
-
 async def steering(pilot: Pilot[None], app: App) -> None:
     await write(pilot, app)
     steered = Steering.of(app.session)
@@ -299,7 +286,6 @@ SHOTS = (
     Shot("rewriting", rewriting, (120, 36)),
     Shot("variants", variants, theme="moss"),
     Shot("autorun", autorun, theme="midnight-ink"),
-    Shot("preferences", preferences, (100, 30), "paper"),
     Shot("steering", steering, theme="moss"),
     Shot("reading", reading, (100, 30), "sepia"),
     Shot("help", help, theme="e-ink"),

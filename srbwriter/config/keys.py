@@ -359,6 +359,11 @@ RETIRED: tuple[Retired, ...] = (
         "generation", ("--strict", "--no-strict"), "no branch gets a context of its own", "generation.strict",
     ),
     Retired("keys", (), "branches are not replayed", "keys.replay"),
+    Retired("keys", (), "picks are not compared", "keys.preferences"),
+    Retired("keys", (), "branches are bookmarked and not rated", "keys.rate_up"),
+    Retired("keys", (), "branches are bookmarked and not rated", "keys.rate_down"),
+    Retired("keys", (), "passages are bookmarked and not rated", "keys.tree_rate_up"),
+    Retired("keys", (), "passages are bookmarked and not rated", "keys.tree_rate_down"),
 )  # fmt: skip
 """Settings and flags of earlier versions."""
 

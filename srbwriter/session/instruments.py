@@ -8,7 +8,6 @@ from . import bans as bans
 from . import exploring as exploring
 from . import judging as judging
 from . import loops as loops
-from . import preferences as preferences
 from . import rewriting as rewriting
 from . import steering as steering
 from . import surprise as surprise

@@ -78,8 +78,6 @@ NO_BREAK = "\xa0"
 """Between the words of one mark."""
 _SHORT_MARKS = {
     "locked": "lock",
-    "good": "+",
-    "bad": "−",
     f"chosen{NO_BREAK}by{NO_BREAK}you": "↳",
     "ready": "»",
     f"less{NO_BREAK}alike": "≠",

@@ -235,7 +235,6 @@ def marks(session: Session, index: int, take: int | None = None) -> str:
         "chosen by you".replace(" ", NO_BREAK) if index in current.forced else "",
         "locked" if index in current.locked else "",
         "★" if found.bookmark else "",
-        {1: "good", -1: "bad"}.get(found.rating, ""),
         *(words.replace(" ", NO_BREAK) for words in Steering.of(session).words(index)),
         "repeats" if Loops.of(session).repeats(branch) else "",
         _likeness(current, index),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tests.tui.scenarios import (  # isort: skip
     ahead, autorun, bin, branches, chapters, convert, exploring, judging, knobs, loops, nodes,
-    preferences, rewriting, steering, stories, story, surprise, taking, tokens, variants, view,
+    rewriting, steering, stories, story, surprise, taking, tokens, variants, view,
     wishes,
 )  # fmt: skip
 from tests.tui.scenarios.common import SCENARIOS
 
 __all__ = [
     "SCENARIOS", "ahead", "autorun", "bin", "branches", "chapters", "convert", "exploring", "judging",
-    "knobs", "loops", "nodes", "preferences", "rewriting", "steering", "stories", "story",
+    "knobs", "loops", "nodes", "rewriting", "steering", "stories", "story",
     "surprise", "taking", "tokens", "variants", "view", "wishes",
 ]  # fmt: skip
