@@ -230,16 +230,6 @@ async def rewriting(pilot: Pilot[None], app: App) -> None:
     await asyncio.sleep(0.3)
 
 
-async def variants(pilot: Pilot[None], app: App) -> None:
-    notes = ("It rains all day", "Ilse is angry", "The light speaks")
-    lines = (f"{note.split()[-1]}: note = {note}." for note in notes)
-    app.session.variants.put_sheet("\n".join(("as it is:", *lines)))
-    app.write_screen.run("variants")
-    await until(lambda: any(len(branch.buffer.ids) >= 60 for branch in app.session.round.branches))
-    app.write_screen.flush_slowly()
-    app.write_screen.pump.flush()
-
-
 async def autorun(pilot: Pilot[None], app: App) -> None:
     session = app.session
     session.stop = replace(session.stop, max_tokens=48)
@@ -284,7 +274,6 @@ SHOTS = (
     Shot("surprise", surprise, (100, 36), theme="paper"),
     Shot("curves", curves, (180, 30), theme="moss"),
     Shot("rewriting", rewriting, (120, 36)),
-    Shot("variants", variants, theme="moss"),
     Shot("autorun", autorun, theme="midnight-ink"),
     Shot("steering", steering, theme="moss"),
     Shot("reading", reading, (100, 30), "sepia"),

@@ -364,6 +364,8 @@ RETIRED: tuple[Retired, ...] = (
     Retired("keys", (), "branches are bookmarked and not rated", "keys.rate_down"),
     Retired("keys", (), "passages are bookmarked and not rated", "keys.tree_rate_up"),
     Retired("keys", (), "passages are bookmarked and not rated", "keys.tree_rate_down"),
+    Retired("keys", (), "branches of one round have the same prompt", "keys.variants"),
+    Retired("keys", (), "branches of one round have the same prompt", "keys.edit_variants"),
 )  # fmt: skip
 """Settings and flags of earlier versions."""
 

@@ -98,8 +98,6 @@ class Explorer(Instrument):
             return None
         if not engine.capabilities.has("next_logprobs"):
             return None
-        if not current.one_prompt:
-            return None
         if self._pending is None or self._pending.about is not generation:
             if not current.taken_up or not any(branch.buffer.ids for branch in generation.branches):
                 return None

@@ -12,7 +12,6 @@ from . import rewriting as rewriting
 from . import steering as steering
 from . import surprise as surprise
 from . import tokens as tokens
-from . import variants as variants
 from . import variety as variety
 from . import wishes as wishes
 from .instrument import Instrument

@@ -6,12 +6,12 @@ front end would need as well belong to the session.
 
 from srbwriter.tui.actions import (  # isort: skip - in order
     branches, story, chapters, stories, tree, knobs, ahead, exploring, tokens, judging, bans, loops,
-    rewriting, wishes, steering, variants, autorun, surprise, view,
+    rewriting, wishes, steering, autorun, surprise, view,
 )  # fmt: skip
 from srbwriter.tui.commands import COMMANDS
 
 __all__ = [
     "COMMANDS", "ahead", "autorun", "bans", "branches", "chapters", "exploring", "judging", "knobs",
     "loops", "rewriting", "steering", "stories", "story", "surprise", "tokens",
-    "tree", "variants", "view", "wishes",
+    "tree", "view", "wishes",
 ]  # fmt: skip

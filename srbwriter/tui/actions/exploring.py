@@ -92,8 +92,6 @@ def unexplored(screen: Writer) -> None:
         screen.notify(why, severity="warning")
     elif screen.session.round is None:
         screen.notify("There are no branches yet. Write some first.")
-    elif not screen.session.round.one_prompt:
-        screen.notify("Variants have no first words in common to compare. Write branches without them.")
     else:
         _list_when_known(screen, screen.app.focused, time.monotonic() + _PATIENCE)
 

@@ -219,8 +219,6 @@ class BranchPane(Widget, can_focus=True):
         name = f"[{self.letter}] {self.number}" if self.letter else str(self.number)
         if branch is None:
             return f" {name} "
-        if label := branch.generation.request.label:
-            name += f" {label}"
         self._head_state = branch.state, branch.finish_reason
         hidden = len(self._text.lines) - self._body - self._first
         tokens = len(branch.buffer.ids) if self.figures else 0
