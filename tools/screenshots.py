@@ -176,19 +176,9 @@ async def ahead(pilot: Pilot[None], app: App) -> None:
 
 async def not_shown(pilot: Pilot[None], app: App) -> None:
     await write(pilot, app, 40)
-    await until(lambda: app.session.exploring.fork() is not None)
     app.write_screen.run("unexplored")
+    await until(lambda: app.screen is not app.write_screen)
     await pilot.pause()
-
-
-async def exploring(pilot: Pilot[None], app: App) -> None:
-    await write(pilot, app, 1)
-    before = app.session.round
-    app.write_screen.run("explore")
-    await until(lambda: app.session.round is not before and not app.session.exploring.working)
-    app.write_screen.pump.flush()
-    await until(lambda: app.session.exploring.fork() is not None)
-    app.write_screen.pump.flush()
 
 
 async def wishes(pilot: Pilot[None], app: App) -> None:
@@ -267,7 +257,6 @@ SHOTS = (
     Shot("knobs", knobs, theme="rosewood"),
     Shot("ahead", ahead),
     Shot("not-shown", not_shown, theme="moss"),
-    Shot("exploring", exploring, (120, 36)),
     Shot("judging", judging, theme="harbour"),
     Shot("loops", loops, (120, 36), "moss", text=REFRAIN),
     Shot("wishes", wishes, theme="moss"),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from . import ahead as ahead
 from . import autorun as autorun
 from . import bans as bans
-from . import exploring as exploring
 from . import judging as judging
 from . import loops as loops
+from . import openings as openings
 from . import rewriting as rewriting
 from . import steering as steering
 from . import surprise as surprise

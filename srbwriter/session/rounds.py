@@ -126,7 +126,6 @@ class Round:
         self.duplicates = Duplicates()
         self.forced: set[int] = set()  # branches whose first token the writer chose
         self.mean_logprobs: dict[int, float] = {}  # means over the tokens of ended branches, once requested
-        self.probabilities: dict[int, float] = {}  # of the whole text of branches that were not drawn
         self.prefix: Prefix | None = None  # the text before the branches when they were requested, once known
         self.taken = False  # a branch was picked, and the writer is after it
         self.model = self.vocab = ""
@@ -234,7 +233,7 @@ def adopted(old: Round, generation: Generation) -> Round:
     found.generation, found.locked = generation, old.locked
     found.identity = old.identity
     found.wish = old.wish
-    found.prefix, found.forced, found.probabilities = old.prefix, old.forced, old.probabilities
+    found.prefix, found.forced = old.prefix, old.forced
     found.duplicates.renewed.update(old.duplicates.renewed)
     for track, branch in zip(old.tracks, generation.branches, strict=True):
         fresh = Track(branch, track.name, branch.buffer, list(track.nodes), finished=True)

@@ -16,8 +16,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from srbwriter.engine.exploring import ask
 from srbwriter.engine.generation import Branch, Generation
+from srbwriter.engine.openings import ask
 from srbwriter.engine.tree import common_prefix
 from srbwriter.engine.types import (
     ONLY_READ,

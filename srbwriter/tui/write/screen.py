@@ -21,7 +21,6 @@ from textual.widgets import Static
 
 from srbwriter.engine.types import EngineError
 from srbwriter.session.ahead import LookAhead
-from srbwriter.session.exploring import Explorer
 from srbwriter.session.tokens import Tokens
 from srbwriter.session.variety import Renewing
 from srbwriter.story import Author, StoryError
@@ -464,8 +463,6 @@ class WriteScreen(Screen[None]):
     @property
     def writing(self) -> bool:
         current = self.session.round
-        if Explorer.of(self.session).working:
-            return True
         if current is None:
             return False
         return not current.branches or any(branch.live for branch in current.branches)
@@ -497,7 +494,7 @@ class WriteScreen(Screen[None]):
             if current is not self._round:
                 self._usual = self.session.sampling  # later changes of knobs do not apply to these branches
                 if self._shows_others(current) and isinstance(self.focused, BranchPane):
-                    self.leave_panes()  # exploring replaced the branches without a command
+                    self.leave_panes()
             self._round, self._shown = current, count
             blank: list[None] = [None] * self.session.n
             self.grid.show(current.branches if current is not None and count else blank, again)
