@@ -129,7 +129,7 @@ async def tokens(pilot: Pilot[None], app: App) -> None:
 
 
 async def coloured(pilot: Pilot[None], app: App) -> None:
-    app.preferences.put(options.COLOUR_TOKENS, "probability")
+    app.preferences.put(options.COLOUR_TOKENS, "surprisal")
     app.apply_preferences()
     await ended(pilot, app)
     await asyncio.sleep(1.0)
@@ -195,23 +195,6 @@ async def wishes(pilot: Pilot[None], app: App) -> None:
     await pilot.pause()
 
 
-async def surprise(pilot: Pilot[None], app: App) -> None:
-    for _ in range(2):
-        await write(pilot, app, 60)
-        await pilot.press("1")
-    app.session.stop_all()
-    app.write_screen.go_to_story()
-    app.write_screen.run("surprise")
-    await until(lambda: app.screen is not app.write_screen)
-    app.write_screen.flush_slowly()
-    await pilot.pause()
-
-
-async def curves(pilot: Pilot[None], app: App) -> None:
-    app.write_screen.rearrange(curves=True)
-    await ended(pilot, app)
-
-
 async def rewriting(pilot: Pilot[None], app: App) -> None:
     app.write_screen.editor.go(OPENING.index("The well"))
     app.write_screen.run("rewrite")
@@ -260,8 +243,6 @@ SHOTS = (
     Shot("judging", judging, theme="harbour"),
     Shot("loops", loops, (120, 36), "moss", text=REFRAIN),
     Shot("wishes", wishes, theme="moss"),
-    Shot("surprise", surprise, (100, 36), theme="paper"),
-    Shot("curves", curves, (180, 30), theme="moss"),
     Shot("rewriting", rewriting, (120, 36)),
     Shot("autorun", autorun, theme="midnight-ink"),
     Shot("steering", steering, theme="moss"),

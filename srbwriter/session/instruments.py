@@ -10,7 +10,6 @@ from . import loops as loops
 from . import openings as openings
 from . import rewriting as rewriting
 from . import steering as steering
-from . import surprise as surprise
 from . import tokens as tokens
 from . import variety as variety
 from . import wishes as wishes

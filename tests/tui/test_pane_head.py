@@ -33,9 +33,6 @@ DONE = Head("3", "■", "done at sentence end", tokens=262)
         (DONE._replace(marks="ready"), 29, " 3 ■ sentence end · ready 262"),
         (DONE._replace(tokens=0), 28, " 3 ■ done at sentence end   "),
         (DONE._replace(sign="!", state="failed: host: no connection"), 28, " 3 ! failed              262"),
-        (WRITING._replace(curve="▁▃█"), 40, " 3 ▸ writing         ▁▃█ ↓4 262 tok 31/s"),
-        (WRITING._replace(curve="▁▃█", marks="locked"), 18, " 3 ▸ · lock ▁▃█ ↓4"),
-        (WRITING._replace(curve="▁▃█", marks="locked"), 16, " 3 ▸ · lock   ↓4"),
         (DONE._replace(thoughts=8), 28, " 3 ■ · thought 8            "),
     ],
 )

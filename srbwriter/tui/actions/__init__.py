@@ -6,12 +6,12 @@ front end would need as well belong to the session.
 
 from srbwriter.tui.actions import (  # isort: skip - in order
     branches, story, chapters, stories, tree, knobs, ahead, tokens, judging, bans, loops,
-    rewriting, wishes, steering, autorun, surprise, variety, view,
+    rewriting, wishes, steering, autorun, variety, view,
 )  # fmt: skip
 from srbwriter.tui.commands import COMMANDS
 
 __all__ = [
     "COMMANDS", "ahead", "autorun", "bans", "branches", "chapters", "judging", "knobs",
-    "loops", "rewriting", "steering", "stories", "story", "surprise", "tokens",
+    "loops", "rewriting", "steering", "stories", "story", "tokens",
     "tree", "variety", "view", "wishes",
 ]  # fmt: skip

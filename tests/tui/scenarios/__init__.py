@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.tui.scenarios import (  # isort: skip
     ahead, autorun, bin, branches, chapters, convert, judging, knobs, loops, nodes,
-    rewriting, steering, stories, story, surprise, taking, tokens, variety, view,
+    rewriting, steering, stories, story, taking, tokens, variety, view,
     wishes,
 )  # fmt: skip
 from tests.tui.scenarios.common import SCENARIOS
@@ -12,5 +12,5 @@ from tests.tui.scenarios.common import SCENARIOS
 __all__ = [
     "SCENARIOS", "ahead", "autorun", "bin", "branches", "chapters", "convert", "judging",
     "knobs", "loops", "nodes", "rewriting", "steering", "stories", "story",
-    "surprise", "taking", "tokens", "variety", "view", "wishes",
+    "taking", "tokens", "variety", "view", "wishes",
 ]  # fmt: skip
