@@ -28,7 +28,6 @@ from srbwriter.session import Session  # noqa: E402
 from srbwriter.session.ahead import Budget  # noqa: E402
 from srbwriter.session.autorun import Autorun  # noqa: E402
 from srbwriter.session.bans import Bans  # noqa: E402
-from srbwriter.session.preferences import Preferences  # noqa: E402
 from srbwriter.session.rewriting import Rewriting  # noqa: E402
 from srbwriter.session.steering import Steering  # noqa: E402
 from srbwriter.tui import options  # noqa: E402
@@ -102,7 +101,8 @@ async def picking(pilot: Pilot[None], app: App) -> None:
 async def tree(pilot: Pilot[None], app: App) -> None:
     for number in ("1", "2", "3"):
         await write(pilot, app, 50)
-        app.write_screen.run("bookmark" if number == "2" else "rate_up")
+        if number == "2":
+            app.write_screen.run("bookmark")
         await pilot.press(number)
         await pilot.press("tab")
     await pilot.press("escape", "f3", "up", "space")
@@ -129,7 +129,7 @@ async def tokens(pilot: Pilot[None], app: App) -> None:
 
 
 async def coloured(pilot: Pilot[None], app: App) -> None:
-    app.preferences.put(options.COLOUR_TOKENS, "probability")
+    app.preferences.put(options.COLOUR_TOKENS, "surprisal")
     app.apply_preferences()
     await ended(pilot, app)
     await asyncio.sleep(1.0)
@@ -176,19 +176,9 @@ async def ahead(pilot: Pilot[None], app: App) -> None:
 
 async def not_shown(pilot: Pilot[None], app: App) -> None:
     await write(pilot, app, 40)
-    await until(lambda: app.session.exploring.fork() is not None)
     app.write_screen.run("unexplored")
+    await until(lambda: app.screen is not app.write_screen)
     await pilot.pause()
-
-
-async def exploring(pilot: Pilot[None], app: App) -> None:
-    await write(pilot, app, 1)
-    before = app.session.round
-    app.write_screen.run("explore")
-    await until(lambda: app.session.round is not before and not app.session.exploring.working)
-    app.write_screen.pump.flush()
-    await until(lambda: app.session.exploring.fork() is not None)
-    app.write_screen.pump.flush()
 
 
 async def wishes(pilot: Pilot[None], app: App) -> None:
@@ -205,46 +195,12 @@ async def wishes(pilot: Pilot[None], app: App) -> None:
     await pilot.pause()
 
 
-async def surprise(pilot: Pilot[None], app: App) -> None:
-    for _ in range(2):
-        await write(pilot, app, 60)
-        await pilot.press("1")
-    app.session.stop_all()
-    app.write_screen.go_to_story()
-    app.write_screen.run("surprise")
-    await until(lambda: app.screen is not app.write_screen)
-    app.write_screen.flush_slowly()
-    await pilot.pause()
-
-
-async def curves(pilot: Pilot[None], app: App) -> None:
-    app.write_screen.rearrange(curves=True)
-    await ended(pilot, app)
-
-
-async def replay(pilot: Pilot[None], app: App) -> None:
-    await ended(pilot, app)
-    app.write_screen.run("replay")
-    await until(lambda: any("seed gives" in note.words for note in app.messages.all))
-    await pilot.pause()
-
-
 async def rewriting(pilot: Pilot[None], app: App) -> None:
     app.write_screen.editor.go(OPENING.index("The well"))
     app.write_screen.run("rewrite")
     instrument = Rewriting.of(app.session)
     await until(lambda: instrument.variants is not None and instrument.variants.done)
     await asyncio.sleep(0.3)
-
-
-async def variants(pilot: Pilot[None], app: App) -> None:
-    notes = ("It rains all day", "Ilse is angry", "The light speaks")
-    lines = (f"{note.split()[-1]}: note = {note}." for note in notes)
-    app.session.variants.put_sheet("\n".join(("as it is:", *lines)))
-    app.write_screen.run("variants")
-    await until(lambda: any(len(branch.buffer.ids) >= 60 for branch in app.session.round.branches))
-    app.write_screen.flush_slowly()
-    app.write_screen.pump.flush()
 
 
 async def autorun(pilot: Pilot[None], app: App) -> None:
@@ -259,19 +215,6 @@ async def autorun(pilot: Pilot[None], app: App) -> None:
     await until(lambda: Autorun.of(session).run is not None and Autorun.of(session).run.done == 2)  # type: ignore[union-attr]
     await until(lambda: all(len(branch.ids) > 30 for branch in session.round.branches))  # type: ignore[union-attr]
     app.write_screen.pump.flush()
-
-
-async def preferences(pilot: Pilot[None], app: App) -> None:
-    session = app.session
-    app.offer.withdraw()
-    session.sweep, session.n = ("temperature", 0.4, 1.6), 4
-    session.stop = replace(session.stop, max_tokens=12)
-    for number in (2, 3, 2, 1, 2, 4, 2, 3, 2, 2, 1, 2, 3, 2, 2, 3, 2, 2, 1, 2):
-        await write(pilot, app, 12)
-        app.write_screen.run("pick_number", number)
-    app.write_screen.run("preferences")
-    Preferences.of(session).later(lambda: None).result()
-    await asyncio.sleep(0.2)
 
 
 async def steering(pilot: Pilot[None], app: App) -> None:
@@ -297,17 +240,11 @@ SHOTS = (
     Shot("knobs", knobs, theme="rosewood"),
     Shot("ahead", ahead),
     Shot("not-shown", not_shown, theme="moss"),
-    Shot("exploring", exploring, (120, 36)),
     Shot("judging", judging, theme="harbour"),
     Shot("loops", loops, (120, 36), "moss", text=REFRAIN),
     Shot("wishes", wishes, theme="moss"),
-    Shot("surprise", surprise, (100, 36), theme="paper"),
-    Shot("curves", curves, (180, 30), theme="moss"),
-    Shot("replay", replay),
     Shot("rewriting", rewriting, (120, 36)),
-    Shot("variants", variants, theme="moss"),
     Shot("autorun", autorun, theme="midnight-ink"),
-    Shot("preferences", preferences, (100, 30), "paper"),
     Shot("steering", steering, theme="moss"),
     Shot("reading", reading, (100, 30), "sepia"),
     Shot("help", help, theme="e-ink"),

@@ -58,7 +58,6 @@ COMMANDS = {
         Command("check", "check the files of stories for damage", "stories:Check"),
         Command("backup", "list, make and restore copies of a story", "copies:Backups"),
         Command("delete", "take a story out of the library; it can be restored", "copies:Delete"),
-        Command("replay", "find out which branches of a story their seeds give again here", "replay"),
         Command("models", "list the models of this machine, choose one, get others", "models"),
         Command(
             "doctor",

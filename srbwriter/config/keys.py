@@ -29,7 +29,6 @@ Numa = Literal["distribute", "isolate", "numactl"]
 FlashAttention = Literal["auto", "on", "off"]
 Dialect = Literal["auto", "vllm", "openai", "llamacpp", "srb"]
 Pooling = Literal["none", "mean", "cls", "last", "rank"]
-Ends = Literal["sentence", "punctuation", "never"]
 Siblings = Literal["independent", "distinct", "stratified"]
 LookAhead = Literal["off", "focused", "all"]
 
@@ -273,25 +272,6 @@ REPULSION = Key(
     "penalty on a token that sibling branches already chose at this position", ("--repulsion",), minimum=0,
     maximum=100,
 )
-EXPLORE_CUTOFF = Key(
-    "instruments.explore_cutoff", NUMBER, 0.05,
-    "least probability of a token in the search for the likeliest continuations", minimum=0, maximum=1,
-)
-EXPLORE_MULTIPLIER = Key(
-    "instruments.explore_multiplier", NUMBER, 1.0, "factor on that probability after each token", minimum=0,
-    maximum=10,
-)
-EXPLORE_DEPTH = Key(
-    "instruments.explore_depth", INTEGER, 24, "most tokens of one continuation",
-    minimum=1, maximum=128,
-)
-EXPLORE_BEAMS = Key(
-    "instruments.explore_beams", INTEGER, 8, "most continuations that are found", minimum=1,
-    maximum=64,
-)
-EXPLORE_ENDS = Key[Ends](
-    "instruments.explore_ends", one_of(*get_args(Ends)), "sentence", "where a continuation ends earlier",
-)
 RENEW_DUPLICATES = Key(
     "instruments.renew_duplicates", SWITCH, True,
     "write a branch again if it is nearly the same as another one and was not read yet",
@@ -358,6 +338,21 @@ RETIRED: tuple[Retired, ...] = (
     Retired(
         "generation", ("--strict", "--no-strict"), "no branch gets a context of its own", "generation.strict",
     ),
+    Retired("keys", (), "branches are not replayed", "keys.replay"),
+    Retired("keys", (), "picks are not compared", "keys.preferences"),
+    Retired("keys", (), "branches are bookmarked and not rated", "keys.rate_up"),
+    Retired("keys", (), "branches are bookmarked and not rated", "keys.rate_down"),
+    Retired("keys", (), "passages are bookmarked and not rated", "keys.tree_rate_up"),
+    Retired("keys", (), "passages are bookmarked and not rated", "keys.tree_rate_down"),
+    Retired("keys", (), "branches of one round have the same prompt", "keys.variants"),
+    Retired("keys", (), "branches of one round have the same prompt", "keys.edit_variants"),
+    Retired("keys", (), "likely continuations are not searched", "keys.explore"),
+    *(
+        Retired("instruments", (), "likely continuations are not searched", f"instruments.explore_{name}")
+        for name in ("cutoff", "multiplier", "depth", "beams", "ends")
+    ),
+    Retired("keys", (), "unlikely words are coloured instead", "keys.surprise"),
+    Retired("keys", (), "unlikely words are coloured instead", "keys.curves"),
 )  # fmt: skip
 """Settings and flags of earlier versions."""
 

@@ -41,7 +41,7 @@ class RequestChecks:
         for stop in limits.one_or_each("stop", request.stop, request.n):
             self.check_stop(stop)
         limits.check_takes(request.takes)
-        for field in ("next_ids", "begin", "without", "given"):
+        for field in ("next_ids", "begin", "without"):
             limits.check_ids(field, getattr(request, field), self.n_vocab)
         for field in ("next_logprobs", "next_ids"):
             if (request.begin or request.takes) and getattr(request, field) not in (None, ()):

@@ -240,7 +240,6 @@ class Request:
     logits_callback: LogitsCallback | None = None
     siblings: Together = "independent"  # how branches draw until their texts part; see processors.siblings
     repulsion: float = 0.0  # taken off the logit of a token for each sibling that took it at the same text
-    given: tuple[int, ...] = ()  # first tokens after ``begin``, as once drawn with siblings; see there
     takes: tuple[Take, ...] = ()  # one a branch: nothing is written until a branch is steered
     label: str = ""
     client: str = ""  # who asks, by any name: rows of the batch are shared between clients first

@@ -23,7 +23,6 @@ from srbwriter.story.context import ContextError
 
 from .instrument import Desk, Instrument
 from .likeness import Duplicates
-from .picks import Learner
 
 if TYPE_CHECKING:
     from .rounds import Round
@@ -115,7 +114,6 @@ class LookAhead(Instrument):
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
         self._budget = Budget()
-        self._learner = Learner(desk.story)
         self._rounds: tuple[Ahead, ...] = ()
         self._focus: tuple[int, int | None] = (0, None)
         self._seen: object = None  # the request of the current round when the focus was last reported
@@ -327,21 +325,13 @@ class LookAhead(Instrument):
             i for i, branch in enumerate(current.branches) if texts[i].strip() and _may_be_picked(branch)
         ]
         focused, upto = self._focus
-        habits = self._learner.habits(current.parent)
         likely: list[tuple[int, int | None]] = []
         if focused in whole:
             if upto is not None and 0 < upto < len(texts[focused]):
                 likely.append((focused, upto))
             likely.append((focused, None))
         if mode == "all":
-            order = habits.order([len(text) for text in texts])
-            likely += [(index, None) for index in order if index in whole and index != focused]
-        if (
-            focused in whole and 2 * self.spent < self._budget.tokens
-        ):  # the rest is kept for changes of the focus
-            part = habits.part(texts[focused])
-            if part is not None and (focused, part) not in likely:
-                likely.append((focused, part))
+            likely += [(index, None) for index in whole if index != focused]
         return likely
 
     def _begin(self, index: int, upto: int | None) -> Ahead | None:

@@ -125,9 +125,7 @@ class Rounds(Models):
         try:
             parent, n, wish = current.parent, current.n, current.wish
             request, assembly = self._question(prompter, parent, n, takes, turn, samplings, wish=wish)
-            generation = self._first(lambda instrument: instrument.submit(current, request))
-            if generation is None and turn is None and not takes:
-                generation = self._first(lambda instrument: instrument.find_written(request))
+            generation = None if turn is not None or takes else self._find_written(request)
             generation = generation or engine.submit(request)
         except (EngineError, ContextError, StoryError) as error:
             self._failure = error
@@ -136,9 +134,9 @@ class Rounds(Models):
             prompter.remember(parent, assembly)
         return generation
 
-    def _first(self, look: Callable[[Instrument], Generation | None]) -> Generation | None:
-        """Return the first generation that ``look`` finds with an instrument, or None."""
-        found = map(look, self.instruments.values())
+    def _find_written(self, request: Request) -> Generation | None:
+        """Return the generation of ``request`` that an instrument has already, or None."""
+        found = (instrument.find_written(request) for instrument in self.instruments.values())
         return next((generation for generation in found if generation is not None), None)
 
     def _question(

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from srbwriter.engine.types import EngineError, FinishReason, NoModel
 from srbwriter.story import Refused, StoryError
-from srbwriter.story.model import as_list, counted
+from srbwriter.story.model import counted
 
 from .instrument import Instrument
 from .ordering import BY_LENGTH, BY_PROBABILITY, BY_SCORE, NEEDS, ordered
-from .picks import AUTOMATIC
 
 if TYPE_CHECKING:
     from srbwriter.engine.generation import Branch
@@ -158,10 +157,8 @@ class Autorun(Instrument):
             self._own = False
 
     def _count_pick(self, run: Run) -> None:
-        story, node = self._desk.story, self._desk.story.current
         run.done += 1
-        run.actions.append(story.last_action)
-        self.later(lambda: story.put_value(AUTOMATIC, [*as_list(story.value(AUTOMATIC)), node]))
+        run.actions.append(self._desk.story.last_action)
 
     def _choose(self, run: Run) -> int | None:
         """Return the branch to pick; None while it is not known. Raises why there is none."""

@@ -117,27 +117,22 @@ class ChatFrame:
         if self._problem:
             return None
         try:
-            return self.read_template()
+            return self._read_template()
         except NotSupported as error:
             self._problem = str(error)
         except EngineError as error:
             self._problem = f"the chat template cannot be used ({error})"
         return None
 
-    def read_template(self, name: str | None = None) -> Template:
-        """Return the model's chat template, or the one that llama.cpp knows by ``name``.
-
-        Raises InvalidRequest for an unknown name, and NotSupported for a template without a user's turn.
-        """
+    def _read_template(self) -> Template:
+        """Return the model's chat template. Raises NotSupported for one without a user's turn."""
         engine, turn = self._engine, [{"role": "user", "content": _TURN}]
-        text = engine.apply_template(turn, template=name, enable_thinking=False)
+        text = engine.apply_template(turn, enable_thinking=False)
         before, found, after = text.partition(_TURN)
         if not found:
             raise NotSupported("the chat template leaves the user's turn out")
         bos = engine.detokenize([engine.bos], special=True) if engine.bos is not None else ""
-        return Template(
-            name=name or engine.info.name, before=before.removeprefix(bos), between=_begin_prose(after)
-        )
+        return Template(name=engine.info.name, before=before.removeprefix(bos), between=_begin_prose(after))
 
     @cached_property
     def _second_turn(self) -> tuple[str, str] | None:

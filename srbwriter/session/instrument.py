@@ -142,13 +142,6 @@ class Instrument:
         """Return ``request`` with the fields of this instrument."""
         return request
 
-    def submit(self, current: Round, request: Request) -> Generation | None:
-        """Submit ``request``, the branches of ``current``, otherwise; None leaves it to the session.
-
-        The session's lock is held. Raises EngineError, ContextError or StoryError.
-        """
-        return None
-
     def find_written(self, request: Request) -> Generation | None:
         """Return the generation of ``request`` if it is running or finished already, or None."""
         return None

@@ -5,16 +5,12 @@ from __future__ import annotations
 from . import ahead as ahead
 from . import autorun as autorun
 from . import bans as bans
-from . import exploring as exploring
 from . import judging as judging
 from . import loops as loops
-from . import preferences as preferences
-from . import replay as replay
+from . import openings as openings
 from . import rewriting as rewriting
 from . import steering as steering
-from . import surprise as surprise
 from . import tokens as tokens
-from . import variants as variants
 from . import variety as variety
 from . import wishes as wishes
 from .instrument import Instrument

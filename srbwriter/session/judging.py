@@ -250,8 +250,7 @@ def judge(
     judgement = current.judgement
     if not isinstance(judgement, Judgement) or judgement.questions != rubric:
         judgement = current.judgement = Judgement(rubric)
-    own = [branch for branch in current.branches if branch.generation not in current.elsewhere]
-    ended = [branch for branch in own if may_be_judged(branch)]
+    ended = [branch for branch in current.branches if may_be_judged(branch)]
     if not ended:
         raise ValueError("No branch has ended yet. Wait until one has, or stop them (esc).")
     open_ = [branch for branch in ended if judgement.lacks(branch)]

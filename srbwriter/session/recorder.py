@@ -15,7 +15,6 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from itertools import groupby
 from typing import TypeVar
 
 from srbwriter.engine.generation import Branch, Buffer, Generation
@@ -25,7 +24,7 @@ from srbwriter.story.model import JsonObject
 
 from . import typing
 from .prefix import keep_prefix
-from .rounds import VARIANT, WISH, Round, Track
+from .rounds import WISH, Round, Track
 from .workspace import Workspace
 
 log = logging.getLogger(__name__)
@@ -263,7 +262,7 @@ class Recorder:
 
     def keep(self, current: Round) -> None:
         """Save the text that the branches of ``current`` have published since the last call."""
-        for fresh in _alike(current, current.branches[len(current.tracks) :]):
+        if fresh := current.branches[len(current.tracks) :]:
             names = self._begin_branches(current, fresh, self._existing_node(current.parent))
             current.tracks += [
                 Track(b, name, current.takes(b)[0], [(name, 0)]) for b, name in zip(fresh, names, strict=True)
@@ -295,8 +294,6 @@ class Recorder:
     def _end(self, current: Round, track: Track, reason: str) -> None:
         self._story.finish(track.name, reason)
         track.finished, track.killed = True, reason == FinishReason.KILLED
-        if current.on_end is not None:
-            current.on_end(track, self._existing_node(track.nodes[0][0]))
 
     def _drain(self, current: Round, track: Track) -> None:
         """Save new text of the buffer: generated text with its ids, typed text as the writer's."""
@@ -367,8 +364,6 @@ class Recorder:
         for index, name in names.items():
             if wish := current.wish_of(index):
                 self._story.put_meta(name, WISH, wish)
-            if label := current.branches[index].generation.request.label:
-                self._story.put_meta(name, VARIANT, label)
 
     def _begin(self, current: Round, track: Track, parent: int) -> None:
         """Let a finished branch continue in a new node below ``parent``."""
@@ -376,13 +371,12 @@ class Recorder:
         track.finished = False
 
     def _begin_branches(self, current: Round, branches: Sequence[Branch], parent: int) -> list[NodeId]:
-        """Add a node below ``parent`` for each of ``branches``, which have one model."""
-        model, vocab = current.source(branches[0])
+        """Add a node below ``parent`` for each of ``branches``."""
         return self._story.begin_branches(
             parent,
             len(branches),
-            model=model,
-            vocab=vocab,
+            model=current.model,
+            vocab=current.vocab,
             sampling=[_sampling_json(branch) for branch in branches],
             seeds=[branch.seed for branch in branches],
         )
@@ -405,11 +399,6 @@ class Recorder:
         while self._story.node(node).state is State.ABSORBED:
             node = self._story.parent(node) or ROOT
         return node
-
-
-def _alike(current: Round, branches: Sequence[Branch]) -> list[list[Branch]]:
-    """Return ``branches`` in runs of one model."""
-    return [list(run) for _, run in groupby(branches, current.source)]
 
 
 _NOT_KEPT = frozenset({"seed", "banned_phrases"})

@@ -29,7 +29,6 @@ from .prefix import Prefix, kept_prefixes
 WISH = "wish"
 """The field of a node's ``meta`` with what the writer asked for when its text was requested."""
 
-VARIANT = "variant"
 """The field of a node's ``meta`` with the label of the variant that wrote its text."""
 
 STEERED = "steered"
@@ -116,10 +115,6 @@ class Scores(Protocol):
         ...
 
 
-OnEnd = Callable[[Track, NodeId], None]
-"""Called in the transaction that saves the end of a branch, with its first node. Must not raise."""
-
-
 class Round:
     """N branches below one node. ``generation`` is None while the model is still loading."""
 
@@ -131,17 +126,12 @@ class Round:
         self.duplicates = Duplicates()
         self.forced: set[int] = set()  # branches whose first token the writer chose
         self.mean_logprobs: dict[int, float] = {}  # means over the tokens of ended branches, once requested
-        self.probabilities: dict[int, float] = {}  # of the whole text of branches that were not drawn
         self.prefix: Prefix | None = None  # the text before the branches when they were requested, once known
         self.taken = False  # a branch was picked, and the writer is after it
         self.model = self.vocab = ""
-        self.elsewhere: dict[Generation, tuple[str, str]] = {}  # model and vocabulary of another engine's
-        self.variants: tuple[str, ...] = ()  # labels of the variants that write n branches each
         self.tracks: list[Track] = []
         self._takes: dict[int, list[Buffer]] = {}
         self.judgement: Scores | None = None  # the scores of its branches
-        self.turned: set[int] = set()  # branches rolled again from a token that the writer chose
-        self.on_end: OnEnd | None = None
         self.taken_up = True  # False for a restored round, which no engine has
         self.wish = ""  # what the writer asked of all its branches
         self.wishes: dict[int, str] = {}  # and of single ones, by their index
@@ -172,16 +162,6 @@ class Round:
     def wish_of(self, index: int) -> str:
         """Return what the writer asked of branch ``index``; empty if nothing."""
         return self.wishes.get(index, self.wish)
-
-    @property
-    def one_prompt(self) -> bool:
-        """Whether its request has one prompt, which that of variants has not."""
-        own = self.generation.branches if self.generation is not None else []
-        return all(branch.generation is self.generation for branch in own)
-
-    def source(self, branch: Branch) -> tuple[str, str]:
-        """Return the name and the vocabulary of the model that writes ``branch``."""
-        return self.elsewhere.get(branch.generation, (self.model, self.vocab))
 
     @property
     def error(self) -> Exception | None:
@@ -253,7 +233,7 @@ def adopted(old: Round, generation: Generation) -> Round:
     found.generation, found.locked = generation, old.locked
     found.identity = old.identity
     found.wish = old.wish
-    found.prefix, found.forced, found.probabilities = old.prefix, old.forced, old.probabilities
+    found.prefix, found.forced = old.prefix, old.forced
     found.duplicates.renewed.update(old.duplicates.renewed)
     for track, branch in zip(old.tracks, generation.branches, strict=True):
         fresh = Track(branch, track.name, branch.buffer, list(track.nodes), finished=True)
@@ -326,8 +306,7 @@ def ended_round(
     found.taken_up, found.prefix = False, prefix
     generation = found.generation = _ended(Request("", n=len(branches)))
     for index, parts in enumerate(branches):
-        label = str(parts[0][0].meta.get(VARIANT, ""))
-        branch = _branch(_ended(Request("", label=label)) if label else generation, index, parts)
+        branch = _branch(generation, index, parts)
         generation.branches.append(branch)
         starts = accumulate((len(text) for _, text in parts), initial=0)
         nodes = [(node.id, start) for (node, _), start in zip(parts, starts, strict=False)]

@@ -16,8 +16,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from srbwriter.engine.exploring import ask
 from srbwriter.engine.generation import Branch, Generation
+from srbwriter.engine.openings import ask
 from srbwriter.engine.tree import common_prefix
 from srbwriter.engine.types import (
     ONLY_READ,
@@ -180,16 +180,7 @@ class Tokens(Instrument):
     def branch_tokens(self, index: int) -> Future[TokenText]:
         """Return the present text of branch ``index`` as tokens. Raises EngineError if no engine has it."""
         branch = self._desk.steered(index)
-        if self._is_elsewhere(branch):
-            raise NotSupported(
-                "Another model wrote this branch; only branches of the model here have tokens."
-            )
         return self.later(lambda: self.of_branch(branch))
-
-    def _is_elsewhere(self, branch: Branch) -> bool:
-        """Whether another model than the session's writes a branch of the round."""
-        current = self._desk.round
-        return current is not None and branch.generation in current.elsewhere
 
     def story_tokens(self) -> Future[TokenText]:
         """Return the part of the story that the model reads as tokens. Raises NoModel, StoryError."""
@@ -320,8 +311,6 @@ class Tokens(Instrument):
             return
         branch = self._desk.steered(text.index)
         begin = text.path(place)[len(text.prompt) :]
-        if (current := self._desk.round) is not None:
-            current.turned.add(text.index)
         branch.reroll(begin=begin, without=self.without(text, place, token))
 
     def _turn_story(
@@ -369,7 +358,7 @@ class Tokens(Instrument):
         if generation.request.logprobs is not None:
             known = [one.logprob if one.logprob > -math.inf else None for one in buffer.logprobs[: len(ids)]]
         known += [None] * (len(ids) - len(known))
-        if branch.live or not generation.prompt_ids or self._is_elsewhere(branch):
+        if branch.live or not generation.prompt_ids:
             return known
         path, first = (*generation.prompt_ids, *ids), len(generation.prompt_ids)
         if any(value is not None for value in known):

@@ -66,7 +66,7 @@ def _changed(change: object) -> list[str]:
     if isinstance(change, SetSettings):
         return _changed_settings(settings_from(change.before), settings_from(change.after))
     if isinstance(change, SetEntry):
-        names = [name for name in ("rating", "tags", "note", "title") if name in change.after]
+        names = [name for name in ("tags", "note", "title") if name in change.after]
         flags = int(cast(int, change.before.get("flags", 0))) ^ int(cast(int, change.after.get("flags", 0)))
         return [*names, *(name for flag, name in _FLAGS.items() if flags & flag)]
     return []

@@ -21,7 +21,7 @@ class Renewing(Instrument):
     def renew_alike(self, read: Collection[int] = ()) -> list[int]:
         """Find near-duplicates, and roll one of each pair again if that is set.
 
-        Never one that is in ``read``, locked, bookmarked, rated or steered, or that ended a while ago; each
+        Never one that is in ``read``, locked, bookmarked or steered, or that ended a while ago; each
         twice at most. Call it repeatedly while a round is shown. Returns the indices.
         """
         current = self._desk.round
@@ -39,9 +39,9 @@ class Renewing(Instrument):
 
 
 def _is_marked(current: Round, index: int) -> bool:
-    """Whether the writer has bookmarked or rated a branch."""
+    """Whether the writer has bookmarked a branch."""
     if index >= len(current.tracks) or not current.tracks[index].nodes:
         return False
     node = current.node_of(index)
     marks = current.story.marks(node) if current.story.is_living(node) else None
-    return marks is not None and (marks.bookmark or bool(marks.rating))
+    return marks is not None and marks.bookmark

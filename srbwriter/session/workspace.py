@@ -107,7 +107,6 @@ def _round_record(story: Story, current: Round) -> JsonObject:
         "branches": branches,
         "locked": sorted(current.locked),
         "forced": sorted(current.forced),
-        "probabilities": {str(index): share for index, share in current.probabilities.items()},
         "renewed": {str(index): times for index, times in dict(current.duplicates.renewed).items()},
     }
 
@@ -139,8 +138,6 @@ def _restored(story: Story, kept: JsonObject) -> Round | None:
     found = ended_round(story, parent, _prefix(prefix) if prefix else None, branches)
     found.taken = bool(kept["taken"])
     found.locked, found.forced = set(_numbers(kept["locked"])), set(_numbers(kept["forced"]))
-    shares = as_object(kept["probabilities"])
-    found.probabilities = {int(index): float(cast(float, share)) for index, share in shares.items()}
     renewed = as_object(kept["renewed"])
     found.duplicates.renewed.update({int(i): int(cast(int, times)) for i, times in renewed.items()})
     return found

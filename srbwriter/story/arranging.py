@@ -81,7 +81,6 @@ def _together(upper: Marks, lower: Marks) -> Marks:
     return Marks(
         bookmark=upper.bookmark or lower.bookmark,
         tags=tuple(dict.fromkeys((*upper.tags, *lower.tags))),
-        rating=upper.rating or lower.rating,
         note="\n".join(note for note in (upper.note, lower.note) if note),
         chapter=upper.chapter or lower.chapter,
         title=upper.title or lower.title,

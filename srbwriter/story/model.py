@@ -92,13 +92,12 @@ class Span:
 class Marks:
     """The writer's marks on a node; ``title`` names the node, and the chapter if ``chapter`` is set.
 
-    ``rating`` is -1, 0 or +1. A ``deleted`` node is in the bin: kept, but neither it nor its descendants are
+    A ``deleted`` node is in the bin: kept, but neither it nor its descendants are
     part of the readable tree.
     """
 
     bookmark: bool = False
     tags: tuple[str, ...] = ()
-    rating: int = 0
     note: str = ""
     chapter: bool = False
     title: str = ""

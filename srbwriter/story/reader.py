@@ -6,12 +6,11 @@ Nothing here changes a story, but that a search first updates the search index.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import cast
 
 from srbwriter.story import chapters
 from srbwriter.story.chapters import Chapter
-from srbwriter.story.comparisons import Comparison, comparisons
 from srbwriter.story.document import Document
 from srbwriter.story.languages import default_language
 from srbwriter.story.model import (
@@ -279,10 +278,6 @@ class Reader:
     def today(self) -> Progress:
         """Return the progress of this calendar day; see :mod:`srbwriter.story.progress`."""
         return self.days().get(day_of(self._document.sitting.now()), Progress())
-
-    def comparisons(self, without: Collection[NodeId] = ()) -> list[Comparison]:
-        """Return the writer's picks with the branches that they left; see :mod:`.comparisons`."""
-        return comparisons(self._document, without)
 
     def recipe(self, number: int) -> tuple[str, JsonObject]:
         """Return the model and the sampling parameters of a recipe; empty for an unknown number."""

@@ -427,16 +427,14 @@ class Story(Reader):
         *,
         bookmark: bool | None = None,
         tags: Sequence[str] | None = None,
-        rating: int | None = None,
         note: str | None = None,
         chapter: bool | None = None,
         title: str | None = None,
     ) -> Marks:
-        """Change some of a node's marks and return all of them; ``rating`` is -1, 0 or +1."""
+        """Change some of a node's marks and return all of them."""
         given = {
             "bookmark": bookmark,
             "tags": None if tags is None else tuple(tags),
-            "rating": rating,
             "note": note,
             "chapter": chapter,
             "title": title,
@@ -444,8 +442,6 @@ class Story(Reader):
         with self._verb():
             old = self._document.tree[self._document.check_living(node)].marks
             marks = replace(old, **{k: v for k, v in given.items() if v is not None})  # type: ignore[arg-type]
-            if not -1 <= marks.rating <= 1:
-                raise Refused(f"a rating is -1, 0 or 1, not {marks.rating}")
             if any("\n" in tag or not tag for tag in marks.tags):
                 raise Refused("a tag is one line with something in it")
             if marks != old:
@@ -586,14 +582,13 @@ class Story(Reader):
             return branches.begin_again(self._document, branch, text, ids, seed)
 
     def carry_marks(self, old: NodeId, new: NodeId) -> None:
-        """Copy the bookmark and the rating of ``old`` to ``new``, another version of the same branch.
+        """Copy the bookmark of ``old`` to ``new``, another version of the same branch.
 
         This is not an action, since it is part of what the model writes.
         """
         with self._document.change():
             tree = self._document.tree
-            kept = tree[old].marks
-            marks = replace(tree[new].marks, bookmark=kept.bookmark, rating=kept.rating)
+            marks = replace(tree[new].marks, bookmark=tree[old].marks.bookmark)
             tree.set(new, **arranging.changed_fields(self._document, new, marks))
 
     def interject(self, branch: NodeId, text: str) -> NodeId:

@@ -29,7 +29,7 @@ class Entry(NamedTuple):
     words: int = 0
     edges: int = 0
     flags: int = 0
-    rating: int = 0
+    rating: int = 0  # of versions before 0.6; not shown any more
     tags: str | None = None
     note: str | None = None
     title: str | None = None
@@ -40,7 +40,6 @@ class Entry(NamedTuple):
         return Marks(
             bookmark=bool(self.flags & BOOKMARK),
             tags=tuple(self.tags.split("\n")) if self.tags else (),
-            rating=self.rating,
             note=self.note or "",
             chapter=bool(self.flags & CHAPTER),
             title=self.title or "",
@@ -54,7 +53,6 @@ class Entry(NamedTuple):
         flags = self.flags & SETTINGS | sum(bit for bit, there in bits if there)
         return self._replace(
             flags=flags,
-            rating=marks.rating,
             tags=well_formed("\n".join(marks.tags)) or None,
             note=well_formed(marks.note) or None,
             title=well_formed(marks.title) or None,

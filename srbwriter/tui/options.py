@@ -69,10 +69,9 @@ SPELLING = Key(
 )
 COLOUR_TOKENS = Key(
     "instruments.colour_tokens",
-    one_of("none", "author", "probability", "surprisal"),
+    one_of("none", "author", "surprisal", former={"probability": "surprisal"}),
     "none",
-    "colours of words: by who wrote them (author), by how likely they were (probability), or only the "
-    "unlikely ones (surprisal)",
+    "colours of words: by who wrote them (author), or of unlikely ones (surprisal)",
 )
 GOAL = Key("interface.goal", INTEGER, 0, "words to write in a day; 0 is no goal", minimum=0)
 

@@ -1,4 +1,4 @@
-"""What docs/determinism.md says is identical, is."""
+"""What docs/sampling.md says is identical, is."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ NUMBERS = [p for p in PARAMETERS if p.kind in ("int", "float")]
 OF_SAMPLING = [p for p in PARAMETERS if p.record == "sampling"]
 NOT_PARAMETERS = {
     "prompt", "penalty_prompt", "sampling", "stop", "lora", "logits_callback", "label", "client",
-    "takes", "common", "given",
+    "takes", "common",
 }  # fmt: skip
 
 

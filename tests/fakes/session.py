@@ -53,7 +53,6 @@ class Round:
     duplicates: Duplicates = field(default_factory=Duplicates)
     mean_logprobs: dict[int, float] = field(default_factory=dict)
     forced: set[int] = field(default_factory=set)
-    probabilities: dict[int, float] = field(default_factory=dict)
     judgement: None = None
     wish: str = ""
     wishes: dict[int, str] = field(default_factory=dict)
@@ -93,18 +92,6 @@ class Context:
     framed: bool = False
 
 
-class NoExplorer:
-    """Knows of nothing beyond the panes."""
-
-    working, problem = False, None
-
-    def fork(self) -> None:
-        return None
-
-    def stop(self) -> None:
-        pass
-
-
 class FakeSession:
     """The session's verbs over a real story."""
 
@@ -122,7 +109,6 @@ class FakeSession:
         self.sweep: tuple[str, float, float] | None = None
         self.variety = Variety()
         self.usual = Usual(self.sampling, self.stop, self.variety, n)
-        self.exploring = NoExplorer()
         self.long_work = None
         self.stale = False
         self.instruct = False

@@ -91,15 +91,6 @@ def test_what_is_not_shown_opens_as_a_branch(page: Page) -> None:
     assert page.panes[4].strip().startswith(word)
 
 
-def test_ways_that_are_likely_are_explored_and_taken(page: Page) -> None:
-    page.find("#story").send_keys("Once upon a time there was a little fox")
-    page.find("#explore").click()
-    page.until(lambda: len(page.panes) > 1 and page.panes[0].endswith("."))
-    way = page.panes[1]
-    page.find(".pane:nth-child(2) .pick").click()
-    page.until(lambda: page.story == f"Once upon a time there was a little fox{way}" and over(page))
-
-
 def test_another_token_is_written_on_with(page: Page) -> None:
     write(page)
     base, text = page.story, page.panes[0]

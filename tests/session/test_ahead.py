@@ -12,7 +12,6 @@ import pytest
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.types import BranchState, Priority, Stop
-from srbwriter.prose import sentence_ends
 from srbwriter.session import Round, Session
 from srbwriter.session import ahead as looking
 from srbwriter.session.ahead import Budget
@@ -235,26 +234,6 @@ def test_part_of_a_branch_that_the_cursor_marks(session: Session) -> None:
     current = session.generate()
     assert session.text() == OPENING + text[:upto]
     assert current.generation.done
-
-
-@pytest.mark.full
-def test_the_part_that_this_writer_takes(session: Session) -> None:
-    session.stop = replace(session.stop, max_tokens=80)
-    current = begun(session)
-    for _ in range(3):
-        index, end = next(
-            (b.index, ends[0]) for b in current.branches if len(ends := sentence_ends(b.text)) > 1
-        )
-        session.pick(index, end)
-        current = session.generate()
-        written(session, current)
-    index, end = next((b.index, ends[0]) for b in current.branches if len(ends := sentence_ends(b.text)) > 1)
-    session.look_ahead.focus(index)
-    session.look_ahead.budget = FOCUSED
-    until(session, lambda: session.look_ahead.share(index, end) == 1.0)
-    session.pick(index, end)
-    again = session.generate()
-    assert again.generation.done
 
 
 def test_the_budget_is_kept_and_a_pick_goes_on_beyond_it(session: Session) -> None:

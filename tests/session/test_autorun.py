@@ -12,7 +12,6 @@ from srbwriter.demo import bundled_model
 from srbwriter.engine.types import ONLY_READ, NoModel, Request, Sampling, Stop
 from srbwriter.session import Session
 from srbwriter.session.autorun import CHOICES, Autorun, Run
-from srbwriter.session.picks import AUTOMATIC, Learner
 from srbwriter.story import Refused
 
 from .conftest import WAIT, open_session, write_round
@@ -83,9 +82,6 @@ def test_each_round_the_branch_of_the_order_is_picked(session: Session, order: s
     session.round.generation.wait(WAIT)  # type: ignore[union-attr]  # the writer goes on from here
     path = session.story.nodes(session.story.path(session.node))
     assert [node.author for node in path[-3:]] == ["model"] * 3 and session.text().startswith(OPENING)
-    session.autorun.later(lambda: None).result(WAIT)
-    assert session.story.value(AUTOMATIC) == [node.id for node in path[-3:]]
-    assert Learner(session.story).habits(session.node).picks == []
 
 
 def test_it_begins_with_the_branches_in_view_and_evaluates_no_token_twice(session: Session) -> None:

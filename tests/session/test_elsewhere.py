@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from srbwriter.engine.engine import Engine
-from srbwriter.engine.exploring import Exploring
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.remote.loader import RemoteLoader
 from srbwriter.engine.remote.options import RemoteOptions
@@ -207,19 +206,14 @@ def test_who_cannot_stand_back_writes_nothing_ahead(file: Path) -> None:
         session.close()
 
 
-def test_what_no_branch_shows_and_likely_ways_are_known_of_an_engine_elsewhere(file: Path, url: str) -> None:
+def test_what_no_branch_shows_is_known_of_an_engine_elsewhere(file: Path, url: str) -> None:
     with closing(elsewhere(file, url)) as session:
         session.set_text(STORY)
         session.variety = Variety("distinct")
         current = write_round(session)
-        until(session, lambda: session.exploring.fork() is not None)
-        fork = session.exploring.fork()
-        assert fork is not None and 0 < fork.covered < 1
-        index = session.exploring.open(fork.unexplored[0])
+        found = session.openings.find().result(WAIT)
+        assert 0 < found.covered < 1
+        index = session.openings.open(found.words[0])
         until(session, lambda: len(current.branches) > index and not current.branches[index].live)
-        assert current.branches[index].ids[len(fork.after)] == fork.unexplored[0].token
-        session.exploring.wanted = Exploring(cutoff=0.05, depth=4, beams=3, ends="never")
-        session.exploring.begin()
-        until(session, lambda: not session.exploring.working)
-        assert session.exploring.problem is None
-        assert session.round is not None and len(session.round.probabilities) == 3
+        wanted = found.words[0].ids
+        assert current.branches[index].ids[: len(wanted)] == wanted

@@ -50,7 +50,6 @@ def draft_nodes(draw: st.DrawFn, number: int, names: list[str]) -> DraftNode:
         marks=Marks(
             bookmark=draw(st.booleans()),
             tags=tuple(draw(st.lists(st.sampled_from(["x", "y z"]), unique=True))),
-            rating=draw(st.integers(-1, 1)),
             note=draw(TEXT),
             visited=draw(st.booleans()),
             deleted=bool(number) and draw(st.booleans()),

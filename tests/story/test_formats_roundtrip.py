@@ -81,7 +81,6 @@ MARKS = st.builds(
     Marks,
     bookmark=st.booleans(),
     tags=st.lists(TEXTS, max_size=2).map(tuple),
-    rating=st.integers(-1, 1),
     note=TEXTS,
     chapter=st.booleans(),
     title=TEXTS,
@@ -206,7 +205,6 @@ def test_broken_files_of_our_own() -> None:
         ("order", "order", 2**63),
         ("number", "number", 2**70),
         ("generation", "generation.seed", {"seed": 2**64}),
-        ("marks", "marks.rating", {"rating": 7}),
     ],
 )
 def test_numbers_that_no_story_can_keep_are_refused_by_their_place(

@@ -235,11 +235,11 @@ class Writing(StoryMachine):
 
     # -- marks -------------------------------------------------------------------------------------
 
-    @rule(pick=PICKS, bookmark=st.booleans(), rating=st.integers(-1, 1), note=WORDS, chapter=st.booleans())
-    def mark(self, pick: int, bookmark: bool, rating: int, note: str, chapter: bool) -> None:
+    @rule(pick=PICKS, bookmark=st.booleans(), note=WORDS, chapter=st.booleans())
+    def mark(self, pick: int, bookmark: bool, note: str, chapter: bool) -> None:
         node = self.a_node(pick)
         head = self.story._history.head
-        self.story.mark(node, bookmark=bookmark, rating=rating, note=note, chapter=chapter, tags=["a"])
+        self.story.mark(node, bookmark=bookmark, note=note, chapter=chapter, tags=["a"])
         assert (node in self.story.bookmarks()) == bookmark
         if self.story._history.head != head:
             self.acted()

@@ -108,7 +108,7 @@ def test_ways_through_the_tree(story: Story) -> None:
 
 
 def test_marks_that_mean_nothing_are_refused(story: Story) -> None:
-    for marks in ({"rating": 2}, {"tags": ["two\nlines"]}, {"tags": [""]}):
+    for marks in ({"tags": ["two\nlines"]}, {"tags": [""]}):
         with pytest.raises(Refused):
             story.mark(ROOT, **marks)  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""Words that are coloured by how likely they were: in all rows, right after an edit, and in another story."""
+"""Unlikely words that are coloured: in all rows, right after an edit, and in another story."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_every_row_is_coloured_after_the_choice_after_an_edit_and_in_another_sto
     terminal.wait_for("girl named")
     terminal.press(F11)
     terminal.wait_for("who wrote what")
-    terminal.type("likely each")
+    terminal.type("unlikely")
     terminal.press(ENTER)
     for words in ("Once upon a time there was a girl", "every day. It was dark"):
         terminal.wait(lambda _, words=words: len(terminal.looks(words)) > 1, f"colours of {words}")

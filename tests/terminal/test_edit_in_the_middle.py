@@ -28,7 +28,7 @@ MARKS = {
     0: Marks(chapter=True, title="One"),
     2: Marks(bookmark=True),
     5: Marks(note="too slow"),
-    6: Marks(chapter=True, title="Two", rating=1),
+    6: Marks(chapter=True, title="Two"),
     9: Marks(bookmark=True, tags=("quay",), note="keep"),
 }
 
@@ -72,7 +72,7 @@ def way(file: Path) -> list[Place]:
     return [
         Place(
             node.text,
-            (m.bookmark, m.chapter, m.title, m.note, m.rating, *m.tags),
+            (m.bookmark, m.chapter, m.title, m.note, *m.tags),
             tuple(token for span in node.spans for token in span.ids),
         )
         for node in path_to(draft, draft.current_id)[1:]

@@ -1,4 +1,4 @@
-"""What branches do not show, how they are drawn and ordered, and exploring: by their keys, in a terminal."""
+"""What branches do not show, by its keys, in a terminal."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ def begun(terminal: Terminal) -> None:
 
 def test_what_no_branch_shows_is_told_and_opens_as_a_branch(terminal: Terminal) -> None:
     begun(terminal)
-    choose(terminal, "figures")
-    terminal.wait(lambda screen: re.search(r"shown \d+ %, not \S+ \d+ %", screen), "it is told at the foot")
     choose(terminal, "unexplored")
     terminal.wait_for("of likely beginnings")
     terminal.press(ENTER)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.terminal.support import choose, make_story, says_saved, text_of, to_branches, wait_for_model
-from tests.terminal.terminal import CTRL_Q, CTRL_S, ENTER, ESC, Terminal
+from tests.terminal.support import choose, make_story, says_saved, text_of, to_branches
+from tests.terminal.terminal import CTRL_Q, ENTER, Terminal
 
 OPENING = (
     "It was a sunny day and the little girl went to the park to play with her friends. "
@@ -33,26 +33,3 @@ def test_branches_follow_a_wish_and_are_steered_and_say_so_after_a_restart(termi
     terminal.wait(
         lambda shown: "asked for: more rain" in shown and "less alike" in shown, "what was asked for"
     )
-
-
-def test_variants_are_replayed_and_the_story_is_searched_for_surprise(terminal: Terminal) -> None:
-    file = make_story(terminal.folder, OPENING)
-    terminal.start(file, "--n", "2", "--max-tokens", "16")
-    terminal.wait(says_saved, "the first screen")
-    wait_for_model(terminal)
-    choose(terminal, "edit_variants")
-    terminal.wait_for("# rain: note")
-    terminal.type("\nplain:\nwet: note = It rains all day.\n")
-    terminal.press(CTRL_S)
-    terminal.wait_without("# rain: note")
-    choose(terminal, "variants")
-    terminal.wait(lambda shown: "1 plain" in shown and "2 wet" in shown, "labels in the heads")
-    terminal.wait(lambda shown: shown.count("■") >= 2, "branches that have ended")
-    to_branches(terminal)
-    choose(terminal, "replay")
-    terminal.wait(lambda shown: "seed gives" in shown or "annot be said" in shown, "a verdict")
-    choose(terminal, "surprise")
-    terminal.wait(lambda shown: "Flattest" in shown and "Most unexpected" in shown, "the sentences")
-    terminal.press(ESC, CTRL_Q)
-    assert terminal.ended() == 0
-    assert text_of(file) == OPENING

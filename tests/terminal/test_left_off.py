@@ -70,8 +70,8 @@ def write_round(terminal: Terminal) -> None:
 
 
 def set_the_desk(terminal: Terminal, file: Path) -> str:
-    """Three rounds, a kill, a star, a rating, a lock, a re-roll, another order, pane, cursor and layout."""
-    terminal.configure(more='[keys]\norder = "0"\nrate_up = "U"\n')
+    """Three rounds, a kill, a star, a lock, a re-roll, another order, pane, cursor and layout."""
+    terminal.configure(more='[keys]\norder = "0"\n')
     terminal.start(file, "-n", "4")
     terminal.wait_for(OPENING.strip())
     for _ in range(3):
@@ -85,7 +85,7 @@ def set_the_desk(terminal: Terminal, file: Path) -> str:
     terminal.wait_for("lock")
     terminal.press(RIGHT, b"k")
     terminal.wait_for("×")
-    terminal.press(RIGHT, b"b", b"U")
+    terminal.press(RIGHT, b"b")
     terminal.wait_for("★")
     terminal.press(b"0")
     terminal.wait_for("Order of the branches")

@@ -88,7 +88,7 @@ TITLES = {
     "files.md": ["restore", "snapshot"],
     "formats.md": ["properties"],
     "instruments.md": [
-        "variety", "unexplored", "explore", "rubric", "bans", "colour_tokens", "order", "replay",
+        "variety", "unexplored", "rubric", "bans", "colour_tokens", "order",
     ],
     "terminal.md": [
         "restore", "openings", "branch_knobs", "replace", "own_word", "model", "import", "export",

@@ -48,7 +48,7 @@ async def test_colouring_says_how_far_it_is_and_esc_stops_it(
 ) -> None:
     monkeypatch.setattr(tokens, "_PROGRESS_SECONDS", 0.0)
     text = "It rained all day and the cat sat by the window. " * 8
-    async with open_bench(text, settings={"instruments.colour_tokens": "probability"}) as bench:
+    async with open_bench(text, settings={"instruments.colour_tokens": "surprisal"}) as bench:
         while not bench.session.tokens._scoring:
             bench.screen.pump.flush()
             await bench.pilot.pause()

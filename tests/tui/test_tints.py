@@ -16,7 +16,6 @@ from srbwriter.engine.types import Request, Sampling, Stop
 from srbwriter.tui import options
 from srbwriter.tui.widgets.tints import (
     AUTHOR,
-    PROBABILITY,
     STEPS,
     SURPRISAL,
     TINTS,
@@ -50,16 +49,11 @@ async def test_tints_are_told_apart_in_every_theme(depth: str, open_bench: OpenB
 
 
 @pytest.mark.parametrize(
-    ("mode", "probability", "tint"),
-    [
-        (PROBABILITY, 0.9, 0), (PROBABILITY, 0.3, 1), (PROBABILITY, 0.1, 2), (PROBABILITY, 0.02, 3),
-        (PROBABILITY, 0.001, 4), (SURPRISAL, 0.3, 0), (SURPRISAL, 2**-4, 1), (SURPRISAL, 2**-7, 2),
-        (SURPRISAL, 2**-10, 3), (SURPRISAL, 2**-13, 4),
-    ],
-)  # fmt: skip
-def test_steps(mode: str, probability: float, tint: int) -> None:
-    assert step(mode, math.log(probability)) == STEPS[tint]
-    assert step(mode, None) == UNKNOWN
+    ("probability", "tint"), [(0.3, 0), (2**-4, 0), (2**-7, 1), (2**-10, 2), (2**-13, 3)]
+)
+def test_steps(probability: float, tint: int) -> None:
+    assert step(math.log(probability)) == STEPS[tint]
+    assert step(None) == UNKNOWN
 
 
 def branch_of(lengths: list[int], typed: list[tuple[int, int]]) -> Branch:
@@ -79,8 +73,8 @@ def test_a_line_has_the_tints_of_its_tokens(
     tokens: list[tuple[int, float | None]], one: int, other: int
 ) -> None:
     branch = branch_of([length for length, _ in tokens], [])
-    tints = Tints(PROBABILITY, lambda _: [value for _, value in tokens], lambda: 0)
-    naive = [step(PROBABILITY, value) for length, value in tokens for _ in range(length)]
+    tints = Tints(SURPRISAL, lambda _: [value for _, value in tokens], lambda: 0)
+    naive = [step(value) for length, value in tokens for _ in range(length)]
     start, end = sorted((one, other))
     found = [(at, tint) for a, b, tint in tints.between(branch, start, end) for at in range(a, b)]
     assert found == [(at, naive[at]) for at in range(start, min(end, len(naive)))]
@@ -93,7 +87,7 @@ def test_what_was_typed_is_the_writers() -> None:
 
 
 async def test_coloured_words_are_selected_and_taken_as_before(open_bench: OpenBench) -> None:
-    async with open_bench(settings={"instruments.colour_tokens": "probability"}, started=20) as bench:
+    async with open_bench(settings={"instruments.colour_tokens": "surprisal"}, started=20) as bench:
         pane = bench.screen.grid.panes[0]
         before = pane.render_line(1).text
         await bench.press("w", "w")
@@ -121,7 +115,7 @@ async def test_words_keep_their_colours_until_those_after_an_undo_are_known(
     open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = "It rained all day and the cat sat by the window."
-    async with open_bench(text, settings={"instruments.colour_tokens": "probability"}) as bench:
+    async with open_bench(text, settings={"instruments.colour_tokens": "surprisal"}) as bench:
         await coloured(bench, len(text))
         editor = bench.screen.editor
 
@@ -163,8 +157,8 @@ async def coloured(bench: Bench, length: int) -> None:
 
 
 async def test_a_story_without_a_word_is_coloured_too(open_bench: OpenBench) -> None:
-    async with open_bench("", settings={"instruments.colour_tokens": "probability"}) as bench:
-        assert bench.app.preferences[options.COLOUR_TOKENS] == "probability"
+    async with open_bench("", settings={"instruments.colour_tokens": "surprisal"}) as bench:
+        assert bench.app.preferences[options.COLOUR_TOKENS] == "surprisal"
         colours = bench.screen._colours
         while colours._text is None:
             bench.session.engine.process()

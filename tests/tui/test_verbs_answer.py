@@ -160,14 +160,13 @@ async def test_a_paused_branch_that_is_written_anew_writes(key: str, open_bench:
         assert branch.state is BranchState.WRITING
 
 
-async def test_a_rewind_keeps_bookmark_and_rating(open_bench: OpenBench) -> None:
+async def test_a_rewind_keeps_the_bookmark(open_bench: OpenBench) -> None:
     async with open_bench(n=2, started=40) as bench:
         await bench.press("b")
-        await bench.choose("rate_up")
         await bench.press("backspace")
         await bench.tokens(4)
         bench.screen.flush_slowly()
-        assert bench.screen.grid.panes[0].marks == "★ good"
+        assert bench.screen.grid.panes[0].marks == "★"
         story = bench.session.story
         assert len(story.bookmarks()) == 2
         await bench.press("r")
@@ -200,7 +199,7 @@ async def test_undo_names_words_marks_and_settings(open_bench: OpenBench) -> Non
     async with open_bench("It rained.", n=2) as bench:
         story, here = bench.session.story, bench.session.node
         story.mark(here, bookmark=True)
-        story.mark(here, rating=1)
+        story.mark(here, note="Soon.")
         story.put_settings(ROOT, Settings(memory="A harbour."))
         story.put_settings(ROOT, Settings(memory="A harbour.", lore=[LoreEntry("a", "Maren")]))
         await bench.press(*" Long")
@@ -208,7 +207,7 @@ async def test_undo_names_words_marks_and_settings(open_bench: OpenBench) -> Non
         for _ in range(5):
             await bench.press("ctrl+z")
             undone.append(bench.last_said)
-        names = ("your words", "lorebook entry Maren", "memory", "rating", "bookmark")
+        names = ("your words", "lorebook entry Maren", "memory", "note", "bookmark")
         assert undone == [f"Undid: {name}." for name in names]
 
 

@@ -17,9 +17,6 @@ digits than a float has; and a branch that has parted can continue with random n
 rotation it could not, since having parted says something about its point.
 
 *repulsion*: tokens that siblings chose at the same text get a lower logit for later branches.
-
-*given* tokens were drawn so before, by siblings that are gone: they are drawn again, while the branch's own
-sampler chain goes through the same states. So its later tokens are those of that time.
 """
 
 from __future__ import annotations
@@ -154,49 +151,8 @@ class SiblingDraw:
         return _chance(handle.seed, place, handle.bans) if handle.bans else _chance(handle.seed, place)
 
 
-class GivenDraws:
-    """The draws of a request of which the first tokens are given."""
-
-    def __init__(self, request: ActiveRequest) -> None:
-        self.request = request
-
-    def for_branch(self, branch: ActiveBranch) -> GivenDraw:
-        return GivenDraw(self.request, branch)
-
-    def discard(self, buffer: Buffer) -> None:
-        """No-op: nothing depends on earlier attempts."""
-
-
-class GivenDraw:
-    """The given tokens of one branch."""
-
-    def __init__(self, request: ActiveRequest, branch: ActiveBranch) -> None:
-        self._given, self._first, self._branch = request.asked.given, len(request.asked.begin), branch
-
-    @property
-    def _place(self) -> int:
-        return len(self._branch.buffer.ids) - self._first
-
-    def parted(self) -> bool:
-        return self._place >= len(self._given)
-
-    def draw(self, logits: Logits, constraint: Constraint | None) -> int | None:
-        chain = self._branch.chain
-        assert chain is not None
-        _distribution(chain, logits, constraint)  # the chain's random numbers advance with each of these
-        return self._given[self._place]
-
-    def repel(self, logits: Logits) -> None:
-        """No-op: no sibling is there."""
-
-    def rewound(self) -> None:
-        """No-op: nothing was derived from the text."""
-
-
-def share_draws(request: ActiveRequest, seed: int) -> Siblings | GivenDraws | None:
-    """Return the draws of ``request``, if its branches are drawn together, repel each other or are given."""
-    if request.asked.given:
-        return GivenDraws(request)
+def share_draws(request: ActiveRequest, seed: int) -> Siblings | None:
+    """Return the draws of ``request``, if its branches are drawn together or repel each other."""
     together = request.asked.siblings != "independent" or request.asked.repulsion
     return Siblings(request, seed) if together else None
 

@@ -27,7 +27,7 @@ class RemoteChecks(RequestChecks):
     def check_request(self, request: Request) -> None:
         super().check_request(request)
         wanted: dict[Feature, bool] = {
-            "logits_callback": request.logits_callback is not None or bool(request.given),
+            "logits_callback": request.logits_callback is not None,
             "logprobs": request.logprobs is not None,
             "prompt_logprobs": request.prompt_logprobs is not None,
             "next_logprobs": request.next_logprobs is not None or bool(request.next_ids),

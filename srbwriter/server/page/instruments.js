@@ -1,4 +1,4 @@
-// What a writer does beside writing: look ahead, see what is not shown, judge, explore, go token by token.
+// What a writer does beside writing: look ahead, see what is not shown, judge, go token by token.
 // Knows requests and panes by what write.js hands it; changes the story only through that.
 
 import { call, follow } from "/page/api.js";
@@ -78,8 +78,6 @@ export async function judge(request, panes) {
   for (const { index, score } of told.data) mark(panes[index], "score", `✓${Math.round(100 * score)}`);
   for (const pane of panes) pane.style.order = $("order").value && best.includes(pane.index) ? best.indexOf(pane.index) : $("order").value ? panes.length : "";
 }
-
-export const explore = async (prompt) => (await call("POST", "/srb/v1/explore", { prompt })).ways;
 
 // ---- token by token
 

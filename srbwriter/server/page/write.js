@@ -201,8 +201,6 @@ function newPane(index) {
 // ---- verbs
 
 async function pick(index, chars) {
-  const { way } = panes.children[index];
-  if (way !== undefined) return turn(story.value + [...way].slice(0, chars).join(""));
   if (!request) return;
   const { id, base, stop } = request;
   const picked = await call("POST", `/srb/v1/requests/${id}/branches/${index}/pick`, chars === undefined ? {} : { chars });
@@ -211,15 +209,6 @@ async function pick(index, chars) {
   past.push({ text: base, anchor });
   story.value = base + picked.text;
   anchor = { parent: picked.parent, text: story.value };
-  save();
-  look();
-  await write();
-}
-
-// Go on from another text, which is no picked branch.
-async function turn(text) {
-  past.push({ text: story.value, anchor });
-  [story.value, anchor] = [text, null];
   save();
   look();
   await write();
@@ -243,22 +232,6 @@ async function fork(before, how, pane) {
   [story.value, anchor] = [base + before, null];
   save();
   begin(made, story.value);
-}
-
-// Likely ways on, as branches that have ended.
-async function explore() {
-  await halt();
-  instruments.forget();
-  $("shown").replaceChildren();
-  const ways = await instruments.explore(story.value || story.placeholder);
-  panes.replaceChildren(...ways.map(({ text, probability }, index) => {
-    const pane = newPane(index);
-    tell(pane, text);
-    pane.way = text;
-    pane.querySelector(".state").textContent = `${(100 * probability).toPrecision(2)} %`;
-    pane.querySelectorAll(".again, .look").forEach((one) => one.remove());
-    return pane;
-  }));
 }
 
 // The story's end is what a writer wants to see after a pick.
@@ -322,7 +295,6 @@ $("undo").onclick = () => verb(undo);
 $("export").onclick = exported;
 $("instruments").ontoggle = () => { if (request && !request.following && panes.children.length) ended(request); };
 $("judge").onclick = () => verb(() => request && instruments.judge(request, [...panes.children]));
-$("explore").onclick = () => verb(explore);
 $("defaults").onclick = defaults;
 $("theme").onclick = () => {
   const names = Object.keys(THEMES);

@@ -103,7 +103,6 @@ def _check_numbers(story: StoryDraft, name: str) -> None:
             ("order", node.order, -_MOST, _MOST),
             ("number", node.number, 1, 2**31 - 1),
             ("generation.seed", seed, -(2**63), 2**64 - 1),
-            ("marks.rating", node.marks.rating, -1, 1),
         ):
             if number is not None and not low <= number <= high:
                 raise FormatError(name, f"story.nodes.{at}.{place}", f"a number from {low} to {high}")

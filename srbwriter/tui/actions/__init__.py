@@ -5,13 +5,13 @@ front end would need as well belong to the session.
 """
 
 from srbwriter.tui.actions import (  # isort: skip - in order
-    branches, story, chapters, stories, tree, knobs, ahead, exploring, tokens, judging, bans, loops,
-    rewriting, wishes, steering, variants, autorun, preferences, surprise, replay, view,
+    branches, story, chapters, stories, tree, knobs, ahead, tokens, judging, bans, loops,
+    rewriting, wishes, steering, autorun, variety, view,
 )  # fmt: skip
 from srbwriter.tui.commands import COMMANDS
 
 __all__ = [
-    "COMMANDS", "ahead", "autorun", "bans", "branches", "chapters", "exploring", "judging", "knobs",
-    "loops", "preferences", "replay", "rewriting", "steering", "stories", "story", "surprise", "tokens",
-    "tree", "variants", "view", "wishes",
+    "COMMANDS", "ahead", "autorun", "bans", "branches", "chapters", "judging", "knobs",
+    "loops", "rewriting", "steering", "stories", "story", "tokens",
+    "tree", "variety", "view", "wishes",
 ]  # fmt: skip

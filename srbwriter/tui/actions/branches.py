@@ -236,18 +236,6 @@ def copy(screen: Writer) -> None:
         screen.notify(f"Branch {here[0].index + 1} is on the clipboard.")
 
 
-@command(THIS_BRANCH, "Rate up")
-def rate_up(screen: Writer) -> None:
-    """Rate the branch as good; again to remove the rating."""
-    _rate(screen, 1)
-
-
-def _rate(screen: Writer, rating: int) -> None:
-    if (node := _branch_node(screen)) is not None:
-        story = screen.session.story
-        story.mark(node, rating=0 if story.marks(node).rating == rating else rating)
-
-
 def _branch_node(screen: Writer) -> NodeId | None:
     """Return the story's node of the current branch; if there is none, notify the writer."""
     here = branch_here(screen)
@@ -255,12 +243,6 @@ def _branch_node(screen: Writer) -> NodeId | None:
     if here is not None and node is None:
         screen.notify("This branch has not been saved yet; try again in a moment.")
     return node
-
-
-@command(THIS_BRANCH, "Rate down")
-def rate_down(screen: Writer) -> None:
-    """Rate the branch as bad; again to remove the rating."""
-    _rate(screen, -1)
 
 
 @command(THIS_BRANCH, "Bookmark this branch", "b")

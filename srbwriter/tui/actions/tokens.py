@@ -9,7 +9,7 @@ from srbwriter.tui.actions.branches import branch_here
 from srbwriter.tui.commands import INSTRUMENTS, command
 from srbwriter.tui.dialogs.picker import Choice, Picker
 from srbwriter.tui.dialogs.tokens import TokenView
-from srbwriter.tui.widgets.tints import AUTHOR, NONE, PROBABILITY, SURPRISAL
+from srbwriter.tui.widgets.tints import AUTHOR, NONE, SURPRISAL
 
 if TYPE_CHECKING:
     from srbwriter.tui.program import Writer
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 _COLOURS = (
     Choice(NONE, "no colours", "all words look alike"),
     Choice(AUTHOR, "who wrote what", "the model, edited by you, imported, yours"),
-    Choice(PROBABILITY, "how likely each word was", "the less expected, the stronger"),
-    Choice(SURPRISAL, "unlikely words only", "those below 12 %"),
+    Choice(SURPRISAL, "unlikely words", "those that the model gave less than 1.6 %"),
 )
 
 
@@ -37,7 +36,7 @@ def tokens(screen: Writer) -> None:
 
 @command(INSTRUMENTS, "Colour words")
 def colour_tokens(screen: Writer) -> None:
-    """Colour words by who wrote them, or by how likely the model found them."""
+    """Colour words by who wrote them, or those that the model found unlikely."""
 
     app = screen.app
 

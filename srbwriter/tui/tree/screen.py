@@ -162,12 +162,6 @@ class TreeScreen(Page[Destination]):
         """Bookmark the passage, to find it later; again to remove the bookmark."""
         self._mark(bookmark=not self._marks.bookmark)
 
-    @action("tree_rate_up", "greater_than_sign", "good", 1)
-    @action("tree_rate_down", "less_than_sign", "bad", -1)
-    def action_rate(self, rating: int) -> None:
-        """Rate the passage as good or bad; again to remove the rating."""
-        self._mark(rating=0 if self._marks.rating == rating else rating)
-
     @action("tree_note", "n", "note", asks=True)
     def action_note(self) -> None:
         """Write a note on the passage."""

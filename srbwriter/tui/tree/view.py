@@ -66,11 +66,10 @@ _AUTHORS = {"writer": "✎", "edited": "✎", "imported": "⇣", "model": " "}
 
 
 def marks_words(story: Story, node: NodeId) -> str:
-    """Return a node's marks as signs: ★ bookmark, + and − rating, § chapter, # tags."""
+    """Return a node's marks as signs: ★ bookmark, § chapter, # tags."""
     marks = story.marks(node)
     signs = [
         "★" if marks.bookmark else "",
-        {1: "+", -1: "−"}.get(marks.rating, ""),
         f"§ {marks.title}" if marks.chapter else marks.title,
         *(f"#{tag}" for tag in marks.tags),
     ]

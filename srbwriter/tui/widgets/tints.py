@@ -1,6 +1,6 @@
 """Colours of words by probability of their tokens, or by author.
 
-Five steps, distinct in every theme and colour depth, also by font style where a terminal has no colours.
+Four steps, distinct in every theme and colour depth, also by font style where a terminal has no colours.
 """
 
 from __future__ import annotations
@@ -11,23 +11,18 @@ from collections.abc import Callable, Iterator, Sequence
 
 from srbwriter.engine.generation import Branch, Buffer
 
-NONE, AUTHOR, PROBABILITY, SURPRISAL = "none", "author", "probability", "surprisal"
-STEPS = ("tint-0", "tint-1", "tint-2", "tint-3", "tint-4")
+NONE, AUTHOR, SURPRISAL = "none", "author", "surprisal"
+STEPS = ("tint-0", "tint-1", "tint-2", "tint-3")
 UNKNOWN = "tint-unknown"
 WRITER = "tint-writer"
 TINTS = (*STEPS, UNKNOWN, WRITER)
 
-_LEAST = (0.5, 0.2, 0.05, 0.01)  # lowest probabilities of the first four steps
-_MOST = (3.0, 6.0, 9.0, 12.0)  # highest surprisal of the first four steps, in bits
+_MOST = (6.0, 9.0, 12.0)  # highest surprisal of the first three steps, in bits
 
 LEGENDS = {
-    PROBABILITY: ("How likely each word was", (
-        ("50 % and more", STEPS[0]), ("20 %", STEPS[1]), ("5 %", STEPS[2]), ("1 %", STEPS[3]),
-        ("less", STEPS[4]), ("not known yet", UNKNOWN),
-    )),
-    SURPRISAL: ("Unlikely words only", (
-        ("above 12 %", STEPS[0]), ("below 12 %", STEPS[1]), ("1.6 %", STEPS[2]), ("0.2 %", STEPS[3]),
-        ("0.02 %", STEPS[4]), ("not known yet", UNKNOWN),
+    SURPRISAL: ("Unlikely words", (
+        ("above 1.6 %", STEPS[0]), ("below 1.6 %", STEPS[1]), ("0.2 %", STEPS[2]), ("0.02 %", STEPS[3]),
+        ("not known yet", UNKNOWN),
     )),
     AUTHOR: ("Who wrote what", (
         ("yours", STEPS[0]), ("the model", "story-model"), ("edited by you", "story-edited"),
@@ -37,13 +32,11 @@ LEGENDS = {
 """The heading and the legend of each mode: (words, tint)."""
 
 
-def step(mode: str, logprob: float | None) -> str:
+def step(logprob: float | None) -> str:
     """Return the tint of a token by its natural log-probability; UNKNOWN for None."""
     if logprob is None:
         return UNKNOWN
-    if mode == SURPRISAL:
-        return STEPS[bisect_right(_MOST, -logprob / math.log(2))]
-    return STEPS[sum(math.exp(logprob) < least for least in _LEAST)]
+    return STEPS[bisect_right(_MOST, -logprob / math.log(2))]
 
 
 class Tints:
@@ -77,7 +70,7 @@ class Tints:
             return
         ends = buffer.ends
         if len(self._names) < len(ends):
-            self._names += [step(self.mode, value) for value in self._known(branch)[len(self._names) :]]
+            self._names += [step(value) for value in self._known(branch)[len(self._names) :]]
         at = bisect_right(ends, start)
         while start < end and at < min(len(ends), len(self._names)):
             if ends[at] > start:

@@ -17,7 +17,6 @@ from textual.reactive import reactive
 
 from srbwriter.engine.generation import Branch
 from srbwriter.session.ordering import AS_DRAWN, ordered
-from srbwriter.tui.widgets.curves import Curve
 from srbwriter.tui.widgets.tints import NONE, TINTS, Tints
 from srbwriter.tui.write.branch_pane import BranchPane
 
@@ -60,7 +59,6 @@ class BranchGrid(Container):
         .pane--tint-1 { color: $text-success; text-style: italic; }
         .pane--tint-2 { color: $text-warning; text-style: bold; }
         .pane--tint-3 { color: $text-error; text-style: bold italic; }
-        .pane--tint-4 { color: $text-error; text-style: bold underline; }
         .pane--tint-unknown { color: $text-muted; }
         .pane--tint-writer { color: $accent; text-style: bold; }
     }
@@ -83,7 +81,6 @@ class BranchGrid(Container):
         self.start_at: int | None = 0  # see BranchPane
         self.hint = ""  # see BranchPane
         self.colours: tuple[str, Tokens | None] = NONE, None  # colour mode, and the source of token data
-        self.curves = False  # whether heads show curves of surprise
         self.current = 0  # index of the branch that commands act on
         self.sorting = AS_DRAWN  # the writer's choice, a name of ORDERS
         self._sorted: object = None  # the identity of the sorted round, and its branch count
@@ -181,14 +178,9 @@ class BranchGrid(Container):
             self.mount_all(fresh)
 
     def colour(self) -> None:
-        """Apply the colour mode to the words of all panes, and show or hide the curves in their heads."""
+        """Apply the colour mode to the words of all panes."""
         mode, tokens = self.colours
         for pane in self.panes:
-            if (pane.curve is not None) != self.curves:
-                pane.curve = None
-                if tokens is not None and self.curves:
-                    pane.curve = Curve(tokens.branch_logprobs, lambda: tokens.version)
-                pane.pull(force=True)
             if (NONE if pane.tints is None else pane.tints.mode) != mode:
                 pane.tints = None
                 if tokens is not None and mode != NONE:

@@ -26,7 +26,6 @@ from textual.widget import Widget
 from srbwriter.engine.generation import Branch, Cursor
 from srbwriter.engine.types import BranchState, FinishReason
 from srbwriter.prose import Unit
-from srbwriter.tui.widgets.curves import Curve
 from srbwriter.tui.widgets.tints import Tints
 from srbwriter.tui.widgets.wrap import Wrapper
 from srbwriter.tui.write.branch_words import NO_THOUGHTS, Head, find_thoughts, state_sign, state_words
@@ -95,7 +94,6 @@ class BranchPane(Widget, can_focus=True):
         self._head = ""
         self._head_at = 0.0
         self.tints: Tints | None = None  # colours of its words; None means uncoloured
-        self.curve: Curve | None = None  # of surprise, in the head
         self._token: tuple[int, int] | None = None  # characters of the highlighted token
         self._painted: dict[int, Strip] = {}  # painted lines of the text, by row
         self._painted_head: tuple[str, Strip] | None = None
@@ -219,16 +217,13 @@ class BranchPane(Widget, can_focus=True):
         name = f"[{self.letter}] {self.number}" if self.letter else str(self.number)
         if branch is None:
             return f" {name} "
-        if label := branch.generation.request.label:
-            name += f" {label}"
         self._head_state = branch.state, branch.finish_reason
         hidden = len(self._text.lines) - self._body - self._first
         tokens = len(branch.buffer.ids) if self.figures else 0
         speed = branch.tokens_per_second if self.figures and branch.state is BranchState.WRITING else 0.0
-        curve = self.curve.signs(branch, self._room.width) if self.curve is not None else ""
         head = Head(
             name, state_sign(branch), state_words(branch), self.thoughts.words, self.note, self.marks,
-            max(0, hidden), tokens, speed, self.stale, curve,
+            max(0, hidden), tokens, speed, self.stale,
         )  # fmt: skip
         return head.line(self._room.width - 1)
 

@@ -78,8 +78,6 @@ NO_BREAK = "\xa0"
 """Between the words of one mark."""
 _SHORT_MARKS = {
     "locked": "lock",
-    "good": "+",
-    "bad": "−",
     f"chosen{NO_BREAK}by{NO_BREAK}you": "↳",
     "ready": "»",
     f"less{NO_BREAK}alike": "≠",
@@ -100,7 +98,6 @@ class Head(NamedTuple):
     tokens: int = 0
     speed: float = 0.0  # tokens a second
     stale: bool = False  # written for an earlier text; replaces the state's words, not its sign
-    curve: str = ""  # of surprise
 
     def line(self, width: int) -> str:
         """Return the header, shortened to ``width`` cells."""
@@ -109,7 +106,6 @@ class Head(NamedTuple):
             "thoughts": f"thought {self.thoughts} words" if self.thoughts else "",
             "note": self.note,
             "marks": self.marks.replace(NO_BREAK, " "),
-            "curve": self.curve,
             "hidden": f"↓{self.hidden}" if self.hidden else "",
             "tokens": f"{self.tokens} tok" if self.tokens else "",
             "speed": f"{self.speed:.0f}/s" if self.speed else "",
@@ -136,8 +132,6 @@ class Head(NamedTuple):
             ("note", f"{note} …" if more else note),
             ("marks", " ".join(_SHORT_MARKS.get(mark, mark) for mark in marks)),
             ("tokens", ""),
-            ("state", last_words if self.curve else state),  # the writer has asked for the curve
-            ("curve", ""),
             ("hidden", ""),
             ("state", last_words),
             ("thoughts", ""),
@@ -147,7 +141,7 @@ class Head(NamedTuple):
     def _sides(self, parts: dict[str, str]) -> tuple[str, str]:
         left = f" {self.name} {self.sign} {parts['state']}".rstrip()
         left += "".join(f" · {parts[part]}" for part in ("thoughts", "note", "marks") if parts[part])
-        return left, " ".join(parts[part] for part in ("curve", "hidden", "tokens", "speed") if parts[part])
+        return left, " ".join(parts[part] for part in ("hidden", "tokens", "speed") if parts[part])
 
 
 _MARKS = (("<think>", "</think>"), ("<thinking>", "</thinking>"), ("<|channel>thought", "<channel|>"))

@@ -32,8 +32,6 @@ class Arrangement:
     """Show the story only, with the cursor's line in the middle."""
     figures: bool = False
     """Show figures of the engine."""
-    curves: bool = False
-    """Show curves of surprise in the heads of branches."""
     panel_columns: int = 0
     """Free columns on the right, for the side panel."""
 

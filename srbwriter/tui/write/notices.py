@@ -1,11 +1,10 @@
-"""Messages about the model, the disk and exploring, each shown once."""
+"""Messages about the model and the disk, each shown once."""
 
 from __future__ import annotations
 
 import time
 
 from srbwriter import paths
-from srbwriter.session.exploring import Explorer
 from srbwriter.story import SecondFile, StoryError, library
 from srbwriter.story.model import counted
 from srbwriter.tui.dialogs.trouble import trouble_words
@@ -28,7 +27,6 @@ class Notices:
         self._watch_model()
         self._watch_disk()
         self._watch_file()
-        self._watch_exploring()
 
     def _watch_model(self) -> None:
         """Show why a model does not load, and what was reduced to make it fit."""
@@ -70,10 +68,3 @@ class Notices:
             if story.file == second.ours:
                 library.RecentStories(paths.recent_file()).add(story.file, story.title, time.time())
         self._shown_file = second
-
-    def _watch_exploring(self) -> None:
-        """Show why an exploration failed."""
-        exploring = Explorer.of(self._session)
-        if exploring.problem is not None:
-            self._screen.notify(str(exploring.problem), severity="error")
-            exploring.problem = None

@@ -21,7 +21,6 @@ from textual.widgets import Static
 
 from srbwriter.engine.types import EngineError
 from srbwriter.session.ahead import LookAhead
-from srbwriter.session.exploring import Explorer
 from srbwriter.session.tokens import Tokens
 from srbwriter.session.variety import Renewing
 from srbwriter.story import Author, StoryError
@@ -91,8 +90,8 @@ class WriteScreen(Screen[None]):
         self._today = status.WordsToday(session)
         self._left = View.from_json(session.view)  # what the writer left here; None if nothing is known
         self._begun = False  # the first screen is up
-        large, curves = (self._left.large, self._left.curves) if self._left is not None else (False, False)
-        self.arrangement = Arrangement(app.preferences[options.LAYOUT], large, curves=curves)
+        large = self._left is not None and self._left.large
+        self.arrangement = Arrangement(app.preferences[options.LAYOUT], large)
         self._unchosen = False  # no pane has been chosen since the last round or pick, and nothing typed
         self._pane_chosen = False  # a pane has been chosen since the last round or pick
         self._load_watch = status.Watch()
@@ -190,7 +189,7 @@ class WriteScreen(Screen[None]):
         chosen = tuple((index, take) for index, take in takes if take is not None)
         view = View(
             self.editor.place, focus, self.grid.current, self.grid.sorting, panes, self.arrangement.large,
-            chosen, self.arrangement.curves,
+            chosen,
         )  # fmt: skip
         self.session.keep_view(view.to_json())
 
@@ -425,7 +424,7 @@ class WriteScreen(Screen[None]):
     def show_authors(self) -> None:
         """Tint the story by author, if the writer has chosen that."""
         mode = self.app.preferences[options.COLOUR_TOKENS]
-        if mode in (tints.PROBABILITY, tints.SURPRISAL):
+        if mode == tints.SURPRISAL:
             self._colours.show(self.editor, mode, anew=True)
             return
         if mode != tints.AUTHOR:
@@ -438,15 +437,12 @@ class WriteScreen(Screen[None]):
         self.editor.provenance = Provenance(parts)
 
     def colour(self) -> None:
-        """Apply the colour mode, and show or hide curves.
-
-        Log-probabilities are collected only while they are shown.
-        """
-        mode, curves = self.app.preferences[options.COLOUR_TOKENS], self.arrangement.curves
-        wanted = curves or mode in (tints.PROBABILITY, tints.SURPRISAL)
-        if wanted or (mode, curves) != (self.grid.colours[0], self.grid.curves):
+        """Apply the colour mode. Log-probabilities are collected only while they are shown."""
+        mode = self.app.preferences[options.COLOUR_TOKENS]
+        wanted = mode == tints.SURPRISAL
+        if wanted or mode != self.grid.colours[0]:
             Tokens.of(self.session).gather = wanted
-        self.grid.colours, self.grid.curves = (mode, Tokens.of(self.session)), curves
+        self.grid.colours = mode, Tokens.of(self.session)
         self.legend.show(mode, self.size.height)
         self.grid.colour()
         self.show_authors()
@@ -454,18 +450,14 @@ class WriteScreen(Screen[None]):
     def _update_colours(self) -> None:
         """Colour the part of the story that is scored by now, and request the rest."""
         mode = self.app.preferences[options.COLOUR_TOKENS]
-        if mode in (tints.PROBABILITY, tints.SURPRISAL):
+        if mode == tints.SURPRISAL:
             self._colours.show(self.editor, mode)
-        elif self.arrangement.curves:
-            Tokens.of(self.session).collect()
 
     # ---- branches
 
     @property
     def writing(self) -> bool:
         current = self.session.round
-        if Explorer.of(self.session).working:
-            return True
         if current is None:
             return False
         return not current.branches or any(branch.live for branch in current.branches)
@@ -497,7 +489,7 @@ class WriteScreen(Screen[None]):
             if current is not self._round:
                 self._usual = self.session.sampling  # later changes of knobs do not apply to these branches
                 if self._shows_others(current) and isinstance(self.focused, BranchPane):
-                    self.leave_panes()  # exploring replaced the branches without a command
+                    self.leave_panes()
             self._round, self._shown = current, count
             blank: list[None] = [None] * self.session.n
             self.grid.show(current.branches if current is not None and count else blank, again)
@@ -582,8 +574,6 @@ class WriteScreen(Screen[None]):
             if quiet:
                 self.arrangement = replace(self.arrangement, large=False)
                 self.editor.focus()
-        if self.arrangement.curves != before.curves:
-            self.colour()
         self._applied_for = self.size
         self._lay_out()
         self.legend.show(self.app.preferences[options.COLOUR_TOKENS], self.size.height)

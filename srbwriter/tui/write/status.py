@@ -10,22 +10,18 @@ from rich.cells import cell_len, set_cell_size
 
 from srbwriter.engine.types import BranchState
 from srbwriter.session.ahead import BATTERY, LookAhead
-from srbwriter.session.exploring import Explorer, probability_words
 from srbwriter.session.loops import Loops
 from srbwriter.session.steering import Steering
-from srbwriter.session.tokens import shown
 from srbwriter.story.model import NoSuchNode, StoryError, counted
 from srbwriter.tui.widgets.lines import bar
 from srbwriter.tui.write.branch_words import NO_BREAK
 
 if TYPE_CHECKING:
-    from srbwriter.engine.exploring import Opening
     from srbwriter.session import Round, Session
     from srbwriter.story import NodeId
 
 _COUNT_SECONDS = 1.0
 _TITLE_CELLS, _WISH_CELLS = 24, 32
-_MOST_OPENINGS, _LEAST_PROBABILITY = 3, 0.01  # of the openings that no branch shows
 _ESTIMATE_SECONDS = 1.0  # earlier estimates are unreliable
 
 
@@ -108,25 +104,10 @@ def engine_figures(session: Session, address: str = "") -> tuple[str, ...]:
             parts.append(f"{speed:.0f} tok/s")
     if generation is not None and total:
         parts.append(f"{generation.cached_tokens} of {total} tokens from cache")
-    parts += [ahead(session), unexplored(session), address]
+    parts += [ahead(session), address]
     if session.model is not None and session.model.device:
         parts.append(f"runs on {session.model.device}")
     return tuple(part for part in parts if part)
-
-
-def unexplored(session: Session) -> str:
-    """Return how much probability the branches cover, and likely openings they lack; empty if unknown."""
-    fork = Explorer.of(session).fork()
-    if fork is None:
-        return ""
-    others = [o for o in fork.unexplored if o.probability >= _LEAST_PROBABILITY][:_MOST_OPENINGS]
-    names = ", ".join(f"{opening_words(o)} {probability_words(o.probability)}" for o in others)
-    return f"shown {probability_words(fork.covered)}" + (f", not {names}" if names else "")
-
-
-def opening_words(opening: Opening) -> str:
-    """Return the text of a token, as shown in a line."""
-    return shown(opening.raw, "the end").strip() or "␣"
 
 
 def ahead(session: Session) -> str:
@@ -235,7 +216,6 @@ def marks(session: Session, index: int, take: int | None = None) -> str:
         "chosen by you".replace(" ", NO_BREAK) if index in current.forced else "",
         "locked" if index in current.locked else "",
         "★" if found.bookmark else "",
-        {1: "good", -1: "bad"}.get(found.rating, ""),
         *(words.replace(" ", NO_BREAK) for words in Steering.of(session).words(index)),
         "repeats" if Loops.of(session).repeats(branch) else "",
         _likeness(current, index),
@@ -245,9 +225,8 @@ def marks(session: Session, index: int, take: int | None = None) -> str:
 
 
 def note(session: Session, index: int) -> str:
-    """Return the probability of a branch that was found by exploring, or the wish of a single branch."""
+    """Return the wish of a single branch."""
     if session.round is None:
         return ""
-    share = session.round.probabilities.get(index)
     wish = session.round.wishes.get(index, "").replace(", ", " ")  # commas separate notes
-    return shortened(wish, _WISH_CELLS) if share is None else probability_words(share)
+    return shortened(wish, _WISH_CELLS)

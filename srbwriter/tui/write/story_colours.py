@@ -68,7 +68,7 @@ class StoryColours:
         for token, end in zip(text.tokens, ends, strict=False):  # without tokens there is still one end
             parts += [
                 (max(0, token.start - place), UNKNOWN),
-                (end - token.start, step(mode, known.get(token.at))),
+                (end - token.start, step(known.get(token.at))),
             ]
             place = end
         editor.provenance = Provenance(parts)
@@ -99,6 +99,6 @@ class Legend(Widget):
 
 _STYLES = {
     "tint-0": "$foreground", "tint-1": "italic $text-success", "tint-2": "bold $text-warning",
-    "tint-3": "bold italic $text-error", "tint-4": "bold underline $text-error", UNKNOWN: "$text-muted",
+    "tint-3": "bold italic $text-error", UNKNOWN: "$text-muted",
     WRITER: "bold $accent", "story-model": "italic $secondary", "story-edited": "bold italic $accent",
 }  # fmt: skip

@@ -163,7 +163,6 @@ class StoryEditor(ProseArea):
         & .story--tint-1 { color: $text-success; text-style: italic; }
         & .story--tint-2 { color: $text-warning; text-style: bold; }
         & .story--tint-3 { color: $text-error; text-style: bold italic; }
-        & .story--tint-4 { color: $text-error; text-style: bold underline; }
         & .story--tint-unknown { color: $text-muted; }
         & .story--match { color: $text-warning; text-style: underline; }
         & .story--match-selected { color: $text-warning; text-style: bold reverse; }

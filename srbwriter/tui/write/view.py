@@ -27,8 +27,6 @@ class View(NamedTuple):
     """Whether one pane fills the screen."""
     takes: tuple[tuple[int, int], ...] = ()
     """Index and characters of each branch that has a taking cursor."""
-    curves: bool = False
-    """Whether the heads show curves of surprise."""
 
     def to_json(self) -> JsonObject:
         """Return the view as a JSON object."""
@@ -47,7 +45,6 @@ class View(NamedTuple):
                 tuple(_number(index) for index in as_list(kept["panes"])),
                 bool(kept["large"]),
                 tuple((_number(index), _number(chars)) for index, chars in takes),
-                bool(kept.get("curves", False)),
             )
         except (KeyError, TypeError, ValueError):
             return None

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from tests.tui.scenarios import (  # isort: skip
-    ahead, autorun, bin, branches, chapters, convert, exploring, judging, knobs, loops, nodes,
-    preferences, replay, rewriting, steering, stories, story, surprise, taking, tokens, variants, view,
+    ahead, autorun, bin, branches, chapters, convert, judging, knobs, loops, nodes,
+    rewriting, steering, stories, story, taking, tokens, variety, view,
     wishes,
 )  # fmt: skip
 from tests.tui.scenarios.common import SCENARIOS
 
 __all__ = [
-    "SCENARIOS", "ahead", "autorun", "bin", "branches", "chapters", "convert", "exploring", "judging",
-    "knobs", "loops", "nodes", "preferences", "replay", "rewriting", "steering", "stories", "story",
-    "surprise", "taking", "tokens", "variants", "view", "wishes",
+    "SCENARIOS", "ahead", "autorun", "bin", "branches", "chapters", "convert", "judging",
+    "knobs", "loops", "nodes", "rewriting", "steering", "stories", "story",
+    "taking", "tokens", "variety", "view", "wishes",
 ]  # fmt: skip

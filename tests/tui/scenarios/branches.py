@@ -11,7 +11,7 @@ from srbwriter.tui.dialogs.picker import Picker
 from srbwriter.tui.dialogs.sheet import Sheet
 from srbwriter.tui.story.reading import Compare
 from tests.tui.conftest import Bench
-from tests.tui.scenarios.common import SCENARIOS, answer, head, long_branch, opened, scenario, started
+from tests.tui.scenarios.common import answer, head, long_branch, opened, scenario, started
 
 
 @scenario
@@ -135,24 +135,6 @@ async def copy(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
     await bench.press("c")
     assert bench.app.clipboard == bench.texts()[0]
-
-
-def rates(command: str, rating: int, word: str) -> None:
-    """The scenario of a command that rates a branch, and takes that back when it comes again."""
-
-    async def act(bench: Bench, _: pytest.MonkeyPatch) -> None:
-        await started(bench)
-        node = bench.session.round.node_of(0)
-        await bench.choose(command)
-        assert bench.session.story.marks(node).rating == rating and word in head(bench)
-        await bench.choose(command)
-        assert bench.session.story.marks(node).rating == 0
-
-    SCENARIOS[command] = act
-
-
-rates("rate_up", 1, "good")
-rates("rate_down", -1, "bad")
 
 
 @scenario

@@ -46,8 +46,8 @@ async def colour_tokens(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
     pane = bench.screen.grid.panes[0]
     plain = {segment.style for segment in pane.render_line(1)}
-    await choose(bench, "likely each")
-    assert bench.app.preferences[options.COLOUR_TOKENS] == "probability"
+    await choose(bench, "unlikely")
+    assert bench.app.preferences[options.COLOUR_TOKENS] == "surprisal"
     assert bench.session.tokens.gather
     bench.session.reroll_all()
     bench.session.generate()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import get_args
 
-from srbwriter.engine.exploring import MOST_TOKENS, MOST_WAYS, Ends, Exploring
 from srbwriter.engine.verbs import HTTP_VERBS, Kind
 from srbwriter.server.dialects.srb.completions import OTHERS_FIELDS, SRB, completions
 from srbwriter.server.dialects.srb.handles import (
@@ -22,7 +20,7 @@ from srbwriter.server.dialects.srb.handles import (
     requests,
     steer,
 )
-from srbwriter.server.dialects.srb.instruments import explore, judge, open_unexplored, unexplored
+from srbwriter.server.dialects.srb.instruments import judge, open_unexplored, unexplored
 from srbwriter.server.dialects.srb.model import model, pieces, vocabulary
 from srbwriter.server.dialects.srb.rewriting import rewrite
 from srbwriter.server.dialects.srb.schemas import BRANCHES, PARENT, SCHEMAS
@@ -50,16 +48,6 @@ _RUBRIC = object_of(
     rubric={"type": "array", "items": {"type": "string"}}, note="string",
     example={"rubric": ["Is this passage sad?"]},
 )  # fmt: skip
-_USUAL = Exploring()
-_EXPLORING = object_of(
-    **{name: BRANCHES["properties"][name] for name in ("prompt", "parent", "heal")},
-    cutoff={"type": "number", "minimum": 0, "maximum": 1, "default": _USUAL.cutoff},
-    multiplier={"type": "number", "minimum": 0, "maximum": 10, "default": _USUAL.multiplier},
-    depth={"type": "integer", "minimum": 1, "maximum": MOST_TOKENS, "default": _USUAL.depth},
-    beams={"type": "integer", "minimum": 1, "maximum": MOST_WAYS, "default": _USUAL.beams},
-    ends={"type": "string", "enum": list(get_args(Ends)), "default": _USUAL.ends},
-    example={"prompt": "Once upon a time,", "cutoff": 0.1, "depth": 8},
-)
 _REWRITING = object_of(
     "passage", before="string", passage="string", after="string", **FIELDS,
     example={"before": "The fox saw the river.", "passage": " He was very tired.", "after": " Then he swam.",
@@ -104,8 +92,6 @@ _ROWS = (
          answers=answers("SrbUnexplored")),
     _row(f"POST {_REQUEST}/unexplored", open_unexplored, "let another branch begin with it",
          body=object_of("token", token="integer"), chooses=False, answers=_VERB),
-    _row("POST /srb/v1/explore", explore, "follow the ways on that are likely", body=_EXPLORING,
-         answers=answers("SrbExplored")),
     _row("POST /srb/v1/rewrite", rewrite, "variants of a passage, by how well the text after it follows",
          body=_REWRITING, answers=answers("SrbRewritten")),
     _row(f"POST {_REQUEST}/promote", promote, "write as soon as any what was asked ahead", answers=_VERB),

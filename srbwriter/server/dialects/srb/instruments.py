@@ -1,4 +1,4 @@
-"""Questions to the model besides writing: unexplored tokens, likely continuations, judgements.
+"""Questions to the model besides writing: unexplored tokens and judgements.
 
 No client reads the texts of these requests. They are submitted a few at a time, since each one counts as a
 running request: a client with a thousand questions must not fill the server.
@@ -6,26 +6,23 @@ running request: a client with a thousand questions must not fill the server.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from dataclasses import fields as fields_of
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, get_args
+from typing import Any
 
 from starlette.responses import Response
 
-from srbwriter.engine.exploring import Ends, Exploration, Exploring, Fork, fork_of, question, with_fewer
 from srbwriter.engine.generation import Branch, Generation
-from srbwriter.engine.types import InvalidRequest, Priority, Request
+from srbwriter.engine.openings import Fork, fork_of, question, with_fewer
+from srbwriter.engine.types import Priority, Request
 from srbwriter.server.body import Fields
 from srbwriter.server.context import Context, json_response
-from srbwriter.server.dialects.srb.completions import read_request
 from srbwriter.server.dialects.srb.handles import RUNNING
 from srbwriter.server.errors import ApiError, bad, from_engine
 from srbwriter.server.prompts import read_ids
 from srbwriter.server.registry import Record, new_id
-from srbwriter.server.reply import finite, token_object
+from srbwriter.server.reply import token_object
 from srbwriter.server.services import Services
 from srbwriter.server.streams import Follower, cancel
 from srbwriter.session.judging import RUBRIC, Answers, answers, asks, may_be_judged, mean, questions
@@ -97,54 +94,6 @@ async def open_unexplored(context: Context) -> Response:
     generation.add_branch(1, begin=(*fork.after, *ids))
     value = {"id": record.id, "verb": "add", "n": 1, "begin": [*fork.after, *ids]}
     return json_response(value, RUNNING)
-
-
-async def explore(context: Context) -> Response:
-    """Follow the likely continuations of a prompt, without sampling."""
-    fields = await context.fields()
-    wanted = _wanted(fields)
-    first = await context.read(partial(read_request, parent=context.parent()))
-    try:
-        exploration = Exploration(replace(first, n=1, takes=()), wanted, context.engine.eog)
-    except InvalidRequest as error:
-        raise from_engine(error) from error
-    await context.until_gone(_follow(context, exploration))
-
-    def make() -> Mapping[str, Any]:
-        return {
-            "ways": [
-                {
-                    "text": way.text, "ids": way.ids, "logprob": finite(way.logprob),
-                    "probability": math.exp(way.logprob), "ended": way.ended,
-                }
-                for way in exploration.ways
-            ],
-            "tokens": exploration.tokens,
-        }  # fmt: skip
-
-    return await context.answer(0.0, make)
-
-
-def _wanted(fields: Fields) -> Exploring:
-    """Return the bounds of an exploration. Raises ApiError (400)."""
-    values: dict[str, Any] = {}
-    for field in fields_of(Exploring):
-        if not fields.has(field.name):
-            continue
-        if field.name == "ends":
-            values["ends"] = fields.text("ends")
-            if values["ends"] not in get_args(Ends):
-                raise bad("ends", f"Field 'ends': expected {', '.join(get_args(Ends))}")
-        elif isinstance(field.default, int):
-            values[field.name] = fields.integer(field.name, field.default)
-        else:
-            values[field.name] = fields.number(field.name, 0.0)
-    return Exploring(**values)
-
-
-async def _follow(context: Context, exploration: Exploration) -> None:
-    while asked := exploration.requests():
-        exploration.hear(await answered(context, asked), context.engine)
 
 
 async def _fork(context: Context, generation: Generation) -> Fork:

@@ -88,9 +88,6 @@ SCHEMAS: Mapping[str, Schema] = {
         id=S, covered=N, after=listed(I),
         openings=listed(record(**_TOKEN, probability=N, branches=listed(I))),
     ),
-    "SrbExplored": record(
-        ways=listed(record(text=S, ids=listed(I), logprob=N, probability=N, ended=B)), tokens=I
-    ),
     "SrbJudgement": record(
         id=S, questions=listed(S), data=listed(record(index=I, score=N, answers=listed(N))),
         prompt_tokens=I, cached_tokens=I,

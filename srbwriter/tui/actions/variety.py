@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from srbwriter.engine.exploring import Fork, Opening
 from srbwriter.engine.types import Together
-from srbwriter.session.exploring import Explorer, Word, probability_words
+from srbwriter.session.openings import Openings, Word, Words, probability_words
 from srbwriter.session.ordering import BY_PROBABILITY, ORDERS
+from srbwriter.session.tokens import shown
 from srbwriter.tui.commands import INSTRUMENTS, command
 from srbwriter.tui.dialogs.picker import Choice, Picker
-from srbwriter.tui.write import status
 
 if TYPE_CHECKING:
     from srbwriter.tui.program import Writer
@@ -81,8 +79,7 @@ def order(screen: Writer) -> None:
     screen.ask(Picker("Order of the branches", choices, at=screen.grid.sorting), chosen)
 
 
-_LEAST, _MOST = 0.001, 20  # of the words in the list: their probability, and how many
-_LOOKS, _PATIENCE = 0.05, 3.0  # seconds between two looks at what the model says, and in all
+_LOOKS = 0.05  # seconds between two looks at what the model says
 
 
 @command(INSTRUMENTS, "Words that no branch begins with", letters="x", vim="Y", writes=True)
@@ -92,77 +89,42 @@ def unexplored(screen: Writer) -> None:
         screen.notify(why, severity="warning")
     elif screen.session.round is None:
         screen.notify("There are no branches yet. Write some first.")
-    elif not screen.session.round.one_prompt:
-        screen.notify("Variants have no first words in common to compare. Write branches without them.")
     else:
-        _list_when_known(screen, screen.app.focused, time.monotonic() + _PATIENCE)
+        _list_when_known(screen, screen.app.focused, Openings.of(screen.session).find())
 
 
-def _list_when_known(screen: Writer, focused: object, until: float) -> None:
-    """List the words as soon as the model has rated them, unless the writer has gone elsewhere meanwhile."""
-    fork = Explorer.of(screen.session).fork()
+def _list_when_known(screen: Writer, focused: object, finding: Future[Words]) -> None:
+    """List the words as soon as they are known, unless the writer has gone elsewhere meanwhile."""
     if not screen.on_top or screen.app.focused is not focused:
         return
-    if fork is not None:
-        _list_words(screen, fork)
-    elif time.monotonic() < until:
-        screen.editor.set_timer(_LOOKS, lambda: _list_when_known(screen, focused, until))
+    if not finding.done():
+        screen.editor.set_timer(_LOOKS, lambda: _list_when_known(screen, focused, finding))
+    elif (error := finding.exception()) is not None:
+        screen.notify(f"The model has not rated the next words: {error}", severity="error")
     else:
-        screen.notify("The model has not rated the next words yet. Try again when branches have words.")
+        _list_words(screen, finding.result())
 
 
-def _list_words(screen: Writer, fork: Fork) -> None:
-    explorer = Explorer.of(screen.session)
-    others = [one for one in fork.unexplored if one.probability >= _LEAST][:_MOST]
-    listed = [*others, *_with_branches(fork.openings)]
-    words: dict[int, Word] = {}
-
-    def choices() -> list[Choice]:
-        return [Choice(one, _opening_label(one, words), _branch_numbers(one)) for one in listed]
-
-    def chosen(opening: Opening) -> None:
-        rest = words[opening.token].rest if opening.token in words else ()
-        explorer.open(opening, rest)
-        screen.notify(f'A branch starts with "{_word(opening, words)}" (marked "chosen by you").')
+def _list_words(screen: Writer, found: Words) -> None:
+    def chosen(word: Word) -> None:
+        Openings.of(screen.session).open(word)
+        screen.notify(f'A branch starts with "{_text(word)}" (marked "chosen by you").')
 
     picker = Picker(
-        f"These branches cover {probability_words(fork.covered)} of likely beginnings",
-        choices(),
+        f"These branches cover {probability_words(found.covered)} of likely beginnings",
+        [
+            Choice(word, f"{_text(word):<14} {probability_words(word.probability):>6}", _branch_numbers(word))
+            for word in found.words
+        ],
         foot="enter starts a branch with this word · esc goes back",
     )
     screen.ask(picker, chosen)
-    completed = explorer.complete(listed)
-
-    def show_words() -> None:
-        if not completed.done():
-            picker.set_timer(_LOOKS, show_words)
-        elif completed.exception() is None:
-            words.update(completed.result())
-            picker.replace(choices())
-
-    picker.call_later(show_words)
 
 
-def _with_branches(openings: Sequence[Opening]) -> list[Opening]:
-    return [opening for opening in openings if opening.branches]
+def _text(word: Word) -> str:
+    return shown(word.raw, "the end").strip() or "␣"
 
 
-def _word(opening: Opening, words: Mapping[int, Word]) -> str:
-    """Return the word that an opening begins; only its token until the word is known."""
-    word = words.get(opening.token)
-    return status.opening_words(opening if word is None else opening._replace(raw=word.raw))
-
-
-def _opening_label(opening: Opening, words: Mapping[int, Word]) -> str:
-    return f"{_word(opening, words):<14} {probability_words(opening.probability):>6}"
-
-
-def _branch_numbers(opening: Opening) -> str:
-    numbers = ", ".join(str(index + 1) for index in opening.branches)
+def _branch_numbers(word: Word) -> str:
+    numbers = ", ".join(str(index + 1) for index in word.branches)
     return f"branch {numbers}" if numbers else ""
-
-
-@command(INSTRUMENTS, "Likeliest continuations", writes=True)
-def explore(screen: Writer) -> None:
-    """Show the likeliest continuations as branches, with how likely each is."""
-    Explorer.of(screen.session).begin()

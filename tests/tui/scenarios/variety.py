@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
-from srbwriter.engine.exploring import Exploring
 from srbwriter.session.ordering import ORDERS
 from srbwriter.tui.dialogs.picker import Picker
 from srbwriter.tui.write.branch_pane import BranchPane
@@ -52,34 +49,15 @@ async def order(bench: Bench, _: pytest.MonkeyPatch) -> None:
 @scenario
 async def unexplored(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
-    while bench.session.exploring.fork() is None:
-        assert bench.session.engine.process()
-    fork = bench.session.exploring.fork()
     await bench.choose("unexplored")
+    while not isinstance(bench.app.screen, Picker):
+        bench.session.engine.process(0.01)
+        await bench.pilot.pause()
     picker = await opened(bench, Picker)
     assert "of likely beginnings" in picker.heading
     await bench.press("enter")
     await bench.tokens(4)
     branch = bench.session.round.branches[4]
-    assert branch.ids[: len(fork.after) + 1] == (*fork.after, fork.unexplored[0].token)
+    assert branch.ids and branch.text.split()[0] in bench.last_said
     bench.screen.pump.flush()
     assert "chosen by you" in head(bench, 4)
-    bench.screen.run("figures")
-    assert any(part.startswith("shown ") for part in bench.screen.status_line.left)
-
-
-@scenario
-async def explore(bench: Bench, _: pytest.MonkeyPatch) -> None:
-    await started(bench)
-    before = bench.session.round
-    bench.session.exploring.wanted = Exploring(cutoff=0.05, depth=4, beams=3, ends="never")
-    await bench.choose("explore")
-    assert bench.session.exploring.working, "nothing is explored"
-    assert bench.screen.status_line.left[0].startswith("looking for likely")
-    while bench.session.exploring.working:
-        bench.session.engine.process(0.01)
-    await bench.settle()
-    current = bench.session.round
-    assert current is not before and len(current.branches) == len(current.probabilities) == 3
-    assert all(len(branch.ids) == 4 for branch in current.branches)
-    assert re.fullmatch(r"[\d.]+ %|rare", bench.screen.grid.panes[0].note)
