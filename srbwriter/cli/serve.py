@@ -42,7 +42,7 @@ UNIX_SOCKET = Key[Path | None](
 )
 TCP = Key[tuple[str, ...]](
     "server.tcp", TEXTS, (),
-    "take lines of text there, without HTTP: [HOST:]PORT or unix:PATH; may be given several times",
+    "take lines of text there, without HTTP: [HOST:]PORT; may be given several times",
     ("--tcp",),
 )
 PRELOAD = Key[Path | None](

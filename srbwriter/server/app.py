@@ -49,10 +49,10 @@ def build_app(
     if settings.static_path:
         rows = [row for row in rows if not row.gives_way]
     companions = [leaf.beside(services, lines, most_lines) for leaf in LEAVES.values() if leaf.beside]
-    sockets = [socket for part in (*LEAVES.values(), *companions) for socket in part.sockets]
+    sockets = [socket for leaf in LEAVES.values() for socket in leaf.sockets]
     guarded = [
         *routes_of([row for row in rows if not row.public], services),
-        *(one.route(services) for one in sockets if not one.public),
+        *(one.route(services) for one in sockets),
     ]
     routes: list[BaseRoute] = [*routes_of(rows, services), *(one.route(services) for one in sockets)]
     if settings.static_path:

@@ -127,11 +127,10 @@ def rows_of(dialect: Dialect, title: str) -> Row:
 
 @dataclass(frozen=True, slots=True)
 class Socket:
-    """A path on which clients open WebSockets; a ``public`` one asks for a key itself."""
+    """A path on which clients open WebSockets."""
 
     path: str
     handler: Callable[[Context, WebSocket], Awaitable[None]]
-    public: bool = False
 
     def route(self, services: Services) -> WebSocketRoute:
         async def answer(socket: WebSocket) -> None:
@@ -154,8 +153,6 @@ class Socket:
 class Companion(Protocol):
     """A service of a leaf that runs beside the HTTP routes, on the server's loop."""
 
-    @property
-    def sockets(self) -> Sequence[Socket]: ...
     def open(self) -> AbstractAsyncContextManager[None]: ...
 
 

@@ -147,11 +147,9 @@ class _Server(uvicorn.Server):
     def listen(self) -> None:
         """Open the sockets. Raises AddressError for an address that cannot be listened on."""
         with contextlib.ExitStack() as closing:
-            for place in line_places(self.settings):
-                self.lines.append(
-                    _listen_unix(place.file) if place.file else _listen_tcp(place.host, place.port)
-                )
-                closing.callback(_close, self.lines[-1], place.file)
+            for host, port in line_places(self.settings):
+                self.lines.append(_listen_tcp(host, port))
+                closing.callback(self.lines[-1].close)
             self.listeners = _listen(self.settings)
             closing.pop_all()
         for listener in self.listeners:
@@ -165,7 +163,7 @@ class _Server(uvicorn.Server):
 
     @property
     def line_addresses(self) -> tuple[str, ...]:
-        """Where the line protocol is spoken: HOST:PORT or unix:PATH."""
+        """Where the line protocol is spoken: HOST:PORT."""
         return tuple(map(_address, self.lines))
 
     def serve_and_close(self) -> None:
@@ -261,9 +259,7 @@ def _listen_tcp(address: str, port: int) -> Listener:
 
 def _listen_unix(path: Path) -> Listener:
     if _answers(path):
-        raise AddressError(
-            f"cannot listen on {path}: another server does; choose another with --unix-socket and --tcp"
-        )
+        raise AddressError(f"cannot listen on {path}: another server does; choose another with --unix-socket")
     listener = Listener(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         _remove_socket_file(path)
