@@ -51,9 +51,7 @@ REMARKS = {
     ("--embedding", "--embeddings"): Remark(
         0, "requests for embeddings are always answered, beside all others"
     ),
-    ("--rerank", "--reranking"): Remark(
-        0, "requests to rank texts are always answered where the model has a head for it"
-    ),
+    ("--rerank", "--reranking"): Remark(0, "texts are not ranked here; llama-server does that"),
 }
 """Flags of llama-server that are accepted without effect, with the message about each."""
 
