@@ -19,7 +19,6 @@ _NAMES = (
     "dialects.kobold",
     "dialects.ooba",
     "dialects.tabby",
-    "dialects.vllm",
     "dialects.exllama",
     "dialects.ollama",
     "page",

@@ -6,7 +6,6 @@ from typing import Any
 
 import httpx
 
-from srbwriter import __version__
 from srbwriter.engine.types import Sampling
 from tests.fakes.engine import FakeEngine
 
@@ -39,7 +38,6 @@ def test_a_model_that_is_not_there_yet(serve: Serve) -> None:
     url = serve(Loading()).url
     assert httpx.get(f"{url}/v1/model").status_code == 503
     assert httpx.get(f"{url}/v1/model/list").json()["data"][0]["parameters"] is None
-    assert httpx.get(f"{url}/ping").status_code == 503
     assert httpx.get(f"{url}/api/extra/perf").json()["idle"] == 1
     assert httpx.get(f"{url}/api/v1/model").json() == {"result": "model"}
 
@@ -71,21 +69,7 @@ def test_who_a_key_belongs_to(serve: Serve) -> None:
         assert http.get("/v1/auth/permission").status_code == 401
 
 
-def test_the_load_is_the_number_of_requests_under_way(serve: Serve, engine: FakeEngine) -> None:
-    engine.hold = 1
-    body = {"model": "m", "prompt": "A", "max_tokens": 9, "stream": True}
-    with httpx.Client(base_url=serve().url, timeout=20) as http:
-        assert http.get("/load").json() == {"server_load": 0}
-        with http.stream("POST", "/v1/completions", json=body) as answer:
-            lines = answer.iter_lines()  # closes the answer when nobody holds it
-            next(lines)
-            assert http.get("/load").json() == {"server_load": 1}
-            engine.release()
-
-
 def test_probes(client: httpx.Client) -> None:
-    assert client.get("/version").json() == {"version": __version__}
-    assert client.get("/ping").status_code == 200
     reply = client.get("/.well-known/serviceinfo").json()
     assert reply["software"]["name"] == "srbwriter"
     assert reply["api"]["koboldai"]["base_url"] == str(client.base_url).rstrip("/") + "/api"
