@@ -18,7 +18,6 @@ _NAMES = (
     "dialects.embeddings",
     "dialects.kobold",
     "dialects.ooba",
-    "dialects.tabby",
     "dialects.exllama",
     "dialects.ollama",
     "page",

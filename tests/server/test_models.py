@@ -218,13 +218,6 @@ def test_models_are_loaded_and_unloaded_by_word(serve: Start) -> None:
     assert http.post("/models/load", json={"model": "other"}).status_code == 404
     assert http.post("/models/load", json={}).status_code == 400
 
-    (reply,) = frames(http.post("/v1/model/load", json={"model_name": "toy"}).content)
-    assert reply["status"] == "finished"
-    assert http.get("/v1/model").json()["id"] == "toy"
-    assert ask(http, None).json()["model"] == "toy"
-    assert [card["id"] for card in http.get("/v1/model/list").json()["data"]] == ["big", "toy"]
-    assert http.post("/v1/model/unload").status_code == 200
-
     assert http.get("/v1/internal/model/list").json() == {"model_names": ["big", "toy"]}
     assert http.post("/v1/internal/model/load", json={"model_name": "big"}).json() == "OK"
     assert http.post("/api/v1/generate", json={"prompt": "Once", "max_length": 2}).status_code == 200
@@ -238,7 +231,7 @@ def test_models_are_loaded_and_unloaded_by_word(serve: Start) -> None:
 
 def test_only_an_admin_loads_and_unloads(serve: Start) -> None:
     http = serve(api_keys=("a anna",), admin_keys=("b chief",))
-    for path in ("/models/load", "/models/unload", "/v1/model/load", "/v1/internal/model/load"):
+    for path in ("/models/load", "/models/unload", "/v1/internal/model/load"):
         body = {"model": "toy", "model_name": "toy"}
         assert http.post(path, json=body, headers={"X-Api-Key": "a"}).status_code == 403, path
     assert http.post("/models/load", json={"model": "toy"}, headers={"X-Api-Key": "b"}).status_code == 200

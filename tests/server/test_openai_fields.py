@@ -1,4 +1,4 @@
-"""What tabbyAPI's, vLLM's and aphrodite's clients ask, beside OpenAI's completions."""
+"""What vLLM's clients send to OpenAI's completions."""
 
 from __future__ import annotations
 
@@ -9,70 +9,9 @@ import httpx
 from srbwriter.engine.types import Sampling
 from tests.fakes.engine import FakeEngine
 
-from .conftest import Serve
-from .test_keys import KEYS, as_
 from .wire import frames
 
 BODY: dict[str, Any] = {"model": "any", "prompt": "Once upon a time,", "max_tokens": 4}
-
-
-def test_models(client: httpx.Client) -> None:
-    listed = client.get("/v1/model/list").json()
-    (card,) = listed["data"]
-    assert listed["object"] == "list" and card == client.get("/v1/model").json()
-    assert (card["id"], card["object"]) == ("fake", "model")
-    assert (card["parameters"]["max_seq_len"], card["parameters"]["max_batch_size"]) == (512, 64)
-    assert "messages" in card["parameters"]["prompt_template_content"]
-    props = client.get("/props").json()
-    assert isinstance(props["chat_template"], str) and props["total_slots"] == 64
-    assert (props["bos_token"], props["eos_token"]) == ("<s>", "</s>")
-    usual = props["default_generation_settings"]
-    assert (usual["n_ctx"], usual["params"]["temperature"]) == (512, 0.8)
-    assert client.get("/health").json()["issues"] == []
-
-
-def test_a_model_that_is_not_there_yet(serve: Serve) -> None:
-    class Loading:
-        state, engine, error = "LOADING", None, None
-
-    url = serve(Loading()).url
-    assert httpx.get(f"{url}/v1/model").status_code == 503
-    assert httpx.get(f"{url}/v1/model/list").json()["data"][0]["parameters"] is None
-    assert httpx.get(f"{url}/api/extra/perf").json()["idle"] == 1
-    assert httpx.get(f"{url}/api/v1/model").json() == {"result": "model"}
-
-
-def test_tokens_in_the_words_of_both(client: httpx.Client, engine: FakeEngine) -> None:
-    ids = engine.tokenize("Once upon", add_bos=True)
-    for body in ({"text": "Once upon"}, {"prompt": "Once upon"}):
-        reply = client.post("/v1/token/encode", json=body).json()
-        assert reply == {"tokens": ids, "length": 3}
-    sent = {"text": "Once upon", "add_bos_token": False, "encode_special_tokens": False}
-    assert client.post("/v1/token/encode", json=sent).json()["tokens"] == ids[1:]
-    talk = {"messages": [{"role": "user", "content": "Hi"}]}
-    assert client.post("/v1/token/encode", json=talk).json()["length"] > 3
-    assert client.post("/v1/token/decode", json={"tokens": ids[1:]}).json() == {"text": "Once upon"}
-    assert client.post("/v1/token/encode", json={}).status_code == 400
-    assert client.post("/v1/token/decode", json={"tokens": "a"}).status_code == 400
-    for name in ("text", "prompt"):
-        answer = client.post("/v1/token/encode", json={name: 5})
-        assert (answer.status_code, answer.json()["error"]["param"]) == (400, name)
-
-
-def test_who_a_key_belongs_to(serve: Serve) -> None:
-    with httpx.Client(base_url=serve(api_keys=KEYS).url, timeout=30) as http:
-        reply = {}
-        for key in ("s1", "s3"):
-            with as_(http, key) as client:
-                reply[key] = client.get("/v1/auth/permission").json()["permission"]
-        assert reply == {"s1": "api", "s3": "admin"}
-        assert http.get("/v1/auth/permission").status_code == 401
-
-
-def test_probes(client: httpx.Client) -> None:
-    reply = client.get("/.well-known/serviceinfo").json()
-    assert reply["software"]["name"] == "srbwriter"
-    assert reply["api"]["koboldai"]["base_url"] == str(client.base_url).rstrip("/") + "/api"
 
 
 def test_what_their_clients_send_is_read(client: httpx.Client, engine: FakeEngine) -> None:
