@@ -147,7 +147,7 @@ def _message(item: Any) -> dict[str, Any]:
     message = cast("dict[str, Any]", item)
     if not isinstance(message.get("role"), str):
         raise bad("messages", "Field 'messages': every message needs a role")
-    plain = {**message, "content": read_text(message.get("content"), "messages")}
+    plain = {**message, "content": _read_content(message.get("content"))}
     calls: Any = message.get("tool_calls")
     if isinstance(calls, list) and calls:
         plain["tool_calls"] = [_tool_call(entry) for entry in cast("list[Any]", calls)]
@@ -179,24 +179,21 @@ def _arguments(value: Any) -> Any:
         return value
 
 
-_TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
-
-
-def read_text(value: Any, field: str) -> str:
-    """The text of a message, or of its parts, one a line. Raises ApiError (400) that names ``field``."""
+def _read_content(value: Any) -> str:
+    """The text of a message, or of its parts, one a line. Raises ApiError (400)."""
     if value is None:
         return ""
     if isinstance(value, str):
         return value
     if not isinstance(value, list):
-        raise bad(field, f"Field '{field}': content must be text or a list of parts")
+        raise bad("messages", "Field 'messages': content must be text or a list of parts")
     parts: list[str] = []
     for part in cast("list[Any]", value):
         entry: Mapping[str, Any] = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
         kind = entry.get("type")
-        if isinstance(kind, str) and kind not in _TEXT_PARTS:
-            raise bad(field, f"Field '{field}': this model reads text only; no images, sound or files")
+        if isinstance(kind, str) and kind != "text":
+            raise bad("messages", "Field 'messages': this model reads text only; no images, sound or files")
         if kind is None or not isinstance(entry.get("text"), str):
-            raise bad(field, f"Field '{field}': a part of content is an object with type and text")
+            raise bad("messages", "Field 'messages': a part of content is an object with type and text")
         parts.append(entry["text"])
     return "\n".join(parts)

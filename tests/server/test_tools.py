@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import pytest
@@ -20,9 +20,6 @@ from tests.sizes import examples, some_of
 
 from .conftest import Serve
 from .wire import frames
-
-if TYPE_CHECKING:  # takes a second to import
-    import openai
 
 _HEAD = "{% if tools %}Tools: {{ tools | tojson }}\n{% endif %}"
 _REST = "{% if add_generation_prompt %}A: {% endif %}"
@@ -266,56 +263,6 @@ def test_a_stream_reads_as_the_whole(
     assert [json.loads(arguments) for arguments in written] == values
     made = [call["function"] for call in message.get("tool_calls", [])]
     assert [json.loads(function["arguments"]) for function in made] == values
-
-
-# ---- responses
-
-
-@pytest.fixture
-def ours(client: httpx.Client) -> Iterator[openai.OpenAI]:
-    import openai
-
-    with openai.OpenAI(base_url=f"{client.base_url}/v1", api_key="none") as ours:
-        yield ours
-
-
-def test_responses_are_read_by_openais_client(ours: openai.OpenAI, engine: FakeEngine) -> None:
-    made = ours.responses.create(model="m", input="Once", instructions="Be brief.", max_output_tokens=3)
-    assert (made.output_text, made.status) == (" there was a", "incomplete")
-    assert made.usage and made.usage.output_tokens == 3 and made.usage.input_tokens > 3
-    assert "system\nBe brief." in engine.detokenize(engine.generations[-1].prompt_ids)
-    parts: Any = [{"role": "user", "content": [{"type": "input_text", "text": "Once"}]}]
-    whole = ours.responses.create(model="m", input=parts, temperature=0.5)
-    assert whole.status == "completed" and engine.submitted[-1].sampling[0].temperature == 0.5
-    with ours.responses.create(model="m", input="Once", stream=True) as stream:
-        events = list(stream)
-    assert [event.sequence_number for event in events] == list(range(len(events)))
-    kinds = [event.type for event in events]
-    assert kinds[:4] == [
-        "response.created", "response.in_progress", "response.output_item.added",
-        "response.content_part.added",
-    ]  # fmt: skip
-    assert kinds[-4:] == [
-        "response.output_text.done", "response.content_part.done", "response.output_item.done",
-        "response.completed",
-    ]  # fmt: skip
-    text = "".join(event.delta for event in events if event.type == "response.output_text.delta")
-    assert text == whole.output_text == events[-1].response.output_text
-    schema: Any = {"format": {"type": "json_schema", "name": "x", "schema": {"type": "object"}}}
-    ours.responses.create(model="m", input="Once", text=schema, max_output_tokens=1)
-    assert engine.submitted[-1].sampling[0].json_schema == '{"type": "object"}'
-
-
-def test_what_a_response_cannot_be_is_said(client: httpx.Client) -> None:
-    refused: tuple[dict[str, Any], ...] = (
-        {"input": 5}, {"input": []}, {"input": [{"type": "reasoning"}]}, {"previous_response_id": "resp_1"},
-        {"tools": [CLOCK]}, {"n": 2}, {"background": True},
-        {"input": [{"role": "user", "content": [{"type": "input_image"}]}]},
-        {"text": {"format": {"type": "x"}}},
-    )  # fmt: skip
-    for fields in refused:
-        answer = client.post("/v1/responses", json={"input": "Once", **fields})
-        assert answer.status_code == 400 and answer.json()["error"]["message"], fields
 
 
 @pytest.mark.parametrize("name", TEMPLATES)

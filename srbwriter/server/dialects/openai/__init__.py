@@ -8,8 +8,7 @@ from starlette.responses import Response
 
 from srbwriter.server.context import Context, json_response
 from srbwriter.server.dialects.openai.completions import chat_completions, completions, input_tokens
-from srbwriter.server.dialects.openai.responses import responses
-from srbwriter.server.dialects.openai.schemas import COMPLETION, RESPONSES, SCHEMAS
+from srbwriter.server.dialects.openai.schemas import COMPLETION, SCHEMAS
 from srbwriter.server.endpoints import Leaf, rows_of
 from srbwriter.server.errors import OPENAI, ApiError
 from srbwriter.server.schemas import CHAT, answers
@@ -82,8 +81,6 @@ _ROWS = (
          body=CHAT, answers=answers("ChatCompletion", "ChatCompletionChunk OpenAIError")),
     _row("POST /v1/chat/completions/input_tokens /chat/completions/input_tokens", input_tokens,
          "how many tokens a conversation is", body=CHAT, answers=answers("InputTokens")),
-    _row("POST /v1/responses /responses", responses, "a response to text or a conversation", body=RESPONSES,
-         answers=answers("Response", "ResponseEvent")),
     _row("GET /v1/models /models", models, "the models, and whether they are loaded",
          answers=answers("Models")),
     _row("GET /v1/models/{model:path} /models/{model:path}", model, "one model by name",

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from srbwriter.server.schemas import (
-    ANY,
     AT_LEAST_ONE,
     COUNT,
     FIELDS,
     MAP,
     PROMPT,
     SWITCHES,
-    B,
     I,
     N,
     S,
@@ -108,32 +106,6 @@ SCHEMAS: Mapping[str, Schema] = {
         ),
     ),
     "Models": record(object=only("list"), data=listed(ref("Model")), models=listed(MAP)),
-    "Response": record(
-        id=S, object=only("response"), created_at=I, model=S, parallel_tool_calls=B, tool_choice=S,
-        tools=listed(ANY), text=MAP, store=B, error=null_or(record(code=S, message=S)),
-        incomplete_details=null_or(record(reason=S)), instructions=null_or(S), max_output_tokens=null_or(I),
-        metadata=ANY, temperature=ANY, top_p=ANY, user=ANY,
-        status=one_of("in_progress", "completed", "incomplete", "failed"),
-        output=listed(
-            record(
-                type=only("message"), id=S, status=S, role=only("assistant"),
-                content=listed(
-                    record(type=only("output_text"), text=S, annotations=listed(ANY), logprobs=listed(ANY))
-                ),
-            )
-        ),
-        usage=null_or(
-            record(
-                input_tokens=I, input_tokens_details=record(cached_tokens=I), output_tokens=I,
-                output_tokens_details=record(reasoning_tokens=I), total_tokens=I,
-            )
-        ),
-    ),
-    "ResponseEvent": {
-        "type": "object",
-        "required": ["type", "sequence_number"],
-        "properties": {"type": S, "sequence_number": I, "response": ref("Response")},
-    },
 }  # fmt: skip
 
 
@@ -143,13 +115,3 @@ COMPLETION = object_of(
     "prompt", prompt=PROMPT, model="string", logprobs=COUNT, echo="boolean", best_of=AT_LEAST_ONE,
     suffix="string", **SWITCHES, **FIELDS,
 )  # fmt: skip
-
-RESPONSES = object_of(
-    "input",
-    input={"oneOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": {"type": "object"}}]},
-    instructions="string",
-    max_output_tokens=COUNT,
-    model="string",
-    **SWITCHES,
-    **{name: field for name, field in FIELDS.items() if name != "n"},
-)
