@@ -16,7 +16,6 @@ from tests.fakes.shared_model import load_engine
 from tests.fakes.short_model import short_model
 
 from .conftest import Serve, serving
-from .test_tools import HERMES
 from .wire import BROWSER
 
 BODY: dict[str, Any] = {"model": "fake", "prompt": "Once upon a time,", "options": {"num_predict": 6}}
@@ -144,28 +143,6 @@ def test_chat(client: httpx.Client) -> None:
     assert reply["message"] == {"role": "assistant", "content": " there was a"}
 
 
-CALL = '<tool_call>\n{"name": "look", "arguments": {"at": "sea"}}\n</tool_call>'
-TOOL = {
-    "type": "function",
-    "function": {
-        "name": "look",
-        "parameters": {"type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"]},
-    },
-}
-
-
-def test_tools_are_called(serve: Serve, engine: FakeEngine) -> None:
-    engine.script = lambda prompt, branch: CALL
-    with httpx.Client(base_url=serve(chat_template=HERMES).url, timeout=30) as http:
-        for stream in (True, False):
-            body = {"model": "m", "messages": MESSAGES, "tools": [TOOL], "stream": stream}
-            answer = http.post("/api/chat", json=body)
-            reply = lines(answer) if stream else [answer.json()]
-            calls = [call for one in reply for call in one["message"].get("tool_calls", [])]
-            assert calls == [{"function": {"name": "look", "arguments": {"at": "sea"}}}]
-            assert "".join(one["message"]["content"] for one in reply) == "" and reply[-1]["done"]
-
-
 def test_logprobs(client: httpx.Client) -> None:
     body = {**BODY, "logprobs": True, "top_logprobs": 2}
     reply = [
@@ -210,6 +187,7 @@ def test_errors_are_its_own(client: httpx.Client) -> None:
         ("chat", {"model": "m", "messages": [{"content": "no role"}]}, 400),
         ("chat", {"model": "m", "messages": "Hello"}, 400),
         ("chat", {"model": "m", "messages": [said]}, 400),
+        ("chat", {"model": "m", "messages": MESSAGES, "tools": [{"type": "function"}]}, 400),
         ("embed", {"model": "m"}, 400),
         ("embed", {"model": "m", "input": 3}, 400),
         ("create", {"model": "m"}, 501),

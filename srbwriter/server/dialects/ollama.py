@@ -36,9 +36,8 @@ from srbwriter.server.reply import (
     finish_reason,
     timings,
 )
-from srbwriter.server.schemas import FIELDS, MESSAGES, OBJECTS, TEXTS, S, object_of, record
+from srbwriter.server.schemas import FIELDS, MESSAGES, TEXTS, S, object_of, record
 from srbwriter.server.services import Services
-from srbwriter.server.tools import Argued, Called, Said, ToolReader, Tools, constrain, message_of
 from srbwriter.server.work import PER_ENTRY, encode
 
 VERSION = "0.12.6"
@@ -69,14 +68,12 @@ class OllamaParams(Params):
     """Everything but the prompt."""
 
     model: str
-    tools: Tools | None = None
     context: bool = False  # whether the answer ends with the tokens of prompt and text
 
 
 def _read_params(
-    fields: Fields, services: Services, stops: Sequence[str] = (), tools: Tools | None = None,
-    *, keeps_context: bool = False,
-) -> OllamaParams:  # fmt: skip
+    fields: Fields, services: Services, stops: Sequence[str] = (), *, keeps_context: bool = False
+) -> OllamaParams:
     """Everything but the prompt. ``stops`` end a text beside the request's own. Raises ApiError (400)."""
     if fields.flag("think") if isinstance(fields.raw("think"), bool) else fields.raw("think"):
         raise bad("think", f"{json.dumps(_name(services, fields))} does not support thinking")
@@ -102,10 +99,9 @@ def _read_params(
     request = replace(stop_also(params.request, stops), logprobs=top if wanted else None, parse_special=True)
     return params.more(
         OllamaParams,
-        request=request if tools is None else constrain(request, tools),
+        request=request,
         stream=fields.flag("stream", True),
         model=_name(services, fields),
-        tools=tools,
         context=keeps_context,
     )
 
@@ -214,7 +210,7 @@ async def chat(context: Context) -> Response:
 def _read_chat(fields: Fields, services: Services) -> tuple[Request, ChatLines]:
     """Raise ApiError."""
     chat = read_chat(Fields({name: fields.raw(name) for name in ("messages", "tools")}), services)
-    params = _read_params(fields, services, chat.stops, chat.tools)
+    params = _read_params(fields, services, chat.stops)
     return params.of_prompt(chat.prompt, add_bos=chat.add_bos), ChatLines(services, params)
 
 
@@ -274,18 +270,15 @@ class GenerateLines(BranchReply):
         return {"logprobs": content_logprobs(self._engine, branch_tokens(self._engine, branch))}
 
     def _piece(self, out: list[str], index: int, piece: Piece) -> None:
-        parts = self._parts(piece.text)
         known = content_logprobs(self._engine, piece.tokens) if piece.tokens else None
-        for part in parts or ([self._text("")] if known else []):
+        if piece.text or known:
             more = {} if known is None else {"logprobs": known}
-            out.append(self._line({**part, "done": False, **more}))
-            known = None
+            out.append(self._line({**self._text(piece.text), "done": False, **more}))
 
     def _finish(self, out: list[str], index: int, last: Finished) -> None:
         if last.problem is not None:
             out.append(self.error(ApiError(500, last.problem)).decode())
             return
-        out.extend(self._line({**part, "done": False}) for part in self._parts("", last=True))
         out.append(self._line({**self._text(""), **self._end(self._of(index)[1])}))
 
     def _line(self, values: Mapping[str, Any]) -> str:
@@ -313,64 +306,12 @@ class GenerateLines(BranchReply):
     def _text(self, text: str) -> dict[str, Any]:
         return {"response": text}
 
-    def _parts(self, text: str, last: bool = False) -> list[dict[str, Any]]:
-        return [self._text(text)] if text else []
-
 
 class ChatLines(GenerateLines):
-    """The same with messages. A call of a tool comes whole, in a line of its own."""
-
-    def __init__(self, services: Services, params: OllamaParams) -> None:
-        super().__init__(services, params)
-        self._reader = None if params.tools is None else ToolReader(params.tools)
-        self._name, self._arguments = "", ""
+    """The same with messages."""
 
     def _text(self, text: str) -> dict[str, Any]:
-        tools = self._params.tools
-        if tools is None or not text:
-            return {"message": {"role": "assistant", "content": text}}
-        message = message_of(tools, text)
-        calls = [
-            _call(one["function"]["name"], one["function"]["arguments"])
-            for one in message.pop("tool_calls", ())
-        ]
-        return {
-            "message": {
-                **message,
-                "content": message["content"] or "",
-                **({"tool_calls": calls} if calls else {}),
-            }
-        }
-
-    def _parts(self, text: str, last: bool = False) -> list[dict[str, Any]]:
-        if self._reader is None:
-            return super()._parts(text)
-        parts: list[dict[str, Any]] = []
-        for part in self._reader.feed(text, last):
-            match part:
-                case Said(said):
-                    parts.append({"message": {"role": "assistant", "content": said}})
-                case Called(_, _, name):
-                    parts += self._called()
-                    self._name = name
-                case Argued(_, more):
-                    self._arguments += more
-        return parts + (self._called() if last else [])
-
-    def _called(self) -> list[dict[str, Any]]:
-        """Return the tool call if it is complete."""
-        if not self._name:
-            return []
-        call = _call(self._name, self._arguments)
-        self._name, self._arguments = "", ""
-        return [{"message": {"role": "assistant", "content": "", "tool_calls": [call]}}]
-
-
-def _call(name: str, arguments: str) -> dict[str, Any]:
-    try:
-        return {"function": {"name": name, "arguments": json.loads(arguments)}}
-    except ValueError:  # the text ended within them
-        return {"function": {"name": name, "arguments": {}}}
+        return {"message": {"role": "assistant", "content": text}}
 
 
 # ---- embeddings
@@ -488,8 +429,6 @@ async def show(context: Context) -> Response:
     able = ["completion"]
     if engine.capabilities.has("gap_filling"):
         able.append("insert")
-    if re.search(r"\btools\b", template):
-        able.append("tools")
     return json_response(
         {
             "modelfile": f'# served by srbwriter\nFROM {services.model_name}\nTEMPLATE """{template}"""\n',
@@ -553,7 +492,7 @@ _GENERATE = object_of(
     **_COMMON,
     example={"model": "any", "prompt": "Once upon a time,", "options": {"num_predict": 8}},
 )
-_CHAT = object_of("model", messages=MESSAGES, tools=OBJECTS, **_COMMON)
+_CHAT = object_of("model", messages=MESSAGES, **_COMMON)
 _EMBED = object_of(
     "model input",
     model="string",

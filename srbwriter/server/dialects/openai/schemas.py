@@ -43,12 +43,7 @@ _HEAD = {"id": S, "created": I, "model": S, "system_fingerprint": S}
 _IN_CHUNKS = {
     "usage": null_or(_USAGE), "timings": _TIMINGS, "prompt_progress": _PROGRESS, "__verbose": MAP,
 }  # fmt: skip
-_CALL = record(id=S, type=only("function"), function=record(name=S, arguments=S))
-_CALL_DELTA = record(
-    "id type", index=I, id=S, type=only("function"), function=record("name", name=S, arguments=S)
-)
 _CHAT_LOGPROBS = null_or(record(content=_CONTENT))
-_CHAT_REASONS = one_of("stop", "length", "error", "tool_calls")
 
 _CHUNK = "usage timings prompt_progress __verbose"
 
@@ -75,10 +70,8 @@ SCHEMAS: Mapping[str, Schema] = {
         "__verbose", **_HEAD, object=only("chat.completion"), usage=_USAGE, timings=_TIMINGS, __verbose=MAP,
         choices=listed(
             record(
-                "error", index=I, logprobs=_CHAT_LOGPROBS, finish_reason=_CHAT_REASONS, error=S,
-                message=record(
-                    "tool_calls", role=only("assistant"), content=null_or(S), tool_calls=listed(_CALL)
-                ),
+                "error", index=I, logprobs=_CHAT_LOGPROBS, finish_reason=_REASONS, error=S,
+                message=record(role=only("assistant"), content=S),
             )
         ),
     ),
@@ -86,11 +79,8 @@ SCHEMAS: Mapping[str, Schema] = {
         _CHUNK, **_HEAD, object=only("chat.completion.chunk"), **_IN_CHUNKS,
         choices=listed(
             record(
-                "error", index=I, logprobs=_CHAT_LOGPROBS, finish_reason=null_or(_CHAT_REASONS), error=S,
-                delta=record(
-                    "role content tool_calls",
-                    role=only("assistant"), content=null_or(S), tool_calls=listed(_CALL_DELTA),
-                ),
+                "error", index=I, logprobs=_CHAT_LOGPROBS, finish_reason=null_or(_REASONS), error=S,
+                delta=record("role content", role=only("assistant"), content=null_or(S)),
             )
         ),
     ),
