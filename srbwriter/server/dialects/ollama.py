@@ -1,4 +1,4 @@
-"""Ollama's API: ``/api/generate``, ``/api/chat``, ``/api/embed``, and what its clients ask about models.
+"""Ollama's API: ``/api/generate``, ``/api/chat``, and what its clients ask about models.
 
 Answers are lines of JSON unless ``stream`` is false. A prompt is put into the chat template of the model, if
 it has one and ``raw`` is not set. ``options`` may hold every parameter of this server beside those of Ollama.
@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
@@ -36,9 +36,9 @@ from srbwriter.server.reply import (
     finish_reason,
     timings,
 )
-from srbwriter.server.schemas import FIELDS, MESSAGES, TEXTS, S, object_of, record
+from srbwriter.server.schemas import FIELDS, MESSAGES, S, object_of, record
 from srbwriter.server.services import Services
-from srbwriter.server.work import PER_ENTRY, encode
+from srbwriter.server.work import encode
 
 VERSION = "0.12.6"
 """The Ollama whose answers these are; clients compare it."""
@@ -143,7 +143,9 @@ class _Read(NamedTuple):
 def _read_prompt(fields: Fields, services: Services) -> _Read:
     """Raise ApiError."""
     engine = services.engine
-    text, system, template = (fields.text(name) for name in ("prompt", "system", "template"))
+    text, system = fields.text("prompt"), fields.text("system")
+    if fields.text("template"):
+        raise bad("template", "Field 'template': Go templates are not read here; use raw")
     if suffix := fields.text("suffix"):
         try:
             return _Read(fill(engine, text, suffix), add_bos=True, plain=False)
@@ -151,8 +153,6 @@ def _read_prompt(fields: Fields, services: Services) -> _Read:
             raise bad("suffix", f"{services.model_name} does not support insert") from None
     if fields.flag("raw"):
         read = _Read(text)
-    elif template:
-        read = _Read(fill_template(template, system, text))
     elif not _has_template(services):
         read = _Read("\n\n".join(part for part in (system, text) if part))
     else:
@@ -170,26 +170,6 @@ def _read_prompt(fields: Fields, services: Services) -> _Read:
 
 def _has_template(services: Services) -> bool:
     return bool(services.chat_template or services.engine.info.chat_template)
-
-
-_IF = re.compile(
-    r"\{\{-?\s*if\s+\.(\w+)\s*-?\}\}(.*?)(?:\{\{-?\s*else\s*-?\}\}(.*?))?\{\{-?\s*end\s*-?\}\}", re.S
-)
-_VALUE = re.compile(r"\{\{-?\s*\.(\w+)\s*-?\}\}")
-
-
-def fill_template(template: str, system: str, prompt: str) -> str:
-    """Fill in Ollama's template: ``{{ .Prompt }}``, and ``{{ if .System }}…{{ else }}…{{ end }}``.
-
-    The text ends where the response would begin. Raises ApiError (400) for what else a template may hold.
-    """
-    values = {"System": system, "Prompt": prompt, "Suffix": "", "First": "true"}
-    text = template.partition("{{ .Response }}")[0].partition("{{.Response}}")[0]
-    text = _IF.sub(lambda found: (found[2] if values.get(found[1]) else found[3]) or "", text)
-    if "{{" in _VALUE.sub("", text) or not set(_VALUE.findall(text)) <= set(values):
-        words = "only .System, .Prompt, .Response and `if` of one of them are possible here"
-        raise bad("template", f"Field 'template': {words}; use raw for anything else")
-    return _VALUE.sub(lambda found: values[found[1]], text)
 
 
 # ---- chat
@@ -314,58 +294,6 @@ class ChatLines(GenerateLines):
         return {"message": {"role": "assistant", "content": text}}
 
 
-# ---- embeddings
-
-
-async def embeddings(context: Context) -> Response:
-    """``input`` is a text or several. A text that is too long loses its end, unless ``truncate`` is false."""
-    fields, began = _read_body(await context.json()), time.monotonic()
-    value: Any = fields.raw("input")
-    if value is None:
-        raise missing("input")
-    texts: list[Any] = cast("list[Any]", value) if isinstance(value, list) else [value]
-    if not all(isinstance(text, str) for text in texts):
-        raise bad("input", "invalid input type")
-    width = context.engine.info.n_embd
-    if fields.integer("dimensions", width) != width:
-        raise bad("dimensions", f"this model's vectors have {width} numbers, and are not cut")
-    found = await context.embed(await _cut(context, fields, texts)) if texts else []
-    return await context.answer(
-        sum(one.values.size for one in found) * PER_ENTRY,
-        lambda: {
-            "model": _name(context.services, fields),
-            "embeddings": [one.values.tolist() for one in found],
-            "total_duration": _since(began),
-            "load_duration": 1,
-            "prompt_eval_count": sum(one.tokens for one in found),
-        },
-    )
-
-
-async def old_embeddings(context: Context) -> Response:
-    """The vector of one ``prompt``, as long as the model makes it."""
-    fields = _read_body(await context.json())
-    (found,) = await context.embed(await _cut(context, fields, [fields.need_text("prompt")]), normalize=-1)
-    return await context.answer(found.values.size * PER_ENTRY, lambda: {"embedding": found.values.tolist()})
-
-
-async def _cut(context: Context, fields: Fields, texts: Sequence[str]) -> list[str | list[int]]:
-    """Texts, or the first tokens of those that are longer than the model reads."""
-    longest = context.engine.embedder.longest
-    if not fields.flag("truncate", True):
-        return [*texts]
-    cut: list[str | list[int]] = []
-    for text in texts:
-        long = len(text.encode()) >= longest
-        ids = await context.services.tokenize(text, add_bos=True, parse_special=True) if long else []
-        cut.append(ids[: longest - 1] if len(ids) >= longest else text)
-    return cut
-
-
-def _since(began: float) -> int:
-    return max(int((time.monotonic() - began) * 1e9), 1)
-
-
 # ---- models
 
 
@@ -448,20 +376,6 @@ async def show(context: Context) -> Response:
     )
 
 
-async def pull(context: Context) -> Response:
-    """A model that is there needs no fetching; others are put into place with srbwriter itself."""
-    fields = await context.fields()
-    name = _named(fields)
-    if name.removesuffix(":latest") not in context.services.models.named(name).model_names:
-        raise ApiError(404, f"pull model manifest: {name[:200]} is not served here; start the server with it")
-    body = encode({"status": "success"}) + b"\n"
-    return Response(body, 200, None, LINES if fields.flag("stream", True) else "application/json")
-
-
-async def keeps_its_models(context: Context) -> Response:
-    raise ApiError(501, "this server keeps the models that it was started with")
-
-
 async def asks_for_no_page(context: Context) -> bool:
     return "text/html" not in context.request.headers.get("accept", "")
 
@@ -486,20 +400,12 @@ _GENERATE = object_of(
     prompt="string",
     suffix="string",
     system="string",
-    template="string",
     raw="boolean",
     context={"type": "array", "items": {"type": "integer"}},
     **_COMMON,
     example={"model": "any", "prompt": "Once upon a time,", "options": {"num_predict": 8}},
 )
 _CHAT = object_of("model", messages=MESSAGES, **_COMMON)
-_EMBED = object_of(
-    "model input",
-    model="string",
-    input={"oneOf": [{"type": "string"}, TEXTS]},
-    truncate="boolean",
-    dimensions="integer",
-)
 _NAMED = object_of("model", model="string", stream="boolean")
 _row = rows_of(OLLAMA, "Ollama")
 LEAF = Leaf(
@@ -512,12 +418,6 @@ LEAF = Leaf(
         _row("POST /api/show", show, "a model by name", body=_NAMED, chooses=False),
         _row("POST /api/generate", generate, "a text that answers or continues a prompt", body=_GENERATE),
         _row("POST /api/chat", chat, "the next message of a conversation", body=_CHAT),
-        _row("POST /api/embed", embeddings, "vectors of texts", body=_EMBED),
-        _row("POST /api/embeddings", old_embeddings, "the vector of one text",
-             body=object_of("model prompt", model="string", prompt="string")),
-        _row("POST /api/pull", pull, "nothing to do for a model that is there", body=_NAMED, chooses=False),
-        _row("POST /api/create /api/copy /api/push", keeps_its_models, "not possible here", chooses=False),
-        _row("DELETE /api/delete", keeps_its_models, "not possible here", chooses=False),
     ),
     prefixes=dict.fromkeys(
         (f"/api/{name}" for name in
