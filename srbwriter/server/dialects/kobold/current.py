@@ -111,9 +111,9 @@ def _logprobs(fields: Fields) -> int | None:
 
 
 def read(
-    fields: Fields, services: Services, usual: Mapping[str, Any] | None = None, *, system: bool = True
+    fields: Fields, services: Services, usual: Mapping[str, Any] | None = None
 ) -> tuple[Request, Params]:
-    """What continues a prompt, after the system prompt unless it has that already. Raises ApiError (400)."""
+    """What continues a prompt, after the system prompt. Raises ApiError (400)."""
     params = _read_params(fields, services, usual)
     prompts = read_prompts(fields.raw("prompt"), services.engine)
     if len(prompts) != 1:
@@ -122,7 +122,7 @@ def read(
     if isinstance(prompt, str):
         prompt = fields.text("memory") + prompt
     request = params.of_prompt(prompt, add_bos=fields.flag("add_bos", True) and wants_bos(prompt))
-    return services.put_system_before(request) if system else request, params
+    return services.put_system_before(request), params
 
 
 def reading(fields: Fields) -> float:
