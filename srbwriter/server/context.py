@@ -155,15 +155,15 @@ class Context:
         self._held.callback(models.release, one)
         self.services, self._chosen = one, bool(name)
 
-    async def load_model(self, name: str, *, choose: bool = True) -> None:
+    async def load_model(self, name: str) -> None:
         """Load a model for all, as :meth:`.models.Models.load` does. Raises ApiError."""
         self.need_admin("loading a model")
-        await self.services.models.load(name, choose=choose)
+        await self.services.models.load(name)
 
-    async def unload_model(self, name: str = "") -> None:
-        """Unload a model, or the current one without a name. Raises ApiError."""
+    async def unload_model(self) -> None:
+        """Unload the current model. Raises ApiError."""
         self.need_admin("unloading a model")
-        await self.services.models.unload(name)
+        await self.services.models.unload()
 
     def need_admin(self, what: str) -> None:
         """Raise ApiError (403) for keys that are no admin's, where there are several models."""

@@ -434,8 +434,8 @@ class Models:
         finally:
             self.release(one)
 
-    async def load(self, name: str, *, choose: bool = True) -> None:
-        """Load a model, which is the current one from then on, or is not if ``choose`` is false.
+    async def load(self, name: str) -> None:
+        """Load a model, which is the current one from then on.
 
         Raises ApiError: 404 also where there is one model alone, and as :meth:`take` does.
         """
@@ -446,12 +446,14 @@ class Models:
             raise ApiError(404, f"there is no model {name[:200]}; this server has {one.model_name}")
         await self.take(one)
         self.release(one)
-        if choose:
-            self._current = one
+        self._current = one
 
-    async def unload(self, name: str) -> None:
-        """Raise ApiError: 400 for one that is not loaded, 409 while it answers, 501 for one that is kept."""
-        one = self.named(name)
+    async def unload(self) -> None:
+        """Unload the current model.
+
+        Raises ApiError: 400 for one that is not loaded, 409 while it answers, 501 for one that is kept.
+        """
+        one = self._current
         named = one.model_name
         async with self._door:
             if self.alone or one.kept:

@@ -174,7 +174,6 @@ def test_a_model_that_answers_is_not_unloaded(serve: Start) -> None:
     created = http.post("/srb/v1/requests", json=body).json()
     refused = ask(http, "big")
     assert refused.status_code == 503 and "big" in refused.text and "Retry-After" in refused.headers
-    assert http.post("/models/unload", json={"model": "toy"}).status_code == 409
     assert states(http)["toy"] == "loaded"
     http.post(f"/srb/v1/requests/{created['id']}/cancel")
 
@@ -211,27 +210,22 @@ def test_memory_decides_where_no_number_does(serve: Start, monkeypatch: pytest.M
 
 def test_models_are_loaded_and_unloaded_by_word(serve: Start) -> None:
     http = serve()
-    assert http.post("/models/load", json={"model": "toy"}).json() == {"success": True}
-    assert states(http) == {"big": "unloaded", "toy": "loaded"}
-    assert http.post("/models/unload", json={"model": "toy"}).json() == {"success": True}
-    assert http.post("/models/unload", json={"model": "toy"}).status_code == 400
-    assert http.post("/models/load", json={"model": "other"}).status_code == 404
-    assert http.post("/models/load", json={}).status_code == 400
-
     assert http.get("/v1/internal/model/list").json() == {"model_names": ["big", "toy"]}
     assert http.post("/v1/internal/model/load", json={"model_name": "big"}).json() == "OK"
     assert http.post("/api/v1/generate", json={"prompt": "Once", "max_length": 2}).status_code == 200
     assert http.get("/v1/internal/model/info").json()["model_name"] == "big"
     assert http.post("/v1/internal/model/unload").json() == "OK"
-    assert states(http) == {"big": "unloaded", "toy": "loaded"}
+    assert http.post("/v1/internal/model/unload").status_code == 400
+    assert states(http)["big"] == "unloaded"
 
 
 def test_only_an_admin_loads_and_unloads(serve: Start) -> None:
     http = serve(api_keys=("a anna",), admin_keys=("b chief",))
-    for path in ("/models/load", "/models/unload", "/v1/internal/model/load"):
+    for path in ("/v1/internal/model/load", "/v1/internal/model/unload"):
         body = {"model": "toy", "model_name": "toy"}
         assert http.post(path, json=body, headers={"X-Api-Key": "a"}).status_code == 403, path
-    assert http.post("/models/load", json={"model": "toy"}, headers={"X-Api-Key": "b"}).status_code == 200
+    body = {"model_name": "toy"}
+    assert http.post("/v1/internal/model/load", json=body, headers={"X-Api-Key": "b"}).status_code == 200
 
 
 def test_one_that_is_broken_is_said_in_words_and_tried_again(serve: Start, files: dict[str, Path]) -> None:
@@ -252,7 +246,7 @@ def test_a_conversation_in_lines_keeps_the_first(serve: Start) -> None:
     with LineClient(places[0]) as client:
         assert any(line.startswith("OUTPUT") for line in client.ask("PROMPT Once upon a time,"))
         assert states(http) == {"big": "loaded", "toy": "unloaded"}
-        assert http.post("/models/unload", json={"model": "big"}).status_code == 409
+        assert http.post("/v1/internal/model/unload").status_code == 409
     assert ask(http, "toy").status_code == 200
     assert states(http) == {"big": "unloaded", "toy": "loaded"}
 
@@ -270,7 +264,7 @@ def test_somebody_elses_model_stays(most: int, engine: FakeEngine, files: dict[s
             assert answer.status_code == 501 and "--models-max 2" in answer.text
         else:
             assert answer.json()["model"] == "toy"
-        assert http.post("/models/unload", json={"model": "fake"}).status_code == 501
+        assert http.post("/v1/internal/model/unload").status_code == 501
         assert ask(http, None).json()["model"] == "fake"
     handle.stop(20)
 

@@ -13,12 +13,11 @@ from typing import Any, Literal, NamedTuple
 
 from starlette.responses import Response
 
-from srbwriter.engine.adapters import NO_ADAPTERS
-from srbwriter.engine.types import EngineStats, NotSupported
-from srbwriter.server.body import Fields, read_params, read_scales
+from srbwriter.engine.types import EngineStats
+from srbwriter.server.body import Fields, read_params
 from srbwriter.server.context import Context, json_response
 from srbwriter.server.dialects.llamacpp.slots import slot_objects
-from srbwriter.server.errors import ApiError, bad, unavailable
+from srbwriter.server.errors import ApiError, unavailable
 from srbwriter.server.reply import ratio, settings_object
 from srbwriter.server.services import FINGERPRINT, Services
 from srbwriter.server.settings import Client
@@ -91,28 +90,6 @@ async def props(context: Context) -> Response:
 
 async def change_props(context: Context) -> Response:
     raise ApiError(501, "this server does not change its properties while it runs")
-
-
-async def load(context: Context) -> Response:
-    """Load a model, as llama-server's router does; which one is the current stays as it is."""
-    await context.load_model(await _named(context), choose=False)
-    return json_response({"success": True})
-
-
-async def unload(context: Context) -> Response:
-    await context.unload_model(await _named(context))
-    return json_response({"success": True})
-
-
-async def _named(context: Context) -> str:
-    name = (await context.fields()).need_text("model")
-    if not name:
-        raise bad("model", "Field 'model': expected the name of a model")
-    return name
-
-
-async def pull(context: Context) -> Response:
-    raise ApiError(501, "models are fetched on the machine itself: srbwriter models pull NAME")
 
 
 async def metrics(context: Context) -> Response:
@@ -230,12 +207,3 @@ async def lora_adapters(context: Context) -> Response:
         {"id": one.id, "path": one.path, "scale": one.scale, "task_name": "", "prompt_prefix": ""}
         for one in (adapters.list() if adapters is not None else ())
     ])  # fmt: skip
-
-
-async def set_lora_adapters(context: Context) -> Response:
-    """Set the scales of the adapters; running requests keep their own."""
-    scales, adapters = read_scales(await context.value()), context.engine.adapters
-    if not adapters:
-        raise NotSupported(NO_ADAPTERS)
-    adapters.defaults = scales
-    return json_response({"success": True})
