@@ -358,6 +358,14 @@ RETIRED: tuple[Retired, ...] = (
     Retired(
         "generation", ("--strict", "--no-strict"), "no branch gets a context of its own", "generation.strict",
     ),
+    Retired(
+        "server", ("--models-max",), "a server has one model (examples/nginx.conf puts several at one port)",
+        "server.models_max", values=1,
+    ),
+    Retired(
+        "server", (), "a server has one model (examples/nginx.conf puts several at one port)",
+        "server.more_models",
+    ),
 )  # fmt: skip
 """Settings and flags of earlier versions."""
 

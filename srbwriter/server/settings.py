@@ -60,8 +60,6 @@ class ServerSettings:
     ping_seconds: float = 10.0  # a comment goes out on a stream that is silent for so long
     max_body: int = 16 * 2**20
     max_connections: int = 0  # 0: as many as the process may open files for
-    more_models: tuple[str, ...] = ()  # those beside the first, as they were named
-    models_max: int = 0  # loaded at once; 0: as many as fit
     max_requests: int = 256  # being answered at once; more get 503
     max_sockets: int = 256  # WebSockets that are open at once
     max_own_sockets: int = 32  # those of one client

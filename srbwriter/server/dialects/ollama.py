@@ -298,21 +298,21 @@ class ChatLines(GenerateLines):
 
 
 async def tags(context: Context) -> Response:
-    return json_response({"models": [_card(one) for one in context.services.models]})
+    return json_response({"models": [_card(context.services)]})
 
 
 async def running(context: Context) -> Response:
-    """List the loaded models. ``keep_alive`` has no effect: a model stays until another needs its place."""
+    """List the model once it is loaded. ``keep_alive`` has no effect: it stays."""
     more = {"expires_at": "2318-01-01T00:00:00Z", "size_vram": 0}
-    loaded = [one for one in context.services.models if one.loader.engine is not None]
-    return json_response(
-        {"models": [{**_card(one), **more, "context_length": one.engine.n_ctx} for one in loaded]}
-    )
+    services = context.services
+    engine = services.loader.engine
+    loaded = [] if engine is None else [{**_card(services), **more, "context_length": engine.n_ctx}]
+    return json_response({"models": loaded})
 
 
 def _card(services: Services) -> dict[str, Any]:
     engine, name = services.loader.engine, services.model_name
-    size = services.need if engine is None else engine.info.size
+    size = 0 if engine is None else engine.info.size
     return {
         "name": name,
         "model": name,
@@ -349,7 +349,7 @@ def _named(fields: Fields) -> str:
 async def show(context: Context) -> Response:
     fields = await context.fields()
     name = _named(fields)
-    services = context.services.models.named(name)
+    services = context.services
     if name.removesuffix(".gguf").removesuffix(":latest") not in services.model_names:
         raise ApiError(404, f"model '{name[:200]}' not found")
     engine, info = services.engine, services.engine.info
@@ -391,7 +391,7 @@ _COMMON: dict[str, Any] = {
     "stream": {"type": "boolean", "default": True},
     "format": {"description": '"json", or a JSON schema.'},
     "options": object_of(**FIELDS),
-    "keep_alive": {"description": "Read and without effect: a model stays until another needs its place."},
+    "keep_alive": {"description": "Read and without effect: the model stays."},
     "logprobs": "boolean",
     "top_logprobs": {"type": "integer", "minimum": 0},
 }
@@ -415,7 +415,7 @@ LEAF = Leaf(
         _row("GET /api/version", respond(lambda _: {"version": VERSION}), "what Ollama this answers as"),
         _row("GET /api/tags", tags, "the models"),
         _row("GET /api/ps", running, "the models that are loaded"),
-        _row("POST /api/show", show, "a model by name", body=_NAMED, chooses=False),
+        _row("POST /api/show", show, "a model by name", body=_NAMED),
         _row("POST /api/generate", generate, "a text that answers or continues a prompt", body=_GENERATE),
         _row("POST /api/chat", chat, "the next message of a conversation", body=_CHAT),
     ),

@@ -76,8 +76,7 @@ class House:
     async def _open(self) -> list[asyncio.Server]:
         if self._preload is not None:
             try:
-                async with self._services.models.held(self._services):
-                    self._start = await self._evaluate(self._preload)
+                self._start = await self._evaluate(self._preload)
             except (ApiError, EngineError, Fatal) as error:
                 self._trouble = f"the preloaded prompt cannot be used: {error}"
                 log.error("%s", self._trouble)
@@ -151,15 +150,14 @@ class House:
             plain = await self._counts(intake)
             if not plain:
                 await pipe.write(HELO)
-            async with self._services.models.held(self._services):
-                if plain:
-                    peer = Plain(self._services, pipe, intake, own, patient)
-                    await self._settle(peer)
-                    await hand_over(peer, self._services.settings.head_seconds)
-                else:
-                    session = Session(self._services, pipe, intake, own, patient)
-                    await self._settle(session)
-                    await session.serve()
+            if plain:
+                peer = Plain(self._services, pipe, intake, own, patient)
+                await self._settle(peer)
+                await hand_over(peer, self._services.settings.head_seconds)
+            else:
+                session = Session(self._services, pipe, intake, own, patient)
+                await self._settle(session)
+                await session.serve()
         except PlainError as error:
             last = str(error).encode("utf-8", "replace")
         except (Fatal, ApiError) as error:

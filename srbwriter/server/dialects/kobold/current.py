@@ -199,7 +199,7 @@ def _known(engine: Backend, branch: Branch) -> dict[str, Any]:
 async def _of(context: Context) -> Record | None:
     """Return this client's latest request, the latest with its ``genkey`` if it sends one; or None."""
     own = context.services.registry.own(context.client, await tag_of(context))
-    return context.bind(own[-1]) if own else None
+    return own[-1] if own else None
 
 
 async def tag_of(context: Context) -> str:
@@ -328,11 +328,10 @@ ROWS = (
     _row(f"POST {_both('generate')}", generate, "continuations of a prompt, as KoboldAI and KoboldCpp answer",
          body=_GENERATE),
     _row("POST /api/extra/generate/stream", generate_stream, "one token an event", body=_GENERATE),
-    _row("POST /api/extra/generate/check", check, "what has been written so far", body=_KEY, chooses=False),
+    _row("POST /api/extra/generate/check", check, "what has been written so far", body=_KEY),
     _row("GET /api/extra/generate/check", check, "what has been written so far"),
-    _row("POST /api/extra/abort", abort, "stop what this client asked for", body=_KEY, chooses=False),
-    _row("POST /api/extra/last_logprobs", last_logprobs, "log-probabilities of the latest answer", body=_KEY,
-         chooses=False),
+    _row("POST /api/extra/abort", abort, "stop what this client asked for", body=_KEY),
+    _row("POST /api/extra/last_logprobs", last_logprobs, "log-probabilities of the latest answer", body=_KEY),
     _row("POST /api/extra/tokencount /api/extra/tokenize", token_count, "a text's tokens, counted",
          body=object_of("prompt", prompt="string", special="boolean",
                         example={"prompt": "Once upon a time"})),

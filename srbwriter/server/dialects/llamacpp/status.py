@@ -24,36 +24,25 @@ from srbwriter.server.settings import Client
 
 
 async def health(context: Context) -> Response:
-    services, models = context.services, context.services.models
-    if models.alone:
-        if services.loader.error is not None:
-            raise ApiError(500, f"the model could not be loaded: {services.loader.error}")
-        _ = services.engine  # 503 while it is being loaded
-    loaded = models.loaded()
-    troubles = {one: trouble for one in loaded if (trouble := await _trouble(one))}
-    if troubles and len(troubles) == len(models.names):
-        raise unavailable("; ".join(troubles.values()))
-    well = [one for one in loaded if one not in troubles]
-    busy, most = sum(one.busy_branches() for one in well), sum(one.max_n for one in well)
-    full = bool(most) and busy == most
+    services = context.services
+    if services.loader.error is not None:
+        raise ApiError(500, f"the model could not be loaded: {services.loader.error}")
+    engine = services.engine  # 503 while it is being loaded
+    if trouble := await asyncio.to_thread(engine.trouble_now) if engine.capabilities.remote else "":
+        raise unavailable(f"the engine elsewhere: {trouble}")
+    busy, most = services.busy_branches(), services.max_n
+    full = busy == most
     answer: dict[str, Any] = {
         "status": "no slot available" if full else "ok",
-        "issues": [f"{one.model_name}: {trouble}" for one, trouble in troubles.items()],
+        "issues": [],
         "slots_idle": most - busy,
         "slots_processing": busy,
     }
-    if context.switch("include_slots") and services.settings.slots and most:
-        answer["slots"] = slot_objects(context, services.busy_branches())
+    if context.switch("include_slots") and services.settings.slots:
+        answer["slots"] = slot_objects(context, busy)
     if full and context.switch("fail_on_no_slot"):
         return json_response(answer, 503, {"Retry-After": "1"})
     return json_response(answer)
-
-
-async def _trouble(services: Services) -> str:
-    """Why a model that runs elsewhere could write nothing now; nothing if it could, or runs here."""
-    engine = services.engine
-    trouble = await asyncio.to_thread(engine.trouble_now) if engine.capabilities.remote else ""
-    return f"the engine elsewhere: {trouble}" if trouble else ""
 
 
 async def props(context: Context) -> Response:
@@ -119,26 +108,16 @@ def exposition(services: Services, client: Client) -> str:
 
     A client sees its own counts of requests, an admin those of all clients.
     """
-    shown = services.models.loaded() or [services]
-    rows = zip(*(_figures(one, _stats(one)) for one in shown), strict=True)
     return "".join(
-        f"# HELP llamacpp:{row[0].name} {row[0].help}\n# TYPE llamacpp:{row[0].name} {row[0].kind}\n"
-        + "".join(
-            f"llamacpp:{figure.name}{_of_model(one)} {_number(figure.value)}\n"
-            for one, figure in zip(shown, row, strict=True)
-        )
-        for row in rows
+        f"# HELP llamacpp:{figure.name} {figure.help}\n# TYPE llamacpp:{figure.name} {figure.kind}\n"
+        f"llamacpp:{figure.name} {_number(figure.value)}\n"
+        for figure in _figures(services, _stats(services))
     ) + "".join(_of_clients(services, client))
 
 
 def _stats(services: Services) -> EngineStats:
     engine = services.loader.engine
     return engine.stats() if engine is not None else EngineStats()
-
-
-def _of_model(services: Services) -> str:
-    """Which model a figure is of, where there are several."""
-    return "" if services.models.alone else f'{{model="{_escaped(services.model_name)}"}}'
 
 
 def _of_clients(services: Services, client: Client) -> Iterator[str]:
@@ -182,7 +161,7 @@ def _figures(services: Services, stats: EngineStats) -> list[Figure]:
         ("prompt_tokens_seconds", "Mean prompt tokens a second.", ratio(s.prompt_rows, s.prompt_seconds)),
         ("predicted_tokens_seconds", "Mean tokens written a second.",
          ratio(s.generated_tokens, s.decode_seconds)),
-        ("requests_processing", "Requests being answered.", len(services.live())),
+        ("requests_processing", "Requests being answered.", len(services.registry.live())),
         ("requests_deferred", "Requests that wait for room.", s.waiting_requests),
         ("n_busy_slots_per_decode", "Mean branches in one llama_decode.", ratio(s.branch_rows, s.decodes)),
         ("kv_cache_usage_ratio", "Share of the KV cache in use.", ratio(s.used_cells, s.total_cells)),

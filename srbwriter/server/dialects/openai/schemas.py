@@ -86,9 +86,9 @@ SCHEMAS: Mapping[str, Schema] = {
     ),
     "InputTokens": record(object=only("response.input_tokens"), input_tokens=I),
     "Model": record(
-        "status max_model_len",
+        "max_model_len",
         id=S, aliases=listed(S), tags=listed(S), object=only("model"), created=I, owned_by=S, engine_state=S,
-        max_n=I, status=record(value=S), max_model_len=I,
+        max_n=I, max_model_len=I,
         meta=null_or(
             record(
                 vocab_type=S, n_vocab=I, n_ctx=I, n_ctx_train=I, n_embd=I, n_params=I, size=I, ftype=S
