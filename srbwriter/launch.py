@@ -171,7 +171,7 @@ def only_model(folder: Path) -> Path:
     found = _models_in(folder)
     if len(found) > 1:
         names = ", ".join(file.name for file in found[:8])
-        cure = "name one of the files, or serve them all with --models-max"
+        cure = "name one of the files"
         raise ModelError(str(folder), f"several models are in this folder: {names}", cure)
     return found[0]
 
@@ -529,15 +529,12 @@ def _failing(error: ModelError) -> Load:
     return load
 
 
-def check_models(settings: Settings, more: Sequence[Path] = (), *, whole_folder: bool = False) -> None:
-    """Check the headers of the models that are named one by one, and of the files loaded beside them.
-
-    ``more`` and ``whole_folder`` are those of :func:`model_paths`. Raises ModelError.
-    """
+def check_models(settings: Settings) -> None:
+    """Check the headers of the model and of the files loaded beside it. Raises ModelError."""
     from srbwriter.engine.model_files import check_headers, check_readable
     from srbwriter.models import look_at
 
-    if elsewhere(settings) or (whole_folder and _names_folder(settings)):
+    if elsewhere(settings):
         first: list[Path] = []
     elif (error := missing_model(settings)) is not None:
         raise error
@@ -549,57 +546,10 @@ def check_models(settings: Settings, more: Sequence[Path] = (), *, whole_folder:
     )
     if not elsewhere(settings):  # else they are refused, or are for other starts
         check_readable(adapters, vectors)
-    for path in (*first, *map(_named, more)):
+    for path in first:
         check_headers(path, adapters, vectors)
         if problem := look_at(path).problem:  # of several files one may be missing
             raise ModelError(str(path), problem, "download or convert it again")
-
-
-def loader_of(settings: Settings, path: Path) -> EngineLoader:
-    """The engine of another model than the one that the settings name, run like that one."""
-    return EngineLoader(path, engine_options(settings), fit=fit_options)
-
-
-def model_paths(settings: Settings, more: Sequence[Path], *, whole_folder: bool) -> list[Path | None]:
-    """The files of several models: the one that the settings name, None if it runs elsewhere, and ``more``.
-
-    A folder is all models in it, if ``whole_folder`` says so. Raises ModelError.
-    """
-    if elsewhere(settings):
-        first: list[Path | None] = [None]
-    else:
-        folder = _names_folder(settings) if whole_folder else None
-        first = [model_path(settings)] if folder is None else [*_models_in(folder)]
-    return [*first, *map(_named, more)]
-
-
-def _names_folder(settings: Settings) -> Path | None:
-    """Return the folder that the setting of the model names, if it names one."""
-    named = settings[keys.MODEL]
-    return named if model_key(settings) is keys.MODEL and named is not None and named.is_dir() else None
-
-
-def model_names(paths: Sequence[Path | None]) -> list[str]:
-    """What to call each of several models: its file's name, with the folder's where two share one."""
-    from srbwriter.models import parts_of
-
-    plain = ["" if path is None else parts_of(path.name).stem for path in paths]
-    names = [
-        f"{path.parent.name}/{name}" if path is not None and plain.count(name) > 1 else name
-        for path, name in zip(paths, plain, strict=True)
-    ]
-    for path, name in zip(paths, names, strict=True):
-        if names.count(name) > 1:
-            raise ModelError(str(path), "another model has the same name", "rename one, or name it once")
-    return names
-
-
-def weight(settings: Settings, path: Path) -> int:
-    """Bytes of memory that a model would take, about; 0 for a file that is none, which the load will say."""
-    from srbwriter.models import look_at
-
-    model = look_at(path)
-    return 0 if model.problem else model_need(settings, model.header, model.size).total
 
 
 def model_hint(settings: Settings) -> str | None:

@@ -51,9 +51,7 @@ REMARKS = {
     ("--embedding", "--embeddings"): Remark(
         0, "requests for embeddings are always answered, beside all others"
     ),
-    ("--rerank", "--reranking"): Remark(
-        0, "requests to rank texts are always answered where the model has a head for it"
-    ),
+    ("--rerank", "--reranking"): Remark(0, "texts are not ranked here; llama-server does that"),
 }
 """Flags of llama-server that are accepted without effect, with the message about each."""
 
@@ -295,7 +293,7 @@ def _add_key(group: Any, key: Key[Any]) -> None:
         dest=key.name,
         key=key,
         default=argparse.SUPPRESS,
-        action=_Model if key is keys.MODEL else _STORES.get(key.kind, _Store),
+        action=_Single if key is keys.MODEL else _STORES.get(key.kind, _Store),
         metavar=key.kind.metavar,
         help=help_text,
     )
@@ -350,20 +348,9 @@ class _Single(_Store):
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: Any = None
     ) -> None:
         if hasattr(namespace, self.dest):
-            both = f"{getattr(namespace, self.dest)!r} and {values!r}"
+            both = f"'{getattr(namespace, self.dest)}' and '{values}'"
             report(parser, f"{option} {both}: expected {self.key.expected}")
         super().__call__(parser, namespace, values, option)
-
-
-class _Model(_Store):
-    """Stores the first ``--model`` as the model, and further ones as additional models of the server."""
-
-    def keep(self, namespace: argparse.Namespace, value: Any) -> None:
-        if not hasattr(namespace, self.dest):
-            setattr(namespace, self.dest, value)
-            return
-        more = "server.more_models"
-        setattr(namespace, more, (*getattr(namespace, more, ()), str(value)))
 
 
 _STORES: dict[object, type[_Store]] = {TEXTS: _Collect, ADDRESS: _Single}

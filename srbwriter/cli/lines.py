@@ -19,7 +19,7 @@ Hold a conversation in lines of text on standard input and output: commands in, 
   printf 'PROMPT Once upon a time,\\n' | srbwriter lines --temp 0.9
   srbwriter lines --preload persona.txt --reverse-prompt "User:"
 
-A server with --tcp speaks the same over TCP and socket files; docs/lines.md has the commands."""
+A server with --tcp speaks the same over TCP; docs/lines.md has the commands."""
 
 _OF_SERVER = (serve.PRELOAD, serve.SLOT_SAVE_PATH, serve.ALIAS, serve.CONTEXT_SHIFT)
 

@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Any, cast
 from srbwriter.cli.exits import Exit, Failure, say
 from srbwriter.config import ConfigError, Key, Settings, keys
 from srbwriter.config.kinds import INTEGER, NUMBER, PATH, SWITCH, TEXT, TEXTS, one_of
-from srbwriter.paths import expanded
 
 if TYPE_CHECKING:
     from srbwriter.engine import EngineLoader
     from srbwriter.engine.backend import Backend
-    from srbwriter.server import Loader, ModelSpec
     from srbwriter.server.settings import ServerSettings
     from srbwriter.session import Session
     from srbwriter.tui.start import Beside
@@ -42,21 +40,13 @@ UNIX_SOCKET = Key[Path | None](
 )
 TCP = Key[tuple[str, ...]](
     "server.tcp", TEXTS, (),
-    "take lines of text there, without HTTP: [HOST:]PORT or unix:PATH; may be given several times",
+    "take lines of text there, without HTTP: [HOST:]PORT; may be given several times",
     ("--tcp",),
 )
 PRELOAD = Key[Path | None](
     "server.preload", PATH, None,
     "file with a text that conversations in lines begin with; it is evaluated before any can begin",
     ("--preload",),
-)
-MORE_MODELS = Key[tuple[str, ...]](
-    "server.more_models", TEXTS, (), "models beside the first one; --model given again adds to them",
-)
-MODELS_MAX = Key(
-    "server.models_max", INTEGER, 0,
-    "models loaded at once, where there are several, or all in the folder --model names; 0: as many as fit",
-    ("--models-max",), minimum=0,
 )
 ALIAS = Key[str | None](
     "server.alias", TEXT, None, "name the model goes by; more of them after commas", ("--alias", "-a"),
@@ -146,17 +136,14 @@ def run(settings: Settings) -> int:
 
     options = _checked_settings(settings)
     fetch_named_model(settings)
-    more = [expanded(name) for name in settings[MORE_MODELS]]
-    launch.check_models(settings, more, whole_folder=settings.source(MODELS_MAX) != "default")
-    offers = server_offers(settings)
-    if launch.elsewhere(settings) and not offers:
+    launch.check_models(settings)
+    if launch.elsewhere(settings):
         launch.refuse_elsewhere(settings, SLOT_SAVE_PATH)
-    loader = cast("EngineLoader", offers[0].loader) if offers else launch.loader(settings, notify=say)
+    loader = launch.loader(settings, notify=say)
     if (hint := launch.model_hint(settings)) is not None:
         say(hint)
 
-    # A server with other models, or with a remote engine that may come back, runs on without this model.
-    needs_model = not offers and not launch.elsewhere(settings)
+    needs_model = not launch.elsewhere(settings)  # an engine elsewhere may come back
 
     def listening(url: str) -> None:
         say(f"listening on {url}")
@@ -166,7 +153,7 @@ def run(settings: Settings) -> int:
 
     try:
         with _failures():
-            return server.run(loader, options, listening, offers, needs_model=needs_model)
+            return server.run(loader, options, listening, needs_model=needs_model)
     except Exception as error:
         if error is loader.error:
             raise Failure(str(error), Exit.MODEL) from error
@@ -196,32 +183,6 @@ def _checked_settings(settings: Settings) -> ServerSettings:
         options = server_settings(settings)
         server.check_settings(options)
     return options
-
-
-def server_offers(settings: Settings, first: Loader | None = None) -> list[ModelSpec]:
-    """Return the models of a server with several models, else an empty list.
-
-    ``first`` is a loader that belongs to the caller. Raises ModelError for a model that does not exist.
-    """
-    from srbwriter import launch
-    from srbwriter.server import ModelSpec
-
-    more = [expanded(name) for name in settings[MORE_MODELS]]
-    whole = first is None and settings.source(MODELS_MAX) != "default"
-    if not more and not whole:
-        return []
-    paths = launch.model_paths(settings, more, whole_folder=whole)
-    if len(paths) == 1:
-        return []
-    offers: list[ModelSpec] = []
-    for path, name in zip(paths, launch.model_names(paths), strict=True):
-        if not offers and first is not None:
-            offers.append(ModelSpec(first, kept=True))
-        elif path is None:
-            offers.append(ModelSpec(launch.loader(settings)))
-        else:
-            offers.append(ModelSpec(launch.loader_of(settings, path), name, launch.weight(settings, path)))
-    return offers
 
 
 def server_settings(settings: Settings) -> ServerSettings:
@@ -287,9 +248,7 @@ def server_beside(settings: Settings) -> Beside:
         from srbwriter import server
 
         with _failures():
-            handle = server.start_in_thread(
-                own := SessionLoader(session), options, server_offers(settings, own)
-            )
+            handle = server.start_in_thread(SessionLoader(session), options)
         try:
             yield handle.url
         finally:

@@ -353,6 +353,14 @@ RETIRED: tuple[Retired, ...] = (
     ),
     Retired("keys", (), "unlikely words are coloured instead", "keys.surprise"),
     Retired("keys", (), "unlikely words are coloured instead", "keys.curves"),
+    Retired(
+        "server", ("--models-max",), "a server has one model (examples/nginx.conf puts several at one port)",
+        "server.models_max", values=1,
+    ),
+    Retired(
+        "server", (), "a server has one model (examples/nginx.conf puts several at one port)",
+        "server.more_models",
+    ),
 )  # fmt: skip
 """Settings and flags of earlier versions."""
 

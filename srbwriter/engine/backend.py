@@ -57,7 +57,7 @@ class Backend(Tokenizer, Protocol):
 
     @property
     def embedder(self) -> Embedder:
-        """What computes embeddings and ranks. Raises NotSupported."""
+        """What computes embeddings. Raises NotSupported."""
         ...
 
     def submit(self, request: Request, /) -> Generation:
@@ -134,7 +134,6 @@ class Backend(Tokenizer, Protocol):
 WITHOUT_CACHE: Mapping[Feature, str] = {
     "embeddings": "the engine behind this server computes no embeddings",
     "pins": "this engine does not keep the cache, so nothing can be pinned in it",
-    "reranking": "the engine behind this server ranks no texts",
     "session_files": "this engine keeps no sessions in files",
 }
 """What :class:`WithoutCache` cannot do, and why."""

@@ -31,7 +31,6 @@ def render(
     continue_final_message: bool = False,
     bos: str,
     eos: str,
-    tools: Sequence[Mapping[str, Any]] | None = None,
     **kwargs: Any,
 ) -> str:
     """Return the prompt for ``messages`` under ``template``: Jinja, or a name that llama.cpp knows.
@@ -55,7 +54,7 @@ def render(
         prompt = _by_name(template, plain, add_generation_prompt)
     else:
         variables = {
-            "messages": plain, "tools": tools, "add_generation_prompt": add_generation_prompt,
+            "messages": plain, "tools": None, "add_generation_prompt": add_generation_prompt,
             "bos_token": bos, "eos_token": eos,
         }  # fmt: skip
         prompt = run(CHATML if template is None else template, {**kwargs, **variables})

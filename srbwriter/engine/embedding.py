@@ -1,4 +1,4 @@
-"""Vectors of texts, and scores of texts for a question, on a context and a thread of their own.
+"""Vectors of texts, on a context and a thread of their own.
 
 The context is made for the first text, so that it costs nothing before; no step of the engine waits for it.
 Knows the model and its tokens; knows no branches.
@@ -30,7 +30,6 @@ from .types import (
     EngineOptions,
     InvalidRequest,
     NotANumber,
-    NotSupported,
 )
 
 log = logging.getLogger(__name__)
@@ -44,7 +43,6 @@ _LEAST_CELLS = 512
 _OUTPUT_BYTES = 64 << 20  # of the probabilities that llama.cpp computes beside the vectors of one decode
 _MOST_ROWS = 512
 _WHOLE = 2048  # tokens of a text that has to be computed in one piece
-NO_RANKS = "this model has no head for ranking texts; load a reranker, for example one of Qwen3-Reranker"
 WAITING = 64  # requests; more are refused
 
 
@@ -55,20 +53,13 @@ class Embedding(NamedTuple):
     tokens: int
 
 
-class Score(NamedTuple):
-    """How well a text answers: more is better, by a scale of the model's own."""
-
-    score: float
-    tokens: int
-
-
 class _Job:
     """Texts of one request; ``result`` turns (vectors, token count) of a text into the response item."""
 
-    __slots__ = ("done", "found", "rank", "result", "texts")
+    __slots__ = ("done", "found", "result", "texts")
 
-    def __init__(self, texts: Sequence[list[int]], rank: bool, result: Callable[[Vector, int], Any]) -> None:
-        self.texts, self.rank, self.result = texts, rank, result
+    def __init__(self, texts: Sequence[list[int]], result: Callable[[Vector, int], Any]) -> None:
+        self.texts, self.result = texts, result
         self.found: list[Any] = []
         self.done = Future[list[Any]]()
 
@@ -101,7 +92,7 @@ class Embedder:
         self._lock = threading.Lock()
         self._under_way: set[_Job] = set()
         self._thread: threading.Thread | None = None
-        self._contexts: dict[bool, EmbeddingContext] = {}  # for ranks, and for vectors
+        self._context: EmbeddingContext | None = None
         self._closed = self._forked = False
         self._why = "the engine was closed"
 
@@ -117,11 +108,6 @@ class Embedder:
         """The model's own pooling; the mean where its file names none."""
         own = self._options.pooling or own_pooling(self._model)
         return cast("Pooling", own) if own in _POOLED or self._options.pooling == "none" else "mean"
-
-    @property
-    def ranks(self) -> bool:
-        """Whether the model has a head that says how well a text answers a question."""
-        return own_pooling(self._model) == "rank"
 
     @property
     def longest(self) -> int:
@@ -148,22 +134,7 @@ class Embedder:
             pooled = _pool(rows, way)
             return Embedding(pooled if way == "none" else normalized(pooled, normalize), tokens)
 
-        return self._submit(_Job(ids, False, result))
-
-    def rank(self, query: str, documents: Sequence[str]) -> Future[list[Score]]:
-        """How well each document answers the query.
-
-        Raises NotSupported for a model without a head for it, InvalidRequest, ContextOverflow, EngineClosed.
-        """
-        if not self.ranks:
-            raise NotSupported(NO_RANKS)
-        self._check_texts("documents", [query, *documents])
-        if not documents:
-            raise InvalidRequest("documents", "there are none")
-        limits.check_prompt("query", len(query) * len(documents))  # it is read with each of them
-        ids = [self._question(query, document) for document in documents]
-        self._check_lengths("documents", ids)
-        return self._submit(_Job(ids, True, lambda marks, tokens: Score(float(marks[-1, 0]), tokens)))
+        return self._submit(_Job(ids, result))
 
     def close(self, timeout: float = 5.0) -> None:
         """Cancel the running work and free the context. May be called twice."""
@@ -174,7 +145,7 @@ class Embedder:
         if thread is None:
             self._free()
             return
-        for context in list(self._contexts.values()):
+        if (context := self._context) is not None:
             context.abort()
         if thread is not threading.current_thread():
             thread.join(timeout)
@@ -217,18 +188,6 @@ class Embedder:
                 raise InvalidRequest(field, "a text is empty")
             if len(one) > self.longest:
                 raise ContextOverflow(len(one), self.longest)
-
-    def _question(self, query: str, document: str) -> list[int]:
-        """Return the tokens of a question and a text in the form that the model was trained on."""
-        model = self._model
-        template = model.rerank_template
-        if template is not None:
-            parts = template.replace("{query}", query).replace("{document}", document)
-            return model.tokenize(parts, parse_special=True)
-        begin = [model.bos] if model.add_bos and model.bos is not None else []
-        end = [model.eos] if model.add_eos and model.eos is not None else []
-        between = [model.sep] if model.add_sep and model.sep is not None else []
-        return [*begin, *model.tokenize(query), *end, *between, *model.tokenize(document), *end]
 
     @property
     def _causal(self) -> bool:
@@ -273,9 +232,9 @@ class Embedder:
                 self._free()
 
     def _free(self) -> None:
-        for context in self._contexts.values():
-            context.close()
-        self._contexts.clear()
+        if self._context is not None:
+            self._context.close()
+            self._context = None
         for job in list(self._under_way):
             job.finish(EngineClosed("the engine was closed"))
 
@@ -301,11 +260,11 @@ class Embedder:
     def _context_for(self, job: _Job) -> EmbeddingContext:
         """Return the context, which is large enough for the longest text of the job."""
         longest = max(map(len, job.texts))
-        context = self._contexts.get(job.rank)
+        context = self._context
         if context is None or context.cells < longest:
             if context is not None:
                 context.close()
-                del self._contexts[job.rank]
+                self._context = None
             cells = _LEAST_CELLS
             while cells < longest:
                 cells *= 2
@@ -313,8 +272,8 @@ class Embedder:
             rows = cells  # of one decode: a whole text, where each token sees those after it
             if self._causal:
                 rows = max(8, min(_MOST_ROWS, cells, _OUTPUT_BYTES // (4 * model.n_vocab)))
-            context = self._contexts[job.rank] = EmbeddingContext(
-                model.pointer, cells=cells, rows=rows, rank=job.rank, threads=self._threads,
+            context = self._context = EmbeddingContext(
+                model.pointer, cells=cells, rows=rows, threads=self._threads,
                 options=options, path=str(model.path),
             )  # fmt: skip
             if (vector := control_vector(options, model)) is not None:
@@ -324,7 +283,7 @@ class Embedder:
         return context
 
     def _evaluate(self, context: EmbeddingContext, group: Sequence[list[int]], job: _Job) -> list[Vector]:
-        """Return the vectors of each token of some texts, which fit the context together, or their scores."""
+        """Return the vectors of each token of some texts, which fit the context together."""
         found: list[list[Vector]] = [[] for _ in group]
         context.clear()
         for pieces in _split_batches(group, context.rows, whole=not self._causal):
@@ -335,10 +294,7 @@ class Embedder:
             if not context.decode():
                 raise EngineClosed("the engine was closed")
             for (seq, start, end), row in zip(pieces, rows, strict=True):
-                if job.rank:
-                    found[seq] = [context.marks(seq)[None, :].copy()]
-                else:
-                    found[seq].append(context.vectors(row, end - start).copy())
+                found[seq].append(context.vectors(row, end - start).copy())
         return [np.concatenate(parts) for parts in found]
 
 

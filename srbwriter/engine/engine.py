@@ -25,7 +25,7 @@ from .capabilities import Capabilities, Feature
 from .commands import make_request
 from .devices import gpus
 from .disk import read_session, write_session
-from .embedding import NO_RANKS, Embedding, Pooling, Score
+from .embedding import Embedding, Pooling
 from .generation import Command, Generation
 from .infill import NO_MARKS
 from .kv_cache import check_cache
@@ -326,13 +326,6 @@ class Engine:
         """
         return self.embedder.embed(texts, pooling, normalize).result()
 
-    def rank(self, query: str, documents: Sequence[str]) -> list[Score]:
-        """How well each document answers ``query``. Waits for it.
-
-        Raises NotSupported for a model without a head for it, and the errors of :meth:`embed`.
-        """
-        return self.embedder.rank(query, documents).result()
-
     # ---- the cache
 
     def trouble_now(self) -> str:
@@ -431,7 +424,6 @@ class Engine:
         rows: tuple[tuple[bool, Feature, str], ...] = (
             (self.model.chat_template is not None, "chat_template", "the model's file has no chat template"),
             (self.model.fim is not None, "gap_filling", NO_MARKS),
-            (self.embedder.ranks, "reranking", NO_RANKS),
         )
         return Capabilities({feature: why for there, feature, why in rows if not there})
 

@@ -25,7 +25,7 @@ PROMPTS = 128
 """Prompts of one request."""
 
 TEXTS = 2048
-"""Texts of one request for embeddings or ranks."""
+"""Texts of one request for embeddings."""
 
 VALUES = 1 << 24
 """Numbers of all vectors of one request."""

@@ -57,10 +57,8 @@ class Model:
         self.description = weights.description(self.pointer).replace("?B", count_words(self.n_params))
         self.add_bos = bool(lib.llama_vocab_get_add_bos(self.vocab))
         self.add_eos = bool(lib.llama_vocab_get_add_eos(self.vocab))
-        self.add_sep = bool(lib.llama_vocab_get_add_sep(self.vocab))
         self.bos = _known(lib.llama_vocab_bos(self.vocab))
         self.eos = _known(lib.llama_vocab_eos(self.vocab))
-        self.sep = _known(lib.llama_vocab_sep(self.vocab))
         self.eot = _known(lib.llama_vocab_eot(self.vocab))
         self.eog = frozenset(t for t in range(self.n_vocab) if lib.llama_vocab_is_eog(self.vocab, t))
         self.eog_ids = np.array(sorted(self.eog), np.int64)
@@ -72,13 +70,13 @@ class Model:
         self.fim = (pre, suf, mid) if min(pre, suf, mid) >= 0 else None
         marks = lib.llama_vocab_fim_rep(self.vocab), lib.llama_vocab_fim_sep(self.vocab)
         self.fim_files = _known(marks[0]), _known(marks[1])
-        self.chat_template, self.rerank_template = map(self._template, (None, b"rerank"))
+        self.chat_template = self._template()
         self.pieces = Pieces(self._all_pieces(special=False))
         self.special_pieces = self._all_pieces(special=True)  # control tokens written out
         self.fingerprint = fingerprint(self.special_pieces)
 
-    def _template(self, name: bytes | None) -> str | None:
-        found = self._lib.llama_model_chat_template(self.pointer, name)
+    def _template(self) -> str | None:
+        found = self._lib.llama_model_chat_template(self.pointer, None)
         return found.decode("utf-8", "replace") if found else None
 
     @property

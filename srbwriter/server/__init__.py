@@ -9,9 +9,9 @@ from __future__ import annotations
 from srbwriter.server.serve import ServerHandle, check_settings, run, start_in_thread
 from srbwriter.server.settings import AddressError, ServerError, ServerSettings, read_keys
 
-from .services import Loaded, Loader, ModelSpec
+from .services import Loaded, Loader
 
 __all__ = [
-    "AddressError", "Loaded", "Loader", "ModelSpec", "ServerError", "ServerHandle", "ServerSettings",
+    "AddressError", "Loaded", "Loader", "ServerError", "ServerHandle", "ServerSettings",
     "check_settings", "read_keys", "run", "start_in_thread",
 ]  # fmt: skip

@@ -25,34 +25,31 @@ from srbwriter.server.endpoints import description, routes_of
 from srbwriter.server.errors import LLAMACPP, ApiError, Dialect
 from srbwriter.server.leaves import LEAVES
 from srbwriter.server.middleware import Middleware
-from srbwriter.server.services import Loader, ModelSpec, Services
+from srbwriter.server.services import Loader, Services
 from srbwriter.server.settings import ServerError, ServerSettings
 from srbwriter.server.streams import Notifier
 
 
 def build_app(
-    loader: Loader, settings: ServerSettings, lines: Sequence[socket.socket] = (), most_lines: int = 0,
-    offers: Sequence[ModelSpec] = (),
-) -> ASGIApp:  # fmt: skip
-    """Return the ASGI application of one server, for one event loop. ``offers`` are its models, if several.
+    loader: Loader, settings: ServerSettings, lines: Sequence[socket.socket] = (), most_lines: int = 0
+) -> ASGIApp:
+    """Return the ASGI application of one server, for one event loop.
 
     The line protocol is spoken on the listening sockets of ``lines``, to ``most_lines`` clients at once.
     Sockets may be appended until the application starts.
     """
-    services = Services(loader, settings, Notifier(), offers)
-    template = template_of(settings)
+    services = Services(loader, settings, Notifier())
+    services.chat_template = template_of(settings)
     check_folders(settings)
-    document = description(LEAVES.values())
-    for one in services.models:
-        one.chat_template, one.openapi = template, document
+    services.openapi = description(LEAVES.values())
     rows = [row for leaf in LEAVES.values() for row in leaf.rows]
     if settings.static_path:
         rows = [row for row in rows if not row.gives_way]
     companions = [leaf.beside(services, lines, most_lines) for leaf in LEAVES.values() if leaf.beside]
-    sockets = [socket for part in (*LEAVES.values(), *companions) for socket in part.sockets]
+    sockets = [socket for leaf in LEAVES.values() for socket in leaf.sockets]
     guarded = [
         *routes_of([row for row in rows if not row.public], services),
-        *(one.route(services) for one in sockets if not one.public),
+        *(one.route(services) for one in sockets),
     ]
     routes: list[BaseRoute] = [*routes_of(rows, services), *(one.route(services) for one in sockets)]
     if settings.static_path:
@@ -68,7 +65,6 @@ def build_app(
         for record in services.registry.live():
             for generation in record.generations:
                 generation.cancel()
-        await asyncio.to_thread(services.models.close)
 
     app = Starlette(
         routes=routes,

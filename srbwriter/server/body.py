@@ -340,7 +340,7 @@ def _response_format(fields: Fields) -> Iterator[Form]:
 
 _MOST_BANS = 8 * limits.BIASES  # characters
 _BANS = ("custom_token_bans", "banned_tokens")
-"""Token ids that are never chosen. Under the second name KoboldCpp takes texts, and tabbyAPI token ids."""
+"""Token ids that are never chosen. Under the second name KoboldCpp takes texts, and others token ids."""
 
 
 # ---- one loop over the table

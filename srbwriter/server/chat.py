@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
@@ -17,7 +16,6 @@ from srbwriter.server.settings import ServerError, ServerSettings
 from .errors import ApiError, bad, missing
 from .services import Services
 from .system_prompt import put_before_messages
-from .tools import Tools, read_tools
 from .work import MOST_SECONDS
 
 CHATML_STOPS = ("<|im_end|>", "<|im_start|>")
@@ -50,7 +48,6 @@ class ChatPrompt(NamedTuple):
     prompt: str
     stops: tuple[str, ...]  # where a turn ends, where the model has no token for that
     add_bos: bool  # not again when the template writes the beginning token itself
-    tools: Tools | None = None  # how the answer may call them
 
 
 TEMPLATE_SECONDS = 2 * MOST_SECONDS
@@ -66,8 +63,9 @@ def read_chat(fields: Fields, services: Services, *, system: bool = True) -> Cha
     Raises ApiError (400).
     """
     engine, template = services.engine, services.template
+    _refuse_tools(fields)
     messages = read_messages(fields.raw("messages"))
-    prefill = messages[-1]["role"] == "assistant" and not messages[-1].get("tool_calls")
+    prefill = messages[-1]["role"] == "assistant"
     if prefill and len(messages) > 1 and messages[-2]["role"] == "assistant":
         raise bad("messages", "Field 'messages': cannot end with two assistant messages")
     go_on = fields.flag("continue_final_message", prefill)
@@ -77,7 +75,6 @@ def read_chat(fields: Fields, services: Services, *, system: bool = True) -> Cha
             "add_generation_prompt",
             "Field 'add_generation_prompt': cannot be true together with continue_final_message",
         )
-    tools = read_tools(fields, engine, template)
     options = fields.mapping("chat_template_kwargs") or {}
     variables = {name: value for name, value in options.items() if name.isidentifier() and name not in _OURS}
 
@@ -86,7 +83,6 @@ def read_chat(fields: Fields, services: Services, *, system: bool = True) -> Cha
             messages,
             add_generation_prompt=add_prompt,
             continue_final_message=go_on,
-            tools=None if tools is None else tools.listed,
             template=template,
             **variables,
         )
@@ -100,7 +96,14 @@ def read_chat(fields: Fields, services: Services, *, system: bool = True) -> Cha
     except Exception as error:  # whatever a template raises is about the messages it was given
         raise bad("messages", f"Field 'messages': the chat template refused them: {error}") from None
     begin = engine.token_bytes(engine.bos).decode("utf-8", "replace") if engine.bos is not None else ""
-    return ChatPrompt(prompt, stops, not (begin and prompt.startswith(begin)), tools)
+    return ChatPrompt(prompt, stops, not (begin and prompt.startswith(begin)))
+
+
+def _refuse_tools(fields: Fields) -> None:
+    """Raise ApiError (400) where functions are to be called."""
+    for name in ("tools", "functions", "tool_choice", "function_call"):
+        if fields.raw(name) not in (None, "", [], "auto", "none"):
+            raise bad(name, f"Field '{name}': no functions are called here; see response_format")
 
 
 def _render_with_system(
@@ -114,7 +117,7 @@ def _render_with_system(
     return render(put_before_messages(messages, text, as_system=False))
 
 
-_OURS = frozenset({"messages", "add_generation_prompt", "continue_final_message", "tools", "template"})
+_OURS = frozenset({"messages", "add_generation_prompt", "continue_final_message", "template"})
 
 
 def _turn_ends(engine: Backend, template: str) -> tuple[str, ...]:
@@ -147,56 +150,28 @@ def _message(item: Any) -> dict[str, Any]:
     message = cast("dict[str, Any]", item)
     if not isinstance(message.get("role"), str):
         raise bad("messages", "Field 'messages': every message needs a role")
-    plain = {**message, "content": read_text(message.get("content"), "messages")}
-    calls: Any = message.get("tool_calls")
-    if isinstance(calls, list) and calls:
-        plain["tool_calls"] = [_tool_call(entry) for entry in cast("list[Any]", calls)]
-    else:
-        plain.pop("tool_calls", None)
+    if message.get("tool_calls"):
+        raise bad("messages", "Field 'messages': no functions are called here; leave tool_calls out")
+    plain = {**message, "content": _read_content(message.get("content"))}
+    plain.pop("tool_calls", None)
     return plain
 
 
-def _tool_call(value: Any) -> dict[str, Any]:
-    """A call that an earlier answer made; templates expect its arguments as an object, clients send text."""
-    entry: dict[str, Any] = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-    function = entry.get("function")
-    if not isinstance(function, dict) or not isinstance(cast("dict[str, Any]", function).get("name"), str):
-        raise bad("messages", "Field 'messages': a tool call is an object with a function and its name")
-    known = cast("dict[str, Any]", function)
-    return {
-        **entry,
-        "type": "function",
-        "function": {**known, "arguments": _arguments(known.get("arguments"))},
-    }
-
-
-def _arguments(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value or {}
-    try:
-        return json.loads(value) if value.strip() else {}
-    except (ValueError, RecursionError):
-        return value
-
-
-_TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
-
-
-def read_text(value: Any, field: str) -> str:
-    """The text of a message, or of its parts, one a line. Raises ApiError (400) that names ``field``."""
+def _read_content(value: Any) -> str:
+    """The text of a message, or of its parts, one a line. Raises ApiError (400)."""
     if value is None:
         return ""
     if isinstance(value, str):
         return value
     if not isinstance(value, list):
-        raise bad(field, f"Field '{field}': content must be text or a list of parts")
+        raise bad("messages", "Field 'messages': content must be text or a list of parts")
     parts: list[str] = []
     for part in cast("list[Any]", value):
         entry: Mapping[str, Any] = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
         kind = entry.get("type")
-        if isinstance(kind, str) and kind not in _TEXT_PARTS:
-            raise bad(field, f"Field '{field}': this model reads text only; no images, sound or files")
+        if isinstance(kind, str) and kind != "text":
+            raise bad("messages", "Field 'messages': this model reads text only; no images, sound or files")
         if kind is None or not isinstance(entry.get("text"), str):
-            raise bad(field, f"Field '{field}': a part of content is an object with type and text")
+            raise bad("messages", "Field 'messages': a part of content is an object with type and text")
         parts.append(entry["text"])
     return "\n".join(parts)

@@ -20,7 +20,7 @@ from srbwriter.engine.backend import Backend
 from srbwriter.engine.generation import Branch
 from srbwriter.engine.types import Failed, Finished, Request, Text
 from srbwriter.server.body import Fields
-from srbwriter.server.errors import ApiError, Dialect, bad, from_engine
+from srbwriter.server.errors import ApiError, Dialect, from_engine
 from srbwriter.server.registry import Record
 from srbwriter.server.services import Services
 from srbwriter.server.settings import Client
@@ -57,10 +57,7 @@ class Context:
         self.id: str = request.scope["srbwriter.id"]
         self.client: Client = request.scope["srbwriter.client"]
         self.effort = 0.0  # seconds that reading the body takes, about
-        self.chooses = True  # whether a body is for the model that it names, or for the current one
-        self._chosen = False  # whether the query has named a model
         self._values: dict[str, Any] | None = None
-        self._raw: bytes | None = None  # the body
         self._gone: asyncio.Task[None] | None = None  # ends when the client disconnects
 
     @property
@@ -86,7 +83,7 @@ class Context:
         The content type does not matter.
         """
         if self._values is None:
-            self._values = await self.given(await self._body())
+            self._values = await self.given(await self._read_body())
         return self._values
 
     async def fields(self) -> Fields:
@@ -107,18 +104,12 @@ class Context:
         biases: object = self._values.get("logit_bias")
         if isinstance(biases, dict | list):
             self.effort += _PER_BIAS * len(cast("list[Any]", biases))
-        if self.chooses and not self.services.models.alone and not self._goes_on():
-            name = self._values.get("model")
-            if name is not None and not isinstance(name, str):  # said before any model is loaded for it
-                raise bad("model", "Field 'model': expected text")
-            if name or not self._chosen:
-                await self.choose(name or "")
         return self._values
 
     def parent(self) -> Branch | None:
         """Return the parent branch, which the body names as ``{"request": id, "branch": number}``, or None.
 
-        Switches to the model that answers the parent. Raises ApiError (404).
+        Raises ApiError (404).
         """
         given = Fields(self.sent).mapping("parent")
         if given is None:
@@ -128,79 +119,13 @@ class Context:
         self.effort += (record.prompt_tokens + record.written) * PER_ENTRY  # to make its text a prompt
         return record.branch(parent.integer("branch", 0))
 
-    def _goes_on(self) -> bool:
-        with contextlib.suppress(ApiError):
-            return self.parent() is not None
-        return False
-
-    async def choose(self, name: str) -> None:
-        """Answer with a model, the current one for ``name`` "", and hold it until the response has been sent.
-
-        Loads the model first if need be. Raises ApiError: 404 for an unknown name, and as ``Models.take``.
-        """
-        models = self.services.models
-        if models.alone:
-            return
-        one = models.named(name)
-        self._held.close()
-        if one.state == "READY" or self.request.scope["type"] == "websocket":
-            await models.take(one)
-        else:
-            await self._body()  # whoever watches for the client to leave takes what it sends
-            try:
-                await self.until_gone(models.take(one))
-            finally:
-                self.close()
-                self._gone = None
-        self._held.callback(models.release, one)
-        self.services, self._chosen = one, bool(name)
-
-    async def load_model(self, name: str, *, choose: bool = True) -> None:
-        """Load a model for all, as :meth:`.models.Models.load` does. Raises ApiError."""
-        self.need_admin("loading a model")
-        await self.services.models.load(name, choose=choose)
-
-    async def unload_model(self, name: str = "") -> None:
-        """Unload a model, or the current one without a name. Raises ApiError."""
-        self.need_admin("unloading a model")
-        await self.services.models.unload(name)
-
-    def need_admin(self, what: str) -> None:
-        """Raise ApiError (403) for keys that are no admin's, where there are several models."""
-        if not self.client.admin and not self.services.models.alone:
-            raise ApiError(403, f"{what} concerns all clients: it takes an admin key")
-
-    def bind(self, record: Record) -> Record:
-        """Switch to the model that answers ``record``; return the record."""
-        models = self.services.models
-        if not models.alone:
-            one = models.of(record)
-            models.hold(one)
-            self._held.callback(models.release, one)
-            self.services = one
-        return record
-
-    @property
-    def _held(self) -> contextlib.ExitStack:
-        return self.request.scope["srbwriter.held"]
-
     async def read(self, reader: Callable[[Fields, Services], T], more: float = 0.0) -> T:
-        """Return what ``reader`` makes of the body for the chosen model.
+        """Return what ``reader`` makes of the body.
 
         Runs on a thread when the body is large, or when reading takes ``more`` seconds.
         """
         fields, services = await self.fields(), self.services
         return await off_loop(services.asking + self.effort + more, lambda: reader(fields, services))
-
-    async def value(self) -> Any:
-        """Return the body as JSON of any kind; an absent body is null."""
-        raw = await self._body()
-        return await read_json(raw) if raw.strip() else None
-
-    async def _body(self) -> bytes:
-        if self._raw is None:
-            self._raw = await self._read_body()
-        return self._raw
 
     async def _read_body(self) -> bytes:
         encoding = self.request.headers.get("content-encoding", "identity")
@@ -260,8 +185,8 @@ class Context:
         return bool(live)
 
     def record(self, id: str) -> Record:
-        """Return a request that this client may see, and switch to its model. Raises ApiError (404)."""
-        return self.bind(self.services.registry.get(id, self.client))
+        """Return a request that this client may see. Raises ApiError (404)."""
+        return self.services.registry.get(id, self.client)
 
     # ---- answering
 

@@ -39,10 +39,9 @@ class Endpoint:
 
     ``body`` is the JSON schema of the request body, ``query`` the schemas of query parameters by name.
     ``answers`` are names of schemas by status and media type; a stream is described by one of its events.
-    ``public`` paths are open without a key. ``chooses`` is false for rows that need no model, or the model of
-    an earlier request. Several leaves may have a row for one path: the first whose ``claims`` returns true
-    answers, or else the one without ``claims``. A row with ``gives_way`` is left out where the server serves
-    a folder.
+    ``public`` paths are open without a key. Several leaves may have a row for one path: the first whose
+    ``claims`` returns true answers, or else the one without ``claims``. A row with ``gives_way`` is left out
+    where the server serves a folder.
     """
 
     method: Literal["GET", "POST", "DELETE", "PATCH"]
@@ -55,7 +54,6 @@ class Endpoint:
     query: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     answers: Mapping[int, Mapping[str, str]] = field(default_factory=dict[int, Mapping[str, str]])
     public: bool = False
-    chooses: bool = True
     claims: Callable[[Context], Awaitable[bool]] | None = None
     gives_way: bool = False
 
@@ -91,12 +89,7 @@ def _answering(group: Sequence[Endpoint], services: Services) -> Callable[[Reque
 
     async def answer(request: Request) -> Response:
         context = Context(request, services, usual.dialect)
-        context.chooses = usual.chooses
         try:
-            if not services.models.alone:
-                context.services = services.models.shown()
-                if (name := context.query.get("model")) and not usual.public:
-                    await context.choose(name)
             row = usual
             for other in claiming:
                 if other.claims is not None and await other.claims(context):
@@ -127,11 +120,10 @@ def rows_of(dialect: Dialect, title: str) -> Row:
 
 @dataclass(frozen=True, slots=True)
 class Socket:
-    """A path on which clients open WebSockets; a ``public`` one asks for a key itself."""
+    """A path on which clients open WebSockets."""
 
     path: str
     handler: Callable[[Context, WebSocket], Awaitable[None]]
-    public: bool = False
 
     def route(self, services: Services) -> WebSocketRoute:
         async def answer(socket: WebSocket) -> None:
@@ -154,8 +146,6 @@ class Socket:
 class Companion(Protocol):
     """A service of a leaf that runs beside the HTTP routes, on the server's loop."""
 
-    @property
-    def sockets(self) -> Sequence[Socket]: ...
     def open(self) -> AbstractAsyncContextManager[None]: ...
 
 
@@ -230,7 +220,7 @@ _ERRORS = {
     "401": "a key is needed",
     "403": "the Host or Origin header is not allowed",
     "404": "there is no such thing",
-    "409": "the model that is to be unloaded, or the slot that is to be restored, is in use",
+    "409": "the slot that is to be restored is in use",
     "413": "the body is too large",
     "415": "the body is compressed",
     "429": "too many requests are being answered",

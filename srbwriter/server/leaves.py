@@ -18,8 +18,6 @@ _NAMES = (
     "dialects.embeddings",
     "dialects.kobold",
     "dialects.ooba",
-    "dialects.tabby",
-    "dialects.vllm",
     "dialects.exllama",
     "dialects.ollama",
     "page",

@@ -11,7 +11,6 @@ import json
 import logging
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
@@ -122,9 +121,7 @@ class Middleware:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        with ExitStack() as held:  # what a handler holds is let go when all has been sent
-            scope["srbwriter.held"] = held
-            await (self._socket if scope["type"] == "websocket" else self._http)(scope, receive, send)
+        await (self._socket if scope["type"] == "websocket" else self._http)(scope, receive, send)
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"].startswith("/api/"):  # some of its clients end paths with a slash

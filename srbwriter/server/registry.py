@@ -43,7 +43,6 @@ class Record:
     peer: str = ""  # the address that it came from
     tag: str = ""  # what its client calls it
     bound: bool = True  # to the connection that it came over: that one's end is its own
-    model: int = 0  # the number of the model that answers it
 
     @property
     def generation(self) -> Generation:

@@ -11,7 +11,7 @@ import signal
 import socket
 import stat
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import uvicorn
@@ -20,7 +20,7 @@ from srbwriter.paths import expanded
 from srbwriter.server.app import build_app, check_folders
 from srbwriter.server.chat import template_of
 from srbwriter.server.connection import Listener, Table, most_connections, protocol
-from srbwriter.server.services import Loader, ModelSpec
+from srbwriter.server.services import Loader
 from srbwriter.server.settings import (
     AddressError,
     ServerError,
@@ -55,17 +55,15 @@ def run(
     loader: Loader,
     settings: ServerSettings,
     ready: Callable[[str], None] | None = None,
-    offers: Sequence[ModelSpec] = (),
     *,
     needs_model: bool = False,
 ) -> int:
     """Serve until a signal; return the exit code. ``ready`` gets the URL once the socket listens.
 
-    ``offers`` are the models where there are several, that of ``loader`` first. With ``needs_model`` the
-    server ends when the load fails, and raises the load's error. Raises ServerError for a setting that cannot
-    be used, AddressError for an address that cannot be listened on.
+    With ``needs_model`` the server ends when the load fails, and raises the load's error. Raises ServerError
+    for a setting that cannot be used, AddressError for an address that cannot be listened on.
     """
-    server = _Server(loader, settings, offers)
+    server = _Server(loader, settings)
     server.listen()
     if needs_model:
         server.watched = loader
@@ -77,14 +75,12 @@ def run(
     return 0
 
 
-def start_in_thread(
-    loader: Loader, settings: ServerSettings, offers: Sequence[ModelSpec] = ()
-) -> ServerHandle:
-    """Serve on a daemon thread with its own loop and no signal handlers; ``offers`` as for :func:`run`.
+def start_in_thread(loader: Loader, settings: ServerSettings) -> ServerHandle:
+    """Serve on a daemon thread with its own loop and no signal handlers.
 
     Raises ServerError when the address cannot be used.
     """
-    server = _Server(loader, settings, offers)
+    server = _Server(loader, settings)
     server.listen()
     thread = threading.Thread(target=server.serve_and_close, name="srbwriter-http", daemon=True)
     handle = ServerHandle(server, thread)
@@ -102,7 +98,7 @@ def check_settings(settings: ServerSettings) -> None:
             problems += error.problems
     if problems:
         raise ServerError(*problems)
-    _Server(_Unloaded(), settings, ())
+    _Server(_Unloaded(), settings)
 
 
 class _Unloaded:
@@ -116,7 +112,7 @@ class _Server(uvicorn.Server):
 
     watched: Loader | None = None  # without whose model the server is of no use
 
-    def __init__(self, loader: Loader, settings: ServerSettings, offers: Sequence[ModelSpec]) -> None:
+    def __init__(self, loader: Loader, settings: ServerSettings) -> None:
         """Raise ServerError for a setting that cannot be used."""
         check_exposure(settings)
         most = settings.max_connections or most_connections()
@@ -125,7 +121,7 @@ class _Server(uvicorn.Server):
         self.listeners: list[Listener] = []
         self.lines: list[socket.socket] = []  # those of the line protocol; the application has the list
         config = uvicorn.Config(
-            build_app(loader, settings, self.lines, most_lines, offers),
+            build_app(loader, settings, self.lines, most_lines),
             log_config=None,
             access_log=False,
             server_header=False,
@@ -147,11 +143,9 @@ class _Server(uvicorn.Server):
     def listen(self) -> None:
         """Open the sockets. Raises AddressError for an address that cannot be listened on."""
         with contextlib.ExitStack() as closing:
-            for place in line_places(self.settings):
-                self.lines.append(
-                    _listen_unix(place.file) if place.file else _listen_tcp(place.host, place.port)
-                )
-                closing.callback(_close, self.lines[-1], place.file)
+            for host, port in line_places(self.settings):
+                self.lines.append(_listen_tcp(host, port))
+                closing.callback(self.lines[-1].close)
             self.listeners = _listen(self.settings)
             closing.pop_all()
         for listener in self.listeners:
@@ -165,7 +159,7 @@ class _Server(uvicorn.Server):
 
     @property
     def line_addresses(self) -> tuple[str, ...]:
-        """Where the line protocol is spoken: HOST:PORT or unix:PATH."""
+        """Where the line protocol is spoken: HOST:PORT."""
         return tuple(map(_address, self.lines))
 
     def serve_and_close(self) -> None:
@@ -261,9 +255,7 @@ def _listen_tcp(address: str, port: int) -> Listener:
 
 def _listen_unix(path: Path) -> Listener:
     if _answers(path):
-        raise AddressError(
-            f"cannot listen on {path}: another server does; choose another with --unix-socket and --tcp"
-        )
+        raise AddressError(f"cannot listen on {path}: another server does; choose another with --unix-socket")
     listener = Listener(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         _remove_socket_file(path)

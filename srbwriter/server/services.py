@@ -1,30 +1,22 @@
-"""The models of one server, and for each the objects that every handler uses: engine, requests, limits.
-
-A model among several is loaded on the first request for it, and unloaded when another needs its place: the
-least recently used one, never one that is answering.
-"""
+"""The objects of one server that every handler uses: engine, requests, limits."""
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import math
 import re
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
-from copy import copy
-from dataclasses import dataclass, replace
-from itertools import count
-from typing import Any, Protocol, Self, cast
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Protocol, cast
 
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.chat import CHATML
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.limits import BRANCHES, check_prompt
 from srbwriter.engine.types import ContextOverflow, EngineError, Request, TokenRun
-from srbwriter.models.fit import free_memory, size_words
 from srbwriter.server.settings import Client, ServerSettings, server_keys
 from srbwriter.server.streams import Notifier
 from srbwriter.version import __version__
@@ -59,28 +51,6 @@ class Loader(Protocol):
     def error(self) -> Exception | None: ...
 
 
-class Reloader(Loader, Protocol):
-    """A loader that can be started, closed and copied for another start."""
-
-    def start(self) -> object: ...
-    def close(self) -> None: ...
-    def again(self) -> Self: ...
-
-
-@dataclass(frozen=True, slots=True)
-class ModelSpec:
-    """A model that a server may load.
-
-    ``need`` estimates its memory in bytes. Without a ``name`` it has the one in its file. One that is
-    ``kept`` has another owner: it is neither loaded nor unloaded here.
-    """
-
-    loader: Loader
-    name: str = ""
-    need: int = 0
-    kept: bool = False
-
-
 class Loaded:
     """A loader for a backend that is up already."""
 
@@ -91,14 +61,9 @@ class Loaded:
 
 
 class Services:
-    """One per model of a server; all of a server share their register and limits. Used from its loop only.
+    """One per server. Used from its loop only."""
 
-    ``offers`` are its models where it has several, the first among them.
-    """
-
-    def __init__(
-        self, loader: Loader, settings: ServerSettings, notifier: Notifier, offers: Sequence[ModelSpec] = ()
-    ) -> None:
+    def __init__(self, loader: Loader, settings: ServerSettings, notifier: Notifier) -> None:
         self.loader = loader
         self.settings = settings
         self.notifier = notifier
@@ -114,27 +79,6 @@ class Services:
         self.started = time.time()
         self.openapi: dict[str, Any] = {}
         self.tokens_max = 0
-        self.name, self.number = "", 0  # of the model, among several
-        self.need, self.kept = 0, True  # bytes of memory; whether another owns the model
-        self.holds = 0  # answers that are being made with the model
-        self.used = 0  # when that began last, on the clock of all models
-        self.models = Models(self, offers, settings.models_max)
-
-    def beside(self, offer: ModelSpec, number: int) -> Self:
-        """Return the services of another model on the same server."""
-        other = copy(self)
-        other.name, other.number, other.need, other.kept = offer.name, number, offer.need, offer.kept
-        other.renew(offer.loader)
-        return other
-
-    def renew(self, loader: Loader) -> None:
-        """Replace the loader, and forget everything about the previous engine."""
-        self.loader, self.slots, self.tokens_max, self._heads = loader, Slots(), 0, None
-
-    def change_system_prompt(self, system: SystemPrompt) -> None:
-        """Put another text before every prompt of all models from now on."""
-        for one in self.models:
-            one.system = system
 
     def put_system_before(self, request: Request, system: SystemPrompt | None = None) -> Request:
         """Return the request with the system prompt before its own, where it stays when that is cut."""
@@ -154,10 +98,6 @@ class Services:
             keep += len(engine.tokenize(text, add_bos=begins))
         return replace(request, prompt=(TokenRun(text), *runs), add_bos=begins, n_keep=keep)
 
-    def live(self) -> list[Record]:
-        """The requests of this model that are being answered."""
-        return [record for record in self.registry.live() if record.model == self.number]
-
     @property
     def engine(self) -> Backend:
         """Raise ApiError (503) while the model is being loaded, or when it could not be."""
@@ -166,8 +106,6 @@ class Services:
             return engine
         if self.loader.error is not None:
             raise unavailable(f"the model could not be loaded: {self.loader.error}", 60)
-        if self.load_state == "INIT" and not self.models.alone:
-            raise unavailable(f"{self.model_name} is not loaded; a request for its words loads it", 1)
         raise unavailable("Loading model", 1)
 
     @property
@@ -200,8 +138,7 @@ class Services:
     @property
     def model_names(self) -> tuple[str, ...]:
         """What the model goes by; while it is being loaded already, if its file says so."""
-        names = words(self.settings.alias) if self.number == 0 else ()
-        names = names or ((self.name,) if self.name else ())
+        names = words(self.settings.alias)
         engine = self.loader.engine
         if names or engine is not None:
             return names or (cast("Backend", engine).info.name,)
@@ -216,28 +153,7 @@ class Services:
     @property
     def state(self) -> str:
         """The loader's state, or RUNNING while requests are answered."""
-        return "RUNNING" if self.load_state == "READY" and self.live() else self.load_state
-
-    @property
-    def status(self) -> str:
-        """The loader's state in the words of llama-server's router."""
-        words = {"INIT": "unloaded", "LOADING": "loading", "READY": "loaded", "FAILED": "failed"}
-        return words[self.load_state]
-
-    @property
-    def reloader(self) -> Reloader:
-        """The loader, where the model is not kept."""
-        return cast(Reloader, self.loader)
-
-    @property
-    def up(self) -> bool:
-        """Whether the model takes memory."""
-        return self.load_state in ("LOADING", "READY")
-
-    @property
-    def in_use(self) -> bool:
-        """Whether the model is answering, or held for an answer."""
-        return self.holds > 0 or bool(self.live())
+        return "RUNNING" if self.load_state == "READY" and self.registry.live() else self.load_state
 
     async def submit(
         self, requests: Sequence[Request], client: Client, id: str, slot: int = -1,
@@ -274,7 +190,6 @@ class Services:
             raise from_engine(error) from error
         self.tokens_max = max(self.tokens_max, *(len(g.prompt_ids) for g in generations))
         record = self.registry.add(client, generations, id, tag=tag, bound=bound)
-        record.model = self.number
         record.slots = self.slots.assign(record, self.max_n, slot)
         return record
 
@@ -314,7 +229,7 @@ class Services:
 
     def busy_branches(self) -> int:
         """Branches that are written or wait, of every dialect and of the terminal; ``max_n`` at most."""
-        ours = sum(branch.live for record in self.live() for branch in record.branches)
+        ours = sum(branch.live for record in self.registry.live() for branch in record.branches)
         return min(self.max_n, max(ours, self.engine.stats().live_branches))
 
     async def tokenize(self, text: str, *, add_bos: bool = False, parse_special: bool = False) -> list[int]:
@@ -337,187 +252,6 @@ class Services:
             f"{running} requests are being answered, the limit is {most}",
             headers={"Retry-After": "1"},
         )
-
-
-class Models:
-    """All models of a server, ``most`` of them loaded at once (0: as many as fit). Used from its loop only.
-
-    ``offers`` has the first as well, whose services are given; it may be empty where that is alone.
-    """
-
-    def __init__(self, first: Services, offers: Sequence[ModelSpec], most: int) -> None:
-        offers = offers or [ModelSpec(first.loader, kept=True)]
-        self._most = most
-        first.models, first.name = self, offers[0].name
-        first.need, first.kept = offers[0].need, offers[0].kept
-        self._all = [first, *(first.beside(offer, number) for number, offer in enumerate(offers[1:], 1))]
-        self.alone = len(self._all) == 1  # then it answers to any name
-        self._current = self._all[0]
-        self._door = asyncio.Lock()  # whoever waits for a place lets nobody past
-        self._clock = count(1)
-
-    def __iter__(self) -> Iterator[Services]:
-        return iter(self._all)
-
-    @property
-    def names(self) -> list[str]:
-        """One name of each."""
-        return [one.model_name for one in self._all]
-
-    def named(self, name: str) -> Services:
-        """The model of that name; without one, the current. Raises ApiError (404)."""
-        if not name or self.alone:
-            return self._current
-        bare = name.removesuffix(".gguf")
-        for one in self._all:
-            if name in one.model_names or bare in one.model_names:
-                return one
-        raise ApiError(
-            404, f"there is no model {name[:200]}; this server has {', '.join(self.names)}",
-            field="model", code="model_not_found",
-        )  # fmt: skip
-
-    def of(self, record: Record) -> Services:
-        """The model that answers a request."""
-        return self._all[record.model]
-
-    def shown(self) -> Services:
-        """The model that questions without a name are about: the current if it is loaded, else the latest."""
-        loaded = [one for one in self._all if one.up]
-        if self._current in loaded or not loaded:
-            return self._current
-        return max(loaded, key=lambda one: one.used)
-
-    def loaded(self) -> list[Services]:
-        """The services of those that can answer now."""
-        return [one for one in self._all if one.loader.engine is not None]
-
-    def hold(self, one: Services) -> None:
-        """Keep it from being unloaded until :meth:`release`."""
-        one.holds += 1
-        one.used = next(self._clock)
-
-    def release(self, one: Services) -> None:
-        one.holds -= 1
-
-    async def take(self, one: Services) -> None:
-        """Hold a model that is loaded, which may take some time.
-
-        Raises ApiError: 501 where it does not fit, 503 where it cannot be loaded or no place becomes free.
-        """
-        try:
-            async with asyncio.timeout(one.settings.timeout):
-                async with self._door:
-                    if not one.up and not one.kept:
-                        await self._make_room(one)
-                        if one.load_state == "FAILED":  # whatever was wrong may have been put right
-                            one.loader = one.reloader.again()
-                        one.reloader.start()
-                    self.hold(one)
-                try:
-                    await self._until_loaded(one)
-                except BaseException:
-                    self.release(one)
-                    raise
-        except TimeoutError:
-            raise unavailable(f"{one.model_name} found no place in time; try again later") from None
-
-    @asynccontextmanager
-    async def held(self, one: Services) -> AsyncGenerator[None]:
-        """Hold a model as long as this is entered. Raises ApiError as :meth:`take` does."""
-        if self.alone:
-            yield
-            return
-        await self.take(one)
-        try:
-            yield
-        finally:
-            self.release(one)
-
-    async def load(self, name: str, *, choose: bool = True) -> None:
-        """Load a model, which is the current one from then on, or is not if ``choose`` is false.
-
-        Raises ApiError: 404 also where there is one model alone, and as :meth:`take` does.
-        """
-        one = self.named(name)
-        if self.alone:
-            if name in one.model_names:
-                return
-            raise ApiError(404, f"there is no model {name[:200]}; this server has {one.model_name}")
-        await self.take(one)
-        self.release(one)
-        if choose:
-            self._current = one
-
-    async def unload(self, name: str) -> None:
-        """Raise ApiError: 400 for one that is not loaded, 409 while it answers, 501 for one that is kept."""
-        one = self.named(name)
-        named = one.model_name
-        async with self._door:
-            if self.alone or one.kept:
-                raise ApiError(501, f"this server keeps its model, {named}; end the server instead")
-            if not one.up:
-                raise bad("model", f"{named} is not loaded")
-            if one.in_use:
-                raise ApiError(409, f"{named} answers requests; end them first")
-            await self._close(one)
-
-    def close(self) -> None:
-        """Unload all; for a server that has ended."""
-        for one in self._all:
-            if not one.kept:
-                one.reloader.close()
-
-    # ---- making room
-
-    async def _until_loaded(self, one: Services) -> None:
-        while one.loader.engine is None:
-            if one.loader.error is not None:
-                _ = one.engine  # raises it in words
-            await asyncio.sleep(_LOOK)
-
-    async def _make_room(self, one: Services) -> None:
-        """Unload idle models, least recently used first, until ``one`` fits. Raises ApiError (501)."""
-        while True:
-            others = [other for other in self._all if other.up]
-            free = self._free()
-            crowded = 0 < self._most <= len(others)
-            if not crowded and one.need <= free:
-                return
-            movable = [other for other in others if not other.kept]
-            if one.need > free + sum(other.need for other in movable if other.load_state == "READY"):
-                if not any(other.load_state == "LOADING" for other in movable):
-                    raise ApiError(501, self._too_large(one, free))
-            elif not movable:
-                raise ApiError(
-                    501, f"{one.model_name} has no place beside {others[0].model_name}, "
-                    f"which stays: give --models-max {self._most + 1} or more",
-                )  # fmt: skip
-            idle = [other for other in movable if not other.in_use and other.load_state == "READY"]
-            if idle:
-                await self._close(min(idle, key=lambda other: other.used))
-            else:
-                await asyncio.sleep(_LOOK)
-
-    def _free(self) -> int:
-        """Bytes that are free, less what those will take that are being loaded."""
-        return free_memory() - sum(one.need for one in self._all if one.load_state == "LOADING")
-
-    def _too_large(self, one: Services, free: int) -> str:
-        return (
-            f"{one.model_name} does not fit: it takes about {size_words(one.need)}, and "
-            f"{size_words(max(free, 0))} are free when all others are unloaded; "
-            "take a smaller one, or less --ctx-size"
-        )
-
-    async def _close(self, one: Services) -> None:
-        """Unload. Requests that it has answered are forgotten, as their tokens mean nothing without it."""
-        loader = one.reloader
-        one.renew(loader.again())
-        for record in one.registry:
-            if record.model == one.number:
-                one.registry.remove(record)
-        await asyncio.to_thread(loader.close)
 
 
 # ---- requests

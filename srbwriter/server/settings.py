@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Literal
 
 from srbwriter.engine.types import DEFAULT_MAX_BRANCHES, Sampling, Stop
-from srbwriter.paths import expanded
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,7 @@ class ServerSettings:
     port: int = 9090
     ws_port: int | None = None  # one more, for clients that expect WebSockets on a port of their own
     unix_socket: Path | None = None
-    tcp: tuple[str, ...] = ()  # where lines are taken: each [HOST:]PORT or unix:PATH
+    tcp: tuple[str, ...] = ()  # where lines are taken: each [HOST:]PORT
     preload: Path | None = None  # what conversations in lines begin with, evaluated before one can
     line_n: int = 1
     line_stop: Stop = field(default_factory=lambda: Stop(max_tokens=128))  # when their turns end
@@ -61,8 +60,6 @@ class ServerSettings:
     ping_seconds: float = 10.0  # a comment goes out on a stream that is silent for so long
     max_body: int = 16 * 2**20
     max_connections: int = 0  # 0: as many as the process may open files for
-    more_models: tuple[str, ...] = ()  # those beside the first, as they were named
-    models_max: int = 0  # loaded at once; 0: as many as fit
     max_requests: int = 256  # being answered at once; more get 503
     max_sockets: int = 256  # WebSockets that are open at once
     max_own_sockets: int = 32  # those of one client
@@ -163,7 +160,7 @@ def check_exposure(settings: ServerSettings) -> None:
     if keys or settings.insecure:
         return
     hosts = () if settings.unix_socket else settings.host
-    for host in (*hosts, *(place.host for place in line_places(settings) if place.file is None)):
+    for host in (*hosts, *(host for host, _ in line_places(settings))):
         if not is_loopback(host):
             raise ServerError(
                 f"{host} can be reached from other machines: give --api-key KEY, "
@@ -171,27 +168,20 @@ def check_exposure(settings: ServerSettings) -> None:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where lines are taken: on a port of a host, or on a socket file."""
-
-    host: str = "127.0.0.1"
-    port: int = 0
-    file: Path | None = None
-
-
-def line_places(settings: ServerSettings) -> list[Place]:
-    """The places of ``tcp``. Raises ServerError."""
-    places: list[Place] = []
+def line_places(settings: ServerSettings) -> list[tuple[str, int]]:
+    """Return hosts and ports of ``tcp``. Raises ServerError."""
+    places: list[tuple[str, int]] = []
     for address in settings.tcp:
-        kind, _, path = address.partition("unix:")
         host, _, port = address.rpartition(":")
-        if not kind and path:
-            places.append(Place(file=expanded(path)))
-        elif port.isascii() and port.isdecimal() and int(port) < 65536:
-            places.append(Place(host or "127.0.0.1", int(port)))
-        else:
-            raise ServerError(f"--tcp {address}: expected PORT, HOST:PORT or unix:PATH")
+        if address.startswith("unix:") or not (port.isascii() and port.isdecimal() and int(port) < 65536):
+            raise ServerError(f"--tcp {address}: expected PORT or HOST:PORT")
+        host = host or "127.0.0.1"
+        if settings.ssl_cert_file is not None and not is_loopback(host):
+            raise ServerError(
+                f"--tcp {address}: lines are not encrypted, and HTTP here is: "
+                "give PORT alone, with a TLS proxy before it"
+            )
+        places.append((host, int(port)))
     return places
 
 

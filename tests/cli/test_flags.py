@@ -117,8 +117,8 @@ WITHOUT_EFFECT = (
     ("--threads-http 4", "one event loop"),
     ("--embedding", "always answered"),
     ("--embeddings", "always answered"),
-    ("--rerank", "has a head"),
-    ("--reranking", "has a head"),
+    ("--rerank", "are not ranked"),
+    ("--reranking", "are not ranked"),
     ("--no-mmproj", ""),
 )
 """Every flag that a server must take and that changes nothing: line, and part of what is said about it."""

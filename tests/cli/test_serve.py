@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -22,7 +21,7 @@ from srbwriter.cli.table import every_key
 from srbwriter.config import Key, Settings, keys, load
 from srbwriter.config.keys import SECTIONS
 from srbwriter.demo import bundled_model
-from srbwriter.engine.types import ModelError, Sampling, Stop
+from srbwriter.engine.types import Sampling, Stop
 from srbwriter.server import ServerSettings, run
 from srbwriter.server.settings import AddressError, ServerError
 from tests.server.lines import LineClient, known
@@ -170,9 +169,8 @@ UNUSABLE = (
     ("--control-vector none.gguf", "this control vector cannot be read"),
     ("--control-vector cut.gguf", "this control vector"),
     ("--control-vector SOUND", "this is no control vector"),
-    ("-m SOUND -m none.gguf", "none.gguf: no such file"),
     ("-m weights-cut.gguf", "weights-cut.gguf: the model: its tensors are cut short"),
-    ("-m several --models-max 1 --lora none.gguf", "this LoRA adapter cannot be read"),
+    ("-m several", "several models are in this folder"),
 )
 
 
@@ -252,40 +250,6 @@ def _flags(line: str) -> dict[str, Any]:
     return flags.chosen(parser.parse_args(line.split()), every_key())
 
 
-def test_several_models_on_one_port(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        shutil.copy(bundled_model(), tmp_path / f"{name}.gguf")
-    process, line = start("--port", "0", "--ctx-size", "256", "--models-max", "1", "-d", str(tmp_path))
-    try:
-        url = line.split()[-1]
-        body = {"model": "b", "prompt": "Once", "n_predict": 4}
-        assert httpx.post(f"{url}/completion", json=body, timeout=120).json()["model"] == "b"
-        cards = httpx.get(f"{url}/v1/models").json()["data"]
-        assert {card["id"]: card["status"]["value"] for card in cards} == {"a": "unloaded", "b": "loaded"}
-    finally:
-        process.terminate()
-        code = ended(process)
-    assert code == 0
-
-
-def test_a_model_that_is_named_again_is_one_more() -> None:
-    said = _flags("-m a.gguf --model b.gguf -d c")
-    assert said == {keys.MODEL.name: Path("a.gguf"), serve.MORE_MODELS.name: ("b.gguf", "c")}
-    assert serve.server_offers(settings({})) == []
-
-
-def test_the_offers_say_what_each_takes(tmp_path: Path) -> None:
-    shutil.copy(bundled_model(), tmp_path / "copy.gguf")
-    (tmp_path / "broken.gguf").write_bytes(b"nonsense")
-    said = settings({serve.MORE_MODELS.name: (str(tmp_path / "copy.gguf"), str(tmp_path / "broken.gguf"))})
-    offers = serve.server_offers(said)
-    assert [offer.name for offer in offers] == ["storyteller", "copy", "broken"]
-    assert offers[0].need == offers[1].need > bundled_model().stat().st_size
-    assert offers[2].need == 0 and not any(offer.kept for offer in offers)
-
-
-def test_two_models_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
-    paths: list[Path | None] = [None, tmp_path / "x" / "m.gguf", tmp_path / "y" / "m.gguf"]
-    assert launch.model_names(paths) == ["", "x/m", "y/m"]
-    with pytest.raises(ModelError, match="same name"):
-        launch.model_names([*paths, paths[1]])
+def test_a_second_model_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--serve", "-m", "a.gguf", "--model", "b.gguf"]) == Exit.USAGE
+    assert "'a.gguf' and 'b.gguf'" in capsys.readouterr().err

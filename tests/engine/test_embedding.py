@@ -1,4 +1,4 @@
-"""Vectors of texts and ranks: what they are equal to, what is refused, and that nobody waits for them."""
+"""Vectors of texts: what they are equal to, what is refused, and that nobody waits for them."""
 
 from __future__ import annotations
 
@@ -44,13 +44,10 @@ def loaded(path: Path) -> Engine:
 exact = fixture_of(lambda: loaded(exact_model()))
 
 
-ranker = fixture_of(lambda: loaded(toy_model(make_qwen)))
-
-
 def directly(engine: Engine, ids: list[int]) -> np.ndarray:
     """The vector of each token, from one decode in a context of its own."""
     context = EmbeddingContext(
-        engine.model.pointer, cells=2048, rows=2048, rank=False, threads=1, options=EXACT, path="reference"
+        engine.model.pointer, cells=2048, rows=2048, threads=1, options=EXACT, path="reference"
     )
     try:
         context.clear()
@@ -242,41 +239,9 @@ def test_closing_ends_what_is_under_way(held: tuple[Engine, threading.Event, thr
         engine.embed(["c"])
 
 
-# ---- ranks
-
-
-def test_a_reranker_tells_how_well_texts_answer(ranker: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    documents = ["the door", "a little fox on an old bird", "rain", "king " * 100]
-    found = ranker.rank("the fox?", documents)
-    assert all(0.0 < score.score < 1.0 for score in found), "the share of yes"
-    assert len({round(score.score, 5) for score in found}) == 4
-    alone = [ranker.rank("the fox?", [document])[0] for document in documents]
-    np.testing.assert_allclose([s.score for s in found], [s.score for s in alone], atol=1e-5)
-    assert [s.tokens for s in found] == [s.tokens for s in alone]
-    monkeypatch.setattr(embedding, "_MOST_ROWS", 8)
-    with loaded(toy_model(make_qwen)) as other:
-        cut = other.rank("the fox?", documents)
-    np.testing.assert_allclose([s.score for s in found], [s.score for s in cut], atol=1e-5)
-
-
-def test_a_reranker_gives_vectors_too(ranker: Engine) -> None:
-    before = ranker.rank("a", ["b"])
-    assert ranker.embed(["the fox"])[0].values.shape == (ranker.info.n_embd,)
-    assert ranker.rank("a", ["b"]) == before
-
-
-def test_ranks_of_nothing_and_of_too_much_are_refused(ranker: Engine) -> None:
-    with pytest.raises(InvalidRequest, match="there are none"):
-        ranker.rank("a", [])
-    with pytest.raises(ContextOverflow):
-        ranker.rank("a", ["king " * 3000])
-    with pytest.raises(InvalidRequest, match="query"):
-        ranker.rank("a" * 10_000, ["king"] * 1000)
-
-
-def test_a_model_says_how_it_wants_to_be_asked(ranker: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranker.model, "rerank_template", "Q: {query} D: {document}")
-    assert ranker.embedder._question("one", "two") == ranker.tokenize("Q: one D: two")
+def test_a_reranker_gives_vectors_too() -> None:
+    with loaded(toy_model(make_qwen)) as ranker:
+        assert ranker.embed(["the fox"])[0].values.shape == (ranker.info.n_embd,)
 
 
 # ---- arithmetic

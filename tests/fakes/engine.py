@@ -179,7 +179,6 @@ class FakeEngine(WithoutCache):
         *,
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
-        tools: Any = None,
         template: str | None = None,
         **kwargs: Any,
     ) -> str:
@@ -190,7 +189,6 @@ class FakeEngine(WithoutCache):
             continue_final_message=continue_final_message,
             bos="",
             eos="",
-            tools=tools,
             **kwargs,
         )
 

@@ -14,12 +14,8 @@ class LineClient:
 
     def __init__(self, address: str, *, greet: bool = True) -> None:
         """``greet``: begin with an empty line, which is passed over, and read the greeting."""
-        if address.startswith("unix:"):
-            self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            self.socket.connect(address.removeprefix("unix:"))
-        else:
-            host, _, port = address.rpartition(":")
-            self.socket = socket.create_connection((host, int(port)))
+        host, _, port = address.rpartition(":")
+        self.socket = socket.create_connection((host, int(port)))
         self.socket.settimeout(60)
         self.file = self.socket.makefile("rb")
         self.greeting = self.ask("") if greet else []

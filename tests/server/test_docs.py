@@ -25,7 +25,6 @@ from srbwriter.server.dialects.openai.completions import HONOURED, IGNORED
 from srbwriter.server.dialects.srb import instruments, tokens
 from srbwriter.server.dialects.srb.completions import DEFAULT_STOP, SRB
 from srbwriter.server.endpoints import Endpoint
-from srbwriter.server.tools import MOST_TOOLS
 from srbwriter.server.work import MOST_SECONDS
 from tests.fakes.shared_model import load_engine
 from tests.server.rows import ENDPOINTS, PAGES
@@ -257,7 +256,7 @@ FIGURES = (
     f"{spaced(limits.BIASES)} biases, {limits.BREAKERS} breakers of {limits.BREAKER_CHARS} characters, "
     f"grammars, schemas and regular expressions of {spaced(limits.CONSTRAINT_CHARS)} characters, "
     f"{limits.PROMPTS} prompts of {spaced(limits.PROMPT_CHARS)} characters or a million ids each, "
-    f"{limits.MESSAGES} messages, {MOST_TOOLS} tools, JSON nested {limits.DEPTH} deep and of "
+    f"{limits.MESSAGES} messages, JSON nested {limits.DEPTH} deep and of "
     f"{spaced(limits.CONTAINERS)} lists and objects and {spaced(limits.NUMBERS)} numbers, "
     f"and {limits.BRANCHES} branches",
     f"after {DEFAULT_STOP.max_tokens} tokens, and there are `--n` branches",

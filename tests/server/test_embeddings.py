@@ -1,4 +1,4 @@
-"""Embeddings and ranks over HTTP, with the real engine: every form that clients send and read."""
+"""Embeddings over HTTP, with the real engine: every form that clients send and read."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 
 from srbwriter.engine.types import EngineOptions
-from tests.engine.support import toy_model
-from tests.engine.toy_models import make_qwen
 from tests.fakes.shared_model import load_engine
 from tests.fakes.short_model import short_model
 
@@ -24,11 +22,6 @@ OPTIONS = EngineOptions(n_ctx=512, gpu_layers=0, seed=1, threads=1, max_branches
 @pytest.fixture(scope="module")
 def http() -> Iterator[httpx.Client]:
     yield from serving(load_engine(short_model(), OPTIONS))
-
-
-@pytest.fixture(scope="module")
-def ranking() -> Iterator[httpx.Client]:
-    yield from serving(load_engine(toy_model(make_qwen), OPTIONS))
 
 
 def vector(http: httpx.Client, text: str) -> Any:
@@ -111,40 +104,3 @@ def test_a_text_may_be_written_as_a_prompt(http: httpx.Client) -> None:
     for content in (text, [text]):
         (entry,) = http.post("/embedding", json={"content": content}).json()
         np.testing.assert_allclose(entry["embedding"][0], vector(http, "The fox"), atol=1e-5)
-
-
-# ---- ranks
-
-
-def test_ranks_best_first(ranking: httpx.Client) -> None:
-    documents = ["the door", "a little fox", "rain on the old bird"]
-    for path in ("/rerank", "/v1/rerank", "/reranking", "/v1/reranking"):
-        answer = ranking.post(path, json={"query": "fox?", "documents": documents}).json()
-        scores = [entry["relevance_score"] for entry in answer["results"]]
-        assert sorted(entry["index"] for entry in answer["results"]) == [0, 1, 2]
-        assert scores == sorted(scores, reverse=True)
-        assert answer["usage"]["total_tokens"] > 6 and answer["object"] == "list"
-
-
-def test_ranks_in_other_forms(ranking: httpx.Client) -> None:
-    body = {"query": "fox?", "documents": [{"text": "the door"}, "a little fox"], "top_n": 1}
-    (best,) = ranking.post("/rerank", json={**body, "return_documents": True}).json()["results"]
-    assert best["document"]["text"] in ("the door", "a little fox")
-    tei = {"query": "fox?", "texts": ["the door", "a little fox"], "return_text": True}
-    entries = ranking.post("/rerank", json=tei).json()
-    assert [entry["text"] for entry in entries][0] == best["document"]["text"]
-    assert entries[0]["score"] == best["relevance_score"]
-
-
-def test_ranks_of_nothing_are_a_400(ranking: httpx.Client) -> None:
-    for body in (
-        {}, {"query": 5, "documents": ["a"]}, {"query": "a"}, {"query": "a", "documents": []},
-        {"query": "a", "documents": [5]}, {"query": "a", "documents": "b"},
-    ):  # fmt: skip
-        assert ranking.post("/v1/rerank", json=body).status_code == 400
-
-
-def test_ranks_of_a_model_without_a_head_are_a_501_with_the_cure(http: httpx.Client) -> None:
-    answer = http.post("/v1/rerank", json={"query": "a", "documents": ["b"]})
-    assert answer.status_code == 501
-    assert "reranker" in answer.json()["error"]["message"]

@@ -1,4 +1,4 @@
-"""The line protocol over TCP, socket files and WebSockets, on the scripted engine."""
+"""The line protocol over TCP, on the scripted engine."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ import httpx
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from websockets.exceptions import ConnectionClosed
-from websockets.sync.client import connect
 
 from srbwriter import __version__
 from srbwriter.engine.parameters import PARAMETERS
@@ -257,7 +255,7 @@ def test_a_refusal_leaves_everything_as_it_was(client: LineClient) -> None:
         "SET", "SET temperature", "SET temperature=hot", "SET nobody=1", "SET n=1000", "SET top_k=",
         "SET priority=foreground", "SET stop=[1", "SET boundary=word", "SET max_tokens=10000000",
         "GET nobody", "GET", "N", "N x", "N 0", "PICK", "PICK 0", "PICK x", "UNDO", "DANCE", "AUTH x",
-        r"PROMPT \q", "PROMPT \\", r"PROMPT \xff", "SAVE a", "LOAD a", "SET logit_bias=[[]]",
+        r"PROMPT \q", "PROMPT \\", r"PROMPT \xff", "SET logit_bias=[[]]",
     ):  # fmt: skip
         reply = client.ask(line)
         assert len(reply) == 1 and reply[0].startswith("ERROR ") and reply[0][6:9].isdecimal(), line
@@ -295,8 +293,8 @@ def test_with_keys_the_first_line_says_who_it_is(serve: Serve, engine: FakeEngin
 
 
 def test_a_place_that_is_none(serve: Serve, lines: ServerHandle) -> None:
-    for reply in ("", "x", "99999", "host:", "unix:", "1:2:x", "²"):
-        with pytest.raises(ServerError, match="expected PORT, HOST:PORT or unix:PATH"):
+    for reply in ("", "x", "99999", "host:", "unix:/tmp/1", "unix:1", "1:2:x", "²"):
+        with pytest.raises(ServerError, match="expected PORT or HOST:PORT"):
             serve(tcp=(reply,))
     with pytest.raises(ServerError, match="cannot listen on 127.0.0.1"):
         serve(tcp=("0", lines.lines[0]))
@@ -304,18 +302,8 @@ def test_a_place_that_is_none(serve: Serve, lines: ServerHandle) -> None:
         with pytest.raises(ServerError, match="--api-key"):
             serve(tcp=(reply,))
     assert serve(tcp=("0.0.0.0:0",), insecure=True).lines
-
-
-def test_a_socket_file(serve: Serve, tmp_path: Path) -> None:
-    file = tmp_path / "s"
-    handle = serve(tcp=(f"unix:{file}", "0"))
-    assert handle.lines[0] == f"unix:{file}"
-    assert file.stat().st_mode & 0o777 == 0o600
-    for address in handle.lines:
-        with LineClient(address) as client:
-            assert output(client.ask("PROMPT Once"))
-    handle.stop(20)
-    assert not file.exists()
+    with pytest.raises(ServerError, match="lines are not encrypted"):
+        serve(tcp=("0.0.0.0:0",), insecure=True, ssl_cert_file=Path("cert"), ssl_key_file=Path("key"))
 
 
 def test_what_one_stops_is_its_own(lines: ServerHandle, engine: FakeEngine) -> None:
@@ -440,36 +428,6 @@ def test_what_cannot_be_preloaded(serve: Serve, tmp_path: Path) -> None:
         assert "FATAL the model could not be loaded: x.gguf: no such file" in client.rest()
 
 
-# ---- WebSockets
-
-
-def test_a_websocket_speaks_it_too(lines: ServerHandle) -> None:
-    with connect(f"{lines.url.replace('http', 'ws')}/lines") as socket:
-        reply = [str(socket.recv(60))]
-        while reply[-1] != READY:
-            reply.append(str(socket.recv(60)))
-        assert reply[0].startswith("HELO")
-        socket.send("PROMPT Once\nGET n")
-        socket.send(b"QUIT")
-        rest = list(socket)
-    assert rest.count(READY) == 2 and rest[-2:] == ["KV n=1", READY]
-    assert unescape(output([str(line) for line in rest]).encode()) == STORY
-
-
-def test_a_page_says_its_key_in_a_line(serve: Serve, engine: FakeEngine) -> None:
-    url = serve(api_keys=KEYS).url.replace("http", "ws") + "/lines"
-    header = {"Authorization": "Bearer s3cret"}
-    for headers, first in (({}, "AUTH s3cret"), (header, "GET n")):
-        with connect(url, additional_headers=headers) as socket:
-            socket.send(first)
-            socket.send("QUIT")
-            assert str(next(iter(socket))).startswith("HELO")
-            assert list(socket)[-1] == READY
-    with connect(url) as socket:
-        socket.send("AUTH wrong")
-        assert list(socket) == ["FATAL Invalid API Key"]
-
-
 # ---- the lines themselves
 
 
@@ -489,7 +447,7 @@ def test_any_bytes_are_a_text_or_refused(raw: bytes) -> None:
             assert isinstance(read(raw), str)
 
 
-WORDS = st.sampled_from("PROMPT SET GET INFO STOP RESET UNDO PICK N PING SAVE LOAD AUTH prompt".split())
+WORDS = st.sampled_from("PROMPT SET GET INFO STOP RESET UNDO PICK N PING AUTH prompt".split())
 TEXTS = st.one_of(
     st.text(max_size=30),
     st.sampled_from(["n=2", "max_tokens=2", "debug=1", "stop=[", "3", "a/b", "../x", 'stop="x"', "\\n"]),
@@ -518,14 +476,5 @@ def test_nothing_that_is_sent_harms_anybody(
         one.socket.sendall(b"".join((b"\n", *sent, b"\nQUIT\n")))
         reply = one.rest().splitlines()
         assert reply[0].startswith("HELO ") and reply[-1].startswith((READY, "FATAL", "PONG"))
-    url = lines.url.replace("http", "ws") + "/lines"
-    with connect(url) as web, contextlib.suppress(ConnectionClosed):
-        for message in sent:
-            web.send(message)
-        web.send("QUIT")
-        for line in web:
-            assert str(line).startswith(
-                ("HELO ", "KV ", "PROMPT ", "OUTPUT", "ERROR ", "FATAL ", "DEBUG ", "PONG")
-            )
     assert client.ask("GET n") == ["KV n=1"]
     assert "unforeseen" not in caplog.text

@@ -1,4 +1,4 @@
-"""The line protocol on the bundled model: sessions in files, the program on standard input, the page."""
+"""The line protocol on the bundled model: the program on standard input, the page."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def server(model: Engine, folder: Path) -> Iterator[ServerHandle]:
     persona.write_text("A story that is told at the fire.\n\n")
     handle = start_in_thread(
         Loaded(model),
-        ServerSettings(port=0, tcp=("0",), access_log=False, slot_save_path=folder, preload=persona),
+        ServerSettings(port=0, tcp=("0",), access_log=False, preload=persona),
     )
     yield handle
     handle.stop(20)
@@ -58,36 +58,6 @@ def test_a_turn_evaluates_only_what_is_new(client: LineClient, model: Engine) ->
     reply = known(client.ask("PROMPT  Then"))
     assert int(reply["prompt_tokens"]) - int(reply["cached_tokens"]) <= 4
     assert model.stats().prompt_rows - before <= 4
-
-
-def test_a_saved_conversation_goes_on_where_it_was(
-    client: LineClient, server: ServerHandle, model: Engine
-) -> None:
-    client.ask(BEGIN)
-    room = known(client.ask("INFO"))["remaining_tokens"]
-    saved = known(client.ask("SAVE the tale"))
-    expected = client.ask("PROMPT  Then")
-    client.close()
-    with LineClient(server.lines[0]) as other:
-        other.ask("SET max_tokens=12")
-        other.ask("SET temperature=0")
-        loaded = known(other.ask("LOAD the tale"))
-        assert loaded["loaded_tokens"] == saved["saved_tokens"]
-        assert loaded["remaining_tokens"] == room
-        assert output(other.ask("PROMPT  Then")) == output(expected)
-        assert known(other.ask("UNDO"))["remaining_tokens"] == room
-        assert known(other.ask("RESET"))["remaining_tokens"] == known(other.greeting)["remaining_tokens"]
-
-
-def test_names_are_bare_and_of_sessions(client: LineClient, folder: Path) -> None:
-    for name in ("../x", "a/b", "", ".x", "\\0", "/etc/passwd"):
-        for word in ("SAVE", "LOAD"):
-            assert client.ask(f"{word} {name}")[0].startswith("ERROR 400"), name
-    assert client.ask("LOAD nobody")[0].startswith("ERROR 404")
-    (folder / "broken").write_bytes(b"x" * 100)
-    assert client.ask("LOAD broken")[0].startswith("ERROR 400")
-    (folder / "folder").mkdir()
-    assert client.ask("LOAD folder")[0].startswith("ERROR 400")
 
 
 # ---- the program

@@ -77,44 +77,11 @@ def test_an_answer(client: httpx.Client) -> None:
     assert post(client, "/api/v1/stop-stream") == {"results": "success"}
 
 
-def test_the_model_of_the_older_interface(client: httpx.Client) -> None:
-    assert client.get("/api/v1/model").json() == post(client, "/api/v1/model") == {"result": "fake"}
-    assert post(client, "/api/v1/model", action="info")["result"]["model_name"] == "fake"
-    assert post(client, "/api/v1/model", action="list") == {"result": ["fake"]}
-    assert post(client, "/api/v1/model", action="load", model_name="fake")["result"]["model_name"] == "fake"
-    for body in ({"action": "load", "model_name": "other"}, {"action": "unload"}):
-        assert client.post("/api/v1/model", json=body).status_code == 501
-    assert client.post("/api/v1/model", json={"action": "dance"}).status_code == 400
-
-
-def test_a_conversation(client: httpx.Client, engine: FakeEngine) -> None:
-    history = {"internal": [["Hi", "Hello <b>"]], "visible": [["Hi", "Hello"]]}
-    reply = post(client, "/api/v1/chat", user_input="Tell me", history=history, max_new_tokens=6)
-    new = reply["results"][0]["history"]
-    assert new["internal"] == [["Hi", "Hello <b>"], ["Tell me", TEXT]]
-    assert new["visible"] == [["Hi", "Hello &lt;b&gt;"], ["Tell me", TEXT]]
-    prompt = str(engine.submitted[-1].prompt)
-    assert prompt.index("Hello <b>") < prompt.index("Tell me")
-
-
-def test_a_conversation_goes_on_or_is_said_again(client: httpx.Client, engine: FakeEngine) -> None:
-    history = {"internal": [["Hi", "Hello"], ["Tell me", "Well,"]], "visible": []}
-    on = post(client, "/api/v1/chat", user_input="", history=history, _continue=True, max_new_tokens=6)
-    assert on["results"][0]["history"]["internal"][-1] == ["Tell me", "Well," + TEXT]
-    assert str(engine.submitted[-1].prompt).endswith("Well,")
-    again = post(client, "/api/v1/chat", user_input="", history=history, regenerate=True, max_new_tokens=6)
-    assert again["results"][0]["history"]["internal"] == [["Hi", "Hello"], ["Tell me", TEXT]]
-    assert "Well," not in str(engine.submitted[-1].prompt)
-    for wrong in (5, {"internal": 5}, {"internal": [["a"]]}, {"internal": [["a", 1]]}):
-        answer = client.post("/api/v1/chat", json={"user_input": "a", "history": wrong})
-        assert answer.status_code == 400 and answer.json()["detail"]["msg"]
-
-
 # ---- WebSockets
 
 
-def at(url: str, path: str = "/api/v1/stream") -> str:
-    return url.rstrip("/").replace("http", "ws", 1) + path
+def at(url: str) -> str:
+    return url.rstrip("/").replace("http", "ws", 1) + "/api/v1/stream"
 
 
 @pytest.fixture
@@ -146,16 +113,6 @@ def test_a_stream_and_another_on_the_same_socket(ws: ClientConnection) -> None:
         assert text_of(reply) == TEXT
         assert [one["message_num"] for one in reply] == list(range(len(reply)))
         assert reply[-1]["event"] == "stream_end" and "text" not in reply[-1]
-
-
-def test_a_conversation_as_it_is_written(client: httpx.Client) -> None:
-    with connect(at(str(client.base_url), "/api/v1/chat-stream")) as ws:
-        reply = ask(ws, user_input="Hi", history={"internal": [["a", "b"]], "visible": []})
-        assert reply[-2]["history"]["internal"] == [["a", "b"], ["Hi", TEXT]]
-        assert reply[-1]["event"] == "stream_end"
-        book = {"internal": [["a" * 150_000, "b" * 100_000]], "visible": []}  # is not repeated with each word
-        (refused,) = ask(ws, user_input="Hi", history=book)
-        assert refused["event"] == "error" and "/api/v1/chat" in refused["detail"]["msg"]
 
 
 def test_what_cannot_be_answered_is_said_and_the_socket_stays(ws: ClientConnection) -> None:

@@ -151,3 +151,18 @@ def test_logit_bias_by_id_and_by_text(client: httpx.Client, engine: FakeEngine) 
     bias = dict(engine.submitted[-1].sampling[0].logit_bias)
     cat, sat = engine.tokenize(" cat sat")
     assert bias == {257: -100.0, cat: -math.inf, sat: -math.inf}
+
+
+def test_functions_are_refused_by_the_name_of_the_field(client: httpx.Client) -> None:
+    said = {"role": "user", "content": "What time is it?"}
+    clock = {"type": "function", "function": {"name": "clock"}}
+    for name, value in (("tools", [clock]), ("functions", [clock["function"]]), ("tool_choice", "required"),
+                        ("tool_choice", clock), ("function_call", {"name": "clock"})):  # fmt: skip
+        answer = client.post("/v1/chat/completions", json={"messages": [said], name: value})
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, name)
+    off = {"tools": [], "tool_choice": "auto", "functions": None, "parallel_tool_calls": True}
+    assert client.post("/v1/chat/completions", json={"messages": [said], **off}).status_code == 200
+    called = {"role": "assistant", "content": None, "tool_calls": [clock]}
+    answer = client.post("/v1/chat/completions", json={"messages": [said, called]})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "messages")
+    assert "tool_calls" in answer.text

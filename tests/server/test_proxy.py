@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.remote.engine import RemoteEngine
 from srbwriter.engine.remote.options import RemoteOptions
 from srbwriter.engine.types import EngineOptions, NotSupported, Request, Sampling, Stop
-from srbwriter.server import Loaded, ModelSpec, ServerHandle, ServerSettings, start_in_thread
+from srbwriter.server import Loaded, ServerHandle, ServerSettings, start_in_thread
 from tests.engine.scripted import PROMPT, STORY, Scripted
-from tests.engine.toy_models import make_qwen
 from tests.fakes.shared_model import load_engine
 from tests.fakes.short_model import short_model
 
@@ -178,27 +175,3 @@ def test_health_tells_whether_somebody_is_there(servers: tuple[httpx.Client, htt
                     body = {"prompt": PROMPT, "max_tokens": 5}
                     assert proxy.post("/completion", json=body).json()["content"] == STORY[:5]
             here.stop(20)
-
-
-@pytest.mark.full
-def test_health_of_several_models_tells_which_one_nobody_answers_for(tmp_path: Path) -> None:
-    toy = EngineLoader(make_qwen(tmp_path / "toy.gguf"), EngineOptions(n_ctx=256, gpu_layers=0))
-    with closing(Scripted("vllm")) as there, RemoteEngine.connect(RemoteOptions(there.url)) as engine:
-        offers = [ModelSpec(Loaded(engine), kept=True), ModelSpec(toy, "toy")]
-        here = start_in_thread(offers[0].loader, ServerSettings(port=0, access_log=False, max_n=8), offers)
-        with httpx.Client(base_url=here.url, timeout=60) as proxy:
-            reply = proxy.get("/health").json()
-            assert (reply["status"], reply["issues"], reply["slots_idle"]) == ("ok", [], 8)
-            there.close()
-            wait_until(lambda: proxy.get("/health").json().get("issues"))
-            reply = proxy.get("/health").json()
-            assert (reply["status"], reply["slots_idle"]) == (
-                "ok",
-                0,
-            )  # the toy is loaded when it is asked for
-            [issue] = reply["issues"]
-            assert issue.startswith("scripted: the engine elsewhere: no connection") and "127" not in issue
-            answer = proxy.post("/completion", json={"model": "toy", "prompt": "Once", "max_tokens": 2})
-            assert answer.status_code == 200
-            assert proxy.get("/health").json()["slots_idle"] == 8
-        here.stop(20)

@@ -13,7 +13,6 @@ from srbwriter.engine.types import InvalidRequest
 from tests.fakes.engine import FakeEngine
 
 from .conftest import Serve
-from .lines import LineClient, known
 from .test_keys import KEYS
 
 
@@ -127,47 +126,16 @@ def test_one_key_or_none_uses_the_folder_itself(serve: Serve, tmp_path: Path, ke
     assert chief.act(0, "restore", "tale").json()["n_restored"] > tokens
 
 
-def test_lines_and_slots_keep_the_same_files(serve: Serve, tmp_path: Path) -> None:
-    handle = serve(api_keys=KEYS, slot_save_path=tmp_path, tcp=("0",))
-    anna, ben = Writer(handle.url, "s1"), Writer(handle.url, "s2")
-    with (
-        LineClient(handle.lines[0], greet=False) as first,
-        LineClient(handle.lines[0], greet=False) as second,
-    ):
-        for client, key in ((first, "s1"), (second, "s2")):
-            client.send(f"AUTH {key}", "")
-            client.until_ready()
-        first.ask("PROMPT Once upon a time there was a cat")
-        saved = int(known(first.ask("SAVE tale"))["saved_tokens"])
-        assert second.ask("LOAD tale") == ["ERROR 404 there is no session tale"]
-        assert ben.act(9, "restore", "tale").status_code == 400
-        assert anna.act(0, "restore", "tale").json()["n_restored"] == saved
-        second.ask("PROMPT The dog")
-        assert int(known(second.ask("SAVE tale"))["saved_tokens"]) < saved
-        assert int(known(first.ask("LOAD tale"))["loaded_tokens"]) == saved
-    (file, _) = session_files(tmp_path)
-    file.write_text("nonsense")
-    with LineClient(handle.lines[0], greet=False) as client:
-        client.send("AUTH s1" if "anna" in str(file) else "AUTH s2", "")
-        client.until_ready()
-        assert client.ask("LOAD tale") == ["ERROR 400 tale is no saved session"]
-
-
 def test_links_are_refused(serve: Serve, tmp_path: Path) -> None:
     folder, outside = tmp_path / "sessions", tmp_path / "secret"
     folder.mkdir()
     outside.write_text("[1, 2, 3]")
     (folder / "tale").symlink_to(outside)
-    handle = serve(slot_save_path=folder, tcp=("0",))
-    writer = Writer(handle.url)
+    writer = Writer(serve(slot_save_path=folder).url)
     writer.write(0, "Once")
     for action in ("save", "restore"):
         answer = writer.act(0, action, "tale")
         assert answer.status_code == 400 and "it is a link" in answer.text
-    with LineClient(handle.lines[0]) as client:
-        client.ask("PROMPT Once")
-        for word in ("SAVE", "LOAD"):
-            assert client.ask(f"{word} tale")[0].startswith("ERROR 400 tale cannot be used (it is a link")
     assert outside.read_text() == "[1, 2, 3]"
 
 

@@ -22,7 +22,7 @@ from tests.fakes.engine import STORY, FakeEngine
 
 from .conftest import Serve
 
-TYPES = ("koboldcpp", "ooba", "tabby", "llamacpp", "generic", "vllm", "aphrodite")
+TYPES = ("koboldcpp", "ooba", "llamacpp", "generic")
 SETTINGS = {
     # what its interface sends: names of its own, nulls, values that are off, a list written as text
     "max_new_tokens": 8, "max_tokens": 8, "n_predict": 8, "temperature": 0.8, "top_p": 0.9, "min_p": 0.05,
@@ -139,10 +139,6 @@ def received(kind: str, answer: Any) -> str:
     return answer["choices"][0]["text"]
 
 
-def _all(answer: Any) -> list[dict[str, Any]]:
-    return answer if isinstance(answer, list) else answer["choices"]
-
-
 def streamed(kind: str, frame: dict[str, Any]) -> str:
     if kind == "kobold":
         return frame["token"]
@@ -185,7 +181,7 @@ def test_it_counts_tokens(st: Tavern) -> None:
     if st.kind == "generic":  # it has no tokenizer, and guesses
         assert answer.status_code == 400
         return
-    special = st.kind in ("kobold", "ooba", "vllm", "aphrodite")
+    special = st.kind in ("kobold", "ooba")
     assert answer.json()["count"] == len(answer.json()["ids"]) == 4 + special
 
 
@@ -198,10 +194,10 @@ def test_it_stops(st: Tavern, engine: FakeEngine) -> None:
 
 
 def test_it_has_several_answers(st: Tavern) -> None:
-    if st.kind not in ("llamacpp", "tabby", "vllm", "aphrodite"):
+    if st.kind != "llamacpp":
         pytest.skip("it asks this type for one")
     answer: Any = st.generate(n=3)
-    texts = [one["content" if st.kind == "llamacpp" else "text"] for one in _all(answer)]
+    texts = [one["content"] for one in answer]
     assert texts == [" there was a cat. The cat sat"] * 3
     assert STORY.startswith(texts[0])
 

@@ -110,8 +110,6 @@ def test_the_system_prompt_is_the_first_message(serve: Serve, engine: FakeEngine
         with httpx.Client(base_url=serve(system_prompt_file=file, chat_template=template).url) as http:
             http.post("/v1/chat/completions", json={"messages": messages, "max_tokens": 1})
             assert str(engine.submitted[-1].prompt).startswith(prompt)
-            http.post("/v1/responses", json={"input": messages, "max_output_tokens": 1})
-            assert str(engine.submitted[-1].prompt).startswith(prompt)
             # A prompt to be sent back to /completion has it put before it there.
             shown = http.post("/apply-template", json={"messages": messages}).json()["prompt"]
             assert "Be brief." not in shown

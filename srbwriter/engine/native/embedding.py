@@ -15,8 +15,8 @@ from .batch import Batch
 from .context import ABORTED, OK, context_params, recurrent
 from .library import L, library
 
-NONE, RANK = 0, 4
-"""enum llama_pooling_type: a vector for each row, and the marks of a classification head."""
+NONE = 0
+"""enum llama_pooling_type: a vector for each row."""
 _SEQUENCES = 8
 
 
@@ -27,23 +27,23 @@ class EmbeddingContext:
     """
 
     def __init__(
-        self, model: int, *, cells: int, rows: int, rank: bool, threads: int, options: EngineOptions,
+        self, model: int, *, cells: int, rows: int, threads: int, options: EngineOptions,
         path: str,
     ) -> None:  # fmt: skip
         lib = self._lib = library()
-        self.rank, self.cells = rank, cells
+        self.cells = cells
         self.sequences = 1 if any(recurrent(model)) else min(_SEQUENCES, rows)
         params = context_params(options)
         params.n_ctx, params.n_seq_max = cells, self.sequences
         params.n_batch = params.n_ubatch = self.rows = max(rows, self.sequences)
         params.n_threads = params.n_threads_batch = threads
-        params.embeddings, params.pooling_type = True, RANK if rank else NONE
+        params.embeddings, params.pooling_type = True, NONE
         pointer = lib.llama_init_from_model(model, params)
         if not pointer:
             raise ModelError(path, f"no room for embeddings of {cells} tokens", "lower --ctx-size")
         self.pointer = int(pointer)
         self._memory = lib.llama_get_memory(self.pointer)
-        self._width = int(lib.llama_model_n_cls_out(model) if rank else lib.llama_model_n_embd_out(model))
+        self._width = int(lib.llama_model_n_embd_out(model))
         self._batch = Batch(self.rows, (0,), 1)
         self._flag = C.create_string_buffer(b"\0\0", 2)
         self._callback = L.ggml_abort_callback(lib.strlen)
@@ -77,13 +77,6 @@ class EmbeddingContext:
         if not first:
             raise NativeError("llama_get_embeddings_ith", row)
         return np.ctypeslib.as_array(first, (count, self._width))
-
-    def marks(self, seq: int) -> NDArray[np.float32]:
-        """What the classification head says of the text so far, valid until the next decode."""
-        pointer = self._lib.llama_get_embeddings_seq(self.pointer, seq)
-        if not pointer:
-            raise NativeError("llama_get_embeddings_seq", seq)
-        return np.ctypeslib.as_array(pointer, (self._width,))
 
     def abort(self) -> None:
         """Make the decode that runs now end early. Safe from any thread."""

@@ -1,11 +1,7 @@
-"""Vectors of texts and ranks of texts, in every form that clients ask for them.
-
-OpenAI's form, llama.cpp's, Jina's and Cohere's, and that of text-embeddings-inference.
-"""
+"""Vectors of texts, in OpenAI's form and in llama.cpp's."""
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -15,14 +11,12 @@ from starlette.responses import Response
 
 from srbwriter.engine import limits
 from srbwriter.server.body import Fields
-from srbwriter.server.context import Context, json_response
+from srbwriter.server.context import Context
 from srbwriter.server.endpoints import Leaf, rows_of
 from srbwriter.server.errors import LLAMACPP, OPENAI, ApiError, bad, missing
 from srbwriter.server.prompts import is_integer, refuse_media
 from srbwriter.server.schemas import (
-    AT_LEAST_ONE,
     PROMPT,
-    TEXTS,
     I,
     N,
     S,
@@ -32,10 +26,10 @@ from srbwriter.server.schemas import (
     only,
     record,
 )
-from srbwriter.server.work import PER_BYTE, PER_ENTRY, off_loop
+from srbwriter.server.work import PER_ENTRY
 
 if TYPE_CHECKING:
-    from srbwriter.engine.embedding import Embedding, Pooling, Score  # loads llama.cpp
+    from srbwriter.engine.embedding import Embedding, Pooling  # loads llama.cpp
 
 _FORMATS = ("float", "base64")
 
@@ -89,53 +83,6 @@ async def _native(context: Context, fields: Fields) -> Response:
     )
 
 
-async def rerank(context: Context) -> Response:
-    """Jina's and Cohere's form, or that of text-embeddings-inference where the field is called ``texts``."""
-    fields = await context.fields()
-    lane = context.engine.embedder
-    query = fields.need_text("query")
-    tei = fields.has("texts") and not fields.has("documents")
-    name = "texts" if tei else "documents"
-    texts = _documents(name, fields.raw(name))
-    most = max(fields.integer("top_n", len(texts)), 1)
-    size = len(query) * len(texts) + sum(map(len, texts))
-    work = await off_loop(size * PER_BYTE, lambda: lane.rank(query, texts))
-    scores = await context.until_gone(asyncio.wrap_future(work))
-    best = sorted(range(len(texts)), key=lambda index: -scores[index].score)[:most]
-    return json_response(_ranks(context, fields, tei, texts, scores, best))
-
-
-def _ranks(
-    context: Context,
-    fields: Fields,
-    tei: bool,
-    texts: Sequence[str],
-    scores: Sequence[Score],
-    best: Sequence[int],
-) -> Any:
-    with_text = fields.flag("return_text") or fields.flag("return_documents")
-    if tei:
-        return [
-            {"index": index, "score": scores[index].score, **({"text": texts[index]} if with_text else {})}
-            for index in best
-        ]
-    tokens = sum(score.tokens for score in scores)
-    results = [
-        {
-            "index": index,
-            "relevance_score": scores[index].score,
-            **({"document": {"text": texts[index]}} if with_text else {}),
-        }
-        for index in best
-    ]
-    return {
-        "object": "list",
-        "model": fields.text("model") or context.services.model_name,
-        "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
-        "results": results,
-    }
-
-
 # ---- reading
 
 
@@ -182,22 +129,6 @@ def _one(field: str, item: Any) -> str | list[int]:
     raise bad(field, f"Field '{field}': expected a text, token ids, or a list of either")
 
 
-def _documents(name: str, value: Any) -> list[str]:
-    """Texts, or objects that hold one, as Cohere's clients send them. Raises ApiError (400)."""
-    if value is None:
-        raise missing(name)
-    problem = bad(name, f"Field '{name}': expected a list of texts")
-    if not isinstance(value, list) or not value:
-        raise problem
-    items = cast("list[Any]", value)
-    if len(items) > limits.TEXTS:
-        raise bad(name, f"Field '{name}': {len(items)} texts, {limits.TEXTS} are possible")
-    texts = [cast("dict[str, Any]", item).get("text") if isinstance(item, dict) else item for item in items]
-    if not all(isinstance(text, str) for text in texts):
-        raise problem
-    return cast("list[str]", texts)
-
-
 def _check_dimensions(fields: Fields, context: Context) -> None:
     width = context.engine.info.n_embd
     if fields.integer("dimensions", width) != width:
@@ -226,17 +157,6 @@ _COMMON: dict[str, Any] = {
 }
 _NATIVE = object_of("content", content=PROMPT, **_COMMON)
 
-_RERANK = object_of(
-    "query documents",
-    query="string",
-    documents=TEXTS,
-    texts={**TEXTS, "description": "TEI's name, and answer."},
-    top_n=AT_LEAST_ONE,
-    return_text="boolean",
-    return_documents="boolean",
-    model="string",
-    example={"query": "Who ran?", "documents": ["The fox ran.", "It rained."]},
-)
 _OPENAI = object_of(
     "input",
     input=PROMPT,
@@ -259,9 +179,6 @@ LEAF = Leaf(
         _of_openai("POST /v1/embeddings", openai_embeddings, "embeddings of texts", body=_OPENAI,
                    answers=answers("Embeddings")),
         _of_llamacpp("POST /embedding /embeddings", native_embeddings, "embeddings of texts", body=_NATIVE),
-        _of_llamacpp("POST /v1/rerank /rerank /v1/reranking /reranking", rerank,
-                     "how well texts answer a question, best first; for models with a head for it",
-                     body=_RERANK),
     ),
     schemas=_SCHEMAS,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Ollama's API: ``/api/generate``, ``/api/chat``, ``/api/embed``, and what its clients ask about models.
+"""Ollama's API: ``/api/generate``, ``/api/chat``, and what its clients ask about models.
 
 Answers are lines of JSON unless ``stream`` is false. A prompt is put into the chat template of the model, if
 it has one and ``raw`` is not set. ``options`` may hold every parameter of this server beside those of Ollama.
@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
@@ -36,10 +36,9 @@ from srbwriter.server.reply import (
     finish_reason,
     timings,
 )
-from srbwriter.server.schemas import FIELDS, MESSAGES, OBJECTS, TEXTS, S, object_of, record
+from srbwriter.server.schemas import FIELDS, MESSAGES, S, object_of, record
 from srbwriter.server.services import Services
-from srbwriter.server.tools import Argued, Called, Said, ToolReader, Tools, constrain, message_of
-from srbwriter.server.work import PER_ENTRY, encode
+from srbwriter.server.work import encode
 
 VERSION = "0.12.6"
 """The Ollama whose answers these are; clients compare it."""
@@ -69,14 +68,12 @@ class OllamaParams(Params):
     """Everything but the prompt."""
 
     model: str
-    tools: Tools | None = None
     context: bool = False  # whether the answer ends with the tokens of prompt and text
 
 
 def _read_params(
-    fields: Fields, services: Services, stops: Sequence[str] = (), tools: Tools | None = None,
-    *, keeps_context: bool = False,
-) -> OllamaParams:  # fmt: skip
+    fields: Fields, services: Services, stops: Sequence[str] = (), *, keeps_context: bool = False
+) -> OllamaParams:
     """Everything but the prompt. ``stops`` end a text beside the request's own. Raises ApiError (400)."""
     if fields.flag("think") if isinstance(fields.raw("think"), bool) else fields.raw("think"):
         raise bad("think", f"{json.dumps(_name(services, fields))} does not support thinking")
@@ -102,10 +99,9 @@ def _read_params(
     request = replace(stop_also(params.request, stops), logprobs=top if wanted else None, parse_special=True)
     return params.more(
         OllamaParams,
-        request=request if tools is None else constrain(request, tools),
+        request=request,
         stream=fields.flag("stream", True),
         model=_name(services, fields),
-        tools=tools,
         context=keeps_context,
     )
 
@@ -147,7 +143,9 @@ class _Read(NamedTuple):
 def _read_prompt(fields: Fields, services: Services) -> _Read:
     """Raise ApiError."""
     engine = services.engine
-    text, system, template = (fields.text(name) for name in ("prompt", "system", "template"))
+    text, system = fields.text("prompt"), fields.text("system")
+    if fields.text("template"):
+        raise bad("template", "Field 'template': Go templates are not read here; use raw")
     if suffix := fields.text("suffix"):
         try:
             return _Read(fill(engine, text, suffix), add_bos=True, plain=False)
@@ -155,8 +153,6 @@ def _read_prompt(fields: Fields, services: Services) -> _Read:
             raise bad("suffix", f"{services.model_name} does not support insert") from None
     if fields.flag("raw"):
         read = _Read(text)
-    elif template:
-        read = _Read(fill_template(template, system, text))
     elif not _has_template(services):
         read = _Read("\n\n".join(part for part in (system, text) if part))
     else:
@@ -174,26 +170,6 @@ def _read_prompt(fields: Fields, services: Services) -> _Read:
 
 def _has_template(services: Services) -> bool:
     return bool(services.chat_template or services.engine.info.chat_template)
-
-
-_IF = re.compile(
-    r"\{\{-?\s*if\s+\.(\w+)\s*-?\}\}(.*?)(?:\{\{-?\s*else\s*-?\}\}(.*?))?\{\{-?\s*end\s*-?\}\}", re.S
-)
-_VALUE = re.compile(r"\{\{-?\s*\.(\w+)\s*-?\}\}")
-
-
-def fill_template(template: str, system: str, prompt: str) -> str:
-    """Fill in Ollama's template: ``{{ .Prompt }}``, and ``{{ if .System }}…{{ else }}…{{ end }}``.
-
-    The text ends where the response would begin. Raises ApiError (400) for what else a template may hold.
-    """
-    values = {"System": system, "Prompt": prompt, "Suffix": "", "First": "true"}
-    text = template.partition("{{ .Response }}")[0].partition("{{.Response}}")[0]
-    text = _IF.sub(lambda found: (found[2] if values.get(found[1]) else found[3]) or "", text)
-    if "{{" in _VALUE.sub("", text) or not set(_VALUE.findall(text)) <= set(values):
-        words = "only .System, .Prompt, .Response and `if` of one of them are possible here"
-        raise bad("template", f"Field 'template': {words}; use raw for anything else")
-    return _VALUE.sub(lambda found: values[found[1]], text)
 
 
 # ---- chat
@@ -214,7 +190,7 @@ async def chat(context: Context) -> Response:
 def _read_chat(fields: Fields, services: Services) -> tuple[Request, ChatLines]:
     """Raise ApiError."""
     chat = read_chat(Fields({name: fields.raw(name) for name in ("messages", "tools")}), services)
-    params = _read_params(fields, services, chat.stops, chat.tools)
+    params = _read_params(fields, services, chat.stops)
     return params.of_prompt(chat.prompt, add_bos=chat.add_bos), ChatLines(services, params)
 
 
@@ -274,18 +250,15 @@ class GenerateLines(BranchReply):
         return {"logprobs": content_logprobs(self._engine, branch_tokens(self._engine, branch))}
 
     def _piece(self, out: list[str], index: int, piece: Piece) -> None:
-        parts = self._parts(piece.text)
         known = content_logprobs(self._engine, piece.tokens) if piece.tokens else None
-        for part in parts or ([self._text("")] if known else []):
+        if piece.text or known:
             more = {} if known is None else {"logprobs": known}
-            out.append(self._line({**part, "done": False, **more}))
-            known = None
+            out.append(self._line({**self._text(piece.text), "done": False, **more}))
 
     def _finish(self, out: list[str], index: int, last: Finished) -> None:
         if last.problem is not None:
             out.append(self.error(ApiError(500, last.problem)).decode())
             return
-        out.extend(self._line({**part, "done": False}) for part in self._parts("", last=True))
         out.append(self._line({**self._text(""), **self._end(self._of(index)[1])}))
 
     def _line(self, values: Mapping[str, Any]) -> str:
@@ -313,137 +286,33 @@ class GenerateLines(BranchReply):
     def _text(self, text: str) -> dict[str, Any]:
         return {"response": text}
 
-    def _parts(self, text: str, last: bool = False) -> list[dict[str, Any]]:
-        return [self._text(text)] if text else []
-
 
 class ChatLines(GenerateLines):
-    """The same with messages. A call of a tool comes whole, in a line of its own."""
-
-    def __init__(self, services: Services, params: OllamaParams) -> None:
-        super().__init__(services, params)
-        self._reader = None if params.tools is None else ToolReader(params.tools)
-        self._name, self._arguments = "", ""
+    """The same with messages."""
 
     def _text(self, text: str) -> dict[str, Any]:
-        tools = self._params.tools
-        if tools is None or not text:
-            return {"message": {"role": "assistant", "content": text}}
-        message = message_of(tools, text)
-        calls = [
-            _call(one["function"]["name"], one["function"]["arguments"])
-            for one in message.pop("tool_calls", ())
-        ]
-        return {
-            "message": {
-                **message,
-                "content": message["content"] or "",
-                **({"tool_calls": calls} if calls else {}),
-            }
-        }
-
-    def _parts(self, text: str, last: bool = False) -> list[dict[str, Any]]:
-        if self._reader is None:
-            return super()._parts(text)
-        parts: list[dict[str, Any]] = []
-        for part in self._reader.feed(text, last):
-            match part:
-                case Said(said):
-                    parts.append({"message": {"role": "assistant", "content": said}})
-                case Called(_, _, name):
-                    parts += self._called()
-                    self._name = name
-                case Argued(_, more):
-                    self._arguments += more
-        return parts + (self._called() if last else [])
-
-    def _called(self) -> list[dict[str, Any]]:
-        """Return the tool call if it is complete."""
-        if not self._name:
-            return []
-        call = _call(self._name, self._arguments)
-        self._name, self._arguments = "", ""
-        return [{"message": {"role": "assistant", "content": "", "tool_calls": [call]}}]
-
-
-def _call(name: str, arguments: str) -> dict[str, Any]:
-    try:
-        return {"function": {"name": name, "arguments": json.loads(arguments)}}
-    except ValueError:  # the text ended within them
-        return {"function": {"name": name, "arguments": {}}}
-
-
-# ---- embeddings
-
-
-async def embeddings(context: Context) -> Response:
-    """``input`` is a text or several. A text that is too long loses its end, unless ``truncate`` is false."""
-    fields, began = _read_body(await context.json()), time.monotonic()
-    value: Any = fields.raw("input")
-    if value is None:
-        raise missing("input")
-    texts: list[Any] = cast("list[Any]", value) if isinstance(value, list) else [value]
-    if not all(isinstance(text, str) for text in texts):
-        raise bad("input", "invalid input type")
-    width = context.engine.info.n_embd
-    if fields.integer("dimensions", width) != width:
-        raise bad("dimensions", f"this model's vectors have {width} numbers, and are not cut")
-    found = await context.embed(await _cut(context, fields, texts)) if texts else []
-    return await context.answer(
-        sum(one.values.size for one in found) * PER_ENTRY,
-        lambda: {
-            "model": _name(context.services, fields),
-            "embeddings": [one.values.tolist() for one in found],
-            "total_duration": _since(began),
-            "load_duration": 1,
-            "prompt_eval_count": sum(one.tokens for one in found),
-        },
-    )
-
-
-async def old_embeddings(context: Context) -> Response:
-    """The vector of one ``prompt``, as long as the model makes it."""
-    fields = _read_body(await context.json())
-    (found,) = await context.embed(await _cut(context, fields, [fields.need_text("prompt")]), normalize=-1)
-    return await context.answer(found.values.size * PER_ENTRY, lambda: {"embedding": found.values.tolist()})
-
-
-async def _cut(context: Context, fields: Fields, texts: Sequence[str]) -> list[str | list[int]]:
-    """Texts, or the first tokens of those that are longer than the model reads."""
-    longest = context.engine.embedder.longest
-    if not fields.flag("truncate", True):
-        return [*texts]
-    cut: list[str | list[int]] = []
-    for text in texts:
-        long = len(text.encode()) >= longest
-        ids = await context.services.tokenize(text, add_bos=True, parse_special=True) if long else []
-        cut.append(ids[: longest - 1] if len(ids) >= longest else text)
-    return cut
-
-
-def _since(began: float) -> int:
-    return max(int((time.monotonic() - began) * 1e9), 1)
+        return {"message": {"role": "assistant", "content": text}}
 
 
 # ---- models
 
 
 async def tags(context: Context) -> Response:
-    return json_response({"models": [_card(one) for one in context.services.models]})
+    return json_response({"models": [_card(context.services)]})
 
 
 async def running(context: Context) -> Response:
-    """List the loaded models. ``keep_alive`` has no effect: a model stays until another needs its place."""
+    """List the model once it is loaded. ``keep_alive`` has no effect: it stays."""
     more = {"expires_at": "2318-01-01T00:00:00Z", "size_vram": 0}
-    loaded = [one for one in context.services.models if one.loader.engine is not None]
-    return json_response(
-        {"models": [{**_card(one), **more, "context_length": one.engine.n_ctx} for one in loaded]}
-    )
+    services = context.services
+    engine = services.loader.engine
+    loaded = [] if engine is None else [{**_card(services), **more, "context_length": engine.n_ctx}]
+    return json_response({"models": loaded})
 
 
 def _card(services: Services) -> dict[str, Any]:
     engine, name = services.loader.engine, services.model_name
-    size = services.need if engine is None else engine.info.size
+    size = 0 if engine is None else engine.info.size
     return {
         "name": name,
         "model": name,
@@ -480,7 +349,7 @@ def _named(fields: Fields) -> str:
 async def show(context: Context) -> Response:
     fields = await context.fields()
     name = _named(fields)
-    services = context.services.models.named(name)
+    services = context.services
     if name.removesuffix(".gguf").removesuffix(":latest") not in services.model_names:
         raise ApiError(404, f"model '{name[:200]}' not found")
     engine, info = services.engine, services.engine.info
@@ -488,8 +357,6 @@ async def show(context: Context) -> Response:
     able = ["completion"]
     if engine.capabilities.has("gap_filling"):
         able.append("insert")
-    if re.search(r"\btools\b", template):
-        able.append("tools")
     return json_response(
         {
             "modelfile": f'# served by srbwriter\nFROM {services.model_name}\nTEMPLATE """{template}"""\n',
@@ -509,20 +376,6 @@ async def show(context: Context) -> Response:
     )
 
 
-async def pull(context: Context) -> Response:
-    """A model that is there needs no fetching; others are put into place with srbwriter itself."""
-    fields = await context.fields()
-    name = _named(fields)
-    if name.removesuffix(":latest") not in context.services.models.named(name).model_names:
-        raise ApiError(404, f"pull model manifest: {name[:200]} is not served here; start the server with it")
-    body = encode({"status": "success"}) + b"\n"
-    return Response(body, 200, None, LINES if fields.flag("stream", True) else "application/json")
-
-
-async def keeps_its_models(context: Context) -> Response:
-    raise ApiError(501, "this server keeps the models that it was started with")
-
-
 async def asks_for_no_page(context: Context) -> bool:
     return "text/html" not in context.request.headers.get("accept", "")
 
@@ -538,7 +391,7 @@ _COMMON: dict[str, Any] = {
     "stream": {"type": "boolean", "default": True},
     "format": {"description": '"json", or a JSON schema.'},
     "options": object_of(**FIELDS),
-    "keep_alive": {"description": "Read and without effect: a model stays until another needs its place."},
+    "keep_alive": {"description": "Read and without effect: the model stays."},
     "logprobs": "boolean",
     "top_logprobs": {"type": "integer", "minimum": 0},
 }
@@ -547,20 +400,12 @@ _GENERATE = object_of(
     prompt="string",
     suffix="string",
     system="string",
-    template="string",
     raw="boolean",
     context={"type": "array", "items": {"type": "integer"}},
     **_COMMON,
     example={"model": "any", "prompt": "Once upon a time,", "options": {"num_predict": 8}},
 )
-_CHAT = object_of("model", messages=MESSAGES, tools=OBJECTS, **_COMMON)
-_EMBED = object_of(
-    "model input",
-    model="string",
-    input={"oneOf": [{"type": "string"}, TEXTS]},
-    truncate="boolean",
-    dimensions="integer",
-)
+_CHAT = object_of("model", messages=MESSAGES, **_COMMON)
 _NAMED = object_of("model", model="string", stream="boolean")
 _row = rows_of(OLLAMA, "Ollama")
 LEAF = Leaf(
@@ -570,15 +415,9 @@ LEAF = Leaf(
         _row("GET /api/version", respond(lambda _: {"version": VERSION}), "what Ollama this answers as"),
         _row("GET /api/tags", tags, "the models"),
         _row("GET /api/ps", running, "the models that are loaded"),
-        _row("POST /api/show", show, "a model by name", body=_NAMED, chooses=False),
+        _row("POST /api/show", show, "a model by name", body=_NAMED),
         _row("POST /api/generate", generate, "a text that answers or continues a prompt", body=_GENERATE),
         _row("POST /api/chat", chat, "the next message of a conversation", body=_CHAT),
-        _row("POST /api/embed", embeddings, "vectors of texts", body=_EMBED),
-        _row("POST /api/embeddings", old_embeddings, "the vector of one text",
-             body=object_of("model prompt", model="string", prompt="string")),
-        _row("POST /api/pull", pull, "nothing to do for a model that is there", body=_NAMED, chooses=False),
-        _row("POST /api/create /api/copy /api/push", keeps_its_models, "not possible here", chooses=False),
-        _row("DELETE /api/delete", keeps_its_models, "not possible here", chooses=False),
     ),
     prefixes=dict.fromkeys(
         (f"/api/{name}" for name in

@@ -11,7 +11,7 @@ from srbwriter.engine.types import Request, Sampling, Stop
 from srbwriter.server.chat import TEMPLATE_SECONDS, read_chat
 from srbwriter.server.context import Context, json_response
 from srbwriter.server.endpoints import Leaf, respond, rows_of
-from srbwriter.server.errors import OPENAI, bad
+from srbwriter.server.errors import OPENAI, ApiError, bad
 from srbwriter.server.prompts import read_ids
 from srbwriter.server.reply import token_text
 from srbwriter.server.schemas import CHAT, object_of
@@ -74,27 +74,20 @@ async def model_info(context: Context) -> Response:
     return json_response({"model_name": name, "lora_names": names, "loader": "llama.cpp"})
 
 
-def _names(context: Context) -> list[str]:
-    """Of all models; of one alone, all that it goes by."""
-    services = context.services
-    return list(services.model_names) if services.models.alone else services.models.names
-
-
 async def model_load(context: Context) -> Response:
-    """It answers from then on; one alone is loaded already."""
+    """The model is loaded already; there is no other."""
     name = (await context.fields()).need_text("model_name")
-    if name not in _names(context):
-        known = ", ".join(_names(context))
+    if name not in context.services.model_names:
+        known = ", ".join(context.services.model_names)
         raise bad(
             "model_name", f"Field 'model_name': there is no model {name[:200]}; this server has {known}"
         )
-    await context.load_model(name)
     return json_response("OK")
 
 
 async def model_unload(context: Context) -> Response:
-    await context.unload_model()
-    return json_response("OK")
+    name = context.services.model_name
+    raise ApiError(501, f"this server keeps its model, {name}; end the server instead")
 
 
 _row = rows_of(OPENAI, "text-generation-webui")
@@ -112,10 +105,10 @@ _ROWS = (
     _row(f"POST {_I}/chat-prompt", chat_prompt, "a conversation as one prompt", body=CHAT),
     _row(f"POST {_I}/stop-generation", stop_generation, "stop what this client asked for"),
     _row(f"GET {_I}/model/info", model_info, "the loaded model"),
-    _row(f"GET {_I}/model/list", respond(lambda context: {"model_names": _names(context)}),
+    _row(f"GET {_I}/model/list", respond(lambda context: {"model_names": [*context.services.model_names]}),
          "the names it goes by"),
-    _row(f"POST {_I}/model/load", model_load, "load a model, which is the current one then",
-         body=object_of("model_name", model_name="string"), chooses=False),
-    _row(f"POST {_I}/model/unload", model_unload, "unload the current model"),
+    _row(f"POST {_I}/model/load", model_load, "nothing to do for the model that is loaded",
+         body=object_of("model_name", model_name="string")),
+    _row(f"POST {_I}/model/unload", model_unload, "not possible here"),
 )  # fmt: skip
 LEAF = Leaf(rows=_ROWS)

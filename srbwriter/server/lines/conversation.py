@@ -133,14 +133,6 @@ class Knobs:
         )
 
 
-def only_cached(request: Request) -> Request:
-    """The same prompt, only to be in the cache."""
-    stop = request.stop if not isinstance(request.stop, tuple) else request.stop[0]
-    sampling = request.sampling if not isinstance(request.sampling, tuple) else request.sampling[0]
-    plain = replace(sampling, grammar=None, json_schema=None, regex=None)
-    return replace(request, n=1, sampling=plain, stop=replace(stop, max_tokens=0), heal=False)
-
-
 # ---- turns
 
 _MOST_TURNS = 10_000
@@ -221,9 +213,9 @@ class Talk:
         self._head = self._start
         self.turns.clear()
 
-    def replace(self, runs: Runs, tokens: int) -> None:
-        """Be another conversation."""
-        self._head = (runs, tokens)
+    def clear(self) -> None:
+        """Forget the conversation, and what it began with."""
+        self._head = ((), 0)
         self.turns.clear()
 
 

@@ -1,4 +1,4 @@
-"""The line server: TCP, socket files, WebSockets, standard input; authentication and choice of protocol.
+"""The line server: TCP and standard input; authentication and choice of protocol.
 
 A client has limited time to identify itself. Where there are too many connections, the one that has been
 silent longest is closed to make room.
@@ -12,17 +12,12 @@ import logging
 import os
 import re
 import socket
-import ssl
 import threading
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import cast
 
-from starlette.websockets import WebSocket, WebSocketDisconnect
-
 from srbwriter.engine.types import ONLY_READ, EngineError, Request, TokenRun
-from srbwriter.server.context import Context
-from srbwriter.server.endpoints import Socket
 from srbwriter.server.errors import ApiError
 from srbwriter.server.lines.conversation import Runs, Talk
 from srbwriter.server.lines.peer import Peer, until_loaded
@@ -49,7 +44,6 @@ class House:
 
     def __init__(self, services: Services, sockets: Sequence[socket.socket] = (), most: int = 64) -> None:
         self._services, self._listening, self._most = services, sockets, most
-        self.sockets = (Socket("/lines", self.web, public=True),)  # its first line may hold the key
         settings = services.settings
         self._guard = Guard(settings)
         self._preload = (
@@ -82,30 +76,12 @@ class House:
     async def _open(self) -> list[asyncio.Server]:
         if self._preload is not None:
             try:
-                async with self._services.models.held(self._services):
-                    self._start = await self._evaluate(self._preload)
+                self._start = await self._evaluate(self._preload)
             except (ApiError, EngineError, Fatal) as error:
                 self._trouble = f"the preloaded prompt cannot be used: {error}"
                 log.error("%s", self._trouble)
         self._ready.set()
-        return [await self._accept(one) for one in self._listening]
-
-    async def _accept(self, one: socket.socket) -> asyncio.Server:
-        if one.family == socket.AF_UNIX:
-            return await asyncio.start_unix_server(self._came, sock=one, limit=_CHUNK)
-        tls = self._tls()
-        seconds = self._services.settings.head_seconds if tls else None
-        return await asyncio.start_server(
-            self._came, sock=one, limit=_CHUNK, ssl=tls, ssl_handshake_timeout=seconds
-        )
-
-    def _tls(self) -> ssl.SSLContext | None:
-        settings = self._services.settings
-        if settings.ssl_cert_file is None:
-            return None
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.load_cert_chain(settings.ssl_cert_file, settings.ssl_key_file)
-        return context
+        return [await asyncio.start_server(self._came, sock=one, limit=_CHUNK) for one in self._listening]
 
     async def _evaluate(self, text: str) -> tuple[Runs, int]:
         """What conversations begin with, and how many tokens that is. Raises ApiError and EngineError."""
@@ -125,7 +101,7 @@ class House:
     # ---- the ways in
 
     async def _came(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection over TCP or a socket file."""
+        """One connection over TCP."""
         pipe = StreamPipe(reader, writer, self._services.settings.timeout)
         task = asyncio.current_task()
         assert task is not None
@@ -133,10 +109,9 @@ class House:
             pipe.send_last(message("FATAL", "too many connections"))
             return
         self._clients[task], self._strangers[task] = pipe, None
-        address: object = writer.get_extra_info("peername")
-        host = str(cast("tuple[object, ...]", address)[0]) if isinstance(address, tuple) else "unix"
+        address = cast("tuple[str, int]", writer.get_extra_info("peername") or ("unknown", 0))
         try:
-            await self._answer(pipe, host)
+            await self._answer(pipe, address[0])
         except asyncio.CancelledError:
             pass  # it made room for another, or the server ends
         finally:
@@ -155,25 +130,14 @@ class House:
         oldest.cancel()
         return True
 
-    async def web(self, context: Context, socket: WebSocket) -> None:
-        """A WebSocket: a message holds one line or several, and an answer one. Nothing but the protocol."""
-        await socket.accept()
-        given = socket.headers.get("authorization"), socket.headers.get("x-api-key")
-        peer = socket.client.host if socket.client else "unix"
-        pipe = WebPipe(socket, context.settings.timeout)
-        await self._answer(pipe, peer, known=self._guard.client(*given, peer), arguments=False)
-        with contextlib.suppress(RuntimeError, WebSocketDisconnect):
-            await socket.close()
-
     async def standard(self) -> None:
         """Standard input and output; what was asked is answered after the input's end."""
         client = Client("standard", True, "standard")
         await self._answer(StdioPipe(), "standard", known=client, patient=True)
 
     async def _answer(
-        self, pipe: Pipe, address: str, *, known: Client | None = None, arguments: bool = True,
-        patient: bool = False,
-    ) -> None:  # fmt: skip
+        self, pipe: Pipe, address: str, *, known: Client | None = None, patient: bool = False
+    ) -> None:
         """Let a client in, and speak what it speaks, to the end."""
         intake = Intake(pipe.read)
         last = b""
@@ -183,29 +147,28 @@ class House:
                 self._strangers.pop(task, None)
             self._numbers += 1
             own = Client(client.name, client.admin, f"{client.peer} lines {self._numbers}")
-            plain = arguments and await self._counts(intake)
+            plain = await self._counts(intake)
             if not plain:
                 await pipe.write(HELO)
-            async with self._services.models.held(self._services):
-                if plain:
-                    peer = Plain(self._services, pipe, intake, own, patient)
-                    await self._settle(peer)
-                    await hand_over(peer, self._services.settings.head_seconds)
-                else:
-                    session = Session(self._services, pipe, intake, own, patient)
-                    await self._settle(session)
-                    await session.serve()
+            if plain:
+                peer = Plain(self._services, pipe, intake, own, patient)
+                await self._settle(peer)
+                await hand_over(peer, self._services.settings.head_seconds)
+            else:
+                session = Session(self._services, pipe, intake, own, patient)
+                await self._settle(session)
+                await session.serve()
         except PlainError as error:
             last = str(error).encode("utf-8", "replace")
         except (Fatal, ApiError) as error:
             last = message("FATAL", str(error))
-        except (Gone, OSError, WebSocketDisconnect):
+        except (Gone, OSError):
             return
         except Exception as error:
             log.error("unforeseen error in the line protocol", exc_info=error)
             last = message("FATAL", "an unforeseen error; the server's log has it")
         if last:
-            with contextlib.suppress(Gone, OSError, WebSocketDisconnect):
+            with contextlib.suppress(Gone, OSError):
                 await pipe.write(last)
 
     async def _settle(self, peer: Peer) -> None:
@@ -302,28 +265,6 @@ class StreamPipe:
                 await self._writer.wait_closed()
         except (OSError, TimeoutError):
             self._writer.transport.abort()
-
-
-class WebPipe:
-    """A WebSocket."""
-
-    def __init__(self, socket: WebSocket, seconds: float) -> None:
-        self._socket, self._seconds = socket, seconds
-
-    async def read(self) -> bytes:
-        event = await self._socket.receive()
-        if event["type"] != "websocket.receive":
-            return b""
-        text = event.get("text")
-        return (event.get("bytes") or b"" if text is None else text.encode("utf-8", "replace")) + b"\n"
-
-    async def write(self, data: bytes) -> None:
-        try:
-            async with asyncio.timeout(self._seconds):
-                for line in filter(None, data.split(b"\n")):
-                    await self._socket.send_text(line.decode())
-        except (OSError, RuntimeError, TimeoutError, WebSocketDisconnect):
-            raise Gone from None
 
 
 class StdioPipe:

@@ -7,14 +7,12 @@ the engine's buffers: a slow client delays no other, and gets everything new in 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import deque
 from collections.abc import AsyncGenerator, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from srbwriter.engine.backend import Backend
-from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import Event, Request
 from srbwriter.server.errors import from_engine
 from srbwriter.server.lines.conversation import Knobs, Runs, Talk, typed
@@ -154,14 +152,6 @@ class Peer:
         finally:
             self._record = None
             cancel(record)
-
-    async def evaluate(self, request: Request, asked: Asked) -> Generation:
-        """Have the cache hold a prompt. Raises ApiError."""
-        record = await self.ask(request, asked)
-        async with contextlib.aclosing(self.batches(record)) as batches:
-            async for _ in batches:
-                pass
-        return record.generation
 
     def prompt(self, text: str) -> Runs:
         """The conversation with ``text`` after it. Raises Refused."""

@@ -118,7 +118,7 @@ class Plain(Peer):
         await until_loaded(self.services)
         self._apply(asking)
         if asking.prompt:
-            self.talk.replace((), 0)
+            self.talk.clear()
         await self.both(self._listen(), self._work(asking))
 
     def _apply(self, asking: Asking) -> None:

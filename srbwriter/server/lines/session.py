@@ -6,27 +6,23 @@ sent ahead and are answered in order; only STOP and PING act at once.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from srbwriter.engine.compat import BY_GONE_NAME, RETIRED_NAMES
 from srbwriter.engine.generation import Generation
-from srbwriter.engine.types import EngineError, Event, Finished, FinishReason, InvalidRequest, Text, TokenRun
+from srbwriter.engine.types import EngineError, Event, Finished, FinishReason, Text
 from srbwriter.server.body import Fields
 from srbwriter.server.errors import ApiError, from_engine
-from srbwriter.server.lines.conversation import only_cached, row_of
+from srbwriter.server.lines.conversation import row_of
 from srbwriter.server.lines.peer import Asked, Peer, until_loaded
 from srbwriter.server.lines.wire import MOST, Fatal, Refused, escape, kv, message, unescape, unquoted
 from srbwriter.server.registry import Record
 from srbwriter.server.reply import token_text
-from srbwriter.server.sessions import BARE_NAME, find_session, place_session
-from srbwriter.server.settings import Client, ServerSettings
 from srbwriter.server.work import PER_BYTE, PER_ENTRY, off_loop
 from srbwriter.version import __version__
 
@@ -232,56 +228,6 @@ class Session(Peer):
     async def stop_nothing(self, asked: Asked) -> None:
         """Nothing was being written."""
 
-    # ---- sessions in files
-
-    async def save(self, asked: Asked) -> None:
-        name = self._name(await self._text(asked))
-        self.engine.capabilities.require("session_files")
-        if not self.talk.runs:
-            raise Refused(400, "there is nothing to save yet")
-        generation = await self.evaluate(only_cached(self.knobs.request(self.talk.runs)), asked)
-        ids = generation.prompt_ids
-        scope = generation.request.cache_salt, generation.request.common
-        save = self.engine.save_session
-        tokens, size = await self._on_file(name, place_session, lambda file: save(file, ids, *scope))
-        await self._tell(("saved_tokens", tokens), ("saved_bytes", size))
-
-    async def load(self, asked: Asked) -> None:
-        name = self._name(await self._text(asked))
-        self.engine.capabilities.require("session_files")
-        load, scope = self.engine.load_session, self.services.scope(self.client)
-        ids = tuple(await self._on_file(name, find_session, lambda file: load(file, *scope)))
-        text = await off_loop(len(ids) * PER_ENTRY, lambda: self.engine.detokenize(ids))
-        self.talk.replace((TokenRun(text, ids, self.engine.info.vocab),), len(ids))
-        await self._tell(("loaded_tokens", len(ids)), *self._room())
-
-    def _name(self, name: str) -> str:
-        """Return ``name`` if sessions are kept and it is the bare name of a file. Raises Refused."""
-        if self.services.settings.slot_save_path is None:
-            raise Refused(501, "start the server with --slot-save-path FOLDER to keep sessions")
-        if not BARE_NAME.fullmatch(name):
-            raise Refused(400, "expected the bare name of a file: letters, digits, spaces, and ._-")
-        return name
-
-    async def _on_file(
-        self, name: str, find: Callable[[ServerSettings, Client, str], Path], work: Callable[[Path], Any]
-    ) -> Any:
-        """Call ``work`` with the client's file of that name, on a thread. Raises Refused."""
-
-        def run() -> Any:
-            file = find(self.services.settings, self.client, name)
-            try:
-                return work(file)
-            except InvalidRequest as error:  # where the folder is concerns nobody
-                raise Refused(400, error.problem.replace(str(file), name)) from None
-
-        try:
-            return await asyncio.to_thread(run)
-        except FileNotFoundError:
-            raise Refused(404, f"there is no session {name}") from None
-        except OSError as error:
-            raise Refused(400, f"{name} cannot be used ({error.strerror})") from None
-
 
 def _suffix(generation: Generation, branch: int) -> str:
     return f".{branch}" if len(generation.branches) > 1 else ""
@@ -303,8 +249,6 @@ _COMMANDS: Mapping[bytes, Callable[[Session, Asked], Awaitable[None]]] = {
     b"RESET": Session.reset,
     b"UNDO": Session.undo,
     b"PICK": Session.pick,
-    b"SAVE": Session.save,
-    b"LOAD": Session.load,
 }
 COMMANDS = (*(word.decode() for word in _COMMANDS), "PING", "QUIT", "AUTH")
 """All commands by name."""

@@ -160,7 +160,7 @@ class Dialect:
         """``stop``, ``kill``, ``pause`` or ``resume`` one branch of a request."""
 
 
-_TEMPLATE = ("add_generation_prompt", "continue_final_message", "tools")
+_TEMPLATE = ("add_generation_prompt", "continue_final_message")
 
 
 def template_fields(messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -111,9 +111,9 @@ def _logprobs(fields: Fields) -> int | None:
 
 
 def read(
-    fields: Fields, services: Services, usual: Mapping[str, Any] | None = None, *, system: bool = True
+    fields: Fields, services: Services, usual: Mapping[str, Any] | None = None
 ) -> tuple[Request, Params]:
-    """What continues a prompt, after the system prompt unless it has that already. Raises ApiError (400)."""
+    """What continues a prompt, after the system prompt. Raises ApiError (400)."""
     params = _read_params(fields, services, usual)
     prompts = read_prompts(fields.raw("prompt"), services.engine)
     if len(prompts) != 1:
@@ -122,7 +122,7 @@ def read(
     if isinstance(prompt, str):
         prompt = fields.text("memory") + prompt
     request = params.of_prompt(prompt, add_bos=fields.flag("add_bos", True) and wants_bos(prompt))
-    return services.put_system_before(request) if system else request, params
+    return services.put_system_before(request), params
 
 
 def reading(fields: Fields) -> float:
@@ -199,7 +199,7 @@ def _known(engine: Backend, branch: Branch) -> dict[str, Any]:
 async def _of(context: Context) -> Record | None:
     """Return this client's latest request, the latest with its ``genkey`` if it sends one; or None."""
     own = context.services.registry.own(context.client, await tag_of(context))
-    return context.bind(own[-1]) if own else None
+    return own[-1] if own else None
 
 
 async def tag_of(context: Context) -> str:
@@ -328,11 +328,10 @@ ROWS = (
     _row(f"POST {_both('generate')}", generate, "continuations of a prompt, as KoboldAI and KoboldCpp answer",
          body=_GENERATE),
     _row("POST /api/extra/generate/stream", generate_stream, "one token an event", body=_GENERATE),
-    _row("POST /api/extra/generate/check", check, "what has been written so far", body=_KEY, chooses=False),
+    _row("POST /api/extra/generate/check", check, "what has been written so far", body=_KEY),
     _row("GET /api/extra/generate/check", check, "what has been written so far"),
-    _row("POST /api/extra/abort", abort, "stop what this client asked for", body=_KEY, chooses=False),
-    _row("POST /api/extra/last_logprobs", last_logprobs, "log-probabilities of the latest answer", body=_KEY,
-         chooses=False),
+    _row("POST /api/extra/abort", abort, "stop what this client asked for", body=_KEY),
+    _row("POST /api/extra/last_logprobs", last_logprobs, "log-probabilities of the latest answer", body=_KEY),
     _row("POST /api/extra/tokencount /api/extra/tokenize", token_count, "a text's tokens, counted",
          body=object_of("prompt", prompt="string", special="boolean",
                         example={"prompt": "Once upon a time"})),

@@ -14,20 +14,15 @@ from srbwriter.server.dialects.llamacpp.slots import slot_action, slots
 from srbwriter.server.dialects.llamacpp.status import (
     change_props,
     health,
-    load,
     lora_adapters,
     metrics,
     props,
-    pull,
-    set_lora_adapters,
-    unload,
 )
 from srbwriter.server.endpoints import Leaf, rows_of
 from srbwriter.server.errors import LLAMACPP
-from srbwriter.server.schemas import CHAT, LORA, object_of
+from srbwriter.server.schemas import CHAT, object_of
 
 _SWITCH = {"type": "boolean"}
-_MODEL = object_of("model", model="string")
 _row = rows_of(LLAMACPP, "llama.cpp")
 _ROWS = (
     _row("GET /health /v1/health", health, "whether the model is ready", public=True,
@@ -46,12 +41,7 @@ _ROWS = (
     _row("POST /slots/{slot}", slot_action, "save, restore or erase a slot",
          body=object_of(filename="string"),
          query={"action": {"type": "string", "enum": ["save", "restore", "erase"]}}),
-    _row("POST /models/load", load, "load a model", body=_MODEL, chooses=False),
-    _row("POST /models/unload", unload, "unload a model", body=_MODEL, chooses=False),
-    _row("POST /models/pull", pull, "fetch a model; not possible here"),
     _row("GET /metrics", metrics, "figures for Prometheus"),
     _row("GET /lora-adapters", lora_adapters, "LoRA adapters and their scales"),
-    _row("POST /lora-adapters", set_lora_adapters, "how much of each LoRA adapter is usual from now on",
-         body=LORA),
 )  # fmt: skip
 LEAF = Leaf(rows=_ROWS)

@@ -87,7 +87,7 @@ async def completion(context: Context) -> Response:
 
     answer = await _answer(context, params, await context.read(read))
     if changed is not None:  # only now: neither a field nor the engine has refused the request
-        context.services.change_system_prompt(changed)
+        context.services.system = changed
     return answer
 
 

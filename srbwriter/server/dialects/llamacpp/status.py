@@ -13,48 +13,36 @@ from typing import Any, Literal, NamedTuple
 
 from starlette.responses import Response
 
-from srbwriter.engine.adapters import NO_ADAPTERS
-from srbwriter.engine.types import EngineStats, NotSupported
-from srbwriter.server.body import Fields, read_params, read_scales
+from srbwriter.engine.types import EngineStats
+from srbwriter.server.body import Fields, read_params
 from srbwriter.server.context import Context, json_response
 from srbwriter.server.dialects.llamacpp.slots import slot_objects
-from srbwriter.server.errors import ApiError, bad, unavailable
+from srbwriter.server.errors import ApiError, unavailable
 from srbwriter.server.reply import ratio, settings_object
 from srbwriter.server.services import FINGERPRINT, Services
 from srbwriter.server.settings import Client
 
 
 async def health(context: Context) -> Response:
-    services, models = context.services, context.services.models
-    if models.alone:
-        if services.loader.error is not None:
-            raise ApiError(500, f"the model could not be loaded: {services.loader.error}")
-        _ = services.engine  # 503 while it is being loaded
-    loaded = models.loaded()
-    troubles = {one: trouble for one in loaded if (trouble := await _trouble(one))}
-    if troubles and len(troubles) == len(models.names):
-        raise unavailable("; ".join(troubles.values()))
-    well = [one for one in loaded if one not in troubles]
-    busy, most = sum(one.busy_branches() for one in well), sum(one.max_n for one in well)
-    full = bool(most) and busy == most
+    services = context.services
+    if services.loader.error is not None:
+        raise ApiError(500, f"the model could not be loaded: {services.loader.error}")
+    engine = services.engine  # 503 while it is being loaded
+    if trouble := await asyncio.to_thread(engine.trouble_now) if engine.capabilities.remote else "":
+        raise unavailable(f"the engine elsewhere: {trouble}")
+    busy, most = services.busy_branches(), services.max_n
+    full = busy == most
     answer: dict[str, Any] = {
         "status": "no slot available" if full else "ok",
-        "issues": [f"{one.model_name}: {trouble}" for one, trouble in troubles.items()],
+        "issues": [],
         "slots_idle": most - busy,
         "slots_processing": busy,
     }
-    if context.switch("include_slots") and services.settings.slots and most:
-        answer["slots"] = slot_objects(context, services.busy_branches())
+    if context.switch("include_slots") and services.settings.slots:
+        answer["slots"] = slot_objects(context, busy)
     if full and context.switch("fail_on_no_slot"):
         return json_response(answer, 503, {"Retry-After": "1"})
     return json_response(answer)
-
-
-async def _trouble(services: Services) -> str:
-    """Why a model that runs elsewhere could write nothing now; nothing if it could, or runs here."""
-    engine = services.engine
-    trouble = await asyncio.to_thread(engine.trouble_now) if engine.capabilities.remote else ""
-    return f"the engine elsewhere: {trouble}" if trouble else ""
 
 
 async def props(context: Context) -> Response:
@@ -93,28 +81,6 @@ async def change_props(context: Context) -> Response:
     raise ApiError(501, "this server does not change its properties while it runs")
 
 
-async def load(context: Context) -> Response:
-    """Load a model, as llama-server's router does; which one is the current stays as it is."""
-    await context.load_model(await _named(context), choose=False)
-    return json_response({"success": True})
-
-
-async def unload(context: Context) -> Response:
-    await context.unload_model(await _named(context))
-    return json_response({"success": True})
-
-
-async def _named(context: Context) -> str:
-    name = (await context.fields()).need_text("model")
-    if not name:
-        raise bad("model", "Field 'model': expected the name of a model")
-    return name
-
-
-async def pull(context: Context) -> Response:
-    raise ApiError(501, "models are fetched on the machine itself: srbwriter models pull NAME")
-
-
 async def metrics(context: Context) -> Response:
     if not context.settings.metrics:
         raise ApiError(501, "This server does not support metrics endpoint. Start it with `--metrics`")
@@ -142,26 +108,16 @@ def exposition(services: Services, client: Client) -> str:
 
     A client sees its own counts of requests, an admin those of all clients.
     """
-    shown = services.models.loaded() or [services]
-    rows = zip(*(_figures(one, _stats(one)) for one in shown), strict=True)
     return "".join(
-        f"# HELP llamacpp:{row[0].name} {row[0].help}\n# TYPE llamacpp:{row[0].name} {row[0].kind}\n"
-        + "".join(
-            f"llamacpp:{figure.name}{_of_model(one)} {_number(figure.value)}\n"
-            for one, figure in zip(shown, row, strict=True)
-        )
-        for row in rows
+        f"# HELP llamacpp:{figure.name} {figure.help}\n# TYPE llamacpp:{figure.name} {figure.kind}\n"
+        f"llamacpp:{figure.name} {_number(figure.value)}\n"
+        for figure in _figures(services, _stats(services))
     ) + "".join(_of_clients(services, client))
 
 
 def _stats(services: Services) -> EngineStats:
     engine = services.loader.engine
     return engine.stats() if engine is not None else EngineStats()
-
-
-def _of_model(services: Services) -> str:
-    """Which model a figure is of, where there are several."""
-    return "" if services.models.alone else f'{{model="{_escaped(services.model_name)}"}}'
 
 
 def _of_clients(services: Services, client: Client) -> Iterator[str]:
@@ -205,7 +161,7 @@ def _figures(services: Services, stats: EngineStats) -> list[Figure]:
         ("prompt_tokens_seconds", "Mean prompt tokens a second.", ratio(s.prompt_rows, s.prompt_seconds)),
         ("predicted_tokens_seconds", "Mean tokens written a second.",
          ratio(s.generated_tokens, s.decode_seconds)),
-        ("requests_processing", "Requests being answered.", len(services.live())),
+        ("requests_processing", "Requests being answered.", len(services.registry.live())),
         ("requests_deferred", "Requests that wait for room.", s.waiting_requests),
         ("n_busy_slots_per_decode", "Mean branches in one llama_decode.", ratio(s.branch_rows, s.decodes)),
         ("kv_cache_usage_ratio", "Share of the KV cache in use.", ratio(s.used_cells, s.total_cells)),
@@ -230,12 +186,3 @@ async def lora_adapters(context: Context) -> Response:
         {"id": one.id, "path": one.path, "scale": one.scale, "task_name": "", "prompt_prefix": ""}
         for one in (adapters.list() if adapters is not None else ())
     ])  # fmt: skip
-
-
-async def set_lora_adapters(context: Context) -> Response:
-    """Set the scales of the adapters; running requests keep their own."""
-    scales, adapters = read_scales(await context.value()), context.engine.adapters
-    if not adapters:
-        raise NotSupported(NO_ADAPTERS)
-    adapters.defaults = scales
-    return json_response({"success": True})

@@ -8,8 +8,7 @@ from starlette.responses import Response
 
 from srbwriter.server.context import Context, json_response
 from srbwriter.server.dialects.openai.completions import chat_completions, completions, input_tokens
-from srbwriter.server.dialects.openai.responses import responses
-from srbwriter.server.dialects.openai.schemas import COMPLETION, RESPONSES, SCHEMAS
+from srbwriter.server.dialects.openai.schemas import COMPLETION, SCHEMAS
 from srbwriter.server.endpoints import Leaf, rows_of
 from srbwriter.server.errors import OPENAI, ApiError
 from srbwriter.server.schemas import CHAT, answers
@@ -17,13 +16,13 @@ from srbwriter.server.services import Services, words
 
 
 async def models(context: Context) -> Response:
-    cards = [model_card(one) for one in context.services.models]
-    return json_response({"object": "list", "data": cards, "models": [_ollama(card) for card in cards]})
+    card = model_card(context.services)
+    return json_response({"object": "list", "data": [card], "models": [_ollama(card)]})
 
 
 async def model(context: Context) -> Response:
     name = context.path["model"]
-    card = model_card(context.services.models.named(name))
+    card = model_card(context.services)
     if name not in (card["id"], *card["aliases"]):
         raise ApiError(404, f"there is no model {name}; this server has {card['id']}")
     return json_response(card)
@@ -43,8 +42,6 @@ def model_card(services: Services) -> dict[str, Any]:
         "max_n": services.max_n,
         "meta": None,
     }
-    if not services.models.alone:
-        card["status"] = {"value": services.status}  # as llama-server's router tells it
     if engine is None:
         return card
     info = engine.info
@@ -82,9 +79,7 @@ _ROWS = (
          body=CHAT, answers=answers("ChatCompletion", "ChatCompletionChunk OpenAIError")),
     _row("POST /v1/chat/completions/input_tokens /chat/completions/input_tokens", input_tokens,
          "how many tokens a conversation is", body=CHAT, answers=answers("InputTokens")),
-    _row("POST /v1/responses /responses", responses, "a response to text or a conversation", body=RESPONSES,
-         answers=answers("Response", "ResponseEvent")),
-    _row("GET /v1/models /models", models, "the models, and whether they are loaded",
+    _row("GET /v1/models /models", models, "the model",
          answers=answers("Models")),
     _row("GET /v1/models/{model:path} /models/{model:path}", model, "one model by name",
          answers=answers("Model")),

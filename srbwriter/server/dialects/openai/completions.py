@@ -1,6 +1,6 @@
 """``/v1/completions`` and ``/v1/chat/completions``: reader, handlers, and replies whole and in chunks.
 
-Every sampler of the engine, tools, one choice per chunk, the finish reason last, usage on request.
+Every sampler of the engine, one choice per chunk, the finish reason last, usage on request.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from srbwriter.engine.types import Finished, NotSupported, Prompt, Request, Stop
 from srbwriter.server.body import Fields, Params, read_params, stop_also
 from srbwriter.server.chat import TEMPLATE_SECONDS, read_chat
 from srbwriter.server.context import Context, json_response
-from srbwriter.server.errors import OPENAI, ApiError, bad
+from srbwriter.server.errors import OPENAI, bad
 from srbwriter.server.prompts import fill, read_prompts, wants_bos
 from srbwriter.server.registry import Record
 from srbwriter.server.reply import (
@@ -40,18 +40,17 @@ from srbwriter.server.reply import (
     usage,
 )
 from srbwriter.server.services import FINGERPRINT, Services
-from srbwriter.server.tools import Argued, Called, Said, ToolReader, Tools, constrain, message_of, refused
 from srbwriter.server.work import encode
 
 HONOURED = (
-    "response_format", "structured_outputs", "guided_choice", "ebnf", "tools", "tool_choice",
-    "parallel_tool_calls", "truncate_prompt_tokens", "prompt_logprobs", "continuous_usage_stats",
+    "response_format", "structured_outputs", "guided_choice", "ebnf", "truncate_prompt_tokens",
+    "prompt_logprobs", "continuous_usage_stats",
 )  # fmt: skip
 """Mean here what they mean there, beside all parameters of the engine's table."""
 
 IGNORED = (
     "length_penalty", "spaces_between_special_tokens", "skip_special_tokens", "priority", "request_id",
-    "return_tokens_as_token_ids", "user", "service_tier", "store", "metadata",
+    "return_tokens_as_token_ids", "parallel_tool_calls", "user", "service_tier", "store", "metadata",
 )  # fmt: skip
 """Change nothing about the text, or only what this server decides for itself."""
 
@@ -66,7 +65,6 @@ class OpenAIParams(Params):
     continuous_usage: bool = False  # in every chunk
     prompt_logprobs: int | None = None  # of each choice, apart from those that echo shows
     echo: bool = False
-    tools: Tools | None = None
 
     def of_prompt(self, prompt: Prompt, **changes: Any) -> Request:
         known = [k for k in (self.logprobs if self.echo else None, self.prompt_logprobs) if k is not None]
@@ -77,9 +75,8 @@ class OpenAIParams(Params):
 
 
 def read_openai(
-    fields: Fields, services: Services, logprobs: int | None, stops: Sequence[str] = (),
-    tools: Tools | None = None,
-) -> OpenAIParams:  # fmt: skip
+    fields: Fields, services: Services, logprobs: int | None, stops: Sequence[str] = ()
+) -> OpenAIParams:
     """Everything but the prompt. ``stops`` end a text beside the request's own. Raises ApiError (400)."""
     params = read_params(fields, services)
     n, best_of = params.n, params.n
@@ -100,14 +97,13 @@ def read_openai(
     usage = params.stream and options.flag("include_usage")
     return params.more(
         OpenAIParams,
-        request=request if tools is None else constrain(request, tools),
+        request=request,
         choices=n,
         model=fields.text("model") or services.model_name,
         include_usage=usage,
         continuous_usage=usage and options.flag("continuous_usage_stats"),
         prompt_logprobs=before,
         echo=fields.flag("echo"),
-        tools=tools,
     )
 
 
@@ -179,21 +175,17 @@ _DEFAULT_TOP = 20
 
 
 async def chat_completions(context: Context) -> Response:
-    request, params = await context.read(read_chat_request, TEMPLATE_SECONDS)
-    reply = ChatReply(context.services, params)
-    try:
-        return await context.reply([request], reply)
-    except ApiError as error:
-        raise refused(error) if params.tools is not None else error from None
+    request, params = await context.read(_read_chat_request, TEMPLATE_SECONDS)
+    return await context.reply([request], ChatReply(context.services, params))
 
 
-def read_chat_request(fields: Fields, services: Services) -> tuple[Request, OpenAIParams]:
+def _read_chat_request(fields: Fields, services: Services) -> tuple[Request, OpenAIParams]:
     """What continues a conversation. Raises ApiError (400)."""
     for name in ("truncate_prompt_tokens", "prompt_logprobs"):
         if fields.has(name):
             raise bad(name, f"Field '{name}': for /v1/completions only")
     chat = read_chat(fields, services)
-    params = read_openai(fields, services, _chat_logprobs(fields), chat.stops, chat.tools)
+    params = read_openai(fields, services, _chat_logprobs(fields), chat.stops)
     return params.of_prompt(chat.prompt, parse_special=True, add_bos=chat.add_bos), params
 
 
@@ -354,13 +346,9 @@ class CompletionReply(_Reply):
 
 
 class ChatReply(_Reply):
-    """``chat.completion``; in chunks the role once, then content and calls of tools, then the reason."""
+    """``chat.completion``; in chunks the role once, then content, then the reason."""
 
     prefix, kind, chunk = "chatcmpl", "chat.completion", "chat.completion.chunk"
-
-    def __init__(self, services: Services, params: OpenAIParams) -> None:
-        super().__init__(services, params)
-        self._readers: dict[int, ToolReader] = {}
 
     def whole(self) -> dict[str, Any]:
         answer = super().whole()
@@ -373,15 +361,11 @@ class ChatReply(_Reply):
         return map(self._choice, self._record.generation.branches)
 
     def _choice(self, branch: Branch) -> dict[str, Any]:
-        message = {"role": "assistant", "content": branch.text}
-        if self._params.tools is not None:
-            message = message_of(self._params.tools, branch.text)
-        reason = finish_reason(branch.finish_reason)
         choice: dict[str, Any] = {
             "index": branch.index,
-            "message": message,
+            "message": {"role": "assistant", "content": branch.text},
             "logprobs": None,
-            "finish_reason": "tool_calls" if "tool_calls" in message and reason == "stop" else reason,
+            "finish_reason": finish_reason(branch.finish_reason),
             **problem(branch),
         }
         if self._params.logprobs is not None:
@@ -404,27 +388,10 @@ class ChatReply(_Reply):
         known = "null"
         if piece.tokens:
             known = encode({"content": content_logprobs(self._engine, piece.tokens)}).decode()
-        if self._params.tools is None:
-            self._delta(out, index, f'{{"content":{_QUOTED(piece.text)}}}', known)
-            return
-        deltas = self._called(index, piece.text)
-        for delta in deltas or (["{}"] if piece.tokens else []):
-            self._delta(out, index, delta, known)
-            known = "null"
-
-    def _called(self, index: int, text: str, last: bool = False) -> list[str]:
-        """Return chunks for the part of an answer that is surely text or surely a tool call."""
-        assert self._params.tools is not None
-        reader = self._readers.setdefault(index, ToolReader(self._params.tools))
-        return [_tool_delta(part) for part in reader.feed(text, last)]
+        self._delta(out, index, f'{{"content":{_QUOTED(piece.text)}}}', known)
 
     def _finish(self, out: list[str], index: int, last: Finished) -> None:
         reason = finish_reason(last.reason)
-        if self._params.tools is not None:
-            for delta in self._called(index, "", last=True):
-                self._delta(out, index, delta, "null")
-            if self._readers[index].calls and reason == "stop":
-                reason = "tool_calls"
         self._delta(out, index, "{}", "null", f'"{reason}"{_problem(last)}', last=True)
 
     def _delta(
@@ -441,19 +408,6 @@ class ChatReply(_Reply):
             f'{self._head}{{"index":{index},"delta":{delta},"logprobs":{logprobs},"finish_reason":{reason}}}'
             + self._tail_of(index, last=last)
         )
-
-
-def _tool_delta(part: Said | Called | Argued) -> str:
-    """A part of an answer that may call tools, as the ``delta`` of a chunk."""
-    match part:
-        case Said(text):
-            delta: dict[str, Any] = {"content": text}
-        case Called(number, id, name):
-            function = {"name": name, "arguments": ""}
-            delta = {"tool_calls": [{"index": number, "id": id, "type": "function", "function": function}]}
-        case Argued(number, text):
-            delta = {"tool_calls": [{"index": number, "function": {"arguments": text}}]}
-    return encode(delta).decode()
 
 
 def _problem(last: Finished) -> str:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from srbwriter.server.schemas import (
-    ANY,
     AT_LEAST_ONE,
     COUNT,
     FIELDS,
     MAP,
     PROMPT,
     SWITCHES,
-    B,
     I,
     N,
     S,
@@ -45,12 +43,7 @@ _HEAD = {"id": S, "created": I, "model": S, "system_fingerprint": S}
 _IN_CHUNKS = {
     "usage": null_or(_USAGE), "timings": _TIMINGS, "prompt_progress": _PROGRESS, "__verbose": MAP,
 }  # fmt: skip
-_CALL = record(id=S, type=only("function"), function=record(name=S, arguments=S))
-_CALL_DELTA = record(
-    "id type", index=I, id=S, type=only("function"), function=record("name", name=S, arguments=S)
-)
 _CHAT_LOGPROBS = null_or(record(content=_CONTENT))
-_CHAT_REASONS = one_of("stop", "length", "error", "tool_calls")
 
 _CHUNK = "usage timings prompt_progress __verbose"
 
@@ -77,10 +70,8 @@ SCHEMAS: Mapping[str, Schema] = {
         "__verbose", **_HEAD, object=only("chat.completion"), usage=_USAGE, timings=_TIMINGS, __verbose=MAP,
         choices=listed(
             record(
-                "error", index=I, logprobs=_CHAT_LOGPROBS, finish_reason=_CHAT_REASONS, error=S,
-                message=record(
-                    "tool_calls", role=only("assistant"), content=null_or(S), tool_calls=listed(_CALL)
-                ),
+                "error", index=I, logprobs=_CHAT_LOGPROBS, finish_reason=_REASONS, error=S,
+                message=record(role=only("assistant"), content=S),
             )
         ),
     ),
@@ -88,19 +79,16 @@ SCHEMAS: Mapping[str, Schema] = {
         _CHUNK, **_HEAD, object=only("chat.completion.chunk"), **_IN_CHUNKS,
         choices=listed(
             record(
-                "error", index=I, logprobs=_CHAT_LOGPROBS, finish_reason=null_or(_CHAT_REASONS), error=S,
-                delta=record(
-                    "role content tool_calls",
-                    role=only("assistant"), content=null_or(S), tool_calls=listed(_CALL_DELTA),
-                ),
+                "error", index=I, logprobs=_CHAT_LOGPROBS, finish_reason=null_or(_REASONS), error=S,
+                delta=record("role content", role=only("assistant"), content=null_or(S)),
             )
         ),
     ),
     "InputTokens": record(object=only("response.input_tokens"), input_tokens=I),
     "Model": record(
-        "status max_model_len",
+        "max_model_len",
         id=S, aliases=listed(S), tags=listed(S), object=only("model"), created=I, owned_by=S, engine_state=S,
-        max_n=I, status=record(value=S), max_model_len=I,
+        max_n=I, max_model_len=I,
         meta=null_or(
             record(
                 vocab_type=S, n_vocab=I, n_ctx=I, n_ctx_train=I, n_embd=I, n_params=I, size=I, ftype=S
@@ -108,32 +96,6 @@ SCHEMAS: Mapping[str, Schema] = {
         ),
     ),
     "Models": record(object=only("list"), data=listed(ref("Model")), models=listed(MAP)),
-    "Response": record(
-        id=S, object=only("response"), created_at=I, model=S, parallel_tool_calls=B, tool_choice=S,
-        tools=listed(ANY), text=MAP, store=B, error=null_or(record(code=S, message=S)),
-        incomplete_details=null_or(record(reason=S)), instructions=null_or(S), max_output_tokens=null_or(I),
-        metadata=ANY, temperature=ANY, top_p=ANY, user=ANY,
-        status=one_of("in_progress", "completed", "incomplete", "failed"),
-        output=listed(
-            record(
-                type=only("message"), id=S, status=S, role=only("assistant"),
-                content=listed(
-                    record(type=only("output_text"), text=S, annotations=listed(ANY), logprobs=listed(ANY))
-                ),
-            )
-        ),
-        usage=null_or(
-            record(
-                input_tokens=I, input_tokens_details=record(cached_tokens=I), output_tokens=I,
-                output_tokens_details=record(reasoning_tokens=I), total_tokens=I,
-            )
-        ),
-    ),
-    "ResponseEvent": {
-        "type": "object",
-        "required": ["type", "sequence_number"],
-        "properties": {"type": S, "sequence_number": I, "response": ref("Response")},
-    },
 }  # fmt: skip
 
 
@@ -143,13 +105,3 @@ COMPLETION = object_of(
     "prompt", prompt=PROMPT, model="string", logprobs=COUNT, echo="boolean", best_of=AT_LEAST_ONE,
     suffix="string", **SWITCHES, **FIELDS,
 )  # fmt: skip
-
-RESPONSES = object_of(
-    "input",
-    input={"oneOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": {"type": "object"}}]},
-    instructions="string",
-    max_output_tokens=COUNT,
-    model="string",
-    **SWITCHES,
-    **{name: field for name, field in FIELDS.items() if name != "n"},
-)

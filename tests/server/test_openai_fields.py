@@ -1,0 +1,70 @@
+"""What vLLM's clients send to OpenAI's completions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+
+from srbwriter.engine.types import Sampling
+from tests.fakes.engine import FakeEngine
+
+from .wire import frames
+
+BODY: dict[str, Any] = {"model": "any", "prompt": "Once upon a time,", "max_tokens": 4}
+
+
+def test_what_their_clients_send_is_read(client: httpx.Client, engine: FakeEngine) -> None:
+    sent = {
+        "min_p": 0.2, "top_k": 7, "repetition_penalty": 1.3, "min_tokens": 2, "ignore_eos": True,
+        "stop_token_ids": [5], "include_stop_str_in_output": True, "skip_special_tokens": True,
+        "typical": 0.7, "spaces_between_special_tokens": True, "early_stopping": False,
+        "use_beam_search": False, "length_penalty": 1, "banned_strings": [], "speculative_ngram": True,
+        "tfs": 1, "penalty_range": 33,
+        "xtc_probability": 0.3, "nsigma": 1.5, "dry_range": 99, "request_id": "r", "priority": 3,
+    }  # fmt: skip
+    assert client.post("/v1/completions", json={**BODY, **sent}).status_code == 200
+    asked = engine.submitted[-1]
+    sampling = asked.sampling if isinstance(asked.sampling, Sampling) else asked.sampling[0]
+    assert (sampling.min_p, sampling.top_k, sampling.repeat_penalty) == (0.2, 7, 1.3)
+    assert (sampling.typical_p, sampling.repeat_last_n, sampling.top_n_sigma) == (0.7, 33, 1.5)
+    assert (sampling.xtc_probability, sampling.dry_penalty_last_n) == (0.3, 99)
+    stop = asked.stop
+    assert not isinstance(stop, tuple)
+    assert (stop.min_tokens, stop.token_ids, stop.include_string, stop.ignore_eog) == (2, (5,), True, True)
+
+
+def test_a_prompt_is_cut_to_its_last_tokens(client: httpx.Client, engine: FakeEngine) -> None:
+    ids = engine.tokenize("Once upon a time", add_bos=True)
+    for prompt in ("Once upon a time", ids):
+        sent = {**BODY, "prompt": prompt, "truncate_prompt_tokens": 2}
+        assert client.post("/v1/completions", json=sent).json()["usage"]["prompt_tokens"] == 2
+        assert engine.generations[-1].prompt_ids == tuple(ids[-2:])
+    assert client.post("/v1/completions", json={**BODY, "truncate_prompt_tokens": 50}).status_code == 200
+    long = {**BODY, "prompt": "Once " * 600, "truncate_prompt_tokens": -1}
+    assert client.post("/v1/completions", json=long).status_code == 200
+    for wrong in (0, -2, 10**6, "a"):
+        answer = client.post("/v1/completions", json={**BODY, "truncate_prompt_tokens": wrong})
+        assert answer.status_code == 400, wrong
+
+
+def test_how_likely_the_prompt_was(client: httpx.Client, engine: FakeEngine) -> None:
+    sent = {**BODY, "prompt": "Once upon a", "prompt_logprobs": 2}
+    (choice,) = client.post("/v1/completions", json=sent).json()["choices"]
+    ids = engine.tokenize("Once upon a", add_bos=True)
+    known = choice["prompt_logprobs"]
+    assert known[0] is None and len(known) == len(ids)
+    for id, entry in zip(ids[1:], known[1:], strict=True):
+        assert entry[str(id)]["decoded_token"] == engine.token_bytes(id).decode() and len(entry) in (2, 3)
+        assert all(one["logprob"] <= 0 for one in entry.values())
+    assert client.post("/v1/completions", json={**sent, "stream": True}).status_code == 400
+    talk = {"messages": [{"role": "user", "content": "a"}], "prompt_logprobs": 1}
+    assert client.post("/v1/chat/completions", json=talk).status_code == 400
+
+
+def test_usage_in_every_chunk_where_that_is_asked_for(client: httpx.Client) -> None:
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    wire = client.post("/v1/completions", json={**BODY, "stream": True, "stream_options": options}).content
+    reply = [event["usage"] for event in frames(wire) if event != "[DONE]"]
+    assert all(reply) and reply[-1]["completion_tokens"] == 4
+    assert {one["prompt_tokens"] for one in reply} == {6}
