@@ -15,8 +15,8 @@ import httpx
 import jsonschema_rs
 import pytest
 
+import srbwriter.demo
 from srbwriter.config.keys import MAX_N
-from srbwriter.demo import bundled_model
 from srbwriter.engine import limits
 from srbwriter.engine.compat import GONE
 from srbwriter.engine.queue import SETTLE_SECONDS
@@ -36,7 +36,7 @@ METHODS = {"GET": r"curl (?!.*-X)(?!.* -d )", "POST": r"curl (?=.*( -d |-X POST)
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    with load_engine(bundled_model()) as model:
+    with load_engine(Path(srbwriter.demo.__file__).with_name("storyteller.gguf")) as model:
         handle = start_in_thread(Loaded(model), ServerSettings(port=0, metrics=True, access_log=False))
         yield handle.url
         handle.stop(20)
