@@ -58,7 +58,7 @@ KEYS = {
         ctrl+g menu
     """,
     "instruments.md": """
-        ctrl+g menu, F5 look_ahead, F7 judge, F6 tokens, e extend, F2 knobs
+        ctrl+g menu, F5 look_ahead, F7 judge, F6 tokens, F2 knobs
     """,
     "terminal.md": """
         ctrl+o stories, end follow, ctrl+f find, F4 own_editor, F3 tree, F2 knobs, F8 context, ctrl+l layout,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from srbwriter.tui import options
@@ -45,15 +47,16 @@ async def tokens(bench: Bench, _: pytest.MonkeyPatch) -> None:
 async def colour_tokens(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
     pane = bench.screen.grid.panes[0]
-    plain = {segment.style for segment in pane.render_line(1)}
     await choose(bench, "unlikely")
     assert bench.app.preferences[options.COLOUR_TOKENS] == "surprisal"
     assert bench.session.tokens.gather
-    bench.session.reroll_all()
+    wild = {"temperature": 5.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}  # many unlikely words
+    bench.session.sampling = replace(bench.session.sampling, **wild)
     bench.session.generate()
     await bench.tokens(12)
     await bench.on_panes()
-    assert len({segment.style for segment in pane.render_line(1)}) > len(plain)
+    styles = [segment.style for segment in pane.render_line(1) if segment.style]
+    assert any(style.bold and style.italic for style in styles)
     await choose(bench, "no colours")
     assert bench.app.preferences[options.COLOUR_TOKENS] == "none" and not bench.session.tokens.gather
 
