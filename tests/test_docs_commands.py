@@ -21,7 +21,7 @@ from srbwriter import cli
 from srbwriter.cli import commands, flags
 from srbwriter.cli.doctor import findings
 from srbwriter.cli.table import every_key
-from srbwriter.demo import bundled_model
+from srbwriter.demo import BUNDLED_VARIABLE, bundled_model
 from srbwriter.engine.native import templates
 from srbwriter.engine.types import FinishReason
 from tests.models.gguf_files import gguf
@@ -199,6 +199,7 @@ def test_the_list_of_models_is_what_the_program_prints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     models = Desk(tmp_path, monkeypatch).models
+    monkeypatch.delenv(BUNDLED_VARIABLE)
     (models / "novelist-Q4_K_M.gguf").unlink()
     with (models / "novelist-Q4_K_M.gguf").open("wb") as file:
         file.write(gguf(NOVELIST))
@@ -217,8 +218,9 @@ NOVELIST = {
 
 
 def test_what_is_told_of_the_bundled_model_is_what_the_program_prints(
-    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.delenv(BUNDLED_VARIABLE)
     assert cli.main(["models", "info"]) == 0
     printed = capsys.readouterr().out.replace(str(bundled_model()), "…/storyteller.gguf")
     table = next(block for block in blocks("docs/models.md", "text") if "fills gaps" in block)

@@ -102,7 +102,7 @@ async def test_arrows_go_past_the_names_of_groups_and_escape_runs_nothing(open_b
         menu = await opened(bench, Menu)
         assert "This branch" in visible(bench)
         seen = [row(bench)]
-        for _ in range(20):
+        for _ in range(18):
             await bench.press("down")
             seen.append(row(bench))
         assert len(set(seen)) == len(seen) and "Taking a part" in visible(bench)
