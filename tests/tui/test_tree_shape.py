@@ -35,7 +35,7 @@ async def test_a_node_is_split_where_the_cursor_stands_and_joined_again(open_ben
         assert bench.last_said == "This is the beginning of the story; it has no text to change."
 
 
-MARKS = "b", "greater_than_sign", "n", "t", "number_sign", "u", "m", "d", "x"
+MARKS = "b", "n", "t", "number_sign", "u", "m", "d", "x"
 
 
 @pytest.mark.full
