@@ -79,7 +79,7 @@ def _on_its_thread(
     for number in range(1, requests):
         sent = time.perf_counter()
         generation = _ask(engine, prompt, n, tokens, number + 1)
-        first = FirstText(generation, n)
+        first = FirstText(generation, 1)
         generation.wait()
         firsts.append((first.at - sent) * 1e3)
     return n * tokens * (requests - 1) / (time.perf_counter() - begun), firsts

@@ -70,6 +70,7 @@ class Scheduler:
         self.queue = Queue(
             self.loop, cache, window=window, cells=context.cells, max_branches=options.max_branches
         )
+        self.queue.publish = self._publish_events
         self.commands = Commands(model, self.loop, self.queue)
         self.decoder = Decoder(context, cache, share=not model.recurrent)
         self._threads_now = 0

@@ -562,12 +562,13 @@ class TokenTree:
     def count_idle_cells(self, idle: set[int]) -> int:
         """Return how many cells only sequences of ``idle`` hold."""
         seen: set[Node] = set()
-        for seq in idle:
-            node = self.tip[seq]
-            while node not in seen and node.parent is not None and node.seqs <= idle:
-                seen.add(node)
-                node = node.parent
-        return sum(len(node.tokens) for node in seen)
+        for seq, tip in self.tip.items():  # few sequences run, and most of them share most of their path
+            if seq not in idle:
+                node = tip
+                while node not in seen and node.parent is not None:
+                    seen.add(node)
+                    node = node.parent
+        return self.cells - sum(len(node.tokens) for node in seen)
 
     def is_unused(self, seq: int) -> bool:
         """Whether the end of ``seq`` is unused so far: it was prefetched."""
