@@ -149,13 +149,7 @@ def missing_model(settings: Settings) -> ModelError | None:
     """Return an error for a model file that is named and not there: where it is named, and what to do."""
     if model_key(settings) is not keys.MODEL or (path := model_path(settings)).exists():
         return None
-    from srbwriter.models import NoSuchModel, find
-
-    place, cure = settings.place(keys.MODEL), "correct it"
-    try:
-        find(path.name)
-    except NoSuchModel as error:
-        cure = str(error).rpartition(" — ")[2]
+    place, cure = settings.place(keys.MODEL), "`srbwriter models` lists those there are"
     match settings.source(keys.MODEL):
         case "file":
             place = f"{keys.MODEL.name} in {place}"

@@ -105,7 +105,7 @@ class Desk:
             "one.md": "story.md", "Novel.scriv/Files/Data/A/content.rtf": "manuscript.rtf",
             "mikupad_db_export.json": "mikupad_db.json", "data.json": "loomsidian_data.json",
             "Vault/One.md": "story.md", "Vault/Novel/Two.md": "story.md",
-            "game.twee": "story.txt", "persona.txt": "story.txt",
+            "notes.org": "story.txt", "persona.txt": "story.txt",
         }.items():  # fmt: skip
             (self.folder / name).parent.mkdir(exist_ok=True, parents=True)
             shutil.copy(FIXTURES / source, self.folder / name)

@@ -9,7 +9,6 @@ import os
 import sys
 
 from srbwriter.cli import serve
-from srbwriter.cli.commands import COMMANDS
 from srbwriter.cli.exits import Exit, Failure
 from srbwriter.cli.flags import add_keys
 from srbwriter.config import Settings, Table
@@ -57,7 +56,7 @@ def open_app(story: str | None, settings: Settings) -> int:
     """Open the terminal app, with a server beside it if a server flag was given."""
     from srbwriter.cli.stories import story_to_open
 
-    path = None if story is None else story_to_open(story, COMMANDS)
+    path = None if story is None else story_to_open(story)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Failure("the app needs a terminal; without one there are `srbwriter write` and --serve")
     from srbwriter import tui

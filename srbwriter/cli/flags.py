@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol, cast
 from srbwriter.cli.exits import Exit
 from srbwriter.config import Key, Table, keys
 from srbwriter.config.keys import RETIRED, SECTIONS
-from srbwriter.config.kinds import ADDRESS, SWITCH, TEXTS, most_like
+from srbwriter.config.kinds import ADDRESS, SWITCH, TEXTS
 
 REFUSED = {
     ("--lora-base",): (
@@ -116,10 +116,7 @@ class Parser(argparse.ArgumentParser):
     def _unknown(self, flag: str) -> str:
         if flag in self.elsewhere:
             return f"`{self.prog}` does not take {flag} — leave it out"
-        shown = (name for name, action in self._option_string_actions.items() if action.help != _HIDDEN)
-        near = most_like(flag, shown)
-        cure = f"; did you mean {near}?" if near else f" — `{self.prog} --help` lists those there are"
-        return f"unknown flag {flag}{cure}"
+        return f"unknown flag {flag} — `{self.prog} --help` lists those there are"
 
     def error(self, message: str) -> NoReturn:
         """Stop parsing where argparse cannot continue, such as at a flag without a value."""
@@ -130,19 +127,13 @@ class Parser(argparse.ArgumentParser):
         if isinstance(action, _Store):
             message = f"{flags[0]}: its value is missing: expected {action.key.expected}"
         if found := _CHOICE.fullmatch(message):
-            message = _not_a_choice(*found.groups())
+            name, word, listed = found.groups()
+            message = f"{name}: {word!r}: expected one of {listed.replace(chr(39), '')}"
         raise _Stop(message.removeprefix("argument "), flags)
 
 
 _CHOICE = re.compile(r"argument (.+?): invalid choice: '(.*)' \(choose from (.+)\)", re.DOTALL)
 """The message of argparse for a word that is not an action of a command."""
-
-
-def _not_a_choice(name: str, word: str, listed: str) -> str:
-    choices = [choice.strip("'") for choice in listed.split(", ")]
-    near = most_like(word, choices)
-    cure = f"did you mean {near}?" if near else f"expected one of {', '.join(choices)}"
-    return f"{name}: {word!r}: {cure}"
 
 
 class _Stop(Exception):  # noqa: N818

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from difflib import get_close_matches
 
 from srbwriter.cli.commands import COMMANDS
 from srbwriter.cli.exits import Exit, Failure
@@ -25,9 +24,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
     command: str | None = arguments.command
     if command is not None and command not in COMMANDS:
-        near = get_close_matches(command, COMMANDS, n=3)
-        cure = f"did you mean {' or '.join(near)}?" if near else "`srbwriter help` lists them"
-        raise Failure(f"no command is called {command} — {cure}", Exit.USAGE)
+        raise Failure(f"no command is called {command} — `srbwriter help` lists them", Exit.USAGE)
     try:
         return main([*([command] if command else []), "--help"])
     except SystemExit as end:  # argparse exits after printing help

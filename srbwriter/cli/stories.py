@@ -13,7 +13,7 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Collection, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -58,15 +58,14 @@ def looks_like_a_path(named: str) -> bool:
     return named.endswith(SUFFIX) or Path(named).name != named
 
 
-def find_story(named: str, commands: Collection[str] = ()) -> Path:
+def find_story(named: str) -> Path:
     """Return the file of the existing story called ``named``.
 
     Args:
         named: a path, a file name without suffix, a title, or the start of a word that is in one title only;
             case does not matter.
-        commands: command names to suggest as well.
 
-    Raises Failure, with the most similar names.
+    Raises Failure.
     """
     if not named.strip():
         raise Failure("which story? give its title, its file's name or its path", Exit.USAGE)
@@ -88,7 +87,8 @@ def find_story(named: str, commands: Collection[str] = ()) -> Path:
         listed = ", ".join(str(story.path) for story in matching)
         raise Failure(f"several stories are called {named}: {listed} — give the path", Exit.USAGE)
     if not matching:
-        raise Failure(_not_found(named, stories, commands), Exit.USAGE)
+        cure = "`srbwriter list` shows the stories, `srbwriter help` the commands"
+        raise Failure(f"no story is called {named} — {cure}", Exit.USAGE)
     return matching[0].path
 
 
@@ -111,24 +111,14 @@ def best_named(wanted: str, named: Iterable[tuple[T, str, Path]]) -> list[T]:
     return exact or [thing for thing, title, _ in rows if begun.search(title)]
 
 
-def _not_found(named: str, stories: list[library.StoryInfo], commands: Collection[str]) -> str:
-    from difflib import get_close_matches
-
-    names = {story.title for story in stories} | {story.path.stem for story in stories}
-    near = get_close_matches(named, [*sorted(names), *commands], n=3, cutoff=0.6)
-    cure = f"did you mean {' or '.join(near)}?" if near else "`srbwriter list` shows those there are"
-    thing = "story or command" if commands else "story"
-    return f"no {thing} is called {named} — {cure}"
-
-
-def story_to_open(named: str, commands: Collection[str] = ()) -> Path:
+def story_to_open(named: str) -> Path:
     """Return the file of the story to open; a path that does not exist yet is a new story.
 
     Raises Failure for a model, for the name of an exported file, and if the folder is missing.
     """
     path = paths.expanded(named)
     if not looks_like_a_path(named) or path.is_file():
-        return find_story(named, commands)
+        return find_story(named)
     _refuse_folder(path)
     path_for_story(path)
     if not path.parent.is_dir():

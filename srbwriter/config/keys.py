@@ -90,10 +90,9 @@ class Key(Generic[T_co]):
         return self._checked(self.kind.from_toml(value))
 
     def complaint(self, value: object) -> str:
-        """Say that ``value`` is not taken: the value, what was expected, and the nearest word."""
+        """Say that ``value`` is not taken: the value, and what was expected."""
         shown = str(value).lower() if isinstance(value, bool) else repr(value)
-        near = self.kind.nearest(str(value))
-        return f"{shown}: expected {self.expected}" + (f"; did you mean {near}?" if near else "")
+        return f"{shown}: expected {self.expected}"
 
     def _checked(self, value: Any) -> Any:
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -164,7 +163,7 @@ CONNECT_VERIFY = Key(
     "model.connect_verify", SWITCH, True, "take only certificates that are trusted", ("--connect-verify",),
 )
 DIALECT = Key[Dialect](
-    "model.dialect", one_of(*get_args(Dialect), instead={"koboldcpp": "openai"}), "auto",
+    "model.dialect", one_of(*get_args(Dialect)), "auto",
     "API of that engine", ("--dialect",),
 )
 CTX_SIZE = Key[int | None](
@@ -318,26 +317,6 @@ class Retired(NamedTuple):
 
 
 RETIRED: tuple[Retired, ...] = (
-    Retired(
-        "model", ("--load-anyway", "--no-load-anyway"), "no earlier load keeps a file from being loaded",
-        "model.load_anyway",
-    ),
-    Retired("model", ("--measure",), "the times of steps are not measured"),
-    Retired(
-        "model", ("--backend-sampling", "-bs", "--no-backend-sampling"),
-        "tokens are sampled on the processor only", "model.backend_sampling",
-    ),
-    Retired(
-        "model", ("--sampling-threads",), "words are chosen on the cores that are idle meanwhile",
-        "model.sampling_threads", values=1,
-    ),
-    Retired(
-        "interface", (), 'instruments.colour_tokens = "author" colours words by who wrote them',
-        "interface.provenance",
-    ),
-    Retired(
-        "generation", ("--strict", "--no-strict"), "no branch gets a context of its own", "generation.strict",
-    ),
     Retired("keys", (), "branches are not replayed", "keys.replay"),
     Retired("keys", (), "picks are not compared", "keys.preferences"),
     Retired("keys", (), "branches are bookmarked and not rated", "keys.rate_up"),

@@ -5,7 +5,7 @@ Knows single values only: no keys, no files, no flags.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, Generic, LiteralString, TypeVar, cast
 
@@ -22,10 +22,10 @@ class Kind(Generic[T_co]):
 
     ``from_text`` reads flags and environment variables, ``from_toml`` a parsed TOML value; both raise
     ValueError for what they cannot read. ``expected`` completes "expected …". ``choices`` are all words it
-    takes; ``nearest`` finds the word that a wrong text was meant to be, where there are too many to list.
+    takes.
     """
 
-    __slots__ = ("choices", "expected", "from_text", "from_toml", "metavar", "nearest")
+    __slots__ = ("choices", "expected", "from_text", "from_toml", "metavar")
 
     def __init__(
         self,
@@ -34,24 +34,12 @@ class Kind(Generic[T_co]):
         from_text: Callable[[str], T_co],
         from_toml: Callable[[object], T_co],
         choices: tuple[str, ...] = (),
-        nearest: Callable[[str], str | None] | None = None,
     ) -> None:
         self.expected: Final = expected
         self.metavar: Final = metavar
         self.from_text: Final = from_text
         self.from_toml: Final = from_toml
         self.choices: Final = choices
-        self.nearest: Final = nearest or self._nearest_choice
-
-    def _nearest_choice(self, text: str) -> str | None:
-        return most_like(text, self.choices)
-
-
-def most_like(name: str, names: Iterable[str]) -> str | None:
-    """Return the one of ``names`` that is most like ``name``; None if none is much like it."""
-    from difflib import get_close_matches
-
-    return next(iter(get_close_matches(name, list(names), n=1, cutoff=0.7)), None)
 
 
 def _only(kind: type[Exact]) -> Callable[[object], Exact]:
@@ -166,13 +154,10 @@ LAYERS = Kind[int | None](
 )
 
 
-def one_of(
-    *words: Word, instead: Mapping[str, str] | None = None, former: Mapping[str, Word] | None = None
-) -> Kind[Word]:
+def one_of(*words: Word, former: Mapping[str, Word] | None = None) -> Kind[Word]:
     """Return the kind of value that is one of ``words``.
 
-    ``instead`` names the word to use for each word of an earlier version, which is an error; ``former`` does
-    so for words that are still read, as that word.
+    ``former`` names the word for each word of an earlier version that is still read.
     """
     by_text: dict[object, Word] = {}
     by_text.update(former or {})
@@ -183,7 +168,4 @@ def one_of(
             raise ValueError
         return by_text[value]
 
-    def nearest(text: str) -> str | None:
-        return (instead or {}).get(text) or most_like(text, words)
-
-    return Kind("one of " + ", ".join(words), "WORD", read, read, words, nearest)
+    return Kind("one of " + ", ".join(words), "WORD", read, read, words)

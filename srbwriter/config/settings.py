@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, cast
 from srbwriter import paths
 from srbwriter.config.document import Document
 from srbwriter.config.keys import MAX_N, RETIRED, Key, N
-from srbwriter.config.kinds import PATH, most_like
+from srbwriter.config.kinds import PATH
 from srbwriter.demo import BUNDLED_VARIABLE
 
 T = TypeVar("T")
@@ -79,25 +79,6 @@ class Table:
     def section(self, name: str) -> list[Key[Any]]:
         self._load(name)
         return [key for key in self if key.section == name]
-
-    def nearest(self, name: str) -> Key[Any] | None:
-        """Return the key that ``name`` was probably meant to be: of its own section, or else of any.
-
-        ``name`` may be spelt as in the file, or as a variable without the prefix. Its last word is compared
-        with the keys' own last words and with their flags.
-        """
-        section, _, leaf = name.lower().replace("-", "_").rpartition(".")
-        for rows in (self.section(section), list(self)):
-            known: dict[str, Key[Any]] = {}
-            for key in rows:
-                known.setdefault(key.name.partition(".")[2], key)
-                known.setdefault(key.env.removeprefix(_PREFIX).lower(), key)
-            for key in rows:
-                for flag in key.flags:
-                    known.setdefault(flag.lstrip("-").replace("-", "_"), key)
-            if found := most_like(leaf, known):
-                return known[found]
-        return None
 
 
 class Setting(NamedTuple):
@@ -236,8 +217,7 @@ class _Reader:
                 self.notices.append(f"{place}: {name}: {_RETIRED[name].notice}")
                 continue
             if name not in self._table:
-                near = self._table.nearest(name)
-                self._unknown(f"{place}: unknown key {name}", near and near.name)
+                self.problems.append(f"{place}: unknown key {name} — leave it out")
                 continue
             key = self._table[name]
             try:
@@ -259,17 +239,13 @@ class _Reader:
                 continue
             key = by_variable.get(variable)
             if key is None:
-                near = self._table.nearest(variable.removeprefix(_PREFIX))
-                self._unknown(f"unknown variable {variable}", near and near.env)
+                self.problems.append(f"unknown variable {variable} — leave it out")
                 continue
             try:
                 found[key.name] = Setting(key.read_text(text), "environment", variable)
             except ValueError:
                 self.problems.append(f"{variable} = {key.complaint(text)}")
         return found
-
-    def _unknown(self, problem: str, near: str | None) -> None:
-        self.problems.append(f"{problem}{f'; did you mean {near}?' if near else ' — leave it out'}")
 
 
 def remember(table: Table, values: Mapping[Key[Any], Any]) -> None:

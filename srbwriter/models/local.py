@@ -148,12 +148,11 @@ def _size(path: Path) -> int:
 def find(name: str) -> Path:
     """The model called ``name``: with or without suffix, or a path within its place.
 
-    Raises NoSuchModel, which names the nearest ones, or all that share the name.
+    Raises NoSuchModel, which names all that share the name.
     """
-    everything = list(local_files())
-    matching = [model for model in everything if name in _names(model)]
+    matching = [model for model in local_files() if name in _names(model)]
     if not matching:
-        raise NoSuchModel(_not_found(name, [model.name for model in everything]))
+        raise NoSuchModel(f"no model is called {name} — `srbwriter models` lists those there are")
     nearest = [model for model in matching if model.place == matching[0].place]
     if len(nearest) > 1:
         listed = ", ".join(str(model.path) for model in nearest)
@@ -167,14 +166,6 @@ def _names(model: LocalFile) -> set[str]:
         if model.path.is_relative_to(top):
             names.add(str(model.path.relative_to(top)))
     return names
-
-
-def _not_found(name: str, known: list[str]) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, known, n=3, cutoff=0.5)
-    cure = f"did you mean {' or '.join(near)}?" if near else "`srbwriter models` lists those there are"
-    return f"no model is called {name} — {cure}"
 
 
 def pulled(wanted: Wanted) -> Path | None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from srbwriter.story.document import Document
 from srbwriter.story.history import Action, SetEntry, SetSettings, SetValue, Split
-from srbwriter.story.languages import default_language, language_tag, nearest_languages
+from srbwriter.story.languages import default_language, language_tag
 from srbwriter.story.model import (
     ROOT,
     JsonObject,
@@ -128,5 +128,5 @@ def checked_properties(given: Properties, before: Properties) -> Properties:
     if language is None and wanted == before.language:
         language = wanted
     if language is None:
-        raise Refused(f"{wanted} is no language that is known; {nearest_languages(wanted)}")
+        raise Refused(f"{wanted} is no language that is known; one is written en, de or pt-BR")
     return replace(given, title=title, author=author, language=language)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from os import environ
 
 _TAG = re.compile(
@@ -68,16 +67,6 @@ def language_tag(words: str) -> str | None:
     if len(first) == 2 and first.lower() not in _TWO_LETTERS:
         return None
     return "-".join([first.lower(), *map(_subtag, rest)])
-
-
-def nearest_languages(words: str) -> str:
-    """Return a hint with the tags of languages whose names resemble ``words``, or with examples."""
-    wanted = words.casefold()
-    inside = [name for name in _NAMES if len(name) > 3 and name in wanted]
-    near = inside or get_close_matches(wanted, _NAMES, n=2, cutoff=0.7)
-    if not near:
-        return "one is written en, de or pt-BR"
-    return f"did you mean {' or '.join(f'{_NAMES[name]} ({name.capitalize()})' for name in near)}?"
 
 
 def default_language(environment: Mapping[str, str] = environ) -> str:

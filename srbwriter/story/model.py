@@ -7,8 +7,6 @@ and back. A draft is data: only :func:`check_draft` checks it. Conventions for e
   their children. An importer that finds several top-level nodes hangs them below an empty root.
 * The text of a node is exact: concatenating root → node gives the story, nothing is trimmed.
 * Story-wide settings sit on the root node and are inherited down the tree like any others.
-* Fields of a foreign file that mean nothing here are kept under ``meta["foreign"][format name]``,
-  so that writing the same format again can put them back.
 """
 
 from __future__ import annotations
@@ -406,17 +404,6 @@ def without_deleted(draft: StoryDraft) -> StoryDraft:
     kept = {node.id for node in nodes}
     living = [node.id for node in path_to(draft, draft.current_id) if node.id in kept]
     return replace(draft, nodes=nodes, current_id=living[-1] if living else nodes[0].id)
-
-
-def foreign(meta: JsonObject, format_name: str) -> JsonObject:
-    """Return the fields of ``format_name`` kept under ``meta["foreign"]``; empty if there are none."""
-    return as_object(as_object(meta.get("foreign")).get(format_name))
-
-
-def keep_foreign(meta: JsonObject, format_name: str, fields: JsonObject) -> None:
-    """Store ``fields`` under ``meta["foreign"][format_name]``; nothing is stored for no fields."""
-    if fields:
-        meta["foreign"] = {**as_object(meta.get("foreign")), format_name: fields}
 
 
 def as_object(value: JsonValue) -> JsonObject:

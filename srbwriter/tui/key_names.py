@@ -8,8 +8,6 @@ from functools import cache
 from textual.binding import Binding
 from textual.keys import KEY_NAME_REPLACEMENTS, Keys, key_to_character
 
-from srbwriter.config.kinds import most_like
-
 _MODIFIERS = frozenset({"ctrl", "alt", "shift", "super", "hyper", "meta"})
 _OTHERS = ("ctrl-at", "return")  # names that Textual knows but terminals never produce
 _BETWEEN = ","  # separates names
@@ -29,13 +27,6 @@ def is_key(name: str) -> bool:
     *modifiers, base = name.split("+")
     known = len(base) == 1 or base in _special() or key_to_character(base) is not None
     return known and _MODIFIERS.issuperset(modifiers)
-
-
-def nearest_key(value: str) -> str | None:
-    """Return the key that is most similar to the first invalid name in ``value``."""
-    wrong = next((name for name in _split(value) if not is_key(name)), "")
-    letters = (f"ctrl+{letter}" for letter in string.ascii_lowercase)
-    return most_like(wrong.lower(), [*_special(), *_signs(), *letters])
 
 
 def shown_name(key: str) -> str:

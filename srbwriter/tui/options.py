@@ -84,12 +84,9 @@ def own_keys() -> list[Key[str]]:
     """
     import_module("srbwriter.tui.write.desk")  # imports all screens
     from srbwriter.tui.commands import COMMANDS, FORMER, screen_commands
-    from srbwriter.tui.key_names import check_keys, nearest_key
+    from srbwriter.tui.key_names import check_keys
 
-    names = Kind(
-        "names of keys, such as x, ctrl+t, f5", "KEYS", check_keys, check_keys,
-        nearest=nearest_key,
-    )  # fmt: skip
+    names = Kind("names of keys, such as x, ctrl+t, f5", "KEYS", check_keys, check_keys)
     titles = {command.id: command.title.lower() for command in COMMANDS.values()}
     for heading, bindings in screen_commands().items():
         titles |= {f"{binding.id}": f"{binding.description} ({heading.lower()})" for binding in bindings}

@@ -67,4 +67,4 @@ def test_the_shell_takes_the_script(scripts: Path, shell: str, check: str) -> No
 
 def test_another_shell_is_refused_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["completion", "basj"]) == 2
-    assert "did you mean bash?" in capsys.readouterr().err
+    assert "expected one of bash, zsh, fish" in capsys.readouterr().err

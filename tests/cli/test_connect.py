@@ -57,7 +57,7 @@ def test_what_is_wrong_there_is_the_exit_code_here(
     assert cli.main(["write", PROMPT, "--connect", server.url, "-n", "1"]) == 1
     assert "maximum context length is 7 tokens" in capsys.readouterr().err
     assert cli.main(["write", PROMPT, "--connect", server.url, "--dialect", "koboldcpp"]) == 2
-    assert "did you mean openai?" in capsys.readouterr().err
+    assert "--dialect 'koboldcpp': expected one of" in capsys.readouterr().err
 
 
 def test_what_it_can_do_is_shown(server: Scripted, capsys: pytest.CaptureFixture[str]) -> None:

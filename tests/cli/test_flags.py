@@ -168,13 +168,12 @@ def test_refused_flags_say_why() -> None:
     ("line", "problem"),
     [
         ("-c many", "-c 'many': expected a whole number, 16 or more"),
-        ("-fa onn", "-fa 'onn': expected one of auto, on, off; did you mean on?"),
+        ("-fa onn", "-fa 'onn': expected one of auto, on, off"),
         ("--n 65", "--n '65': expected a whole number from 1 to 64"),
         ("--temp nan", "--temp 'nan': expected a number from 0 to 100"),
         ("-ts 1;2", "-ts '1;2': expected numbers, separated by commas"),
         ("--n", "--n: its value is missing: expected a whole number from 1 to 64"),
-        ("--temprature 0.9", "unknown flag --temprature; did you mean --temperature?"),
-        ("--temprature=0.9", "unknown flag --temprature; did you mean --temperature?"),
+        ("--temprature=0.9", "unknown flag --temprature — `srbwriter --help` lists those there are"),
         (
             "--ctx 512",
             "unknown flag --ctx — `srbwriter --help` lists those there are",

@@ -15,7 +15,6 @@ from srbwriter import cli, launch, paths
 from srbwriter.cli.exits import Exit
 from srbwriter.cli.table import every_key
 from srbwriter.config import load
-from srbwriter.config.keys import RETIRED
 from srbwriter.demo import bundled_model
 from srbwriter.models import Machine, Pace, fit, read_recommended
 from srbwriter.models.placement import Gpu
@@ -123,7 +122,7 @@ def test_what_cannot_be_used_changes_nothing(run: Any, tmp_path: Path) -> None:
     folder = tmp_path / "folder.gguf"
     folder.mkdir()
     for line, words in {
-        "use stoyteller": "no model is called stoyteller — did you mean storyteller?",
+        "use stoyteller": "no model is called stoyteller — `srbwriter models` lists",
         f"use {bad}": "not a GGUF file",
         f"add {bad}": "not a GGUF file",
         f"add {tmp_path / 'none.gguf'}": "no such file",
@@ -357,12 +356,3 @@ def test_what_a_model_is_and_can_do(run: Any) -> None:
     facts = json.loads(run("info", "storyteller", "--json")[1])
     assert (facts["kind"], facts["quantisation"]) == ("llama 8.5M Q8_0", "Q8_0")
     assert facts["fills_gaps"] and not facts["ranks_texts"] and facts["embeddings"] == "mean"
-
-
-def test_retired_flags_are_taken_with_one_notice(run: Any) -> None:
-    _, plain, _ = run("info")
-    for row in [row for row in RETIRED if row.section == "model"]:
-        flag = row.flags[0]
-        code, out, err = run("info", flag, *["2"] * row.values)
-        assert (code, out) == (Exit.OK, plain)
-        assert err.count("\n") == 1 and f"{flag}: no effect any more" in err

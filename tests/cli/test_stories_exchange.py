@@ -29,7 +29,7 @@ FIXTURES = Path(__file__).parent.parent / "story" / "fixtures"
 def test_the_extension_is_the_format(run: Any, tmp_path: Path) -> None:
     """A program before it is the format too, and another word before it says nothing."""
     make()
-    for extension in ("json", "md", "txt", "html", "epub", "docx"):
+    for extension in ("json", "md", "txt", "epub", "docx"):
         file = tmp_path / f"orchard.{extension}"
         assert run("export", "orchard", "-o", str(file)) == (Exit.OK, "", "")
         data = file.read_bytes()
@@ -39,8 +39,8 @@ def test_the_extension_is_the_format(run: Any, tmp_path: Path) -> None:
                 data = b"".join(book.read(name) for name in book.namelist())
         assert b"It was spring." in data
     for name, form in (
-        ("orchard.loom.JSON", "loom"), ("orchard.loomsidian.json", "loomsidian"),
-        ("orchard.mikupad.json", "mikupad"), ("orchard.srbwriter.json", "srbwriter"),
+        ("orchard.loom.JSON", "loom"), ("orchard.mikupad.json", "mikupad"),
+        ("orchard.srbwriter.json", "srbwriter"),
         ("orchard.draft.json", "srbwriter"), ("orchard.epub.json", "srbwriter"), (".json.json", "srbwriter"),
     ):  # fmt: skip
         assert run("export", "orchard", "-o", str(tmp_path / name)) == (Exit.OK, "", "")
@@ -94,7 +94,7 @@ def test_what_cannot_be_written_is_said_first(
     make()
     monkeypatch.chdir(tmp_path)
     for flags, words in (
-        (("-o", "o.pdf"), ".json .html .docx .epub .md .txt"),
+        (("-o", "o.pdf"), ".json .docx .epub .md .txt"),
         (("-o", "o"), "(none)"),
         (("--format", "novelai"), "no format to export to is called novelai; there are srbwriter"),
         (("-o", "none/o.txt"), "none: there is no such folder"),
@@ -117,8 +117,7 @@ def test_a_book_is_not_for_a_terminal(run: Any, monkeypatch: pytest.MonkeyPatch)
 def test_the_formats_are_listed_without_a_story(run: Any, arguments: tuple[str, ...]) -> None:
     code, out, err = run(*arguments, "--format", "list")
     names = {line.split()[0] for line in out.splitlines()}
-    assert (code, err) == (Exit.OK, "") and {"srbwriter", "mikupad", "docx", "html"} <= names
-    assert ("novelai" in names) == (arguments[0] == "import")
+    assert (code, err) == (Exit.OK, "") and {"srbwriter", "mikupad", "docx"} <= names
     assert ("novelai" in names) == (arguments[0] == "import")
 
 
@@ -142,8 +141,6 @@ def test_what_a_book_says_of_itself_comes_from_the_story(run: Any, tmp_path: Pat
         run("rename", "orchard", "Another orchard")
     assert identifiers == [f"urn:uuid:{json.loads(run('info', 'another', '--json')[1])['id']}"] * 2
     assert "author: Ada L.\nlang: pt-BR\n" in run("export", "another", "--format", "markdown")[1]
-    page = run("export", "another", "--format", "html")[1]
-    assert '<meta name="author" content="Ada L.">' in page and '<html lang="pt-BR">' in page
 
 
 # ---- import
@@ -211,13 +208,8 @@ UNREADABLE = (
     ("tale.pdf", b"%PDF-1.7", "is a PDF, which has places of letters and no text"),
     ("tale.txt", "É tarde.".encode("cp1252"), "`srbwriter import --encoding cp1252` reads it"),
     ("tale.json", b'{"Hello," she said.', "if it is a text, `srbwriter import --format text`"),
-    ("notes.json", b'[{"b": 1, "a": 2}]', "is a JSON list of 1 item with the keys a, b, and"),
-    ("numbers.json", b"[1, 2]\n", "is a JSON list of 2 items such as 1, and of no story format"),
-    ("nothing.json", b"[null]", "is a JSON list of 1 item such as null, and of no story format"),
-    ("list.json", b'["a", "b"]', 'is a JSON list of 2 items such as "a", and of no story format'),
-    ("style.module", b'{"data": "AAAA", "model": "6B", "name": "Style", "description": "x", "mode": 0}',
-     "is a NovelAI module (.module)"),
-    ("tale.tw", b":: Start\n[[Go]]\n", "`srbwriter import --format text` takes it as it stands"),
+    ("notes.json", b'[{"b": 1, "a": 2}]', "is a JSON list of 1 item, and of no story format"),
+    ("tale.xml", b"<?xml version='1.0'?><a/>", "`srbwriter import --format text` takes it as it stands"),
 )  # fmt: skip
 
 
@@ -279,7 +271,7 @@ def test_a_project_is_imported_without_a_flag_and_its_format_is_for_folders(run:
     assert code == Exit.ERROR and f"{vault / 'Snow.md'}: there is no such file" in err
     (tmp_path / "map.jpg").write_bytes(b"\xff\xd8\xff\xe0")
     code, _, err = run("import", "--as-one", str(vault / "Rain.md"), str(tmp_path / "map.jpg"))
-    assert code == Exit.ERROR and "map.jpg is a picture (JPEG)" in err
+    assert code == Exit.ERROR and "map.jpg" in err
     code, _, err = run("import", "--as-one", "-", str(vault / "Rain.md"))
     assert code == Exit.USAGE and "--as-one takes files and folders, and - is neither" in err
 

@@ -65,22 +65,11 @@ def test_the_writers_file_is_never_written(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "name", "nearest"),
-    [
-        ("[model]\nctx_sise = 1\n", "model.ctx_sise", "model.ctx_size"),
-        ("[server]\nctx_size = 1\n", "server.ctx_size", "model.ctx_size"),
-        ("ctx-size = 1\n", "ctx-size", "model.ctx_size"),
-        ("[modle]\nctx_size = 1\n", "modle.ctx_size", "model.ctx_size"),
-        ("[generation]\nzzzzzz = 1\n", "generation.zzzzzz", None),
-    ],
+    ("text", "name"), [("[model]\nctx_sise = 1\n", "model.ctx_sise"), ("\nctx-size = 1\n", "ctx-size")]
 )
-def test_an_unknown_key_names_file_line_key_and_nearest(
-    home: Path, text: str, name: str, nearest: str | None
-) -> None:
+def test_an_unknown_key_names_file_line_and_key(home: Path, text: str, name: str) -> None:
     file = write_config(text)
-    line = 1 if name == "ctx-size" else 2
-    cure = f"; did you mean {nearest}?" if nearest else " — leave it out"
-    assert problems() == [f"{file}:{line}: unknown key {name}{cure}"]
+    assert problems() == [f"{file}:2: unknown key {name} — leave it out"]
 
 
 def test_a_wrong_value_names_file_key_value_and_expectation(home: Path) -> None:
@@ -155,15 +144,9 @@ def test_a_relative_path_in_a_file_lies_beside_the_file(home: Path) -> None:
     assert load(TABLE, {}, {})[keys.MODEL] == Path("/models/novelist.gguf")
 
 
-def test_an_unknown_variable_is_refused_with_the_one_that_was_meant(home: Path) -> None:
-    meant = {
-        "MODEL_THREAD": "MODEL_THREADS", "N": "GENERATION_N", "TEMP": "SAMPLING_TEMPERATURE", "ZZZZZZ": None,
-        "MODLE": "MODEL", "THEME": "INTERFACE_THEME", "PORT": "SERVER_PORT",
-    }  # fmt: skip
-    for variable, nearest in meant.items():
-        cure = f"; did you mean SRBWRITER_{nearest}?" if nearest else " — leave it out"
-        (message,) = problems({f"SRBWRITER_{variable}": "4", "PATH": "/bin"})
-        assert message == f"unknown variable SRBWRITER_{variable}{cure}"
+def test_an_unknown_variable_is_refused(home: Path) -> None:
+    (message,) = problems({"SRBWRITER_MODEL_THREAD": "4", "PATH": "/bin"})
+    assert message == "unknown variable SRBWRITER_MODEL_THREAD — leave it out"
 
 
 def test_more_branches_than_may_be_live_are_said_with_both_places_beside_everything_else(home: Path) -> None:
@@ -190,11 +173,9 @@ def test_everything_that_is_wrong_is_said_at_once(home: Path) -> None:
     )
     assert problems({"SRBWRITER_GENERATION_N": "many"}, "unknown flag --temprature") == [
         "unknown flag --temprature",
-        f"{file}:2: interface.layout = 'rigth': expected one of auto, below, right, column; "
-        "did you mean right?",
-        f"{file}:3: unknown key interface.theem; did you mean interface.theme?",
-        f"{file}:6: keys.kill = 'x, delte': expected names of keys, such as x, ctrl+t, f5; "
-        "did you mean delete?",
+        f"{file}:2: interface.layout = 'rigth': expected one of auto, below, right, column",
+        f"{file}:3: unknown key interface.theem — leave it out",
+        f"{file}:6: keys.kill = 'x, delte': expected names of keys, such as x, ctrl+t, f5",
         "SRBWRITER_GENERATION_N = 'many': expected a whole number from 1 to 64",
     ]
 

@@ -100,7 +100,7 @@ def test_a_model_is_found_by_any_of_its_names() -> None:
     for name in ("a-Q4_0", "a-Q4_0.gguf", "o/r/a-Q4_0.gguf", str(path)):
         assert find(name) == path
     assert find("storyteller") == bundled_model()
-    with pytest.raises(NoSuchModel, match=r"no model is called a-Q4 — did you mean a-Q4_0\?"):
+    with pytest.raises(NoSuchModel, match=r"no model is called a-Q4 — `srbwriter models`"):
         find("a-Q4")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -105,8 +104,6 @@ def changed(value: Any, new: Any, *path: str | int, remove: bool = False) -> Any
 
 # -- what an importer leaves out of a file
 
-NOTHING = object()
-
 
 def notices(draft: StoryDraft) -> list[str]:
     return draft.meta.get("notices", [])
@@ -117,20 +114,9 @@ def noticed(draft: StoryDraft, *words: str) -> bool:
     return any(all(word in text for word in words) for text in notices(draft))
 
 
-def is_left_out(draft: StoryDraft, place: str, value: Any = NOTHING) -> bool:
-    """Whether the writer is told of ``place``, and the value that was there, if any, is kept."""
-    return noticed(draft, place) and (
-        value is NOTHING or value is None or _holds(draft.meta.get("foreign"), value)
-    )
-
-
-def _holds(here: Any, value: Any) -> bool:
-    inner: Iterator[Any] = iter(())
-    if isinstance(here, dict):
-        inner = iter(here.values())
-    elif isinstance(here, list):
-        inner = iter(here)
-    return (type(here) is type(value) and here == value) or any(_holds(one, value) for one in inner)
+def is_left_out(draft: StoryDraft, place: str) -> bool:
+    """Whether the writer is told of ``place``."""
+    return noticed(draft, place)
 
 
 def story_and_lore(draft: StoryDraft) -> str:

@@ -251,7 +251,7 @@ def test_properties_are_set_in_one_action(story: Story, path: Path, monkeypatch:
         (Properties(" \t\n", "Ada", "de"), "needs a title"),
         (
             Properties("T", "Ada", "deutsch und so"),
-            r"did you mean de \(Deutsch\)",
+            "one is written en, de or pt-BR",
         ),
     ],
 )

@@ -28,8 +28,6 @@ EXPECTED = {
     "kobold_v1.json": "kobold",
     "kobold_lite.json": "kobold",
     "kobold_instruct.json": "kobold",
-    "kobold_share.json": "kobold",
-    "kobold_united.json": "kobold-united",
     "sillytavern.jsonl": "sillytavern",
     "sillytavern_group.jsonl": "sillytavern",
     "worldinfo.json": "worldinfo",
@@ -100,11 +98,9 @@ def test_the_bin_is_not_exported(name: str) -> None:
         (b"text \x80", "byte 5", "UTF-8"),
         (b"text\0\x01\x02\x03", "byte 4", "UTF-8"),
         (b"It was late.\n\0\0\0\0", "byte 13", "tr -d '\\0'"),
-        (b"GIF89a\x00\x00", "byte 0", "picture"),
         (b"SQLite format 3\0rest", "byte 0", "database"),
-        (b'{"weather": "fine"}', "the top level", "it has weather — `srbwriter import --format text`"),
-        (b"[1, 2]", "the top level", "is a JSON list of 2 items such as 1, and"),
-        (b"[[1], [2]]", "the top level", "is a JSON list of 2 items such as [1], and"),
+        (b'{"weather": "fine"}', "the top level", "JSON with weather at the top level, and of"),
+        (b"[1, 2]", "the top level", "is a JSON list of 2 items, and"),
         (b"[" * 100_000, "the file", "JSON (parse error: premature EOF)"),
         (b'{"n": ' + b"9" * 5000 + b"}", "the file", "sane size"),
     ],
@@ -129,15 +125,10 @@ def test_a_tree_deeper_than_the_stack_is_read_and_written() -> None:
     data = '{"text": "a", "children": [' * depth + "]}" * depth
     draft = formats.read(data.encode(), "deep.json")
     assert len(draft.nodes) == depth
-    for name in ("loom", "loomsidian", "mikupad", "html", "epub", "text", "srbwriter"):
+    for name in ("loom", "mikupad", "epub", "text", "srbwriter"):
         written = formats.write(draft, name)
         if formats.by_name(name).can_import and name != "mikupad":
             assert path_text(formats.read(written, name)) == "a" * depth
-
-
-def test_unknown_fields_nested_without_end_are_refused() -> None:
-    with pytest.raises(FormatError, match="nested"):
-        formats.read(b'{"text": "a", "children": [], "x": ' + b"[" * 5000 + b"]" * 5000 + b"}", "deep.json")
 
 
 EXPORTED = [form.name for form in FORMATS if form.can_export]

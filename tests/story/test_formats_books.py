@@ -44,11 +44,6 @@ def test_a_book_is_read_in_the_order_of_its_spine() -> None:
     assert notices(draft) == ["pictures were left out"]
 
 
-def test_what_a_book_says_besides_is_written_back() -> None:
-    made = formats.read(formats.write(formats.read(book(), "a"), "epub"), "b")
-    assert made.meta["foreign"]["epub"] == {"publisher": ["Small Press"], "identifier": ["9781234567897"]}
-
-
 PARAGRAPHS = st.lists(st.text(alphabet="ab *_#\\&<>é夜🌙\u00a0\n'\"-", min_size=1, max_size=20), max_size=6)
 
 
@@ -148,7 +143,6 @@ def test_a_text_of_libreoffice_is_read_whole() -> None:
         "- first\n\nmore\n\n- second\n\n[^1]: Below **it**.\n\n## Two\n\na | b\n\nHome."
     )
     assert (draft.title, draft.byline, draft.language) == ("The Orchard", "Ada Lovell", "en-GB")
-    assert draft.meta["foreign"]["odt"] == {"subject": ["rain"]}
     assert draft.nodes[1].marks.note == "Bob: Really?"
     for words in ("the table of contents", "comments", "pictures", "tables", "lists"):
         assert any(words in notice for notice in notices(draft)), words

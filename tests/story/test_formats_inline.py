@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from itertools import groupby
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from srbwriter.story.formats.inline import Inline, inlines, marked, placed, plain
+from srbwriter.story.formats.inline import Inline, inlines, marked
 from tests.sizes import examples
 
 TEXT = st.text(st.sampled_from("ab *_\\\n\"'#.é(—`[<&"), max_size=14)
@@ -39,18 +38,6 @@ def words(parts: list[Inline]) -> str:
 )
 def test_emphasis_is_read_by_the_rules_of_commonmark(text: str, parts: list[Inline]) -> None:
     assert inlines(text) == parts
-
-
-@given(TEXT)
-def test_every_place_is_where_its_words_stand(text: str) -> None:
-    at = 0
-    for place in placed(text):
-        assert at <= place.start < place.end
-        assert not re.sub(r"[*_\\]", "", text[at : place.start]), "only marks are left out"
-        source = text[place.start : place.end]
-        assert place.inline.text in (source, source.removeprefix("\\"))
-        at = place.end
-    assert plain(text) == words([place.inline for place in placed(text)])
 
 
 @settings(max_examples=examples(500))

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from srbwriter.story import formats
 from srbwriter.story.formats import FormatError
-from srbwriter.story.model import StoryDraft, foreign
+from srbwriter.story.model import StoryDraft
 from tests.sizes import examples
 from tests.story.format_files import notices, path_text, tale
 
@@ -144,16 +144,6 @@ def test_what_came_back_once_comes_back_for_ever(texts: list[str], title: str) -
 def test_every_word_comes_back(blocks: list[str]) -> None:
     text = "\n\n".join(["First.", *blocks])
     assert path_text(again(tale(text))).replace("_u_", "*u*") == text.replace("_u_", "*u*")
-
-
-def test_properties_that_mean_nothing_here_are_written_back() -> None:
-    word = docx.Document()
-    word.add_paragraph("Text.")
-    word.core_properties.subject, word.core_properties.keywords = "Apples", "a, b"
-    word.core_properties.comments = ""
-    draft = read(word)
-    assert foreign(draft.meta, "docx") == {"subject": "Apples", "keywords": "a, b"}
-    assert written(draft).core_properties.keywords == "a, b"
 
 
 # ---- in

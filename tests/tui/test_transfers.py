@@ -225,7 +225,7 @@ async def test_a_file_is_replaced_only_if_the_writer_says_yes(open_bench: OpenBe
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("rain.pdf", "no format has the extension .pdf; use one of .json .html .docx .epub .md .txt"),
+        ("rain.pdf", "no format has the extension .pdf; use one of .json .docx .epub .md .txt"),
         ("none/rain.md", "here/none: there is no such folder — make it"),
         ("folder.md", "folder.md: is a folder — name a file in it"),
     ],

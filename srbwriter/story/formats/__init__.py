@@ -14,7 +14,7 @@ from typing import Any
 
 from srbwriter.story.formats import others
 from srbwriter.story.formats.base import Document, Folder, FolderFormat, Format, FormatError, NotForUs
-from srbwriter.story.formats.build import check_depth, notice_faults
+from srbwriter.story.formats.build import notice_faults
 from srbwriter.story.formats.document import open_document
 from srbwriter.story.formats.encoding import decode
 from srbwriter.story.model import (
@@ -38,7 +38,7 @@ _LEAVES = (
     "mikupad",
     "loomsidian",
     "loom",
-    "html",
+    "webpage",
     "word",
     "odt",
     "rtf",
@@ -135,15 +135,12 @@ def read(
         names = ", ".join(other.name for other in readable())
         raise KeyError(f"{format_name!r} can only be exported; import from one of {names}")
     draft = form.read(document)
-    notice_faults(draft, document.faults, form.name)
+    notice_faults(draft, document.faults)
     return _checked(draft, name)
 
 
 def _checked(draft: StoryDraft, name: str) -> StoryDraft:
     """The draft, if it can be stored. Raises :class:`FormatError`."""
-    for node in draft.nodes:
-        check_depth(node.meta, name, f"node {node.id}")
-    check_depth(draft.meta, name, "the top level")
     try:
         check_draft(draft)
     except DraftError as error:

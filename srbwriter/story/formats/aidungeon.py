@@ -10,18 +10,16 @@ from __future__ import annotations
 from typing import Any
 
 from srbwriter.story.formats.base import Document, Format
-from srbwriter.story.formats.build import Grower, time_of, with_foreign
+from srbwriter.story.formats.build import Grower, read_time
 from srbwriter.story.formats.cursor import Cursor
 from srbwriter.story.formats.lore import add_lore, each, keys_of, notice_placeholders
 from srbwriter.story.model import (
     Author,
     DraftNode,
-    JsonObject,
     LoreEntry,
     StoryDraft,
     as_list,
     as_object,
-    keep_foreign,
 )
 
 NAME = "aidungeon"
@@ -50,7 +48,7 @@ def matches_adventure(document: Document) -> bool:
     if document.kind != "json":
         return False
     value: Any = document.value
-    return any(map(_is_adventure, as_list(value) or [_unwrapped(value)[0]]))
+    return any(map(_is_adventure, as_list(value) or [_unwrapped(value)]))
 
 
 def _is_adventure(value: Any) -> bool:
@@ -65,16 +63,10 @@ def _is_action(value: Any) -> bool:
     return {"text", "type"} <= as_object(value).keys()
 
 
-def _unwrapped(value: Any) -> tuple[Any, JsonObject]:
-    """Return the adventure or scenario in a response of the program's interface, and the object around it."""
-    fields = as_object(value)
-    data = as_object(fields.get("data"))
-    for key in _WRAPS:
-        if isinstance(data.get(key), dict):
-            others = {name: inner for name, inner in data.items() if name != key}
-            around = {name: inner for name, inner in fields.items() if name != "data"}
-            return data[key], {**around, "data": others} if others else around
-    return value, {}
+def _unwrapped(value: Any) -> Any:
+    """Return the adventure or scenario in a response of the program's interface, or the value itself."""
+    data = as_object(as_object(value).get("data"))
+    return next((data[key] for key in _WRAPS if isinstance(data.get(key), dict)), value)
 
 
 def _listed(document: Document, key: str) -> Cursor:
@@ -97,16 +89,13 @@ def read_adventure(document: Document) -> StoryDraft:
             top = grower.add(grower.root, DraftNode(""))
             top.mark(title=_one_line(adventure.text("title")))
             end = _grow(draft, grower, top, adventure)
-            with_foreign(top, NAME, adventure.rest())
             draft.current_id = end.id if draft.current_id == grower.root.id else draft.current_id
     else:
-        value, around = _unwrapped(document.value)
-        adventure = Cursor(value, document.name, faults=document.faults)
+        adventure = Cursor(_unwrapped(document.value), document.name, faults=document.faults)
         draft.title = adventure.text("title")
-        draft.created = time_of(adventure, "createdAt")
+        draft.created = read_time(adventure.raw("createdAt"))
         grower.root.mark(note=adventure.text("description"))
         draft.current_id = _grow(draft, grower, grower.root, adventure).id
-        keep_foreign(draft.meta, NAME, {**around, **adventure.rest()})
     notice_placeholders(draft)
     return draft
 
@@ -121,7 +110,6 @@ def _grow(draft: StoryDraft, grower: Grower, top: DraftNode, adventure: Cursor) 
         start = grower.add(top, DraftNode("", text=option.text("prompt"), author="writer"))
         start.mark(title=_one_line(option.text("title")))
         _settle(draft, start, option)
-        with_foreign(start, NAME, option.rest())
     actions = [node for key in _ACTIONS for node in each(adventure, key, _action)]
     if len(actions) > 1 and (actions[0].created or 0) > (actions[-1].created or 0):
         actions.reverse()  # the newest come first, as the program's API can return them
@@ -154,25 +142,25 @@ def _settle(draft: StoryDraft, node: DraftNode, above: Cursor) -> None:
 def _action(cursor: Cursor, _: str) -> DraftNode:
     kind = cursor.text("type")
     author: Author = "model" if kind in _FROM_MODEL else "writer"
-    node = DraftNode("", text=cursor.need_text("text"), author=author, created=time_of(cursor, "createdAt"))
-    undone = cursor.peek("undoneAt") is not None
-    node.mark(deleted=cursor.peek("deletedAt") is not None, tags=(UNDONE_TAG,) if undone else ())
-    return with_foreign(node, NAME, {**cursor.rest(), "type": kind})
+    node = DraftNode(
+        "", text=cursor.need_text("text"), author=author, created=read_time(cursor.raw("createdAt"))
+    )
+    undone = cursor.raw("undoneAt") is not None
+    node.mark(deleted=cursor.raw("deletedAt") is not None, tags=(UNDONE_TAG,) if undone else ())
+    return node
 
 
 def _card(cursor: Cursor, index: str) -> LoreEntry:
     """Read a story card, or an entry of world info; the note for its author replaces an empty text."""
     text = cursor.need_text("entry" if "entry" in cursor.all() else "value")
-    description = cursor.peek("description")
-    entry = LoreEntry(
+    description = cursor.raw("description")
+    return LoreEntry(
         id=cursor.ident("id") or f"card-{index}",
         name=cursor.text("title") or cursor.text("name"),
         text=text or (description if isinstance(description, str) else ""),
         keys=keys_of(cursor, "keys"),
-        enabled=cursor.peek("deletedAt") is None,
+        enabled=cursor.raw("deletedAt") is None,
     )
-    keep_foreign(entry.meta, NAME, cursor.rest())
-    return entry
 
 
 def _one_line(text: str) -> str:

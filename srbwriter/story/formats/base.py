@@ -25,14 +25,10 @@ class FormatError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A part of a file that could not be read as it is, while the rest could.
-
-    ``words`` describe the repair.  ``value`` is the value found at ``place``, ``None`` if there was none.
-    """
+    """A part of a file that could not be read as it is; ``words`` describe the repair."""
 
     place: str
     words: str
-    value: Any = None
 
 
 class NotForUs(FormatError):

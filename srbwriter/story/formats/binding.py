@@ -14,9 +14,6 @@ from srbwriter.story.model import (
     Settings,
     Span,
     StoryDraft,
-    as_object,
-    foreign,
-    keep_foreign,
     path_to,
 )
 
@@ -80,8 +77,6 @@ class Binder:
             nodes, path = nodes[1:], path[1:]
         first = next((node for node in path if node.text), path[0])
         self._name(first, path_text(part), part.title or title, level, marks or Marks())
-        for form in as_object(part.meta.get("foreign")):
-            keep_foreign(first.meta, form, {**foreign(part.meta, form), **foreign(first.meta, form)})
         text = path_text(part)
         self._separate(first, text, beside)
         self._hang(nodes, part.root)

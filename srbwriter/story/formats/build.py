@@ -5,29 +5,22 @@ It knows drafts and errors, and no single format.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from srbwriter.story.formats.base import Fault, FormatError
+from srbwriter.story.formats.base import Fault
 from srbwriter.story.formats.cursor import Cursor
-from srbwriter.story.model import DraftNode, JsonObject, StoryDraft, as_list, as_object, keep_foreign
+from srbwriter.story.model import DraftNode, StoryDraft
 
 ROOT_ID = "root"
 
 _MILLISECONDS_FROM = 1e11
 """Unix times above this are milliseconds (as seconds it would be the year 5138)."""
 
-DEEPEST_META = 100
-"""Deepest nesting of unknown fields that are kept."""
-
 _LAST_SECOND = 253_402_300_799
 """The end of the year 9999."""
-
-_SECRET = re.compile(r"(api_?key|_key|_token|password)$", re.IGNORECASE)
-"""Names of fields in which other programs keep service keys."""
 
 MOST_TOLD = 20
 """Most faults of one file that are reported one by one."""
@@ -80,7 +73,7 @@ def arrange(loose: Iterable[Loose], current_id: str | None = None) -> StoryDraft
         parent_id = item.node.parent_id
         if parent_id is not None and parent_id not in by_id:
             words = f"its parent {parent_id!r} is not in the file; it is put at the top"
-            item.cursor.add_notice(words, value={"parent": parent_id})
+            item.cursor.add_notice(words)
             item.node.parent_id = None
     _break_circles(by_id)
     children: dict[str | None, list[DraftNode]] = {}
@@ -122,8 +115,7 @@ def _break_circles(by_id: dict[str, Loose]) -> None:
         if here in way:
             steps = list(way)
             first = by_id[min(steps[steps.index(here) :], key=place.__getitem__)]
-            value = {"parent": first.node.parent_id}
-            first.cursor.add_notice("it is its own ancestor; it is put at the top", value=value)
+            first.cursor.add_notice("it is its own ancestor; it is put at the top")
             first.node.parent_id = None
         safe.update(way)
 
@@ -186,63 +178,9 @@ def read_time(value: Any) -> float | None:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def time_of(cursor: Cursor, key: str) -> float | None:
-    """The moment in a field; a value that :func:`read_time` cannot read stays among the unread."""
-    seconds = read_time(cursor.peek(key))
-    if seconds is not None:
-        cursor.skip(key)
-    return seconds
-
-
 def write_time(seconds: float, form: str = ISO_TIME) -> str:
     """The moment in UTC, to the second; moments that no calendar has become the nearest one that it has."""
     return datetime.fromtimestamp(min(max(seconds, 0), _LAST_SECOND), UTC).strftime(form)
-
-
-def with_foreign(node: DraftNode, format_name: str, fields: JsonObject) -> DraftNode:
-    keep_foreign(node.meta, format_name, fields)
-    return node
-
-
-def without_secrets(fields: JsonObject, cursor: Cursor) -> JsonObject:
-    """Return the fields, at any depth, without keys and passwords for services.
-
-    A notice names those left out.
-
-    Writers share stories, and their accounts must not go along.
-    """
-    names: dict[str, None] = {}
-
-    def clean(value: Any, depth: int = 0) -> Any:
-        if depth > DEEPEST_META:  # refused later
-            return value
-        if isinstance(value, list):
-            return [clean(item, depth + 1) for item in as_list(value)]
-        if not isinstance(value, dict):
-            return value
-        members = as_object(value)
-        secret = {name for name in members if _SECRET.search(name) and isinstance(members[name], str)}
-        names.update(dict.fromkeys(name for name in members if name in secret and members[name].strip("0")))
-        return {name: clean(item, depth + 1) for name, item in members.items() if name not in secret}
-
-    cleaned = as_object(clean(fields))
-    if names:
-        cursor.add_notice(f"{', '.join(names)}: left out; a key for a service does not belong into a story")
-    return cleaned
-
-
-def check_depth(meta: JsonObject, file: str, place: str) -> None:
-    """Refuse kept fields that are nested too deeply to be written again."""
-    level: list[Any] = list(meta.values())
-    for _ in range(DEEPEST_META):
-        level = [
-            inner
-            for value in level
-            for inner in (as_object(value).values() if isinstance(value, dict) else as_list(value))
-        ]
-        if not level:
-            return
-    raise FormatError(file, place, f"fields nested at most {DEEPEST_META} deep")
 
 
 def notice(draft: StoryDraft, words: str) -> None:
@@ -250,11 +188,9 @@ def notice(draft: StoryDraft, words: str) -> None:
     draft.meta.setdefault("notices", []).append(words)
 
 
-def notice_faults(draft: StoryDraft, faults: Sequence[Fault], format_name: str) -> None:
-    """Add the faults of a file as notices, and its omitted values as foreign fields of the story."""
+def notice_faults(draft: StoryDraft, faults: Sequence[Fault]) -> None:
+    """Add the faults of a file as notices."""
     for fault in faults[:MOST_TOLD]:
         notice(draft, f"{fault.place}: {fault.words}")
     if len(faults) > MOST_TOLD:
         notice(draft, f"and {len(faults) - MOST_TOLD} more like these")
-    kept = [{"place": fault.place, "value": fault.value} for fault in faults if fault.value is not None]
-    keep_foreign(draft.meta, f"{format_name}-left-out", {"faults": kept} if kept else {})

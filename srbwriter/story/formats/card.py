@@ -21,7 +21,7 @@ from srbwriter.story.formats.build import Grower, notice, read_time
 from srbwriter.story.formats.cursor import Cursor, top
 from srbwriter.story.formats.document import PNG_SIGNATURE, parse_json
 from srbwriter.story.formats.lore import read_book
-from srbwriter.story.model import DraftNode, JsonObject, StoryDraft, as_list, keep_foreign
+from srbwriter.story.model import DraftNode, StoryDraft, as_list
 
 NAME = "card"
 GROUP_TAG = "group"
@@ -55,28 +55,23 @@ def matches(document: Document) -> bool:
 
 
 def read(document: Document) -> StoryDraft:
-    kept: JsonObject = {}
     notices: list[str] = []
     match document.kind:
         case "png":
-            whole = _from_png(document, kept, notices)
+            whole = _from_png(document, notices)
         case "zip":
-            whole = _from_archive(document, kept)
+            whole = _from_archive(document)
         case _:
             whole = top(document)
-    nested = whole.peek("spec") is not None
-    card = whole.need_object("data") if nested else whole
-    draft = _draft(card)
+    draft = _draft(whole if whole.raw("spec") is None else whole.need_object("data"))
     for words in notices:
         notice(draft, words)
-    fields = {**whole.rest(), "data": card.rest()} if nested else card.rest()
-    keep_foreign(draft.meta, NAME, {**fields, **kept})
     return draft
 
 
 def _draft(card: Cursor) -> StoryDraft:
     name = card.text("name")
-    nickname = card.peek("nickname")
+    nickname = card.raw("nickname")
     named = _naming(nickname if isinstance(nickname, str) and nickname else name)
     grower = Grower()
     for text in [_first(card), *card.good_texts("alternate_greetings")]:
@@ -88,9 +83,9 @@ def _draft(card: Cursor) -> StoryDraft:
     draft = grower.draft(current, name)
     _describe(draft, card, named)
     _add_book(draft, card, named)
-    idle = [words for field, words in _IDLE.items() if card.peek(field)]
+    idle = [words for field, words in _IDLE.items() if card.raw(field)]
     if idle:
-        notice(draft, f"Kept with the story but not used: the card's {', '.join(idle)}.")
+        notice(draft, f"Not used: the card's {', '.join(idle)}.")
     return draft
 
 
@@ -100,17 +95,17 @@ def _naming(name: str) -> _Named:
 
 
 def _first(card: Cursor) -> str:
-    return "" if card.peek("first_mes") is None else card.good_text("first_mes")
+    return "" if card.raw("first_mes") is None else card.good_text("first_mes")
 
 
 def _describe(draft: StoryDraft, card: Cursor, named: _Named) -> None:
     root = draft.root
     draft.byline = card.text("creator")
-    draft.created = read_time(card.peek("creation_date"))
-    draft.modified = read_time(card.peek("modification_date"))
+    draft.created = read_time(card.raw("creation_date"))
+    draft.modified = read_time(card.raw("modification_date"))
     parts = [named(card.text(field)) for field in _MEMORY_FIELDS]
     root.settings.memory = "\n\n".join(filter(None, parts)) or None
-    tags = tuple(tag for tag in as_list(card.peek("tags")) if _is_tag(tag))
+    tags = tuple(tag for tag in as_list(card.raw("tags")) if _is_tag(tag))
     root.mark(note=card.text("creator_notes"), tags=tags)
     depth_prompt = card.inner("extensions").inner("depth_prompt")
     if prompt := depth_prompt.text("prompt"):
@@ -123,8 +118,8 @@ def _is_tag(value: Any) -> bool:
 
 
 def _add_book(draft: StoryDraft, card: Cursor, named: _Named) -> None:
-    """The character's lorebook; what it says beside its entries goes back among the unread."""
-    if card.peek("character_book") is None:
+    """The character's lorebook."""
+    if card.raw("character_book") is None:
         return
     book = card.object("character_book")
     if book is None:
@@ -133,11 +128,10 @@ def _add_book(draft: StoryDraft, card: Cursor, named: _Named) -> None:
     read_book(draft, book, "card")
     for entry in draft.root.settings.lore:
         entry.text = named(entry.text)
-    card.put_back("character_book", book.rest())
 
 
-def _from_png(document: Document, kept: JsonObject, notices: list[str]) -> Cursor:
-    """The card in a PNG's text chunks; of an older one beside it, what it says otherwise goes to ``kept``."""
+def _from_png(document: Document, notices: list[str]) -> Cursor:
+    """The card in a PNG's text chunks; of two, the newer one that can be read."""
     texts = text_chunks(document, _KEYWORDS, notices)
     cards: dict[str, Cursor] = {}
     errors: dict[str, FormatError] = {}
@@ -150,7 +144,6 @@ def _from_png(document: Document, kept: JsonObject, notices: list[str]) -> Curso
             cards[keyword] = Cursor(value, document.name, faults=document.faults)
         except FormatError as error:
             errors[keyword] = error
-            kept[keyword] = texts[keyword].decode("utf-8", "replace")
     if not cards:
         missing = FormatError(document.name, "the text chunks", "a character card; this picture holds none")
         raise next(iter(errors.values()), missing)
@@ -159,22 +152,16 @@ def _from_png(document: Document, kept: JsonObject, notices: list[str]) -> Curso
         notices.append(
             f"The picture holds two cards; {keyword} cannot be read ({reason}), but the other can."
         )
-    chosen, *others = cards.values()
-    if others:
-        kept[_KEYWORDS[1]] = {
-            key: value for key, value in others[0].rest().items() if value != chosen.peek(key)
-        }
-    return chosen
+    return next(iter(cards.values()))
 
 
-def _from_archive(document: Document, kept: JsonObject) -> Cursor:
-    """The card in a ``.charx`` archive; of pictures and sounds beside it only the names are kept."""
+def _from_archive(document: Document) -> Cursor:
+    """The card in a ``.charx`` archive, without the pictures and sounds beside it."""
     try:
         with zipfile.ZipFile(io.BytesIO(document.data)) as archive:
             if archive.getinfo(_ARCHIVED).file_size > MOST_CARD_BYTES:
                 raise FormatError(document.name, _ARCHIVED, f"at most {MOST_CARD_BYTES} bytes")
             text = archive.read(_ARCHIVED).decode("utf-8")
-            kept["files"] = [name for name in archive.namelist() if name != _ARCHIVED]
     except (zipfile.BadZipFile, UnicodeDecodeError, RuntimeError, NotImplementedError) as error:
         raise FormatError(document.name, _ARCHIVED, f"a card that can be unpacked ({error})") from error
     value = parse_json(text, document.name, _ARCHIVED)

@@ -1,8 +1,7 @@
 """Reading JSON of other programs; every error names its exact place.
 
-A cursor points to a value and knows the path to it.  It remembers the fields that were read, so that the
-unread rest can be kept.  ``need_*`` raise when a field is missing or wrong; the other methods treat a wrong
-value like an unknown field: it stays in the rest.
+A cursor points to an object and knows the path to it. ``need_*`` raise when a field is missing or wrong; the
+other methods treat a wrong value like an unknown field: it is not read.
 
 A part that can be left out without losing the rest of a file is left out with a notice: ``good_*`` read the
 valid members of a list or an object, and add a notice for the others.
@@ -23,7 +22,7 @@ LONGEST_PLACE = 300
 class Cursor:
     """A JSON object, and where it is in which file: ``step`` below the cursor ``above``."""
 
-    __slots__ = ("_above", "_step", "_taken", "_value", "faults", "file")
+    __slots__ = ("_above", "_step", "_value", "faults", "file")
 
     def __init__(
         self,
@@ -37,7 +36,6 @@ class Cursor:
         self.faults: list[Fault] = above.faults if above else [] if faults is None else faults
         self._step = step
         self._above = above
-        self._taken: set[str] = set()
         if not isinstance(value, dict):
             raise self.error("an object")
         self._value = cast(JsonObject, value)
@@ -56,39 +54,21 @@ class Cursor:
     def error(self, expected: str, key: str | None = None) -> FormatError:
         return FormatError(self.file, self._place_of(key), expected)
 
-    def add_notice(self, words: str, key: str | None = None, value: Any = None) -> None:
-        """Add a notice that this value, or a field of it, had to be changed.
-
-        ``value`` is the part that would be lost by the change, and is kept.
-        """
-        self.faults.append(Fault(self._place_of(key), words, value))
+    def add_notice(self, words: str, key: str | None = None) -> None:
+        """Add a notice that this value, or a field of it, had to be changed."""
+        self.faults.append(Fault(self._place_of(key), words))
 
     def leave_out(self, error: FormatError) -> None:
-        """This object could not be read, for that reason; it is kept as it is."""
+        """Add a notice that this object could not be read, for that reason."""
         where = "" if error.place == self._place_of(None) else f" at {error.place}"
-        self.add_notice(f"left out; expected {error.expected}{where}", value=self._value)
+        self.add_notice(f"left out; expected {error.expected}{where}")
 
     def _place_of(self, key: str | None) -> str:
         return ".".join(filter(None, [self.place, key])) or "the top level"
 
     def raw(self, key: str) -> Any:
         """The value as it is, ``None`` when missing."""
-        self._taken.add(key)
         return self._value.get(key)
-
-    def skip(self, *keys: str) -> None:
-        """Count these fields as read."""
-        self._taken.update(keys)
-
-    def peek(self, key: str) -> Any:
-        """The value as it is, left among the unread."""
-        return self._value.get(key)
-
-    def put_back(self, key: str, value: Any) -> None:
-        """Count the field as unread again, with its unread parts; an empty object counts as missing."""
-        if value:
-            self._value = {**self._value, key: value}
-            self._taken.discard(key)
 
     def need_text(self, key: str) -> str:
         value = self.raw(key)
@@ -124,24 +104,21 @@ class Cursor:
         texts: list[str] = []
         for step, value in self._steps(key, list):
             if not isinstance(value, str):
-                self.add_notice("left out; expected a text", step, value)
+                self.add_notice("left out; expected a text", step)
             texts.append(value if isinstance(value, str) else "")
         return texts
 
     def good_text(self, key: str) -> str:
-        """Return the text, or an empty one with a notice where it is missing or no text.
-
-        It stays in the rest.
-        """
+        """Return the text, or an empty one with a notice where it is missing or no text."""
         if not self._is(key, str):
-            self.add_notice("expected a text; it is left empty", key, self._value.get(key))
+            self.add_notice("expected a text; it is left empty", key)
         return self.text(key)
 
     def object(self, key: str) -> Cursor | None:
         return self.need_object(key) if self._is(key, dict) else None
 
     def inner(self, key: str) -> Cursor:
-        """An object that stays among the unread as a whole; an empty one if it is missing or wrong."""
+        """The object; an empty one if it is missing or wrong."""
         value = self._value.get(key)
         return Cursor(value if isinstance(value, dict) else {}, self.file, key, self)
 
@@ -153,7 +130,7 @@ class Cursor:
         value = self._value.get(key)
         if not isinstance(value, list) or not all(isinstance(item, str) for item in cast(list[Any], value)):
             return []
-        return list(self.raw(key))
+        return list(cast(list[str], value))
 
     def flag(self, key: str, default: bool = False) -> bool:
         return self.raw(key) if self._is(key, bool) else default
@@ -170,22 +147,15 @@ class Cursor:
         return str(self.raw(key)) if isinstance(value, str | int) and not isinstance(value, bool) else None
 
     def link(self, key: str) -> str | None:
-        """Return the id of another node, or ``None``; any other value adds a notice and stays in the rest."""
-        if self._value.get(key) is None:
-            self.skip(key)
-        elif (found := self.ident(key)) is not None:
-            return found
-        else:
+        """Return the id of another node, or ``None``; any other value adds a notice."""
+        found = self.ident(key)
+        if found is None and self._value.get(key) is not None:
             self.add_notice("expected the id of a node, or null; it is put at the top", key)
-        return None
+        return found
 
     def all(self) -> JsonObject:
-        """Every field, read or not."""
+        """Every field."""
         return self._value
-
-    def rest(self) -> JsonObject:
-        """Return the unread fields."""
-        return {key: value for key, value in self._value.items() if key not in self._taken}
 
     def _is(self, key: str, kind: type) -> bool:
         return isinstance(self._value.get(key), kind)
@@ -198,7 +168,7 @@ class Cursor:
             if isinstance(value, dict):
                 good.append((step.removeprefix(f"{key}."), Cursor(value, self.file, step, self)))
             else:
-                self.add_notice("left out; expected an object", step, value)
+                self.add_notice("left out; expected an object", step)
         return good
 
     def _steps(self, key: str, kind: type) -> Iterator[tuple[str, Any]]:
@@ -230,7 +200,7 @@ def line_cursors(document: Document) -> list[Cursor]:
         if isinstance(value, dict):
             cursors.append(Cursor(value, document.name, f"line {number}", faults=document.faults))
         else:
-            document.faults.append(Fault(f"line {number}", "left out; expected an object", value))
+            document.faults.append(Fault(f"line {number}", "left out; expected an object"))
     if not cursors:
         raise FormatError(document.name, "line 1", "an object")
     return cursors

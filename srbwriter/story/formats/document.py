@@ -128,7 +128,7 @@ def _json_lines(text: str, name: str, faults: list[Fault]) -> dict[int, Any] | N
         try:
             values[number] = parse_json(line, name, f"line {number}")
         except FormatError as error:
-            faults.append(Fault(error.place, f"left out; it is not {error.expected}", line))
+            faults.append(Fault(error.place, f"left out; it is not {error.expected}"))
     return values
 
 

@@ -36,7 +36,7 @@ from srbwriter.story.formats.prose import (
     xml_text,
 )
 from srbwriter.story.languages import language_tag
-from srbwriter.story.model import StoryDraft, as_list, foreign, keep_foreign
+from srbwriter.story.model import StoryDraft
 
 NAME = "epub"
 
@@ -63,12 +63,6 @@ _CONTAINER_NAME = "META-INF/container.xml"
 _PROTECTION = "META-INF/encryption.xml"
 _FONTS_ALONE = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
 """Algorithms that hide fonts, and no words."""
-
-_KEPT = (
-    "subject", "description", "publisher", "rights", "contributor", "source", "date", "relation", "coverage",
-    "type",
-)  # fmt: skip
-"""Elements of Dublin Core that mean nothing here, and are written back."""
 
 _PAGES = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml", "text/x-oeb1-document")
 _ENCODING = re.compile(rb"""\A\s*<\?xml[^>]*\bencoding\s*=\s*["']([A-Za-z0-9._-]+)["']""")
@@ -152,14 +146,8 @@ def _describe(draft: StoryDraft, package: Element) -> None:
     draft.language = next((tag for tag in values.get("language", ()) if tag != "und"), "")
     modified = (text_in(meta) for meta in named(about, "meta") if meta.get("property") == "dcterms:modified")
     draft.modified = read_time(next(modified, None))
-    others: list[str] = []
-    for identifier in values.get("identifier", ()):
-        if not draft.id and (own := _OWN_UUID.fullmatch(identifier)) is not None:
-            draft.id = own[1]
-        else:
-            others.append(identifier)
-    kept = {key: list(values[key]) for key in _KEPT if key in values}
-    keep_foreign(draft.meta, NAME, {**kept, **({"identifier": others} if others else {})})
+    uuids = (_OWN_UUID.fullmatch(identifier) for identifier in values.get("identifier", ()))
+    draft.id = next((own[1] for own in uuids if own is not None), "")
 
 
 def write(draft: StoryDraft) -> bytes:
@@ -218,7 +206,7 @@ xml:lang="{_language(draft)}">
 <dc:identifier id="id">urn:uuid:{_identifier(draft)}</dc:identifier>
 <dc:title>{_title(draft)}</dc:title>
 <dc:language>{_language(draft)}</dc:language>
-{creator}{_kept(draft)}<meta property="dcterms:modified">{write_time(moment)}</meta>
+{creator}<meta property="dcterms:modified">{write_time(moment)}</meta>
 </metadata>
 <manifest>
 <item id="nav" href="nav.xhtml" media-type="application/xhtml+xml" properties="nav"/>
@@ -228,16 +216,6 @@ xml:lang="{_language(draft)}">
 {spine}</spine>
 </package>
 """
-
-
-def _kept(draft: StoryDraft) -> str:
-    """What the book that the story came from said besides."""
-    fields = foreign(draft.meta, NAME)
-    return "".join(
-        f"<dc:{key}>{xml_text(str(words))}</dc:{key}>\n"
-        for key in (*_KEPT, "identifier")
-        for words in as_list(fields.get(key))
-    )
 
 
 def _navigation(draft: StoryDraft, parts: list[Chapter]) -> str:

@@ -1,15 +1,13 @@
 """The front matter of a Markdown file: YAML between two lines of dashes.
 
-Every value is kept: unchanged values are written back as the lines they were read from, with quotes and
-comments. Values are read by the rules of YAML 1.2: ``no``, ``12:30`` and ``2024-05-06`` are text. Anchors and
-aliases are refused, because a few lines of them can expand beyond any memory.
+Values are read by the rules of YAML 1.2: ``no``, ``12:30`` and ``2024-05-06`` are text. Anchors and aliases
+are refused, because a few lines of them can expand beyond any memory.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
 import yaml
@@ -20,7 +18,6 @@ from srbwriter.story.model import JsonObject, JsonValue, as_list, as_object
 _yaml = cast(Any, yaml)  # its types are half known
 _FENCED = re.compile(r"\A---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.MULTILINE | re.DOTALL)
 _KEY = re.compile(r"\s*(?:#[^\n]*\n\s*)*[\"']?[^\W\d][\w .-]{0,60}[\"']?[ \t]{0,9}:(?:\s|\Z)")
-_LINE = re.compile("[^\n\x85\u2028\u2029]*(?:[\n\x85\u2028\u2029]|\\Z)")  # as YAML counts them
 _ESCAPED = re.compile("[^\n\x20-\x7e\xa0-\u2027\u2030-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 _DEEPEST = 50  # levels; PyYAML goes down by recursion
 
@@ -29,25 +26,7 @@ class NotYaml(ValueError):
     """Something between dashes that looks like front matter and cannot be read; says where and why."""
 
 
-@dataclass(frozen=True, slots=True)
-class FrontMatter:
-    """Keys and values in their order, and the ``lines`` they came in.
-
-    ``sources`` are the lines of each key, comments above it included; empty where two keys share a line.
-    """
-
-    lines: str
-    values: JsonObject
-    sources: dict[str, str]
-    after: str = ""
-    """Comments below the last value."""
-
-    def source(self, key: str) -> str:
-        """Return a key and its value as lines of YAML, as they were read where that is known."""
-        return self.sources.get(key) or dump({key: self.values[key]})
-
-
-def split(text: str) -> tuple[FrontMatter | None, str]:
+def split(text: str) -> tuple[JsonObject | None, str]:
     """The front matter of ``text``, if it begins with some, and what follows it.
 
     Raises NotYaml where it can only have been meant as front matter, and is not.
@@ -55,22 +34,15 @@ def split(text: str) -> tuple[FrontMatter | None, str]:
     found = _FENCED.match(text)
     if found is None or not _KEY.match(found[1]):
         return None, text
-    return parse(found[1]), text[found.end() :]
-
-
-def parse(block: str) -> FrontMatter:
-    """The lines between the dashes.  Raises NotYaml."""
     try:
-        node = _yaml.compose(block, _Loader)
-        value = _yaml.load(block, _Loader)  # a SafeLoader: plain values alone
+        value = _yaml.load(found[1], _Loader)  # a SafeLoader: plain values alone
     except RecursionError as error:
         raise NotYaml("it is nested too deeply") from error
     except (yaml.YAMLError, ValueError) as error:
         raise NotYaml(_problem(error)) from error
-    if not isinstance(node, yaml.MappingNode) or not isinstance(value, dict):
+    if not isinstance(value, dict):
         raise NotYaml("it is no list of keys with values")
-    values = as_object(_as_json(value))
-    return FrontMatter(block, values, *_sources(block, node, len(values)))
+    return as_object(_as_json(value)), text[found.end() :]
 
 
 def _as_json(value: Any) -> JsonValue:
@@ -96,27 +68,6 @@ def _problem(error: Exception) -> str:
     mark = getattr(error, "problem_mark", None)
     where = f"line {mark.line + 2}: " if mark is not None else ""  # the dashes are line 1
     return where + str(getattr(error, "problem", None) or error)
-
-
-def _sources(block: str, node: yaml.MappingNode, count: int) -> tuple[dict[str, str], str]:
-    """The lines of each key, and those after the last of them."""
-    pairs = cast("list[tuple[yaml.Node, yaml.Node]]", node.value)
-    starts = [key.start_mark.line for key, _ in pairs]
-    if node.flow_style or len(set(starts)) < len(pairs) or count < len(pairs):
-        return {}, ""
-    lines = _LINE.findall(block)
-    # A comment that is not indented belongs to what follows it.
-    edges = [0, *(_above(lines, start) for start in starts[1:]), _above(lines, len(lines))]
-    keys = [str(key.value) for key, _ in pairs]
-    sources = {key: "".join(lines[low:high]) for key, low, high in zip(keys, edges, edges[1:], strict=False)}
-    return sources, "".join(lines[edges[-1] :])
-
-
-def _above(lines: list[str], line: int) -> int:
-    """Where the comments above ``line`` begin."""
-    while line > 0 and (lines[line - 1].startswith("#") or not lines[line - 1]):
-        line -= 1
-    return line
 
 
 class _Loader(yaml.SafeLoader):

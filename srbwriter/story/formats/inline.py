@@ -43,20 +43,11 @@ class Inline:
         return self.emphasis, self.strong
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """Words with one emphasis, and their place in the source text; marks are left out."""
-
-    start: int
-    end: int
-    inline: Inline
-
-
-def placed(text: str) -> list[Placed]:
-    """The words of a paragraph with their looks, in order."""
+def inlines(text: str) -> list[Inline]:
+    """The words of a paragraph with their looks, in order, neighbours of one look joined."""
     if not _MARKS.search(text):
-        return [Placed(0, len(text), Inline(text))] if text else []
-    found: list[Placed] = []
+        return [Inline(text)] if text else []
+    found: list[Inline] = []
     at = emphasis = strong = 0
     # A backslash at the end of a line would be a line break of Markdown; with another white space it is none.
     for token in _parser().parseInline(text.replace("\n", "\f"))[0].children or ():
@@ -69,22 +60,17 @@ def placed(text: str) -> list[Placed]:
             case _ if length:
                 escaped = len(token.content) < length
                 words = token.content if escaped else text[at : at + length]
-                found.append(Placed(at, at + length, Inline(words, emphasis > 0, strong > 0)))
+                found.append(Inline(words, emphasis > 0, strong > 0))
             case _:
                 pass
         at += length
     assert at == len(text), "every character of the text belongs to a token"
-    return found
-
-
-def inlines(text: str) -> list[Inline]:
-    """The words of a paragraph with their looks, neighbours of one look joined."""
-    return join_inlines(place.inline for place in placed(text))
+    return join_inlines(found)
 
 
 def plain(text: str) -> str:
     """The words alone."""
-    return "".join(place.inline.text for place in placed(text))
+    return "".join(part.text for part in inlines(text))
 
 
 class Marked(NamedTuple):

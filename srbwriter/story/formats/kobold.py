@@ -1,6 +1,6 @@
-"""KoboldAI saves of the first kind, Kobold Lite and KoboldAI United: actions, with other takes.
+"""KoboldAI saves of the first kind and Kobold Lite: actions, with other takes.
 
-Also the old share file, whose keys are shortened. The text is read as it is shown there: without pictures,
+The text is read as it is shown there: without pictures,
 and with turns instead of marks. Kobold Lite writes ``{{[INPUT]}}`` and ``{{[OUTPUT]}}`` where a person's
 and the model's turn begin, each on a line of its own, and puts the tags of an instruction format there only
 when it sends a prompt. A save made in instruct mode may have those tags in its text as well; they are in its
@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 
 from srbwriter.story.formats.base import Document, Format
-from srbwriter.story.formats.build import Grower, with_foreign, without_secrets
+from srbwriter.story.formats.build import Grower
 from srbwriter.story.formats.cursor import Cursor, top
 from srbwriter.story.formats.lore import kobold_entry
 from srbwriter.story.model import (
@@ -25,8 +25,6 @@ from srbwriter.story.model import (
     StoryDraft,
     as_list,
     as_object,
-    foreign,
-    keep_foreign,
 )
 
 BETWEEN = "\n\n"
@@ -143,12 +141,11 @@ class Place:
 class Tree:
     """Branches of chunks, laid over one another as far as their chunks agree.
 
-    A chunk becomes a node for each of its turns.  One that does not look the same there is kept as it is.
+    A chunk becomes a node for each of its turns.
     """
 
-    def __init__(self, shown: Shown, name: str) -> None:
+    def __init__(self, shown: Shown) -> None:
         self._shown = shown
-        self._name = name
         self._grower = Grower()
         self._after: dict[tuple[int, str], Place] = {}
         self._above: dict[str, DraftNode] = {}
@@ -173,25 +170,15 @@ class Tree:
 
     def _grow(self, place: Place, chunk: str) -> Place:
         turns = self._shown.turns(chunk, place.speaker, place.begins)
-        here, first = place.node, None
+        here = place.node
         for turn in turns:
             if turn.text:
                 text = apart(here.text, turn.text) if turn.begins else turn.text
                 node = self._grower.add(here, DraftNode("", text=text, author=turn.speaker or "imported"))
                 self._above[node.id] = here
                 here = node
-                first = first or here
         begins = turns[-1].begins and not turns[-1].text
-        if first is None:
-            self._keep_unseen(here, chunk)
-        elif len(turns) > 1 or first.text != chunk:
-            with_foreign(first, self._name, {**foreign(first.meta, self._name), "text": chunk})
         return Place(here, turns[-1].speaker, begins)
-
-    def _keep_unseen(self, node: DraftNode, chunk: str) -> None:
-        """A chunk that shows nothing is kept with the node before it."""
-        kept = foreign(node.meta, self._name)
-        with_foreign(node, self._name, {**kept, "unseen": [*as_list(kept.get("unseen")), chunk]})
 
 
 def saved_settings(fields: JsonObject) -> JsonObject:
@@ -209,44 +196,19 @@ def note_text(note: str, template: str) -> str | None:
 NAME = "kobold"
 
 _SAVE_KEYS = {"gamestarted", "actions_metadata", "authorsnote", "anotetemplate", "altbranches"}
-_SHARE_KEYS = {"gs", "ga", "cm", "ca", "ct", "cwi", "ess"}
-_ENOUGH = 4
-"""So many keys of a share file are its own even without a list of chunks."""
 
 
 def matches(document: Document) -> bool:
-    return _is_save(document) or _is_share(document)
-
-
-def _is_save(document: Document) -> bool:
     own = _SAVE_KEYS & document.keys
     if isinstance(document.object.get("actions"), list):
         return bool(own)
     return "actions" in document.keys and "prompt" in document.keys and len(own) > 1
 
 
-def _is_share(document: Document) -> bool:
-    own = _SHARE_KEYS & document.keys
-    return isinstance(document.object.get("ga"), list) and len(own) > 1 or len(own) >= _ENOUGH
-
-
 def read(document: Document) -> StoryDraft:
     whole = top(document)
     shown = Shown(saved_settings(document.object))
-    if _is_save(document):
-        return _read_save(whole, shown)
-    tree = Tree(shown, NAME)
-    place = tree.start
-    for chunk in whole.good_texts("ga"):
-        place = tree.grow(place, chunk)
-    draft = tree.draft(place)
-    draft.root.settings, kept = _settings(whole, shown, memory="cm", note="ca", template="ct", world="cwi")
-    _keep(draft, {**whole.rest(), **kept})
-    return draft
-
-
-def _read_save(whole: Cursor, shown: Shown) -> StoryDraft:
-    tree = Tree(shown, NAME)
+    tree = Tree(shown)
     active = [whole.good_text("prompt"), *whole.good_texts("actions")]
     way = [tree.start]
     for branch in _branches(whole, active):
@@ -255,28 +217,19 @@ def _read_save(whole: Cursor, shown: Shown) -> StoryDraft:
             place = tree.grow(place, chunk)
             if branch is active:
                 way.append(place)
-    takes = _add_other_takes(tree, whole, active, way)
+    _add_other_takes(tree, whole, active, way)
     draft = tree.draft(way[-1])
-    draft.root.settings, kept = _settings(whole, shown)
-    rest = without_secrets({**whole.rest(), **kept}, whole)
-    if takes:
-        rest["actions_metadata"] = takes
-    _keep(draft, rest)
+    draft.root.settings = _settings(whole, shown)
     return draft
-
-
-def _keep(draft: StoryDraft, rest: JsonObject) -> None:
-    keep_foreign(draft.meta, NAME, {**foreign(draft.meta, NAME), **rest})
 
 
 def _branches(whole: Cursor, active: list[str]) -> list[list[str]]:
     """Return Lite's branches in order, with ``null`` for the active one; without branches, only that."""
-    values = whole.peek("altbranches")
+    values = whole.raw("altbranches")
     if not isinstance(values, list):
         if values is not None:
             whole.add_notice("left out; expected a list", "altbranches")
         return [active]
-    whole.skip("altbranches")
     branches: list[list[str]] = []
     for index, value in enumerate(as_list(values)):
         place = f"altbranches[{index}]"
@@ -286,32 +239,21 @@ def _branches(whole: Cursor, active: list[str]) -> list[list[str]]:
             branch = Cursor({place: value}, whole.file, above=whole).good_texts(place)
             branches.append(branch)
         else:
-            whole.add_notice("left out; expected a list of texts, or null", place, value)
+            whole.add_notice("left out; expected a list of texts, or null", place)
     return branches if any(branch is active for branch in branches) else [active, *branches]
 
 
-def _add_other_takes(tree: Tree, whole: Cursor, active: list[str], way: list[Place]) -> JsonObject:
-    """``Alternative Text`` of an action: siblings of that action.
-
-    Returns the fields to keep: those of each action that are neither its text nor a take.
-    """
-    kept: JsonObject = {}
+def _add_other_takes(tree: Tree, whole: Cursor, active: list[str], way: list[Place]) -> None:
+    """``Alternative Text`` of an action: siblings of that action."""
     for key, about in whole.good_entries("actions_metadata"):
         index = int(key) + 1 if key.isdecimal() and len(key) < len(str(len(active))) + 1 else 0
         if not 0 < index < len(active):
-            kept[key] = about.all()
             continue
-        if about.peek("Selected Text") in ("", active[index]):  # Lite leaves it empty
-            about.skip("Selected Text")
         takes = about.raw("Alternative Text")
-        unread = [take for take in as_list(takes) if not _add_take(tree, way[index], take)]
-        if unread or not isinstance(takes, list | None):
-            about.add_notice(
-                "left out; expected texts, or objects with one", "Alternative Text", unread or takes
-            )
-        if rest := about.rest():
-            kept[key] = rest
-    return kept
+        if not isinstance(takes, list | None) or not all(
+            [_add_take(tree, way[index], take) for take in as_list(takes)]
+        ):
+            about.add_notice("left out; expected texts, or objects with one", "Alternative Text")
 
 
 def _add_take(tree: Tree, place: Place, take: object) -> bool:
@@ -322,131 +264,30 @@ def _add_take(tree: Tree, place: Place, take: object) -> bool:
     if not isinstance(take, dict):
         return False
     about = Cursor(take, "")
-    text = about.text("Text")
-    node = tree.first_of(place, text)
+    node = tree.first_of(place, about.text("Text"))
     if node is not None:
         node.mark(bookmark=node.marks.bookmark or about.flag("Pinned"))
-        with_foreign(node, NAME, {**foreign(node.meta, NAME), **about.rest()})
     return node is not None
 
 
-def _settings(
-    whole: Cursor,
-    shown: Shown,
-    memory: str = "memory",
-    note: str = "authorsnote",
-    template: str = "anotetemplate",
-    world: str = "worldinfo",
-) -> tuple[Settings, JsonObject]:
-    """The settings, and the fields to keep: those that are not shown as they are, or not used."""
-    kept: JsonObject = {}
-    plain: dict[str, str] = {}
-    for key in (memory, note, template):
-        text = whole.text(key)
-        plain[key] = shown.plain(text)
-        if plain[key] != text:
-            kept[key] = text
-    if not plain[note] or NOTE_PLACE not in plain[template]:
-        kept[template] = whole.peek(template)
-    lore, empty = _lore(whole, world, shown)
-    if empty:
-        kept[world] = empty
-    settings = Settings(
-        memory=plain[memory] or None, author_note=note_text(plain[note], plain[template]), lore=lore
+def _settings(whole: Cursor, shown: Shown) -> Settings:
+    note = shown.plain(whole.text("authorsnote"))
+    return Settings(
+        memory=shown.plain(whole.text("memory")) or None,
+        author_note=note_text(note, shown.plain(whole.text("anotetemplate"))),
+        lore=_lore(whole, shown),
     )
-    return settings, {key: value for key, value in kept.items() if value}
 
 
-def _lore(whole: Cursor, key: str, shown: Shown) -> tuple[list[LoreEntry], list[JsonObject]]:
-    """The entries, and those with nothing in them: Kobold keeps one at the end of every folder."""
+def _lore(whole: Cursor, shown: Shown) -> list[LoreEntry]:
+    """The entries but those with nothing in them: Kobold keeps one at the end of every folder."""
     entries: list[LoreEntry] = []
-    empty: list[JsonObject] = []
-    for index, cursor in enumerate(whole.good_objects(key)):
+    for index, cursor in enumerate(whole.good_objects("worldinfo")):
         entry = kobold_entry(cursor, f"kobold-{index}")
-        if not entry.text and not entry.keys:
-            empty.append(cursor.all())
-            continue
-        entry.text, raw = shown.plain(entry.text), entry.text
-        if entry.text != raw:
-            keep_foreign(entry.meta, NAME, {**foreign(entry.meta, NAME), "content": raw})
-        entries.append(entry)
-    return entries, empty
+        entry.text = shown.plain(entry.text)
+        if entry.text or entry.keys:
+            entries.append(entry)
+    return entries
 
 
-UNITED_NAME = "kobold-united"
-FILE_VERSION = 2
-
-
-def matches_united(document: Document) -> bool:
-    return "file_version" in document.keys and "actions" in document.keys
-
-
-def read_united(document: Document) -> StoryDraft:
-    whole = top(document)
-    if whole.integer("file_version") != FILE_VERSION:
-        raise whole.error(f"{FILE_VERSION}, the only version known", "file_version")
-    tree = Tree(Shown({}), UNITED_NAME)
-    place = tree.grow(tree.start, whole.good_text("prompt"))
-    actions = whole.need_object("actions")
-    for cursor in _steps(actions):
-        place = _add_step(tree, place, cursor)
-    draft = tree.draft(place, whole.text("story_name"))
-    draft.root.settings, kept = _united_settings(whole)
-    if actions.rest():
-        kept["actions"] = actions.rest()
-    keep_foreign(draft.meta, UNITED_NAME, {**foreign(draft.meta, UNITED_NAME), **whole.rest(), **kept})
-    return draft
-
-
-def _steps(actions: Cursor) -> list[Cursor]:
-    steps: list[tuple[int, Cursor]] = []
-    for key, cursor in actions.good_entries("actions", needed=True):
-        if key.isdecimal() and len(key) < 10:
-            steps.append((int(key), cursor))
-        else:
-            cursor.leave_out(cursor.error("a number for a key"))
-    return [cursor for _, cursor in sorted(steps, key=lambda step: step[0])]
-
-
-def _add_step(tree: Tree, place: Place, cursor: Cursor) -> Place:
-    """The chosen text and, beside it, the options that were not; a step without a choice adds nothing on."""
-    chosen = cursor.good_text("Selected Text")
-    after = tree.grow(place, chosen)
-    node = tree.first_of(place, chosen)
-    beside: JsonObject = {}
-    for option in cursor.good_objects("Options"):
-        text = option.good_text("text")
-        other = tree.first_of(place, text) if text else None
-        if other is None or other is node:
-            beside.setdefault("Options", []).append(option.all())
-        if other is not None:
-            other.mark(bookmark=other.marks.bookmark or option.peek("Pinned") is True)
-        if other is not None and other is not node:
-            other.author = "model"
-            option.skip("Pinned")
-            with_foreign(other, UNITED_NAME, {**foreign(other.meta, UNITED_NAME), **option.rest()})
-    holder = node or after.node
-    with_foreign(holder, UNITED_NAME, {**foreign(holder.meta, UNITED_NAME), **cursor.rest(), **beside})
-    return after
-
-
-def _united_settings(whole: Cursor) -> tuple[Settings, JsonObject]:
-    """The settings, and the fields to keep."""
-    kept: JsonObject = {}
-    world = whole.object("worldinfo_v2")
-    lore: list[LoreEntry] = []
-    for key, cursor in world.good_entries("entries") if world else []:
-        lore.append(kobold_entry(cursor, f"kobold-{key}"))
-        if lore[-1].id != key:
-            keep_foreign(lore[-1].meta, "kobold", {**foreign(lore[-1].meta, "kobold"), "entry": key})
-    if world and world.rest():
-        kept["worldinfo_v2"] = world.rest()
-    note, template = whole.text("authornote"), whole.text("authornotetemplate")
-    if template and (not note or NOTE_PLACE not in template):
-        kept["authornotetemplate"] = template
-    settings = Settings(memory=whole.text("memory") or None, author_note=note_text(note, template), lore=lore)
-    return settings, kept
-
-
-UNITED = Format(UNITED_NAME, "KoboldAI United save", ".json", matches_united, read_united)
 FORMAT = Format(NAME, "KoboldAI save, Kobold Lite", ".json", matches, read)

@@ -13,8 +13,7 @@ from srbwriter.story.formats.build import (
     Loose,
     OwnIds,
     arrange,
-    time_of,
-    with_foreign,
+    read_time,
     write_time,
 )
 from srbwriter.story.formats.cursor import Cursor, line_cursors, top
@@ -30,8 +29,6 @@ from srbwriter.story.model import (
     as_list,
     as_object,
     children_by_parent,
-    foreign,
-    keep_foreign,
     nested_text,
 )
 
@@ -41,9 +38,6 @@ FORMER_FLAGS = ("archived", "canonical")
 """Fields of old nodes that are tags by now, as is the bookmark."""
 
 _PARENT_KEYS = {"parent_id", "parentId"}
-_CHAPTER = "srbwriterChapter"
-"""Under the foreign fields of a node: the id of the chapter that starts there, which it need not name."""
-
 _AUTHORS: dict[str, Author] = {"prompt": "writer", "AI": "model", "mixed": "edited"}
 _SOURCES = {"model": "AI", "edited": "mixed", "writer": "prompt", "imported": "prompt"}
 
@@ -72,28 +66,22 @@ def read(document: Document) -> StoryDraft:
     if isinstance(document.value, list):
         return _read_list(document)
     whole = top(document)
-    wrapped = isinstance(whole.peek("root"), dict)
+    wrapped = isinstance(whole.raw("root"), dict)
     start = whole.need_object("root") if wrapped else whole
     chapters = _Chapters(whole if wrapped else None)
-    models = _Models(whole.peek("model_responses") if wrapped else None)
+    models = _Models(whole.raw("model_responses") if wrapped else None)
     selected = whole.ident("selected_node_id") if wrapped else None
     draft = arrange(_read_nested([start], chapters, models), selected)
     if wrapped:
-        general = _global_context({"generation_settings": whole.peek("generation_settings")})
+        general = _global_context({"generation_settings": whole.raw("generation_settings")})
         draft.root.settings.memory = draft.root.settings.memory or general
-        rest = whole.rest()
-        if selected is not None and draft.current_id != selected:
-            rest["selected_node_id"] = selected
-        if chapters.kept:
-            rest["chapters"] = chapters.kept
-        keep_foreign(draft.meta, NAME, rest)
     return draft
 
 
 def _read_list(document: Document) -> StoryDraft:
     """Nodes in a list, nested in one another or one after the other."""
     items = Cursor({"nodes": document.value}, document.name, faults=document.faults).good_objects("nodes")
-    if any(item.peek("children") is not None for item in items):
+    if any(item.raw("children") is not None for item in items):
         return arrange(_read_nested(items, _Chapters(None), _Models(None)))
     return arrange(_flat(items))
 
@@ -101,7 +89,7 @@ def _read_list(document: Document) -> StoryDraft:
 def _flat(cursors: list[Cursor]) -> list[Loose]:
     loose: list[Loose] = []
     for cursor in cursors:
-        if cursor.peek("id") is None:
+        if cursor.raw("id") is None:
             cursor.add_notice("expected an id; it is given one", "id")
         parent_id = cursor.ident("parent_id") or cursor.ident("parentId")
         loose.append(Loose(_node(cursor, parent_id, _Chapters(None), _Models(None)), cursor))
@@ -116,7 +104,6 @@ def _read_nested(tops: list[Cursor], chapters: _Chapters, models: _Models) -> li
     while stack:
         cursor, parent_id = stack.pop()
         children = cursor.good_objects("children")
-        cursor.skip("parent_id", "parentId")  # said by the nesting
         node = _node(cursor, parent_id, chapters, models)
         if not node.id and not loose:
             node.id = ROOT_ID
@@ -127,71 +114,46 @@ def _read_nested(tops: list[Cursor], chapters: _Chapters, models: _Models) -> li
 
 
 def _node(cursor: Cursor, parent_id: str | None, chapters: _Chapters, models: _Models) -> DraftNode:
-    text = cursor.good_text("text") if cursor.peek("text") is not None else ""
+    text = cursor.good_text("text") if cursor.raw("text") is not None else ""
     node_id = cursor.ident("id") or ""
     about = cursor.object("meta")
-    author = _AUTHORS.get(str(about.peek("source"))) if about else None
-    if about and author:
-        about.skip("source")
+    author = _AUTHORS.get(str(about.raw("source"))) if about else None
     tags = cursor.texts("tags")
     tags += [flag for flag in FORMER_FLAGS if cursor.flag(flag) and flag not in tags]
-    old_bookmark = cursor.flag("bookmark")
-    chapter = chapters.of(node_id, cursor.peek("chapter_id"))
-    node = DraftNode(
+    chapter = chapters.title(node_id, cursor.raw("chapter_id"))
+    return DraftNode(
         node_id,
         parent_id,
         text=text,
         author=author or "imported",
-        generation=models.of(cursor.peek("generation")),
+        generation=models.of(cursor.raw("generation")),
         marks=Marks(
-            bookmark=old_bookmark or BOOKMARK_TAG in tags,
+            bookmark=cursor.flag("bookmark") or BOOKMARK_TAG in tags,
             tags=tuple(tag for tag in tags if tag != BOOKMARK_TAG),
             chapter=chapter is not None,
-            title=chapter[1] if chapter else "",
+            title=chapter or "",
             visited=cursor.flag("visited"),
         ),
-        settings=Settings(memory=_global_context(cursor.peek("frame"))),
-        created=time_of(about, "creation_timestamp") if about else None,
+        settings=Settings(memory=_global_context(cursor.raw("frame"))),
+        created=read_time(about.raw("creation_timestamp")) if about else None,
     )
-    rest = cursor.rest()
-    if about and about.rest():
-        rest["meta"] = about.rest()
-    if chapter:
-        if rest.get("chapter_id") == chapter[0]:
-            rest.pop("chapter_id")
-        rest[_CHAPTER] = chapter[0]
-    return with_foreign(node, NAME, rest)
 
 
 class _Chapters:
-    """The chapters of a file.  A node names its chapter, and the chapter its node; one of the two is enough.
-
-    What they say beyond a title, and those that start at no node of the file, are kept.
-    """
+    """The chapters of a file. A node names its chapter, or the chapter its node."""
 
     def __init__(self, whole: Cursor | None) -> None:
         self._by_id = dict(whole.good_entries("chapters")) if whole else {}
         self._by_root: dict[str, str] = {}
-        self.kept: JsonObject = {}
         for chapter_id, chapter in self._by_id.items():
-            self.kept[chapter_id] = chapter.rest()
             if (root_id := chapter.ident("root_id")) is not None:
                 self._by_root.setdefault(root_id, chapter_id)
 
-    def of(self, node_id: str, named: JsonValue) -> tuple[str, str] | None:
-        """Id and title of the chapter that starts at a node, which may name it; ``None`` if none does."""
+    def title(self, node_id: str, named: JsonValue) -> str | None:
+        """The title of the chapter that starts at a node, which may name it; ``None`` if none does."""
         by_name = isinstance(named, str) and named in self._by_id
         chapter_id = named if by_name else self._by_root.get(node_id)
-        if chapter_id is None:
-            return None
-        chapter = self._by_id[chapter_id]
-        title = chapter.text("title")
-        known = {"title": title, "root_id": node_id, "id": chapter_id}
-        beyond = {key: value for key, value in chapter.all().items() if known.get(key) != value}
-        self.kept.pop(chapter_id, None)
-        if beyond:
-            self.kept[chapter_id] = beyond
-        return chapter_id, title
+        return None if chapter_id is None else self._by_id[chapter_id].text("title")
 
 
 def _global_context(holder: JsonValue) -> str | None:
@@ -201,7 +163,7 @@ def _global_context(holder: JsonValue) -> str | None:
 
 
 class _Models:
-    """What ``model_responses`` says about a node's ``generation``; both stay among the foreign fields."""
+    """What ``model_responses`` says about a node's ``generation``."""
 
     def __init__(self, responses: Any) -> None:
         self._responses = as_object(responses)
@@ -223,45 +185,18 @@ def _finish_reason(completions: Any, index: int) -> str:
 
 
 def write(draft: StoryDraft) -> bytes:
-    kept = foreign(draft.meta, NAME)
-    starts = _chapter_starts(draft)
+    starts = {node.id: f"chapter-{node.id}" for node in draft.nodes if node.marks.chapter}
     head: JsonObject = {
-        **kept,
         "selected_node_id": draft.current_id,
-        "chapters": _chapters(draft, starts, as_object(kept.get("chapters"))),
-        "tags": {**_plain_tags(draft), **as_object(kept.get("tags"))},
+        "chapters": {
+            starts[node.id]: {"id": starts[node.id], "root_id": node.id, "title": node.marks.title}
+            for node in draft.nodes
+            if node.marks.chapter
+        },
+        "tags": _plain_tags(draft),
     }
     opening = json.dumps(head, ensure_ascii=False)[:-1]
     return f'{opening}, "root": {_nested(draft, starts)}}}'.encode("utf-8", "replace")
-
-
-def _chapter_starts(draft: StoryDraft) -> dict[str, str]:
-    """The ids of the chapters by the nodes at which they start: the file's own if no other chapter has it."""
-    starts: dict[str, str] = {}
-    titles: dict[str, str] = {}
-    for node in draft.nodes:
-        if node.marks.chapter:
-            theirs = foreign(node.meta, NAME).get(_CHAPTER)
-            if not isinstance(theirs, str) or titles.get(theirs, node.marks.title) != node.marks.title:
-                theirs = f"chapter-{node.id}"
-            starts[node.id] = theirs
-            titles[starts[node.id]] = node.marks.title
-    return starts
-
-
-def _chapters(draft: StoryDraft, starts: dict[str, str], kept: JsonObject) -> JsonObject:
-    whole = {chapter_id: chapter for chapter_id, chapter in kept.items() if "title" in as_object(chapter)}
-    own = {
-        starts[node.id]: {
-            **as_object(kept.get(starts[node.id])),
-            "id": starts[node.id],
-            "root_id": node.id,
-            "title": node.marks.title,
-        }
-        for node in reversed(draft.nodes)  # the first of several has the last word
-        if node.id in starts
-    }
-    return {**whole, **own}
 
 
 def _plain_tags(draft: StoryDraft) -> JsonObject:
@@ -287,29 +222,22 @@ def _nested(draft: StoryDraft, starts: dict[str, str]) -> str:
 
 
 def _fields(node: DraftNode, chapter_id: str | None) -> JsonObject:
-    kept = {key: value for key, value in foreign(node.meta, NAME).items() if key != _CHAPTER}
-    meta: JsonObject = {**as_object(kept.get("meta")), "source": _SOURCES[node.author]}
+    meta: JsonObject = {"source": _SOURCES[node.author]}
     if node.created is not None:
         meta["creation_timestamp"] = write_time(node.created, PYLOOM_TIME)
     own: JsonObject = {"chapter_id": chapter_id} if chapter_id else {}
     if node.settings.memory is not None:
-        own["frame"] = _with_memory(as_object(kept.get("frame")), node.settings.memory)
+        own["frame"] = {"generation_settings": {"global_context": node.settings.memory}}
     return {
-        **kept,
         **own,
         "id": node.id,
         "text": node.text,
         "parent_id": node.parent_id,
-        "mutable": kept.get("mutable", node.parent_id is not None),
+        "mutable": node.parent_id is not None,
         "visited": node.marks.visited,
         "tags": [*node.marks.tags, *([BOOKMARK_TAG] if node.marks.bookmark else [])],
         "meta": meta,
     }
-
-
-def _with_memory(frame: JsonObject, memory: str) -> JsonObject:
-    generation = {**as_object(frame.get("generation_settings")), "global_context": memory}
-    return {**frame, "generation_settings": generation}
 
 
 FORMAT = Format(NAME, "Loom tree (socketteer/loom)", ".json", matches, read, write)

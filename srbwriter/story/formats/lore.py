@@ -21,14 +21,10 @@ from srbwriter.story.model import (
     StoryDraft,
     as_list,
     as_object,
-    keep_foreign,
 )
 
 MOST_NAMES = 5
 """Names that one notice gives."""
-
-SWITCHED_OFF = "switched_off"
-"""The mark, among an entry's foreign fields, of one that was on in its file."""
 
 _PLACEHOLDER = re.compile(r"[$%]\{[^{}\n]+\}")
 
@@ -66,7 +62,6 @@ def add_lore(draft: StoryDraft, entries: Iterable[LoreEntry], node: DraftNode | 
     mute = [entry for entry in lore if entry.enabled and not entry.constant and not entry.keys]
     for entry in mute:
         entry.enabled = False
-        keep_foreign(entry.meta, SWITCHED_OFF, {"enabled": True})
     if mute:
         notice(draft, _words_for_mute(mute))
 
@@ -108,10 +103,9 @@ DEFAULT_DEPTH = 4
 def tavern_entry(cursor: Cursor, entry_id: str) -> LoreEntry:
     """A SillyTavern world info entry; ``entry_id`` is its name in the file."""
     keys, secondary = keys_of(cursor, "key"), keys_of(cursor, "keysecondary")
-    selective = cursor.peek("selective") is not False
-    uid = cursor.ident("uid")
-    entry = LoreEntry(
-        id=uid or entry_id,
+    selective = cursor.raw("selective") is not False
+    return LoreEntry(
+        id=cursor.ident("uid") or entry_id,
         name=cursor.text("comment"),
         text=cursor.need_text("content"),
         keys=keys,
@@ -124,29 +118,22 @@ def tavern_entry(cursor: Cursor, entry_id: str) -> LoreEntry:
         depth=_depth(cursor),
         order=cursor.integer("order") or 0,
     )
-    rest = cursor.rest()
-    if uid is not None and uid != entry_id:
-        rest["name in the file"] = entry_id
-    if secondary and not selective:
-        rest["keysecondary"] = list(secondary)
-    keep_foreign(entry.meta, "sillytavern", rest)
-    return entry
 
 
 def card_entry(cursor: Cursor, entry_id: str) -> LoreEntry:
     """An entry of a character's lorebook, in a card or in a file of its own.
 
-    What SillyTavern adds under ``extensions`` is used too, and stays there as well.
+    What SillyTavern adds under ``extensions`` is used too.
     """
     selective = cursor.flag("selective")
     secondary = keys_of(cursor, "secondary_keys")
     name = cursor.text("name")
     case_sensitive = cursor.flag("case_sensitive")
     keys = keys_of(cursor, "keys")
-    if cursor.peek("use_regex") is True:
+    if cursor.raw("use_regex") is True:
         keys = [_pattern(key, case_sensitive) for key in keys]
     added = cursor.inner("extensions")
-    entry = LoreEntry(
+    return LoreEntry(
         id=cursor.ident("id") or entry_id,
         name=name or cursor.text("comment"),
         text=cursor.need_text("content"),
@@ -160,31 +147,19 @@ def card_entry(cursor: Cursor, entry_id: str) -> LoreEntry:
         depth=_depth(added),
         order=cursor.integer("insertion_order") or 0,
     )
-    rest = cursor.rest()
-    if secondary and not selective:
-        rest["secondary_keys"] = list(secondary)
-    keep_foreign(entry.meta, "sillytavern", rest)
-    return entry
 
 
 def _logic(cursor: Cursor, key: str) -> SecondaryLogic:
-    """An unknown number stays among the unread."""
-    number = cursor.peek(key)
-    if type(number) is not int or number not in _LOGIC:
-        return "any"
-    cursor.skip(key)
-    return _LOGIC[number]
+    number = cursor.integer(key)
+    return "any" if number is None else _LOGIC.get(number, "any")
 
 
 def _depth(cursor: Cursor) -> int | None:
-    """Return the depth of an entry that is placed at one; other positions and unused depths stay unread."""
-    if type(cursor.peek("position")) is not int or cursor.peek("position") != AT_DEPTH:
+    """Return the depth of an entry that is placed at one, None for other positions."""
+    if cursor.integer("position") != AT_DEPTH:
         return None
     depth = cursor.integer("depth")
-    if depth is None:
-        return DEFAULT_DEPTH
-    cursor.skip("position")
-    return depth
+    return DEFAULT_DEPTH if depth is None else depth
 
 
 def _pattern(key: str, case_sensitive: bool) -> str:
@@ -198,10 +173,9 @@ def _pattern(key: str, case_sensitive: bool) -> str:
 def kobold_entry(cursor: Cursor, entry_id: str) -> LoreEntry:
     """A KoboldAI entry: keys in one text, or in a list since United."""
     secondary, excluded = keys_of(cursor, "keysecondary"), keys_of(cursor, "keyanti")
-    selective = cursor.peek("selective")
-    used = secondary if selective is True else []
+    used = secondary if cursor.flag("selective") else []
     only_excluded = bool(excluded) and not used
-    entry = LoreEntry(
+    return LoreEntry(
         id=cursor.ident("uid") or entry_id,
         name=cursor.text("comment"),
         text=cursor.good_text("content"),
@@ -211,26 +185,13 @@ def kobold_entry(cursor: Cursor, entry_id: str) -> LoreEntry:
         enabled=not cursor.flag("widisabled"),
         constant=cursor.flag("constant"),
     )
-    rest = cursor.rest()
-    if used:
-        rest.pop("selective", None)  # said by the secondary keys
-    if secondary and not used:
-        rest["keysecondary"] = list(secondary)
-    if excluded and not only_excluded:
-        rest["keyanti"] = list(excluded)
-    keep_foreign(entry.meta, "kobold", rest)
-    return entry
 
 
 def keys_of(cursor: Cursor, key: str) -> list[str]:
-    """Keys from a list, or from one text with commas; regular expressions may contain commas.
-
-    A list with other things than texts gives its texts, and stays among the unread as well.
-    """
-    value = cursor.peek(key)
+    """Keys from a list, or from one text with commas; regular expressions may contain commas."""
+    value = cursor.raw(key)
     if isinstance(value, list):
-        texts = cursor.texts(key) or [item for item in as_list(value) if isinstance(item, str)]
-        return [text for text in texts if text.strip()]
+        return [text for text in as_list(value) if isinstance(text, str) and text.strip()]
     text = cursor.text(key)
     if text.strip().startswith("/"):
         return [text.strip()]
@@ -265,18 +226,15 @@ def read_world_info(document: Document) -> StoryDraft:
     draft = Grower().draft()
     read_book(draft, book, "world")
     draft.title = book.text("name")
-    keep_foreign(
-        draft.meta, WORLD_INFO_NAME, {**whole.rest(), "data": book.rest()} if nested else whole.rest()
-    )
     return draft
 
 
 def read_book(draft: StoryDraft, book: Cursor, prefix: str) -> None:
     """Add the entries of a book to the lore; those without an id are numbered after ``prefix``."""
-    budget = book.peek("token_budget")
+    budget = book.raw("token_budget")
     if type(budget) is int and budget > 0:
         draft.root.settings.lore_budget = book.integer("token_budget")
-    if isinstance(book.peek("entries"), dict):
+    if isinstance(book.raw("entries"), dict):
         add_lore(draft, each(book, "entries", tavern_entry))
     else:
         add_lore(draft, each(book, "entries", lambda entry, place: card_entry(entry, f"{prefix}-{place}")))

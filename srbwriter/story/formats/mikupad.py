@@ -10,9 +10,10 @@ import math
 import re
 from collections.abc import Iterator
 from functools import reduce
+from itertools import groupby
 
 from srbwriter.story.formats.base import Document, Fault, Format, FormatError
-from srbwriter.story.formats.build import Grower, with_foreign, without_secrets
+from srbwriter.story.formats.build import Grower
 from srbwriter.story.formats.cursor import Cursor, top
 from srbwriter.story.formats.document import parse_json
 from srbwriter.story.model import (
@@ -25,17 +26,12 @@ from srbwriter.story.model import (
     StoryDraft,
     as_list,
     as_object,
-    foreign,
-    keep_foreign,
     path_to,
 )
 
 NAME = "mikupad"
 NODE_KEY = "srbwriterNode"
 """An extra key in exported chunks that marks where our nodes begin; mikupad ignores it."""
-
-_DATABASE, _SESSION = "database", "session"
-"""Foreign fields: those of an export of all sessions, and a session's own ones."""
 
 _SHOWN = "selectedSessionId"
 _COUNTERS = {_SHOWN, "nextSessionId"}
@@ -81,7 +77,6 @@ def read(document: Document) -> StoryDraft:
     here = _grow(grower, grower.root, session)
     draft = grower.draft(here, session.text("name"))
     draft.root.settings = _settings(session)
-    keep_foreign(draft.meta, NAME, without_secrets(session.rest(), session))
     return draft
 
 
@@ -93,7 +88,7 @@ def _unpacked(key: str, value: JsonValue, document: Document) -> JsonValue:
     try:
         return parse_json(value, document.name, key) if isinstance(value, str) else value
     except FormatError as error:
-        document.faults.append(Fault(error.place, f"kept as it is; expected {error.expected}"))
+        document.faults.append(Fault(error.place, f"left out; expected {error.expected}"))
         return value
 
 
@@ -102,37 +97,28 @@ def _read_database(whole: Cursor) -> StoryDraft:
 
     They are not packed into texts there, and their names are in a list of their own.
     """
-    names = {str(entry.peek("key")): entry for entry in whole.good_objects("Names")}
+    names = {str(entry.raw("key")): entry for entry in whole.good_objects("Names")}
     grower = Grower()
     ends: dict[str, DraftNode] = {}
-    others: list[JsonObject] = []
     shown = ""
     for entry in whole.good_objects("Sessions"):
-        key = str(entry.peek("key"))
+        key = str(entry.raw("key"))
         session = entry.object("value")
         if session is None:
-            others.append(entry.all())
-            shown = str(entry.peek("value")) if key == _SHOWN else shown
+            shown = str(entry.raw("value")) if key == _SHOWN else shown
             if key not in _COUNTERS:
                 entry.add_notice("left out; expected a session", "value")
             continue
-        ends[key] = _grow_session(grower, key, session, names.pop(key, None))
-    beside = whole.rest()
-    beside["Sessions"] = others
-    beside["Names"] = [name.all() for name in names.values()]
-    draft = grower.draft(ends.get(shown) or next(iter(ends.values()), None))
-    keep_foreign(draft.meta, NAME, {_DATABASE: beside})
-    return draft
+        ends[key] = _grow_session(grower, session, names.get(key))
+    return grower.draft(ends.get(shown) or next(iter(ends.values()), None))
 
 
-def _grow_session(grower: Grower, key: str, session: Cursor, name: Cursor | None) -> DraftNode:
+def _grow_session(grower: Grower, session: Cursor, name: Cursor | None) -> DraftNode:
     """A branch of its own for a session; returns its end."""
     title = name.text("value") if name else session.text("name")
     top_node = grower.add(grower.root, DraftNode("", marks=Marks(title=title)))
     end = _grow(grower, top_node, session)
     top_node.settings = _settings(session)
-    kept = without_secrets(session.rest(), session)
-    with_foreign(top_node, NAME, {_SESSION: kept, "key": key, **({"name": name.rest()} if name else {})})
     return end
 
 
@@ -143,55 +129,30 @@ def _grow(grower: Grower, here: DraftNode, session: Cursor) -> DraftNode:
 
 
 def _nodes(chunks: list[Cursor]) -> Iterator[DraftNode]:
-    """Chunks of the same origin and node as one node; each token of a generated text is a chunk.
-
-    A chunk without text goes with those around it.
-    """
-    groups: list[list[Cursor]] = []
-    origin: object = None
-    empty: list[Cursor] = []
-    for chunk in chunks:
-        if not chunk.good_text("content"):
-            (groups[-1] if groups else empty).append(chunk)
-            continue
-        before, origin = origin, _origin(chunk)
-        if groups and origin == before:
-            groups[-1].append(chunk)
-        else:
-            groups.append([*empty, chunk])
-            empty = []
-    for group in [*groups, *([empty] if empty else [])]:
-        pieces: list[JsonObject] = [{**chunk.rest(), "content": chunk.text("content")} for chunk in group]
-        kept: JsonObject = {"chunks": pieces} if any(len(piece) > 1 for piece in pieces) else {}
-        typed = _is_typed(next((chunk for chunk in group if chunk.text("content")), group[0]))
-        text = "".join(piece["content"] for piece in pieces)
-        yield with_foreign(DraftNode("", text=text, author="writer" if typed else "model"), NAME, kept)
+    """Chunks of the same origin and node as one node; each token of a generated text is a chunk."""
+    filled = (chunk for chunk in chunks if chunk.good_text("content"))
+    for (typed, _), group in groupby(filled, _origin):
+        text = "".join(chunk.text("content") for chunk in group)
+        yield DraftNode("", text=text, author="writer" if typed else "model")
 
 
 def _origin(chunk: Cursor) -> tuple[bool, object]:
     """Whether the chunk was typed, and which of our nodes it belongs to."""
-    if _is_typed(chunk):
-        chunk.skip("type")
-    return _is_typed(chunk), chunk.raw(NODE_KEY)
-
-
-def _is_typed(chunk: Cursor) -> bool:
-    return chunk.peek("type") == "user"
+    return chunk.raw("type") == "user", chunk.raw(NODE_KEY)
 
 
 def _settings(session: Cursor) -> Settings:
     sampling: JsonObject = {}
     for theirs, ours in _SAMPLING.items():
-        value = session.peek(theirs)
+        value = session.raw(theirs)
         if type(value) not in (int, float) or not math.isfinite(value):
             continue
         if ours not in _WHOLE or float(value).is_integer():
             sampling[ours] = int(value) if ours in _WHOLE else float(value)
-            session.skip(theirs)
-    world = Cursor(as_object(session.peek("worldInfo")), session.file, "worldInfo", session)
+    world = Cursor(as_object(session.raw("worldInfo")), session.file, "worldInfo", session)
     return Settings(
-        memory=_wrapped(session.peek("memoryTokens")),
-        author_note=_wrapped(session.peek("authorNoteTokens")),
+        memory=_wrapped(session.raw("memoryTokens")),
+        author_note=_wrapped(session.raw("authorNoteTokens")),
         author_note_depth=session.integer("authorNoteDepth"),
         lore=[_entry(index, entry.all()) for index, entry in enumerate(world.good_objects("entries"))],
         sampling=sampling,
@@ -228,21 +189,15 @@ def _regex_key(key: str) -> str:
 def write(draft: StoryDraft) -> bytes:
     path = path_to(draft, draft.current_id)
     settings = reduce(lambda above, node: node.settings.inherit(above), path, Settings())
-    kept = {key: value for key, value in foreign(draft.meta, NAME).items() if key != _DATABASE}
-    title = draft.title
-    for node in path:
-        if _SESSION in foreign(node.meta, NAME):
-            kept, title = as_object(foreign(node.meta, NAME)[_SESSION]), node.marks.title
-    session: JsonObject = {**kept, "name": title}
-    session["prompt"] = [chunk for node in path for chunk in _chunks(node)]
+    session: JsonObject = {"name": draft.title, "prompt": [_chunk(node) for node in path if node.text]}
     if settings.memory is not None:
-        session["memoryTokens"] = _tokens(kept.get("memoryTokens"), settings.memory)
+        session["memoryTokens"] = _tokens(settings.memory)
     if settings.author_note is not None:
-        session["authorNoteTokens"] = _tokens(kept.get("authorNoteTokens"), settings.author_note)
+        session["authorNoteTokens"] = _tokens(settings.author_note)
     if settings.author_note_depth is not None:
         session["authorNoteDepth"] = settings.author_note_depth
     if settings.lore:
-        session["worldInfo"] = _world(kept.get("worldInfo"), settings.lore)
+        session["worldInfo"] = _world(settings.lore)
     for theirs, ours in _SAMPLING.items():
         if ours in settings.sampling:
             session[theirs] = settings.sampling[ours]
@@ -250,26 +205,20 @@ def write(draft: StoryDraft) -> bytes:
     return json.dumps(packed, ensure_ascii=False).encode("utf-8", "replace")
 
 
-def _chunks(node: DraftNode) -> list[JsonObject]:
-    if not node.text:
-        return []
-    chunks = [as_object(chunk) for chunk in as_list(foreign(node.meta, NAME).get("chunks"))]
-    if "".join(str(chunk.get("content")) for chunk in chunks) != node.text:
-        chunks = [{"content": node.text}]
+def _chunk(node: DraftNode) -> JsonObject:
     typed: JsonObject = {} if node.author == "model" else {"type": "user"}
-    return [{**typed, **chunk, NODE_KEY: node.id} for chunk in chunks]
+    return {**typed, "content": node.text, NODE_KEY: node.id}
 
 
-def _tokens(kept: JsonValue, text: str) -> JsonObject:
-    """Their fields with our text, which has prefix and suffix in it already."""
-    return {**as_object(kept), "prefix": "", "text": text, "suffix": ""}
+def _tokens(text: str) -> JsonObject:
+    """Our text, which has prefix and suffix in it already."""
+    return {"prefix": "", "text": text, "suffix": ""}
 
 
-def _world(kept: JsonValue, lore: list[LoreEntry]) -> JsonObject:
+def _world(lore: list[LoreEntry]) -> JsonObject:
     return {
         "prefix": "",
         "suffix": "",
-        **as_object(kept),
         "mikuPediaVersion": 1,
         "entries": [
             {

@@ -18,7 +18,7 @@ from operator import itemgetter
 from typing import Any, cast
 
 from srbwriter.story.formats.base import Document, Format
-from srbwriter.story.formats.build import Grower, notice, time_of
+from srbwriter.story.formats.build import Grower, notice, read_time
 from srbwriter.story.formats.cursor import Cursor, top
 from srbwriter.story.formats.document import mend
 from srbwriter.story.formats.lore import add_lore, each, notice_placeholders
@@ -32,7 +32,6 @@ from srbwriter.story.model import (
     StoryDraft,
     as_list,
     as_object,
-    keep_foreign,
 )
 
 NAME = "novelai"
@@ -66,16 +65,14 @@ def read_story(document: Document) -> StoryDraft:
     if whole.integer("storyContainerVersion") != CONTAINER_VERSION:
         raise whole.error(f"{CONTAINER_VERSION}, the only version known", "storyContainerVersion")
     content = whole.need_object("content")
-    draft, rest = _story_text(content)
+    draft = _story_text(content)
     if (about := _object(whole, "metadata")) is not None:
         draft.title = about.text("title")
-        draft.created = time_of(about, "createdAt")
-        draft.modified = time_of(about, "lastUpdatedAt")
+        draft.created = read_time(about.raw("createdAt"))
+        draft.modified = read_time(about.raw("lastUpdatedAt"))
         _describe(draft, about)
-        keep_foreign(draft.meta, f"{NAME}-metadata", about.rest())
     _add_context(draft, content)
     _add_lorebook(draft, content)
-    keep_foreign(draft.meta, NAME, {**whole.rest(), **content.rest(), **rest})
     return draft
 
 
@@ -91,23 +88,21 @@ def read_scenario(document: Document) -> StoryDraft:
     _add_context(draft, whole)
     _add_lorebook(draft, whole)
     notice_placeholders(draft)
-    keep_foreign(draft.meta, SCENARIO_NAME, whole.rest())
     return draft
 
 
 def read_lorebook(document: Document) -> StoryDraft:
     whole = top(document)
-    if not isinstance(whole.peek("entries"), list):
+    if not isinstance(whole.raw("entries"), list):
         raise whole.error("a list", "entries")
     draft = Grower().draft()
     _read_entries(draft, whole)
-    keep_foreign(draft.meta, LOREBOOK_NAME, whole.rest())
     return draft
 
 
-def _story_text(content: Cursor) -> tuple[StoryDraft, JsonObject]:
-    """The draft with the story's text, and what of the text's fields is to be kept."""
-    packed, plain = content.peek("document"), content.peek("story")
+def _story_text(content: Cursor) -> StoryDraft:
+    """The draft with the story's text."""
+    packed, plain = content.raw("document"), content.raw("story")
     if packed is None and plain is None:
         raise content.error("a story, or a document", "story")
     text: list[Stretch] | None = None
@@ -120,23 +115,22 @@ def _story_text(content: Cursor) -> tuple[StoryDraft, JsonObject]:
     story = _object(content, "story")
     if story is not None and not text:
         text = from_blocks(story)
-    rest: JsonObject = {"story": story.rest()} if story is not None and story.rest() else {}
     if text is None:
         draft = Grower().draft()
         if packed is not None:
             notice(draft, _ENCODED.format(reason=reason))
-        return draft, rest
+        return draft
     grower = Grower()
     end = grower.root
     for stretches in _split_by_author(text):
         end = grower.add(end, _node(stretches))
-    return grower.draft(end), rest
+    return grower.draft(end)
 
 
 def _object(above: Cursor, key: str) -> Cursor | None:
-    """Return an optional object; any other value in its place adds a notice and stays unread."""
+    """Return an optional object; any other value in its place adds a notice."""
     found = above.object(key)
-    if found is None and above.peek(key) is not None:
+    if found is None and above.raw(key) is not None:
         above.add_notice("left out; expected an object", key)
     return found
 
@@ -144,26 +138,21 @@ def _object(above: Cursor, key: str) -> Cursor | None:
 def _describe(draft: StoryDraft, about: Cursor) -> None:
     """The description as the note of the whole story, and its tags."""
     draft.root.mark(note=about.text("description"))
-    tags = as_list(about.peek("tags"))
+    tags = as_list(about.raw("tags"))
     if all(isinstance(tag, str) and tag.strip() and "\n" not in tag for tag in tags):
         draft.root.mark(tags=tuple(map(str, tags)))
-        about.skip(*(["tags"] if tags else []))
 
 
 def _add_context(draft: StoryDraft, above: Cursor) -> None:
-    """Memory comes first, the author's note second; how they are inserted, and more parts, are kept."""
-    parts = above.good_members("context")
+    """Memory comes first, the author's note second."""
     settings = draft.root.settings
-    rest: list[JsonObject] = []
-    for index, part in parts:
+    for index, part in above.good_members("context"):
         config = part.inner("contextConfig")
         if index == "0":
             settings.memory = _inserted(part, config) or None
         elif index == "1":
             settings.author_note = _inserted(part, config) or None
             settings.author_note_depth = _depth(config) if settings.author_note else None
-        rest.append(part.rest())
-    above.put_back("context", rest if any(rest) else None)
 
 
 def _inserted(part: Cursor, config: Cursor) -> str:
@@ -176,12 +165,11 @@ def _add_lorebook(draft: StoryDraft, above: Cursor) -> None:
     lorebook = _object(above, "lorebook")
     if lorebook is not None:
         _read_entries(draft, lorebook)
-        above.put_back("lorebook", lorebook.rest())
 
 
 def _read_entries(draft: StoryDraft, lorebook: Cursor) -> None:
     """The entries; those of a category that is switched off are off, too."""
-    categories = [as_object(category) for category in as_list(lorebook.peek("categories"))]
+    categories = [as_object(category) for category in as_list(lorebook.raw("categories"))]
     ids = [category.get("id") for category in categories if category.get("enabled") is False]
     off = [name for name in ids if isinstance(name, str)]
     add_lore(draft, each(lorebook, "entries", lambda entry, place: _entry(entry, f"novelai-{place}", off)))
@@ -191,24 +179,18 @@ def _entry(cursor: Cursor, entry_id: str, off: Sequence[str]) -> LoreEntry:
     config = cursor.inner("contextConfig")
     text = cursor.need_text("text")
     budget = config.number("tokenBudget")
-    in_use = cursor.peek("category") not in off
-    entry = LoreEntry(
+    return LoreEntry(
         id=cursor.ident("id") or entry_id,
         name=cursor.text("displayName"),
         text=f"{config.text('prefix')}{text}{config.text('suffix')}",
         keys=cursor.texts("keys"),
-        enabled=in_use and cursor.flag("enabled", True),
+        enabled=cursor.raw("category") not in off and cursor.flag("enabled", True),
         constant=cursor.flag("forceActivation"),
         depth=_depth(config),
         scan_depth=cursor.integer("searchRange"),
         token_budget=int(budget) if budget is not None and budget > 1 else None,  # up to 1 it is a share
         order=config.integer("budgetPriority") or 0,
     )
-    rest = cursor.rest()
-    if not in_use:
-        rest["enabled"] = cursor.peek("enabled")
-    keep_foreign(entry.meta, NAME, rest)
-    return entry
 
 
 def _depth(config: Cursor) -> int | None:
@@ -242,11 +224,9 @@ PARAGRAPH = "\n"
 def from_blocks(story: Cursor) -> list[Stretch]:
     """Return the text of the fragments, or the text as a whole where they are another."""
     fragments: list[Stretch] = each(story, "fragments", lambda fragment, _: _fragment(fragment))
-    text = story.peek("text")
-    if isinstance(text, str):
-        story.skip("text")
-        if text and "".join(words for words, _ in fragments) != text:
-            fragments = [(text, "imported")]
+    text = story.raw("text")
+    if isinstance(text, str) and text and "".join(words for words, _ in fragments) != text:
+        fragments = [(text, "imported")]
     return join_stretches(fragments)
 
 

@@ -17,13 +17,11 @@ from srbwriter.story.formats.build import read_time
 from srbwriter.story.formats.inline import Inline
 from srbwriter.story.formats.manuscript import Manuscript
 from srbwriter.story.formats.webpage import Look, spaced
-from srbwriter.story.model import JsonObject, StoryDraft, keep_foreign
+from srbwriter.story.model import StoryDraft
 
 NAME = "odt"
 
 _MIMETYPE = "application/vnd.oasis.opendocument.text"
-_KEPT = ("subject", "keyword", "description")
-"""What a document says of itself that means nothing here."""
 
 _INDEXES = frozenset(
     "table-of-content alphabetical-index bibliography illustration-index table-index object-index "
@@ -78,8 +76,6 @@ def _describe(draft: StoryDraft, root: Element) -> None:
     draft.title = first("title") or draft.title
     draft.byline, draft.language = first("initial-creator", "creator"), first("language")
     draft.created, draft.modified = read_time(first("creation-date")), read_time(first("date"))
-    kept: JsonObject = {name: values[name] for name in _KEPT if name in values}
-    keep_foreign(draft.meta, NAME, kept)
 
 
 def _value(element: Element, name: str) -> str:

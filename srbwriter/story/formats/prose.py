@@ -162,11 +162,6 @@ def blocks(text: str) -> Iterator[Block]:
 
     Blank lines separate paragraphs, or line ends where there are no blank lines.
     """
-    return (block for _, _, block in placed_blocks(text))
-
-
-def placed_blocks(text: str) -> Iterator[tuple[int, int, Block]]:
-    """As :func:`blocks`, with where each begins and ends in ``text``."""
     start, end = len(text) - len(text.lstrip("\n")), len(text.rstrip("\n"))
     separator = _BLANK_LINES if _BLANK_LINES.search(text, start, end) else _LINE_END
     for gap in separator.finditer(text, start, end):
@@ -175,7 +170,7 @@ def placed_blocks(text: str) -> Iterator[tuple[int, int, Block]]:
     yield from _of_lines(text, start, end)
 
 
-def _of_lines(text: str, start: int, end: int) -> Iterator[tuple[int, int, Block]]:
+def _of_lines(text: str, start: int, end: int) -> Iterator[Block]:
     """Headings and scene breaks end a paragraph also where no blank line does."""
     begun = -1
     while start <= end:
@@ -185,31 +180,29 @@ def _of_lines(text: str, start: int, end: int) -> Iterator[tuple[int, int, Block
         heading = heading_at(line)
         ends = heading is not None or is_scene_break(line) or not line.strip()
         if ends and begun >= 0:
-            yield begun, start - 1, Paragraph(text[begun : start - 1])
+            yield Paragraph(text[begun : start - 1])
             begun = -1
         if heading is not None:
-            yield start, stop, heading[0]
+            yield heading[0]
         elif ends and line.strip():
-            yield start, stop, SceneBreak(line.strip())
+            yield SceneBreak(line.strip())
         elif not ends and begun < 0:
             begun = start
         start = stop + 1
     if begun >= 0:
-        yield begun, end, Paragraph(text[begun:end])
+        yield Paragraph(text[begun:end])
 
 
 def xhtml(text: str) -> str:
     """Return a paragraph or a title as XHTML: escaped, with tags for emphasis and line breaks."""
-    return "".join(inline_xhtml(part) for part in inlines(text))
-
-
-def inline_xhtml(part: Inline, line_end: str = "<br/>\n") -> str:
-    """Return words with one emphasis as XHTML."""
-    words = xml_text(part.text).replace("\n", line_end)
-    for tag, on in (("em", part.emphasis), ("strong", part.strong)):
-        if on:
-            words = f"<{tag}>{words}</{tag}>"
-    return words
+    texts: list[str] = []
+    for part in inlines(text):
+        words = xml_text(part.text).replace("\n", "<br/>\n")
+        for tag, on in (("em", part.emphasis), ("strong", part.strong)):
+            if on:
+                words = f"<{tag}>{words}</{tag}>"
+        texts.append(words)
+    return "".join(texts)
 
 
 def xml_text(text: str) -> str:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from srbwriter.story.formats.base import Document, Format, FormatError
-from srbwriter.story.formats.build import Grower, notice, read_time, with_foreign
+from srbwriter.story.formats.build import Grower, notice, read_time
 from srbwriter.story.formats.cursor import Cursor, line_cursors
 from srbwriter.story.model import (
     Author,
@@ -21,7 +21,6 @@ from srbwriter.story.model import (
     StoryDraft,
     as_list,
     as_object,
-    keep_foreign,
 )
 
 NAME = "sillytavern"
@@ -57,7 +56,7 @@ def matches(document: Document) -> bool:
 
 def read(document: Document) -> StoryDraft:
     cursors = line_cursors(document)
-    head = cursors.pop(0) if cursors[0].peek("mes") is None and _is_head(cursors[0]) else None
+    head = cursors.pop(0) if cursors[0].raw("mes") is None and _is_head(cursors[0]) else None
     chat = _Chat()
     for cursor in cursors:
         try:
@@ -117,7 +116,6 @@ class _Message:
     speaker: str
     is_user: bool
     is_hidden: bool
-    rest: JsonObject
 
 
 class _Chat:
@@ -148,7 +146,7 @@ class _Chat:
         join = BETWEEN if here is not self.grower.root else ""
         tags = [*([HIDDEN_TAG] if message.is_hidden else []), *_tags(message.speaker)]
         nodes = [self.grower.add(here, _node(take, message, join, tags)) for take in message.takes]
-        return with_foreign(nodes[message.shown], NAME, message.rest)
+        return nodes[message.shown]
 
     def _remember(self, message: _Message) -> None:
         if message.is_user:
@@ -172,44 +170,34 @@ def _tags(speaker: str) -> list[str]:
 
 
 def _is_head(cursor: Cursor) -> bool:
-    return any(cursor.peek(key) is not None for key in ("chat_metadata", "user_name", "character_name"))
+    return any(cursor.raw(key) is not None for key in ("chat_metadata", "user_name", "character_name"))
 
 
 def _describe(draft: StoryDraft, head: Cursor) -> None:
     draft.title = _name(head, "character_name")
     draft.byline = _name(head, "user_name")
-    if (created := read_date(head.peek("create_date"))) is not None:
-        draft.created = created
-        head.skip("create_date")
+    draft.created = read_date(head.raw("create_date"))
     about = head.inner("chat_metadata")
     draft.root.settings.author_note = about.text("note_prompt") or None
     draft.root.settings.author_note_depth = about.integer("note_depth")
-    if head.peek("chat_metadata") == about.all():
-        head.skip("chat_metadata")
-        head.put_back("chat_metadata", about.rest())
-    keep_foreign(draft.meta, NAME, head.rest())
 
 
 def _name(head: Cursor, key: str) -> str:
-    return "" if head.peek(key) == _UNUSED else head.text(key)
+    return "" if head.raw(key) == _UNUSED else head.text(key)
 
 
 def _message(cursor: Cursor) -> _Message:
-    mes = cursor.peek("mes")
-    text = _plain(mes)
+    text = _plain(cursor.raw("mes"))
     if text is None:
         raise cursor.error("a text", "mes")
-    if isinstance(mes, str):
-        cursor.skip("mes")
     takes, shown = _takes(cursor, text)
-    speaker = cursor.peek("name")
+    speaker = cursor.raw("name")
     return _Message(
         takes,
         shown,
         speaker if isinstance(speaker, str) else "",
         cursor.flag("is_user"),
         cursor.flag("is_system"),
-        cursor.rest(),
     )
 
 
@@ -224,29 +212,23 @@ def _takes(cursor: Cursor, text: str) -> tuple[list[_Take], int]:
 
     A message that says something else than its swipe was edited; both are kept.
     """
-    own = _Take(text, created=read_date(cursor.peek("send_date")), model=_model(cursor.all()))
-    if own.created is not None:
-        cursor.skip("send_date")
-    infos = as_list(cursor.peek("swipe_info"))
+    own = _Take(text, created=read_date(cursor.raw("send_date")), model=_model(cursor.all()))
+    infos = as_list(cursor.raw("swipe_info"))
     takes: list[_Take] = []
     shown: int | None = None
-    swipe_id = cursor.peek("swipe_id")
-    for index, value in enumerate(as_list(cursor.peek("swipes"))):
+    swipe_id = cursor.raw("swipe_id")
+    for index, value in enumerate(as_list(cursor.raw("swipes"))):
         swipe = _plain(value)
         if swipe is None:
-            cursor.add_notice("left out; expected a text", f"swipes[{index}]", value)
+            cursor.add_notice("left out; expected a text", f"swipes[{index}]")
             continue
         if type(swipe_id) is int and swipe_id == index:
-            cursor.skip("swipe_id")
             shown = len(takes)
             takes.append(replace(own, edited=swipe != text))
             if swipe == text:
                 continue
         info = as_object(infos[index]) if index < len(infos) else {}
         takes.append(_Take(swipe, created=read_date(info.get("send_date")), model=_model(info)))
-    swipes = cursor.peek("swipes")
-    if isinstance(swipes, list) and all(isinstance(value, str) for value in as_list(swipes)):
-        cursor.skip("swipes")
     if shown is None:
         same = [index for index, take in enumerate(takes) if take.text == text]
         shown = same[0] if same else 0

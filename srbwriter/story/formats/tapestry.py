@@ -6,11 +6,10 @@ import base64
 import binascii
 import re
 import zlib
-from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from srbwriter.story.formats.base import Document, Format, FormatError
-from srbwriter.story.formats.build import Loose, arrange, time_of, with_foreign
+from srbwriter.story.formats.build import Loose, arrange
 from srbwriter.story.formats.cursor import Cursor
 from srbwriter.story.formats.document import mend, parse_json
 from srbwriter.story.model import (
@@ -23,8 +22,6 @@ from srbwriter.story.model import (
     as_list,
     as_object,
     children_by_parent,
-    foreign,
-    keep_foreign,
     path_to,
 )
 
@@ -43,67 +40,6 @@ _LARGEST = 1 << 28
 
 def matches(document: Document) -> bool:
     return document.kind == "text" and _front_matter(document) is not None
-
-
-@dataclass(frozen=True, slots=True)
-class _Item:
-    """What a node says about itself, and its text."""
-
-    about: JsonObject
-    text: str
-
-
-def _draft(weave: JsonObject, items: list[_Item], document: Document) -> StoryDraft:
-    whole = Cursor(weave, document.name, faults=document.faults)
-    active, bookmarks = whole.ident("active"), whole.texts("bookmarks")
-    loose: list[Loose] = []
-    for item in items:
-        cursor = Cursor(item.about, document.name, f"node {item.about['id']}", whole)
-        node = _node(cursor, active, bookmarks)
-        node.text = item.text
-        loose.append(Loose(node, cursor))
-    order = [*whole.texts("roots"), *(child for item in items for child in as_list(item.about["children"]))]
-    place = {node_id: index for index, node_id in enumerate(order)}
-    loose.sort(key=lambda item: place.get(item.node.id, len(place)))
-    draft = arrange(loose, active)
-    rest = whole.rest()
-    if len(bookmarks) > 1:
-        rest["bookmarks"] = bookmarks  # in their order
-    if active not in (None, draft.current_id):
-        rest["active"] = active
-    if (about := whole.object("metadata")) is not None:
-        draft.title = about.text("title")
-        draft.created = time_of(about, "created")
-        draft.root.mark(note=about.text("notes"))
-        rest["metadata"] = about.rest()
-    keep_foreign(draft.meta, NAME, {key: value for key, value in rest.items() if value})
-    return draft
-
-
-def _node(cursor: Cursor, active: str | None, bookmarks: list[str]) -> DraftNode:
-    node_id = cursor.ident("id") or ""
-    parent_id = cursor.ident("parent")
-    cursor.skip("parent", "children")  # the parents say the same
-    for key, expected in (("active", node_id == active), ("bookmarked", node_id in bookmarks)):
-        if cursor.peek(key) == expected:
-            cursor.skip(key)  # the weave says the same
-    about, model = cursor.object("metadata"), cursor.object("model")
-    generation = None
-    if model is not None:
-        finish = about.text("finish_reason") if about else ""
-        generation = Generation(model=model.text("label"), finish_reason=finish)
-    node = DraftNode(
-        node_id,
-        parent_id,
-        author="writer" if model is None else "model",
-        generation=generation,
-        marks=Marks(bookmark=node_id in bookmarks or cursor.peek("bookmarked") is True),
-        created=_ulid_time(node_id),
-    )
-    inner = {
-        key: part.rest() for key, part in (("metadata", about), ("model", model)) if part and part.rest()
-    }
-    return with_foreign(node, NAME, {**cursor.rest(), **inner})
 
 
 def _ulid_time(text: str) -> float | None:
@@ -140,10 +76,8 @@ def read(document: Document) -> StoryDraft:
     else:
         script = str(fields.pop(_PLAIN, ""))
     weave = Cursor(parse_json(_as_json(script), document.name, _PLAIN), document.name, faults=document.faults)
-    draft = _draft(*_of_plugin(weave), document)
+    draft = _draft(weave)
     _go_on(draft, text)
-    rest = {**foreign(draft.meta, NAME), **weave.rest(), **({"frontMatter": fields} if fields else {})}
-    keep_foreign(draft.meta, NAME, rest)
     return draft
 
 
@@ -165,43 +99,35 @@ def _as_json(script: str) -> str:
     return _SCRIPT.sub(lambda match: match[1] or ("null" if match[0] == "undefined" else ""), script)
 
 
-def _of_plugin(weave: Cursor) -> tuple[JsonObject, list[_Item]]:
+def _draft(weave: Cursor) -> StoryDraft:
     models, children = _map(weave.raw("models")), _map(weave.raw("nodeChildren"))
+    bookmarks = weave.texts("bookmarks")
     nodes = Cursor({"nodes": _map(weave.raw("nodes"))}, weave.file, above=weave).good_entries("nodes")
-    used: set[str] = set()
-    items: list[_Item] = []
-    for key, cursor in nodes:
-        content, model = cursor.peek("content"), cursor.peek("model")
-        about: JsonObject = {
-            "id": cursor.ident("identifier") or key,
-            **({"key": key} if cursor.peek("identifier") != key else {}),
-            "parent": cursor.ident("parentNode"),
-            "children": as_list(children.get(key)),
-        }
-        if isinstance(model, str) and model in models:
-            used.add(model)
-            about["model"] = {"id": model, **as_object(models[model])}
-            cursor.skip("model")
-        if isinstance(cursor.peek("parameters"), dict):
-            about["metadata"] = cursor.raw("parameters")
-        if isinstance(content, list):
-            cursor.skip("content")
-            tokens = [as_list(token) for token in as_list(content)]
-            about["tokens"] = [
-                {"probability": token[0], "text": str(token[1])} for token in tokens if len(token) > 1
-            ]
-            text = "".join(token["text"] for token in about["tokens"])
-        else:
-            text = cursor.good_text("content")
-        items.append(_Item({**cursor.rest(), **about}, mend(text)))
-    weave.skip("modelNodes")  # the nodes say the same
-    unused = {model: label for model, label in models.items() if model not in used}
-    return {
-        "roots": as_list(weave.raw("rootNodes")),
-        "active": weave.raw("currentNode"),
-        "bookmarks": as_list(weave.raw("bookmarks")),
-        "models": unused,
-    }, items
+    loose = [Loose(_node(key, cursor, models, bookmarks), cursor) for key, cursor in nodes]
+    order = [*weave.texts("rootNodes"), *(child for key, _ in nodes for child in as_list(children.get(key)))]
+    place = {str(node_id): index for index, node_id in enumerate(order)}
+    loose.sort(key=lambda item: place.get(item.node.id, len(place)))
+    return arrange(loose, weave.ident("currentNode"))
+
+
+def _node(key: str, cursor: Cursor, models: JsonObject, bookmarks: list[str]) -> DraftNode:
+    node_id = cursor.ident("identifier") or key
+    content, model = cursor.raw("content"), models.get(str(cursor.raw("model")))
+    if isinstance(content, list):  # probability and text of each token
+        text = "".join(str(as_list(token)[1]) for token in as_list(content) if len(as_list(token)) > 1)
+    else:
+        text = cursor.good_text("content")
+    finish = cursor.inner("parameters").text("finish_reason")
+    label = as_object(model).get("label")
+    return DraftNode(
+        node_id,
+        cursor.ident("parentNode"),
+        text=mend(text),
+        author="writer" if model is None else "model",
+        generation=None if model is None else Generation(model=str(label or ""), finish_reason=finish),
+        marks=Marks(bookmark=node_id in bookmarks),
+        created=_ulid_time(node_id),
+    )
 
 
 def _map(pairs: JsonValue) -> JsonObject:

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from srbwriter.story.formats import frontmatter
 from srbwriter.story.formats.base import Document, Format
-from srbwriter.story.formats.build import Grower, notice
+from srbwriter.story.formats.build import Grower
 from srbwriter.story.formats.encoding import unix_lines
 from srbwriter.story.formats.prose import text_with_headings
 from srbwriter.story.model import DraftNode, StoryDraft
@@ -56,7 +56,6 @@ def read_fountain(document: Document) -> StoryDraft:
     page = _title_page(unix_lines(document.text))
     draft.title = page.get("title", "")
     draft.byline = page.get("author", page.get("authors", ""))
-    notice(draft, "this looks like a screenplay in Fountain, and came in as the plain text that it is")
     return draft
 
 

@@ -1,7 +1,7 @@
 """HTML of any origin, read as text: headings, paragraphs, emphasis, line breaks and rules.
 
 Uses the parser of the standard library, which takes tags as they come. What a browser would not show as text
-(scripts, styles, pictures) is left out. Of a page of our own the path is read, not the branches.
+(scripts, styles, pictures) is left out.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 
-from srbwriter.story.formats.base import Document, FormatError
+from srbwriter.story.formats.base import Document, Format, FormatError
 from srbwriter.story.formats.inline import Inline
 from srbwriter.story.formats.manuscript import Manuscript
 from srbwriter.story.formats.prose import heading_starts
 from srbwriter.story.model import StoryDraft
+
+NAME = "html"
 
 _PAGE = re.compile(
     r"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.I | re.S
@@ -23,7 +25,6 @@ _PAGE = re.compile(
 _PIECE = re.compile(r"\s*<(?:p|div|h[1-6]|section|article|main|center|font|span|em|i|b|strong)\b[^>]*>", re.I)
 
 _HIDDEN = frozenset("script style template noscript object iframe svg select textarea".split())
-_NOT_THE_PATH = frozenset(["details", "header", "footer"])  # of a page of our own
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _BLOCKS = frozenset(_HEADINGS) | frozenset(
     "address article aside blockquote body caption center dd details div dl dt fieldset figcaption figure "
@@ -77,7 +78,7 @@ class _Page(HTMLParser):
         self._item = False  # the next paragraph is an item of a list
         self._hidden, self._depth = "", 0  # the tag in which nothing is shown, and how often it is open
         self._title = self._author = self._language = ""
-        self._in_title = self._ours = False
+        self._in_title = False
 
     def take(self, text: str, name: str) -> None:
         """Read a page. Raises :class:`FormatError`."""
@@ -101,7 +102,7 @@ class _Page(HTMLParser):
         given = {name: value or "" for name, value in attrs}
         if self._hidden:
             self._depth += tag == self._hidden
-        elif tag in _HIDDEN or (self._ours and tag in _NOT_THE_PATH):
+        elif tag in _HIDDEN:
             self._hidden, self._depth = tag, 1
         elif tag in _VOID:
             self._empty_element(tag, given)
@@ -149,8 +150,6 @@ class _Page(HTMLParser):
                 self._manuscript.add_notice("pictures were left out")
             case "meta", "author":
                 self._author = self._author or _one_line(given.get("content", ""))
-            case "meta", "generator":
-                self._ours = given.get("content") == "srbwriter"
             case _:
                 pass
 
@@ -174,7 +173,7 @@ class _Page(HTMLParser):
         return Look(
             italic[1] is not None if italic else look.emphasis or tag in _EMPHASIS,
             bold[1] is not None if bold else look.strong or tag in _STRONG,
-            look.exact or tag == "pre" or (self._ours and tag == "main"),
+            look.exact or tag == "pre",
         )
 
     def _end_block(self) -> None:
@@ -185,7 +184,7 @@ class _Page(HTMLParser):
         if self._heading:
             says_title = not self._part and self._manuscript.empty
             if not (says_title and _one_line(text) == _one_line(self._title)):
-                self._manuscript.heading(self._heading - self._ours, parts)
+                self._manuscript.heading(self._heading, parts)
         else:
             self._manuscript.paragraph([Inline("- "), *parts] if self._item else parts)
         self._heading, self._item = 0, False
@@ -219,3 +218,6 @@ def _strip_end(parts: list[Inline], characters: str) -> None:
         parts.pop()
     if parts:
         parts[-1] = replace(parts[-1], text=parts[-1].text.rstrip(characters))
+
+
+FORMAT = Format(NAME, "HTML page", ".html", matches, read, of_text=True)

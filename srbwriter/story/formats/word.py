@@ -25,9 +25,9 @@ from srbwriter.story.formats.prose import (
     xml_characters,
     xml_text,
 )
-from srbwriter.story.formats.word_reader import KEPT, NAME
+from srbwriter.story.formats.word_reader import NAME
 from srbwriter.story.languages import language_tag
-from srbwriter.story.model import StoryDraft, foreign
+from srbwriter.story.model import StoryDraft
 
 if TYPE_CHECKING:
     from docx.document import Document as WordDocument
@@ -113,8 +113,7 @@ def _run(part: Inline) -> str:
 
 def _properties(word: WordDocument, draft: StoryDraft) -> None:
     properties = word.core_properties
-    kept = foreign(draft.meta, NAME)
-    given = {name: str(kept.get(name, "")) for name in KEPT}
+    given = dict.fromkeys(("subject", "keywords", "category", "comments", "content_status"), "")
     given |= {"title": draft.title, "author": draft.byline, "last_modified_by": draft.byline}
     given |= {"language": language_tag(draft.language) or "", "identifier": draft.id}
     for name, words in given.items():

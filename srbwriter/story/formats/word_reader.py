@@ -20,15 +20,13 @@ from typing import TYPE_CHECKING, Any, cast
 from srbwriter.story.formats.base import Document, NotForUs
 from srbwriter.story.formats.inline import Inline
 from srbwriter.story.formats.manuscript import Manuscript
-from srbwriter.story.model import StoryDraft, counted, keep_foreign
+from srbwriter.story.model import StoryDraft, counted
 
 if TYPE_CHECKING:
     from docx.document import Document as WordDocument
     from docx.opc.coreprops import CoreProperties
 
 NAME = "docx"
-KEPT = ("subject", "keywords", "category", "comments", "content_status")
-"""Properties of a document that mean nothing here and are written back."""
 
 _MOST_UNPACKED = 1 << 30  # bytes of all parts together
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -203,8 +201,6 @@ class _Reader:
         draft.byline, draft.language = properties.author.strip(), properties.language or self._language()
         draft.created = properties.created.timestamp() if properties.created else None
         draft.modified = properties.modified.timestamp() if properties.modified else None
-        kept = {name: words for name in KEPT if (words := str(getattr(properties, name)))}
-        keep_foreign(draft.meta, NAME, kept)
         return draft
 
     def _part(self, kind: str) -> dict[str, Any]:

@@ -147,7 +147,7 @@ def properties(screen: Writer) -> None:
 
 @command(STORY, "Export the story", letters="E", asks=True)
 def export(screen: Writer) -> None:
-    """Write the story to a file; its extension chooses the format: a book, Word, HTML, text or JSON."""
+    """Write the story to a file; its extension chooses the format: a book, Word, text or JSON."""
     _ask_target(screen, f"{library.file_name(screen.session.title)}.md")
 
 
