@@ -1,12 +1,10 @@
 """A writer's speed beside other clients: ``python -m benchmarks.engine.neighbours --model FILE``.
 
-The others are a client that sends and cancels requests all the time, like completion while typing, and four
-branches under an ambiguous grammar, which gets slower with each token. A writer writes alone and beside them
-by turns; the ratio is that of neighbouring runs. Alone twice shows the noise, and four branches without a
-grammar the cost of a shared batch. With ``--threads 0`` the engine chooses its threads, and there are two
-more neighbours: a program that keeps a core busy, and one that computes for a fifth of each second. Wall time
-is what the writer notices; processor time hardly changes with other work on the machine if there is one
-thread.
+The other is a client that sends and cancels requests all the time, like completion while typing. A writer
+writes alone and beside it by turns; the ratio is that of neighbouring runs. Alone twice shows the noise. With
+``--threads 0`` the engine chooses its threads, and there are two more neighbours: a program that keeps a core
+busy, and one that computes for a fifth of each second. Wall time is what the writer notices; processor time
+hardly changes with other work on the machine if there is one thread.
 """
 
 from __future__ import annotations
@@ -31,11 +29,9 @@ from srbwriter.engine.types import Priority, Request, Sampling, Stop
 
 from .setting import TEXT, Setting
 
-AIMS = {"cancels": 0.9, "grammar": 0.8}
+AIM = 0.9  # beside a client that cancels
 PERIODS = (0.02, 0.05, 0.1)  # seconds
-AMBIGUOUS = "root ::= e\ne ::= e e e | e e | [a-z ]"
 _ASKED = 100  # tokens of a prompt that is cancelled, about
-_SLOW_FROM = 24  # tokens: looking at the next one takes tens of milliseconds from there on
 
 Speed: TypeAlias = "tuple[float, float]"
 """Tokens a second of the wall's clock, and of the processor's."""
@@ -127,26 +123,6 @@ def computing(seconds: float, pause: float) -> Generator[None]:
             program.kill()
 
 
-@contextmanager
-def branches(engine: Engine, remarks: list[str], grammar: str | None = None) -> Generator[None]:
-    """Four branches, under a grammar or none."""
-    sampling = Sampling(seed=1, grammar=grammar)
-    generation = engine.submit(
-        Request("The king", n=4, sampling=sampling, stop=Stop(max_tokens=800, ignore_eog=True))
-    )
-    give_up = time.perf_counter() + 30
-    while any(len(b.ids) < _SLOW_FROM for b in generation.branches) and time.perf_counter() < give_up:
-        time.sleep(0.05)
-    begun, before = time.perf_counter(), sum(len(branch.ids) for branch in generation.branches)
-    try:
-        yield
-    finally:
-        tokens = sum(len(branch.ids) for branch in generation.branches) - before
-        remarks.append(f"{tokens / (time.perf_counter() - begun):.1f} tok/s")
-        generation.cancel()
-        generation.wait(60)
-
-
 def compare(
     engine: Engine, setting: Setting, rounds: int, beside: Callable[[], AbstractContextManager[None]]
 ) -> list[tuple[Speed, Speed]]:
@@ -177,11 +153,7 @@ def measure(setting: Setting, rounds: int, periods: Sequence[float]) -> Iterator
             what = "new prompts" if fresh else "one prompt"
             name = f"a client that cancels every {1000 * period:.0f} ms, {what}"
             pairs = compare(engine, setting, rounds, partial(cancelling, engine, period, fresh, remarks))
-            yield Result(name, AIMS["cancels"], pairs, remarks[-1])
-        pairs = compare(engine, setting, rounds, partial(branches, engine, remarks))
-        yield Result("four branches without a grammar", 0.0, pairs, remarks[-1])
-        pairs = compare(engine, setting, rounds, partial(branches, engine, remarks, AMBIGUOUS))
-        yield Result("four branches under an ambiguous grammar", AIMS["grammar"], pairs, remarks[-1])
+            yield Result(name, AIM, pairs, remarks[-1])
 
 
 def main(argv: Sequence[str] | None = None) -> None:

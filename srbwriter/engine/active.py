@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from .branch import WAITING_STATES, BranchWriter, ServedRequest
 from .constraints import Constraint
@@ -68,8 +68,6 @@ class ActiveBranch(BranchWriter, Demand):
         tokens_at_start: tokens that it had when it was admitted.
         constraint: its grammar; ``constrained`` says whether that has seen all of the text.
         heal: the end of typed text, which the next tokens must spell.
-        choice: a drawn token that waits for a slow grammar.
-        drawn: the token of a choice that was postponed.
         alone: whether llama.cpp can sample it in a single call.
         fast: whether nothing else is to be done for a token.
         processors: the logit processors of this branch.
@@ -86,8 +84,6 @@ class ActiveBranch(BranchWriter, Demand):
         self.chain_state = ChainState.CURRENT
         self.constraint: Constraint | None = None
         self.constrained = False
-        self.choice: Choice | None = None
-        self.drawn: int | None = None
         self.heal: Constraint | None = None
         self.rewinder_settings: Hashable = rewinder_settings(Sampling())  # of the watchers it has
         self.alone = self.fast = False
@@ -135,23 +131,11 @@ class ActiveBranch(BranchWriter, Demand):
         self.forget_constraint()
 
     def forget_constraint(self) -> None:
-        self.constraint, self.constrained, self.drawn = None, False, None
+        self.constraint, self.constrained = None, False
 
     def slid(self, kept: int) -> None:
         if kept < self.namespace.start:  # text that slides up to there is not common to all
             self.namespace = self.namespace._replace(start=kept)
-
-
-class Choice(NamedTuple):
-    """A token that a branch drew, which waits for the answer of a slow grammar.
-
-    ``logits`` are the model's, ``edited`` those after the processors (the same if there are none).
-    """
-
-    active: ActiveBranch
-    token: int
-    logits: Logits
-    edited: Logits
 
 
 class ActiveRequest(ServedRequest[ActiveBranch]):

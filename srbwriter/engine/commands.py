@@ -99,11 +99,8 @@ class Commands(Steering[ActiveBranch]):
         super().revive(writer)
 
     def follow_rules(self, writer: ActiveBranch) -> None:
-        if writer.choice is not None:
-            self.queue.requeue(writer)  # it chooses anew when it is let in
-        elif writer.seq >= 0 and not self.loop.prepare(writer):
+        if writer.seq >= 0 and not self.loop.prepare(writer):
             self.queue.drop_ended()
-        writer.drawn = None  # it was drawn by rules that hold no more
 
     def heal(self, writer: ActiveBranch, text: str) -> None:
         writer.heal = PrefixConstraint(self.model.piece_index, text.encode())

@@ -13,25 +13,29 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .masks import ConstraintModel
 from .parameters import notation
+from .text import Pieces
 from .types import Sampling
 
 _NEGATIVE_INFINITY = np.float32(-np.inf)
 
 
+class ConstraintModel(Protocol):
+    """What constraints need to know of a model."""
+
+    @property
+    def n_vocab(self) -> int: ...
+    @property
+    def eog(self) -> frozenset[int]: ...
+    @property
+    def special_pieces(self) -> Sequence[bytes]: ...  # text of every token, control tokens written out
+    @property
+    def pieces(self) -> Pieces: ...  # the same with nothing for control tokens
+    def token(self, text: str) -> int | None: ...
+
+
 class Constraint(Protocol):
     """State of one branch under one rule."""
-
-    @property
-    def slow(self) -> bool:
-        """Whether a step is too short to wait for it."""
-        ...
-
-    @property
-    def form(self) -> str:
-        """The rule in a form that another process can follow; nothing if it is never slow."""
-        ...
 
     @property
     def finished(self) -> bool:
@@ -114,8 +118,6 @@ class PrefixConstraint:
     This is token healing: the end of what someone typed is given back to the model, which completes it with
     the token it would have written there itself.
     """
-
-    slow, form = False, ""
 
     def __init__(self, index: PieceIndex, prefix: bytes) -> None:
         self._index = index

@@ -10,16 +10,14 @@ token 10 µs.
 from __future__ import annotations
 
 import json
-from functools import lru_cache
-from time import thread_time
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper, regex_to_lark
 from numpy.typing import NDArray
 
+from .constraints import ConstraintModel
 from .gbnf import to_lark
-from .masks import ConstraintModel, apply_bits
 from .parameters import BY_NAME, read_schema
 from .types import InvalidRequest
 
@@ -27,11 +25,12 @@ from .types import InvalidRequest
 _HEADER = '%llguidance {"no_forcing": true}\n'
 # A space, or up to two line ends and an indent, as in llama.cpp: a doubtful model pads its JSON for ever.
 _WHITESPACE = r"\x20|\x0A{1,2}[\x20\x09]{0,20}"
-# Parser items of one step: some 40 ms. llguidance's own limit of 50,000 stops rules as plain as `("." | x)+`.
+# All branches wait while one looks at its grammar. An ambiguous one makes the rows of the parser longer with
+# each token: a look takes tens of milliseconds at 500 items, and seconds at llguidance's own limit of 2,000.
+# Schemas are not ambiguous, but their optional keys take four items each.
+# Its limit of 50,000 items a step stops rules as plain as `("." | x)+`; a million take some 40 ms.
+_MOST_IN_ROW = {"grammar": 500, "json_schema": 2000, "regex": 500}
 _MOST_ITEMS = 1_000_000
-SLOW = 0.002
-"""Seconds of the processor that one look at a grammar takes, from which on it is followed elsewhere."""
-_PACES = 256  # grammars of which that is remembered
 _MOST_WORDS = 200  # characters of llguidance's own reason
 _SPECIAL = b"\xff"  # llguidance's mark of tokens that are not text
 
@@ -41,18 +40,15 @@ def compile_grammar(name: str, text: str, model: ConstraintModel) -> GrammarCons
     BY_NAME[name].check(text)
     error = ""
     for form in _COMPILERS[name](text, model):
-        made = from_form(form, model)
+        limits = LLParserLimits(
+            max_items_in_row=_MOST_IN_ROW[name], step_max_items=_MOST_ITEMS, verbose_errors=False
+        )
+        matcher = LLMatcher(_tokenizer(model), _HEADER + form, log_level=0, limits=limits)
+        made = GrammarConstraint(matcher, model.n_vocab, model.eog)
         if not made.exhausted:
             return made
         error = made.error
     raise InvalidRequest(name, error)
-
-
-def from_form(form: str, model: ConstraintModel) -> GrammarConstraint:
-    """``form`` is what llguidance calls Lark. The constraint is exhausted at once if it is none."""
-    limits = LLParserLimits(step_max_items=_MOST_ITEMS, verbose_errors=False)
-    matcher = LLMatcher(_tokenizer(model), _HEADER + form, log_level=0, limits=limits)
-    return GrammarConstraint(matcher, model.n_vocab, model.eog, form, _pace(form))
 
 
 def _from_gbnf(text: str, model: ConstraintModel) -> list[str]:
@@ -73,34 +69,14 @@ def _from_regex(text: str, _: ConstraintModel) -> list[str]:
 _COMPILERS = {"grammar": _from_gbnf, "json_schema": _from_json_schema, "regex": _from_regex}
 
 
-class _Pace:
-    """Whether a grammar is slow to follow. All texts under it share what one of them finds out."""
-
-    __slots__ = ("slow",)
-
-    def __init__(self) -> None:
-        self.slow = False
-
-
-@lru_cache(_PACES)
-def _pace(form: str) -> _Pace:
-    return _Pace()
-
-
 class GrammarConstraint:
     """A state of llguidance's matcher."""
 
-    def __init__(self, matcher: LLMatcher, n_vocab: int, eog: frozenset[int], form: str, pace: _Pace) -> None:
+    def __init__(self, matcher: LLMatcher, n_vocab: int, eog: frozenset[int]) -> None:
         self._matcher = matcher
         self._n_vocab = n_vocab
         self._eog = eog
-        self.form = form
-        self._pace = pace
         self._allowed: int | None = None  # the token that was last found to be allowed here
-
-    @property
-    def slow(self) -> bool:
-        return self._pace.slow
 
     @property
     def finished(self) -> bool:
@@ -115,27 +91,21 @@ class GrammarConstraint:
     def error(self) -> str:
         return self._matcher.get_error().strip()
 
-    def bits(self) -> bytes | None:
-        """A bit for each token, the lowest first: whether it may come next. None if it is exhausted."""
-        if self.exhausted:
-            return None
-        begun = thread_time()
-        bits = self._matcher.compute_bitmask()
-        self._took(begun)
-        return None if self.exhausted else bits
-
     def mask(self, logits: NDArray[np.float32]) -> bool:
-        bits = self.bits()
-        return bits is not None and apply_bits(bits, logits)
+        if self.exhausted:
+            return False
+        bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
+        if self.exhausted:
+            return False
+        logits[np.unpackbits(bits, count=logits.size, bitorder="little") == 0] = -np.inf
+        return bool(logits.max() > -np.inf)
 
     def allows(self, token: int) -> bool:
         if token in self._eog:
             return self._matcher.is_accepting()
         if token == self._allowed:
             return True
-        begun = thread_time()
         allowed = 0 <= token < self._n_vocab and self._matcher.validate_tokens([token]) == 1
-        self._took(begun)
         if allowed:
             self._allowed = token
         return allowed
@@ -144,9 +114,7 @@ class GrammarConstraint:
         if not self.allows(token):
             raise ValueError(f"token {token} breaks the grammar")
         if token not in self._eog:
-            begun = thread_time()
             self._matcher.consume_token(token)
-            self._took(begun)
             self._allowed = None
 
     def trouble(self) -> str:
@@ -156,11 +124,7 @@ class GrammarConstraint:
         return "" if self._matcher.is_accepting() else "no token of this model can go on from here"
 
     def fork(self) -> GrammarConstraint:
-        return GrammarConstraint(self._matcher.deep_copy(), self._n_vocab, self._eog, self.form, self._pace)
-
-    def _took(self, begun: float) -> None:
-        if thread_time() - begun > SLOW:
-            self._pace.slow = True
+        return GrammarConstraint(self._matcher.deep_copy(), self._n_vocab, self._eog)
 
 
 class _Vocabulary:

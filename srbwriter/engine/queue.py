@@ -74,7 +74,6 @@ class Queue:
         self.requests: list[ActiveRequest] = []
         self.writing: list[ActiveBranch] = []  # one token to evaluate for each
         self.reading: deque[Demand] = deque()  # more than one token to evaluate
-        self.asking: list[ActiveBranch] = []  # wait for a slow grammar
         self.steady = False  # whether the next step is like the last: all continue, and nobody waits
         self.step = 0  # of the engine
         self.settle_seconds = SETTLE_SECONDS
@@ -93,12 +92,12 @@ class Queue:
 
     @property
     def busy(self) -> bool:
-        return bool(self.writing or self.reading or self.asking)
+        return bool(self.writing or self.reading)
 
     @property
     def all_writing(self) -> bool:
         """Whether all branches write and have a row in every step, and no request has just ended."""
-        if self.reading or self.asking or not self.writing or not all(r.live for r in self.requests):
+        if self.reading or not self.writing or not all(r.live for r in self.requests):
             return False
         return not self.runs_prefetch and not any(
             r.asked.priority is Priority.BACKGROUND or any(map(is_waiting, r.branches))
@@ -126,12 +125,12 @@ class Queue:
 
     @property
     def _running_demands(self) -> list[Demand]:
-        return [*self.writing, *self.reading, *self.asking]
+        return [*self.writing, *self.reading]
 
     @property
     def runs_prefetch(self) -> bool:
         """Whether what runs is a prefetch; nothing else runs then."""
-        first = next(chain(self.writing, self.reading, self.asking), None)
+        first = next(chain(self.writing, self.reading), None)
         return first is not None and first.urgency is Priority.AHEAD
 
     @property
@@ -176,7 +175,7 @@ class Queue:
         """Branches on a sequence of their own; one that reads the prompt for its siblings is none."""
         # A copy of the list: statistics are read by other threads.
         reading = [d for d in list(self.reading) if isinstance(d, ActiveBranch) and not d.prompting]
-        return [*self.writing, *self.asking, *reading]
+        return [*self.writing, *reading]
 
     def tokens_left(self, demand: Demand) -> int:
         """Return how many tokens of the path of a demand its sequence has not evaluated."""
@@ -202,8 +201,6 @@ class Queue:
             self.writing = [r for r in self.writing if r is not demand]
         elif demand in self.reading:
             self.reading.remove(demand)
-        else:
-            self.asking = [r for r in self.asking if r is not demand]
 
     def requeue(self, active: ActiveBranch) -> None:
         """Let a running branch wait again; its text stays, and its cells as long as there is room."""
@@ -224,23 +221,15 @@ class Queue:
             demand.request.scoring = None
 
     def drop_ended(self) -> None:
-        """Take ended branches off the lists, and move branches that wait for a grammar to theirs."""
-        if any(r.seq < 0 or r.choice is not None for r in self.writing):  # what has ended has no sequence
+        """Take ended branches off the lists."""
+        if any(r.seq < 0 for r in self.writing):  # what has ended has no sequence
             self.steady = False
-            self.asking += [r for r in self.writing if r.choice is not None]
-            self.writing = [r for r in self.writing if r.seq >= 0 and r.choice is None]
-        if self.asking:
-            self.asking = [r for r in self.asking if r.choice is not None]
+            self.writing = [r for r in self.writing if r.seq >= 0]
         for demand in list(self.reading):
             if demand.seq < 0:
                 self.reading.remove(demand)
             elif isinstance(demand, ScoringDemand) and not demand.request.live:
                 self.suspend(demand)
-
-    def resume_writing(self, active: ActiveBranch) -> None:
-        """List a branch as writing again after its grammar has answered."""
-        self.asking.remove(active)
-        self.writing.append(active)
 
     def release_request(self, request: ActiveRequest) -> None:
         """Give back what an ended request holds besides its text in the cache."""
@@ -258,7 +247,6 @@ class Queue:
             self.loop.fail_request(request, error)
         self.writing.clear()
         self.reading.clear()
-        self.asking.clear()
         self.loop.pending.clear()
         self.cache.clear()
 
@@ -428,7 +416,7 @@ class Queue:
             self.start_writing(active)
         else:
             self._start_reading(demand, request, for_all=not own)
-        if demand.seq >= 0 and demand not in self.asking:
+        if demand.seq >= 0:
             self._note_next_step(demand, under_way)
         return True
 

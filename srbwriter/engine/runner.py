@@ -84,7 +84,7 @@ class Runner:
         turns = Turns(adapters, lambda chosen: set_adapters(context.pointer, chosen)) if adapters else None
         self.scheduler = Scheduler(
             model, context, self.cache, options, window=window, abortable=abortable,
-            threads=threads_of(options), wake=self.wake.set, turns=turns,
+            threads=threads_of(options), turns=turns,
         )  # fmt: skip
         self.closing = False
         self.forked = False  # whether this is the copy in a child of the process that loaded it
@@ -235,9 +235,6 @@ class Runner:
         self.wake.clear()  # before the step, so that what comes in while it runs is not slept over
         if self._step():
             return True
-        if self.scheduler.queue.asking:  # nothing to do until a slow grammar has been asked
-            self.wake.wait()
-            return self._step() or True
         rest = self.scheduler.seconds_to_work(time.monotonic())
         if rest == 0:  # what is written ahead may begin since this step did
             return self._step()
@@ -358,7 +355,6 @@ class Runner:
             generation.engine_state.close()
         if self.cache.archive.disk is not None:
             self.cache.archive.disk.close()
-        self.scheduler.grammars.close()
         self.scheduler.loop.pool.close()
         self.sequences.close()
         self.context.close()

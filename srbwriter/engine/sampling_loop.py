@@ -14,12 +14,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from .active import ActiveBranch, ActiveRequest, ChainState, Choice, Logits, constraint_key
+from .active import ActiveBranch, ActiveRequest, ChainState, Logits, constraint_key
 from .cache import Cache
 from .constraints import Constraint, PrefixConstraint, compile_constraint
-from .grammar_process import Answer, GrammarProcess, Question
 from .logprobs import score
-from .masks import apply_bits
 from .model import Model
 from .native.context import Context
 from .native.library import library
@@ -68,14 +66,12 @@ class SamplingLoop:
         model: Model,
         context: Context,
         cache: Cache,
-        grammars: GrammarProcess,
         *,
         pool: SamplingPool,
         window: int,
         most: int,
     ) -> None:
         self.model, self.context, self.cache = model, context, cache
-        self.grammars = grammars
         self.pool = pool
         self.window = window
         self.pending: deque[Demand] = deque()  # on the last tokens of branches that have ended
@@ -156,8 +152,6 @@ class SamplingLoop:
         constraint = None if compiled is None else compiled.fork()
         if constraint is not None:
             for token in self._seen(active):
-                if constraint.slow:
-                    break  # its own process reads the text, too
                 if not constraint.allows(token):
                     problem = constraint.trouble() if constraint.exhausted else "the text does not follow it"
                     raise InvalidRequest(notation(active.sampling) or "grammar", problem)
@@ -246,10 +240,7 @@ class SamplingLoop:
         return token, None if wanted is None else score(logits, token, wanted)
 
     def sample_from(self, active: ActiveBranch, logits: Logits, row: Row) -> None:
-        """Sample from ``logits`` and publish; stored logits have no row.
-
-        If a slow grammar has to be asked, the branch gets a ``choice`` and continues when that is decided.
-        """
+        """Sample from ``logits`` and publish; stored logits have no row."""
         try:
             token = self._choose(active, logits)
         except NotANumber as error:
@@ -261,7 +252,7 @@ class SamplingLoop:
             self._fail(active, error)
             return
         if token is None:
-            if active.choice is None and not self._leave_dead_end(active):
+            if not self._leave_dead_end(active):
                 constraint = active.heal or active.constraint
                 self._end_of_grammar(active, "" if constraint is None else constraint.trouble(), row)
             return
@@ -269,27 +260,6 @@ class SamplingLoop:
         if not active.branch.live or (not active.constrained and not self.prepare(active)):
             return
         if active.constraint is not None and active.constraint.finished:
-            self.finish(active, FinishReason.STOP, None)
-
-    def decide(self, choice: Choice, answer: Answer) -> None:
-        """Write the token of a choice, or another one, or end the branch, as its grammar has answered."""
-        active, token = choice.active, choice.token
-        active.choice = None
-        chain = active.chain
-        assert chain is not None
-        if answer.mask is not None:
-            edited = choice.edited.copy()
-            token = chain.pick(edited) if apply_bits(answer.mask, edited) else -1
-        elif not answer.allowed:
-            token = -1
-        if token < 0:
-            if not self._leave_dead_end(active):
-                self._end_of_grammar(active, answer.trouble, choice.logits)
-            return
-        chain.accept(token)
-        written = len(active.buffer.ids)
-        self._write(active, token, choice.logits, choice.logits)
-        if active.branch.live and answer.finished and len(active.buffer.ids) > written:
             self.finish(active, FinishReason.STOP, None)
 
     def _write(self, active: ActiveBranch, token: int, logits: Logits, row: Row) -> None:
@@ -305,7 +275,7 @@ class SamplingLoop:
             self.finish(active, FinishReason.STOP, row)
 
     def _choose(self, active: ActiveBranch, logits: Logits) -> int | None:
-        """Return a token that chain and grammar have accepted; None when none is allowed, or not yet.
+        """Return a token that chain and grammar have accepted; None when none is allowed.
 
         Raises NotANumber when the model's row has NaN; a callback may spoil its own copy.
         """
@@ -314,16 +284,9 @@ class SamplingLoop:
         edited = logits.copy() if active.processors else logits
         for processor in active.processors:
             processor.apply(edited, active)
-        token = self._draw(active, edited, constraint) if active.drawn is None else active.drawn
-        active.drawn = None
+        token = self._draw(active, edited, constraint)
         if not logits[token] < np.inf or (_checks_row(active) and np.isnan(logits).any()):
             raise NotANumber
-        if constraint is not None and constraint.slow:
-            kept = logits.copy()
-            active.choice = Choice(active, token, kept, kept if edited is logits else edited)
-            question = Question(constraint.form, id(active), tuple(self._seen(active)), token)
-            self.grammars.ask(question, active.choice)
-            return None
         if constraint is not None and not constraint.allows(token):
             if edited is logits:
                 edited = logits.copy()
@@ -347,7 +310,7 @@ class SamplingLoop:
         if shared.parted():
             active.shared_draw = None
             self._refresh(active)
-        elif constraint is None or not constraint.slow:
+        else:
             token = shared.draw(logits, constraint)
             if token is not None:
                 return token
@@ -523,9 +486,6 @@ class SamplingLoop:
         seq, active.seq = active.seq, -1
         active.prompting = False
         self.cache.tree.remove_demand(active)
-        choice, active.choice = active.choice, None
-        if choice is not None:
-            active.drawn, row = choice.token, choice.logits
         if seq < 0:
             return
         length = active.length if keep else len(active.base)

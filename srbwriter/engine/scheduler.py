@@ -17,7 +17,6 @@ from .cache import Cache
 from .commands import Commands
 from .decode import ChunkBudget, Decoder, Plan, Portion
 from .generation import Branch, Command, Generation
-from .grammar_process import GrammarProcess
 from .model import Model
 from .native.context import ABORTED, OK, Context
 from .queue import SHORT_PROMPT, Queue
@@ -57,14 +56,12 @@ class Scheduler:
 
     def __init__(
         self, model: Model, context: Context, cache: Cache, options: EngineOptions, *, window: int,
-        abortable: bool, threads: Threads | None, wake: Callable[[], None],
-        turns: Turns | None = None,
+        abortable: bool, threads: Threads | None, turns: Turns | None = None,
     ) -> None:  # fmt: skip
         self.context, self.cache, self.window = context, cache, window
         self.turns = turns  # of sets of adapters: a step uses one set
-        self.grammars = GrammarProcess(model, wake)
         self.loop = SamplingLoop(
-            model, context, cache, self.grammars, pool=SamplingPool(sampling_cores(options)), window=window,
+            model, context, cache, pool=SamplingPool(sampling_cores(options)), window=window,
             most=options.max_branches,
         )  # fmt: skip
         self.queue = Queue(
@@ -157,10 +154,6 @@ class Scheduler:
             queue.prefetch_lacks_room = False
             self.commands.handle(self.inbox.popleft())
         written = self.loop.generated
-        for choice, answer in self.grammars.take():
-            if choice.active.choice is choice:  # no verb has changed the branch meanwhile
-                queue.resume_writing(choice.active)
-                self.loop.decide(choice, answer)
         queue.drop_ended()
         queue.yield_slots()
         if not queue.busy and queue.has_wanted_work:

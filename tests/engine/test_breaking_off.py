@@ -102,6 +102,21 @@ def test_a_schema_beyond_the_limits_says_so(engine: Engine) -> None:
     assert caught.value.field == "json_schema"
 
 
+def test_a_grammar_that_gets_too_heavy_ends_its_branch_in_words(engine: Engine) -> None:
+    """Each token of an ambiguous grammar takes longer than the one before. Others write on."""
+    other = engine.submit(
+        Request(PROMPT, sampling=Sampling(seed=1), stop=Stop(max_tokens=80, ignore_eog=True))
+    )
+    sampling = Sampling(seed=1, grammar="root ::= e\ne ::= e e e | e e | [a-z ]")
+    heavy = engine.submit(Request(PROMPT, sampling=sampling, stop=Stop(max_tokens=80, ignore_eog=True)))
+    with pytest.raises(InvalidRequest, match="too large or too intricate") as caught:
+        finish(engine, heavy)
+    assert caught.value.field == "grammar"
+    assert heavy.branches[0].text and set(heavy.branches[0].text) <= set("abcdefghijklmnopqrstuvwxyz ")
+    finish(engine, other)
+    assert other.branches[0].finish_reason is FinishReason.LENGTH
+
+
 def test_a_grammar_that_nothing_can_go_on_from_says_so(engine: Engine) -> None:
     """Complete texts end; this one needs a token that is never to be chosen."""
     banned = tuple((t, -np.inf) for t in range(engine.info.n_vocab) if b"z" in engine.token_bytes(t))
