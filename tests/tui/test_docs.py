@@ -91,7 +91,7 @@ TITLES = {
         "variety", "unexplored", "bans", "colour_tokens", "order",
     ],
     "terminal.md": [
-        "restore", "openings", "branch_knobs", "replace", "own_word", "model", "import", "export",
+        "restore", "openings", "branch_knobs", "replace", "model", "import", "export",
         "properties", "more_story",
     ],
     "themes.md": ["theme"],
