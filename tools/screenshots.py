@@ -27,7 +27,6 @@ from srbwriter.engine.types import Sampling  # noqa: E402
 from srbwriter.session import Session  # noqa: E402
 from srbwriter.session.ahead import Budget  # noqa: E402
 from srbwriter.session.autorun import Autorun  # noqa: E402
-from srbwriter.session.bans import Bans  # noqa: E402
 from srbwriter.session.rewriting import Rewriting  # noqa: E402
 from srbwriter.session.steering import Steering  # noqa: E402
 from srbwriter.tui import options  # noqa: E402
@@ -144,17 +143,6 @@ async def ended(pilot: Pilot[None], app: App) -> None:
     app.write_screen.pump.flush()
 
 
-async def judging(pilot: Pilot[None], app: App) -> None:
-    Bans.of(app.session).ban(("the girl", "one day", "she was", "very happy", "the well was"))
-    await write(pilot, app, 60)
-    await pilot.press("escape")
-    await until(lambda: not any(branch.live for branch in app.session.round.branches))
-    await pilot.press("f7")
-    judgement = app.session.round.judgement
-    await until(lambda: judgement.done)
-    app.write_screen.flush_slowly()
-
-
 async def loops(pilot: Pilot[None], app: App) -> None:
     app.session.sampling = replace(app.session.sampling, temperature=0.0)
     await write(pilot, app, 300)
@@ -240,7 +228,6 @@ SHOTS = (
     Shot("knobs", knobs, theme="rosewood"),
     Shot("ahead", ahead),
     Shot("not-shown", not_shown, theme="moss"),
-    Shot("judging", judging, theme="harbour"),
     Shot("loops", loops, (120, 36), "moss", text=REFRAIN),
     Shot("wishes", wishes, theme="moss"),
     Shot("rewriting", rewriting, (120, 36)),

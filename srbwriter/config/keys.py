@@ -330,6 +330,11 @@ RETIRED: tuple[Retired, ...] = (
         Retired("instruments", (), "likely continuations are not searched", f"instruments.explore_{name}")
         for name in ("cutoff", "multiplier", "depth", "beams", "ends")
     ),
+    Retired("interface", (), "words are not looked up in a list", "interface.spelling"),
+    Retired("keys", (), "words are not looked up in a list", "keys.spelling"),
+    Retired("keys", (), "words are not looked up in a list", "keys.own_word"),
+    Retired("keys", (), "branches are not scored by questions", "keys.judge"),
+    Retired("keys", (), "branches are not scored by questions", "keys.rubric"),
     Retired("keys", (), "unlikely words are coloured instead", "keys.surprise"),
     Retired("keys", (), "unlikely words are coloured instead", "keys.curves"),
     Retired(

@@ -19,7 +19,7 @@ from srbwriter.story import Refused, StoryError
 from srbwriter.story.model import counted
 
 from .instrument import Instrument
-from .ordering import BY_LENGTH, BY_PROBABILITY, BY_SCORE, NEEDS, ordered
+from .ordering import BY_LENGTH, BY_PROBABILITY, ordered
 
 if TYPE_CHECKING:
     from srbwriter.engine.generation import Branch
@@ -33,13 +33,12 @@ FIRST, SHORTEST, AT_RANDOM = "first to end", "shortest", "at random"
 CHOICES = {
     FIRST: "the branch that ends first; the others are cut short",
     "likeliest": "the branch with the likeliest words",
-    "best scored": "the branch that answers your questions for scoring best",
     "longest": "the branch with most characters",
     SHORTEST: "the branch with fewest characters",
     AT_RANDOM: "any branch",
 }
 """What a run can pick: a name, and what it means."""
-_ORDERS = {"likeliest": BY_PROBABILITY, "best scored": BY_SCORE, "longest": BY_LENGTH, SHORTEST: BY_LENGTH}
+_ORDERS = {"likeliest": BY_PROBABILITY, "longest": BY_LENGTH, SHORTEST: BY_LENGTH}
 
 MOST_ROUNDS = 999
 
@@ -104,8 +103,6 @@ class Autorun(Instrument):
             raise NoModel("The model is still loading. Try again when it is there.")
         if order == "likeliest":
             desk.capabilities.require("logprobs")
-        if order == "best scored":
-            desk.capabilities.require("next_logprobs")
         with desk.state_lock:
             self.stop()
             self.order, self.rounds = order, rounds
@@ -182,8 +179,6 @@ class Autorun(Instrument):
         if run.order == AT_RANDOM:
             return random.sample(range(len(current.branches)), len(current.branches))
         name = _ORDERS[run.order]
-        if name in NEEDS and not NEEDS[name](self._desk):
-            return None
         if name == BY_PROBABILITY and not any(branch.logprobs for branch in current.branches):
             raise ValueError("the model does not say how likely its words are")
         order = ordered(current, name, _logprobs)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from . import ahead as ahead
 from . import autorun as autorun
 from . import bans as bans
-from . import judging as judging
 from . import loops as loops
 from . import openings as openings
 from . import rewriting as rewriting

@@ -1,4 +1,4 @@
-"""Orders of the branches of a round. Instruments add their own to the table."""
+"""Orders of the branches of a round."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from srbwriter.engine.generation import Branch
 from .likeness import SHORT_RUN, likeness, runs
 
 if TYPE_CHECKING:
-    from .instrument import Desk
     from .rounds import Round
 
 
@@ -64,7 +63,7 @@ def ordered(
     return ORDERS[name][1](current)
 
 
-AS_DRAWN, BY_PROBABILITY, BY_LENGTH, BY_SCORE = "as written", "by likelihood", "by length", "by score"
+AS_DRAWN, BY_PROBABILITY, BY_LENGTH = "as written", "by likelihood", "by length"
 ORDERS: dict[str, tuple[str, Callable[[Round], list[int]]]] = {
     AS_DRAWN: ("by their numbers", _as_drawn),
     "by difference": ("the most different ones first", _by_difference),
@@ -72,6 +71,3 @@ ORDERS: dict[str, tuple[str, Callable[[Round], list[int]]]] = {
     BY_LENGTH: ("the longest first", _by_length),
 }
 """Orders of panes by name: a description, and a function from a round to the order of its indices."""
-
-NEEDS: dict[str, Callable[[Desk], bool]] = {}
-"""What an order needs to know of a round: a function requests it, and returns whether it is known."""

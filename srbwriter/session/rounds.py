@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import accumulate
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from srbwriter.engine.generation import Branch, Buffer, Command, Generation
 from srbwriter.engine.types import (
@@ -98,23 +98,6 @@ class Turn(NamedTuple):
     without: tuple[int, ...]
 
 
-class Score(Protocol):
-    """The score of a branch."""
-
-    @property
-    def answers(self) -> tuple[float | None, ...]: ...
-    @property
-    def mean(self) -> float | None: ...
-
-
-class Scores(Protocol):
-    """The scores of the branches of a round."""
-
-    def score(self, branch: Branch) -> Score | None:
-        """Return the score of a branch that is unchanged since, or None."""
-        ...
-
-
 class Round:
     """N branches below one node. ``generation`` is None while the model is still loading."""
 
@@ -131,7 +114,6 @@ class Round:
         self.model = self.vocab = ""
         self.tracks: list[Track] = []
         self._takes: dict[int, list[Buffer]] = {}
-        self.judgement: Scores | None = None  # the scores of its branches
         self.taken_up = True  # False for a restored round, which no engine has
         self.wish = ""  # what the writer asked of all its branches
         self.wishes: dict[int, str] = {}  # and of single ones, by their index

@@ -31,7 +31,6 @@ from srbwriter.tui.driver import own_driver
 from srbwriter.tui.keyboard import Burst, Keyboard
 from srbwriter.tui.options import Preferences
 from srbwriter.tui.program import Program
-from srbwriter.tui.story import spelling
 from srbwriter.tui.story.transfers import Transfers
 from srbwriter.tui.write.desk import Desk
 from srbwriter.tui.write.prose_area import ProseArea
@@ -73,24 +72,10 @@ class App(Program):
         self.animation_level = "none" if self.preferences[options.REDUCED_MOTION] else "full"
         self._apply_keys()
         self._apply_theme()
-        if self.preferences[options.SPELLING] != self.write_screen.editor.spelling:
-            self.run_worker(self._apply_spelling, thread=True, exclusive=True, group="spelling")
         if self._desk.is_mounted:
             self._desk.rearrange(layout=self.preferences[options.LAYOUT])
             self._desk.colour()
             self._tell_notes()
-
-    def _apply_spelling(self) -> None:
-        """On a thread of its own: the word list takes a moment to read."""
-        wanted = self.preferences[options.SPELLING]
-        try:
-            if wanted:
-                spelling.word_list()
-                spelling.read_again()
-        except (ImportError, OSError) as error:
-            self.call_later(self.notify, f"Words cannot be looked up: {error}", severity="warning")
-            return
-        self.call_later(setattr, self.write_screen.editor, "spelling", wanted)
 
     # ---- stories
 

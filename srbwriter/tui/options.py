@@ -61,12 +61,6 @@ FPS = Key[int | None](
 TEXT_WIDTH = Key("interface.text_width", INTEGER, 76, "widest line of the story, in characters", minimum=30)
 CONTINUE = Key("interface.continue", SWITCH, True, "write new branches as soon as one is picked")
 REDUCED_MOTION = Key("interface.reduced_motion", SWITCH, False, "no animation")
-SPELLING = Key(
-    "interface.spelling",
-    SWITCH,
-    False,
-    "underline words of the story that are in no English list and not in words.txt beside config.toml",
-)
 COLOUR_TOKENS = Key(
     "instruments.colour_tokens",
     one_of("none", "author", "surprisal", former={"probability": "surprisal"}),
@@ -95,8 +89,8 @@ def own_keys() -> list[Key[str]]:
 
 
 OPTIONS: tuple[Key[Any], ...] = (
-    THEME, COLOURS, LAYOUT, SPLIT, PANES, KEYMAP, FPS, TEXT_WIDTH, CONTINUE, REDUCED_MOTION, SPELLING,
-    COLOUR_TOKENS, GOAL,
+    THEME, COLOURS, LAYOUT, SPLIT, PANES, KEYMAP, FPS, TEXT_WIDTH, CONTINUE, REDUCED_MOTION, COLOUR_TOKENS,
+    GOAL,
 )  # fmt: skip
 """Every row above, in order."""
 

@@ -53,7 +53,6 @@ class Round:
     duplicates: Duplicates = field(default_factory=Duplicates)
     mean_logprobs: dict[int, float] = field(default_factory=dict)
     forced: set[int] = field(default_factory=set)
-    judgement: None = None
     wish: str = ""
     wishes: dict[int, str] = field(default_factory=dict)
     tracks: tuple[()] = ()

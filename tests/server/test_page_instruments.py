@@ -107,17 +107,6 @@ def test_another_token_is_written_on_with(page: Page) -> None:
     assert all(text.strip().startswith(word) for text in page.panes)
 
 
-def test_branches_are_judged_and_put_in_order(page: Page) -> None:
-    choose(page, "order", "best")
-    page.find("#rubric").send_keys("Is this passage sad?")
-    write(page)
-    page.find("#judge").click()
-    page.until(lambda: len(marks(page, "score")) == 4)
-    scores = [int(score.removeprefix("✓")) for score in marks(page, "score")]
-    places = [int(pane.value_of_css_property("order")) for pane in page.all(".pane")]
-    assert [score for _, score in sorted(zip(places, scores, strict=True))] == sorted(scores, reverse=True)
-
-
 def test_phrases_do_not_come(page: Page) -> None:
     page.find("#banned").send_keys("who\nHe\nlived\nnamed\nthe\na")
     write(page)

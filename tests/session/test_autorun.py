@@ -59,8 +59,6 @@ def best(session: Session, order: str) -> int:
             return min(branches, key=lambda branch: len(branch.text)).index
         case "likeliest":
             return max(branches, key=lambda b: sum(one.logprob for one in b.logprobs) / len(b.logprobs)).index
-        case "best scored":
-            return max(branches, key=lambda b: session.round.judgement.score(b).mean).index  # type: ignore[union-attr]
         case _:
             return -1
 

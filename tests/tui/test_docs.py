@@ -58,7 +58,7 @@ KEYS = {
         ctrl+g menu
     """,
     "instruments.md": """
-        ctrl+g menu, F5 look_ahead, F7 judge, F6 tokens, F2 knobs
+        ctrl+g menu, F5 look_ahead, F6 tokens, F2 knobs
     """,
     "terminal.md": """
         ctrl+o stories, end follow, ctrl+f find, F4 own_editor, F3 tree, F2 knobs, F8 context, ctrl+l layout,
@@ -88,10 +88,10 @@ TITLES = {
     "files.md": ["restore", "snapshot"],
     "formats.md": ["properties"],
     "instruments.md": [
-        "variety", "unexplored", "rubric", "bans", "colour_tokens", "order",
+        "variety", "unexplored", "bans", "colour_tokens", "order",
     ],
     "terminal.md": [
-        "restore", "openings", "branch_knobs", "replace", "own_word", "model", "import", "export",
+        "restore", "openings", "branch_knobs", "replace", "model", "import", "export",
         "properties", "more_story",
     ],
     "themes.md": ["theme"],

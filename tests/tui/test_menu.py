@@ -48,7 +48,7 @@ async def test_the_menu_runs_a_command_from_a_page_or_dialog_which_it_closes(
 
 async def test_a_command_of_the_menu_waits_for_the_answer_about_a_changed_text(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
-        await bench.choose("rubric")
+        await bench.choose("bans")
         sheet = await opened(bench, Sheet)
         await bench.press(*"Is it?", "ctrl+g", *"quiet", "enter")
         await opened(bench, Confirm)
@@ -74,7 +74,7 @@ async def test_the_menu_picks_a_branch_by_its_number(open_bench: OpenBench) -> N
         ("author", "Author's note"),
         ("untake_p", "Take a paragraph less"),
         ("k", "Kill this branch"),
-        ("f7", "Score branches"),
+        ("f6", "Token by token"),
         ("^f", "Find"),
         ("ctrl+s", "Save now"),
         ("cliches clichés", ""),

@@ -8,10 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from srbwriter.session import judging, tokens
+from srbwriter.session import tokens
 from srbwriter.tui.write import status
 from tests.tui.conftest import Bench, OpenBench
-from tests.tui.scenarios.judging import at_once
 from tests.tui.test_tints import coloured
 
 
@@ -19,28 +18,6 @@ def line(bench: Bench) -> str:
     """The first part of the status line."""
     bench.screen.flush_slowly()
     return bench.screen.status_line.left[0]
-
-
-async def test_scoring_counts_the_branches_and_esc_stops_it(
-    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(judging, "_aside", at_once)
-    async with open_bench(started=64) as bench:
-        count = len(bench.session.round.branches)
-        await bench.press("f7")
-        judgement = bench.session.round.judgement
-        assert line(bench) == f"scoring branches: 0 of {count}  ·  esc stops"
-        bench.engine_until(lambda: len(judgement.scores) == 1)
-        assert line(bench) == f"scoring branches: 1 of {count}  ·  esc stops"
-        await bench.press("escape")
-        assert judgement.done and "scoring" not in line(bench)
-        for _ in range(50):
-            bench.session.engine.process()
-        assert len(judgement.scores) == 1, "the others were not asked about"
-        await bench.press("f7")
-        assert line(bench) == f"scoring branches: 0 of {count - 1}  ·  esc stops"
-        bench.engine_until(lambda: judgement.done)
-        assert len(judgement.scores) == count and not judgement.stopped
 
 
 async def test_colouring_says_how_far_it_is_and_esc_stops_it(

@@ -1,4 +1,4 @@
-// What a writer does beside writing: look ahead, see what is not shown, judge, go token by token.
+// What a writer does beside writing: look ahead, see what is not shown, go token by token.
 // Knows requests and panes by what write.js hands it; changes the story only through that.
 
 import { call, follow } from "/page/api.js";
@@ -67,16 +67,6 @@ export async function tellUnexplored(request, open) {
   const rest = fork.openings.filter((opening) => !opening.branches.length).slice(0, 6);
   $("shown").replaceChildren(`The branches show ${percent(fork.covered)} of what could follow. Not shown: `,
     ...rest.map((opening) => button(`${opening.text.trim() || "⏎"} ${percent(opening.probability)}`, () => open(opening.id), "Let a branch begin with it")));
-}
-
-// ---- judging
-
-export async function judge(request, panes) {
-  const rubric = lines("rubric");
-  const told = await call("POST", `/srb/v1/requests/${request.id}/judge`, rubric.length ? { rubric } : {});
-  const best = [...told.data].sort((one, other) => other.score - one.score).map((one) => one.index);
-  for (const { index, score } of told.data) mark(panes[index], "score", `✓${Math.round(100 * score)}`);
-  for (const pane of panes) pane.style.order = $("order").value && best.includes(pane.index) ? best.indexOf(pane.index) : $("order").value ? panes.length : "";
 }
 
 // ---- token by token

@@ -294,7 +294,6 @@ $("stop").onclick = () => verb(stop);
 $("undo").onclick = () => verb(undo);
 $("export").onclick = exported;
 $("instruments").ontoggle = () => { if (request && !request.following && panes.children.length) ended(request); };
-$("judge").onclick = () => verb(() => request && instruments.judge(request, [...panes.children]));
 $("defaults").onclick = defaults;
 $("theme").onclick = () => {
   const names = Object.keys(THEMES);

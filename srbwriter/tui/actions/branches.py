@@ -357,7 +357,7 @@ def write_from(screen: Writer) -> None:
 
 @command(ALL, "Stop everything")
 def stop_all(screen: Writer) -> None:
-    """Stop an export or import, loading a model, scoring, all branches, or the download of a model."""
+    """Stop an export or import, loading a model, all branches, or the download of a model."""
     if _gave_up(screen):
         return
     if screen.writing:
@@ -378,7 +378,7 @@ def _gave_up(screen: Writer) -> bool:
 
 @command(ALL, "Step back", anywhere="escape")
 def back(screen: Writer) -> None:
-    """Stop an export, import, load or scoring; or go from the story to the branches; there, remove the taking
+    """Stop an export, import or load; or go from the story to the branches; there, remove the taking
     cursor, then stop the branches."""
     # Never focus the story here: keys pressed next would be typed into it.
     if screen.arrangement.quiet:

@@ -1,4 +1,4 @@
-"""Commands on the story's text: undo, find, spelling, export, import."""
+"""Commands on the story's text: undo, find, export, import."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 
 from srbwriter import paths
 from srbwriter.story import Edit, Properties, StoryError, library
-from srbwriter.tui import options
 from srbwriter.tui.commands import command
 from srbwriter.tui.dialogs.ask import Ask, PropertiesForm
 from srbwriter.tui.dialogs.choices import offer_openings
 from srbwriter.tui.story import external
-from srbwriter.tui.story import spelling as spell
 from srbwriter.tui.story.find import FindBar, ReplaceBar
 from srbwriter.tui.write.welcome import refuse, tell_damage
 
@@ -76,38 +74,6 @@ def copy_story(screen: Writer) -> None:
     """Copy the whole text to the clipboard."""
     external.copy(screen.app, screen.editor.whole)
     screen.notify("Copied the story to the clipboard.")
-
-
-@command(STORY, "Spelling")
-def spelling(screen: Writer) -> None:
-    """Underline words that are in no English list and not among your own; again to turn it off."""
-    app = screen.app
-    on = not app.preferences[options.SPELLING]
-    app.preferences.put(options.SPELLING, on)
-    app.apply_preferences()
-    language = screen.session.story.properties.language
-    if not on:
-        screen.notify("Spelling is off.")
-    elif language.partition("-")[0] not in ("", "en"):
-        way = screen.app.way_to("properties")
-        screen.notify(
-            f"The word list is English, and this story is in {language}; {way} changes the language."
-        )
-    else:
-        screen.notify(f"Unknown words are underlined. Your own words are in {spell.own_file()}.")
-
-
-@command(STORY, "One of my words")
-def own_word(screen: Writer) -> None:
-    """Add the word at the cursor to your own words."""
-    row, column = screen.editor.cursor_location
-    word = spell.word_at(screen.editor.document[row], column)
-    if not word:
-        screen.notify("Put the cursor on a word first.")
-        return
-    spell.learn(word)
-    screen.editor.spelling = screen.editor.spelling  # paints the lines again
-    screen.notify(f"Added {word} to your own words.")
 
 
 @command(STORY, "Your own editor", anywhere="f4", writes=True)

@@ -66,7 +66,7 @@ def _repels(strength: float) -> str:
 
 @command(INSTRUMENTS, "Order of the branches")
 def order(screen: Writer) -> None:
-    """Sort ended branches: as written, or by difference, likelihood, length or score."""
+    """Sort ended branches: as written, or by difference, likelihood or length."""
     choices = [Choice(name, name, about) for name, (about, _) in ORDERS.items()]
 
     def chosen(name: str) -> None:

@@ -158,7 +158,7 @@ class BranchGrid(Container):
             self.sorting == AS_DRAWN or not any(branch.live for branch in current.branches)
         ):
             indices = ordered(current, self.sorting, tokens.branch_logprobs)
-            if indices is not None:  # None until the scores are computed
+            if indices is not None:  # None until the likelihoods are computed
                 self.order(indices, current.identity)
 
     def _set_order(self, order: list[int]) -> None:

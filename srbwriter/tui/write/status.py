@@ -209,9 +209,7 @@ def marks(session: Session, index: int, take: int | None = None) -> str:
     except NoSuchNode:  # the transaction that created it has just failed
         return ""
     branch = current.branches[index]
-    score = current.judgement.score(branch) if current.judgement is not None else None
     signs = (
-        f"✓{score.mean * 100:.0f}" if score is not None and score.mean is not None else "",
         f"⌫{branch.bans}" if branch.bans else "",
         "chosen by you".replace(" ", NO_BREAK) if index in current.forced else "",
         "locked" if index in current.locked else "",

@@ -24,7 +24,6 @@ from textual.widgets.text_area import Edit, EditResult, Selection
 from srbwriter import story
 from srbwriter.story.diff import same_end, same_start
 from srbwriter.story.headings import SCENE_BREAK
-from srbwriter.tui.story.spelling import unknown
 from srbwriter.tui.widgets.tints import TINTS
 from srbwriter.tui.write.long_lines import Row
 from srbwriter.tui.write.prose_area import ProseArea
@@ -189,7 +188,6 @@ class StoryEditor(ProseArea):
         super().__init__(id=id, soft_wrap=True, show_line_numbers=False, placeholder=_PLACEHOLDER)
         self._edited = edited
         self._after = ""
-        self._spelling = False
         self._provenance: Provenance | None = None
         self._matches: Sequence[Span] = ()
         self._why_shut, self._said_at = "", -_SAY_AGAIN_SECONDS
@@ -313,16 +311,6 @@ class StoryEditor(ProseArea):
             self._quiet = False
         self.place_headings()
         self.history.clear()
-
-    @property
-    def spelling(self) -> bool:
-        """Whether unknown words are underlined."""
-        return self._spelling
-
-    @spelling.setter
-    def spelling(self, on: bool) -> None:
-        self._spelling = on
-        self._repaint()
 
     def _repaint(self) -> None:
         """Paint all rows in view again: styles of words have changed, the words have not."""
@@ -451,10 +439,6 @@ class StoryEditor(ProseArea):
                 name = "story--match-selected" if (view.start, view.end) == (start, end) else "story--match"
                 style = self.get_component_rich_style(name, partial=True)
                 line.stylize(style, max(start - first, 0), end - first)
-        if self._spelling:
-            for start, end in unknown(line.plain):
-                if self.cursor_location != (line_index, column + end):  # skip the word being typed
-                    line.stylize("underline", start, end)
         return whole
 
     def shut(self, why: str) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from tests.tui.scenarios import (  # isort: skip
-    ahead, autorun, bin, branches, chapters, convert, judging, knobs, loops, nodes,
+    ahead, autorun, bans, bin, branches, chapters, convert, knobs, loops, nodes,
     rewriting, steering, stories, story, taking, tokens, variety, view,
     wishes,
 )  # fmt: skip
 from tests.tui.scenarios.common import SCENARIOS
 
 __all__ = [
-    "SCENARIOS", "ahead", "autorun", "bin", "branches", "chapters", "convert", "judging",
+    "SCENARIOS", "ahead", "autorun", "bans", "bin", "branches", "chapters", "convert",
     "knobs", "loops", "nodes", "rewriting", "steering", "stories", "story",
     "taking", "tokens", "variety", "view", "wishes",
 ]  # fmt: skip

@@ -10,7 +10,6 @@ import pytest
 from srbwriter.story import Properties, Story
 from srbwriter.tui.dialogs.ask import PropertiesForm
 from srbwriter.tui.dialogs.picker import Picker
-from srbwriter.tui.story import spelling as spell
 from srbwriter.tui.tree.screen import TreeScreen
 from tests.tui.conftest import Bench
 from tests.tui.scenarios.common import answer, opened, scenario, started
@@ -160,31 +159,3 @@ async def history(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await opened(bench, Picker)
     await bench.press("down", "enter")
     assert bench.session.node == start
-
-
-def underlined(bench: Bench) -> list[str]:
-    editor = bench.screen.editor
-    return [editor.document[0][span.start : span.end] for span in editor.get_line(0).spans]
-
-
-@scenario
-async def spelling(bench: Bench, _: pytest.MonkeyPatch) -> None:
-    await bench.press(*" Teh xqz rain ")
-    bench.screen.run("spelling")
-    await bench.app.workers.wait_for_complete()
-    assert underlined(bench) == ["xqz"]
-    bench.screen.run("spelling")
-    await bench.app.workers.wait_for_complete()
-    assert not underlined(bench)
-
-
-@scenario
-async def own_word(bench: Bench, _: pytest.MonkeyPatch) -> None:
-    await bench.press(*" xqz zqx ")
-    bench.screen.run("spelling")
-    await bench.app.workers.wait_for_complete()
-    bench.screen.editor.go(len("It rained. xq"))
-    bench.screen.run("own_word")
-    await bench.settle()
-    assert underlined(bench) == ["zqx"]
-    assert spell.own_file().read_text() == "xqz\n"

@@ -20,7 +20,7 @@ from srbwriter.server.dialects.srb.handles import (
     requests,
     steer,
 )
-from srbwriter.server.dialects.srb.instruments import judge, open_unexplored, unexplored
+from srbwriter.server.dialects.srb.instruments import open_unexplored, unexplored
 from srbwriter.server.dialects.srb.model import model, pieces, vocabulary
 from srbwriter.server.dialects.srb.rewriting import rewrite
 from srbwriter.server.dialects.srb.schemas import BRANCHES, PARENT, SCHEMAS
@@ -43,10 +43,6 @@ _NEXT = object_of(
 _IDS = object_of(
     "ids", ids={"type": "array", "items": {"type": "integer"}}, special={"type": "boolean", "default": False},
     example={"ids": [5, 6]},
-)  # fmt: skip
-_RUBRIC = object_of(
-    rubric={"type": "array", "items": {"type": "string"}}, note="string",
-    example={"rubric": ["Is this passage sad?"]},
 )  # fmt: skip
 _REWRITING = object_of(
     "passage", before="string", passage="string", after="string", **FIELDS,
@@ -86,8 +82,6 @@ _ROWS = (
     _row(f"GET {_REQUEST}", read, "a request and its branches", answers=answers("SrbRequest")),
     _row(f"DELETE {_REQUEST}", forget, "cancel a request and forget it", answers=answers("SrbForgotten")),
     _row(f"POST {_REQUEST}/cancel", cancel_all, "stop every branch, keep the text", answers=_VERB),
-    _row(f"POST {_REQUEST}/judge", judge, "score the branches that have ended by a rubric", body=_RUBRIC,
-         answers=answers("SrbJudgement")),
     _row(f"GET {_REQUEST}/unexplored", unexplored, "what could follow that no branch shows",
          answers=answers("SrbUnexplored")),
     _row(f"POST {_REQUEST}/unexplored", open_unexplored, "let another branch begin with it",

@@ -1,35 +1,28 @@
-"""Questions to the model besides writing: unexplored tokens and judgements.
+"""Questions to the model besides writing: unexplored tokens.
 
 No client reads the texts of these requests. They are submitted a few at a time, since each one counts as a
-running request: a client with a thousand questions must not fill the server.
+running request, and the server has room for few.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 from starlette.responses import Response
 
-from srbwriter.engine.generation import Branch, Generation
+from srbwriter.engine.generation import Generation
 from srbwriter.engine.openings import Fork, fork_of, question, with_fewer
-from srbwriter.engine.types import Priority, Request
-from srbwriter.server.body import Fields
+from srbwriter.engine.types import Request
 from srbwriter.server.context import Context, json_response
 from srbwriter.server.dialects.srb.handles import RUNNING
 from srbwriter.server.errors import ApiError, bad, from_engine
 from srbwriter.server.prompts import read_ids
 from srbwriter.server.registry import Record, new_id
 from srbwriter.server.reply import token_object
-from srbwriter.server.services import Services
 from srbwriter.server.streams import Follower, cancel
-from srbwriter.session.judging import RUBRIC, Answers, answers, asks, may_be_judged, mean, questions
 
 AT_ONCE = 32
-MOST = 1024
-"""Questions that one request may ask, of all branches together."""
 
 
 async def answered(context: Context, asked: Sequence[Request]) -> list[Generation]:
@@ -121,56 +114,3 @@ def _fork_body(context: Context, fork: Fork) -> dict[str, Any]:
             for opening in fork.openings
         ],
     }
-
-
-# ---- judging
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    questions: tuple[str, ...]
-    answers: tuple[Answers, ...]
-    requests: list[Request]
-
-
-async def judge(context: Context) -> Response:
-    """Score the branches that have ended; the others are left out."""
-    record = context.record(context.path["id"])
-    ended = {index: branch for index, branch in enumerate(record.branches) if may_be_judged(branch)}
-    if not ended:
-        raise ApiError(409, "no branch of this request has ended yet")
-    asked = await context.read(partial(_read, list(ended.values())))
-    asking = await context.until_gone(answered(context, asked.requests))
-
-    def make() -> Mapping[str, Any]:
-        responses = iter(asking)
-        data: list[dict[str, Any]] = []
-        for index in ended:
-            shares = [one.read(next(responses).next_logprobs) for one in asked.answers]
-            data.append({"index": index, "score": mean(shares), "answers": shares})
-        return {
-            "id": record.id,
-            "questions": asked.questions,
-            "data": data,
-            "prompt_tokens": sum(len(one.prompt_ids) for one in asking),
-            "cached_tokens": sum(one.cached_tokens for one in asking),
-        }
-
-    return await context.answer(0.0, make)
-
-
-def _read(branches: list[Branch], fields: Fields, services: Services) -> _Asked:
-    engine = services.engine
-    rubric = fields.raw("rubric")
-    text = "\n".join(Fields({"rubric": rubric}).texts("rubric")) if rubric is not None else RUBRIC
-    try:
-        asked = questions(text, fields.text("note"))
-    except ValueError as error:
-        raise bad("rubric", f"Field 'rubric': {error}") from None
-    if not asked:
-        raise bad("rubric", "Field 'rubric': it asks nothing")
-    if len(asked) * len(branches) > MOST:
-        raise bad("rubric", f"Field 'rubric': {MOST} questions are possible, of all branches together")
-    known = tuple(answers(engine, question) for question in asked)
-    requests = [one for b in branches for one in asks(engine, b, known, Priority.NORMAL)]
-    return _Asked(asked, known, requests)

@@ -88,10 +88,6 @@ SCHEMAS: Mapping[str, Schema] = {
         id=S, covered=N, after=listed(I),
         openings=listed(record(**_TOKEN, probability=N, branches=listed(I))),
     ),
-    "SrbJudgement": record(
-        id=S, questions=listed(S), data=listed(record(index=I, score=N, answers=listed(N))),
-        prompt_tokens=I, cached_tokens=I,
-    ),
     "SrbRewritten": record(
         filled=B, unranked=S, passage=record(text=S, fit=null_or(N)),
         variants=listed(record(index=I, text=S, ids=listed(I), reason=S, fit=null_or(N))),

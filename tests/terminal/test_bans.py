@@ -1,14 +1,12 @@
-"""Judging and banned phrases, as a writer finds them: through keys, in a terminal."""
+"""Banned phrases, as a writer finds them: through keys, in a terminal."""
 
 from __future__ import annotations
 
 import re
 
-import pytest
-
 from srbwriter.story import Story
 from tests.terminal.support import choose, make_story, says_saved
-from tests.terminal.terminal import CTRL_N, CTRL_Q, CTRL_S, ESC, F7, Terminal
+from tests.terminal.terminal import CTRL_N, CTRL_Q, CTRL_S, ESC, Terminal
 
 WROTE = re.compile(r"full length|the end")
 
@@ -42,12 +40,3 @@ def test_what_is_banned_does_not_come_and_panes_say_so(terminal: Terminal) -> No
     with Story.open(terminal.folder / "tale.srbw", readonly=True) as story:
         kept = story.value("knobs")
         assert isinstance(kept, dict) and "the fox" in str(kept["sampling"])
-
-
-@pytest.mark.full
-def test_branches_are_scored_by_the_writers_questions(terminal: Terminal) -> None:
-    begin(terminal)
-    write(terminal)
-    terminal.press(F7)
-    terminal.wait_for("Scored 2 branches on")
-    terminal.wait(lambda screen: len(re.findall(r"✓\d+", screen)) >= 2, "heads with scores")
