@@ -21,7 +21,6 @@ COLOURS = Key(
 )
 LAYOUTS = ("below", "right", "column")
 AUTO = "auto"
-KEYMAPS = ("prose", "letters", "vim")
 
 LAYOUT = Key(
     "interface.layout",
@@ -42,13 +41,6 @@ PANES = Key(
     one_of("top", "end"),
     "top",
     "what a branch shows while it grows beyond its pane: its beginning, or its end",
-)
-KEYMAP = Key(
-    "interface.keymap",
-    one_of(*KEYMAPS, former={"default": "letters"}),
-    "prose",
-    "keys of a chosen branch: prose has the few that writing needs, letters one for nearly every command, "
-    "vim also moves with hjkl",
 )
 FPS = Key[int | None](
     "interface.fps",
@@ -77,28 +69,27 @@ GOAL = Key("interface.goal", INTEGER, 0, "words to write in a day; 0 is no goal"
 
 
 def own_keys() -> list[Key[str]]:
-    """Return the keys of the section ``[keys]``: comma-separated key names by command; empty means the
-    keymap's.
+    """Return the keys of the section ``[keys]``: comma-separated key names by command of the write screen;
+    empty means the default.
 
     Commands are declared where they are handled, so this imports the whole app.
     """
-    import_module("srbwriter.tui.write.desk")  # imports all screens
-    from srbwriter.tui.commands import COMMANDS, FORMER, screen_commands
+    import_module("srbwriter.tui.actions")
+    from srbwriter.tui.commands import COMMANDS
     from srbwriter.tui.key_names import check_keys, nearest_key
 
     names = Kind(
         "names of keys, such as x, ctrl+t, f5", "KEYS", check_keys, check_keys,
         nearest=nearest_key,
     )  # fmt: skip
-    titles = {command.id: command.title.lower() for command in COMMANDS.values()}
-    for heading, bindings in screen_commands().items():
-        titles |= {f"{binding.id}": f"{binding.description} ({heading.lower()})" for binding in bindings}
-    titles |= {former: f"{titles[id]} (earlier name of {id})" for former, (id, _) in FORMER.items()}
-    return [Key(f"keys.{id}", names, "", f"your own keys for: {title}") for id, title in titles.items()]
+    return [
+        Key(f"keys.{command.id}", names, "", f"your own keys for: {command.title.lower()}")
+        for command in COMMANDS.values()
+    ]
 
 
 OPTIONS: tuple[Key[Any], ...] = (
-    THEME, COLOURS, LAYOUT, SPLIT, PANES, KEYMAP, FPS, TEXT_WIDTH, CONTINUE, REDUCED_MOTION, SPELLING,
+    THEME, COLOURS, LAYOUT, SPLIT, PANES, FPS, TEXT_WIDTH, CONTINUE, REDUCED_MOTION, SPELLING,
     COLOUR_TOKENS, GOAL,
 )  # fmt: skip
 """Every row above, in order."""

@@ -171,7 +171,7 @@ class Program(FailingApp):
         self.address = ""  # the address of a server beside the app
         self.notes: list[str] = []  # messages to show once the screen is up
         self._conflicts: list[str] = []  # messages about conflicting keys that were shown
-        self._keys_applied: tuple[str, dict[str, str]] | None = None
+        self._keys_applied: dict[str, str] | None = None
         self.preferences = preferences or Preferences(settings)  # with the changes of the story before
         self.knobs = RememberedKnobs(session, settings)
         self.knobs.recall()
@@ -247,11 +247,10 @@ class Program(FailingApp):
 
     def _apply_keys(self) -> None:
         own = {key.name.removeprefix("keys."): self.preferences[key] for key in options.own_keys()}
-        configured = self.preferences[options.KEYMAP], own
-        if configured == self._keys_applied:
+        if own == self._keys_applied:
             return  # finding conflicts takes a while
-        self._keys_applied = configured
-        self.known_keys = commands.Keys(*configured)
+        self._keys_applied = own
+        self.known_keys = commands.Keys(own)
         self.set_keymap(self.known_keys.keymap)
         shown, self._conflicts = self._conflicts, self.known_keys.conflicts()
         self.notes += [words for words in self._conflicts if words not in shown]

@@ -153,7 +153,7 @@ def offer_openings(screen: Writer) -> None:
         elif isinstance(value, Path):
             screen.app.open_story(value)
 
-    foot = "enter starts with it and writes branches · {close_dialog} keeps an empty page · type to narrow"
+    foot = "enter starts with it and writes branches · esc keeps an empty page · type to narrow"
     if recent:
         foot += " · your own stories are last in the list"
     screen.ask(Picker("Choose an opening", opening_choices(session.instruct, recent), foot=foot), chosen)
