@@ -88,7 +88,7 @@ async def test_the_whole_screen_has_the_colours_of_the_terminal(
     settings = {"interface.theme": theme, "interface.colours": depth}
     async with open_bench(TEXT, 4, (100, 30), settings=settings, fake=True) as bench:
         await frozen(bench)
-        for other in ("moss", theme):  # also after a change
+        for other in ("linen", theme):  # also after a change
             bench.app.theme = other
             await bench.pilot.pause()
         strips = bench.app.screen._compositor.render_strips()
