@@ -355,6 +355,7 @@ RETIRED: tuple[Retired, ...] = (
         "generation", ("--strict", "--no-strict"), "no branch gets a context of its own", "generation.strict",
     ),
     Retired("interface", (), "there is one set of keys, and [keys] changes it", "interface.keymap"),
+    Retired("interface", (), "TERM and COLORTERM say what the terminal has", "interface.colours"),
     *(
         Retired("keys", (), "only commands of the write screen can have other keys", f"keys.{name}")
         for name in _KEYS_OF_SCREENS.split()

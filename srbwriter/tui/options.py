@@ -13,12 +13,6 @@ from srbwriter.config import Key, Settings, Source, Table, remember
 from srbwriter.config.kinds import INTEGER, SWITCH, TEXT, Kind, one_of
 
 THEME = Key("interface.theme", TEXT, "lamplight", "colour theme", ("--theme",))
-COLOURS = Key(
-    "interface.colours",
-    one_of("auto", "256", "16"),
-    "auto",
-    "colours of the terminal; auto is what TERM and COLORTERM say",
-)
 LAYOUTS = ("below", "right", "column")
 AUTO = "auto"
 
@@ -89,7 +83,7 @@ def own_keys() -> list[Key[str]]:
 
 
 OPTIONS: tuple[Key[Any], ...] = (
-    THEME, COLOURS, LAYOUT, SPLIT, PANES, FPS, TEXT_WIDTH, CONTINUE, REDUCED_MOTION, SPELLING,
+    THEME, LAYOUT, SPLIT, PANES, FPS, TEXT_WIDTH, CONTINUE, REDUCED_MOTION, SPELLING,
     COLOUR_TOKENS, GOAL,
 )  # fmt: skip
 """Every row above, in order."""

@@ -271,20 +271,24 @@ class Program(FailingApp):
         """Show the configured theme, or else the default one with a message why."""
         wanted = self.preferences[options.THEME]
         found = wanted in self.available_themes
-        self.theme = wanted if found else themes.DEFAULT
+        self.show_theme(wanted if found else themes.DEFAULT)
         if not found and wanted != self._theme_missed:
             self.notes.append(themes.explain_missing(wanted, self.complaints))
         self._theme_missed = None if found else wanted
 
+    def show_theme(self, name: str) -> None:
+        """Show a theme; in a terminal with sixteen colours the one of Textual's that is as dark."""
+        few = not self.is_headless and self.console.color_system in ("standard", "windows")
+        ansi = "ansi-dark" if self.available_themes[name].dark else "ansi-light"
+        self.theme = ansi if few else name
+
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Return Textual's filters and, for a terminal with few colours, the reduced form of the theme."""
-        theme = self.current_theme
-        terminal = None if self.is_headless else self.console.color_system
-        depth = colours.depth(self.preferences[options.COLOURS], terminal)
-        if depth is None or theme.ansi or self.no_color:
+        """Return Textual's filters and, for a terminal with 256 colours, the reduced form of the theme."""
+        theme, plain = self.current_theme, self.is_headless or self.console.color_system != "256"
+        if plain or theme.ansi or self.no_color:
             return super().get_line_filters()
-        if self._form is None or self._form.made_for != (theme, depth):
-            self._form = colours.Form(theme, depth)
+        if self._form is None or self._form.made_for != theme:
+            self._form = colours.Form(theme)
         return [*super().get_line_filters(), self._form]
 
     def reload_changed_themes(self) -> None:

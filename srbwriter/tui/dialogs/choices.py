@@ -282,13 +282,11 @@ def choose_theme(app: Program) -> None:
     known = set(app.available_themes)
     choices = [Choice(name, themes.title(file)) for name, file in themes.files().items() if name in known]
 
-    def looked(name: str) -> None:
-        app.theme = name
-
     def chosen(name: str | None) -> None:
-        app.theme = name or before
+        app.show_theme(name or before)
         if name is not None:
             app.preferences.put(options.THEME, name)
 
     foot = f"enter keeps it · {{keys}} · your own belong in {themes.own_folder()}"
-    app.push_screen(Picker("Themes", choices, at=before, looked=looked, foot=foot, aside=True), chosen)
+    picker = Picker("Themes", choices, at=before, looked=app.show_theme, foot=foot, aside=True)
+    app.push_screen(picker, chosen)
