@@ -160,7 +160,7 @@ def _passing(gone: Gone) -> str:
 
 
 def keys_to_know() -> str:
-    """The eight keys to know, in the default keymap."""
+    """The eight keys to know."""
     rows = (
         (
             " ".join(_first_key(COMMANDS[command]) for command in essential.commands),
@@ -179,14 +179,14 @@ def _first_key(command: Command) -> str:
 
 def keys() -> str:
     """Every command of the writing screen by group, and how it is reached in a plain terminal and in tmux."""
-    head = "| name | plain xterm | tmux | letters | vim | what it does |"
+    head = "| name | plain xterm | tmux | what it does |"
     return _sections(
         (
             (
                 group,
                 table(
                     head,
-                    "|---|---|---|---|---|---|",
+                    "|---|---|---|---|",
                     (_command(command) for command in COMMANDS.values() if command.group == group),
                 ),
             )
@@ -198,10 +198,10 @@ def keys() -> str:
 
 def keys_of_screens() -> str:
     """The commands of all other screens."""
-    head = "| name | key | what it does |"
+    head = "| key | what it does |"
     return _sections(
         (
-            (heading, table(head, "|---|---|---|", ((f"`{b.id}`", _keys(b.key), _words(b)) for b in bound)))
+            (heading, table(head, "|---|---|", ((_keys(b.key), _words(b)) for b in bound)))
             for heading, bound in screen_commands().items()
         ),
         "###",
@@ -213,9 +213,7 @@ def _command(command: Command) -> tuple[str, ...]:
     reached = " ".join(filter(None, (plain, f"**{_keys(command.anywhere)}**" if command.anywhere else "")))
     tmux = "`ctrl+b` twice" if command.anywhere == TMUX_PREFIX else "same"
     words = f"{command.title}. {command.help}"
-    return (
-        f"`{command.id}`", reached or "menu", tmux, _keys(command.letters), _keys(command.vim), words,
-    )  # fmt: skip
+    return f"`{command.id}`", reached or "menu", tmux, words
 
 
 TMUX_PREFIX = "ctrl+b"

@@ -316,13 +316,36 @@ class Retired(NamedTuple):
         return f"no effect any more, since {self.why}; leave it out"
 
 
+_KEYS_OF_SCREENS = """
+    wish_earlier wish_later close_dialog close_page text_start text_start_selecting text_end
+    text_end_selecting paragraph_up paragraph_up_selecting paragraph_down paragraph_down_selecting page_up
+    page_up_selecting page_down page_down_selecting word_left word_left_selecting word_right
+    word_right_selecting delete_left delete_right find_case find_whole find_next find_previous find_stay
+    replace_all lore_new lore_text lore_keys lore_secondary lore_logic lore_always lore_delete lore_enabled
+    settings_change knobs_less knobs_more knobs_type knobs_default knobs_narrow knobs_presets knobs_keep
+    knobs_ladder tree_go tree_write tree_up tree_down tree_top tree_bottom tree_page_up tree_page_down
+    tree_out tree_into tree_fold tree_bookmark tree_note tree_title tree_tags tree_read tree_hoist
+    tree_compare_from tree_compare tree_search tree_bin tree_split tree_merge tree_earlier tree_later tree_cut
+    tree_paste help_narrow list_up list_down list_page_up list_page_down keep_sheet read_page rewrite_again
+    rewrite_wish split_here token_left token_right token_page_left token_page_right token_first token_last
+    token_up token_down token_fork token_ban edit_request switch_frame damaged_copy damaged_read
+    trouble_choose trouble_again narrow_done narrow_end tree_rate_up tree_rate_down
+"""
+
 RETIRED: tuple[Retired, ...] = (
+    Retired("interface", (), "there is one set of keys, and [keys] changes it", "interface.keymap"),
+    Retired("interface", (), "TERM and COLORTERM say what the terminal has", "interface.colours"),
+    *(
+        Retired("keys", (), "only commands of the write screen can have other keys", f"keys.{name}")
+        for name in _KEYS_OF_SCREENS.split()
+    ),
+    Retired("keys", (), "the menu's keys are those of keys.menu", "keys.leader"),
+    Retired("keys", (), "the menu's keys are those of keys.menu", "keys.palette"),
+    Retired("keys", (), "keys.colour_tokens are the keys of Colour words", "keys.provenance"),
     Retired("keys", (), "branches are not replayed", "keys.replay"),
     Retired("keys", (), "picks are not compared", "keys.preferences"),
     Retired("keys", (), "branches are bookmarked and not rated", "keys.rate_up"),
     Retired("keys", (), "branches are bookmarked and not rated", "keys.rate_down"),
-    Retired("keys", (), "passages are bookmarked and not rated", "keys.tree_rate_up"),
-    Retired("keys", (), "passages are bookmarked and not rated", "keys.tree_rate_down"),
     Retired("keys", (), "branches of one round have the same prompt", "keys.variants"),
     Retired("keys", (), "branches of one round have the same prompt", "keys.edit_variants"),
     Retired("keys", (), "likely continuations are not searched", "keys.explore"),

@@ -1,4 +1,4 @@
-"""Maps themes to terminals with 256 or 16 colours.
+"""Maps themes to terminals with 256 colours.
 
 Mapping each colour to its nearest one separately would lose contrasts: bars would merge with the page, muted
 words with bars. So colours are mapped in pairs, backgrounds first: backgrounds of a theme stay distinct, and
@@ -8,7 +8,6 @@ words keep a readable contrast.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from colorsys import rgb_to_hsv
 from functools import cache
 from math import dist, hypot
 
@@ -21,8 +20,6 @@ from textual.theme import Theme
 
 Rgb = tuple[int, int, int]
 
-_DEPTHS = {"256": 256, "standard": 16, "windows": 16, "16": 16}
-
 READABLE = 4.5
 """Contrast (WCAG 2) that words keep if they had it."""
 
@@ -31,35 +28,11 @@ _GREY = 0.03  # chroma below which a colour looks grey
 _LOSS_OF_COLOUR = 0.05  # extra distance between a colour and a grey
 _MOST_STYLES = 4096
 
-_SIXTEEN: tuple[Rgb, ...] = (
-    (0, 0, 0), (170, 0, 0), (0, 170, 0), (170, 85, 0), (0, 0, 170), (170, 0, 170), (0, 170, 170),
-    (170, 170, 170), (85, 85, 85), (255, 85, 85), (85, 255, 85), (255, 255, 85), (85, 85, 255),
-    (255, 85, 255), (85, 255, 255), (255, 255, 255),
-)  # fmt: skip
-"""The VGA colours; terminals vary them, so distinct colours must differ by more than a shade."""
-
-_BLACK, _WHITE, _DARK_GREY, _BRIGHT = 0, 7, 8, 15
-
-
-def depth(setting: str, terminal: str | None) -> int | None:
-    """Return the number of colours, or None for all.
-
-    Args:
-        setting: auto, 256 or 16.
-        terminal: the colour system that Rich detected.
-    """
-    return _DEPTHS.get(setting if setting != "auto" else terminal or "")
-
-
-@cache
-def palette(depth: int) -> dict[int, Rgb]:
-    """Return the available colours by number: all 16, or those of 256 that all terminals show alike."""
-    if depth == 16:
-        return dict(enumerate(_SIXTEEN))
-    steps = (0, 95, 135, 175, 215, 255)
-    cube = [(red, green, blue) for red in steps for green in steps for blue in steps]
-    greys = [(level, level, level) for level in range(8, 239, 10)]
-    return dict(enumerate([*cube, *greys], 16))
+_STEPS = (0, 95, 135, 175, 215, 255)
+_CUBE = [(red, green, blue) for red in _STEPS for green in _STEPS for blue in _STEPS]
+_GREYS = [(level, level, level) for level in range(8, 239, 10)]
+PALETTE: dict[int, Rgb] = dict(enumerate([*_CUBE, *_GREYS], 16))
+"""Colours by number: those of 256 that all terminals show alike."""
 
 
 @cache
@@ -109,48 +82,30 @@ def _unlike_ink(one: Rgb, other: Rgb) -> float:
     return hypot((light - other_light) / 2, (chroma - other_chroma) / 2, 2 * turned) + lost
 
 
-@cache
-def _hue(colour: Rgb) -> int | None:
-    """Return the nearest of the six hues of the 16 colours, 0 to 5 from red; None for a grey."""
-    _, *axes = _oklab(colour)
-    if hypot(*axes) < 2 * _GREY:
-        return None
-    hue, _, _ = rgb_to_hsv(*(part / 255 for part in colour))
-    return round(6 * hue) % 6
-
-
 class Form(LineFilter):
-    """A line filter that shows a theme in ``depth`` colours, given by number."""
+    """A line filter that shows a theme in 256 colours, given by number."""
 
-    def __init__(self, theme: Theme, depth: int) -> None:
+    def __init__(self, theme: Theme) -> None:
         super().__init__()
-        self.made_for = theme, depth
-        self.palette = palette(depth)
+        self.made_for = theme
         self._styles: dict[tuple[Style, Rgb], Style] = {}
         every = theme.to_color_system().generate()  # fills in colours that a theme of Textual leaves out
-        page, surface, panel, words = (
+        page, surface, panel = (
             Color.parse(getattr(theme, name) or every[name]).rgb
-            for name in ("background", "surface", "panel", "foreground")
+            for name in ("background", "surface", "panel")
         )
         self._page = page
-        if depth == 16:
-            self._grounds = {
-                panel: _DARK_GREY if theme.dark else _WHITE,
-                surface: _BLACK if theme.dark else _BRIGHT,
-                page: _BLACK if theme.dark else _BRIGHT,
-            }
-        else:
-            self._grounds = {page: self._nearest(page, self.palette)}
-            self._grounds[panel] = self._apart(panel, [page])
-            if surface not in self._grounds:
-                self._grounds[surface] = self._nearest(surface, self.palette)
-        self._bar = self._grounds[panel]
-        self._strongest = words if depth == 16 and _hue(words) is None else None
+        self._grounds = {page: _nearest(page, PALETTE)}
+        under = PALETTE[self._grounds[page]]
+        self._bar = _nearest(panel, [n for n, rgb in PALETTE.items() if contrast(rgb, under) >= _APART])
+        self._grounds[panel] = self._bar
+        if surface not in self._grounds:
+            self._grounds[surface] = _nearest(surface, PALETTE)
 
     def ground(self, colour: Rgb) -> int:
         """Return the number of a background colour."""
         if colour not in self._grounds:
-            found = self._nearest(colour, self.palette)
+            found = _nearest(colour, PALETTE)
             if found == self._grounds[self._page] and contrast(colour, self._page) > _APART:
                 found = self._bar  # the selected line of a list must look different from the others
             self._grounds[colour] = found
@@ -161,16 +116,12 @@ class Form(LineFilter):
         below = self.ground(ground)
         if colour == ground:  # invisible text
             return below, below
-        under = self.palette[below]
+        under = PALETTE[below]
         least = min(contrast(colour, ground), READABLE)
-        clear = [number for number, rgb in self.palette.items() if contrast(rgb, under) >= least]
-        if not clear or colour == self._strongest:
-            return max(self.palette, key=lambda number: contrast(self.palette[number], under)), below
-        if len(self.palette) == 16:  # too few colours for a distance: use one of the same hue, or a grey
-            clear = [n for n in clear if _hue(self.palette[n]) == _hue(colour)] or [
-                n for n in clear if _hue(self.palette[n]) is None
-            ]
-        return min(clear, key=lambda number: _unlike_ink(colour, self.palette[number])), below
+        clear = [number for number, rgb in PALETTE.items() if contrast(rgb, under) >= least]
+        if not clear:
+            return max(PALETTE, key=lambda number: contrast(PALETTE[number], under)), below
+        return min(clear, key=lambda number: _unlike_ink(colour, PALETTE[number])), below
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         return [
@@ -193,11 +144,6 @@ class Form(LineFilter):
             self._styles[style, background] = found
         return found
 
-    def _nearest(self, colour: Rgb, among: Iterable[int]) -> int:
-        return min(among, key=lambda number: _unlike_ground(colour, self.palette[number]))
 
-    def _apart(self, colour: Rgb, others: Iterable[Rgb]) -> int:
-        """Return the nearest number that is distinct from the backgrounds ``others``."""
-        taken = [self.palette[self._grounds[other]] for other in others]
-        free = [n for n, rgb in self.palette.items() if all(contrast(rgb, t) >= _APART for t in taken)]
-        return self._nearest(colour, free)
+def _nearest(colour: Rgb, among: Iterable[int]) -> int:
+    return min(among, key=lambda number: _unlike_ground(colour, PALETTE[number]))

@@ -27,9 +27,6 @@ BRANCH_GROUPS = (THIS_BRANCH, PART, READING)
 MENU = "ctrl+g"
 """The key of the menu of commands."""
 DIGITS = "1,2,3,4,5,6,7,8,9"
-FORMER = {"provenance": ("colour_tokens", ""), "leader": ("menu", MENU), "palette": ("menu", "ctrl+p")}
-"""Ids of earlier versions: the command that has their keys now, and the default keys that stay beside those
-of another such id."""
 ANYWHERE = ".anywhere"
 """Suffix of the id of a binding that works with any focus."""
 _NO_KEY = "no_key_"
@@ -39,11 +36,10 @@ _NO_KEY = "no_key_"
 class Command:
     """One command. Keys are comma-separated names in Textual's spelling.
 
-    ``keys`` work while a pane has the focus. The keymaps "letters" and "vim" have ``letters``, too; ``vim``
-    replaces both in the vim keymap. ``anywhere`` work with any focus, so they are never characters. A
-    ``numbered`` command has one key per digit and gets the number. One that ``asks`` opens a prompt for text;
-    one that ``writes`` is refused in a read-only story. ``handler`` takes the write screen, and the number of
-    a numbered command.
+    ``keys`` work while a pane has the focus. ``anywhere`` work with any focus, so they are never characters.
+    A ``numbered`` command has one key per digit and gets the number. One that ``asks`` opens a prompt for
+    text; one that ``writes`` is refused in a read-only story. ``handler`` takes the write screen, and the
+    number of a numbered command.
     """
 
     id: str
@@ -53,8 +49,6 @@ class Command:
     handler: Handler
     keys: str = ""
     anywhere: str = ""
-    letters: str = ""
-    vim: str = ""
     numbered: bool = False
     asks: bool = False
     writes: bool = False
@@ -64,29 +58,20 @@ class Command:
         """Whether the command acts on the chosen branch."""
         return self.group in BRANCH_GROUPS and not self.numbered
 
-    def keys_in(self, keymap: str) -> str:
-        """Return the keys of the command on a branch in a keymap: "prose", "letters" or "vim"."""
-        if keymap == "vim" and self.vim:
-            return self.vim
-        more = self.letters if keymap != "prose" else ""
-        return ",".join(filter(None, (self.keys, more)))
-
 
 COMMANDS: dict[str, Command] = {}
 """Every command by its id, in the order of menus, help and documentation."""
 
 
 def command(
-    group: str, title: str, keys: str = "", *, anywhere: str = "", letters: str = "", vim: str = "",
-    numbered: bool = False, asks: bool = False, writes: bool = False,
+    group: str, title: str, keys: str = "", *, anywhere: str = "", numbered: bool = False,
+    asks: bool = False, writes: bool = False,
 ) -> Callable[[H], H]:  # fmt: skip
     """Declare the decorated function as a command: its name is the id, its docstring the help."""
 
     def declare(handler: H) -> H:
         name, words = handler.__name__.rstrip("_"), " ".join((handler.__doc__ or "").split())
-        COMMANDS[name] = Command(
-            name, group, title, words, handler, keys, anywhere, letters, vim, numbered, asks, writes
-        )
+        COMMANDS[name] = Command(name, group, title, words, handler, keys, anywhere, numbered, asks, writes)
         return handler
 
     return declare
@@ -106,13 +91,11 @@ ASKING: set[Handler] = set()
 
 
 def action(
-    id: str, keys: str, words: str, *arguments: object, foot: bool = True, priority: bool = True,
-    asks: bool = False,
+    keys: str, words: str, *arguments: object, foot: bool = True, priority: bool = True, asks: bool = False,
 ) -> Callable[[H], H]:  # fmt: skip
     """Declare the decorated method ``action_…`` as the action of ``keys`` on its :class:`Keyed` screen.
 
     Args:
-        id: its name in the section ``[keys]``.
         keys: comma-separated, in Textual's spelling.
         words: the label, one to three words. The method's docstring is the help.
         arguments: the arguments of the method; it may be declared several times with different ones.
@@ -125,7 +108,7 @@ def action(
     def declare(method: H) -> H:
         action = f"{method.__name__.removeprefix('action_')}({', '.join(map(repr, arguments))})"
         help = " ".join((method.__doc__ or "").split())
-        binding = Binding(keys, action, words, show=foot, priority=priority, tooltip=help, id=id)
+        binding = Binding(keys, action, words, show=foot, priority=priority, tooltip=help)
         if method in _DECLARED:
             _DECLARED[method].insert(0, binding)  # decorators run from the bottom up
             return method
@@ -164,15 +147,16 @@ class Keyed:
         super().__init_subclass__(**options)
 
 
-def own_bindings(screen: type[Any], inherited: bool = True) -> list[Binding]:
-    """Return the configurable bindings that a class declares and inherits; its own first."""
+def screen_bindings(screen: type[Any]) -> list[Binding]:
+    """Return the bindings that a class declares and inherits, its own first."""
     return [
-        binding
-        for base in (screen.__mro__ if inherited else [screen])
-        if issubclass(base, Keyed)
-        for binding in cast("Sequence[BindingType]", vars(base).get("BINDINGS", ()))
-        if isinstance(binding, Binding) and binding.id is not None
+        binding for base in screen.__mro__ if issubclass(base, Keyed) for binding in _declared_bindings(base)
     ]
+
+
+def _declared_bindings(screen: type[Keyed]) -> list[Binding]:
+    found = cast("Sequence[BindingType]", vars(screen).get("BINDINGS", ()))
+    return [binding for binding in found if isinstance(binding, Binding) and binding.id is None]
 
 
 def screens(above: type[Keyed] = Keyed) -> Iterator[type[Keyed]]:
@@ -186,10 +170,9 @@ def screen_commands() -> dict[str, list[Binding]]:
     """Return the commands of all other screens by heading, each once."""
     found: dict[str, dict[str, Binding]] = defaultdict(dict)
     for screen in screens():
-        for binding in own_bindings(screen, inherited=False):
-            if binding.id and not binding.id.endswith(ANYWHERE):  # those belong to the write screen
-                heading = binding.group.description if binding.group is not None else screen.KEYS
-                found[heading].setdefault(binding.id, binding)
+        for binding in _declared_bindings(screen):
+            heading = binding.group.description if binding.group is not None else screen.KEYS
+            found[heading].setdefault(binding.action, binding)
     return {heading: list(bindings.values()) for heading, bindings in sorted(found.items())}
 
 
@@ -219,47 +202,33 @@ def anywhere_bindings() -> list[BindingType]:
 
 
 def _binding(command: Command, keys: str, id: str, number: str = "", priority: bool = False) -> Binding:
-    """Return a binding; one without keys gets a dummy key, because a keymap can change bindings but not add
-    any."""
+    """Return a binding; one without keys gets a dummy key, as a keymap can change bindings only."""
     action = f"screen.run('{command.id}'{number})"
     return Binding(keys or f"{_NO_KEY}{id}", action, command.title, show=False, priority=priority, id=id)
 
 
-def keymap(kind: str, own: Mapping[str, str]) -> dict[str, str]:
-    """Return keys by binding id: those of the keymap ``kind``, overridden by the writer's ``own``.
+def keymap(own: Mapping[str, str]) -> dict[str, str]:
+    """Return the writer's ``own`` keys by binding id, from those by command.
 
-    Keys of the writer's own that never type a character work with any focus, too. They are taken from the
-    command that has them in the keymap.
+    Keys that never type a character work with any focus, too.
     """
-    given = {id: keys for id, keys in own.items() if keys and id not in FORMER}
-    renamed = {command for former, (command, _) in FORMER.items() if own.get(former)}
-    for former, (command, usual_keys) in FORMER.items():
-        default = "" if own.get(command) else usual_keys
-        if command in renamed and (keys := own.get(former) or default):
-            given[command] = ",".join(filter(None, (given.get(command), keys)))
-    taken = {key for id, keys in given.items() if id in COMMANDS for key in _split(keys)}
-    usual: dict[str, str] = {}
-    for command in COMMANDS.values():
-        if (keys := command.keys_in(kind)) != command.keys:
-            usual[command.id] = ",".join(key for key in _split(keys) if key not in taken)
     found: dict[str, str] = {}
-    for id, keys in (usual | given).items():
+    for id, keys in own.items():
         names = _split(keys)
-        if id in COMMANDS and COMMANDS[id].numbered:
+        if COMMANDS[id].numbered:
             found.update({f"{id}.{number}": key for number, key in enumerate(names, 1)})
-        else:
-            found[id] = ",".join(names) or f"{_NO_KEY}{id}"
+        elif names:
+            found[id] = ",".join(names)
         if controls := [key for key in names if is_control(key)]:
             found[id + ANYWHERE] = ",".join(controls)
     return found
 
 
 class Keys:
-    """The meaning of keys under keymap ``kind`` with the writer's ``own`` keys by command."""
+    """The meaning of keys on the write screen, with the writer's ``own`` keys by command."""
 
-    def __init__(self, kind: str, own: Mapping[str, str]) -> None:
-        self.keymap = keymap(kind, own)
-        self._usual = keymap(kind, {})
+    def __init__(self, own: Mapping[str, str]) -> None:
+        self.keymap = keymap(own)
         self.on_branch = _meanings(plain_bindings(), self.keymap)
         """The binding of each key while a branch has the focus."""
         self.plain = _by_command(self.on_branch)
@@ -269,33 +238,23 @@ class Keys:
         self.controls = frozenset(key for keys in self.anywhere.values() for key in keys)
         """All keys that work with any focus."""
 
-    def of(self, screen: type[Any]) -> dict[str, list[str]]:
-        """Return the keys of each command of another screen."""
-        return _by_command(_meanings(own_bindings(screen), self.keymap))
-
     def conflicts(self) -> list[str]:
-        """Return messages about keys that two commands of a screen share, and commands left without a key."""
-        maps = {"on a branch": plain_bindings(), "anywhere": anywhere_bindings()}
-        maps |= {screen.KEYS: own_bindings(screen) for screen in screens()}
-        shared: dict[str, None] = {}
+        """Return messages about keys that two commands share, and commands left without a key."""
+        if not self.keymap:
+            return []
+        shared: list[str] = []
         before, after = set[str](), set[str]()
-        for where, bindings in maps.items():
+        for where, bindings in (("on a branch", plain_bindings()), ("anywhere", anywhere_bindings())):
             bound = _bound(bindings, self.keymap)
             for key, some in bound.items():
                 names = list(dict.fromkeys(_command_of(binding) for binding in some))
                 if len(names) > 1:
-                    shared[f"{key} is given to {' and to '.join(names)} ({where}): it does the first."] = None
-            if self.keymap != self._usual:
-                before |= _by_command(_meanings(bindings, self._usual)).keys()
-                after |= {_command_of(some[0]) for some in bound.values()}
+                    shared.append(f"{key} is given to {' and to '.join(names)} ({where}): it does the first.")
+            before |= _by_command(_meanings(bindings, {})).keys()
+            after |= {_command_of(some[0]) for some in bound.values()}
         lost = sorted(before - after)
         without = [f"No key is left for {', '.join(lost)}: other commands have them."] if lost else []
         return [f"{words} See [keys] in the settings." for words in [*shared, *without]]
-
-
-def keys_of(bindings: Sequence[BindingType], keymap: Mapping[str, str]) -> list[str]:
-    """Return the keys of ``bindings`` under a keymap."""
-    return list(_bound(bindings, keymap))
 
 
 def _bound(bindings: Sequence[BindingType], keymap: Mapping[str, str]) -> dict[str, list[Binding]]:

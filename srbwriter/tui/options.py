@@ -13,15 +13,8 @@ from srbwriter.config import Key, Settings, Source, Table, remember
 from srbwriter.config.kinds import INTEGER, SWITCH, TEXT, Kind, one_of
 
 THEME = Key("interface.theme", TEXT, "lamplight", "colour theme", ("--theme",))
-COLOURS = Key(
-    "interface.colours",
-    one_of("auto", "256", "16"),
-    "auto",
-    "colours of the terminal; auto is what TERM and COLORTERM say",
-)
 LAYOUTS = ("below", "right", "column")
 AUTO = "auto"
-KEYMAPS = ("prose", "letters", "vim")
 
 LAYOUT = Key(
     "interface.layout",
@@ -42,13 +35,6 @@ PANES = Key(
     one_of("top", "end"),
     "top",
     "what a branch shows while it grows beyond its pane: its beginning, or its end",
-)
-KEYMAP = Key(
-    "interface.keymap",
-    one_of(*KEYMAPS, former={"default": "letters"}),
-    "prose",
-    "keys of a chosen branch: prose has the few that writing needs, letters one for nearly every command, "
-    "vim also moves with hjkl",
 )
 FPS = Key[int | None](
     "interface.fps",
@@ -71,26 +57,24 @@ GOAL = Key("interface.goal", INTEGER, 0, "words to write in a day; 0 is no goal"
 
 
 def own_keys() -> list[Key[str]]:
-    """Return the keys of the section ``[keys]``: comma-separated key names by command; empty means the
-    keymap's.
+    """Return the keys of the section ``[keys]``: comma-separated key names by command of the write screen;
+    empty means the default.
 
     Commands are declared where they are handled, so this imports the whole app.
     """
-    import_module("srbwriter.tui.write.desk")  # imports all screens
-    from srbwriter.tui.commands import COMMANDS, FORMER, screen_commands
+    import_module("srbwriter.tui.actions")
+    from srbwriter.tui.commands import COMMANDS
     from srbwriter.tui.key_names import check_keys
 
     names = Kind("names of keys, such as x, ctrl+t, f5", "KEYS", check_keys, check_keys)
-    titles = {command.id: command.title.lower() for command in COMMANDS.values()}
-    for heading, bindings in screen_commands().items():
-        titles |= {f"{binding.id}": f"{binding.description} ({heading.lower()})" for binding in bindings}
-    titles |= {former: f"{titles[id]} (earlier name of {id})" for former, (id, _) in FORMER.items()}
-    return [Key(f"keys.{id}", names, "", f"your own keys for: {title}") for id, title in titles.items()]
+    return [
+        Key(f"keys.{command.id}", names, "", f"your own keys for: {command.title.lower()}")
+        for command in COMMANDS.values()
+    ]
 
 
 OPTIONS: tuple[Key[Any], ...] = (
-    THEME, COLOURS, LAYOUT, SPLIT, PANES, KEYMAP, FPS, TEXT_WIDTH, CONTINUE, REDUCED_MOTION, COLOUR_TOKENS,
-    GOAL,
+    THEME, LAYOUT, SPLIT, PANES, FPS, TEXT_WIDTH, CONTINUE, REDUCED_MOTION, COLOUR_TOKENS, GOAL,
 )  # fmt: skip
 """Every row above, in order."""
 

@@ -171,7 +171,7 @@ class Program(FailingApp):
         self.address = ""  # the address of a server beside the app
         self.notes: list[str] = []  # messages to show once the screen is up
         self._conflicts: list[str] = []  # messages about conflicting keys that were shown
-        self._keys_applied: tuple[str, dict[str, str]] | None = None
+        self._keys_applied: dict[str, str] | None = None
         self.preferences = preferences or Preferences(settings)  # with the changes of the story before
         self.knobs = RememberedKnobs(session, settings)
         self.knobs.recall()
@@ -247,11 +247,10 @@ class Program(FailingApp):
 
     def _apply_keys(self) -> None:
         own = {key.name.removeprefix("keys."): self.preferences[key] for key in options.own_keys()}
-        configured = self.preferences[options.KEYMAP], own
-        if configured == self._keys_applied:
+        if own == self._keys_applied:
             return  # finding conflicts takes a while
-        self._keys_applied = configured
-        self.known_keys = commands.Keys(*configured)
+        self._keys_applied = own
+        self.known_keys = commands.Keys(own)
         self.set_keymap(self.known_keys.keymap)
         shown, self._conflicts = self._conflicts, self.known_keys.conflicts()
         self.notes += [words for words in self._conflicts if words not in shown]
@@ -272,20 +271,24 @@ class Program(FailingApp):
         """Show the configured theme, or else the default one with a message why."""
         wanted = self.preferences[options.THEME]
         found = wanted in self.available_themes
-        self.theme = wanted if found else themes.DEFAULT
+        self.show_theme(wanted if found else themes.DEFAULT)
         if not found and wanted != self._theme_missed:
             self.notes.append(themes.explain_missing(wanted, self.complaints))
         self._theme_missed = None if found else wanted
 
+    def show_theme(self, name: str) -> None:
+        """Show a theme; in a terminal with sixteen colours the one of Textual's that is as dark."""
+        few = not self.is_headless and self.console.color_system in ("standard", "windows")
+        ansi = "ansi-dark" if self.available_themes[name].dark else "ansi-light"
+        self.theme = ansi if few else name
+
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Return Textual's filters and, for a terminal with few colours, the reduced form of the theme."""
-        theme = self.current_theme
-        terminal = None if self.is_headless else self.console.color_system
-        depth = colours.depth(self.preferences[options.COLOURS], terminal)
-        if depth is None or theme.ansi or self.no_color:
+        """Return Textual's filters and, for a terminal with 256 colours, the reduced form of the theme."""
+        theme, plain = self.current_theme, self.is_headless or self.console.color_system != "256"
+        if plain or theme.ansi or self.no_color:
             return super().get_line_filters()
-        if self._form is None or self._form.made_for != (theme, depth):
-            self._form = colours.Form(theme, depth)
+        if self._form is None or self._form.made_for != theme:
+            self._form = colours.Form(theme)
         return [*super().get_line_filters(), self._form]
 
     def reload_changed_themes(self) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -145,9 +144,7 @@ def explain_missing(wanted: str, complaints: Iterable[str]) -> str:
     why = next((said for said in complaints if wanted in known and said.startswith(f"{known[wanted]}: ")), "")
     if why:
         return f"Showing {DEFAULT} until the theme {wanted} can be read: {why}"
-    nearest = get_close_matches(wanted, known, n=1)
-    meant = f"did you mean {nearest[0]}?" if nearest else f"there are {', '.join(sorted(known))}."
-    return f"There is no theme {wanted!r}; showing {DEFAULT}. Choose Theme in the menu: {meant}"
+    return f"There is no theme {wanted!r}; showing {DEFAULT}. Choose Theme in the menu: {', '.join(known)}."
 
 
 class Watcher:

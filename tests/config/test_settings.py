@@ -189,7 +189,9 @@ def test_names_of_keys(home: Path) -> None:
         assert load(TABLE, {}, {}).section("keys")["kill"] == name
 
 
-@pytest.mark.parametrize("row", [row for row in keys.RETIRED if row.name], ids=lambda row: row.name)
+@pytest.mark.parametrize(
+    "row", {row.why: row for row in keys.RETIRED if row.name}.values(), ids=lambda row: row.name
+)
 def test_a_retired_setting_is_taken_with_one_notice(home: Path, row: keys.Retired) -> None:
     document = f"{row.name} = [1]\ngeneration.n = 3\n"
     write_config(document)

@@ -28,7 +28,7 @@ def test_every_row_is_coloured_after_the_choice_after_an_edit_and_in_another_sto
     library.mkdir(parents=True)
     with Story.create(library / "other.srbw") as story:
         story.append(OTHER)
-    terminal.configure(more="\n[keys]\nprovenance = 'f11'\n")
+    terminal.configure(more="\n[keys]\ncolour_tokens = 'f11'\n")
     terminal.start(file)
     terminal.wait_for("girl named")
     terminal.press(F11)

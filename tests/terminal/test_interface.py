@@ -30,8 +30,8 @@ def test_a_sitting_in_a_terminal_of_16_colours(terminal: Terminal) -> None:
     assert b";38;2;" not in terminal.log and b"[38;2;" not in terminal.log
     assert b"38;5;" not in terminal.log and b"48;5;" not in terminal.log
     page = grounds(terminal, 0)
-    bar = next(row for row in range(LINES) if "saved" in terminal.screen.splitlines()[row])
-    assert len(page) == 1 and not grounds(terminal, bar) & page
+    foot = next(row for row in range(LINES) if "STORY" in terminal.screen.splitlines()[row])
+    assert len(page) == 1 and grounds(terminal, foot) > page, "where keys go is told apart"
 
     terminal.press(CTRL_T)
     terminal.wait_without("^q quit")

@@ -65,7 +65,7 @@ def test_a_burst_of_keys_goes_to_the_prompt_that_opens(terminal: Terminal, part:
 
 @pytest.mark.full
 def test_a_key_right_behind_an_escape_is_a_key_of_its_own(terminal: Terminal) -> None:
-    terminal.configure(more='[interface]\nkeymap = "letters"\n\n[keys]\ntokens = "."\n')
+    terminal.configure(more='[keys]\ntokens = "."\nknobs = "K"\nbranch_knobs = "t"\n')
     file = with_branches(terminal)
     terminal.wait(lambda screen: screen.count("■") == 2, "branches that have ended")
     before = text_of(file)

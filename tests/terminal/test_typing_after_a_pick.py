@@ -16,8 +16,8 @@ from tests.terminal.support import OPENING, foot, make_story, says_saved
 from tests.terminal.terminal import BACKSPACE, CTRL_N, CTRL_Q, Terminal
 
 STEADY = 1 / 15  # seconds between two keys
-SIZES = {"80x24": (80, 24, "letters"), "40x12": (40, 12, "vim")}
-"""Columns, lines, and the keymap that is tried there."""
+SIZES = {"80x24": (80, 24), "40x12": (40, 12)}
+"""Columns and lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,8 @@ FEW = [SENTENCES[i] for i in (0, 18, 31, 34)]
 
 def start(terminal: Terminal, size: str) -> Path:
     """The program over a story with two branches that have ended."""
-    terminal.columns, terminal.lines, keymap = SIZES[size]
-    terminal.configure(max_tokens=12, more=f'[interface]\nkeymap = "{keymap}"\n')
+    terminal.columns, terminal.lines = SIZES[size]
+    terminal.configure(max_tokens=12)
     file = make_story(terminal.folder)
     terminal.start(file)
     terminal.wait_for(OPENING.strip())

@@ -133,13 +133,13 @@ async def test_the_tree_compares_from_a_row_of_folded_branches(open_bench: OpenB
         assert bench.app.screen is bench.screen
 
 
-@pytest.mark.parametrize("key", ["p", "ctrl+r", "escape", "q"])
+@pytest.mark.parametrize("key", ["ctrl+r", "escape", "q"])
 @pytest.mark.full
 async def test_the_key_that_opens_read_mode_closes_it(key: str, open_bench: OpenBench) -> None:
-    async with open_bench(settings={"interface.keymap": "letters"}) as bench:
+    async with open_bench() as bench:
         await bench.press("ctrl+r")
         await opened(bench, Reading)
-        assert "esc or p or ^r goes back" in visible(bench)
+        assert "esc or ^r goes back" in visible(bench)
         await bench.press(key)
         assert bench.app.screen is bench.screen
 

@@ -37,21 +37,20 @@ async def test_in_the_story_it_leads_to_the_branches_and_stops_none(open_bench: 
         assert all(branch.live for branch in bench.session.round.branches)
 
 
-async def test_tab_a_key_and_a_click_lead_into_the_story_and_the_badge_says_where_keys_go(
+async def test_tab_and_a_click_lead_into_the_story_and_the_badge_says_where_keys_go(
     open_bench: OpenBench,
 ) -> None:
-    async with open_bench("The rain.", size=(160, 40), settings={"interface.keymap": "letters"}) as bench:
+    async with open_bench("The rain.", size=(160, 40)) as bench:
         line = bench.screen.status_line
         assert line.line.startswith(" STORY ")
         await bench.write(5)
-        for way in ("tab", "a"):
-            await bench.press("escape")
-            bench.screen.flush_slowly()
-            assert ("switch", "tab", "story") in bench.screen.key_line.entries
-            await bench.press(way)
-            assert bench.screen.editor.has_focus
-            bench.screen.flush_slowly()
-            assert ("switch", "tab", "branches") in bench.screen.key_line.entries
+        await bench.press("escape")
+        bench.screen.flush_slowly()
+        assert ("switch", "tab", "story") in bench.screen.key_line.entries
+        await bench.press("tab")
+        assert bench.screen.editor.has_focus
+        bench.screen.flush_slowly()
+        assert ("switch", "tab", "branches") in bench.screen.key_line.entries
         await bench.press("escape")
         assert line.line.startswith(" BRANCH 1 ")
         for key, badge in (("right", "BRANCH 2"), ("f2", "PROMPT"), ("escape", "BRANCH 2")):
@@ -61,12 +60,12 @@ async def test_tab_a_key_and_a_click_lead_into_the_story_and_the_badge_says_wher
         assert bench.screen.editor.has_focus
 
 
-@pytest.mark.parametrize("way", ["tab", "a", "ctrl+f"])
+@pytest.mark.parametrize("way", ["tab", "ctrl+f"])
 @pytest.mark.full
 async def test_a_story_that_was_hidden_is_shown_before_it_has_the_keys(
     way: str, open_bench: OpenBench
 ) -> None:
-    async with open_bench("The rain.", settings={"interface.keymap": "letters"}, started=5) as bench:
+    async with open_bench("The rain.", started=5) as bench:
         await bench.choose("single")
         editor = bench.screen.editor
         assert not editor.size

@@ -63,7 +63,7 @@ async def test_the_branches_stay_when_what_is_undone_leads_nowhere_else(open_ben
 
 
 async def test_keys_behind_an_undo_act_on_the_branches_that_it_brings_back(open_bench: OpenBench) -> None:
-    async with open_bench(settings={"interface.keymap": "letters"}) as bench:
+    async with open_bench(settings={"keys.undo": "u"}) as bench:
         await bench.write()
         await bench.settle()
         await bench.on_panes()

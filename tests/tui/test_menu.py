@@ -1,4 +1,4 @@
-"""The menu of commands, former names of keys, and keys that every terminal can send."""
+"""The menu of commands, and keys that every terminal can send."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from textual import events
 from textual.events import Paste
 from textual.widgets import OptionList
 
-from srbwriter.engine.types import FinishReason
-from srbwriter.tui import commands, options
+from srbwriter.tui import commands
 from srbwriter.tui.commands import COMMANDS
 from srbwriter.tui.dialogs.ask import Confirm
 from srbwriter.tui.dialogs.menu import Menu
@@ -154,33 +153,6 @@ async def test_every_command_is_found_in_the_menu_by_its_title_and_by_its_name(o
             assert row(bench).endswith(f"Pick branch {number}")
 
 
-# ---- keymaps
-
-
-async def test_the_prose_keymap_keeps_the_letters_that_a_novelist_needs(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        await bench.write()
-        await bench.press("right", "K", "M", "exclamation_mark", "x")
-        assert bench.app.screen is bench.screen and not bench.app.messages.all
-        assert bench.session.text() == "It rained."
-        await bench.press("k")
-        assert bench.session.round.branches[0].finish_reason is FinishReason.KILLED
-
-
-def test_a_keymap_of_earlier_versions_is_read_and_not_offered() -> None:
-    assert options.KEYMAP.read_toml("default") == "letters" and "default" not in options.KEYMAPS
-
-
-async def test_keys_given_to_the_former_leader_and_palette_open_the_menu(open_bench: OpenBench) -> None:
-    async with open_bench(fake=True, settings={"keys.leader": "f11"}) as bench:
-        for key in ("f11", "ctrl+p"):
-            await bench.press(key)
-            await opened(bench, Menu)
-            await bench.press("escape")
-        await bench.press("ctrl+g")
-        assert bench.app.screen is bench.screen, "the key of their own replaces the default, as before"
-
-
 # ---- what terminals can send
 
 _MODIFIERS = {"shift": 1, "alt": 2, "ctrl": 4}
@@ -215,12 +187,11 @@ def sent_by_xterm(key: str) -> str | None:
 
 
 def default_keys() -> set[str]:
-    """Every key of every keymap and of every screen."""
-    bindings = [binding for screen in commands.screens() for binding in commands.own_bindings(screen)]
+    """Every key of every screen."""
+    bindings = [binding for screen in commands.screens() for binding in commands.screen_bindings(screen)]
     found = {key for binding in bindings for key in binding.key.split(",")}
-    for kind in options.KEYMAPS:
-        keys = commands.Keys(kind, {})
-        found |= {key for some in (*keys.plain.values(), *keys.anywhere.values()) for key in some}
+    keys = commands.Keys({})
+    found |= {key for some in (*keys.plain.values(), *keys.anywhere.values()) for key in some}
     return {key for key in found if not key.startswith("no_key_")}
 
 
@@ -240,7 +211,6 @@ def test_no_default_key_is_one_that_a_plain_terminal_cannot_send_or_mixes_up() -
 
 
 def test_no_punctuation_is_a_default_key_of_a_branch_except_a_few() -> None:
-    for kind in options.KEYMAPS:
-        keys = [key for some in commands.Keys(kind, {}).plain.values() for key in some]
-        signs = {sign for sign in map(shown_name, keys) if len(sign) == 1 and not sign.isalnum()}
-        assert signs == set("?/+=-"), kind
+    keys = [key for some in commands.Keys({}).plain.values() for key in some]
+    signs = {sign for sign in map(shown_name, keys) if len(sign) == 1 and not sign.isalnum()}
+    assert signs == set("?/+=-")

@@ -11,7 +11,7 @@ import pytest
 from srbwriter import paths
 from srbwriter.config import Table
 from srbwriter.config.settings import read_overlay
-from srbwriter.engine.types import FinishReason, InvalidRequest, ModelError
+from srbwriter.engine.types import InvalidRequest, ModelError
 from srbwriter.tui import themes
 from srbwriter.tui.commands import COMMANDS
 from srbwriter.tui.dialogs.picker import Picker
@@ -19,18 +19,6 @@ from srbwriter.tui.dialogs.trouble import ModelTrouble
 from srbwriter.tui.options import LAYOUT, OPTIONS
 from srbwriter.tui.story import external
 from tests.tui.conftest import OpenBench
-
-
-async def test_the_vim_keymap_moves_with_hjkl(open_bench: OpenBench) -> None:
-    async with open_bench(n=8, settings={"interface.keymap": "vim"}, started=12) as bench:
-        await bench.press("l")
-        assert bench.screen.grid.current == 1
-        await bench.press("j")
-        assert bench.screen.grid.current > 1
-        await bench.press("k", "h")
-        assert bench.screen.grid.current == 0
-        await bench.press("x")
-        assert bench.session.round.branches[0].finish_reason is FinishReason.KILLED
 
 
 async def test_an_own_theme_is_read_again_when_it_changes(open_bench: OpenBench) -> None:

@@ -65,7 +65,7 @@ def actions(page: type[Page[Any]]) -> list[tuple[str, Callable[..., Any]]]:
     """The keys of a page's own commands, and their methods."""
     return [
         (binding.key.split(",")[0], vars(page)[f"action_{binding.action.partition('(')[0]}"])
-        for binding in commands.own_bindings(page, inherited=False)
+        for binding in commands.screen_bindings(page)
         if binding.tooltip and f"action_{binding.action.partition('(')[0]}" in vars(page)
     ]
 

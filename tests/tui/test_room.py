@@ -6,7 +6,7 @@ import pytest
 from rich.cells import cell_len
 
 from srbwriter.tui import options
-from srbwriter.tui.dialogs.base import Page
+from srbwriter.tui.dialogs.base import Page, keys_line_of
 from srbwriter.tui.story.side_panel import LoreList, SidePanel
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.scenarios.common import started, visible
@@ -132,7 +132,7 @@ async def test_a_key_and_what_it_does_stand_on_one_line(open_bench: OpenBench) -
             page = bench.app.screen
             assert isinstance(page, Page)
             shown = visible(bench)
-            keys = page.keys_line_of(LoreList) if isinstance(page, SidePanel) else page.keys_line()
+            keys = keys_line_of(LoreList) if isinstance(page, SidePanel) else page.keys_line()
             parts = keys.split(" · ")
             assert len(parts) > 4
             assert [part for part in parts if part in shown] == parts

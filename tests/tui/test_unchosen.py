@@ -37,7 +37,7 @@ BEHIND_A_PICK = [
 
 
 async def test_letters_behind_a_pick_are_the_storys(open_bench: OpenBench) -> None:
-    async with open_bench(TEXT, settings={"interface.keymap": "vim"}) as bench:
+    async with open_bench(TEXT) as bench:
         for keys, erased, typed in BEHIND_A_PICK:
             text = bench.screen.editor.whole
             await bench.write()

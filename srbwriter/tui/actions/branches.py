@@ -106,7 +106,7 @@ def reroll(screen: Writer) -> None:
     _steer(screen, "reroll")
 
 
-@command(THIS_BRANCH, "Kill this branch", "k", vim="x")
+@command(THIS_BRANCH, "Kill this branch", "k")
 def kill(screen: Writer) -> None:
     """End this branch, running or ended, and free its memory."""
     _steer(screen, "kill")
@@ -219,7 +219,7 @@ def _edit_pick(screen: Writer, index: int, branch: Branch) -> None:
     screen.app.push_screen(sheet, closed)
 
 
-@command(THIS_BRANCH, "Lock or unlock this branch", letters="l", vim="L")
+@command(THIS_BRANCH, "Lock or unlock this branch")
 def lock(screen: Writer) -> None:
     """Lock this branch, so that re-rolling all branches leaves it alone; again to unlock it."""
     here = branch_here(screen)
@@ -227,7 +227,7 @@ def lock(screen: Writer) -> None:
         screen.session.lock(here[0].index)
 
 
-@command(THIS_BRANCH, "Copy this branch", "c", vim="y")
+@command(THIS_BRANCH, "Copy this branch", "c")
 def copy(screen: Writer) -> None:
     """Copy its text to the clipboard."""
     here = branch_here(screen)
@@ -253,7 +253,7 @@ def bookmark(screen: Writer) -> None:
         story.mark(node, bookmark=not story.marks(node).bookmark)
 
 
-@command(THIS_BRANCH, "Settings of this branch", letters="t")
+@command(THIS_BRANCH, "Settings of this branch")
 def branch_knobs(screen: Writer) -> None:
     """Change how this branch is written, also while it runs."""
     here = branch_here(screen)
@@ -337,7 +337,7 @@ def untake_paragraph(screen: Writer) -> None:
 ALL = "All branches"
 
 
-@command(ALL, "Write new branches", letters="g", anywhere="ctrl+n", writes=True)
+@command(ALL, "Write new branches", anywhere="ctrl+n", writes=True)
 def generate(screen: Writer) -> None:
     """Write N branches from the end of the story so far."""
     if screen.arrangement.quiet:
@@ -345,7 +345,7 @@ def generate(screen: Writer) -> None:
     screen.session.generate()
 
 
-@command(ALL, "Write from the cursor", letters="G", anywhere="ctrl+b", writes=True)
+@command(ALL, "Write from the cursor", anywhere="ctrl+b", writes=True)
 def write_from(screen: Writer) -> None:
     """Write branches from the cursor; the text after it becomes another branch."""
     place, whole = screen.editor.place, screen.editor.whole

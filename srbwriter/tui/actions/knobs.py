@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 KNOBS = "The model"
 
 
-@command(KNOBS, "Settings for writing", letters="K", anywhere="f2")
+@command(KNOBS, "Settings for writing", anywhere="f2")
 def knobs(screen: Writer) -> None:
     """Change how new branches are written: their number, length, temperature, banned phrases and more."""
     session = screen.session
@@ -42,32 +42,32 @@ def knobs(screen: Writer) -> None:
     screen.app.push_screen(sheet, closed)
 
 
-@command(KNOBS, "Memory", letters="M", asks=True, writes=True)
+@command(KNOBS, "Memory", asks=True, writes=True)
 def memory(screen: Writer) -> None:
     """Edit the text that the model reads before the story."""
     screen.app.push_screen(SidePanel(screen.session, MEMORY))
 
 
-@command(KNOBS, "Author's note", letters="N", asks=True, writes=True)
+@command(KNOBS, "Author's note", asks=True, writes=True)
 def author_note(screen: Writer) -> None:
     """Edit the text that the model reads near the end of the story."""
     screen.app.push_screen(SidePanel(screen.session, NOTE))
 
 
-@command(KNOBS, "Lorebook", letters="O", writes=True)
+@command(KNOBS, "Lorebook", writes=True)
 def lore(screen: Writer) -> None:
     """Edit the entries that the model reads when one of their keys occurs in the story."""
     screen.app.push_screen(SidePanel(screen.session, LORE))
 
 
-@command(KNOBS, "What the model sees", letters="X", anywhere="f8")
+@command(KNOBS, "What the model sees", anywhere="f8")
 def context(screen: Writer) -> None:
     """Show the context by source, in tokens; edit the request to an instruction model."""
     screen.session.keep()
     screen.app.push_screen(ContextView(screen.session))
 
 
-@command(KNOBS, "Change the model", letters="m")
+@command(KNOBS, "Change the model")
 def model(screen: Writer) -> None:
     """Choose a model, fetch a recommended one, or retry one that failed to load; the story stays open."""
     from srbwriter.tui.dialogs.choices import choose_model

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 STORIES = "Stories"
 
 
-@command(STORIES, "Another story", letters="n", anywhere="ctrl+o")
+@command(STORIES, "Another story", anywhere="ctrl+o")
 def stories(screen: Writer) -> None:
     """Open another story; every word of this one is saved."""
     here = screen.session.story.file

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 STORY = "Story"
 
 
-@command(STORY, "Undo", letters="u", anywhere="ctrl+z")
+@command(STORY, "Undo", anywhere="ctrl+z")
 def undo(screen: Writer) -> None:
     """Undo the last change to the story: a pick or your own words."""
     undone = screen.session.undo()
@@ -37,7 +37,7 @@ def _tell(screen: Writer, words: str) -> None:
     screen.notify(words, about=lambda: (session.typing.changes, session.node, session.story.last_action))
 
 
-@command(STORY, "Redo", letters="U", anywhere="ctrl+y")
+@command(STORY, "Redo", anywhere="ctrl+y")
 def redo(screen: Writer) -> None:
     """Repeat the change that was undone last."""
     redone = screen.session.redo()
@@ -69,7 +69,7 @@ def replace(screen: Writer) -> None:
     screen.app.push_screen(ReplaceBar(screen.editor, apply))
 
 
-@command(STORY, "Copy the story", letters="C")
+@command(STORY, "Copy the story")
 def copy_story(screen: Writer) -> None:
     """Copy the whole text to the clipboard."""
     external.copy(screen.app, screen.editor.whole)
@@ -99,7 +99,7 @@ def openings(screen: Writer) -> None:
     offer_openings(screen)
 
 
-@command(STORY, "Title, author, language", letters="A", asks=True, writes=True)
+@command(STORY, "Title, author, language", asks=True, writes=True)
 def properties(screen: Writer) -> None:
     """Edit the title, author and language; exported books contain them."""
     session, story = screen.session, screen.session.story
@@ -111,7 +111,7 @@ def properties(screen: Writer) -> None:
     screen.app.push_screen(PropertiesForm(story.properties, take, session.draft("title and author")))
 
 
-@command(STORY, "Export the story", letters="E", asks=True)
+@command(STORY, "Export the story", asks=True)
 def export(screen: Writer) -> None:
     """Write the story to a file; its extension chooses the format: a book, Word, text or JSON."""
     _ask_target(screen, f"{library.file_name(screen.session.title)}.md")
@@ -182,7 +182,7 @@ def _export(screen: Writer, target: Path, form: Format, *, force: bool) -> None:
     screen.app.transfers.begin("export", target.name, work, ended)
 
 
-@command(STORY, "Import a file", letters="I", asks=True)
+@command(STORY, "Import a file", asks=True)
 def import_(screen: Writer) -> None:
     """Create a story from a text, a folder, or another program's file, and open it."""
 

@@ -20,7 +20,7 @@ _MOST = 500  # the list shows only this many of the newest deleted branches
 TREE = "The tree"
 
 
-@command(TREE, "The tree", letters="T", anywhere="f3")
+@command(TREE, "The tree", anywhere="f3")
 def tree(screen: Writer) -> None:
     """Show every branch ever written; go to one and continue there."""
     screen.session.keep()
@@ -41,7 +41,7 @@ def revisit(screen: Writer, node: NodeId, write: bool = False) -> None:
         screen.run("generate")
 
 
-@command(TREE, "Back one pick", letters="P")
+@command(TREE, "Back one pick")
 def parent(screen: Writer) -> None:
     """Go back to before the last pick."""
     screen.session.keep()
@@ -60,7 +60,7 @@ def split(screen: Writer) -> None:
     screen.notify(f"Split: a new passage starts with: {first} …")
 
 
-@command(TREE, "Join with the passage before", letters="J", writes=True)
+@command(TREE, "Join with the passage before", writes=True)
 def merge(screen: Writer) -> None:
     """Join the last two passages; siblings of the last one keep their text."""
     session = screen.session
@@ -70,7 +70,7 @@ def merge(screen: Writer) -> None:
     screen.notify("Joined the last two passages.")
 
 
-@command(TREE, "Search the tree", letters="S", asks=True)
+@command(TREE, "Search the tree", asks=True)
 def search(screen: Writer) -> None:
     """Find words in all branches, including those not picked."""
     screen.session.keep()
@@ -98,7 +98,7 @@ def _choose(screen: Writer, title: str, choices: list[Choice], nothing: str) -> 
         screen.notify(nothing)
 
 
-@command(TREE, "Bookmarks", letters="B")
+@command(TREE, "Bookmarks")
 def bookmarks(screen: Writer) -> None:
     """Go to a bookmarked branch."""
     nodes = screen.session.story.bookmarks()
@@ -117,7 +117,7 @@ def node_choices(screen: Writer, nodes: Iterable[NodeId]) -> list[Choice]:
     return found
 
 
-@command(TREE, "History of picks", letters="H")
+@command(TREE, "History of picks")
 def history(screen: Writer) -> None:
     """Go back to any earlier pick."""
     screen.session.keep()
@@ -127,7 +127,7 @@ def history(screen: Writer) -> None:
     _choose(screen, "History of picks, newest first", choices, "Nothing is written yet.")
 
 
-@command(TREE, "The bin", letters="Z")
+@command(TREE, "The bin")
 def bin_(screen: Writer) -> None:
     """Restore a deleted branch."""
     screen.session.keep()

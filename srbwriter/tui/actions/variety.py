@@ -82,7 +82,7 @@ def order(screen: Writer) -> None:
 _LOOKS = 0.05  # seconds between two looks at what the model says
 
 
-@command(INSTRUMENTS, "Words that no branch begins with", letters="x", vim="Y", writes=True)
+@command(INSTRUMENTS, "Words that no branch begins with", writes=True)
 def unexplored(screen: Writer) -> None:
     """List likely first words that no branch begins with; enter starts a branch with one."""
     if why := screen.session.capabilities.reason_for("next_logprobs"):

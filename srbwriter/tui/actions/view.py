@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 VIEW = "View"
 
 
-@command(VIEW, "Story or branches", letters="a", anywhere="tab")
+@command(VIEW, "Story or branches", anywhere="tab")
 def switch(screen: Writer) -> None:
     """Move between the story and the branches."""
     if screen.arrangement.quiet:
@@ -31,7 +31,7 @@ def switch(screen: Writer) -> None:
         screen.go_to_story()
 
 
-@command(VIEW, "Branch to the left", "left", vim="h,left")
+@command(VIEW, "Branch to the left", "left")
 def left(screen: Writer) -> None:
     """Go to the branch on the left; if none is chosen, choose one."""
     _step(screen, -1, 0)
@@ -45,19 +45,19 @@ def _step(screen: Writer, columns: int, rows: int) -> None:
         screen.grid.step(columns, rows)
 
 
-@command(VIEW, "Branch to the right", "right", vim="l,right")
+@command(VIEW, "Branch to the right", "right")
 def right(screen: Writer) -> None:
     """Go to the branch on the right; if none is chosen, choose one."""
     _step(screen, 1, 0)
 
 
-@command(VIEW, "Branch above", "up", vim="k,up")
+@command(VIEW, "Branch above", "up")
 def up(screen: Writer) -> None:
     """Go to the branch above; if none is chosen, choose one."""
     _step(screen, 0, -1)
 
 
-@command(VIEW, "Branch below", "down", vim="j,down")
+@command(VIEW, "Branch below", "down")
 def down(screen: Writer) -> None:
     """Go to the branch below; if none is chosen, choose one."""
     _step(screen, 0, 1)
@@ -91,7 +91,7 @@ def from_start(screen: Writer) -> None:
         screen.grid.pane.rewind_view()
 
 
-@command(VIEW, "Next layout", letters="v", anywhere="ctrl+l")
+@command(VIEW, "Next layout", anywhere="ctrl+l")
 def layout(screen: Writer) -> None:
     """Put branches below the story, on its right, or all in one column."""
     chosen = screen.arrangement.next_layout(screen.app.size.width)
@@ -122,7 +122,7 @@ def less_story(screen: Writer) -> None:
     _share(screen, -5)
 
 
-@command(VIEW, "Write in quiet", letters="Q", anywhere="ctrl+t")
+@command(VIEW, "Write in quiet", anywhere="ctrl+t")
 def quiet(screen: Writer) -> None:
     """Show only the story, with the cursor line in the middle; again, or esc, to show everything."""
     screen.rearrange(quiet=not screen.arrangement.quiet)
@@ -130,7 +130,7 @@ def quiet(screen: Writer) -> None:
         screen.notify("esc shows everything again.")
 
 
-@command(VIEW, "One branch, large", letters="z", anywhere="f9")
+@command(VIEW, "One branch, large", anywhere="f9")
 def single(screen: Writer) -> None:
     """Show only this branch; again for all of them."""
     screen.rearrange(large=not screen.arrangement.large)
@@ -143,7 +143,7 @@ def jump(screen: Writer) -> None:
     screen.ask(Jump(screen.grid.shown), screen.grid.go)
 
 
-@command(VIEW, "Read mode", letters="p", anywhere="ctrl+r")
+@command(VIEW, "Read mode", anywhere="ctrl+r")
 def read(screen: Writer) -> None:
     """Show the story as a clean page; again to go back."""
     screen.app.push_screen(Reading(screen.editor.whole, screen.app.text_width, screen.editor.headings))

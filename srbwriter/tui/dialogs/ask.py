@@ -14,7 +14,7 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from srbwriter.story import Properties
-from srbwriter.tui.dialogs.base import Bar, Dialog, Page, Result
+from srbwriter.tui.dialogs.base import Bar, Dialog, Result
 from srbwriter.tui.widgets.lines import key_name
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class LineInput(Input):
 class Refusal(Bar[None]):
     """Shows why a prompt did not open. Typed text is ignored."""
 
-    FOOT = "{close_dialog} or enter goes back"
+    FOOT = "esc or enter goes back"
 
     def __init__(self, reasons: Sequence[str]) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class Refusal(Bar[None]):
 
     def on_key(self, event: events.Key) -> None:
         event.stop()
-        if event.key == "enter" or event.key in self.app.known_keys.of(Page)["close_dialog"]:
+        if event.key in ("enter", "escape"):
             self.close()
 
 
@@ -152,8 +152,7 @@ class Confirm(Bar[str]):
     def content(self) -> ComposeResult:
         parts: list[tuple[str, str]] = [(f"{self._question}\n", "bold")]
         for key, meaning in self._answers.items():
-            name = self.with_keys("{close_dialog}") if key == "escape" else key_name(key)
-            parts += [(name, "bold $text-accent"), (f" {meaning}   ", "")]
+            parts += [(key_name(key), "bold $text-accent"), (f" {meaning}   ", "")]
         yield Static(Content.assemble(*parts))
 
     def on_key(self, event: events.Key) -> None:

@@ -6,7 +6,6 @@ A dialog has a heading, its content, and a foot that lists its keys. Keys are de
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
@@ -17,7 +16,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Static
 
-from srbwriter.tui.commands import ANYWHERE, MENU, Keyed, action, own_bindings
+from srbwriter.tui.commands import ANYWHERE, MENU, Keyed, action, screen_bindings
 from srbwriter.tui.widgets.lines import FilterLine, Foot, key_name
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ Other = TypeVar("Other")
 
 
 QUIT = Binding(
-    "q", "close", "goes back", show=False, tooltip="Leave a page that is only read.", id="close_page",
+    "q", "close", "goes back", show=False, tooltip="Leave a page that is only read.",
     group=Binding.Group("Dialogs"),
 )  # fmt: skip
 """For read-only pages."""
@@ -77,7 +76,7 @@ class Page(Keyed, Screen[Result]):
         if self.on_top:
             self.dismiss(result)
 
-    @action("close_dialog", "escape", "goes back", priority=False)
+    @action("escape", "goes back", priority=False)
     def action_close(self) -> None:
         """Close the dialog or page."""
         self.close()
@@ -103,24 +102,8 @@ class Page(Keyed, Screen[Result]):
         return [*self.app.keys(self.OPENED_BY), *self.app.anywhere(self.OPENED_BY)]
 
     def keys_line(self, *without: str) -> str:
-        """Return the keys of this page with their labels, except for the commands ``without``."""
-        return self.keys_line_of(type(self), *without)
-
-    def keys_line_of(self, keyed: type[Keyed], *without: str) -> str:
-        """Return the keys of a page or of a widget on it; see :meth:`keys_line`."""
-        keys = self.app.known_keys.of(keyed)
-        return " · ".join(
-            f"{key_name(keys[binding.id][0])} {binding.description}"
-            for binding in own_bindings(keyed)
-            if binding.show and binding.id and binding.id in keys and binding.id not in without
-        )
-
-    def with_keys(self, words: str) -> str:
-        """Replace command names in braces by their first key, and ``{keys}`` by all keys."""
-        keys = self.app.known_keys.of(type(self))
-        known = {id: key_name(some[0]) for id, some in keys.items()}
-        known |= {"keys": self.keys_line(), "opened_by": " or ".join(map(key_name, self._opened_by()))}
-        return _PLACE.sub(lambda place: known.get(place[1], place[0]), words)
+        """Return the keys of this page with their labels, except for the labels ``without``."""
+        return keys_line_of(type(self), *without)
 
     # ---- messages
 
@@ -145,14 +128,20 @@ class Page(Keyed, Screen[Result]):
         self.app.show_messages()
 
 
-_PLACE = re.compile(r"\{(\w+)\}")
+def keys_line_of(keyed: type[Keyed], *without: str) -> str:
+    """Return the keys of a page or of a widget on it; see :meth:`Page.keys_line`."""
+    return " · ".join(
+        f"{key_name(binding.key.partition(',')[0])} {binding.description}"
+        for binding in screen_bindings(keyed)
+        if binding.show and binding.description not in without
+    )
 
 
 class Dialog(Page[Result], ModalScreen[Result]):
     """A box above another screen.
 
     ``HEADING`` and ``FOOT`` are used if they are constant; otherwise set ``heading`` and ``foot`` before the
-    dialog is shown. Keys in them are replaced by :meth:`with_keys`.
+    dialog is shown. ``{keys}`` in the foot is replaced by :meth:`keys_line`.
     """
 
     HEADING: ClassVar[str] = ""
@@ -177,12 +166,10 @@ class Dialog(Page[Result], ModalScreen[Result]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="box"):
             if self.heading:
-                fixed = self.heading == self.HEADING  # else it may contain braces typed by the writer
-                heading = self.with_keys(self.heading) if fixed else self.heading
-                yield Static(heading, classes="heading", markup=False)
+                yield Static(self.heading, classes="heading", markup=False)
             yield from self.content()
             if self.foot:
-                yield Foot(self.with_keys(self.foot), classes="foot")
+                yield Foot(self.foot.replace("{keys}", self.keys_line()), classes="foot")
 
     def _place(self, line: Static) -> None:
         box = self.query_one(".box")

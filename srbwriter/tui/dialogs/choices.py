@@ -153,7 +153,7 @@ def offer_openings(screen: Writer) -> None:
         elif isinstance(value, Path):
             screen.app.open_story(value)
 
-    foot = "enter starts with it and writes branches · {close_dialog} keeps an empty page · type to narrow"
+    foot = "enter starts with it and writes branches · esc keeps an empty page · type to narrow"
     if recent:
         foot += " · your own stories are last in the list"
     screen.ask(Picker("Choose an opening", opening_choices(session.instruct, recent), foot=foot), chosen)
@@ -282,13 +282,11 @@ def choose_theme(app: Program) -> None:
     known = set(app.available_themes)
     choices = [Choice(name, themes.title(file)) for name, file in themes.files().items() if name in known]
 
-    def looked(name: str) -> None:
-        app.theme = name
-
     def chosen(name: str | None) -> None:
-        app.theme = name or before
+        app.show_theme(name or before)
         if name is not None:
             app.preferences.put(options.THEME, name)
 
     foot = f"enter keeps it · {{keys}} · your own belong in {themes.own_folder()}"
-    app.push_screen(Picker("Themes", choices, at=before, looked=looked, foot=foot, aside=True), chosen)
+    picker = Picker("Themes", choices, at=before, looked=app.show_theme, foot=foot, aside=True)
+    app.push_screen(picker, chosen)

@@ -14,7 +14,6 @@ from textual.binding import Binding
 from textual.containers import Vertical, VerticalScroll
 from textual.widgets import Static
 
-from srbwriter.tui import commands
 from srbwriter.tui.commands import COMMANDS, Command, action, groups, screen_commands
 from srbwriter.tui.dialogs.base import QUIT, Dialog, Page
 from srbwriter.tui.widgets.lines import FilterLine, key_name, matches
@@ -100,11 +99,10 @@ class Help(Dialog[None]):
         return _Entry(command.id, command.title, command.help, "  ".join(keys))
 
     def _entry_of(self, binding: Binding) -> _Entry:
-        keys = commands.keys_of([binding], self.app.known_keys.keymap)
         title = binding.description[:1].upper() + binding.description[1:]
-        return _Entry(binding.id or "", title, binding.tooltip, "  ".join(map(key_name, keys)))
+        return _Entry("", title, binding.tooltip, "  ".join(map(key_name, binding.key.split(","))))
 
-    @action("help_narrow", "slash", "narrows")
+    @action("slash", "narrows")
     def action_narrow(self) -> None:
         """Show only the commands that match some words."""
         self.query_one(FilterLine).begin()

@@ -81,7 +81,7 @@ class Knobs(Dialog[None]):
         self._more = False
 
     def keys_line(self, *without: str) -> str:
-        return super().keys_line(*without, *(["knobs_ladder"] if self._spread is None else []))
+        return super().keys_line(*without, *(["sweep across branches"] if self._spread is None else []))
 
     def content(self) -> ComposeResult:
         yield FilterLine(lambda: self._list)
@@ -206,8 +206,8 @@ class Knobs(Dialog[None]):
 
     # ---- keys
 
-    @action("knobs_less", "left", "less", -1)
-    @action("knobs_more", "right", "more", 1)
+    @action("left", "less", -1)
+    @action("right", "more", 1)
     def action_turn(self, steps: int) -> None:
         """Change the setting by one step."""
         if self._row == _MORE:
@@ -218,7 +218,7 @@ class Knobs(Dialog[None]):
             self._level(knob)
             self._take(self.setup.put(knob, knobs.stepped(knob, self.setup.get(knob), steps)))
 
-    @action("knobs_type", "enter", "type a value", asks=True)
+    @action("enter", "type a value", asks=True)
     def action_type(self) -> bool:
         """Type the setting's value; on "more settings", show or hide them."""
         if self._row == _MORE:
@@ -236,14 +236,14 @@ class Knobs(Dialog[None]):
         self.ask(Ask(question, knobs.shown(knob, self.setup.get(knob)), select=True), answered)
         return False
 
-    @action("knobs_default", "backspace,delete", "default")
+    @action("backspace,delete", "default")
     def action_default(self) -> None:
         """Reset the setting to its usual value."""
         if (knob := self.knob) is not None:
             self._level(knob)
             self._take(self.setup.put(knob, knobs.value_of(self._usual, knob)))
 
-    @action("knobs_narrow", "slash", "narrow")
+    @action("slash", "narrow")
     def action_narrow(self) -> None:
         """Show only the settings that match some words."""
         self.query_one(FilterLine).begin()
@@ -272,7 +272,7 @@ class Knobs(Dialog[None]):
 
     # ---- presets and sweeps
 
-    @action("knobs_presets", "p", "presets")
+    @action("p", "presets")
     def action_presets(self) -> None:
         """Choose a saved preset."""
         before = self.setup
@@ -293,7 +293,7 @@ class Knobs(Dialog[None]):
 
         self.app.push_screen(Picker("Presets", choices, looked=looked), picked)
 
-    @action("knobs_keep", "s", "keep as preset", asks=True)
+    @action("s", "keep as preset", asks=True)
     def action_keep(self) -> None:
         """Save all these settings as a preset."""
 
@@ -303,7 +303,7 @@ class Knobs(Dialog[None]):
 
         self.ask(Ask("Name of the preset"), answered)
 
-    @action("knobs_ladder", "l", "sweep across branches", asks=True)
+    @action("l", "sweep across branches", asks=True)
     def action_ladder(self) -> None:
         """Vary the setting from the first branch to the last."""
         knob = self.knob

@@ -50,7 +50,7 @@ class Menu(Picker):
         """``branches`` is the number of branches that can be picked."""
         self._branches = branches
         choices = [entry for command in COMMANDS.values() for entry in self._entries(command)]
-        foot = "type to narrow · ↑↓ move · enter runs it · {close_dialog} closes"
+        foot = "type to narrow · ↑↓ move · enter runs it · esc closes"
         super().__init__("Menu of commands", choices, looked=self._explain, foot=foot)
 
     def content(self) -> ComposeResult:

@@ -154,10 +154,10 @@ class Picker(Dialog[Any]):
         if choice is not None:
             self.close(choice.value)
 
-    @action("list_up", "up", "up", "cursor_up", foot=False, priority=False)
-    @action("list_down", "down", "down", "cursor_down", foot=False, priority=False)
-    @action("list_page_up", "pageup", "page up", "page_up", foot=False, priority=False)
-    @action("list_page_down", "pagedown", "page down", "page_down", foot=False, priority=False)
+    @action("up", "up", "cursor_up", foot=False, priority=False)
+    @action("down", "down", "cursor_down", foot=False, priority=False)
+    @action("pageup", "page up", "page_up", foot=False, priority=False)
+    @action("pagedown", "page down", "page_down", foot=False, priority=False)
     def action_move(self, how: str) -> None:
         """Move in the list while the filter line has the focus."""
         getattr(self._list, f"action_{how}")()

@@ -64,7 +64,7 @@ class RewriteView(Page[None]):
             with Grid():
                 for index in range(self._count):
                     yield Static(id=f"variant-{index}", classes="variant", markup=False)
-        yield Foot(self.with_keys("1–9 puts it in the story · {keys}"))
+        yield Foot(f"1–9 puts it in the story · {self.keys_line()}")
 
     def on_mount(self) -> None:
         self._arrange()
@@ -167,12 +167,12 @@ class RewriteView(Page[None]):
             self.close()
             self._below.notify("The passage is rewritten. Undo puts the old one back.")
 
-    @action("rewrite_again", "r", "writes all again")
+    @action("r", "writes all again")
     def action_again(self) -> None:
         """Write all variants again."""
         self._write()
 
-    @action("rewrite_wish", "w", "asks for a change", asks=True)
+    @action("w", "asks for a change", asks=True)
     def action_wish(self) -> None:
         """Write all variants again, with a wish in one line."""
         session = self._below.session

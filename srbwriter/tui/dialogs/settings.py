@@ -112,7 +112,7 @@ class SettingsScreen(Dialog[None]):
     def _clicked(self) -> None:
         self.action_change()
 
-    @action("settings_change", "enter", "changes one", asks=True)
+    @action("enter", "changes one", asks=True)
     def action_change(self) -> bool:
         """Change the value of the setting; on "more settings", show or hide them."""
         at = self._list.highlighted

@@ -52,9 +52,7 @@ class Sheet(Drafted[bool]):
     ) -> None:
         super().__init__()
         self.heading, self._text, self._about, self._take, self._keeps = title, text, about, take, keeps
-        self.foot = (
-            f"{{keep_sheet}} {keeps} · {{close_dialog}} goes back, and asks first if you changed something"
-        )
+        self.foot = f"^s {keeps} · esc goes back, and asks first if you changed something"
         left = draft.words
         self._interrupted = left is not None
         self._first = text if left is None else left
@@ -81,7 +79,7 @@ class Sheet(Drafted[bool]):
         else:
             self._ask()
 
-    @action("keep_sheet", "ctrl+s", "keep")
+    @action("ctrl+s", "keep")
     def action_keep(self) -> None:
         """Keep the text and close the dialog."""
         self.finish(True, self.query_one(ProseArea).text, self._take)

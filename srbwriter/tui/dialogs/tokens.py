@@ -30,10 +30,7 @@ _LOOKS = 1 / 40  # seconds between polls for results
 _BEST = 10
 _COLUMN = 26  # cells of an alternative
 _PAGE, _ALL = 10, 1 << 30  # tokens
-_KEYS = (
-    "{token_left}{token_right} token · {token_up}{token_down} other · {token_fork} continues with it · "
-    "{token_ban} bans it here · {close_dialog} back"
-)
+_KEYS = "←→ token · ↑↓ other · ⏎ continues with it · b bans it here · esc back"
 _COLUMNS = 3
 
 
@@ -76,7 +73,7 @@ class TokenView(Dialog[None]):
         with Vertical(classes="box"):
             yield Static("…", id="tokens-here", markup=False)
             yield Static("", id="tokens-others", markup=False)
-            yield Static(self.with_keys(_KEYS), classes="foot", markup=False)
+            yield Static(_KEYS, classes="foot", markup=False)
 
     def on_mount(self) -> None:
         self._place_box()
@@ -253,42 +250,42 @@ class TokenView(Dialog[None]):
             self._chosen = None
             self._show()
 
-    @action("token_left", "left", "token")
+    @action("left", "token")
     def action_left(self) -> None:
         """Go to the previous token."""
         self._go(-1)
 
-    @action("token_right", "right", "token")
+    @action("right", "token")
     def action_right(self) -> None:
         """Go to the next token."""
         self._go(1)
 
-    @action("token_page_left", "pageup", "ten back", foot=False)
+    @action("pageup", "ten back", foot=False)
     def action_page_left(self) -> None:
         """Go back ten tokens."""
         self._go(-_PAGE)
 
-    @action("token_page_right", "pagedown", "ten on", foot=False)
+    @action("pagedown", "ten on", foot=False)
     def action_page_right(self) -> None:
         """Go forward ten tokens."""
         self._go(_PAGE)
 
-    @action("token_first", "home", "first", foot=False)
+    @action("home", "first", foot=False)
     def action_first(self) -> None:
         """Go to the first token."""
         self._go(-_ALL)
 
-    @action("token_last", "end", "last", foot=False)
+    @action("end", "last", foot=False)
     def action_last(self) -> None:
         """Go to the last token."""
         self._go(_ALL)
 
-    @action("token_up", "up", "other")
+    @action("up", "other")
     def action_up(self) -> None:
         """Choose the next more likely token."""
         self._choose(-1)
 
-    @action("token_down", "down", "other")
+    @action("down", "other")
     def action_down(self) -> None:
         """Choose the next less likely token."""
         self._choose(1)
@@ -300,7 +297,7 @@ class TokenView(Dialog[None]):
             self._chosen = max(0, min(self._chosen_of(others, own) + step, len(others) - 1))
             self._show()
 
-    @action("token_fork", "enter", "continues with it")
+    @action("enter", "continues with it")
     def action_fork(self) -> None:
         """Start a new branch with the chosen token; in the story, a new round."""
         others, text, place = self._others(), self._text, self._at
@@ -313,7 +310,7 @@ class TokenView(Dialog[None]):
         token = others[self._chosen_of(others, own)].id if others else own
         self._leave(lambda: self._show_fork(Tokens.of(self._below.session).fork(text, place, token)))
 
-    @action("token_ban", "b", "bans it here")
+    @action("b", "bans it here")
     def action_ban(self) -> None:
         """Ban this token here and write the branch again from before it; in the story, a new round."""
         text, place = self._text, self._at

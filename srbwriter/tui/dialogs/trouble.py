@@ -53,8 +53,8 @@ class ModelTrouble(Dialog[str]):
             )
         )
 
-    @action("trouble_choose", "enter,m", "chooses another model", CHOOSE)
-    @action("trouble_again", "r", "tries again", AGAIN)
+    @action("enter,m", "chooses another model", CHOOSE)
+    @action("r", "tries again", AGAIN)
     def action_answer(self, chosen: str) -> None:
         """Choose another model, or load this one again."""
         self.close(chosen)
@@ -89,7 +89,6 @@ class DamagedNote(Dialog[str]):
 
     def _parts(self) -> list[tuple[str, str]]:
         strong, sign = "bold", "bold $text-accent"
-        copy, leave, read = map(self.with_keys, ("{damaged_copy}", "{close_dialog}", "{damaged_read}"))
         named = shlex.quote(str(self._file))
         parts = [
             ("This story's file is damaged\n\n", "bold $text-error"),
@@ -111,8 +110,8 @@ class DamagedNote(Dialog[str]):
             parts.append(("  srbwriter backup list   (copies of all stories)\n", ""))
         parts += [(f"  srbwriter check {named}   (all that was found)\n\n", "")]
         if self._words:
-            parts += [(copy, sign), (" continues in a copy beside it, with what is left\n", "")]
-        return [*parts, (leave, sign), (" or ", ""), (read, sign), (" reads what is left", "")]
+            parts += [("r", sign), (" continues in a copy beside it, with what is left\n", "")]
+        return [*parts, ("esc", sign), (" or ", ""), ("⏎", sign), (" reads what is left", "")]
 
     def _doubtful_passages(self, strong: str) -> list[tuple[str, str]]:
         if not self._damage.doubtful:
@@ -123,13 +122,13 @@ class DamagedNote(Dialog[str]):
         words = f"{passages} that may not be as written{': ' if shown else ''}{shown}\n"
         return [("Please check: ", strong), (words, "")]
 
-    @action("damaged_copy", "r", "copies what is left")
+    @action("r", "copies what is left")
     def action_copy(self) -> None:
         """Continue in a copy beside the file, made from the readable parts."""
         if self._words:
             self.close(RECOVER)
 
-    @action("damaged_read", "enter,q", "reads what is left")
+    @action("enter,q", "reads what is left")
     def action_read(self) -> None:
         """Read the parts that are readable."""
         self.close()

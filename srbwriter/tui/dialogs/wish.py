@@ -19,7 +19,7 @@ class AskWish(AskWords):
     """Ask for a wish. ``earlier`` are those that can be shown again, the last one at the end."""
 
     KEYS = "Ask for a change"
-    FOOT = "enter asks · {wish_earlier} earlier wishes · {close_dialog} goes back"
+    FOOT = "enter asks · ↑ earlier wishes · esc goes back"
 
     def __init__(
         self, question: str, take: Callable[[str], bool], draft: Draft, earlier: Sequence[str]
@@ -28,8 +28,8 @@ class AskWish(AskWords):
         self._lines = [*earlier, ""]  # the last one is what the writer has typed
         self._at = len(earlier)
 
-    @action("wish_earlier", "up", "earlier", -1, priority=False)
-    @action("wish_later", "down", "later", 1, priority=False)
+    @action("up", "earlier", -1, priority=False)
+    @action("down", "later", 1, priority=False)
     def action_turn(self, steps: int) -> None:
         """Show an earlier or a later wish of this story."""
         line, at = self.query_one(LineInput), self._at + steps

@@ -151,21 +151,21 @@ class SearchBar(Bar[None]):
     def _submitted(self) -> None:
         self.action_go(1)
 
-    @action("find_case", "alt+c", "case")
+    @action("alt+c", "case")
     def action_case(self) -> None:
         """Match case, or ignore it."""
         self._last.case = not self._last.case
         self._search()
 
-    @action("find_whole", "alt+w", "whole words")
+    @action("alt+w", "whole words")
     def action_whole(self) -> None:
         """Match whole words only, or parts of words too."""
         self._last.whole = not self._last.whole
         self._search()
 
     # Enter is handled by the input line itself; ctrl+f would delete a word in it.
-    @action("find_next", "down,ctrl+f", "next", 1)
-    @action("find_previous", "up", "previous", -1)
+    @action("down,ctrl+f", "next", 1)
+    @action("up", "previous", -1)
     def action_go(self, step: int) -> None:
         """Go to the next or previous match; wraps around at both ends."""
         self._search()
@@ -218,11 +218,11 @@ class FindBar(SearchBar):
     """The bar for finding words."""
 
     HEADING = (
-        "Find · enter or {find_next} next · {find_previous} previous · {find_stay} edits there · "
-        "{close_dialog} goes back to where you were · {find_case} case · {find_whole} whole words"
+        "Find · enter or ↓ next · ↑ previous · tab edits there · esc goes back to where you were · "
+        "alt+c case · alt+w whole words"
     )
 
-    @action("find_stay", "tab", "edits there")
+    @action("tab", "edits there")
     def action_stay(self) -> None:
         """Close the bar with the cursor at the end of the match."""
         self._editor.unmark()
@@ -233,9 +233,8 @@ class ReplaceBar(SearchBar):
     """The bar for replacing. ``apply`` gets the new text and the edits; it returns False if they failed."""
 
     HEADING = (
-        "Replace · tab between the lines · enter replaces this one · {find_next} skips it · "
-        "{find_previous} previous · {replace_all} replaces all · {find_case} case · "
-        "{find_whole} whole words · {close_dialog} goes back"
+        "Replace · tab between the lines · enter replaces this one · ↓ skips it · ↑ previous · "
+        "alt+a replaces all · alt+c case · alt+w whole words · esc goes back"
     )
     DEFAULT_CSS = """
     ReplaceBar #preview { color: $text-muted; height: auto; min-height: 1; max-height: 2; }
@@ -274,7 +273,7 @@ class ReplaceBar(SearchBar):
             self._search()
             self._select(self._finder.after(edit.start + len(edit.text)))
 
-    @action("replace_all", "alt+a", "replaces all")
+    @action("alt+a", "replaces all")
     def action_replace_all(self) -> None:
         """Replace every match; one undo reverts it."""
         self._search()

@@ -26,7 +26,7 @@ from srbwriter.story.words import count
 from srbwriter.tui.commands import action
 from srbwriter.tui.dialogs.base import QUIT, Dialog, Page
 from srbwriter.tui.dialogs.sheet import Sheet
-from srbwriter.tui.widgets.lines import bar
+from srbwriter.tui.widgets.lines import bar, key_name
 from srbwriter.tui.write.welcome import refuse
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ class Reading(Page[None]):
             page.styles.width = self._width + 4
             page.styles.max_width = "100%"
             yield page
-        foot = "{close_dialog} or {opened_by} goes back · {read_page} reads on"
-        yield Static(self.with_keys(foot), id="reading-keys", markup=False)
+        opened_by = " or ".join(map(key_name, self._opened_by()))
+        yield Static(f"esc or {opened_by} goes back · space reads on", id="reading-keys", markup=False)
 
     def _page(self) -> Content:
         """Return the text with its headings, all parts with one empty line between them."""
@@ -82,7 +82,7 @@ class Reading(Page[None]):
         scroll.focus()
         self.call_after_refresh(scroll.scroll_end, animate=False)
 
-    @action("read_page", "space", "reads on")
+    @action("space", "reads on")
     def action_read_on(self) -> None:
         """Scroll down a page."""
         self.query_one(VerticalScroll).scroll_page_down(animate=False)
@@ -108,7 +108,7 @@ def differences(one: str, other: str) -> tuple[list[tuple[str, bool]], list[tupl
 class Compare(Dialog[None]):
     """Shows two texts side by side and marks the differences."""
 
-    FOOT = "words that only one text has are underlined · {close_dialog} goes back"
+    FOOT = "words that only one text has are underlined · esc goes back"
     BINDINGS = [QUIT]
 
     DEFAULT_CSS = """
@@ -185,7 +185,7 @@ class ContextView(Dialog[None]):
         self._show_again()
         return kept
 
-    @action("edit_request", "e", "edits the request", asks=True)
+    @action("e", "edits the request", asks=True)
     def action_edit_request(self) -> None:
         """Edit the instruction for an instruction model; an empty text restores the default."""
         story = self._session.story
@@ -198,7 +198,7 @@ class ContextView(Dialog[None]):
         own = text.strip()
         return self._put(request=own if own not in ("", REQUEST) else None)
 
-    @action("switch_frame", "f", "frame on or off")
+    @action("f", "frame on or off")
     def action_switch_frame(self) -> None:
         """Put the request and the story into the model's chat template, or send the story as plain text."""
         refuse(self._session.story)
@@ -284,7 +284,7 @@ class LogView(Page[None]):
     def compose(self) -> ComposeResult:
         text = tail(paths.log_file()) + tail(paths.log_dir() / "native.log")
         yield TextArea(text or "Nothing has been logged yet.", read_only=True, soft_wrap=True)
-        yield Static(self.with_keys(f"{paths.log_file()} · {{close_dialog}} goes back"), markup=False)
+        yield Static(f"{paths.log_file()} · esc goes back", markup=False)
 
     def on_mount(self) -> None:
         area = self.query_one(TextArea)

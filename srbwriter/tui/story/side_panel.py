@@ -22,8 +22,8 @@ from srbwriter.story.model import LoreEntry, SecondaryLogic, counted
 from srbwriter.story.words import count
 from srbwriter.tui.commands import Keyed, action
 from srbwriter.tui.dialogs.ask import AskWords, LineInput, Refusal
-from srbwriter.tui.dialogs.base import Dialog
-from srbwriter.tui.widgets.lines import Foot, key_name
+from srbwriter.tui.dialogs.base import Dialog, keys_line_of
+from srbwriter.tui.widgets.lines import Foot
 from srbwriter.tui.write.prose_area import ProseArea
 
 if TYPE_CHECKING:
@@ -106,42 +106,42 @@ class LoreList(Keyed, OptionList):
     def _panel(self) -> SidePanel:
         return cast(SidePanel, self.screen)
 
-    @action("lore_new", "n", "new", priority=False)
+    @action("n", "new", priority=False)
     def action_new(self) -> None:
         """Add an entry."""
         self._panel.add_entry()
 
-    @action("lore_text", "enter", "text", priority=False)
+    @action("enter", "text", priority=False)
     def action_text(self) -> None:
         """Edit the text that the model reads."""
         self._panel.edit_entry("lore_text")
 
-    @action("lore_keys", "k", "keys", priority=False)
+    @action("k", "keys", priority=False)
     def action_keys(self) -> None:
         """Edit the keys: words that bring the entry into the context."""
         self._panel.edit_entry("lore_keys")
 
-    @action("lore_secondary", "s", "secondary keys", priority=False)
+    @action("s", "secondary keys", priority=False)
     def action_secondary(self) -> None:
         """Edit secondary keys, which narrow down when the entry applies."""
         self._panel.edit_entry("lore_secondary")
 
-    @action("lore_logic", "l", "secondary logic", priority=False)
+    @action("l", "secondary logic", priority=False)
     def action_logic(self) -> None:
         """Require any, all, none or not all of the secondary keys."""
         self._panel.change_logic()
 
-    @action("lore_always", "t", "always or by key", priority=False)
+    @action("t", "always or by key", priority=False)
     def action_always(self) -> None:
         """Always include the entry, or only when a key occurs."""
         self._panel.switch("constant")
 
-    @action("lore_delete", "d", "delete", priority=False)
+    @action("d", "delete", priority=False)
     def action_delete(self) -> None:
         """Delete the entry; undo restores it."""
         self._panel.delete_entry()
 
-    @action("lore_enabled", "space", "on or off", priority=False)
+    @action("space", "on or off", priority=False)
     def action_enabled(self) -> None:
         """Disable the entry, or enable it again."""
         self._panel.switch("enabled")
@@ -155,7 +155,7 @@ class SidePanel(Dialog[None]):
 
     KEYS = "Memory, note and lore"
     OPENED_BY = "lore"
-    FOOT = "tab next · {close_dialog} back · saves by itself"
+    FOOT = "tab next · esc back · saves by itself"
 
     DEFAULT_CSS = """
     SidePanel { align: right top; background: $background 0%; }
@@ -206,7 +206,7 @@ class SidePanel(Dialog[None]):
             yield Static(classes="head", id="head-lore")
             yield Static(_EMPTY, classes="empty", markup=False)
             yield LoreList(compact=True, id=LORE)
-            yield Foot(self.keys_line_of(LoreList), classes="keys")
+            yield Foot(keys_line_of(LoreList), classes="keys")
             with Vertical(id="entry"):
                 for name, (label, *_) in _ENTRY_FIELDS.items():
                     if label:
@@ -340,8 +340,7 @@ class SidePanel(Dialog[None]):
         if self._at is not None:
             self.query_one(f"#{widget}").focus()
         else:
-            new = key_name(self.app.known_keys.of(LoreList)["lore_new"][0])
-            self.app.push_screen(Refusal([f"There are no entries yet; {new} makes one."]))
+            self.app.push_screen(Refusal(["There are no entries yet; n makes one."]))
 
     def add_entry(self) -> None:
         """Ask for a name, add an entry, and go to its text."""

@@ -78,7 +78,7 @@ class TreeScreen(Page[Destination]):
     @on(TreeView.At)
     def _at(self, event: TreeView.At) -> None:
         if event.row.folded:
-            self.query_one("#about", Static).update(self.with_keys("{tree_fold} shows them"))
+            self.query_one("#about", Static).update("space shows them")
             self.query_one("#text", Static).update("")
             return
         node = self.story.node(event.row.node)
@@ -97,12 +97,12 @@ class TreeScreen(Page[Destination]):
 
     # ---- moving
 
-    @action("tree_go", "enter", "go there")
+    @action("enter", "go there")
     def action_go(self) -> None:
         """Go to this passage and continue from there."""
         self._go(write=False)
 
-    @action("tree_write", "g", "go and write")
+    @action("g", "go and write")
     def action_write(self) -> None:
         """Go to this passage and write branches at once."""
         self._go(write=True)
@@ -117,31 +117,31 @@ class TreeScreen(Page[Destination]):
         else:
             self.close(Destination(self.view.row.node, write))
 
-    @action("tree_up", "up,k", "up", -1, foot=False)
-    @action("tree_down", "down,j", "down", 1, foot=False)
-    @action("tree_top", "home", "to the top", -_ALL, foot=False)
-    @action("tree_bottom", "end", "to the bottom", _ALL, foot=False)
+    @action("up,k", "up", -1, foot=False)
+    @action("down,j", "down", 1, foot=False)
+    @action("home", "to the top", -_ALL, foot=False)
+    @action("end", "to the bottom", _ALL, foot=False)
     def action_move(self, rows: int) -> None:
         """Move the cursor by a line, or to an end of the tree."""
         self.view.move(rows)
 
-    @action("tree_page_up", "pageup", "page up", -1, foot=False)
-    @action("tree_page_down", "pagedown", "page down", 1, foot=False)
+    @action("pageup", "page up", -1, foot=False)
+    @action("pagedown", "page down", 1, foot=False)
     def action_page(self, pages: int) -> None:
         """Move the cursor by a page."""
         self.view.page(pages)
 
-    @action("tree_out", "left", "to the fork", foot=False)
+    @action("left", "to the fork", foot=False)
     def action_out(self) -> None:
         """Go to the fork where this branch begins."""
         self.view.out()
 
-    @action("tree_into", "right", "further", foot=False)
+    @action("right", "further", foot=False)
     def action_into(self) -> None:
         """Go to the continuation, or unfold branches."""
         self.view.into()
 
-    @action("tree_fold", "space", "open or fold")
+    @action("space", "open or fold")
     def action_fold(self) -> None:
         """Unfold or fold the side branches."""
         self.view.fold()
@@ -157,22 +157,22 @@ class TreeScreen(Page[Destination]):
             self.story.mark(node, **marks)  # type: ignore[arg-type]
             self.view.build(node)
 
-    @action("tree_bookmark", "b", "bookmark")
+    @action("b", "bookmark")
     def action_bookmark(self) -> None:
         """Bookmark the passage, to find it later; again to remove the bookmark."""
         self._mark(bookmark=not self._marks.bookmark)
 
-    @action("tree_note", "n", "note", asks=True)
+    @action("n", "note", asks=True)
     def action_note(self) -> None:
         """Write a note on the passage."""
         self._ask("Note", "note", self._marks.note)
 
-    @action("tree_title", "t", "title", asks=True)
+    @action("t", "title", asks=True)
     def action_title(self) -> None:
         """Give the passage a title, which makes it a chapter."""
         self._ask("Chapter title", "title", self._marks.title)
 
-    @action("tree_tags", "number_sign", "tags", asks=True)
+    @action("number_sign", "tags", asks=True)
     def action_tags(self) -> None:
         """Give the passage tags."""
         self._ask("Tags, with commas between them", "tags", ", ".join(self._marks.tags))
@@ -193,7 +193,7 @@ class TreeScreen(Page[Destination]):
         draft = self.session.draft(f"{field} of node {node}")
         self.app.push_screen(AskWords(question, take, draft, now))
 
-    @action("tree_read", "u", "read or unread")
+    @action("u", "read or unread")
     def action_read(self) -> None:
         """Mark the passage as read, or as unread."""
         if (node := self._own_node()) is not None:
@@ -202,7 +202,7 @@ class TreeScreen(Page[Destination]):
 
     # ---- looking
 
-    @action("tree_hoist", "h", "hoist")
+    @action("h", "hoist")
     def action_hoist(self) -> None:
         """Show only this passage and its continuations; again to show all."""
         row = self.view.row
@@ -210,33 +210,31 @@ class TreeScreen(Page[Destination]):
         self.story.hoist(top)
         self.view.build(row.node)
 
-    @action("tree_compare_from", "m", "compare from")
+    @action("m", "compare from")
     def action_compare_from(self) -> None:
         """Remember this passage for a comparison."""
         if (node := self._own_node()) is not None:
             self._marked = node
-            self.notify(self.with_keys("Press {tree_compare} on another passage to compare."))
+            self.notify("Press d on another passage to compare.")
 
-    @action("tree_compare", "d", "compare with")
+    @action("d", "compare with")
     def action_compare(self) -> None:
         """Show how this passage differs from the remembered one."""
         other, here = self._marked, self._own_node()
         if here is None:
             return
         if other is None or other == here:
-            self.notify(
-                self.with_keys("Press {tree_compare_from} on one passage and {tree_compare} on another.")
-            )
+            self.notify("Press m on one passage and d on another.")
             return
         texts = self.story.node(other).text, self.story.node(here).text
         self.app.push_screen(Compare((f"Passage {other}", f"Passage {here}"), texts))
 
-    @action("tree_search", "slash", "search", asks=True)
+    @action("slash", "search", asks=True)
     def action_search(self) -> None:
         """Find words in all branches."""
         self._search()
 
-    @action("tree_bin", "x", "bin")
+    @action("x", "bin")
     def action_bin(self) -> None:
         """Move the passage and all its continuations to the bin."""
         if (node := self._own_node()) is None:
@@ -255,14 +253,14 @@ class TreeScreen(Page[Destination]):
         """Return the node under the cursor if it can be changed; else notify the writer and return None."""
         row = self.view.row
         if row.folded:
-            self.notify(self.with_keys("These branches are folded; {tree_fold} shows them."))
+            self.notify("These branches are folded; space shows them.")
         elif row.node == ROOT:
             self.notify("This is the beginning of the story; it has no text to change.")
         else:
             return row.node
         return None
 
-    @action("tree_split", "s", "split")
+    @action("s", "split")
     def action_split(self) -> None:
         """Split the passage in two."""
         node = self._own_node()
@@ -273,14 +271,14 @@ class TreeScreen(Page[Destination]):
         asked = SplitAt(self.story.node(node).text)
         self.ask(asked, lambda at: self._change(lambda: self.story.split(node, at)))
 
-    @action("tree_merge", "M", "join")
+    @action("M", "join")
     def action_merge(self) -> None:
         """Join the passage with the one before it."""
         if (node := self._own_node()) is not None:
             self._change(lambda: self.story.merge(node))
 
-    @action("tree_earlier", "left_square_bracket", "move up", -1)
-    @action("tree_later", "right_square_bracket", "move down", 1)
+    @action("left_square_bracket", "move up", -1)
+    @action("right_square_bracket", "move down", 1)
     def action_reorder(self, places: int) -> None:
         """Move the passage up or down among its siblings."""
         if (node := self._own_node()) is not None:
@@ -297,7 +295,7 @@ class TreeScreen(Page[Destination]):
         self.story.reorder(node, place)
         return node
 
-    @action("tree_cut", "c", "cut, to move")
+    @action("c", "cut, to move")
     def action_cut(self) -> None:
         """Cut the passage and its continuations, to move them; again to cancel."""
         if (node := self._own_node()) is None:
@@ -305,16 +303,16 @@ class TreeScreen(Page[Destination]):
         self.view.cut = None if self.view.cut == node else node
         self.view.refresh()
         if self.view.cut is not None:
-            self.notify(self.with_keys("Press {tree_paste} on the new parent."))
+            self.notify("Press v on the new parent.")
 
-    @action("tree_paste", "v", "move here")
+    @action("v", "move here")
     def action_paste(self) -> None:
         """Move the cut passage and its continuations below this one."""
         node, row = self.view.cut, self.view.row
         if node is None:
-            self.notify(self.with_keys("Press {tree_cut} on the passage to move first."))
+            self.notify("Press c on the passage to move first.")
         elif row.folded:
-            self.notify(self.with_keys("These branches are folded; {tree_fold} shows them."))
+            self.notify("These branches are folded; space shows them.")
         else:
             self._change(lambda: self._moved(node, row.node))
             if node in self.story.path(self.story.current):
@@ -337,7 +335,7 @@ class SplitAt(Dialog[int]):
 
     HEADING = "Split"
     KEYS = "Splitting a passage"
-    FOOT = "{split_here} splits at the cursor; the rest becomes a new passage · {close_dialog} goes back"
+    FOOT = "⏎ splits at the cursor; the rest becomes a new passage · esc goes back"
 
     DEFAULT_CSS = """
     SplitAt > .box { height: 70%; }
@@ -351,7 +349,7 @@ class SplitAt(Dialog[int]):
     def content(self) -> ComposeResult:
         yield TextArea(self._text, soft_wrap=True, show_line_numbers=False, read_only=True)
 
-    @action("split_here", "enter", "splits")
+    @action("enter", "splits")
     def action_cut(self) -> None:
         """Split the passage at the cursor."""
         area = self.query_one(TextArea)

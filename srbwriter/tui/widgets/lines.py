@@ -298,12 +298,12 @@ class FilterLine(Keyed, Input):
         self.can_focus = True
         self.focus()
 
-    @action("narrow_done", "enter,down", "back to the list", priority=False)
+    @action("enter,down", "back to the list", priority=False)
     def action_to_found(self) -> None:
         """Go to the matches."""
         self._back_to().focus()
 
-    @action("narrow_end", "escape", "all again", priority=False)
+    @action("escape", "all again", priority=False)
     def action_show_all(self) -> None:
         """Clear the filter."""
         self._back_to().focus()

@@ -75,14 +75,14 @@ def drawable(text: str) -> str:
     return text.translate(_UNSEEN)
 
 
-def _both(id: str, keys: str, action: str, words: str) -> list[BindingType]:
+def _both(keys: str, action: str, words: str) -> list[BindingType]:
     """A movement, and the selection that the same key makes with shift."""
     with_shift = ",".join(
         "+".join([*key.split("+")[:-1], "shift", key.split("+")[-1]]) for key in keys.split(",")
     )
     return [
-        Binding(keys, action, words, show=False, id=id),
-        Binding(with_shift, f"{action}(True)", f"{words}, selecting", show=False, id=f"{id}_selecting"),
+        Binding(keys, action, words, show=False),
+        Binding(with_shift, f"{action}(True)", f"{words}, selecting", show=False),
     ]
 
 
@@ -91,19 +91,16 @@ class ProseArea(Keyed, TextArea):
 
     KEYS = "In a text"
     BINDINGS: ClassVar[list[BindingType]] = [
-        *_both("text_start", "ctrl+home", "cursor_start", "to the beginning"),
-        *_both("text_end", "ctrl+end", "cursor_end", "to the end"),
-        *_both("paragraph_up", "ctrl+up,alt+up", "cursor_paragraph_up", "a paragraph up"),
-        *_both("paragraph_down", "ctrl+down,alt+down", "cursor_paragraph_down", "a paragraph down"),
-        *_both("page_up", "pageup", "cursor_page_up", "a page up"),
-        *_both("page_down", "pagedown", "cursor_page_down", "a page down"),
-        *_both("word_left", "alt+left", "cursor_word_left", "a word left"),
-        *_both("word_right", "alt+right", "cursor_word_right", "a word right"),
-        Binding("alt+backspace", "delete_word_left", "delete a word left", show=False, id="delete_left"),
-        Binding(
-            "ctrl+delete,alt+delete", "delete_word_right", "delete a word right", show=False,
-            id="delete_right",
-        ),
+        *_both("ctrl+home", "cursor_start", "to the beginning"),
+        *_both("ctrl+end", "cursor_end", "to the end"),
+        *_both("ctrl+up,alt+up", "cursor_paragraph_up", "a paragraph up"),
+        *_both("ctrl+down,alt+down", "cursor_paragraph_down", "a paragraph down"),
+        *_both("pageup", "cursor_page_up", "a page up"),
+        *_both("pagedown", "cursor_page_down", "a page down"),
+        *_both("alt+left", "cursor_word_left", "a word left"),
+        *_both("alt+right", "cursor_word_right", "a word right"),
+        Binding("alt+backspace", "delete_word_left", "delete a word left", show=False),
+        Binding("ctrl+delete,alt+delete", "delete_word_right", "delete a word right", show=False),
     ]  # fmt: skip
     DEFAULT_CSS = """
     ProseArea:blur .text-area--cursor { color: $foreground; background: $background; text-style: underline; }

@@ -148,14 +148,14 @@ async def theme(bench: Bench, _: pytest.MonkeyPatch) -> None:
     before = bench.app.theme
     bench.screen.run("theme")
     await opened(bench, Picker)
-    await bench.press(*"sepia")
-    assert bench.app.theme == "sepia"
+    await bench.press(*"linen")
+    assert bench.app.theme == "linen"
     await bench.press("escape")
     assert bench.app.theme == before
     bench.screen.run("theme")
     await bench.pilot.pause()
-    await bench.press(*"sepia", "enter")
-    assert bench.app.theme == "sepia"
+    await bench.press(*"linen", "enter")
+    assert bench.app.theme == "linen"
 
 
 @scenario
