@@ -22,7 +22,7 @@ from srbwriter.engine.compat import GONE
 from srbwriter.engine.queue import SETTLE_SECONDS
 from srbwriter.server import Loaded, ServerSettings, start_in_thread
 from srbwriter.server.dialects.openai.completions import HONOURED, IGNORED
-from srbwriter.server.dialects.srb import instruments, tokens
+from srbwriter.server.dialects.srb import tokens
 from srbwriter.server.dialects.srb.completions import DEFAULT_STOP, SRB
 from srbwriter.server.endpoints import Endpoint
 from srbwriter.server.work import MOST_SECONDS
@@ -261,7 +261,6 @@ FIGURES = (
     f"and {limits.BRANCHES} branches",
     f"after {DEFAULT_STOP.max_tokens} tokens, and there are `--n` branches",
     f"likeliest next tokens ({tokens.USUAL} by default)",
-    f"At most {instruments.MOST} questions, of all branches together; they are put {instruments.AT_ONCE} at",
     f"or up to {limits.TEXTS} of either",
     f"addressable for {SETTINGS.keep_seconds / 60:.0f} minutes, within {SETTINGS.keep_requests} requests and",
     f"Work of more than {MOST_SECONDS * 1000:.0f} ms of processor time",
