@@ -361,18 +361,21 @@ class BranchReply:
         raise NotImplementedError
 
     def batch(self, news: News) -> bytes:
-        texts: dict[int, list[Text]] = {}
-        ends: dict[int, Finished] = {}
         out: list[str] = []
+        texts: dict[int, Text] = {}  # the last of each branch: with the end, if that is among the news too
         for number, event in news:
             if isinstance(event, Text):
-                texts.setdefault(self._index(number, event.branch), []).append(event)
+                index = self._index(number, event.branch)
+                if index in texts:
+                    self._branch(out, index, texts[index], None)
+                texts[index] = event
             elif isinstance(event, Finished):
-                ends[self._index(number, event.branch)] = event
+                index = self._index(number, event.branch)
+                self._branch(out, index, texts.pop(index, None), event)
             elif isinstance(event, PromptProgress) and self._params.return_progress:
                 out.append(self._reading(number, self._progress(number, event)))
-        for index in dict.fromkeys((*texts, *ends)):
-            self._branch(out, index, texts.get(index, ()), ends.get(index))
+        for index, text in texts.items():
+            self._branch(out, index, text, None)
         return "".join(out).encode()
 
     def waiting(self, place: int) -> bytes:
@@ -399,16 +402,14 @@ class BranchReply:
     def _progress(self, number: int, event: PromptProgress) -> dict[str, Any]:
         return progress(self._record.generations[number], event, time.monotonic())
 
-    def _branch(self, out: list[str], index: int, events: Sequence[Text], last: Finished | None) -> None:
-        text = "".join([event.text for event in events])
-        ids = [id for event in events for id in event.ids]
+    def _branch(self, out: list[str], index: int, event: Text | None, last: Finished | None) -> None:
+        text, ids = ("", ()) if event is None else (event.text, event.ids)
         tokens: Sequence[Written] = ()
         if self._params.logprobs is not None:
             pairs = self._tokens.get(index)
             if pairs is None:
                 pairs = self._tokens[index] = Tokens(self._engine, self._of(index)[1].overlap)
-            logprobs = [entry for event in events for entry in event.logprobs]
-            tokens = pairs.feed(text, ids, logprobs, last is not None)
+            tokens = pairs.feed(text, ids, () if event is None else event.logprobs, last is not None)
         if index not in self._begun and (text or last is not None):
             self._begun.add(index)
             self._begin(out, index)
