@@ -16,7 +16,7 @@ from srbwriter.engine.openings import Fork, fork_of, question
 from srbwriter.engine.types import Request
 from srbwriter.server.context import Context, json_response
 from srbwriter.server.dialects.srb.handles import RUNNING
-from srbwriter.server.errors import ApiError, bad, from_engine
+from srbwriter.server.errors import bad, from_engine
 from srbwriter.server.prompts import read_ids
 from srbwriter.server.registry import new_id
 from srbwriter.server.reply import token_object
