@@ -75,11 +75,6 @@ def backup_dir() -> Path:
     return state_dir() / "backups"
 
 
-def lock_dir() -> Path:
-    """Return the folder with the locks of stories."""
-    return state_dir() / "locks"
-
-
 def recent_file() -> Path:
     """The stories that were open lately."""
     return state_dir() / "recent.json"

@@ -266,7 +266,7 @@ who writes it and in which language; books and pages made of it say so too.
             "--title", metavar="TITLE", help="set the title; `srbwriter rename` gives the file a new name too"
         )
         parser.add_argument("--author", metavar="NAME", help="set who writes it")
-        parser.add_argument("--language", metavar="TAG", help="set its language: en, de, pt-BR, or its name")
+        parser.add_argument("--language", metavar="TAG", help="set its language: en, de, pt-BR")
         parser.add_argument("--json", action="store_true", help="print it as JSON")
 
     @staticmethod

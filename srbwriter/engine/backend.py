@@ -89,10 +89,6 @@ class Backend(Tokenizer, Protocol):
         """Pause prefetches on this machine for a moment."""
         ...
 
-    def trouble_now(self) -> str:
-        """Return why nothing could be written at this moment, in words; "" if it could."""
-        ...
-
     def pin(self, name: str, ids: Sequence[int], salt: str = "", common: Sequence[str] = ()) -> None:
         """Keep the prefix ``ids`` in the cache; a second pin of a name moves it. Raises NotSupported.
 

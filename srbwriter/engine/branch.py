@@ -119,7 +119,6 @@ class BranchWriter:
     Attributes:
         hidden: decoded characters that belong to the prompt (token healing).
         pending: characters that the next tokens have to spell again, and that are not published again.
-        healed: the text whose last ``pending`` characters these are.
         reported: tokens of the buffer that events have reported.
         barred: tokens that are barred at a position of the attempt.
         rewinds: the checkpoints before a banned phrase; None while no watcher may rewind it.
@@ -131,7 +130,6 @@ class BranchWriter:
         self.base: Sequence[int] = request.ids
         self.first = 0
         self.hidden = self.pending = self.reported = 0
-        self.healed = ""
         self.sampling: Sampling = branch.sampling
         self.text = BranchText(pieces, branch.stop_rule)
         self.barred: dict[int, set[int]] = {}
@@ -182,11 +180,6 @@ class BranchWriter:
     def left(self) -> int | None:
         """Tokens that it may still write; None: no limit."""
         return None if self.limit >= NO_LIMIT // 2 else max(self.limit - self.written, 0)
-
-    @property
-    def pending_prefix(self) -> str:
-        """The text that the next tokens have to spell again."""
-        return self.healed[len(self.healed) - self.pending :]
 
     @property
     def text_without_tokens(self) -> str:
@@ -250,26 +243,17 @@ class BranchWriter:
     ) -> Finish | None:  # fmt: skip
         """Add text that another engine wrote, with the tokens that spell it; return how the branch ends.
 
-        ``ends`` are characters of ``text`` after each token. Text without tokens is that of tokens before it.
-        The other engine applies the limit of tokens.
+        ``ends`` are characters of ``text`` after each token. The other engine applies the limit of tokens.
         """
-        buffer, begin = self.branch.buffer, self.text.decoded - self.hidden
-        out, finish = self.text.feed_text(text, self.count_tokens(ids))
-        out = self._hide(out)
+        buffer, begin = self.branch.buffer, self.text.decoded
+        out, finish = self.text.feed_text(text)
         buffer.ids.extend(ids)
         buffer.ends.extend(begin + end for end in ends)
-        if not ids:
-            late = len(buffer.ends) - bisect_left(buffer.ends, begin)
-            buffer.ends[len(buffer.ends) - late :] = [begin + len(text)] * late
-        buffer.logprobs.extend((*logprobs, *self.unscored(ids[len(logprobs) :])))
+        buffer.logprobs.extend(logprobs)
         finish = self._publish(out, finish)
         if finish is None and self.deadline is not None and now > self.deadline:
             return self._end_at_limit()
         return finish
-
-    def count_tokens(self, ids: Sequence[int]) -> int:
-        """Return how many tokens ``ids`` are to the limits."""
-        return len(ids)
 
     def commit(self, now: float) -> Finish | None:
         """Keep the phrase that :meth:`add_token` has found; return how the branch ends, if it does."""
@@ -507,7 +491,7 @@ class BranchWriter:
 
     def spell_again(self, text: str) -> None:
         """Let the next tokens spell ``text``, the end of the text so far, again."""
-        self.healed, self.pending = text, len(text)
+        self.pending = len(text)
         whole = self.branch.text
         self.text.restart(whole[: max(len(whole) - len(text), 0)], self.written, len(text))
 

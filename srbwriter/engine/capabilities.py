@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from .limits import LOGPROBS
 from .types import NotSupported
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ Feature = Literal[
     "embeddings",
     "gap_filling",
     "look_ahead",  # requests that run only while nothing else is to be done
+    "pause",  # a branch can be held still
     "pins",  # a text that stays in the cache
     "session_files",
     "token_ids",  # tokens go in and come back as ids, else as text
@@ -39,8 +39,6 @@ class Capabilities:
     """
 
     missing: Mapping[str, str] = field(default_factory=dict[str, str])
-    max_logprobs: int = LOGPROBS  # likeliest tokens reported for one position at most; -1: none at all
-    remote: bool = False  # the model runs behind a network, which makes every question wait
 
     def reason_for(self, feature: Feature | Parameter, /) -> str:
         """Return why ``feature`` is missing, in words; "" if it is there."""

@@ -328,10 +328,6 @@ class Engine:
 
     # ---- the cache
 
-    def trouble_now(self) -> str:
-        """Return "": a local engine refuses requests with the reason itself."""
-        return ""
-
     def stand_back(self) -> None:
         """Pause prefetches for a moment: the handling of a pressed key needs the cores."""
         self._scheduler.pause_prefetch()

@@ -12,11 +12,10 @@ from typing import NamedTuple
 
 from .backend import Backend
 from .generation import Generation
-from .types import ONLY_READ, InvalidRequest, Priority, Request, Sampling, Stop
+from .types import ONLY_READ, Priority, Request, Sampling, Stop
 
 TOP = 40
 """Likeliest first tokens that are reported of a fork."""
-_FEWER = (20, 10, 5, 1)  # what is asked for where an engine does not tell as many
 SURE = 0.95
 """A token that is at least so probable is no choice."""
 _FORCED = 4  # tokens that are gone past, to find one
@@ -58,24 +57,6 @@ def question(generation: Generation, after: tuple[int, ...] = ()) -> Request:
     """Asks what could follow the prompt of a request: nothing is evaluated where its logits are known."""
     request = _asking(generation.request, TOP)
     return _after(request, generation.prompt_ids, after) if after else request
-
-
-def ask(engine: Backend, request: Request) -> Generation:
-    """Submit a request for next tokens, fewer where the engine's bound is lower. Raises EngineError."""
-    while True:
-        try:
-            return engine.submit(request)
-        except InvalidRequest as error:
-            fewer = with_fewer(request)
-            if error.field != "next_logprobs" or fewer is None:
-                raise
-            request = fewer
-
-
-def with_fewer(request: Request) -> Request | None:
-    """The same question about fewer tokens; None where there are no fewer."""
-    fewer = next((count for count in _FEWER if count < (request.next_logprobs or 0)), None)
-    return None if fewer is None else replace(request, next_logprobs=fewer)
 
 
 def _asking(asked: Request, best: int) -> Request:

@@ -45,7 +45,7 @@ class Steering(Generic[W]):
 
     def pause(self, writer: W) -> None:
         if writer.branch.live and writer.branch.state is not BranchState.PAUSED:
-            self.rest(writer)
+            self.release(writer)
             writer.set_state(BranchState.PAUSED)
 
     def resume(self, writer: W) -> None:
@@ -227,10 +227,6 @@ class Steering(Generic[W]):
     def release(self, writer: W, keep: bool = True) -> None:
         """Stop computing a branch; ``keep`` its state so that it can continue."""
         raise NotImplementedError
-
-    def rest(self, writer: W) -> None:
-        """Stop computing a branch for a while."""
-        self.release(writer)
 
     def follow_rules(self, writer: W) -> None:
         """Apply new rules to a branch that is being computed."""

@@ -43,19 +43,6 @@ class TokenPieces(Protocol):
     def text(self) -> ByToken[str | None]: ...
 
 
-class KnownPieces:
-    """What the tokens write that another engine has been asked about."""
-
-    def __init__(self) -> None:
-        self.bytes: dict[int, bytes] = {}
-        self.text: dict[int, str | None] = {}
-
-    def add(self, token: int, piece: bytes) -> None:
-        """Remember what one token writes."""
-        self.text[token] = _whole(piece)
-        self.bytes[token] = piece
-
-
 class Pieces:
     """What every token of a vocabulary writes; built once per model.
 
@@ -191,9 +178,9 @@ class BranchText:
             return "", found
         return self._apply_rules(text)
 
-    def feed_text(self, text: str, tokens: int) -> tuple[str, Finish | None]:
-        """Add text that ``tokens`` tokens of another engine wrote; see :meth:`feed`."""
-        self.tokens += tokens
+    def feed_text(self, text: str) -> tuple[str, Finish | None]:
+        """Add text that a token of another engine wrote; see :meth:`feed`."""
+        self.tokens += 1
         self.decoded += len(text)
         return (text, None) if self.plain else self._apply_rules(text)
 

@@ -125,7 +125,7 @@ class Context:
         Runs on a thread when the body is large, or when reading takes ``more`` seconds.
         """
         fields, services = await self.fields(), self.services
-        return await off_loop(services.asking + self.effort + more, lambda: reader(fields, services))
+        return await off_loop(self.effort + more, lambda: reader(fields, services))
 
     async def _read_body(self) -> bytes:
         encoding = self.request.headers.get("content-encoding", "identity")
@@ -286,7 +286,7 @@ class Context:
         def encode_answer() -> Response:
             return WholeResponse(encode_large(make()), 200, headers, JSON)
 
-        return await off_loop(self.services.asking + seconds, encode_answer)
+        return await off_loop(seconds, encode_answer)
 
     def queue(self, record: Record) -> dict[str, str]:
         """Return the header with the number of requests that wait before this one."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 import time
 from collections import Counter
@@ -116,12 +115,6 @@ class Services:
         return self.chat_template or own or CHATML
 
     @property
-    def asking(self) -> float:
-        """Seconds that a look at words may take: an engine elsewhere has to be asked, and may not answer."""
-        engine = self.loader.engine
-        return math.inf if engine is not None and engine.capabilities.remote else 0.0
-
-    @property
     def protected(self) -> bool:
         """Whether a key is needed."""
         return bool(self.settings.api_keys or self.settings.admin_keys)
@@ -179,7 +172,7 @@ class Services:
                 )
                 generations.append(engine.submit(own))
 
-        seconds = self.asking + sum(map(_seconds, requests))
+        seconds = sum(map(_seconds, requests))
         if self._heads is None and any(self._salt(client, one.cache_salt) for one in requests):
             seconds += 2 * MOST_SECONDS  # a template came with the model's file: it runs on a thread
         try:
@@ -236,7 +229,7 @@ class Services:
         engine = self.engine
         check_prompt("content", len(text))
         return await off_loop(
-            self.asking + len(text) * PER_BYTE,
+            len(text) * PER_BYTE,
             lambda: engine.tokenize(text, add_bos=add_bos, parse_special=parse_special),
         )
 

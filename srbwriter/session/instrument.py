@@ -7,14 +7,13 @@ no other instrument. Faces get it by its class: ``LookAhead.of(session)``.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
-from srbwriter.engine.types import EngineClosed, EngineError, Request, Sampling, Stop, Take
+from srbwriter.engine.types import EngineClosed, Request, Sampling, Stop, Take
 
 if TYPE_CHECKING:
     from srbwriter.config import Settings
@@ -30,12 +29,9 @@ if TYPE_CHECKING:
     from .scoring import Paths
     from .typing import Typing
 
-log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 Kind = TypeVar("Kind", bound="Instrument")
-
-_PATIENCE = 0.02  # seconds that an interface waits for an immediate result of a local model
 
 
 class Desk(Protocol):
@@ -172,16 +168,6 @@ class Instrument:
                 done.set_result(act())
             except Exception as error:  # the future holds the exception
                 done.set_exception(error)
-
-
-def wait_a_moment(done: Future[Any]) -> None:
-    """Wait too briefly to be noticed; a slower result is found at the next call."""
-    try:
-        done.result(_PATIENCE)
-    except TimeoutError:
-        pass
-    except EngineError as error:
-        log.info("%s", error)
 
 
 def sheet_lines(sheet: str) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from srbwriter.engine.openings import (
     Fork,
-    ask,
     completion,
     fork_of,
     needs_completion,
@@ -69,7 +68,7 @@ class Openings(Instrument):
             generation, current = self._desk.take_up(), self._desk.round
             if generation is None or current is None:
                 raise NoModel("There are no branches yet. Write some first (ctrl+n).")
-            index = len(generation.branches)  # set first: a remote engine adds the branch at once
+            index = len(generation.branches)
             generation.add_branch(1, begin=word.ids)
             current.forced.add(index)
             return index
@@ -100,7 +99,7 @@ def _find_fork(engine: Backend, generation: Generation) -> Fork:
     """Return the first place of ``generation`` with a choice; the answer is mostly in the cache."""
     after: tuple[int, ...] = ()
     while True:
-        answer = ask(engine, question(generation, after)).wait(_SECONDS)
+        answer = engine.submit(question(generation, after)).wait(_SECONDS)
         fork = fork_of(generation, after, answer.next_logprobs, engine)
         if fork.further is None:
             return fork

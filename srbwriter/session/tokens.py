@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from srbwriter.engine.generation import Branch, Generation
-from srbwriter.engine.openings import ask
 from srbwriter.engine.tree import common_prefix
 from srbwriter.engine.types import (
     ONLY_READ,
@@ -30,7 +29,7 @@ from srbwriter.engine.types import (
     TokenRun,
 )
 
-from .instrument import Desk, Instrument, wait_a_moment
+from .instrument import Desk, Instrument
 from .rounds import Round, Turn
 from .scoring import Written, scoring_request, story_tokens, tokens_with_text
 
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ALTERNATIVES = 20
-"""Alternatives requested at a position; a remote engine may report fewer."""
+"""Alternatives requested at a position."""
 AHEAD = 2
 """Positions on either side of the shown one whose alternatives are prefetched."""
 _PROGRESS_SECONDS = 1.0  # after which a running look-up is reported
@@ -77,7 +76,6 @@ class TokenText:
     index: int = -1  # of the branch; -1 is the story
     take: tuple[int, int] = (0, -1)  # the request and the revision of the branch
     asked: dict[int, Generation] = field(default_factory=dict[int, Generation])
-    spelling: set[int] = field(default_factory=set[int])
     known: dict[int, tuple[Alternative, ...]] = field(default_factory=dict[int, tuple[Alternative, ...]])
     problem: str = ""
 
@@ -158,7 +156,7 @@ class Tokens(Instrument):
         None also if tokens before them have no log-probabilities: they would have to be evaluated again.
         """
         can = engine.capabilities
-        if not self._read or can.remote or not can.has("prompt_logprobs") or len(prompt) < 2:
+        if not self._read or not can.has("prompt_logprobs") or len(prompt) < 2:
             return None
         head, typed = prompt[0], prompt[-1]
         if not isinstance(head, TokenRun) or not isinstance(typed, TokenRun) or head.ids is None:
@@ -245,28 +243,24 @@ class Tokens(Instrument):
             prompt, stop=ONLY_READ, next_logprobs=ALTERNATIVES, next_ids=(token,), priority=priority,
             heal=heal, add_bos=False,
         )  # fmt: skip
-        return ask(self._model(), request)
+        return self._model().submit(request)
 
     def _alternatives_at(self, text: TokenText, place: int) -> tuple[Alternative, ...] | None:
-        """Return the result of a request. A remote engine may take longer to detokenise it."""
+        """Return the result of a request."""
         generation = text.asked.get(place)
         if generation is None or text.problem:
             return ()
         if generation.done and generation.error is not None:
             text.problem = str(generation.error)
             return ()
-        if generation.done and place not in text.spelling:
-            text.spelling.add(place)
-            wait_a_moment(self.later(lambda: self._spell(text, place, generation.next_logprobs)))
+        if generation.done and place not in text.known:
+            self._spell(text, place, generation.next_logprobs)
         return text.known.get(place)
 
     def _spell(self, text: TokenText, place: int, logprobs: Sequence[tuple[int, float]]) -> None:
         engine, found = self._model(), list[Alternative]()
-        begun = text.healed.encode() if place == 0 else b""  # a remote engine may report other tokens, too
         pieces = engine.pieces([token for token, _ in logprobs])
         for (token, logprob), piece in zip(logprobs, pieces, strict=True):
-            if not (piece.startswith(begun) or (piece and begun.startswith(piece))):
-                continue
             name = "" if piece else engine.token_bytes(token).decode("utf-8", "replace")
             found.append(Alternative(token, logprob, shown(piece, name)))
         text.known[place] = tuple(found)

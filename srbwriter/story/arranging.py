@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from srbwriter.story.document import Document
-from srbwriter.story.history import Action, SetEntry, SetSettings, SetValue, Split
+from srbwriter.story.history import Action, SetEntry, SetSettings, Split
 from srbwriter.story.languages import default_language, language_tag
 from srbwriter.story.model import (
     ROOT,
@@ -65,8 +65,6 @@ def merge(document: Document, action: Action, parent: NodeId, node: NodeId) -> N
     set_marks(document, action, parent, _together(upper.marks, lower.marks))
     if upper.author != lower.author:
         set_entry(document, action, parent, author="edited")
-    if document.value("hoisted") == node:
-        action.run(document, SetValue("hoisted", node, parent))
 
 
 def _settings_down(document: Document, action: Action, parent: NodeId, node: NodeId) -> None:
@@ -128,5 +126,5 @@ def checked_properties(given: Properties, before: Properties) -> Properties:
     if language is None and wanted == before.language:
         language = wanted
     if language is None:
-        raise Refused(f"{wanted} is no language that is known; one is written en, de or pt-BR")
+        raise Refused(f"{wanted} is no language tag; one is written en, de or pt-BR")
     return replace(given, title=title, author=author, language=language)

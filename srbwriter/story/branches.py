@@ -93,7 +93,7 @@ def finish(document: Document, branch: NodeId, reason: str) -> None:
     """Record that a branch has ended."""
     node = document.written(branch).node
     document.set_body(node, finish=reason)
-    document.sitting.record(0, 0, document.tree[node].words)
+    document.day_log.record(0, 0, document.tree[node].words)
     del document.live[branch]
 
 

@@ -64,10 +64,8 @@ def to_draft(story: Reader, document: Document, progress: OnProgress = no_progre
         modified=fields.get("modified"),
         meta=fields.get("meta", {}),
         id=story.id,
-        hoisted=names[story.hoisted] if story.hoisted != ROOT else "",
         values=_values(document),
         days=story.days(),
-        sittings=story.sittings(),
     )
 
 
@@ -163,8 +161,6 @@ def fill(document: Document, draft: StoryDraft, progress: OnProgress = no_progre
         document.put_value("author", draft.byline)
         if draft.language:
             document.put_value("language", language_tag(draft.language) or draft.language)
-        if draft.hoisted in numbers:
-            document.put_value("hoisted", numbers[draft.hoisted])
         document.put_value("gaps", gaps_in([ROOT, *numbers.values()]))
         fields = {key: getattr(draft, key) for key in _STORY}
         document.put_value("draft", {**fields, "meta": draft.meta})
@@ -177,10 +173,6 @@ def _put_progress(document: Document, draft: StoryDraft) -> None:
     document.store.db.executemany(
         "INSERT OR REPLACE INTO progress (day, typed, picked, generated, seconds) VALUES (?, ?, ?, ?, ?)",
         [(day, *astuple(done)) for day, done in draft.days.items()],
-    )
-    document.store.db.executemany(
-        "INSERT INTO sitting (typed, picked, generated, seconds, began, ended) VALUES (?, ?, ?, ?, ?, ?)",
-        map(astuple, draft.sittings),
     )
 
 

@@ -36,7 +36,7 @@ from srbwriter.story.model import (
     StoryError,
     TokenSizes,
 )
-from srbwriter.story.progress import SittingLog
+from srbwriter.story.progress import DayLog
 from srbwriter.story.spans import Spans, text_of
 from srbwriter.story.store import Body, Store
 from srbwriter.story.tree import CHAPTER, SETTINGS, VISITED, Entry, Tree
@@ -71,8 +71,8 @@ class Document:
         self._fresh: dict[NodeId, Body] = {}  # bodies of the open transaction
         self._bodies: OrderedDict[NodeId, Body] = OrderedDict()
         self._cached = 0
-        self.sitting = SittingLog(store)
-        self.on_revert.append(self.sitting.revert)
+        self.day_log = DayLog(store)
+        self.on_revert.append(self.day_log.revert)
         self.load()
 
     def load(self) -> None:
@@ -143,7 +143,7 @@ class Document:
         with self.lock:
             self.tree.settle()
             self._fresh.clear()
-            self.sitting.settle()
+            self.day_log.settle()
 
     def _revert(self, values: dict[str, JsonValue], live: dict[NodeId, Written]) -> None:
         with self.lock:

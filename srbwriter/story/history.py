@@ -323,7 +323,7 @@ class History:
     def action(self, verb: str, node: NodeId) -> Generator[Action]:
         """Record a new action, made inside, in one transaction; ``became`` is the current node after it."""
         with self._document.change():
-            here, now = self._document.current, self._document.sitting.now()
+            here, now = self._document.current, self._document.day_log.now()
             action = Action(self._next(), self.head, verb, node, now, here, here)
             yield action
             self._count(action, 1)
@@ -380,7 +380,7 @@ class History:
         return action
 
     def _count(self, action: Action, times: int) -> None:
-        self._document.sitting.record(times * action.typed, times * action.picked, 0, action.at)
+        self._document.day_log.record(times * action.typed, times * action.picked, 0, action.at)
 
     def _arrive(self, action: Action, head: int, current: NodeId) -> None:
         """Save ``action`` as the one to redo first, and set the head and the current node."""

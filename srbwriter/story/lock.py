@@ -1,10 +1,8 @@
-"""Locks that give a story one writer, and the note that a crashed writer leaves for the next one.
+"""The lock that gives a story one writer, and the note that a crashed writer leaves for the next one.
 
-Two files of our own are locked with ``flock``, never the story itself: closing any descriptor of a file drops
-the locks that SQLite has on it, and on macOS and network file systems ``flock`` of the story would collide
-with them. One file is beside the story, where every user and machine that can write the story sees it. The
-other, among the program's own files, is named by the story's device and inode, because hard links and bind
-mounts give one story several paths. The system releases both locks when the process ends.
+A file of our own beside the story is locked with ``flock``, never the story itself: closing any descriptor of
+a file drops the locks that SQLite has on it, and on macOS and network file systems ``flock`` of the story
+would collide with them. The system releases the lock when the process ends.
 
 This module does not read the story's contents.
 """
@@ -21,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from srbwriter import paths
-from srbwriter.story.connection import CLOSE_IT, has_log, inode_of, not_saved
+from srbwriter.story.connection import CLOSE_IT, not_saved
 from srbwriter.story.model import NotSaved
 from srbwriter.story.shadow import was_replaced
 
@@ -78,20 +76,12 @@ class FileLock:
 
     def __init__(self, path: Path) -> None:
         self.path = _note_file(path)
-        self._story = path
-        self._inode: tuple[Path, int] | None = None
         try:
             self._fd = _flock(self.path)
         except BlockingIOError:
             raise InUse(f"is open in {_holder(self.path)}") from None
         self.note = Note.of(_fields(os.pread(self._fd, _LONGEST, 0)))
         """The note of a writer that crashed; from :meth:`sign` on, the note that this writer would leave."""
-        try:
-            if path.exists():
-                self.lock_inode()
-        except BaseException:
-            self.release()
-            raise
         self.sign()
 
     @classmethod
@@ -110,24 +100,6 @@ class FileLock:
         except OSError as error:
             raise not_saved(path, error) from error
 
-    def lock_inode(self) -> None:
-        """Lock the inode of the story, which must exist; all its paths share it. Raises :class:`InUse`."""
-        stat = os.stat(self._story)
-        file = paths.lock_dir() / f"{socket.gethostname()} {stat.st_dev:x} {stat.st_ino:x}"
-        try:
-            paths.make_folder(file.parent)
-            descriptor = _flock(file)
-        except BlockingIOError:
-            raise InUse(f"is open in {_holder(file)}, by another name") from None
-        except OSError:  # our own folder is not writable: the lock beside the story must suffice
-            return
-        other = Path(str(_fields(os.pread(descriptor, _LONGEST, 0)).get("path", self._story)))
-        if other != self._story and has_log(other) and inode_of(other) == (stat.st_dev, stat.st_ino):
-            os.close(descriptor)  # SQLite finds a log by the file's name only
-            raise InUse(f"has its last words in the log of {other}, another name of it — open that one")
-        self._inode = file, descriptor
-        _write(descriptor, {**_self(), "path": str(self._story)})
-
     def sign(self) -> None:
         """Write this process and the note into the lock file. Errors, such as a full disk, are ignored."""
         note = self.note
@@ -139,11 +111,6 @@ class FileLock:
         if self.note == Note():
             with contextlib.suppress(OSError):
                 self.path.unlink()
-        if self._inode is not None:
-            file, descriptor = self._inode
-            with contextlib.suppress(OSError):
-                file.unlink()
-            os.close(descriptor)
         os.close(self._fd)
 
 

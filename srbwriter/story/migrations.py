@@ -63,17 +63,12 @@ def _search(db: Connection) -> None:
 
 
 def _progress(db: Connection) -> None:
-    """Create the tables of words by day and of sittings."""
+    """Create the table of words by day."""
     db.execute("""
         CREATE TABLE progress (
             day TEXT PRIMARY KEY, typed INTEGER NOT NULL, picked INTEGER NOT NULL,
             generated INTEGER NOT NULL, seconds REAL NOT NULL
         ) WITHOUT ROWID""")
-    db.execute("""
-        CREATE TABLE sitting (
-            id INTEGER PRIMARY KEY, began REAL NOT NULL, ended REAL NOT NULL, seconds REAL NOT NULL,
-            typed INTEGER NOT NULL, picked INTEGER NOT NULL, generated INTEGER NOT NULL
-        )""")
 
 
 def _today(db: Connection) -> None:

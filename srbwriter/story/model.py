@@ -287,14 +287,6 @@ class Progress:
         return Progress(*map(add, astuple(self), astuple(other)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sitting(Progress):
-    """The time from opening a story to closing it (Unix seconds, UTC), and its progress."""
-
-    began: float
-    ended: float
-
-
 @dataclass(slots=True)
 class StoryDraft:
     """A story: its nodes, the current node, its properties, and the progress by day."""
@@ -310,13 +302,10 @@ class StoryDraft:
     meta: JsonObject = field(default_factory=dict[str, JsonValue])
     id: str = ""
     """A UUID that is the same in every export of the story; empty if there is none."""
-    hoisted: str = ""
-    """The node whose subtree is shown; empty for the whole story."""
     values: JsonObject = field(default_factory=dict[str, JsonValue])
     """Values that interfaces store with a story, such as settings and drafts of open dialogs."""
     days: dict[str, Progress] = field(default_factory=dict[str, Progress])
     """By calendar day (ISO 8601)."""
-    sittings: list[Sitting] = field(default_factory=list[Sitting])
 
     @property
     def root(self) -> DraftNode:

@@ -273,7 +273,6 @@ def create_story(path: Path) -> Opened:
     try:
         store = Store.create(path)
         try:
-            lock.lock_inode()
             return Opened(path, store, watch=_Watch(store, lock))
         except BaseException:
             store.close()

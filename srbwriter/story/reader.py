@@ -25,13 +25,12 @@ from srbwriter.story.model import (
     Properties,
     ReadOnly,
     Settings,
-    Sitting,
     Span,
     State,
     as_object,
     settings_from,
 )
-from srbwriter.story.progress import by_author, day_of, days, sittings
+from srbwriter.story.progress import by_author, day_of, days
 from srbwriter.story.search import search as find
 from srbwriter.story.spans import cut
 from srbwriter.story.store import Body
@@ -79,12 +78,6 @@ class Reader:
         """The node at which the writer is."""
         with self._lock:
             return self._document.current
-
-    @property
-    def hoisted(self) -> NodeId:
-        """The node whose subtree is shown; the root for the whole story."""
-        with self._lock:
-            return self._document.tree.nearest_living(int(self._document.value("hoisted", ROOT)))
 
     @property
     def read_only(self) -> ReadOnly | None:
@@ -277,15 +270,10 @@ class Reader:
 
     def today(self) -> Progress:
         """Return the progress of this calendar day; see :mod:`srbwriter.story.progress`."""
-        return self.days().get(day_of(self._document.sitting.now()), Progress())
+        return self.days().get(day_of(self._document.day_log.now()), Progress())
 
     def recipe(self, number: int) -> tuple[str, JsonObject]:
         """Return the model and the sampling parameters of a recipe; empty for an unknown number."""
         with self._lock:
             model, sampling = self._document.recipes.get(number, ("", "{}"))
             return model, as_object(json.loads(sampling))
-
-    def sittings(self) -> list[Sitting]:
-        """Return the sittings in which words were written, oldest first."""
-        with self._lock:
-            return sittings(self._document.store)

@@ -60,7 +60,7 @@ _SCHEMA = b"CREATE TABLE node"
 _ESCAPED = "".join(map(chr, range(0xDC80, 0xDD00)))  # bytes that are not UTF-8
 _CHARS = Entry._fields.index("chars")
 _MOST_LOST = 10**7  # nodes; a higher number of the last node is noise
-_PROGRESS = {"progress": (str, int, int, int, float), "sitting": (int, float, float, float, int, int, int)}
+_DAY = (str, int, int, int, float)
 
 Row = tuple[Any, ...]
 
@@ -176,7 +176,7 @@ class _Remains:
         self.sound_bodies = {node for node, row in self.bodies.items() if _adds_up(body_sum, body_fits, row)}
         self.proved = bool(self.sound_nodes or self.sound_bodies) or any(map(self._agrees, self.bodies))
         self.recipes = self._rows("recipe", "id, model, sampling")
-        self.progress = {table: self._progress(table) for table in _PROGRESS}
+        self.days = self._days()
         if self._has("action") and _all(db, "SELECT id FROM action LIMIT 1") != []:
             self.other.append("the undo history is lost")
 
@@ -184,13 +184,13 @@ class _Remains:
         """Whether the schema of this story has ``table``, or cannot be read."""
         return _all(self._db, f"SELECT 1 FROM sqlite_schema WHERE name = '{table}'") != []
 
-    def _progress(self, table: str) -> list[Row]:
-        """Return the valid rows of ``table``: the days, or the sittings, of writing."""
-        rows = _all(self._db, f"SELECT * FROM {table}")
-        fits = [row for row in rows or () if all(map(isinstance, row, _PROGRESS[table]))]
-        sound = [row for row in fits if not isinstance(row[0], str) or row[0] == _clean(row[0])]
-        if self._has(table) and (rows is None or len(sound) < len(rows)):
-            self.other.append(f"part of the table of {table} is lost")
+    def _days(self) -> list[Row]:
+        """Return the valid rows of the days of writing."""
+        rows = _all(self._db, "SELECT * FROM progress")
+        fits = [row for row in rows or () if all(map(isinstance, row, _DAY))]
+        sound = [row for row in fits if row[0] == _clean(row[0])]
+        if self._has("progress") and (rows is None or len(sound) < len(rows)):
+            self.other.append("part of the table of progress is lost")
         return sound
 
     def _rows(self, table: str, columns: str) -> list[Row]:
@@ -467,6 +467,4 @@ def _put_the_rest(store: Store, found: _Remains, entries: dict[NodeId, Entry]) -
     if "current" not in found.values:  # the newest node that was read is the likeliest place of the writer
         store.put_value("current", max(read, default=ROOT))
     store.put_value("gaps", gaps_in(entries))
-    for table, rows in found.progress.items():
-        for row in rows:
-            store.db.execute(f"INSERT OR IGNORE INTO {table} VALUES (?{', ?' * (len(row) - 1)})", row)
+    store.db.executemany("INSERT OR IGNORE INTO progress VALUES (?, ?, ?, ?, ?)", found.days)

@@ -26,7 +26,6 @@ _STATES = frozenset(map(int, State))
 _VALUES: dict[str, Any] = {
     **dict.fromkeys(("title", "author", "language", "uuid"), str | None),
     "current": int,
-    "hoisted": int | None,
     **dict.fromkeys(("head", "touched"), int),
     "draft": dict[str, Any] | None,
 }

@@ -485,12 +485,6 @@ class Story(Reader):
             "properties", asdict(before), asdict(arranging.checked_properties(properties, before))
         )
 
-    def hoist(self, node: NodeId = ROOT) -> None:
-        """Show only the subtree of ``node``; the root shows the whole story."""
-        with self._document.change():
-            before = {"hoisted": self._document.value("hoisted", ROOT)}
-            self._put_values("hoist", before, {"hoisted": self._document.check_living(node)})
-
     def _put_values(self, verb: str, before: JsonObject, after: JsonObject) -> None:
         changes = [SetValue(key, before[key], after[key]) for key in after if before[key] != after[key]]
         if not changes:

@@ -285,7 +285,7 @@ class TextEditor:
                     unit.end = document.tree[node].chars
                 typed = self._words(end) - words
                 action.typed, action.became = action.typed + typed, end
-                document.sitting.record(typed, 0, 0, action.at)
+                document.day_log.record(typed, 0, 0, action.at)
                 self._history.save(action)
                 unit.last = self._clock()
             document.put_value("current", end)

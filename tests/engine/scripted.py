@@ -2,7 +2,7 @@
 to.
 
 Speaks as much of vLLM and plain OpenAI as is asked for; as "koboldcpp" the latter, one branch a request. A
-token is a character, its id the code point.
+token is a character.
 """
 
 from __future__ import annotations
@@ -41,14 +41,7 @@ class Handler(BaseHTTPRequestHandler):
             },
             "/version": {"version": "0"},
         }
-        if self.path == "/health":
-            self.server.looks.release()
-            if self.server.mute:
-                self.server.mute_until.wait(120)
-            unwell = self.server.unwell
-            body = {"error": "its engine is dead"} if unwell else {}
-            self.answer(503 if unwell else 200, body, Connection="close")  # which closing does not end
-        elif self.server.wanted_key and self.headers["Authorization"] != f"Bearer {self.server.wanted_key}":
+        if self.server.wanted_key and self.headers["Authorization"] != f"Bearer {self.server.wanted_key}":
             self.answer(401, {"error": {"message": "no such key"}})
         elif self.path not in answers:
             self.answer(404, {"detail": "Not Found"})
@@ -58,17 +51,10 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.heard.append((self.path, dict(self.headers), body))
-        if self.path == "/tokenize":
-            self.server.reading.release()
-            self.server.reads.wait(60)
-            self.answer(200, {"tokens": list(map(ord, body.get("prompt", "")))})
-        elif self.path == "/detokenize":
-            self.answer(200, {"prompt": "".join(map(chr, body["tokens"]))})
-        else:
-            with self.server.working():
-                fault = self.server.faults.popleft() if self.server.faults else self.server.always
-                if fault is None or not fault(self):
-                    self.write(body)
+        with self.server.working():
+            fault = self.server.faults.popleft() if self.server.faults else self.server.always
+            if fault is None or not fault(self):
+                self.write(body)
 
     def answer(self, status: int, value: Any, **headers: str) -> None:
         data = value if isinstance(value, bytes) else json.dumps(value).encode()
@@ -95,12 +81,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def write(self, body: dict[str, Any], most: int | None = None) -> bool:
         """Go on with the story from where the prompt stops; False when nobody listens any more."""
-        prompt = body["prompt"]
-        text = prompt if isinstance(prompt, str) else "".join(map(chr, prompt))
+        text = body["prompt"]
         assert (PROMPT + STORY).startswith(text), "the text has a gap"
         rest = (PROMPT + STORY)[len(text) :]
-        held = body.get("structured_outputs", body).get("regex", "")  # to the prompt's last letter, maybe
-        assert held == rest[0] + r"[\s\S]*" if len(text) < len(PROMPT) else not held
         limit = body["max_tokens"]
         tokens = rest if limit is None else rest[:limit]
         n = 1 if self.server.owner == "koboldcpp" else body.get("n", 1)
@@ -125,8 +108,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def event(self, index: int, token: str, reason: str | None) -> bytes:
         choice: dict[str, Any] = {"index": index, "text": token, "finish_reason": reason}
-        if self.server.owner == "vllm":
-            choice["token_ids"] = [ord(token)] if token else []
+        if token and self.body.get("logprobs") is not None:
+            choice["logprobs"] = {"token_logprobs": [-0.5]}
         return b"data: %b\n\n" % json.dumps({"choices": [choice]}, ensure_ascii=False).encode()
 
 
@@ -150,12 +133,6 @@ class Scripted(ThreadingHTTPServer):
         self._changed = threading.Condition()
         self.hold = threading.Event()  # while it is not set, only one token comes
         self.hold.set()
-        self.reads = threading.Event()  # while it is not set, no text is made tokens
-        self.reads.set()
-        self.reading = threading.Semaphore(0)  # texts that are to be made tokens
-        self.unwell = False  # /health says so
-        self.mute, self.mute_until = False, threading.Event()  # /health says nothing
-        self.looks = threading.Semaphore(0)  # at /health
         self.gaps: list[AssertionError] = []  # requests whose text is not a beginning of the story
         self.begun, self.over = 0, threading.Semaphore(0)  # connections, and those that have ended
         self.steps: threading.Semaphore | None = None  # one is taken before each token but the first
@@ -201,7 +178,6 @@ class Scripted(ThreadingHTTPServer):
 
     def close(self) -> None:
         self.hold.set()
-        self.mute_until.set()
         self.shutdown()
         self.server_close()
 
@@ -257,7 +233,7 @@ def misnumbers_after(tokens: int, choices: list[dict[str, Any]]) -> Fault:
         body = handler.body
         handler.write(body, tokens)
         for choice in choices:
-            choice |= {"token_ids": [ord(choice["text"])], "finish_reason": None}
+            choice |= {"finish_reason": None}
         handler.frame(b"data: %b\n\n" % json.dumps({"choices": choices}).encode())
         for index in range(body.get("n", 1)):
             handler.frame(handler.event(index, STORY[tokens], None))

@@ -174,17 +174,6 @@ def test_a_request_elsewhere_is_finished_first(server: Scripted) -> None:
     assert ended(thread, server)
 
 
-def test_a_request_elsewhere_that_rests_is_told(server: Scripted) -> None:
-    engine, thread = connect(server)
-    server.hold.clear()
-    generation = engine.submit(Request(TALE, stop=Stop(max_tokens=None)))
-    generation.branches[0].pause()
-    del engine
-    with pytest.raises(EngineClosed):
-        generation.wait(WAIT)
-    assert ended(thread, server)
-
-
 def test_an_engine_elsewhere_may_be_closed_by_its_own_callback(server: Scripted) -> None:
     engine, thread = connect(server)
     generation = engine.submit(Request(TALE, stop=Stop(max_tokens=None)))

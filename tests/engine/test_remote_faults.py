@@ -130,22 +130,6 @@ def test_words_without_a_number_are_asked_for_again(vllm: Scripted, connect: Con
     assert engine.submit(Request(PROMPT, n=2, stop=NO_END)).result(WAIT) == [STORY] * 2
 
 
-def test_a_word_is_completed_whatever_breaks_off(vllm: Scripted, connect: Connect) -> None:
-    engine = connect(vllm)
-    vllm.faults.extend([drops_after(0), drops_after(1), drops_after(30)])
-    generation = engine.submit(Request(PROMPT, n=2, heal=True, stop=NO_END)).wait(WAIT)
-    assert generation.healed == PROMPT[-1]
-    assert [branch.text for branch in generation.branches] == [STORY, STORY]
-    assert engine.detokenize([*generation.prompt_ids, *generation.branches[1].ids]) == PROMPT + STORY
-    [branch, _] = generation.branches
-    branch.rewind(chars=len(STORY) - 5)
-    generation.wait(WAIT)
-    assert branch.text == STORY and branch.overlap == 1
-    branch.reroll()
-    generation.wait(WAIT)
-    assert branch.text == STORY
-
-
 @few_or_all
 @pytest.mark.full
 def test_no_word_is_lost_over_a_thousand_faults(server: Scripted, connect: Connect, full: bool) -> None:
@@ -176,7 +160,7 @@ def steer_at_random(chance: Random, branch: Branch) -> None:
     """Do one random thing to a branch that leaves its text a beginning of the story."""
     rules = Stop(chance.randrange(1, 200), strings=chance.choice([(), ("fox",), ("hare; the",)]))
     verbs: list[Callable[[], None]] = [
-        branch.pause, branch.resume, branch.reroll, branch.extend,
+        branch.reroll, branch.extend,
         lambda: branch.extend(chance.randrange(80)),
         lambda: branch.rewind(chars=chance.randrange(300)),
         lambda: branch.rewind(tokens=chance.randrange(300)),
@@ -194,8 +178,8 @@ def test_no_verb_loses_or_doubles_a_word_while_answers_break_off(
     chance = Random(seed)
     server.always = breaks_off_at_random(Random(seed + 1))
     engine = connect(server, retries=1000, first_wait=0.0)
-    heal, rule = engine.capabilities.has("heal"), Stop(chance.choice([40, 200, None]))
-    asked = Request(PROMPT, n=3, heal=heal, stop=rule, priority=Priority.FOREGROUND)
+    rule = Stop(chance.choice([40, 200, None]))
+    asked = Request(PROMPT, n=3, stop=rule, priority=Priority.FOREGROUND)
     generation = engine.submit(asked)
     branches = generation.branches
     for _ in range(80):
@@ -206,7 +190,6 @@ def test_no_verb_loses_or_doubles_a_word_while_answers_break_off(
         assert all(STORY.startswith(branch.text) for branch in branches)
     for branch in branches:
         branch.set_stop(NO_END)
-        branch.resume()
     generation.wait(WAIT)
     for branch in branches:
         branch.extend(len(STORY))
@@ -217,7 +200,7 @@ def test_no_verb_loses_or_doubles_a_word_while_answers_break_off(
 
 
 def writing(generation: Generation) -> bool:
-    return any(branch.live and branch.state is not BranchState.PAUSED for branch in generation.branches)
+    return any(branch.live for branch in generation.branches)
 
 
 def test_a_silent_server_is_left_after_a_while(vllm: Scripted, connect: Connect) -> None:
@@ -261,48 +244,14 @@ def test_each_attempt_is_told_once_for_all_branches(connect: Connect) -> None:
     ]
 
 
-def test_a_server_without_a_sign_of_life_is_given_up(vllm: Scripted, connect: Connect) -> None:
-    notices: list[str] = []
-    engine = connect(vllm, quiet_seconds=0.1, patience=0.6, notify=notices.append)
-    over = threading.Event()
-    vllm.faults.append(stalls_after(10, over))
-    vllm.mute = True
-    generation = engine.submit(Request(PROMPT, stop=NO_END))
-    with pytest.raises(RemoteError, match="no sign of life"):
-        generation.wait(WAIT)
-    over.set()
-    assert generation.branches[0].text == STORY[:10]
-    assert all("no sign of life" in line and "Giving up in" in line for line in notices) and notices
-    assert sum(path == "/v1/completions" for path, _, _ in vllm.heard) == 1
-
-
-def test_a_server_that_only_says_that_it_is_well_is_given_up(vllm: Scripted, connect: Connect) -> None:
-    notices: list[str] = []
-    engine = connect(vllm, quiet_seconds=0.05, silent_seconds=0.3, retries=100, notify=notices.append)
-    over = threading.Event()
-    vllm.faults.extend([stalls_after(10, over)] * 1)
-    vllm.always = stalls_after(0, over)
-    with pytest.raises(RemoteError, match="said nothing for too long"):
-        engine.submit(Request(PROMPT, stop=NO_END)).wait(WAIT)
-    over.set()
-    assert f"{vllm.url}: no words for 0.05 s, but it answers otherwise. Waiting for up to 0 s." in notices
-
-
 def test_a_wait_that_the_server_asks_for_is_kept(vllm: Scripted, connect: Connect) -> None:
     notices: list[str] = []
-    engine = connect(vllm, patience=0.3, notify=notices.append)
+    engine = connect(vllm, notify=notices.append)
     vllm.faults.extend([answers(429, {"error": "too many"}, Retry_After="0.4")] * 2)
     assert engine.submit(Request(PROMPT, stop=NO_END)).result(WAIT) == [STORY]
     assert notices == [
         f"{vllm.url}: it has too much to do (too many). Trying again in 0.4 s ({k} of 4)." for k in (1, 2)
     ]
-
-
-def test_waits_that_the_server_asks_for_have_an_end(vllm: Scripted, connect: Connect) -> None:
-    engine = connect(vllm, silent_seconds=0.3, retries=100)
-    vllm.always = answers(429, {"error": "too many"}, Retry_After="0.4")
-    with pytest.raises(RemoteError, match=r"too many.*\(2 attempts\)"):
-        engine.submit(Request(PROMPT, stop=NO_END)).wait(WAIT)
 
 
 def test_an_answer_that_ends_early_is_said_with_the_address(server: Scripted, connect: Connect) -> None:
@@ -378,37 +327,6 @@ def test_a_server_that_dies_and_comes_back(connect: Connect) -> None:
     assert [branch.text for branch in generation.branches] == [STORY] * 3
 
 
-def test_a_server_that_hangs_while_it_ends_is_left(connect: Connect) -> None:
-    """vLLM whose engine has died takes nobody any more, and keeps the connections that it has."""
-    first = Scripted("vllm")
-    engine = connect(first, retries=200, quiet_seconds=0.05)
-    first.hold.clear()
-    generation = engine.submit(Request(PROMPT, n=3, stop=NO_END))
-    until(generation, lambda: all(branch.text for branch in generation.branches))
-    first.shutdown()
-    first.server_close()
-    until(generation, lambda: all(branch.error is not None for branch in generation.branches))
-    with closing(Scripted("vllm", first.server_address[1])):
-        generation.wait(WAIT)
-    assert [branch.text for branch in generation.branches] == [STORY] * 3
-    first.hold.set()
-
-
-def test_a_server_that_is_slow_and_well_is_waited_for(vllm: Scripted, connect: Connect) -> None:
-    engine = connect(vllm, quiet_seconds=0.02)
-    vllm.hold.clear()
-    generation = engine.submit(Request(PROMPT, stop=NO_END))
-    until(generation, lambda: bool(generation.branches[0].text))
-    assert all(vllm.looks.acquire(timeout=WAIT) for _ in range(3))
-    assert generation.branches[0].error is None
-    vllm.unwell = True
-    until(generation, lambda: generation.branches[0].error is not None)
-    assert "its engine is dead" in str(generation.branches[0].error)
-    vllm.hold.set()
-    generation.wait(WAIT)
-    assert generation.branches[0].text == STORY
-
-
 def test_who_stops_closes_the_connection(server: Scripted, connect: Connect) -> None:
     engine = connect(server)
     server.hold.clear()
@@ -466,10 +384,7 @@ def test_what_nobody_wants_is_not_written_on(vllm: Scripted, connect: Connect) -
     assert vllm.left.wait(WAIT)
     assert len(asked(vllm)) == 8
     steps.release(1 << 20)
-    branches[0].pause()
     branches[1].reroll()
-    until(generation, lambda: not any(branch.live for branch in branches[1:]))
-    branches[0].resume()
     generation.wait(WAIT)
     killed = branches[3].text
     assert STORY.startswith(killed) and len(killed) < len(STORY)
@@ -492,6 +407,10 @@ def test_samplers_that_they_lack_are_refused_in_words(server: Scripted, connect:
     engine = connect(server)
     with pytest.raises(NotSupported, match="does not know top_n_sigma"):
         engine.submit(Request(PROMPT, sampling=Sampling(top_n_sigma=1.0)))
+    running = engine.submit(Request(PROMPT, stop=NO_END))
+    with pytest.raises(NotSupported, match="cannot be paused; stop the branch"):
+        running.branches[0].pause()
+    assert running.result(WAIT) == [STORY]
     assert not engine.capabilities.has("top_n_sigma") and engine.capabilities.has("temperature")
 
 

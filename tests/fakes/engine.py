@@ -163,9 +163,6 @@ class FakeEngine(WithoutCache):
     def capabilities(self) -> Capabilities:
         return Capabilities(self.missing if self.fim else {**self.missing, "gap_filling": NO_MARKS})
 
-    def trouble_now(self) -> str:
-        return ""
-
     def token_bytes(self, token: int) -> bytes:
         return NAMES.get(token, PIECES[token])
 

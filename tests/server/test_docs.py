@@ -178,7 +178,7 @@ MAPS = {"metadata", "lacks", "top_logprobs", "prompt_logprobs"}
 
 FACTS = {
     "description", "architecture", "vocab_type", "n_vocab", "n_ctx", "n_ctx_train", "n_embd", "n_params",
-    "size", "ftype", "vocab", "max_n", "max_model_len", "max_logprobs", "owned_by", "engine_state", "version",
+    "size", "ftype", "vocab", "max_n", "max_model_len", "owned_by", "engine_state", "version",
 }  # fmt: skip
 """Fields whose value is the same in every run."""
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 from srbwriter.engine.capabilities import Capabilities
 from srbwriter.session.scoring import Paths, tokens_with_text
-from srbwriter.session.tokens import Alternative, Tokens, TokenText, shown
+from srbwriter.session.tokens import Alternative, TokenText, shown
 from tests.tui.stepped_session import SteppedSession
 
 WAIT = 30.0
@@ -194,21 +193,3 @@ def test_what_is_known_of_a_path_is_what_was_put_for_its_beginning(
         naive.update({path[: at + 1]: float(hash(path[: at + 1])) for at in range(len(path))})
     expected = {at: naive[asked[: at + 1]] for at in range(len(asked)) if asked[: at + 1] in naive}
     assert known.of(asked) == expected
-
-
-def test_of_what_completes_a_word_only_that_is_shown() -> None:
-    """An engine elsewhere tells what could follow, whatever it spells."""
-
-    class Elsewhere:
-        def pieces(self, ids: Sequence[int]) -> list[bytes]:
-            return [[b"ide", b"ax", b"i", b""][token] for token in ids]
-
-        def token_bytes(self, token: int) -> bytes:
-            return b"</s>"
-
-    tokens = Tokens(SimpleNamespace(engine=Elsewhere()))  # type: ignore[arg-type]
-    text = TokenText((1,), (0,), [], healed="id")
-    tokens._spell(text, 0, [(0, -1.0), (1, -2.0), (2, -3.0), (3, -4.0)])
-    assert [one.shown for one in text.known[0]] == ["ide", "i"]
-    tokens._spell(text, 1, [(1, -2.0), (3, -4.0)])
-    assert [one.shown for one in text.known[1]] == ["ax", "</s>"]

@@ -26,5 +26,5 @@ def generated(story: Story, parent: int, *texts: str) -> list[int]:
 
 
 def drafted(story: Story) -> StoryDraft:
-    """The story as plain values, without the days and sittings, which go on by themselves."""
-    return replace(story.to_draft(), days={}, sittings=[])
+    """The story as plain values, without the days, which go on by themselves."""
+    return replace(story.to_draft(), days={})

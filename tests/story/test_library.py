@@ -11,7 +11,7 @@ import pytest
 
 from srbwriter.story import NotAStory, NotSaved, Story, backup
 from srbwriter.story.library import RecentStories, free_path, info, move, stories
-from srbwriter.story.model import Sitting
+from srbwriter.story.model import Progress
 from srbwriter.story.progress import IDLE_SECONDS
 from tests.story.branches import generated
 
@@ -177,18 +177,16 @@ def test_words_by_author_and_by_day(story: Story) -> None:
     assert (story.today().typed, story.today().picked, story.today().generated) == (3, 2, 2)
     for _ in range(3):
         story.undo()
-    assert (story.today().words, story.sittings()[-1].words) == (0, 0)
+    assert story.today().words == 0
     assert list(story.days()) == [max(story.days())]
 
 
 def test_idle_time_is_not_writing(story: Story, tmp_path: Path) -> None:
     now = [1000.0]
-    sitting = story._document.sitting
-    sitting._clock, sitting.began = lambda: now[0], 1000.0
-    sitting._log = sitting._log._replace(last=1000.0)
+    log = story._document.day_log
+    log._clock, log._last = lambda: now[0], 1000.0
     for seconds in (10, IDLE_SECONDS, IDLE_SECONDS + 1, 20):
         now[0] += seconds
         story.end_typing()
         story.append("word ")
-    seconds = 10 + IDLE_SECONDS + 20
-    assert story.sittings() == [Sitting(typed=4, seconds=seconds, began=1000.0, ended=now[0])]
+    assert list(story.days().values()) == [Progress(typed=4, seconds=10 + IDLE_SECONDS + 20)]

@@ -22,7 +22,7 @@ from srbwriter.story.store import ACTION, BODY, ENTRY
 from tests.sizes import examples, some_of
 
 COLUMNS = {"node": ENTRY.split(", "), "body": BODY.split(", "), "recipe": ["model", "sampling"]}
-VALUES = ["title", "author", "language", "uuid", "current", "hoisted", "gaps", "written", "draft", "x-own"]
+VALUES = ["title", "author", "language", "uuid", "current", "gaps", "written", "draft", "x-own"]
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=5),
@@ -85,9 +85,9 @@ def corrupt(path: Path, place: tuple[str, str], index: int, cell: Any, summed: b
 def read_everything(story: Story) -> None:
     """Ask for all that can be asked of a story that is not changed."""
     assert (story.title, story.properties, story.id, story.file) is not None
-    assert (story.current, story.hoisted, story.streaming, story.tags(), story.bin()) is not None
+    assert (story.current, story.streaming, story.tags(), story.bin()) is not None
     assert (story.bookmarks(), story.chapters(), story.unread(), story.value("own")) is not None
-    assert (story.days(), story.today(), story.sittings(), story.words_by_author()) is not None
+    assert (story.days(), story.today(), story.words_by_author()) is not None
     for node in story.reading_order():
         found = story.node(node)
         assert "".join(span.text for span in found.spans) == found.text
@@ -139,7 +139,7 @@ def test_runs_of_another_kind_cost_the_ids_and_nothing_else(
 
 HISTORY = [f"action.{name}" for name in ACTION.split(", ") if name != "id"]
 HISTORY += ["value.head", "value.touched"]
-DAYS = ["progress.day", "progress.generated", "sitting.began", "sitting.typed"]
+DAYS = ["progress.day", "progress.generated"]
 
 
 @pytest.mark.parametrize("cell", some_of([None, "x", b"\x81", "[1]", 1e300, -5], [b"\x81", "[1]"]))

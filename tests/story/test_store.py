@@ -77,33 +77,6 @@ def test_a_second_opener_gets_a_view_and_a_reason(written: Path) -> None:
     assert sorted(file.name for file in written.parent.iterdir()) == [written.name]
 
 
-OPENED = """
-import sys
-from srbwriter.story import Story
-with Story.open(sys.argv[1]) as story:
-    print(story.read_only.reason.value if story.read_only else "free")
-"""
-
-
-def test_a_story_is_locked_under_every_name(written: Path, tmp_path: Path) -> None:
-    other = tmp_path / "elsewhere" / "another name.srbw"
-    other.parent.mkdir()
-    os.link(written, other)
-
-    def elsewhere() -> str:
-        command = [sys.executable, "-c", OPENED, str(other)]
-        cwd = Path(__file__).parents[2]
-        return subprocess.run(command, capture_output=True, text=True, check=True, cwd=cwd).stdout.strip()
-
-    with Story.open(written), Story.open(other) as here:
-        assert here.read_only is not None
-        assert here.read_only.reason is Blocked.IN_USE
-        assert f"process {os.getpid()}" in here.read_only.message
-        assert elsewhere() == "in_use"
-    assert elsewhere() == "free"
-    assert sorted(file.name for file in other.parent.iterdir()) == [other.name]
-
-
 KILLED = """
 import os, signal, sys
 from srbwriter.story import Story
@@ -125,22 +98,6 @@ def test_a_lock_ends_with_its_process(written: Path) -> None:
         assert story.read_only is None
         assert story.text(story.current).endswith("The last words.")
     assert sorted(file.name for file in written.parent.iterdir()) == [written.name]
-    assert not list(paths.lock_dir().iterdir())
-
-
-def test_last_words_in_the_log_of_another_name_are_not_written_over(written: Path, tmp_path: Path) -> None:
-    other = tmp_path / "another name.srbw"
-    os.link(written, other)
-    killed(written)
-    before = [file.read_bytes() for file in (written, Path(f"{written}-wal"))]
-    with Story.open(other) as story:
-        assert story.read_only is not None
-        assert str(written) in story.read_only.message
-    assert [file.read_bytes() for file in (written, Path(f"{written}-wal"))] == before
-    with Story.open(written) as story:
-        assert story.text(story.current).endswith("The last words.")
-    with Story.open(other) as story:
-        assert story.read_only is None
 
 
 def test_a_folder_of_the_program_that_cannot_be_written_keeps_nobody_from_writing(written: Path) -> None:

@@ -35,7 +35,6 @@ def snapshot(story: Story) -> dict[str, Any]:
         "texts": [story.text(n) for n in order],
         "settings": [story.settings(n) for n in order],
         "title": story.title,
-        "hoisted": story.hoisted,
     }
 
 
@@ -252,14 +251,12 @@ class Writing(StoryMachine):
         self.acted()
 
     @rule(pick=PICKS, title=WORDS.filter(str.strip))
-    def rename_and_hoist(self, pick: int, title: str) -> None:
+    def rename(self, pick: int, title: str) -> None:
         if not title.split():
             with pytest.raises(Refused):
                 self.story.rename(title)
             return
         self.story.rename(title)
-        self.acted()
-        self.story.hoist(self.a_node(pick))
         self.acted()
 
     @rule(pick=PICKS)

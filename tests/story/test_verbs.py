@@ -113,27 +113,13 @@ def test_marks_that_mean_nothing_are_refused(story: Story) -> None:
             story.mark(ROOT, **marks)  # type: ignore[arg-type]
 
 
-def test_unread_and_hoisted(story: Story) -> None:
+def test_unread_branches(story: Story) -> None:
     [branch] = generated(story, ROOT, "abc")
     assert story.unread() == [branch]
     story.visit(branch)
     assert story.unread() == []
     story.mark_visited(branch, False)
     assert story.unread() == [branch]
-    story.hoist(branch)
-    assert story.hoisted == branch
-    story.delete(branch)
-    assert story.hoisted == ROOT
-
-
-def test_a_hoisted_node_that_is_merged_leaves_its_place_to_its_parent(story: Story) -> None:
-    [top] = story.add(ROOT, ["a"])
-    [low] = story.add(top, ["b"])
-    story.hoist(low)
-    story.merge(low)
-    assert story.hoisted == top
-    story.undo()
-    assert story.hoisted == low
 
 
 def test_settings_are_inherited_and_kept(story: Story, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ PROMPTS = {
     "lorebook": (in_menu("lore"), "d delete"),
     "context": (in_menu("context"), "What the model sees"),
     "models": (in_menu("model"), "Models"),
-    "tree": (F3, "hoist"),
+    "tree": (F3, "read or unread"),
     "search": (in_menu("search"), "Words to find"),
     "history": (in_menu("history"), "History of picks"),
     "title": (in_menu("properties"), "Author"),

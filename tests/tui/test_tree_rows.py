@@ -64,10 +64,6 @@ async def test_marks_made_in_the_tree_are_in_the_story(open_bench: OpenBench) ->
         assert story.marks(node).bookmark
         await bench.press("u")
         assert node in story.unread()
-        await bench.press("h")
-        assert story.hoisted == node
-        await bench.press("h")
-        assert story.hoisted == ROOT
 
 
 async def test_folded_branches_open_and_can_be_binned(open_bench: OpenBench) -> None:

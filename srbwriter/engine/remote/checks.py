@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..capabilities import Capabilities, Feature
 from ..checks import RequestChecks
 from ..generation import Command
-from ..limits import one_or_each
-from ..parameters import PARAMETERS, notation, read_schema, validate
-from ..types import InvalidRequest, NotSupported, Priority, Request, Sampling
+from ..parameters import PARAMETERS, read_schema, validate
+from ..types import InvalidRequest, Priority, Request
 from .profile import Profile
 
 _SAMPLING = [row for row in PARAMETERS if row.record == "sampling"]
@@ -41,19 +39,14 @@ class RemoteChecks(RequestChecks):
         }
         for name, value in wanted.items():
             self.capabilities.require(name, value)
-        _check_barred(request.without, one_or_each("sampling", request.sampling, request.n))
-        for name in ("logprobs", "prompt_logprobs", "next_logprobs"):
-            if (getattr(request, name) or 0) > self.profile.logprobs >= 0:
-                raise InvalidRequest(name, f"{self.profile.server} tells {self.profile.logprobs} at most")
+        if request.logprobs:
+            raise InvalidRequest("logprobs", "only those of written tokens come from elsewhere: 0 at most")
 
     def check_command(self, command: Command) -> None:
         super().check_command(command)
+        self.capabilities.require("pause", command.verb == "pause")
         if command.verb in ("reroll", "add_branch"):
-            without = command.args[-1]
-            self.capabilities.require("without", bool(without))
-            given = [value for value in command.values() if isinstance(value, Sampling)]
-            at = max(command.branch, 0)
-            _check_barred(without, given or [command.generation.branches[at].sampling])
+            self.capabilities.require("without", bool(command.args[-1]))
 
     def check_sampling(self, sampling: Any, request: Request) -> None:
         super().check_sampling(sampling, request)
@@ -66,11 +59,3 @@ class RemoteChecks(RequestChecks):
     def check_stop(self, stop: Any) -> None:
         super().check_stop(stop)
         self.capabilities.require("token_ids", bool(stop.token_ids))
-
-
-def _check_barred(without: Sequence[int], samplings: Iterable[Sampling]) -> None:
-    """Raise NotSupported for tokens barred at a position together with a constraint."""
-    if without and any(map(notation, samplings)):
-        raise NotSupported(
-            "tokens are banned in one place by two requests there, and a grammar cannot go on in the middle"
-        )

@@ -1,13 +1,12 @@
-"""The server at the other side: find out what it is, ask it questions, and see whether it is well."""
+"""The server at the other side: find out what it is, and ask it questions."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 import logging
-import time
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import httpx
 
@@ -25,7 +24,6 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_LOOK_SECONDS, _LOOKS_APART = 3.0, 1.0  # a health check may take, and its result is used for
 _PROBES = 3  # more attempts to find out what the server is, after the first
 _ATTEMPTS = 4  # of a question
 FIRST_SECONDS = 15.0  # that the first question may take
@@ -33,17 +31,6 @@ _UNREADABLE = (httpx.RemoteProtocolError, httpx.ReadError)
 """What comes of speaking plain HTTP where TLS is spoken."""
 
 _BY_NAME: dict[str, type[Dialect]] = {"vllm": VLLM, "openai": OpenAI, "llamacpp": LlamaCpp, "srb": Srb}
-
-
-class Health(NamedTuple):
-    """Result of a health check.
-
-    ``trouble`` is "" if the server answered; ``certain`` means that it will write nothing more,
-    and is not only busy.
-    """
-
-    trouble: str
-    certain: bool
 
 
 class Connection:
@@ -57,15 +44,10 @@ class Connection:
         self.options = options
         self.where = self.transport.where
         self.gate = asyncio.Semaphore(options.max_requests)  # requests for text under way at once
-        self._checking = asyncio.Lock()
-        self._trouble, self._check_again = "", 0.0
 
     async def identify(self) -> Profile:
-        """Find out what the server is and can do.
-
-        Gives up after a few attempts, or when no time is left for another one. Raises RemoteError.
-        """
-        options, start = self.options, time.monotonic()
+        """Find out what the server is and can do. Gives up after a few attempts. Raises RemoteError."""
+        options = self.options
         for attempt in itertools.count(1):
             try:
                 self.dialect = await dialect_of(self.transport, options)
@@ -75,8 +57,7 @@ class Connection:
                 if isinstance(error.__cause__, _UNREADABLE) and await self.transport.speaks_tls():
                     raise wants_tls(self.where) from error
                 wait = options.first_wait * 2 ** (attempt - 1)
-                late = time.monotonic() - start + wait + FIRST_SECONDS > options.patience
-                if not error.again or attempt > _PROBES or late:
+                if not error.again or attempt > _PROBES:
                     raise
                 if options.notify is not None:
                     options.notify(retry_notice(error, wait, attempt, _PROBES))
@@ -96,35 +77,6 @@ class Connection:
                 log.info("asked once more: %s", error)
             await asyncio.sleep(self.options.first_wait * attempt)
         return await question(self.dialect)
-
-    async def trouble_now(self) -> str:
-        """Return why the server could write nothing at this moment; "" if it could.
-
-        Any answer is a sign of life: not every kind of server has that path.
-        """
-        async with self._checking:
-            if time.monotonic() >= self._check_again:
-                error = await self._check(_LOOK_SECONDS)
-                self._trouble = "" if error is None else error.problem
-                self._check_again = time.monotonic() + _LOOKS_APART
-            return self._trouble
-
-    async def check_health(self) -> Health:
-        """Ask how the server is, while an answer is silent for long."""
-        error = await self._check(min(_LOOK_SECONDS, self.options.quiet_seconds))
-        if error is None:
-            return Health("", certain=False)
-        refused = isinstance(error.__cause__, httpx.ConnectError)
-        return Health(error.problem, certain=bool(error.status) or refused)
-
-    async def _check(self, seconds: float) -> RemoteError | None:
-        try:
-            await asyncio.wait_for(self.transport.read("GET", "/health", None, seconds), seconds)
-        except RemoteError as error:
-            return error if error.status in (0, 502, 503, 504) else None
-        except TimeoutError:
-            return RemoteError(self.where, "it does not answer")
-        return None
 
     async def close(self) -> None:
         """Close all connections."""

@@ -24,17 +24,16 @@ from ..window import fit
 from .branch import SEEDS, RemoteRequest
 from .options import RemoteOptions, shown
 from .runner import RemoteRunner
-from .vocabulary import RemoteVocabulary
+from .vocabulary import PIECES, LetterVocabulary
 
 log = logging.getLogger(__name__)
 
 
-class RemoteEngine(RemoteVocabulary, WithoutCache):
+class RemoteEngine(LetterVocabulary, WithoutCache):
     """A connection. Make one with :meth:`connect`."""
 
     def __init__(self, runner: RemoteRunner) -> None:
-        super().__init__(runner.connection.profile, runner.ask, runner.known)
-        self.options, self._runner = runner.options, runner
+        self.options, self.profile, self._runner = runner.options, runner.connection.profile, runner
         self.capabilities, self.n_ctx = runner.checks.capabilities, self.profile.info.n_ctx
         self.max_branches = runner.options.max_branches
         self._numbers, self._drawn = itertools.count(1), itertools.count()
@@ -82,10 +81,6 @@ class RemoteEngine(RemoteVocabulary, WithoutCache):
     def info(self) -> ModelInfo:
         return replace(self.profile.info, device=shown(self.options.url))
 
-    def trouble_now(self) -> str:
-        """Ask why the server could write nothing at this moment; "" if it could."""
-        return self._runner.wait(self._runner.connection.trouble_now())
-
     def stand_back(self) -> None:
         """No-op: nothing is evaluated on this machine."""
 
@@ -101,12 +96,12 @@ class RemoteEngine(RemoteVocabulary, WithoutCache):
         if request.penalty_prompt is not None:
             asked = token_ids(self, "penalty_prompt", request.penalty_prompt, request.parse_special)
             request = replace(request, penalty_prompt=asked)
-        ids, healed = assemble(self, replace(request, heal=request.heal and self.capabilities.has("heal")))
+        # They begin an empty text by themselves.
+        ids = assemble(self, replace(request, heal=False))[0] if request.prompt else list[int]()
         fitted = tuple(fit(ids, request, self.n_ctx))
         generation = Generation(next(self._numbers), request, self._runner.post)
         generation.prompt_ids = fitted
         generation.truncated = len(fitted) != len(ids)
-        generation.healed, generation.healed_tokens = healed.text, healed.tokens
         generation.engine_state = self._make_request(generation)
         self._runner.generations.add(generation)
         self._runner.post(Command("submit", generation))
@@ -114,7 +109,7 @@ class RemoteEngine(RemoteVocabulary, WithoutCache):
 
     def _make_request(self, generation: Generation) -> RemoteRequest:
         asked = generation.request
-        request = RemoteRequest(generation, not self.profile.ids, self._known.pieces)
+        request = RemoteRequest(generation)
         samplings, stops = for_each(asked.sampling, asked.n), for_each(asked.stop, asked.n)
         base = samplings[0].seed
         if base is None:
@@ -123,12 +118,12 @@ class RemoteEngine(RemoteVocabulary, WithoutCache):
             own = sampling.seed if isinstance(asked.sampling, tuple) else None
             seed = own if own is not None else base + index  # neighbours can share a request
             seed = request.seed(seed, base, index)
-            writer = request.add_branch(sampling, stop, seed, self._known.pieces)
+            writer = request.add_branch(sampling, stop, seed, PIECES)
             if index < len(asked.takes):
                 take_up(writer, asked.takes[index], self)
             else:
-                self.token_pieces(asked.begin)
-                writer.begin(asked.begin, asked.without, self._known.pieces)
+                self.check_ids(asked.begin)
+                writer.begin(asked.begin, (), PIECES)
         return request
 
     def stats(self) -> EngineStats:
@@ -139,7 +134,6 @@ class RemoteEngine(RemoteVocabulary, WithoutCache):
         begun = [any(branch.state is not BranchState.WAITING for branch in branches) for branches in live]
         return EngineStats(
             prompt_tokens=upstream.prompt_tokens,
-            reused_tokens=upstream.reused_tokens,
             generated_tokens=upstream.generated,
             total_cells=self.n_ctx,
             live_branches=sum(branch.live for branches in live for branch in branches),
@@ -156,11 +150,9 @@ class RemoteEngine(RemoteVocabulary, WithoutCache):
         together, and RemoteError.
         """
         if template is None and messages and self.profile.template:
-            found = self._ask(lambda dialect: dialect.template(messages, **options))
+            found = self._runner.ask(lambda dialect: dialect.template(messages, **options))
             if found is not None:
                 return found
         from ..chat import render  # brings Jinja along
 
-        ends = (b"" if token is None else self._bytes((token,), True)[0] for token in (self.bos, self.eos))
-        bos, eos = (end.decode("utf-8", "replace") for end in ends)
-        return render(template or self.info.chat_template or None, messages, bos=bos, eos=eos, **options)
+        return render(template or self.info.chat_template or None, messages, bos="", eos="", **options)

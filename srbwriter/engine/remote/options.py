@@ -27,9 +27,7 @@ class RemoteOptions:
     seed: int | None = None  # from which branch seeds derive when a request names none
     verify: bool = True  # certificates of https
     connect_seconds: float = 10.0
-    silent_seconds: float = 300.0  # that a server which says it is well may take for its next byte
-    quiet_seconds: float = 10.0  # after which they are asked meanwhile whether they are well
-    patience: float = 60.0  # without any sign of life, after which a branch gives up
+    silent_seconds: float = 300.0  # that a server may take for its next byte
     retries: int = 8  # attempts after which a branch gives up, without a token in between
     first_wait: float = 0.25  # before the second attempt; doubled from then on
     longest_wait: float = 8.0

@@ -28,7 +28,7 @@ from .dialects.base import Dialect
 from .options import RemoteOptions
 from .upstream import Upstream
 from .verbs import RemoteVerbs
-from .vocabulary import KnownTokens, RemoteVocabulary
+from .vocabulary import LetterVocabulary
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,6 @@ class RemoteRunner:
     connection: Connection
     upstream: Upstream
     checks: RemoteChecks
-    known: KnownTokens
 
     def __init__(self, options: RemoteOptions) -> None:
         self.options = options
@@ -85,10 +84,8 @@ class RemoteRunner:
     async def _connect(self) -> None:
         self.connection = Connection(self.options)
         profile = await self.connection.identify()
-        self.known = KnownTokens(profile)
         self.checks = RemoteChecks(profile, self.options.max_branches)
-        self._vocabulary = RemoteVocabulary(profile, self.ask, self.known)
-        self._verbs = RemoteVerbs(self.known.pieces)
+        self._vocabulary, self._verbs = LetterVocabulary(), RemoteVerbs()
         self.upstream = Upstream(self.connection, self._end_if_dropped)
 
     def _run(self) -> None:
@@ -181,13 +178,11 @@ class RemoteRunner:
         """Hand a command to the loop. Raises InvalidRequest for a verb that cannot be carried out."""
         generation = command.generation
         self.checks.check_command(command)
-        if command.verb == "append" and not self._closing:
-            heals = generation.request.heal and self.checks.capabilities.has("heal")
-            begun = generation.engine_state.pending_text
-            more = typed_text(self._vocabulary, str(command.args[0]), begun, heals)
+        if command.verb == "append":
+            more = typed_text(self._vocabulary, str(command.args[0]), "", heals=False)
             command = command._replace(args=(*command.args, *more))
-        elif command.verb in ("reroll", "add_branch") and not self._closing:
-            self._vocabulary.token_pieces(command.args[-2])
+        elif command.verb in ("reroll", "add_branch"):
+            self._vocabulary.check_ids(command.args[-2])
         with self._posting:
             closed = self._closing
             if not closed:

@@ -1,125 +1,133 @@
-"""The server's vocabulary: text to token ids and back, from memory or by asking the server."""
+"""Token ids for text that another program tokenises: up to five ASCII letters make one.
+
+That is about the length of an English token, so counts and windows are about right. An id encodes its
+characters, so text becomes ids and ids become text without loss, in any program at any time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar
+import re
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 from ..limits import check_ids, check_prompt
-from ..text import KnownPieces
 from ..types import InvalidRequest
-from . import pseudo_tokenizer
-from .profile import Profile
 
-if TYPE_CHECKING:
-    from .dialects.base import Dialect
-
-T = TypeVar("T")
-
-_BROKEN = "\ufffd".encode()
-_KEPT_TEXTS = 512  # tokenised texts that are remembered
-
-
-class Ask(Protocol):
-    """Returns what the server answers. Raises RemoteError, EngineClosed."""
-
-    def __call__(self, question: Callable[[Dialect], Awaitable[T]], /) -> T: ...
+FINGERPRINT = "letters"
+_LETTERS = " abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_DIGITS = {letter: digit for digit, letter in enumerate(_LETTERS, 1)}
+_BASE = len(_LETTERS) + 1
+_LONGEST = 5
+_FIRST = 0x110000  # above all code points
+SIZE = _FIRST + _BASE**_LONGEST
+_RUNS = re.compile(r" [A-Za-z]{1,4}|[A-Za-z]{1,5}|.", re.DOTALL)
 
 
-class KnownTokens:
-    """Answers of the server that are remembered."""
-
-    def __init__(self, profile: Profile) -> None:
-        self.pieces = KnownPieces() if profile.ids else pseudo_tokenizer.PseudoPieces()
-        self.special: dict[int, bytes] = {}  # pieces with control tokens written out
-        self.texts: dict[tuple[str, bool], tuple[int, ...]] = {}
+def encode(text: str) -> list[int]:
+    """Return the ids of ``text``; half a surrogate pair becomes a question mark."""
+    text = text.encode("utf-8", "replace").decode()
+    return [ord(run) if len(run) == 1 else _pack(run) for run in _RUNS.findall(text)]
 
 
-class RemoteVocabulary:
-    """Tokenises for one connection. To be used on any thread but that of the connection.
+def decode(ids: Iterable[int]) -> str:
+    """Return the text of ``ids``. Raises ValueError for a number that is no id."""
+    return "".join(map(piece, ids))
 
-    Args:
-        known: the remembered answers, which all vocabularies of a connection share.
-    """
 
-    def __init__(self, profile: Profile, ask: Ask, known: KnownTokens) -> None:
-        self.profile, self._ask, self._known = profile, ask, known
-        self.fingerprint, self.fim = profile.info.vocab, profile.fim
-        self.bos, self.add_bos, self.eos, self.eog = profile.bos, profile.add_bos, profile.eos, profile.eog
+def ends_of(ids: Iterable[int]) -> list[int]:
+    """Return how many characters there are after each id."""
+    return list(accumulate(len(piece(token)) for token in ids))
+
+
+def piece(token: int) -> str:
+    """Return the characters of one id. Raises ValueError for a number that is no id."""
+    if token < _FIRST and not 0xD800 <= token <= 0xDFFF:
+        return chr(token)
+    if token < _FIRST:
+        raise ValueError(f"{token} stands for no text")
+    rest, found = token - _FIRST, ""
+    while rest:
+        rest, digit = divmod(rest, _BASE)
+        if not digit or len(found) >= _LONGEST:
+            raise ValueError(f"{token} stands for no text")
+        found = _LETTERS[digit - 1] + found
+    return found
+
+
+def _pack(run: str) -> int:
+    packed = 0
+    for character in run:
+        packed = packed * _BASE + _DIGITS[character]
+    return _FIRST + packed
+
+
+class _Texts(dict[int, str | None]):
+    def __missing__(self, token: int) -> str:
+        return piece(token)
+
+
+class _Bytes(dict[int, bytes]):
+    def __missing__(self, token: int) -> bytes:
+        return piece(token).encode("utf-8", "replace")
+
+
+class LetterPieces:
+    """What the ids write. Raises ValueError for a number that is no id."""
+
+    def __init__(self) -> None:
+        self.bytes, self.text = _Bytes(), _Texts()
+
+
+PIECES = LetterPieces()
+
+
+class LetterVocabulary:
+    """The same ids for every model; it has no control tokens."""
+
+    fingerprint = FINGERPRINT
+    bos: int | None = None
+    eos: int | None = None
+    add_bos = False
+    eog = frozenset[int]()
+    fim: tuple[int, int, int] | None = None
 
     def tokenize(self, text: str, add_bos: bool = False, parse_special: bool = False) -> list[int]:
-        ids = list(self._tokens(text, parse_special))
-        if add_bos and self.add_bos and self.bos is not None and ids[:1] != [self.bos]:
-            ids.insert(0, self.bos)
-        return ids
+        check_prompt("prompt", len(text))
+        return encode(text)
 
     def tokenize_continuation(self, text: str) -> list[int]:
-        lead, ids = self._tokens("\n", False), self._tokens("\n" + text, False)
-        return list(ids[len(lead) :] if ids[: len(lead)] == lead else self._tokens(text, False))
-
-    def _tokens(self, text: str, parse_special: bool) -> tuple[int, ...]:
-        check_prompt("prompt", len(text))
-        text = text.encode("utf-8", "replace").decode()  # half a surrogate pair cannot be sent
-        if not text or not self.profile.ids:
-            return tuple(pseudo_tokenizer.encode(text))
-        texts, key = self._known.texts, (text, parse_special)
-        found = texts.get(key)
-        if found is None:
-            found = tuple(self._ask(lambda dialect: dialect.tokenize(text, parse_special)))
-            while len(texts) >= _KEPT_TEXTS:
-                texts.pop(next(iter(texts)), None)
-            texts[key] = found
-        return found
+        return self.tokenize(text)
 
     def detokenize(self, ids: Sequence[int], special: bool = False) -> str:
-        """Return the text of ``ids``, without control tokens unless ``special``. Raises InvalidRequest."""
-        pieces = self._bytes(ids, special)
-        if any(_BROKEN in piece for piece in pieces):  # parts of characters, which they do not tell
-            heard = [token for token, piece in zip(ids, pieces, strict=True) if piece]
-            if (text := self._ask(lambda dialect: dialect.text(heard))) is not None:
-                return text
-        return b"".join(pieces).decode("utf-8", "replace")
+        """Return the text of ``ids``. Raises InvalidRequest."""
+        self.check_ids(ids)
+        return decode(ids)
 
     def pieces(self, ids: Sequence[int]) -> list[bytes]:
-        """Return what each token adds to a text. Raises InvalidRequest."""
-        return self._bytes(ids, False)
+        """Return what each id adds to a text. Raises InvalidRequest."""
+        self.check_ids(ids)
+        return [PIECES.bytes[token] for token in ids]
 
     token_pieces = pieces
 
     def token_bytes(self, token: int) -> bytes:
-        return self._bytes((token,), True)[0]
+        return self.pieces((token,))[0]
 
     def token(self, text: str) -> int | None:
-        ids = self._tokens(text, True)
+        ids = encode(text)
         return ids[0] if len(ids) == 1 else None
 
     def spelt(self, token: int) -> str | None:
-        """Return what one token writes; None where that is not whole characters."""
-        [piece] = self._bytes((token,), False)
-        return None if _BROKEN in piece else self._known.pieces.text[token]
+        return piece(token)
 
     def begins_a_token(self, text: str) -> bool:
-        """Whether a token begins with ``text``, as far as the server says."""
-        return self._ask(lambda dialect: dialect.begins_a_token(text))
-
-    def _bytes(self, ids: Sequence[int], special: bool) -> list[bytes]:
-        self.check_ids(ids)
-        known = self._known.special if special else self._known.pieces.bytes
-        if missing := list(dict.fromkeys(token for token in ids if token not in known)):
-            pieces = self._ask(lambda dialect: dialect.pieces(missing, special))
-            for token, piece in zip(missing, pieces, strict=True):
-                if special:
-                    known[token] = piece
-                else:
-                    self._known.pieces.add(token, piece)
-        return [known[token] for token in ids]
+        return False
 
     def check_ids(self, ids: Iterable[int]) -> None:
-        """Raise InvalidRequest for an id that is not in the vocabulary."""
+        """Raise InvalidRequest for a number that is no id."""
         ids = tuple(ids)
-        check_ids("prompt", ids, self.profile.info.n_vocab)
-        if not self.profile.ids:
-            try:
-                pseudo_tokenizer.decode(ids)
-            except ValueError as error:
-                raise InvalidRequest("prompt", str(error)) from None
+        check_ids("prompt", ids, SIZE)
+        try:
+            decode(ids)
+        except ValueError as error:
+            raise InvalidRequest("prompt", str(error)) from None

@@ -117,9 +117,6 @@ def _check_progress(story: StoryDraft, name: str) -> None:
             raise FormatError(name, f"story.days.{day}", "a day such as 2024-05-06") from None
         if not all(map(_sane, astuple(done))):
             raise FormatError(name, f"story.days.{day}", "numbers of a sane size")
-    for place, sitting in enumerate(story.sittings):
-        if not all(map(_sane, astuple(sitting))):
-            raise FormatError(name, f"story.sittings.{place}", "numbers of a sane size")
 
 
 def _sane(number: float) -> bool:

@@ -165,7 +165,7 @@ def type_into(screen: Writer) -> None:
     index = pane.index
     held = branch.live and branch.state is not BranchState.PAUSED
     if held:  # a running branch would append its own text before the words
-        screen.session.steer(index, "pause")
+        _hold(screen, index)
     pane.follow()  # the words are appended at the end, so scroll there
 
     def take(words: str) -> bool:
@@ -178,6 +178,11 @@ def type_into(screen: Writer) -> None:
     node = status.node_of(screen.session, index)
     question = f"Type into branch {index + 1}; it continues from your words"
     screen.app.push_screen(AskWords(question, take, _draft(screen, index, node)), closed)
+
+
+def _hold(screen: Writer, index: int) -> None:
+    """Pause a running branch, or stop one that cannot be paused."""
+    screen.session.steer(index, "pause" if screen.session.capabilities.has("pause") else "stop")
 
 
 def _draft(screen: Writer, index: int, node: NodeId | None = None) -> Draft:
@@ -201,7 +206,7 @@ def edit_pick(screen: Writer) -> None:
 
 def _edit_pick(screen: Writer, index: int, branch: Branch) -> None:
     if branch.live:
-        screen.session.steer(index, "pause")
+        _hold(screen, index)
     text = screen.session.joined(index)
 
     def take(edited: str) -> bool:

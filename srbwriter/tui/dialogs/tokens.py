@@ -135,7 +135,7 @@ class TokenView(Dialog[None]):
             return
         before, self._text = self._text, fresh
         if before is not None and before.take == fresh.take and before.prompt == fresh.prompt:
-            fresh.known, fresh.asked, fresh.spelling = before.known, before.asked, before.spelling
+            fresh.known, fresh.asked = before.known, before.asked
         if self._at is None:
             self._aim = fresh.place_of(self._char)
         self._at = max(0, min(self._aim, len(fresh.tokens) - 1))

@@ -202,14 +202,6 @@ class TreeScreen(Page[Destination]):
 
     # ---- looking
 
-    @action("h", "hoist")
-    def action_hoist(self) -> None:
-        """Show only this passage and its continuations; again to show all."""
-        row = self.view.row
-        top = ROOT if self.story.hoisted != ROOT else row.node
-        self.story.hoist(top)
-        self.view.build(row.node)
-
     @action("m", "compare from")
     def action_compare_from(self) -> None:
         """Remember this passage for a comparison."""

@@ -29,8 +29,8 @@ class Row:
     folded: int = 0
 
 
-def rows(story: Story, top: NodeId = ROOT, opened: Set[NodeId] = frozenset()) -> list[Row]:
-    """Return the lines of the tree from ``top`` down.
+def rows(story: Story, opened: Set[NodeId] = frozenset()) -> list[Row]:
+    """Return the lines of the tree.
 
     Side branches of the current path are folded into one line per fork, unless their parent is in ``opened``.
     Those at the writer's current node are unfolded, unless it is in ``opened``.
@@ -39,7 +39,7 @@ def rows(story: Story, top: NodeId = ROOT, opened: Set[NodeId] = frozenset()) ->
     path = set(story.path(here))
     found: list[Row] = []
     # A stack: the row pushed first is shown last.
-    waiting: list[Row] = [Row(top, 0, on_way=True)]
+    waiting: list[Row] = [Row(ROOT, 0, on_way=True)]
     while waiting:
         row = waiting.pop()
         found.append(row)
@@ -117,8 +117,7 @@ class TreeView(ScrollView, can_focus=True, inherit_bindings=False):
 
     def build(self, at: NodeId | None = None) -> None:
         """Read the tree again and put the cursor on node ``at`` if it is visible."""
-        top = self.story.hoisted
-        self.rows = rows(self.story, top, self.opened)
+        self.rows = rows(self.story, self.opened)
         self._unread = set(self.story.unread())
         self._marked = set(self.story.bookmarks())
         self.virtual_size = Size(0, len(self.rows))

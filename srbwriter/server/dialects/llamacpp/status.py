@@ -6,7 +6,6 @@ https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format, 
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
@@ -17,7 +16,7 @@ from srbwriter.engine.types import EngineStats
 from srbwriter.server.body import Fields, read_params
 from srbwriter.server.context import Context, json_response
 from srbwriter.server.dialects.llamacpp.slots import slot_objects
-from srbwriter.server.errors import ApiError, unavailable
+from srbwriter.server.errors import ApiError
 from srbwriter.server.reply import ratio, settings_object
 from srbwriter.server.services import FINGERPRINT, Services
 from srbwriter.server.settings import Client
@@ -27,10 +26,7 @@ async def health(context: Context) -> Response:
     services = context.services
     if services.loader.error is not None:
         raise ApiError(500, f"the model could not be loaded: {services.loader.error}")
-    engine = services.engine  # 503 while it is being loaded
-    if trouble := await asyncio.to_thread(engine.trouble_now) if engine.capabilities.remote else "":
-        raise unavailable(f"the engine elsewhere: {trouble}")
-    busy, most = services.busy_branches(), services.max_n
+    busy, most = services.busy_branches(), services.max_n  # 503 while the model is being loaded
     full = busy == most
     answer: dict[str, Any] = {
         "status": "no slot available" if full else "ok",

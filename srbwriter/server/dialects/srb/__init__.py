@@ -21,7 +21,7 @@ from srbwriter.server.dialects.srb.handles import (
     steer,
 )
 from srbwriter.server.dialects.srb.instruments import open_unexplored, unexplored
-from srbwriter.server.dialects.srb.model import model, pieces, vocabulary
+from srbwriter.server.dialects.srb.model import model
 from srbwriter.server.dialects.srb.rewriting import rewrite
 from srbwriter.server.dialects.srb.schemas import BRANCHES, PARENT, SCHEMAS
 from srbwriter.server.dialects.srb.tokens import branch_tokens, next_tokens
@@ -39,10 +39,6 @@ _NEXT = object_of(
     prompt=PROMPT, parent=PARENT, k={"type": "integer", "minimum": 0},
     ids={"type": "array", "items": {"type": "integer"}}, **{"from": {"type": "integer", "minimum": 1}},
     example={"prompt": "Once upon a", "k": 3},
-)  # fmt: skip
-_IDS = object_of(
-    "ids", ids={"type": "array", "items": {"type": "integer"}}, special={"type": "boolean", "default": False},
-    example={"ids": [5, 6]},
 )  # fmt: skip
 _REWRITING = object_of(
     "passage", before="string", passage="string", after="string", **FIELDS,
@@ -68,12 +64,7 @@ _ROWS = (
          body=BRANCHES, claims=lacks(OTHERS_FIELDS), answers=answers(lines="SrbEvent")),
     _row("POST /srb/v1/completions", completions, "n branches of a prompt as event lines", body=BRANCHES,
          query={"sse": _SWITCH, "rich": _SWITCH}, answers=answers(events="SrbEvent", lines="SrbEvent")),
-    _row("GET /srb/v1/model", model, "the model, its context and its special tokens",
-         answers=answers("SrbModel")),
-    _row("GET /srb/v1/vocabulary", vocabulary, "what each token writes, in base64",
-         answers=answers("SrbVocabulary")),
-    _row("POST /srb/v1/vocabulary", pieces, "what some tokens write, in base64", body=_IDS,
-         answers=answers("SrbPieces")),
+    _row("GET /srb/v1/model", model, "the model, its context and what it lacks", answers=answers("SrbModel")),
     _row("POST /srb/v1/next", next_tokens, "what could follow a prompt, and how likely it is", body=_NEXT,
          answers=answers("SrbNext SrbNexts")),
     _row(f"GET {_REQUESTS}", requests, "requests that can be addressed", answers=answers("SrbRequests")),

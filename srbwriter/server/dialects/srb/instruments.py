@@ -12,13 +12,13 @@ from typing import Any
 from starlette.responses import Response
 
 from srbwriter.engine.generation import Generation
-from srbwriter.engine.openings import Fork, fork_of, question, with_fewer
+from srbwriter.engine.openings import Fork, fork_of, question
 from srbwriter.engine.types import Request
 from srbwriter.server.context import Context, json_response
 from srbwriter.server.dialects.srb.handles import RUNNING
-from srbwriter.server.errors import ApiError, bad, from_engine
+from srbwriter.server.errors import bad, from_engine
 from srbwriter.server.prompts import read_ids
-from srbwriter.server.registry import Record, new_id
+from srbwriter.server.registry import new_id
 from srbwriter.server.reply import token_object
 from srbwriter.server.streams import Follower, cancel
 
@@ -35,7 +35,7 @@ async def answered(context: Context, asked: Sequence[Request]) -> list[Generatio
 
 
 async def _portion(context: Context, asked: Sequence[Request]) -> Sequence[Generation]:
-    record = await _submitted(context, asked)
+    record = await context.submit(asked, new_id())
     try:
         with Follower(context.services.notifier, record.generations) as follower:
             await follower.finish()
@@ -46,21 +46,6 @@ async def _portion(context: Context, asked: Sequence[Request]) -> Sequence[Gener
     if error is not None:
         raise from_engine(error)
     return record.generations
-
-
-async def _submitted(context: Context, asked: Sequence[Request]) -> Record:
-    """Submit requests, with fewer log-probabilities where a remote engine has a lower bound.
-
-    Raises ApiError.
-    """
-    while True:
-        try:
-            return await context.submit(asked, new_id())
-        except ApiError as error:
-            fewer = [one for one in map(with_fewer, asked) if one is not None]
-            if error.status != 400 or "next_logprobs" not in str(error) or len(fewer) < len(asked):
-                raise
-            asked = fewer
 
 
 # ---- what could follow

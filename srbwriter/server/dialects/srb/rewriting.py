@@ -17,7 +17,6 @@ from srbwriter.server.dialects.srb.completions import with_wish
 from srbwriter.server.dialects.srb.instruments import answered
 from srbwriter.server.errors import bad
 from srbwriter.server.services import Services
-from srbwriter.server.work import off_loop
 from srbwriter.session.rewriting import (
     MOST_CHARS,
     PRESENT,
@@ -59,10 +58,7 @@ async def rewrite(context: Context) -> Response:
     fits: dict[int, float | None] = {}
     scored: list[Generation] = []
     if not asked.unranked:
-        requests = await off_loop(
-            context.services.asking,
-            lambda: fit_requests(engine, written, before, asked.passage, asked.after),
-        )
+        requests = fit_requests(engine, written, before, asked.passage, asked.after)
         scored = await context.until_gone(answered(context, list(requests.values())))
         fits = {index: fit_of(one) for index, one in zip(requests, scored, strict=True)}
 

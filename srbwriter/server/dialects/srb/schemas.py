@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from srbwriter.engine.types import BranchState, FinishReason
 from srbwriter.server.dialects.srb.completions import PRIORITIES
 from srbwriter.server.schemas import (
-    ANY,
     COUNT,
     FIELDS,
     MAP,
@@ -99,11 +98,8 @@ SCHEMAS: Mapping[str, Schema] = {
             path=S, name=S, description=S, architecture=S, n_params=I, size=I, n_vocab=I, n_ctx_train=I,
             n_ctx=I, n_embd=I, vocab=S, chat_template=null_or(S), metadata=MAP,
         ),
-        n_ctx=I, max_n=I, bos=null_or(I), eos=null_or(I), eog=listed(I), fim=ANY, add_bos=B, scores=B,
-        priorities=listed(one_of(*PRIORITIES)), lacks=MAP, max_logprobs=I,
+        n_ctx=I, max_n=I, lacks=MAP,
     ),
-    "SrbVocabulary": record(pieces=listed(S), special=listed(S)),
-    "SrbPieces": record(pieces=listed(S)),
 }  # fmt: skip
 
 

@@ -1,1 +1,0 @@
-"""An engine elsewhere through this program, beside a plain client of the same engine."""
