@@ -90,6 +90,7 @@ GONE: tuple[Gone, ...] = (
          "branches are sampled, not searched; ask for more of them with n", (1, 0)),
     Gone(("use_beam_search",), "refused", "branches are sampled, not searched; ask for more of them with n",
          (False,)),
+    Gone(("lora",), "refused", "adapters are loaded with the model (--lora) and used for all text", ()),
     Gone(("structural_tag",), "refused", "tags cannot switch a constraint on and off; "
          "grammar or json_schema holds the whole text", ()),
     Gone(("guided_whitespace_pattern",), "refused", "json_schema decides on the white space itself", ()),

@@ -17,11 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import limits
-from .adapters import Adapters, control_vector
+from .adapters import adapt_context
 from .cores import count_cores
 from .ending import close_at_exit
 from .model import Model
-from .native.adapters import set_adapters, set_control_vector
 from .native.embedding import EmbeddingContext
 from .types import (
     ContextOverflow,
@@ -82,10 +81,7 @@ class Embedder:
     ``busy`` says whether the engine writes meanwhile: it keeps its cores then.
     """
 
-    def __init__(
-        self, model: Model, options: EngineOptions, window: int, busy: Callable[[], bool], adapters: Adapters
-    ) -> None:
-        self._adapters = adapters
+    def __init__(self, model: Model, options: EngineOptions, window: int, busy: Callable[[], bool]) -> None:
         self._model, self._options, self._window, self._busy = model, options, window, busy
         self._threads = options.threads_batch or options.threads or count_cores()
         self._jobs: deque[_Job] = deque()
@@ -276,10 +272,7 @@ class Embedder:
                 model.pointer, cells=cells, rows=rows, threads=self._threads,
                 options=options, path=str(model.path),
             )  # fmt: skip
-            if (vector := control_vector(options, model)) is not None:
-                set_control_vector(context.pointer, *vector)
-        if self._adapters:
-            set_adapters(context.pointer, self._adapters.pointers(self._adapters.defaults))
+            adapt_context(context.pointer, model, options)
         return context
 
     def _evaluate(self, context: EmbeddingContext, group: Sequence[list[int]], job: _Job) -> list[Vector]:

@@ -74,6 +74,7 @@ class Model:
         self.pieces = Pieces(self._all_pieces(special=False))
         self.special_pieces = self._all_pieces(special=True)  # control tokens written out
         self.fingerprint = fingerprint(self.special_pieces)
+        self.adapters: list[tuple[int, float]] = []  # loaded LoRA adapters, and how much of each
 
     def _template(self) -> str | None:
         found = self._lib.llama_model_chat_template(self.pointer, None)

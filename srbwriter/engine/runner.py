@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from .active import ActiveRequest
-from .adapters import Adapters, Turns, key_of
+from .adapters import key_of
 from .archive import host_budget
 from .cache import Cache
 from .commands import prepared
@@ -31,7 +31,6 @@ from .embedding import Embedder
 from .ending import FORKED, close_at_exit
 from .generation import FAILING, Command, Generation
 from .model import Model
-from .native.adapters import set_adapters
 from .native.context import Context, flash_attention
 from .scheduler import Scheduler
 from .sequences import Sequences
@@ -60,10 +59,9 @@ class Runner:
     """
 
     def __init__(
-        self, model: Model, context: Context, options: EngineOptions, window: int, adapters: Adapters,
-        seed: int,
+        self, model: Model, context: Context, options: EngineOptions, window: int, seed: int,
     ) -> None:  # fmt: skip
-        self.model, self.context, self.options, self.adapters = model, context, options, adapters
+        self.model, self.context, self.options = model, context, options
         self.checks = LocalChecks(model, options.max_branches)
         self.window = window
         self.generations: weakref.WeakSet[Generation] = weakref.WeakSet()
@@ -75,16 +73,15 @@ class Runner:
         rows = max(64, min(LOGITS_BYTES, host // 8) // (4 * model.n_vocab))
         self.cache = Cache(
             context, logits_rows=options.logits_rows or rows, on_device=uses_gpu(options), host_bytes=host,
-            disk=disk, visible_paths=self._on_screen, evaluated_with=adapters.names,
+            disk=disk, visible_paths=self._on_screen,
         )  # fmt: skip
         abortable = self.cache.memory.can_rewind and not uses_gpu(options)
         if abortable:
             context.enable_abort()
         self.wake = threading.Event()
-        turns = Turns(adapters, lambda chosen: set_adapters(context.pointer, chosen)) if adapters else None
         self.scheduler = Scheduler(
             model, context, self.cache, options, window=window, abortable=abortable,
-            threads=threads_of(options), turns=turns,
+            threads=threads_of(options),
         )  # fmt: skip
         self.closing = False
         self.forked = False  # whether this is the copy in a child of the process that loaded it
@@ -92,7 +89,7 @@ class Runner:
         self._dropped = False
         self._dead: BaseException | None = None
         self._failures = 0
-        self.embedder = Embedder(model, options, window, self.scheduler.queue.has_wanted_requests, adapters)
+        self.embedder = Embedder(model, options, window, self.scheduler.queue.has_wanted_requests)
         self.scheduler.queue.works_elsewhere = lambda: self.embedder.working
         self._owner = threading.Lock()  # the right to step
         self._stepper = 0  # thread that is in a step

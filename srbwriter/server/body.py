@@ -13,10 +13,9 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from srbwriter.engine import limits
-from srbwriter.engine.adapters import MOST_ADAPTERS, NO_ADAPTERS
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.compat import replace_gone
 from srbwriter.engine.gbnf import check_grammar
@@ -30,7 +29,6 @@ from srbwriter.engine.parameters import (
 )
 from srbwriter.engine.types import (
     InvalidRequest,
-    NotSupported,
     Overflow,
     Prompt,
     Request,
@@ -43,8 +41,6 @@ from srbwriter.server.schemas import OF_DIALECTS
 from srbwriter.server.services import Services
 
 SEED_LIMIT = 2**32
-
-Scales: TypeAlias = "tuple[tuple[int, float], ...]"
 
 ALIASES: Mapping[str, tuple[str, ...]] = {parameter.name: parameter.aliases for parameter in PARAMETERS}
 """Other spellings of a field by its canonical name, from the engine's table."""
@@ -520,14 +516,13 @@ def read_stop(fields: Fields, base: Stop) -> Stop:
 def read_options(
     fields: Fields, context_shift: bool, engine: Backend, overflow: Overflow = "error"
 ) -> dict[str, Any]:
-    """Return the other fields of a Request: cache, overflow, adapters, healing. Raises ApiError (400)."""
+    """Return the other fields of a Request: cache, overflow, healing. Raises ApiError (400)."""
     usual = {row.field: row.default for row in _OPTIONS}
     usual["overflow"] = "shift" if context_shift else overflow
     return {
         **usual,
         **_set_values(fields, _OPTIONS, None),
         "penalty_prompt": read_penalty_prompt(fields.raw("penalty_prompt"), engine),
-        "lora": read_lora(fields.raw("lora"), engine),
     }
 
 
@@ -698,50 +693,3 @@ def _tokens(key: Any, engine: Backend, n_vocab: int) -> list[int]:
     if not is_integer(key):
         raise bad("logit_bias", "Field 'logit_bias': a token is an id or a text")
     return [key] if 0 <= key < n_vocab else []
-
-
-# ---- LoRA adapters, by number
-
-
-def read_lora(value: Any, engine: Backend) -> Scales | None:
-    """Return the adapters of a request; None where it names none, or has a list for each branch.
-
-    Raises ApiError: 400 for a value without a meaning, 501 where the model has no adapters.
-    """
-    if not value or is_one_each(value):
-        return None
-    return used_scales(read_scales(value), engine)
-
-
-def is_one_each(value: Any) -> bool:
-    """Whether there is a list of adapters for each branch."""
-    entries: list[object] = cast("list[object]", value) if isinstance(value, list) else []
-    lists = sum(1 for entry in entries if isinstance(entry, list))
-    return lists > 0 and all(entry is None or isinstance(entry, list) for entry in entries)
-
-
-def used_scales(scales: Scales, engine: Backend) -> Scales:
-    """Adapters at scale 0 are none, so that every server takes them. Raises NotSupported for others."""
-    used = tuple((number, scale) for number, scale in scales if scale)
-    engine.capabilities.require("lora", bool(used))
-    if used and engine.adapters is not None and not engine.adapters:
-        raise NotSupported(NO_ADAPTERS)
-    return used
-
-
-def read_scales(value: Any) -> Scales:
-    """``[{"id": 0, "scale": 0.5}]``; a scale that is not there is 1. Raises ApiError (400)."""
-    problem = bad("lora", "Field 'lora': expected a list of objects with id and scale")
-    if not isinstance(value, list):
-        raise problem
-    entries = cast("Sequence[Any]", value)
-    if len(entries) > MOST_ADAPTERS:
-        raise bad("lora", f"Field 'lora': {len(entries)} adapters, {MOST_ADAPTERS} are possible")
-    found: list[tuple[int, float]] = []
-    for entry in entries:
-        fields = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
-        number, scale = fields.get("id"), fields.get("scale", 1.0)
-        if not is_integer(number) or not is_number(scale):
-            raise problem
-        found.append((cast(int, number), float(scale)))
-    return tuple(found)

@@ -127,7 +127,7 @@ def asks(engine: Backend, branch: Branch, prepared: Sequence[Answers], priority:
     return [
         Request(
             (TokenRun("", (*text, *one.suffix)),), stop=ONLY_READ, priority=priority, add_bos=False,
-            next_logprobs=_LIKELIEST, next_ids=one.ids, lora=branch.generation.request.lora,
+            next_logprobs=_LIKELIEST, next_ids=one.ids,
             cache_salt=branch.generation.request.cache_salt,
         )
         for one in prepared

@@ -12,7 +12,7 @@ from ..infill import NO_MARKS
 from ..types import ModelInfo, Sampling
 
 ALL_SAMPLING = frozenset(field.name for field in fields(Sampling))
-_OPTIONAL: tuple[Feature, ...] = ("cache_prompt", "penalty_prompt", "lora")
+_OPTIONAL: tuple[Feature, ...] = ("cache_prompt", "penalty_prompt")
 _TOGETHER: tuple[Feature, ...] = ("siblings", "repulsion")
 _ENDS: tuple[Feature, ...] = ("min_tokens", "ignore_eog")
 CONSTRAINTS = ("grammar", "json_schema", "regex")

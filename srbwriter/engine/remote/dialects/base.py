@@ -193,13 +193,6 @@ async def ask_llama_tokens(
     return [int(token) for token in (await transport.ask("POST", "/tokenize", body))["tokens"]]
 
 
-def scales(request: Request) -> dict[str, Any]:
-    """Return the field for a request's adapters, of llama.cpp and srbwriter."""
-    if request.lora is None:
-        return {}
-    return {"lora": [{"id": number, "scale": scale} for number, scale in request.lora]}
-
-
 def begins_one(text: str, pieces: Sequence[bytes]) -> bool:
     """Whether one of the sorted ``pieces`` begins with ``text``."""
     begun = text.encode("utf-8", "replace")

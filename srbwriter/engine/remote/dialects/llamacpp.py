@@ -31,7 +31,6 @@ from .base import (
     is_control,
     model_info,
     sampler_fields,
-    scales,
     template_fields,
 )
 
@@ -94,7 +93,7 @@ class LlamaCpp(Dialect):
             eog=self._eog, add_bos=begun[:1] == [bos], ids=True, many=slots,
             logprobs=100, sampling=ALL_SAMPLING - {"regex", "infill", "banned_phrases"},
             stops=frozenset({"ignore_eog"}),
-            request=frozenset({"cache_prompt", "lora"}), requests=slots, template=True,
+            request=frozenset({"cache_prompt"}), requests=slots, template=True,
         )  # fmt: skip
 
     def encode(self, completion: Completion) -> tuple[str, dict[str, Any]]:
@@ -121,7 +120,7 @@ class LlamaCpp(Dialect):
         }
         if request.logprobs is not None:
             body["n_probs"] = max(request.logprobs, 1)
-        return _COMPLETION, body | sampler_fields(sampling) | scales(request)
+        return _COMPLETION, body | sampler_fields(sampling)
 
     def parse(self, data: bytes) -> Sequence[StreamEvent]:
         event = decoded(self._decoder, data, self.transport.where)
@@ -153,7 +152,6 @@ class LlamaCpp(Dialect):
         best, start = request.next_logprobs or 0, begun.encode()
         most = _LIKELIEST if request.next_ids or start else max(best, 1)
         body = {"prompt": list(ids), "n_predict": 1, "n_probs": most, "cache_prompt": True, "stream": False}
-        body |= scales(request)
         answer = await self.transport.ask("POST", _COMPLETION, body, self.options.silent_seconds)
         known = msgspec.convert(answer["completion_probabilities"], list[Score])
         top = list(_logprob(known[0]).top) if known else []

@@ -27,7 +27,6 @@ from .base import (
     begins_one,
     decoded,
     sampler_fields,
-    scales,
 )
 
 _COMPLETIONS = "/srb/v1/completions?sse=1&rich=1"
@@ -81,7 +80,7 @@ class Srb(Dialect):
             logprobs=int(card.get("max_logprobs", 1 << 20)), lacking=lacking,
             sampling=ALL_SAMPLING - lacking.keys(),
             stops=frozenset({"min_tokens", "ignore_eog"}) - lacking.keys(),
-            request=frozenset({"cache_prompt", "penalty_prompt", "lora", "siblings", "repulsion"}),
+            request=frozenset({"cache_prompt", "penalty_prompt", "siblings", "repulsion"}),
             handles=True,
             prompt_logprobs=bool(card.get("scores")),
             ahead="ahead" in card.get("priorities", ()),
@@ -118,7 +117,7 @@ class Srb(Dialect):
             body["siblings"] = request.siblings
         if completion.whole and request.repulsion:
             body["repulsion"] = request.repulsion
-        return _COMPLETIONS, body | sampler_fields(sampling) | scales(request)
+        return _COMPLETIONS, body | sampler_fields(sampling)
 
     def parse(self, data: bytes) -> Sequence[StreamEvent]:
         event = decoded(self._decoder, data, self.transport.where)
@@ -189,7 +188,6 @@ class Srb(Dialect):
         return [TokenLogprob(one.id, one.logprob, tuple(one.top)) for one in entries]
 
     async def _next(self, body: dict[str, Any], request: Request) -> Any:
-        body |= scales(request)
         return await self.transport.ask("POST", "/srb/v1/next", body, self.options.silent_seconds)
 
     async def promote(self, request: str) -> None:
