@@ -89,8 +89,7 @@ class Embedder:
         self._under_way: set[_Job] = set()
         self._thread: threading.Thread | None = None
         self._context: EmbeddingContext | None = None
-        self._closed = self._forked = False
-        self._why = "the engine was closed"
+        self._closed = False
 
     # ---- what callers ask for
 
@@ -136,8 +135,6 @@ class Embedder:
         """Cancel the running work and free the context. May be called twice."""
         with self._lock:
             self._closed, thread = True, self._thread
-        if self._forked:
-            return
         if thread is None:
             self._free()
             return
@@ -145,12 +142,6 @@ class Embedder:
             context.abort()
         if thread is not threading.current_thread():
             thread.join(timeout)
-
-    def after_fork(self, error: EngineClosed) -> None:
-        """Mark the lane as closed in the child of a fork: the thread is gone, and nothing native is freed."""
-        self._lock = threading.Lock()  # which a thread of the parent may have held
-        self._closed = self._forked = True
-        self._why = str(error)
 
     # ---- looking at texts
 
@@ -194,7 +185,7 @@ class Embedder:
     def _submit(self, job: _Job) -> Future[list[Any]]:
         with self._lock:
             if self._closed:
-                raise EngineClosed(self._why)
+                raise EngineClosed("the engine was closed")
             if len(self._under_way) > WAITING:
                 raise EngineError(f"{WAITING} requests wait for embeddings; try again later")
             self._under_way.add(job)

@@ -179,10 +179,6 @@ class Model:
             self._lib.llama_model_free(self.pointer)
             self.pointer = 0
 
-    def after_fork(self) -> None:
-        """Mark the vocabulary as unread in the child of a fork, where no other thread exists."""
-        self.in_use = _Use()
-
     def _all_pieces(self, special: bool) -> list[bytes]:
         buffer = C.create_string_buffer(256)
         return [weights.token_piece(self.vocab, t, special, buffer) for t in range(self.n_vocab)]

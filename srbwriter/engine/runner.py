@@ -28,7 +28,7 @@ from .cache import Cache
 from .commands import prepared
 from .disk import DiskCache, state_key
 from .embedding import Embedder
-from .ending import FORKED, close_at_exit
+from .ending import close_at_exit
 from .generation import FAILING, Command, Generation
 from .model import Model
 from .native.context import Context, flash_attention
@@ -84,7 +84,6 @@ class Runner:
             threads=threads_of(options),
         )  # fmt: skip
         self.closing = False
-        self.forked = False  # whether this is the copy in a child of the process that loaded it
         self.thread: threading.Thread | None = None
         self._dropped = False
         self._dead: BaseException | None = None
@@ -94,7 +93,6 @@ class Runner:
         self._owner = threading.Lock()  # the right to step
         self._stepper = 0  # thread that is in a step
         self.sequences = Sequences(model, self.scheduler, window, self.turn, seed)
-        _runners.add(self)
 
     @cached_property
     def state_key(self) -> str:
@@ -107,7 +105,7 @@ class Runner:
 
     @property
     def alive(self) -> bool:
-        return not self.closing and self._dead is None and not self.forked
+        return not self.closing and self._dead is None
 
     def start(self) -> None:
         """Step on a thread of the runner's own from now on."""
@@ -120,7 +118,7 @@ class Runner:
 
     def close(self, timeout: float = 5.0) -> None:
         """End every request, notify readers, and free the model. May be called twice."""
-        if self.closing or self.forked:
+        if self.closing:
             return
         self.closing = True
         self.embedder.close(timeout)
@@ -152,22 +150,8 @@ class Runner:
         else:
             self.wake.set()
 
-    def after_fork(self) -> None:
-        """Mark the engine as closed in the child of a fork; nothing native is freed.
-
-        The threads are gone, and one of them may have left a lock held for ever.
-        """
-        self.forked = True
-        error = EngineClosed(FORKED)
-        self.embedder.after_fork(error)
-        self.model.after_fork()
-        for generation in list(self.generations):
-            generation.after_fork(error)
-
     def check_open(self) -> None:
         """Raise EngineClosed, with the reason, when nothing can be asked of the engine any more."""
-        if self.forked:
-            raise EngineClosed(FORKED)
         if self._dead is not None:
             dead = self._dead
             words = str(dead) if isinstance(dead, EngineError) else describe_error(dead)
@@ -358,11 +342,4 @@ class Runner:
         self.model.close()
 
 
-def _after_fork() -> None:
-    for runner in list(_runners):
-        runner.after_fork()
-
-
 _NOBODY: Any = None  # commands that concern no request
-_runners: weakref.WeakSet[Runner] = weakref.WeakSet()
-os.register_at_fork(after_in_child=_after_fork)
