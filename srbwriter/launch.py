@@ -324,9 +324,7 @@ def _flash_on_cpu(flash: str, value_type: str) -> bool:
 
 def engine_options(settings: Settings) -> EngineOptions:
     """How the model is to be run."""
-    cache_ram, lora = settings[keys.CACHE_RAM], scaled_files(settings[keys.LORA])
-    if settings[keys.LORA_INIT_WITHOUT_APPLY]:
-        lora = tuple((name, 0.0) for name, _ in lora)
+    cache_ram = settings[keys.CACHE_RAM]
     return EngineOptions(
         n_ctx=settings[keys.CTX_SIZE],
         n_batch=settings[keys.BATCH_SIZE],
@@ -347,7 +345,7 @@ def engine_options(settings: Settings) -> EngineOptions:
         disk_bytes=settings[keys.CACHE_DISK] << 20,
         seed=settings[keys.SEED],
         max_branches=settings[keys.MAX_N],
-        lora=lora,
+        lora=scaled_files(settings[keys.LORA]),
         control_vectors=scaled_files(settings[keys.CONTROL_VECTORS]),
         control_vector_layers=settings[keys.CONTROL_VECTOR_LAYERS],
         pooling=settings[keys.POOLING] or "",

@@ -62,8 +62,7 @@ def test_every_model_setting_reaches_the_engine() -> None:
         "model.gpu_layers": 5, "model.main_gpu": 1, "model.tensor_split": (3.0, 1.0),
         "model.mlock": True, "model.mmap": False, "model.numa": "isolate", "model.flash_attn": "off",
         "model.cache_type_k": "q8_0", "model.cache_type_v": "q4_0", "model.cache_ram": 7,
-        "model.cache_disk": 9, "model.lora": ("a.gguf:0.5",),
-        "model.lora_init_without_apply": True, "model.control_vectors": ("b.gguf",),
+        "model.cache_disk": 9, "model.lora": ("a.gguf:0.5",), "model.control_vectors": ("b.gguf",),
         "model.control_vector_layers": (2, 5), "model.pooling": "last",
         "generation.seed": 9, "generation.max_n": 16,
     }  # fmt: skip
@@ -83,8 +82,6 @@ def test_files_of_adapters_may_say_how_much_of_each(tmp_path: Path) -> None:
     assert launch.scaled_files(["a.gguf", "b.gguf:0.5,c.gguf:-1", "d:x.gguf", str(odd)]) == (
         ("a.gguf", 1.0), ("b.gguf", 0.5), ("c.gguf", -1.0), ("d:x.gguf", 1.0), (str(odd), 1.0)
     )  # fmt: skip
-    idle = settings(model__lora=("a.gguf:2",), model__lora_init_without_apply=True)
-    assert launch.engine_options(idle).lora == (("a.gguf", 0.0),)
 
 
 @pytest.mark.parametrize("key", every_key().section("sampling"), ids=lambda key: key.name)

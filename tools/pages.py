@@ -19,7 +19,7 @@ from srbwriter.cli.table import every_key
 from srbwriter.config import Key
 from srbwriter.config.keys import SECTIONS
 from srbwriter.config.kinds import SWITCH
-from srbwriter.engine.compat import GONE, Gone
+from srbwriter.engine.compat import MISSING, REFUSED, Missing
 from srbwriter.engine.parameters import GROUPS, PARAMETERS, Parameter
 from srbwriter.engine.types import number_words
 from srbwriter.engine.verbs import HTTP_VERBS, Argument, Verb
@@ -146,14 +146,14 @@ def _range(p: Parameter) -> str:
 
 def retired_parameters() -> str:
     """Parameters of other programs that the engine does not have."""
-    rows = ((_codes(gone.names), gone.treatment, _passing(gone), gone.why) for gone in GONE)
-    return table("| Names | What happens | Passes | Why |", "|---|---|---|---|", rows)
+    rows = ((f"`{name}`", _treatment(missing), missing.why) for name, missing in MISSING.items())
+    return table("| Name | What happens | Why |", "|---|---|---|", rows)
 
 
-def _passing(gone: Gone) -> str:
-    if gone.treatment != "refused":
-        return "any value"
-    return _codes(str(value).lower() for value in gone.neutral) or "nothing"
+def _treatment(missing: Missing) -> str:
+    if missing.neutral is None:
+        return "ignored"
+    return f"refused, but for {_codes(map(str, missing.neutral))}" if missing.neutral else "refused"
 
 
 # ---- keys
@@ -315,8 +315,7 @@ def _when(verb: Verb) -> str:
 
 def openai_fields() -> str:
     """Fields of other programs' OpenAI interfaces, beside the parameters of all dialects."""
-    refused = [name for gone in GONE if gone.treatment == "refused" for name in gone.names]
-    rows = {"honoured": HONOURED, "passed over": IGNORED, "400 unless neutral": refused}
+    rows = {"honoured": HONOURED, "passed over": IGNORED, "400 unless neutral": REFUSED}
     return table("| Treatment | Fields |", "|---|---|", ((name, _codes(ones)) for name, ones in rows.items()))
 
 

@@ -228,10 +228,6 @@ LORA = Key[tuple[str, ...]](
     "model.lora", TEXTS, (), "LoRA adapter in GGUF format, FILE or FILE:SCALE; may be given several times",
     ("--lora", "--lora-scaled"),
 )
-LORA_INIT_WITHOUT_APPLY = Key(
-    "model.lora_init_without_apply", SWITCH, False,
-    "load LoRA adapters for requests that name them, and use none otherwise", ("--lora-init-without-apply",),
-)
 CONTROL_VECTORS = Key[tuple[str, ...]](
     "model.control_vectors", TEXTS, (),
     "control vector in GGUF format, FILE or FILE:SCALE; several are added up",
@@ -338,6 +334,10 @@ RETIRED: tuple[Retired, ...] = (
     *(
         Retired("keys", (), "only commands of the write screen can have other keys", f"keys.{name}")
         for name in _KEYS_OF_SCREENS.split()
+    ),
+    Retired(
+        "model", ("--lora-init-without-apply", "--no-lora-init-without-apply"),
+        "LoRA adapters that are loaded are used for all text", "model.lora_init_without_apply",
     ),
     Retired("keys", (), "the menu's keys are those of keys.menu", "keys.leader"),
     Retired("keys", (), "the menu's keys are those of keys.menu", "keys.palette"),

@@ -45,15 +45,14 @@ class Archive:
     Args:
         budget: bytes of host memory; 0 keeps nothing there.
         protected: gives the nodes that leave host memory last.
-        evaluated_with: names what a namespace is evaluated with, beside the model; files are bound to it.
     """
 
     def __init__(
         self, memory: Memory, *, budget: int, disk: DiskCache | None,
-        protected: Callable[[], Collection[Node]], evaluated_with: Callable[[Namespace], str],
+        protected: Callable[[], Collection[Node]],
     ) -> None:  # fmt: skip
         self.memory, self.tree, self.budget, self.disk = memory, memory.tree, budget, disk
-        self.protected, self.evaluated_with = protected, evaluated_with
+        self.protected = protected
         self.traffic = Traffic()
         self.bytes_per_token = memory.native.bytes_per_token  # an estimate until a state was saved
 
@@ -171,21 +170,21 @@ class Archive:
         namespace = self.tree.namespace_of(node)
         if block.salt != namespace.salt:
             return  # it reaches into text under another salt, and is written with that
-        ids, name = ids_through(node, block), self._disk_namespace(namespace)
+        ids, name = ids_through(node, block), _disk_namespace(namespace)
         block.file = self.disk.write(ids[: block.start], ids[block.start :], block.data, name)
 
     def find_on_disk(self, namespace: Namespace, common: Sequence[int] = ()) -> None:
         """Add what the disk holds of a namespace to the tree; ``common`` tokens come before its start."""
         if self.disk is None:
             return
-        for ids, file in self.disk.entries(self._disk_namespace(namespace), common):
+        for ids, file in self.disk.entries(_disk_namespace(namespace), common):
             block = KVBlock(file.start, ids[file.start :], None, file.size, file)
             self._add_block(ids, block, namespace)
 
-    def _disk_namespace(self, namespace: Namespace) -> str:
-        """Return what files of a namespace are bound to; only a hash of it is written."""
-        evaluated_with = self.evaluated_with(namespace)
-        return f"{evaluated_with}\0{namespace.salt}" if namespace.salt else evaluated_with
+
+def _disk_namespace(namespace: Namespace) -> str:
+    """Return what files of a namespace are bound to; only a hash of it is written."""
+    return f"\0{namespace.salt}" if namespace.salt else ""
 
 
 def ids_through(node: Node, block: KVBlock) -> list[int]:

@@ -16,7 +16,6 @@ from .prompt import Tokenizer
 from .types import EngineStats, ModelInfo, NotSupported, Request
 
 if TYPE_CHECKING:
-    from .adapters import Adapters
     from .embedding import Embedder
 
 
@@ -51,8 +50,8 @@ class Backend(Tokenizer, Protocol):
         ...
 
     @property
-    def adapters(self) -> Adapters | None:
-        """The LoRA adapters that were loaded; None where another server keeps them."""
+    def adapters(self) -> tuple[tuple[str, float], ...]:
+        """The files of the LoRA adapters that were loaded, and how much of each."""
         ...
 
     @property
@@ -147,7 +146,7 @@ def _lacking(feature: Feature) -> Callable[..., Any]:
 class WithoutCache:
     """Those members of a backend that need the model's own memory, for one that does not hold it."""
 
-    adapters: Adapters | None = None
+    adapters: tuple[tuple[str, float], ...] = ()
     fim_files: tuple[int | None, int | None] = (None, None)
     embedder: Any = property(_lacking("embeddings"))
     pin = unpin = _lacking("pins")

@@ -46,14 +46,12 @@ class Cache:
         host_bytes: bytes of host memory for states that are not in cells.
         disk: for states that outlive the program.
         visible_paths: returns the paths on the screen; they leave host memory last.
-        evaluated_with: names the adapters of a namespace.
     """
 
     def __init__(
         self, native: NativeMemory, *, logits_rows: int, on_device: bool = False, host_bytes: int = 0,
         disk: DiskCache | None = None,
         visible_paths: Callable[[], Iterable[tuple[Sequence[int], Namespace]]] = tuple,
-        evaluated_with: Callable[[Namespace], str] = lambda namespace: "",
     ) -> None:  # fmt: skip
         self.native = native
         self.on_device = on_device
@@ -65,7 +63,6 @@ class Cache:
             budget=host_bytes,
             disk=disk,
             protected=self._protected_nodes,
-            evaluated_with=evaluated_with,
         )
         self.visible_paths = visible_paths
         self.pins: dict[str, tuple[Sequence[int], Namespace]] = {}
@@ -104,7 +101,7 @@ class Cache:
 
     def is_archived(self, namespace: Namespace) -> bool:
         """Whether text of a namespace is kept outside the cells; text that only one request sees is not."""
-        return bool(self.archive.budget) and namespace.root <= SHARED.root
+        return bool(self.archive.budget) and namespace.root == SHARED.root
 
     def keeps_evicted(self, tokens: int) -> bool:
         """Whether so many tokens can leave the cells at any time, and come back without being evaluated."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 Feature = Literal[
     # fields of requests
-    "cache_prompt", "heal", "logits_callback", "logprobs", "lora", "next_ids", "next_logprobs",
+    "cache_prompt", "heal", "logits_callback", "logprobs", "next_ids", "next_logprobs",
     "penalty_prompt", "prompt_logprobs", "repulsion", "siblings", "without",
     # fields of Sampling and Stop that somebody asks about by name
     "banned_phrases", "contrast", "grammar", "ignore_eog", "logit_bias", "loop_guard", "min_tokens", "regex",

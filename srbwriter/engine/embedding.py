@@ -17,11 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import limits
-from .adapters import Adapters, control_vector
+from .adapters import adapt_context
 from .cores import count_cores
 from .ending import close_at_exit
 from .model import Model
-from .native.adapters import set_adapters, set_control_vector
 from .native.embedding import EmbeddingContext
 from .types import (
     ContextOverflow,
@@ -82,10 +81,7 @@ class Embedder:
     ``busy`` says whether the engine writes meanwhile: it keeps its cores then.
     """
 
-    def __init__(
-        self, model: Model, options: EngineOptions, window: int, busy: Callable[[], bool], adapters: Adapters
-    ) -> None:
-        self._adapters = adapters
+    def __init__(self, model: Model, options: EngineOptions, window: int, busy: Callable[[], bool]) -> None:
         self._model, self._options, self._window, self._busy = model, options, window, busy
         self._threads = options.threads_batch or options.threads or count_cores()
         self._jobs: deque[_Job] = deque()
@@ -93,8 +89,7 @@ class Embedder:
         self._under_way: set[_Job] = set()
         self._thread: threading.Thread | None = None
         self._context: EmbeddingContext | None = None
-        self._closed = self._forked = False
-        self._why = "the engine was closed"
+        self._closed = False
 
     # ---- what callers ask for
 
@@ -140,8 +135,6 @@ class Embedder:
         """Cancel the running work and free the context. May be called twice."""
         with self._lock:
             self._closed, thread = True, self._thread
-        if self._forked:
-            return
         if thread is None:
             self._free()
             return
@@ -149,12 +142,6 @@ class Embedder:
             context.abort()
         if thread is not threading.current_thread():
             thread.join(timeout)
-
-    def after_fork(self, error: EngineClosed) -> None:
-        """Mark the lane as closed in the child of a fork: the thread is gone, and nothing native is freed."""
-        self._lock = threading.Lock()  # which a thread of the parent may have held
-        self._closed = self._forked = True
-        self._why = str(error)
 
     # ---- looking at texts
 
@@ -198,7 +185,7 @@ class Embedder:
     def _submit(self, job: _Job) -> Future[list[Any]]:
         with self._lock:
             if self._closed:
-                raise EngineClosed(self._why)
+                raise EngineClosed("the engine was closed")
             if len(self._under_way) > WAITING:
                 raise EngineError(f"{WAITING} requests wait for embeddings; try again later")
             self._under_way.add(job)
@@ -276,10 +263,7 @@ class Embedder:
                 model.pointer, cells=cells, rows=rows, threads=self._threads,
                 options=options, path=str(model.path),
             )  # fmt: skip
-            if (vector := control_vector(options, model)) is not None:
-                set_control_vector(context.pointer, *vector)
-        if self._adapters:
-            set_adapters(context.pointer, self._adapters.pointers(self._adapters.defaults))
+            adapt_context(context.pointer, model, options)
         return context
 
     def _evaluate(self, context: EmbeddingContext, group: Sequence[list[int]], job: _Job) -> list[Vector]:

@@ -17,9 +17,6 @@ class Closable(Protocol):
     def close(self, timeout: float = ...) -> None: ...
 
 
-FORKED = "an engine does not survive a fork: it belongs to the process that loaded it; load one here"
-"""The message for callers in a child process."""
-
 _running: weakref.WeakSet[Closable] = weakref.WeakSet()
 
 

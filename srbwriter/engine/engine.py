@@ -19,7 +19,7 @@ from typing import Any
 
 from srbwriter.paths import expanded
 
-from .adapters import Adapters, AdapterSet
+from .adapters import load_adapters
 from .archive import all_memory
 from .capabilities import Capabilities, Feature
 from .commands import make_request
@@ -72,15 +72,13 @@ class Engine:
         fim_files: the tokens before a collection of files, and before each of them, if the model has them.
     """
 
-    def __init__(
-        self, model: Model, context: Context, options: EngineOptions, window: int, adapters: Adapters
-    ) -> None:
-        self.model, self.options, self.adapters = model, options, adapters
+    def __init__(self, model: Model, context: Context, options: EngineOptions, window: int) -> None:
+        self.model, self.options, self.adapters = model, options, options.lora
         self.n_ctx, self.max_branches = window, options.max_branches
         self.bos, self.add_bos, self.eos, self.eog = model.bos, model.add_bos, model.eos, model.eog
         self.fim, self.fim_files = model.fim, model.fim_files
         self._seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "little")
-        self._runner = Runner(model, context, options, window, adapters, self._seed)
+        self._runner = Runner(model, context, options, window, self._seed)
         self._context, self._cache = context, self._runner.cache
         self._scheduler, self._generations = self._runner.scheduler, self._runner.generations
         self.embedder, self._sequences = self._runner.embedder, self._runner.sequences
@@ -139,12 +137,12 @@ class Engine:
         check_cache(file, options, all_memory() + of_gpus)
         model = Model(file, options, on_progress)
         try:
-            adapters = Adapters(model, options.lora)
+            load_adapters(model, options)
             context, window = open_context(model, options)
         except EngineError:
             model.close()
             raise
-        return cls(model, context, options, window, adapters)
+        return cls(model, context, options, window)
 
     def close(self, timeout: float = 5.0) -> None:
         """End every request, notify readers, and free the model. May be called twice.
@@ -178,7 +176,6 @@ class Engine:
         """
         self._runner.check_open()
         self._runner.checks.check_request(request)
-        chosen = self.adapters.resolve(request.lora)
         ids, healed = assemble(self.model, request)
         if healed.tokens:
             _ = self.model.piece_index  # made here, if this is the first
@@ -189,7 +186,7 @@ class Engine:
         generation.healed, generation.healed_tokens = healed.text, healed.tokens
         asked = for_each(request.sampling, 1)[0].seed
         seed = asked if asked is not None else self._seed + 7919 * next(self._seeds)
-        namespace = self._namespace(generation, fitted, chosen)
+        namespace = self._namespace(generation, fitted)
         make_request(
             generation, fitted, healed.text.encode(), seed, self.model, self._context.cells, namespace
         )
@@ -198,18 +195,10 @@ class Engine:
         self._runner.post(Command("submit", generation))
         return generation
 
-    def _namespace(self, generation: Generation, ids: Sequence[int], chosen: AdapterSet) -> Namespace:
-        """Return the namespace of a request; tokens evaluated in another one are not found in it.
-
-        Values that one set of adapters computed are wrong under another.
-        """
+    def _namespace(self, generation: Generation, ids: Sequence[int]) -> Namespace:
+        """Return the namespace of a request; tokens evaluated in another one are not found in it."""
         request = generation.request
-        alone = not request.cache_prompt or not self.adapters.shared(chosen)
-        root = generation.number if alone else SHARED.root
-        if self.adapters:
-            root = self.adapters.root(chosen, root)
-            if alone:
-                weakref.finalize(generation, self.adapters.forget, root)
+        root = SHARED.root if request.cache_prompt else generation.number
         return self._salted(ids, request.cache_salt, request.common, root)
 
     def _salted(
@@ -431,7 +420,7 @@ class Engine:
 
     @property
     def _session_key(self) -> str:
-        return self._runner.state_key + self.adapters.names(SHARED)
+        return self._runner.state_key
 
 
 def _tokenize_common(model: Model, text: str, parse_special: bool) -> tuple[int, ...]:

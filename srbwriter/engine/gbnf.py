@@ -1,8 +1,4 @@
-"""GBNF, llama.cpp's grammar notation, and xgrammar's EBNF, to the Lark notation of llguidance.
-
-The two are almost one notation, so one parser takes both: in EBNF a rule may go over several lines, names may
-hold ``_`` and ``.``, and there are more escapes. What cannot be said (lookahead, macros) is refused.
-https://xgrammar.mlc.ai/docs/tutorials/ebnf_guided_generation
+"""GBNF, llama.cpp's grammar notation, to the Lark notation of llguidance.
 
 GBNF knows no lexer, llguidance's takes the longest match. The two accept the same texts when every character
 is a terminal of its own, or when the whole grammar is a single one. Knows no model and no tokens beyond the
@@ -24,17 +20,11 @@ MAX_REPEAT = 2000  # llama.cpp's MAX_REPETITION_THRESHOLD; a higher maximum is n
 _SPACE = re.compile(r"(?:[ \t]|#[^\r\n]*)*")
 _SPACE_AND_LINES = re.compile(r"(?:[ \t\r\n]|#[^\r\n]*)*")
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
-_DOTTED = re.compile(r"[A-Za-z0-9_-]+(?:\.+[A-Za-z0-9_-]+)*")
-_HEAD = re.compile(rf"({_DOTTED.pattern})[ \t]*::=")
 _REPEAT = re.compile(r"\{\s*(\d+)\s*(,?)\s*(-1|\d*)\s*\}")
 _TOKEN = re.compile(r"<(?:\[(\d+)\]|([^>]*))>")
-_ESCAPE = re.compile(
-    r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([]trnabfve0\\\"'?^$.*+(){}|/\[-]))"
-)
-_REFERENCE = re.compile(r"\{\{([A-Za-z0-9_.-]+)\}\}")  # as the parser writes it, until rules are numbered
-_LETTERS = {
-    "t": "\t", "r": "\r", "n": "\n", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b", "0": "\0"
-}  # fmt: skip
+_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([]trn\\\"\[]))")
+_REFERENCE = re.compile(r"\{\{([A-Za-z0-9_-]+)\}\}")  # as the parser writes it, until rules are numbered
+_LETTERS = {"t": "\t", "r": "\r", "n": "\n"}
 _ANY = "/(?s:.)/"
 _SURROGATES = (0xD800, 0xDFFF)
 _LAST = 0x10FFFF
@@ -52,11 +42,6 @@ def to_lark(grammar: str, token_id: Callable[[str], int | None]) -> list[str]:
     if not parser.has_tokens and not _recursive(parser.references):
         forms.insert(0, _lark(parser.rules, "R"))  # capital names are terminals
     return forms
-
-
-def check_grammar(grammar: str) -> None:
-    """Raise InvalidRequest for a grammar that no model could follow."""
-    _Parser(grammar, lambda _: 0).parse()
 
 
 def _recursive(references: dict[str, set[str]]) -> bool:
@@ -86,7 +71,6 @@ class _Parser:
         self.references: dict[str, set[str]] = {}
         self.first_use: dict[str, int] = {}
         self.has_tokens = False
-        self.heads = set(_HEAD.findall(text))
 
     def parse(self) -> None:
         self.space(lines=True)
@@ -103,19 +87,13 @@ class _Parser:
         raise InvalidRequest("grammar", f"line {line}: {problem}")
 
     def space(self, lines: bool) -> None:
-        """Go past spaces and comments; with ``lines``, or within a rule, past line ends too."""
-        match = _SPACE_AND_LINES.match(self.text, self.at)
-        if not lines and match is not None:
-            end = match.end()
-            if end == len(self.text) or _HEAD.match(self.text, end):  # the rule ends with its line
-                match = _SPACE.match(self.text, self.at)
+        """Go past spaces and comments; with ``lines`` past line ends too."""
+        match = (_SPACE_AND_LINES if lines else _SPACE).match(self.text, self.at)
         self.at = match.end() if match else self.at
 
     def rule_name(self) -> str:
-        """Return the name at this place, "" if there is none. A name with dots is one where a rule has it."""
-        match = _DOTTED.match(self.text, self.at)
-        if match is not None and match[0] not in self.heads:
-            match = _NAME.match(self.text, self.at)
+        """Return the name at this place, "" if there is none."""
+        match = _NAME.match(self.text, self.at)
         return "" if match is None else match[0]
 
     def take(self, text: str) -> bool:
@@ -199,8 +177,6 @@ class _Parser:
         name = self.rule_name()
         if not name:
             return None
-        if name not in self.heads and self.text.startswith("(", self.at + len(name)):
-            self.fail(f"the macro {name}(…) is not possible")
         self.first_use.setdefault(name, self.at)
         self.references[self.name].add(name)
         self.at += len(name)
@@ -232,8 +208,6 @@ class _Parser:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             self.fail(f"more than {MAX_DEPTH} groups stand within each other")
-        if self.text.startswith("(=", self.at):
-            self.fail("lookahead '(= …)' is not possible")
         self.at += 1
         self.space(lines=True)
         body = self.alternatives(nested=True)

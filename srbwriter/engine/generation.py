@@ -258,15 +258,12 @@ class Generation:
         self.error: Exception | None = None
         self.log: list[Event] = []
         self.engine_state: Any = None  # the engine's own side of the request
-        self._make_locks()
-        self._listeners: tuple[Listener, ...] = ()
-        self._idle = False
-        self._coming = 0  # verbs under way after which a request that was done is not
-
-    def _make_locks(self) -> None:
         lock = threading.RLock()
         self._changed = threading.Condition(lock)  # something was published
         self._ended = threading.Condition(lock)  # done; who waits for that alone sleeps till then
+        self._listeners: tuple[Listener, ...] = ()
+        self._idle = False
+        self._coming = 0  # verbs under way after which a request that was done is not
 
     # ---- read, from any thread
 
@@ -411,13 +408,6 @@ class Generation:
             if branch.live:
                 branch.state = BranchState.FAILED
         self._tell()
-
-    def after_fork(self, error: EngineError) -> None:
-        """In the child of a fork: nothing is published any more. Listeners belong to the parent."""
-        self._make_locks()  # a thread of the parent may have held them
-        self._listeners = ()
-        if not self._idle:
-            self.error, self._idle = error, True
 
     def _tell(self) -> None:
         """Call the listeners. One that raises (because its event loop is closed, say) is not called again.

@@ -74,6 +74,7 @@ class Model:
         self.pieces = Pieces(self._all_pieces(special=False))
         self.special_pieces = self._all_pieces(special=True)  # control tokens written out
         self.fingerprint = fingerprint(self.special_pieces)
+        self.adapters: list[tuple[int, float]] = []  # loaded LoRA adapters, and how much of each
 
     def _template(self) -> str | None:
         found = self._lib.llama_model_chat_template(self.pointer, None)
@@ -177,10 +178,6 @@ class Model:
         if self.pointer:
             self._lib.llama_model_free(self.pointer)
             self.pointer = 0
-
-    def after_fork(self) -> None:
-        """Mark the vocabulary as unread in the child of a fork, where no other thread exists."""
-        self.in_use = _Use()
 
     def _all_pieces(self, special: bool) -> list[bytes]:
         buffer = C.create_string_buffer(256)

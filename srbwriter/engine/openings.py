@@ -64,7 +64,7 @@ def _asking(asked: Request, best: int) -> Request:
     return Request(
         asked.prompt, stop=ONLY_READ, next_logprobs=best, priority=asked.priority, heal=asked.heal,
         add_bos=asked.add_bos, parse_special=asked.parse_special, overflow=asked.overflow,
-        n_keep=asked.n_keep, context=asked.context, lora=asked.lora, label=asked.label, client=asked.client,
+        n_keep=asked.n_keep, context=asked.context, label=asked.label, client=asked.client,
         cache_salt=asked.cache_salt, common=asked.common,
     )  # fmt: skip
 

@@ -244,8 +244,7 @@ PARAMETERS: tuple[Parameter, ...] = (
               "Most tokens in one branch; 100 tokens are about 75 words. 0 writes nothing and "
               "only fills the cache.",
         0, limits.TOKENS, 16, size=True,
-        aliases=("n_predict", "max_new_tokens", "max_length", "max_completion_tokens", "num_predict",
-                 "max_output_tokens"),
+        aliases=("n_predict", "max_new_tokens", "max_length", "max_completion_tokens", "num_predict"),
         first=True, flags=("--max-tokens", "--predict", "--n-predict"),
     ),
     Parameter(
@@ -416,10 +415,10 @@ PARAMETERS: tuple[Parameter, ...] = (
               "Phrases that never come: a branch that writes one goes back and writes "
               "something else.",
               most=limits.PHRASES, longest=limits.PHRASE_CHARS, in_all=limits.PHRASES_CHARS,
-              aliases=("banned_strings", "banned_tokens", "bad_words"), first=True, flags=("--ban-phrase",)),
+              aliases=("banned_strings", "banned_tokens"), first=True, flags=("--ban-phrase",)),
     _sampling("grammar", "constraint", "Grammar (GBNF)", "GBNF grammar that the text follows.",
               longest=limits.CONSTRAINT_CHARS, flags=("--grammar",),
-              aliases=("grammar_string", "guided_grammar")),
+              aliases=("grammar_string",)),
     _sampling("json_schema", "constraint", "JSON schema", "JSON schema that the text follows.",
               longest=limits.CONSTRAINT_CHARS, aliases=("guided_json",), flags=("--json-schema", "-j")),
     _sampling("regex", "constraint", "Regular expression", "Regular expression that the whole text matches.",

@@ -22,16 +22,15 @@ from pathlib import Path
 from typing import Any
 
 from .active import ActiveRequest
-from .adapters import Adapters, Turns, key_of
+from .adapters import key_of
 from .archive import host_budget
 from .cache import Cache
 from .commands import prepared
 from .disk import DiskCache, state_key
 from .embedding import Embedder
-from .ending import FORKED, close_at_exit
+from .ending import close_at_exit
 from .generation import FAILING, Command, Generation
 from .model import Model
-from .native.adapters import set_adapters
 from .native.context import Context, flash_attention
 from .scheduler import Scheduler
 from .sequences import Sequences
@@ -60,10 +59,9 @@ class Runner:
     """
 
     def __init__(
-        self, model: Model, context: Context, options: EngineOptions, window: int, adapters: Adapters,
-        seed: int,
+        self, model: Model, context: Context, options: EngineOptions, window: int, seed: int,
     ) -> None:  # fmt: skip
-        self.model, self.context, self.options, self.adapters = model, context, options, adapters
+        self.model, self.context, self.options = model, context, options
         self.checks = LocalChecks(model, options.max_branches)
         self.window = window
         self.generations: weakref.WeakSet[Generation] = weakref.WeakSet()
@@ -75,29 +73,26 @@ class Runner:
         rows = max(64, min(LOGITS_BYTES, host // 8) // (4 * model.n_vocab))
         self.cache = Cache(
             context, logits_rows=options.logits_rows or rows, on_device=uses_gpu(options), host_bytes=host,
-            disk=disk, visible_paths=self._on_screen, evaluated_with=adapters.names,
+            disk=disk, visible_paths=self._on_screen,
         )  # fmt: skip
         abortable = self.cache.memory.can_rewind and not uses_gpu(options)
         if abortable:
             context.enable_abort()
         self.wake = threading.Event()
-        turns = Turns(adapters, lambda chosen: set_adapters(context.pointer, chosen)) if adapters else None
         self.scheduler = Scheduler(
             model, context, self.cache, options, window=window, abortable=abortable,
-            threads=threads_of(options), turns=turns,
+            threads=threads_of(options),
         )  # fmt: skip
         self.closing = False
-        self.forked = False  # whether this is the copy in a child of the process that loaded it
         self.thread: threading.Thread | None = None
         self._dropped = False
         self._dead: BaseException | None = None
         self._failures = 0
-        self.embedder = Embedder(model, options, window, self.scheduler.queue.has_wanted_requests, adapters)
+        self.embedder = Embedder(model, options, window, self.scheduler.queue.has_wanted_requests)
         self.scheduler.queue.works_elsewhere = lambda: self.embedder.working
         self._owner = threading.Lock()  # the right to step
         self._stepper = 0  # thread that is in a step
         self.sequences = Sequences(model, self.scheduler, window, self.turn, seed)
-        _runners.add(self)
 
     @cached_property
     def state_key(self) -> str:
@@ -110,7 +105,7 @@ class Runner:
 
     @property
     def alive(self) -> bool:
-        return not self.closing and self._dead is None and not self.forked
+        return not self.closing and self._dead is None
 
     def start(self) -> None:
         """Step on a thread of the runner's own from now on."""
@@ -123,7 +118,7 @@ class Runner:
 
     def close(self, timeout: float = 5.0) -> None:
         """End every request, notify readers, and free the model. May be called twice."""
-        if self.closing or self.forked:
+        if self.closing:
             return
         self.closing = True
         self.embedder.close(timeout)
@@ -155,22 +150,8 @@ class Runner:
         else:
             self.wake.set()
 
-    def after_fork(self) -> None:
-        """Mark the engine as closed in the child of a fork; nothing native is freed.
-
-        The threads are gone, and one of them may have left a lock held for ever.
-        """
-        self.forked = True
-        error = EngineClosed(FORKED)
-        self.embedder.after_fork(error)
-        self.model.after_fork()
-        for generation in list(self.generations):
-            generation.after_fork(error)
-
     def check_open(self) -> None:
         """Raise EngineClosed, with the reason, when nothing can be asked of the engine any more."""
-        if self.forked:
-            raise EngineClosed(FORKED)
         if self._dead is not None:
             dead = self._dead
             words = str(dead) if isinstance(dead, EngineError) else describe_error(dead)
@@ -361,11 +342,4 @@ class Runner:
         self.model.close()
 
 
-def _after_fork() -> None:
-    for runner in list(_runners):
-        runner.after_fork()
-
-
 _NOBODY: Any = None  # commands that concern no request
-_runners: weakref.WeakSet[Runner] = weakref.WeakSet()
-os.register_at_fork(after_in_child=_after_fork)

@@ -439,7 +439,7 @@ class SamplingLoop:
         A sampled token is evaluated only when its branch continues, so continuing would begin with a decode.
         """
         length, tree = active.length, self.cache.tree
-        if active.namespace.root > SHARED.root or not 1 < length < self.window:
+        if active.namespace.root != SHARED.root or not 1 < length < self.window:
             return
         if not self.cache.memory.can_rewind:  # evaluated further, the sequence would be lost to the branch
             return

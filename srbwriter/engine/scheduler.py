@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from .active import ActiveBranch, ScoringDemand
-from .adapters import Turns
 from .cache import Cache
 from .commands import Commands
 from .decode import ChunkBudget, Decoder, Plan, Portion
@@ -56,10 +55,9 @@ class Scheduler:
 
     def __init__(
         self, model: Model, context: Context, cache: Cache, options: EngineOptions, *, window: int,
-        abortable: bool, threads: Threads | None, turns: Turns | None = None,
+        abortable: bool, threads: Threads | None,
     ) -> None:  # fmt: skip
         self.context, self.cache, self.window = context, cache, window
-        self.turns = turns  # of sets of adapters: a step uses one set
         self.loop = SamplingLoop(
             model, context, cache, pool=SamplingPool(sampling_cores(options)), window=window,
             most=options.max_branches,
@@ -162,7 +160,7 @@ class Scheduler:
         if self.loop.generated > written:
             self.publish()  # first tokens, from stored logits, do not wait for the decode
         alone = not queue.busy or queue.runs_prefetch  # nothing is evicted for a prefetch
-        queue.steady = (alone or cache.evict_idle()) and self.turns is None and queue.all_writing
+        queue.steady = (alone or cache.evict_idle()) and queue.all_writing
 
     def interrupt(self, generation: Generation) -> None:
         """Abort the running decode if it is for ``generation`` and no request needs it. For any thread."""
@@ -190,7 +188,7 @@ class Scheduler:
     def _plan(self) -> Plan:
         """Fill the next batch, for which there is room in the cells."""
         queue = self.queue
-        writing, reading = self._demands_of_turn()
+        writing, reading = self._urgent_demands()
         writing = self._end_outside_window(writing)
         for demand in reading:
             if not demand.every_token and not self.cache.catch_up(demand):
@@ -213,15 +211,6 @@ class Scheduler:
         if len(queue.reading) > 1:
             queue.reading.rotate(-1)  # the next chunk begins with another demand
         return plan
-
-    def _demands_of_turn(self) -> tuple[Sequence[ActiveBranch], Sequence[Demand]]:
-        """Return the demands of this step, which share one set of adapters."""
-        writing, reading = self._urgent_demands()
-        if self.turns is None:
-            return writing, reading
-        chosen = self.turns.pick({demand.namespace.root for demand in (*writing, *reading)})
-        of_set = self.turns.demands_of_set
-        return of_set(writing, chosen), of_set(reading, chosen)
 
     def _urgent_demands(self) -> tuple[Sequence[ActiveBranch], Sequence[Demand]]:
         """Return the writing branches and the reading demands, the most urgent first.
@@ -320,12 +309,10 @@ class Scheduler:
     def read_for_caller(self, demands: Sequence[Demand]) -> Sequence[Portion]:
         """Decode the next tokens of ``demands``, which belong to no request, between two steps.
 
-        The demands have sequences, and are all below one root of the tree. Returns what was decoded: nothing
-        where there is no room. Raises EngineClosed where closing the engine ends the decode. After any other
-        error every request has ended and the cache is empty.
+        The demands have sequences. Returns what was decoded: nothing where there is no room. Raises
+        EngineClosed where closing the engine ends the decode. After any other error every request has ended
+        and the cache is empty.
         """
-        if self.turns is not None:
-            self.turns.pick({demands[0].namespace.root})
         self.context.rearm()
         if not all(map(self.cache.catch_up, demands)):
             return ()
@@ -476,9 +463,7 @@ class Scheduler:
         pending, rows = self.loop.pending, list[Demand]()
         while pending and len(rows) < self.context.max_outputs:
             demand = pending[-1]
-            if rows and (
-                demand.namespace.root != rows[0].namespace.root or not self._has_room(demand, len(rows))
-            ):
+            if rows and not self._has_room(demand, len(rows)):
                 break  # in the next batch
             pending.pop()
             if (
@@ -491,8 +476,6 @@ class Scheduler:
             else:
                 self.queue.suspend(demand)
         if rows:
-            if self.turns is not None:
-                self.turns.pick({rows[0].namespace.root})
             self._decode(self.decoder.plan(rows, (), 0))
             for demand in rows:
                 if demand.seq >= 0:  # the decode found no room

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 
-from .adapters import control_vector
+from .adapters import adapt_context
 from .cores import count_cores
 from .devices import device_words
 from .model import Model
-from .native.adapters import set_control_vector
 from .native.context import Context, flash_attention, has_gpu
 from .native.devices import read_devices
 from .threads import Threads
@@ -71,7 +70,6 @@ def open_context(model: Model, options: EngineOptions) -> tuple[Context, int]:
         sequences = max(options.max_sequences or 2 * options.max_branches, options.max_branches)
     else:
         sequences = options.max_sequences or min(options.max_branches + 2, RECURRENT_SEQUENCES)
-    vector = control_vector(options, model)
     threads = _threads(options)
     batch = options.n_batch or (GPU_BATCH if uses_gpu(options) else CPU_BATCH)
     context = Context(
@@ -79,6 +77,5 @@ def open_context(model: Model, options: EngineOptions) -> tuple[Context, int]:
         threads=threads, threads_batch=options.threads_batch or threads, options=options,
         path=str(model.path),
     )  # fmt: skip
-    if vector is not None:
-        set_control_vector(context.pointer, *vector)
+    adapt_context(context.pointer, model, options)
     return context, min(window, context.cells)

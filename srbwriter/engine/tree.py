@@ -63,9 +63,9 @@ class KVBlock:
 class Namespace(NamedTuple):
     """The part of the tree that holds a path. Tokens evaluated in one namespace are not found in another.
 
-    ``root`` is where the path begins: 0 by default, below 0 for other sets of adapters, above 0 for a request
-    that shares nothing. With a ``salt``, the tokens from position ``start`` on are found under that salt
-    only; all salts share the tokens before ``start``.
+    ``root`` is where the path begins: 0 by default, above 0 for a request that shares nothing. With a
+    ``salt``, the tokens from position ``start`` on are found under that salt only; all salts share the tokens
+    before ``start``.
     """
 
     root: int = 0
@@ -176,7 +176,7 @@ class Node:
 
 
 class Root(Node):
-    """The start of all paths of a set of adapters, or of one request that shares nothing."""
+    """The start of all shared paths, or of those of one request that shares nothing."""
 
     __slots__ = ("number",)
 

@@ -235,7 +235,6 @@ class Request:
     cache_prompt: bool = True  # False: evaluate all of it anew, whatever the cache holds
     cache_salt: str = ""  # the cache is shared among requests with the same one
     common: tuple[str, ...] = ()  # texts of which a beginning of the prompt is shared whatever the salt
-    lora: tuple[tuple[int, float], ...] | None = None  # (adapter, scale); None is the engine's, () is none
     penalty_prompt: Prompt | None = None  # what penalties and DRY look back at instead of the prompt
     logits_callback: LogitsCallback | None = None
     siblings: Together = "independent"  # how branches draw until their texts part; see processors.siblings

@@ -13,15 +13,12 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from srbwriter.engine import limits
-from srbwriter.engine.adapters import MOST_ADAPTERS, NO_ADAPTERS
 from srbwriter.engine.backend import Backend
-from srbwriter.engine.compat import replace_gone
-from srbwriter.engine.gbnf import check_grammar
+from srbwriter.engine.compat import read_foreign
 from srbwriter.engine.parameters import (
-    BY_NAME,
     DEFAULT_ORDER,
     PARAMETERS,
     Parameter,
@@ -29,8 +26,6 @@ from srbwriter.engine.parameters import (
     sampler_order,
 )
 from srbwriter.engine.types import (
-    InvalidRequest,
-    NotSupported,
     Overflow,
     Prompt,
     Request,
@@ -43,8 +38,6 @@ from srbwriter.server.schemas import OF_DIALECTS
 from srbwriter.server.services import Services
 
 SEED_LIMIT = 2**32
-
-Scales: TypeAlias = "tuple[tuple[int, float], ...]"
 
 ALIASES: Mapping[str, tuple[str, ...]] = {parameter.name: parameter.aliases for parameter in PARAMETERS}
 """Other spellings of a field by its canonical name, from the engine's table."""
@@ -194,6 +187,8 @@ def _no_number(name: str) -> ApiError:
 
 # ---- constraints
 
+_FORMS = ("grammar", "json_schema", "regex")
+
 
 class Form(NamedTuple):
     """One constraint of a request."""
@@ -201,10 +196,6 @@ class Form(NamedTuple):
     spelling: str  # the field that the client sent
     notation: str  # the field of Sampling
     text: str
-
-
-Reader = Callable[[str, Any], str]
-"""Return the text of a constraint from the name and the value of a field. Raises ApiError (400)."""
 
 
 def schema_text(name: str, schema: Any) -> str:
@@ -216,67 +207,9 @@ def schema_text(name: str, schema: Any) -> str:
     return json.dumps(schema)
 
 
-def _constraint_text(name: str, value: Any) -> str:
-    return Fields({name: value}).text(name)
-
-
-def _ebnf(name: str, value: Any) -> str:
-    text = _constraint_text(name, value)
-    BY_NAME["grammar"].check(text, name)
-    try:
-        if not text.startswith("%llguidance"):
-            check_grammar(text)
-    except InvalidRequest as error:
-        raise bad(name, f"Field '{name}': {error.problem}") from None
-    return text
-
-
-def _any_of(name: str, value: Any) -> str:
-    """Return a regular expression for one of several texts; what could mean something in it is escaped."""
-    texts = Fields({name: value}).texts(name)  # without empty ones
-    if not texts:
-        raise bad(name, f"Field '{name}': expected a text, and not only an empty one")
-    found = "|".join("".join(c if c.isalnum() or c.isspace() else "\\" + c for c in text) for text in texts)
-    return f"({found})?" if isinstance(value, list) and "" in value else found
-
-
-_CONSTRAINTS: Mapping[str, tuple[str, Reader]] = {
-    **{
-        spelling: (name, reader)
-        for name, reader in (
-            ("grammar", _constraint_text),
-            ("json_schema", schema_text),
-            ("regex", _constraint_text),
-        )
-        for spelling in (name, *BY_NAME[name].aliases)
-    },
-    "guided_grammar": ("grammar", _ebnf),
-    "ebnf": ("grammar", _ebnf),
-    "regex_pattern": ("regex", _constraint_text),
-    "guided_choice": ("regex", _any_of),
-}
-"""Fields whose value is a constraint, with the field of Sampling that it becomes."""
-
-_OF_STRUCTURED_OUTPUTS: Mapping[str, tuple[str, Reader]] = {
-    "json": ("json_schema", schema_text),
-    "regex": ("regex", _constraint_text),
-    "choice": ("regex", _any_of),
-    "grammar": ("grammar", _ebnf),
-}
-"""The same within vLLM's ``structured_outputs``."""
-
-_REFUSED = (
-    "structural_tag", "whitespace_pattern", "disable_any_whitespace", "disable_additional_properties",
-)  # fmt: skip
-"""Other members of it that would change the text."""
-
-_ABOUT_BACKENDS = ("backend", "_backend", "_backend_was_auto", "disable_fallback")
-"""Members of it that choose one of vLLM's libraries."""
-
-
 def read_form(fields: Fields) -> Form | None:
     """Return the constraint of a request, or None for free text. Raises ApiError (400) for several."""
-    given = list(dict.fromkeys([*_plain(fields), *_structured(fields), *_response_format(fields)]))
+    given = list(dict.fromkeys([*_plain(fields), *_response_format(fields)]))
     for other in given[1:]:
         if other[1:] != given[0][1:]:
             raise bad(
@@ -288,36 +221,21 @@ def read_form(fields: Fields) -> Form | None:
 
 
 def _plain(fields: Fields) -> Iterator[Form]:
-    for spelling, (notation, reader) in _CONSTRAINTS.items():
-        value = fields.values.get(spelling)
-        if not _is_neutral(value):
-            yield Form(spelling, notation, reader(spelling, value))
+    for notation in _FORMS:
+        for spelling in (notation, *ALIASES[notation]):
+            value = fields.values.get(spelling)
+            if not _is_neutral(value):
+                read = schema_text if notation == "json_schema" else _constraint_text
+                yield Form(spelling, notation, read(spelling, value))
+
+
+def _constraint_text(name: str, value: Any) -> str:
+    return Fields({name: value}).text(name)
 
 
 def _is_neutral(value: Any) -> bool:
     """Whether a value means no constraint: null, empty, 0 or false. ``{}`` is the schema of any JSON."""
     return not value and value != {}
-
-
-def _structured(fields: Fields) -> Iterator[Form]:
-    """vLLM's ``structured_outputs``, an object with one kind of constraint."""
-    name = "structured_outputs"
-    value = fields.raw(name)
-    if _is_neutral(value):
-        return
-    inner = fields.mapping(name) or {}
-    for key in _REFUSED:
-        if inner.get(key):
-            raise bad(name, f"Field '{name}': {key} is not possible here; leave it out, or send null")
-    known = {"json_object", *_OF_STRUCTURED_OUTPUTS, *_REFUSED, *_ABOUT_BACKENDS}
-    if unknown := next((key for key in inner if key not in known and not _is_neutral(inner[key])), None):
-        kinds = ", ".join((*_OF_STRUCTURED_OUTPUTS, "json_object"))
-        raise bad(name, f"Field '{name}': there is no constraint {unknown[:60]!r}; there are {kinds}")
-    if inner.get("json_object"):
-        yield Form(name, "json_schema", json.dumps({"type": "object"}))
-    for key, (notation, reader) in _OF_STRUCTURED_OUTPUTS.items():
-        if not _is_neutral(inner.get(key)):
-            yield Form(name, notation, reader(name, inner[key]))
 
 
 def _response_format(fields: Fields) -> Iterator[Form]:
@@ -474,7 +392,6 @@ _READERS: Mapping[str, Callable[[Fields, Parameter, Any], Any]] = {
 
 _BY_DIALECTS = OF_DIALECTS | {"n", "add_bos"}  # which each dialect reads itself, or that clients cannot have
 
-_FORMS = ("grammar", "json_schema", "regex")  # which .constraints reads
 _SAMPLING = [
     row for row in PARAMETERS if row.record == "sampling" and row.kind != "biases" and row.name not in _FORMS
 ]
@@ -495,7 +412,7 @@ def read_sampling(fields: Fields, base: Sampling, engine: Backend) -> Sampling:
         changes["samplers"] = changes["samplers"] if infill else None
     if form := read_form(fields):
         changes |= {**dict.fromkeys(_FORMS), form.notation: form.text}
-    emulated = replace_gone(fields.values)
+    emulated = read_foreign(fields.values)
     if "samplers" in changes:
         emulated.pop("samplers", None)
     return replace(base, **{**changes, **emulated})
@@ -520,14 +437,13 @@ def read_stop(fields: Fields, base: Stop) -> Stop:
 def read_options(
     fields: Fields, context_shift: bool, engine: Backend, overflow: Overflow = "error"
 ) -> dict[str, Any]:
-    """Return the other fields of a Request: cache, overflow, adapters, healing. Raises ApiError (400)."""
+    """Return the other fields of a Request: cache, overflow, healing. Raises ApiError (400)."""
     usual = {row.field: row.default for row in _OPTIONS}
     usual["overflow"] = "shift" if context_shift else overflow
     return {
         **usual,
         **_set_values(fields, _OPTIONS, None),
         "penalty_prompt": read_penalty_prompt(fields.raw("penalty_prompt"), engine),
-        "lora": read_lora(fields.raw("lora"), engine),
     }
 
 
@@ -698,50 +614,3 @@ def _tokens(key: Any, engine: Backend, n_vocab: int) -> list[int]:
     if not is_integer(key):
         raise bad("logit_bias", "Field 'logit_bias': a token is an id or a text")
     return [key] if 0 <= key < n_vocab else []
-
-
-# ---- LoRA adapters, by number
-
-
-def read_lora(value: Any, engine: Backend) -> Scales | None:
-    """Return the adapters of a request; None where it names none, or has a list for each branch.
-
-    Raises ApiError: 400 for a value without a meaning, 501 where the model has no adapters.
-    """
-    if not value or is_one_each(value):
-        return None
-    return used_scales(read_scales(value), engine)
-
-
-def is_one_each(value: Any) -> bool:
-    """Whether there is a list of adapters for each branch."""
-    entries: list[object] = cast("list[object]", value) if isinstance(value, list) else []
-    lists = sum(1 for entry in entries if isinstance(entry, list))
-    return lists > 0 and all(entry is None or isinstance(entry, list) for entry in entries)
-
-
-def used_scales(scales: Scales, engine: Backend) -> Scales:
-    """Adapters at scale 0 are none, so that every server takes them. Raises NotSupported for others."""
-    used = tuple((number, scale) for number, scale in scales if scale)
-    engine.capabilities.require("lora", bool(used))
-    if used and engine.adapters is not None and not engine.adapters:
-        raise NotSupported(NO_ADAPTERS)
-    return used
-
-
-def read_scales(value: Any) -> Scales:
-    """``[{"id": 0, "scale": 0.5}]``; a scale that is not there is 1. Raises ApiError (400)."""
-    problem = bad("lora", "Field 'lora': expected a list of objects with id and scale")
-    if not isinstance(value, list):
-        raise problem
-    entries = cast("Sequence[Any]", value)
-    if len(entries) > MOST_ADAPTERS:
-        raise bad("lora", f"Field 'lora': {len(entries)} adapters, {MOST_ADAPTERS} are possible")
-    found: list[tuple[int, float]] = []
-    for entry in entries:
-        fields = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
-        number, scale = fields.get("id"), fields.get("scale", 1.0)
-        if not is_integer(number) or not is_number(scale):
-            raise problem
-        found.append((cast(int, number), float(scale)))
-    return tuple(found)

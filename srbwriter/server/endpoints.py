@@ -201,9 +201,7 @@ def respell_field(error: ApiError, sent: Mapping[str, Any]) -> ApiError:
 
 _OTHER_NAMES = {
     "next_ids": ("ids",), "prompt": ("input", "content"),
-    "grammar": ("ebnf", "structured_outputs"),
-    "json_schema": ("response_format", "structured_outputs"),
-    "regex": ("regex_pattern", "guided_choice", "structured_outputs"),
+    "json_schema": ("response_format",),
 }  # fmt: skip
 """Other names of a field that hold for some paths only or wrap it, and so are no spellings of it."""
 

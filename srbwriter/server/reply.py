@@ -146,7 +146,6 @@ def settings_object(
         "n_probs": request.logprobs or 0,
         "post_sampling_probs": params.post_sampling_probs,
         "timings_per_token": params.timings_per_token,
-        "lora": [{"id": id, "scale": scale} for id, scale in request.lora or ()],
     }
 
 

@@ -126,18 +126,12 @@ AT_LEAST_ONE = {"type": "integer", "minimum": 1}
 TEXTS = {"type": "array", "items": {"type": "string"}}
 OBJECTS = {"type": "array", "items": {"type": "object"}}
 
-LORA: dict[str, Any] = {
-    "type": "array",
-    "items": object_of("id", id=COUNT, scale="number"),
-    "example": [{"id": 0, "scale": 0.5}],
-}
-
 OF_DIALECTS = frozenset(
     "priority logprobs prompt_logprobs next_logprobs next_ids score_from begin without parse_special".split()
 )
 """Parameters of a request that some dialects have, in their own way, and others do not."""
 
-FIELDS: dict[str, Any] = {p.name: _field(p) for p in PARAMETERS if p.name not in OF_DIALECTS} | {"lora": LORA}
+FIELDS: dict[str, Any] = {p.name: _field(p) for p in PARAMETERS if p.name not in OF_DIALECTS}
 """Every generation parameter that requests may carry."""
 
 SWITCHES = {"stream": "boolean", "stream_options": "object"}

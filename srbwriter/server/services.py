@@ -236,7 +236,7 @@ class Services:
     def _admit(self, more: int, busy: int) -> None:
         most = self.settings.max_requests
         if more > most:  # it would not fit the idlest server
-            raise bad(None, f"{more} prompts or sets of adapters in one request, {most} are possible")
+            raise bad(None, f"{more} prompts in one request, {most} are possible")
         running = sum(len(record.generations) for record in self.registry.live())
         if running + more <= most:
             return

@@ -54,7 +54,6 @@ SPELLINGS = (
     ("--lora-scaled a.gguf 0.5 --lora b.gguf", "model.lora", ("a.gguf:0.5", "b.gguf")),
     ("--lora-scaled a.gguf -1e-1", "model.lora", ("a.gguf:-1e-1",)),
     ("--lora-scaled a.gguf:0.5,b.gguf:2", "model.lora", ("a.gguf:0.5,b.gguf:2",)),
-    ("--lora-init-without-apply", "model.lora_init_without_apply", True),
     ("--control-vector a.gguf", "model.control_vectors", ("a.gguf",)),
     ("--control-vector-scaled a.gguf 0.8", "model.control_vectors", ("a.gguf:0.8",)),
     ("--control-vector-layer-range 4 20", "model.control_vector_layers", (4, 20)),

@@ -1,12 +1,9 @@
-"""LoRA adapters and control vectors: equal to changed weights, kept apart in the cache, refused in words."""
+"""LoRA adapters and control vectors: equal to changed weights, kept apart on disk, refused in words."""
 
 from __future__ import annotations
 
-import contextlib
-import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srbwriter.demo import bundled_model
-from srbwriter.engine.adapters import MOST_SETS, QUANTUM, Adapters, AdapterSet, Turns
+from srbwriter.engine.adapters import load_adapters
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.model_files import check_adapter
 from srbwriter.engine.types import EngineOptions, InvalidRequest, ModelError, Priority, Request, Stop
 from tests.sizes import examples
 
-from .support import GREEDY, Reference, assert_same_logits, drive, finish, forcing, rest
+from .support import GREEDY, assert_same_logits, finish, forcing, rest
 from .toy_models import FEED, WIDTH, make_control_vector, make_lora, make_merged, make_qwen
 
 OPTIONS = EngineOptions(
@@ -46,12 +43,11 @@ def loaded(files: Path, *lora: tuple[str, float], model: str = "base.gguf", **op
     return Engine.load(files / model, replace(OPTIONS, lora=adapters, **options), thread=False)
 
 
-def logits_of(engine: Engine, lora: Any = None, n: int = 1, **more: Any) -> list[Any]:
+def logits_of(engine: Engine) -> list[Any]:
     """Logits that each branch saw, writing the same words whatever the model thinks of them."""
     seen: dict[int, list[Any]] = {}
     script = engine.tokenize(" so it was not rain")
-    request = Request(TEXT, n=n, sampling=GREEDY, stop=STOP, lora=lora,
-                      logits_callback=forcing([script], seen), **more)  # fmt: skip
+    request = Request(TEXT, sampling=GREEDY, stop=STOP, logits_callback=forcing([script], seen))
     finish(engine, engine.submit(request))
     return [row for index in sorted(seen) for row in seen[index]]
 
@@ -69,148 +65,28 @@ def assert_all_same(found: Sequence[Any], wanted: Sequence[Any]) -> None:
         assert_same_logits(one, other, 2e-3)
 
 
-@pytest.mark.parametrize("lora", [((0, 1.0),), ((0, 0.5), (1, -1.5)), ((1, 2.0),), ()])
-def test_an_adapter_is_the_model_with_other_weights(files: Path, tmp_path: Path, lora: AdapterSet) -> None:
-    with loaded(files, ("one.gguf", 0.0), ("two.gguf", 0.0)) as engine:
-        found = logits_of(engine, lora)
-    assert_all_same(found, reference(files, tmp_path, *((k + 1, scale) for k, scale in lora)))
-
-
-def test_what_was_evaluated_with_one_set_is_not_found_under_another(files: Path, tmp_path: Path) -> None:
-    wanted = {lora: reference(files, tmp_path, *((k + 1, s) for k, s in lora)) for lora in SETS}
-    assert all(np.abs(wanted[SETS[k]][0] - wanted[SETS[k - 1]][0]).max() > 0.1 for k in range(3))
-    with loaded(files, ("one.gguf", 1.0), ("two.gguf", 0.0)) as engine:
-        for lora in (*SETS, *reversed(SETS)):
-            assert_all_same(logits_of(engine, lora), wanted[lora])
-        before = engine.stats().reused_tokens
-        logits_of(engine, SETS[0])
-        assert engine.stats().reused_tokens - before > 10, "the same set again finds its own"
-
-
-SETS: tuple[AdapterSet, ...] = (((0, 1.0),), ((0, 0.5), (1, 1.0)), ())
-
-
-def test_requests_with_different_sets_run_side_by_side(files: Path, tmp_path: Path) -> None:
-    wanted = {lora: reference(files, tmp_path, *((k + 1, s) for k, s in lora)) for lora in SETS}
-    with loaded(files, ("one.gguf", 1.0), ("two.gguf", 0.0)) as engine:
-        engine._scheduler.turns._clock = iter(range(10**9)).__next__  # type: ignore[union-attr]
-        script, running = engine.tokenize(" so it was not rain"), []
-        for lora in SETS:
-            seen: dict[int, list[Any]] = {}
-            request = Request(
-                TEXT, n=3, sampling=GREEDY, stop=STOP, lora=lora, logits_callback=forcing([script], seen)
-            )
-            running.append((engine.submit(request), seen, lora))
-        drive(engine, lambda: all(g.branches[0].ids for g, _, _ in running))
-        assert not any(g.done for g, _, _ in running), "none waits for the end of another"
-        finish(engine, *(g for g, _, _ in running))
-        for _, seen, lora in running:
-            for index in range(3):
-                assert_all_same(seen[index], wanted[lora])
-
-
-@pytest.mark.parametrize("seed", range(12))
-@pytest.mark.full
-def test_sets_stay_apart_whatever_leaves_the_cells(
-    files: Path, merged: dict[AdapterSet, Reference], seed: int
+@pytest.mark.parametrize("scales", [(1.0,), (0.5, -1.5), (0.0, 2.0)])
+def test_an_adapter_is_the_model_with_other_weights(
+    files: Path, tmp_path: Path, scales: tuple[float, ...]
 ) -> None:
-    """Few cells, many prompts with common beginnings, requests that end, go on, and come again."""
-    rng = random.Random(seed)
-    lora = (("one.gguf", 1.0), ("two.gguf", 0.0))
-    with loaded(files, *lora, n_ctx=256, max_branches=4, max_sequences=5) as engine:
-        scheduler = engine._scheduler
-        assert scheduler.turns is not None
-        scheduler.budget.size = lambda writing, abortable: rng.choice([1, 2, 3, 8, 16, 64])  # type: ignore[method-assign]
-        clock = count(0.0, 0.4 * QUANTUM)
-        scheduler.turns._clock = clock.__next__
-        words = TEXT.split()
-        running: list[tuple[Any, dict[int, list[Any]], AdapterSet]] = []
-        for _ in range(30):
-            chosen = rng.choice(SETS)
-            seen: dict[int, list[Any]] = {}
-            script = engine.tokenize(" " + " ".join(rng.choices(words, k=6)))
-            prompt = " ".join(words[: rng.randint(1, 8)] + rng.choices(words, k=rng.randint(0, 6)))
-            request = Request(
-                prompt, n=rng.randint(1, 3), sampling=GREEDY, stop=STOP, lora=chosen,
-                logits_callback=forcing([script], seen), cache_prompt=rng.random() < 0.9,
-            )  # fmt: skip
-            running.append((engine.submit(request), seen, chosen))
-            for _ in range(rng.randint(0, 12)):
-                engine.process()
-        finish(engine, *(g for g, _, _ in running))
-        for generation, seen, chosen in running:
-            for branch in generation.branches:
-                ids = [*generation.prompt_ids, *branch.ids[:-1]]
-                wanted = merged[chosen].logits(ids, len(branch.ids))
-                assert_all_same(seen[branch.index][: len(wanted)], wanted)
+    with loaded(files, *zip(("one.gguf", "two.gguf"), scales, strict=False)) as engine:
+        found = logits_of(engine)
+    assert_all_same(found, reference(files, tmp_path, *enumerate(scales, 1)))
 
 
-@pytest.fixture(scope="module")
-def merged(files: Path) -> Iterator[dict[AdapterSet, Reference]]:
-    """Models of which the sets are a part, each to be evaluated afresh."""
-    with contextlib.ExitStack() as stack:
-        found: dict[AdapterSet, Reference] = {}
-        for chosen in SETS:
-            path = make_merged(files / f"merged{len(found)}.gguf", *((k + 1, s) for k, s in chosen))
-            found[chosen] = Reference(stack.enter_context(Engine.load(path, OPTIONS, thread=False)))
-            stack.callback(found[chosen].close)
-        yield found
-
-
-def test_going_on_from_a_branch_uses_its_own_adapters(files: Path, tmp_path: Path) -> None:
-    with loaded(files, ("one.gguf", 1.0), ("two.gguf", 0.0)) as engine:
-        seen: dict[int, list[Any]] = {}
-        script = engine.tokenize(" so it was not rain and so he was old")
-        request = Request(TEXT, sampling=GREEDY, stop=Stop(max_tokens=3, ignore_eog=True), lora=((1, 1.0),),
-                          logits_callback=forcing([script], seen))  # fmt: skip
-        first = engine.submit(request)
-        finish(engine, first)
-        logits_of(engine, ((0, 1.0),))
-        first.branches[0].extend(3)
-        finish(engine, first)
-    make_merged(tmp_path / "merged.gguf", (2, 1.0))
-    with Engine.load(tmp_path / "merged.gguf", OPTIONS, thread=False) as merged:
-        ids = [*first.prompt_ids, *first.branches[0].ids[:-1]]
-        alone = Reference(merged)
-        assert_all_same(seen[0], alone.logits(ids, 6))
-        alone.close()
-
-
-def test_requests_that_share_nothing_have_their_adapters_too(files: Path, tmp_path: Path) -> None:
-    with loaded(files, ("one.gguf", 0.0)) as engine:
-        found = logits_of(engine, ((0, 1.0),), cache_prompt=False)
-        assert_all_same(found, reference(files, tmp_path, (1, 1.0)))
-        for k in range(MOST_SETS):
-            engine.adapters.root(((0, 1.0 + k),))
-        assert not engine.adapters.shared(((0, 0.25),)), "there are more sets than are remembered"
-        assert_all_same(logits_of(engine, ((0, 0.25),)), reference(files, tmp_path, (1, 0.25)))
-
-
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["as before", "named in another order"])
-def test_what_each_set_evaluated_is_there_after_a_restart(
-    files: Path, tmp_path: Path, order: tuple[int, int]
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+def test_what_was_evaluated_with_other_adapters_is_not_used_after_a_restart(
+    files: Path, tmp_path: Path, scale: float
 ) -> None:
-    """A file names the adapters by what is in them, not by their numbers."""
-    lora = (("one.gguf", 1.0), ("two.gguf", 0.0))
-    with loaded(files, *lora, disk_dir=str(tmp_path)) as engine:
-        wanted = {chosen: logits_of(engine, chosen) for chosen in SETS}
-        shown = [
-            engine.submit(
-                Request(TEXT, sampling=GREEDY, stop=STOP, lora=chosen, priority=Priority.FOREGROUND)
-            )
-            for chosen in SETS
-        ]
-        finish(engine, *shown)
+    with loaded(files, ("one.gguf", 1.0), disk_dir=str(tmp_path)) as engine:
+        finish(
+            engine,
+            engine.submit(Request(TEXT, sampling=GREEDY, stop=STOP, priority=Priority.FOREGROUND)),
+        )
         rest(engine)
-    with loaded(files, *(lora[k] for k in order), disk_dir=str(tmp_path)) as engine:
-        for chosen in (*SETS, ((0, 0.25),)):
-            now = tuple((order[number], scale) for number, scale in chosen)
-            before = engine.stats()
-            found = logits_of(engine, now)
-            known = chosen in wanted
-            assert (engine.stats().restored_tokens > before.restored_tokens) is known
-            if known:
-                assert_all_same(found, wanted[chosen])
+    with loaded(files, ("one.gguf", scale), disk_dir=str(tmp_path)) as engine:
+        logits_of(engine)
+        assert (engine.stats().restored_tokens > 0) is (scale == 1.0)
 
 
 def test_vectors_are_those_of_the_model_with_its_adapters(files: Path, tmp_path: Path) -> None:
@@ -223,21 +99,10 @@ def test_vectors_are_those_of_the_model_with_its_adapters(files: Path, tmp_path:
 # ---- what is refused
 
 
-@pytest.mark.parametrize(
-    ("lora", "words"),
-    [
-        (((2, 1.0),), "there are 0 … 0"),
-        (((-1, 1.0),), "no adapter -1"),
-        (((True, 1.0),), "no adapter True"),
-        (((0, float("nan")),), "scale"),
-        (((0, 1e9),), "scale"),
-        (((0, "x"),), "scale"),
-        ((0,), "pairs"),
-    ],
-)
-def test_a_set_that_cannot_be_is_refused(files: Path, lora: Any, words: str) -> None:
-    with loaded(files, ("one.gguf", 1.0)) as engine, pytest.raises(InvalidRequest, match=words):
-        engine.submit(Request(TEXT, lora=lora))
+@pytest.mark.parametrize("scale", [float("nan"), 1e9])
+def test_a_scale_that_cannot_be_is_refused(files: Path, scale: float) -> None:
+    with pytest.raises(InvalidRequest, match="scale"):
+        loaded(files, ("one.gguf", scale))
 
 
 def ones(*shape: int) -> Any:
@@ -284,13 +149,11 @@ def test_a_foreign_file_is_refused_in_words(
         loaded(files, (str(path), 1.0))
 
 
-def test_a_model_no_file_and_too_many_files_are_refused_in_words(files: Path, tmp_path: Path) -> None:
+def test_a_model_and_no_file_are_refused_in_words(files: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="no LoRA adapter"):
         loaded(files, (str(bundled_model()), 1.0))
     with pytest.raises(ModelError, match="check the path"):
         loaded(files, (str(tmp_path / "none.gguf"), 1.0))
-    with pytest.raises(InvalidRequest, match="64 are possible"):
-        loaded(files, *[("one.gguf", 1.0)] * 65)
 
 
 @given(st.data())
@@ -306,7 +169,7 @@ def test_an_adapter_cut_or_damaged_anywhere_ends_no_process(files: Path, data: s
         path.write_bytes(whole[:place] + data.draw(st.binary(min_size=1, max_size=9)) + whole[place + 9 :])
     model = _base(files)
     try:
-        Adapters(model, ((str(path), 1.0),))
+        load_adapters(model, replace(OPTIONS, lora=((str(path), 1.0),)))
     except ModelError as error:
         assert str(path) in str(error)
 
@@ -335,25 +198,6 @@ def test_of_a_model_in_parts_only_what_is_known_is_checked(files: Path, tmp_path
     make_lora(tmp_path / "bad.gguf", tensors=halves(ones(3, 2, WIDTH), ones(3, WIDTH, 2)))
     with pytest.raises(ModelError, match="shape"):
         check_adapter(tmp_path / "bad.gguf", "qwen3", {})
-
-
-# ---- turns
-
-
-def test_a_set_keeps_its_turn_for_a_while_and_then_the_next_has_its(files: Path) -> None:
-    adapters = Adapters(_base(files), ((str(files / "one.gguf"), 0.0),))
-    one, two = ((0, 1.0),), ((0, 2.0),)
-    roots = {adapters.root(one), adapters.root(two)}
-    clock, used = [0.0], []
-    turns = Turns(adapters, lambda chosen: used.append([scale for _, scale in chosen]), lambda: clock[0])
-    order = []
-    for _ in range(8):
-        order.append(turns.pick(roots))
-        clock[0] += QUANTUM * 0.6
-    assert order == [one, one, two, two, one, one, two, two]
-    assert used == [[1.0], [2.0], [1.0], [2.0]], "handed over only where it changes"
-    assert turns.pick({adapters.root(one)}) == one
-    assert turns.pick(set()) == ()
 
 
 # ---- control vectors

@@ -284,8 +284,8 @@ def test_a_rejected_token_is_not_accepted(model: Model) -> None:
     [
         ({"grammar": ""}, "no rule 'root'"),
         ({"grammar": 'x ::= "a"'}, "no rule 'root'"),
-        ({"grammar": 'root ::= "a"\n  y'}, "line 2: rule 'y' is not defined"),
-        ({"grammar": 'root ::= "a"\n= "b"'}, "line 2: '=' has no meaning here"),
+        ({"grammar": 'root ::= "a"\n  y'}, "line 2: '::=' is expected after 'y'"),
+        ({"grammar": 'root ::= "a"\n= "b"'}, "line 2: a rule name is expected here"),
         ({"grammar": "root ::= a\n"}, "line 1: rule 'a' is not defined"),
         ({"grammar": "\n\nroot ::= [a"}, "line 3: a quote or bracket"),
         ({"grammar": 'root ::= "a'}, "a quote or bracket"),

@@ -27,7 +27,7 @@ from tools import pages
 NUMBERS = [p for p in PARAMETERS if p.kind in ("int", "float")]
 OF_SAMPLING = [p for p in PARAMETERS if p.record == "sampling"]
 NOT_PARAMETERS = {
-    "prompt", "penalty_prompt", "sampling", "stop", "lora", "logits_callback", "label", "client",
+    "prompt", "penalty_prompt", "sampling", "stop", "logits_callback", "label", "client",
     "takes", "common",
 }  # fmt: skip
 

@@ -52,7 +52,6 @@ REQUEST: dict[str, tuple[Any, ...]] = {
     "add_bos": (None,),
     "siblings": ("unlike",),
     "repulsion": (-1.0,),
-    "lora": (5, 1.5, "x", ((0.5, 1.0),)),
     "takes": (
         5, None, ("a",), (Take("a", (1.5,)),), (Take("a", ("x",)),), (Take("a", 5),), (Take(5),),  # type: ignore[arg-type]
         (Take("a", finish_reason="x"),),  # type: ignore[arg-type]

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from srbwriter.engine.adapters import NO_ADAPTERS
 from srbwriter.engine.backend import WITHOUT_CACHE, WithoutCache
 from srbwriter.engine.capabilities import Capabilities
 from srbwriter.engine.chat import render
@@ -57,7 +56,7 @@ Script = Callable[[str, int], str]
 class FakeEngine(WithoutCache):
     """Writes ``script(prompt, branch)`` into each branch, one token a step, then ends it."""
 
-    missing: Mapping[str, str] = {**WITHOUT_CACHE, "lora": NO_ADAPTERS}
+    missing: Mapping[str, str] = WITHOUT_CACHE
 
     def __init__(
         self,

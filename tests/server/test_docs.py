@@ -18,7 +18,7 @@ import pytest
 import srbwriter.demo
 from srbwriter.config.keys import MAX_N
 from srbwriter.engine import limits
-from srbwriter.engine.compat import GONE
+from srbwriter.engine.compat import REFUSED
 from srbwriter.engine.queue import SETTLE_SECONDS
 from srbwriter.server import Loaded, ServerSettings, start_in_thread
 from srbwriter.server.dialects.openai.completions import HONOURED, IGNORED
@@ -236,8 +236,7 @@ def test_every_endpoint_has_a_line() -> None:
 
 def test_the_table_of_extras_is_the_programs_own() -> None:
     text = DOCUMENT.read_text("utf-8")
-    refused = [name for gone in GONE if gone.treatment == "refused" for name in gone.names]
-    rows = {"honoured": HONOURED, "passed over": IGNORED, "400 unless neutral": refused}
+    rows = {"honoured": HONOURED, "passed over": IGNORED, "400 unless neutral": REFUSED}
     for title, names in rows.items():
         row = next(line for line in text.splitlines() if line.startswith(f"| {title} |"))
         assert re.findall(r"`(\w+)`", row) == list(names)

@@ -54,7 +54,7 @@ FIELDS = st.sampled_from(
     (
         "prompt n max_tokens stop temperature seed logit_bias logprobs n_probs samplers "
         "dry_sequence_breakers stream stream_options response_format messages parent id_slot top_k suffix "
-        "echo best_of response_fields system_prompt lora json_schema grammar tools chat_template_kwargs "
+        "echo best_of response_fields system_prompt json_schema grammar tools chat_template_kwargs "
         "stop_token_ids boundary content tokens input_extra t_max_predict_ms"
     ).split()
 )

@@ -135,10 +135,9 @@ def test_what_llama_cpp_does_not_know_is_emulated_or_refused(
 
     assert sampling(do_sample=False, temperature=0.7).temperature == 0.0
     assert sampling(do_sample=True, temperature=0.7).temperature == 0.7
-    for low, high in (("dynatemp_low", "dynatemp_high"), ("dynatemp_min", "dynatemp_max")):
-        warm = sampling(**{low: 0.5, high: 1.5})
-        assert (warm.temperature, warm.dynatemp_range) == (1.0, 0.5)
-    assert sampling(dynamic_temperature=False, min_temp=0.5, max_temp=1.5) == sampling()
+    warm = sampling(dynatemp_low=0.5, dynatemp_high=1.5)
+    assert (warm.temperature, warm.dynatemp_range) == (1.0, 0.5)
+    assert sampling(dynamic_temperature=False, dynatemp_low=0.5, dynatemp_high=1.5) == sampling()
     assert sampling(sampler_order=[6, 0, 1, 3, 4, 2, 5]).samplers == (
         "penalties", "top_k", "typ_p", "top_p", "min_p", "temperature"
     )  # fmt: skip

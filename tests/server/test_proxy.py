@@ -76,14 +76,6 @@ def test_a_branch_that_is_refused_over_there_fails_beside_the_others(
     assert ends[1]["reason"] == "error" and ends[1]["error"].startswith("Field 'grammar'")
 
 
-def test_adapters_are_asked_of_who_runs_the_model(servers: tuple[httpx.Client, httpx.Client]) -> None:
-    for server in servers:
-        body = {"prompt": "x", "max_tokens": 1, "lora": [{"id": 0, "scale": 0.5}]}
-        answer = server.post("/completion", json=body)
-        assert answer.status_code == 501 and "without LoRA adapters" in answer.text
-    assert "engine elsewhere" in answer.text
-
-
 def test_a_proxy_tells_what_the_engine_behind_it_lacks() -> None:
     with closing(Scripted("vllm")) as there, RemoteEngine.connect(RemoteOptions(there.url)) as engine:
         here = started(engine)

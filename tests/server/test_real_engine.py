@@ -117,9 +117,7 @@ def test_constraints_over_the_wire(real: httpx.Client) -> None:
             "response_format": {"type": "json_schema", "json_schema": {"schema": schema}}}  # fmt: skip
     choice = real.post("/v1/chat/completions", json=body).json()["choices"][0]
     assert set(json.loads(choice["message"]["content"])) == {"name"}
-    chosen = real.post(
-        "/v1/completions", json={"model": "m", "prompt": "a", "guided_choice": ["red", "blue"]}
-    )
+    chosen = real.post("/v1/completions", json={"model": "m", "prompt": "a", "guided_regex": "red|blue"})
     assert chosen.json()["choices"][0]["text"] in ("red", "blue")
     native = real.post("/completion", json={"prompt": "a", "grammar": 'root ::= "yes" | "no"'}).json()
     assert native["content"] in ("yes", "no")

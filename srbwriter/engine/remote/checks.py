@@ -32,7 +32,6 @@ class RemoteChecks(RequestChecks):
             "without": bool(request.without),
             "cache_prompt": not request.cache_prompt,
             "penalty_prompt": request.penalty_prompt is not None,
-            "lora": bool(request.lora),
             "look_ahead": request.priority is Priority.AHEAD,
             "siblings": request.siblings != "independent",
             "repulsion": bool(request.repulsion),

@@ -11,7 +11,7 @@ from ..types import ModelInfo, Sampling
 
 ALL_SAMPLING = frozenset(field.name for field in fields(Sampling)) - {"logit_bias"}
 """What can be said without token ids."""
-_OPTIONAL: tuple[Feature, ...] = ("cache_prompt", "penalty_prompt", "lora")
+_OPTIONAL: tuple[Feature, ...] = ("cache_prompt", "penalty_prompt")
 _TOGETHER: tuple[Feature, ...] = ("siblings", "repulsion")
 _ENDS: tuple[Feature, ...] = ("min_tokens", "ignore_eog")
 _CONSTRAINTS = ("grammar", "json_schema", "regex")

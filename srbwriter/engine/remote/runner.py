@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
@@ -17,7 +16,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, TypeVar, cast
 
-from ..ending import FORKED, close_at_exit
+from ..ending import close_at_exit
 from ..generation import Command, Generation
 from ..steering import typed_text
 from ..types import Cancelled, EngineClosed, EngineError
@@ -54,7 +53,6 @@ class RemoteRunner:
         self._commands: list[Command] = []
         self._posting = threading.Lock()  # of the commands, and of the decision that no more are taken
         self._closing = self._dropped = self._ended = False
-        self._process = os.getpid()
 
     # ---- life
 
@@ -100,8 +98,6 @@ class RemoteRunner:
 
     def close(self, timeout: float = _END_SECONDS) -> None:
         """End every request and the connections. A second call does nothing."""
-        if self._forked:  # the child of a fork shares the loop's files with its parent
-            return
         with self._posting:
             if self._closing:
                 return
@@ -118,9 +114,8 @@ class RemoteRunner:
 
         Returns at once, and takes no lock: the garbage collector may call it on any thread, anywhere.
         """
-        if not self._forked:
-            with suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._end_dropped)
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._end_dropped)
 
     def _end_dropped(self) -> None:
         self._dropped = True
@@ -161,14 +156,8 @@ class RemoteRunner:
         for generation in list(self.generations):
             generation.abandon(EngineClosed("the engine was closed"))
 
-    @property
-    def _forked(self) -> bool:
-        return os.getpid() != self._process
-
     def check_open(self) -> None:
         """Raise EngineClosed, with the reason, when nothing can be asked of the server any more."""
-        if self._forked:
-            raise EngineClosed(FORKED)
         if self._closing:
             raise EngineClosed("the engine was closed")
 

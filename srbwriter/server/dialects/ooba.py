@@ -68,8 +68,7 @@ async def stop_generation(context: Context) -> Response:
 
 
 async def model_info(context: Context) -> Response:
-    adapters = context.engine.adapters
-    names = [one.path for one in adapters.list()] if adapters else []
+    names = [path for path, _ in context.engine.adapters]
     name = context.services.model_name
     return json_response({"model_name": name, "lora_names": names, "loader": "llama.cpp"})
 

@@ -13,7 +13,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from srbwriter.engine.compat import BY_GONE_NAME, RETIRED_NAMES
 from srbwriter.engine.parameters import PARAMETERS, Parameter
 from srbwriter.engine.types import EngineError, Finished, FinishReason, Text
 from srbwriter.server.errors import ApiError
@@ -27,7 +26,9 @@ PARSE = "Failed to parse parameters"
 
 _MOST_ARGUMENTS = 200
 _MOST_BYTES = 1 << 20  # of all arguments
-_SWITCHES = frozenset({"--color", "--memory-f16", "--memory-f32", "--mlock", "--no-mmap", "--verbose-prompt"})
+_SWITCHES = frozenset(
+    {"--color", "--memory-f16", "--memory-f32", "--mlock", "--no-mmap", "--verbose-prompt", "--strict"}
+)
 _WITHOUT_EFFECT = frozenset({"-t", "--threads", "-c", "--ctx-size", "-b", "--batch-size"})
 _INTERACTIVE = frozenset({"-i", "--interactive", "--interactive-first"})
 
@@ -92,8 +93,6 @@ def parse_arguments(arguments: Sequence[str]) -> Asking:
             asking.first |= flag == "--interactive-first"
         elif row is not None and row.kind == "bool":
             asking.values.append((row, "true"))
-        elif flag.removeprefix("--") in RETIRED_NAMES:
-            BY_GONE_NAME[flag.removeprefix("--")].check(flag, True)
         elif flag not in _SWITCHES:
             known = row is not None or flag in _WITHOUT_EFFECT or flag in ("-p", "--prompt")
             if not known or not rest:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from srbwriter.engine.compat import BY_GONE_NAME, RETIRED_NAMES
+from srbwriter.engine.compat import IGNORED
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import EngineError, Event, Finished, FinishReason, Text
 from srbwriter.server.body import Fields
@@ -147,8 +147,7 @@ class Session(Peer):
             self.debug = Fields({"debug": value}).flag("debug")
             await self._tell((name, self.debug))
             return
-        if name in RETIRED_NAMES:
-            BY_GONE_NAME[name].check(name, value)
+        if name in IGNORED:
             await self._tell((name, False))
             return
         row = await off_loop(len(value) * _SET_BYTE, lambda: self.knobs.set(name, value))

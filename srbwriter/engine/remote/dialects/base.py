@@ -116,13 +116,6 @@ def sampler_fields(sampling: Sampling) -> dict[str, Any]:
     return found
 
 
-def scales(request: Request) -> dict[str, Any]:
-    """Return the field for a request's adapters, of llama.cpp and srbwriter."""
-    if request.lora is None:
-        return {}
-    return {"lora": [{"id": number, "scale": scale} for number, scale in request.lora]}
-
-
 def decoded(decoder: msgspec.json.Decoder[T], data: bytes, where: str) -> T:
     """Decode an event's JSON. Raises RemoteError for garbage, and for an error that it reports.
 

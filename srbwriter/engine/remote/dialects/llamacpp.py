@@ -25,7 +25,6 @@ from .base import (
     decoded,
     model_info,
     sampler_fields,
-    scales,
 )
 
 _SCALARS = tuple(spelled("llamacpp"))
@@ -71,7 +70,7 @@ class LlamaCpp(Dialect):
             "llamacpp", f"llama-server {props.get('build_info', '')}".strip(), info, many=slots,
             logprobs=True, sampling=ALL_SAMPLING - {"regex", "infill", "banned_phrases"},
             stops=frozenset({"ignore_eog"}),
-            request=frozenset({"cache_prompt", "lora"}), requests=slots, template=True,
+            request=frozenset({"cache_prompt"}), requests=slots, template=True,
         )  # fmt: skip
 
     def encode(self, completion: Completion) -> tuple[str, dict[str, Any]]:
@@ -97,7 +96,7 @@ class LlamaCpp(Dialect):
         }
         if request.logprobs is not None:
             body["n_probs"] = 1
-        return "/completion", body | sampler_fields(sampling) | scales(request)
+        return "/completion", body | sampler_fields(sampling)
 
     def parse(self, data: bytes) -> Sequence[StreamEvent]:
         event = decoded(self._decoder, data, self.transport.where)

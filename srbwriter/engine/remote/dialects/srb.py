@@ -15,7 +15,7 @@ from ..problems import garbage, own_words
 from ..profile import ALL_SAMPLING, Profile
 from ..transport import Transport
 from ..vocabulary import FINGERPRINT, SIZE, decode
-from .base import Completion, Dialect, Rewound, StreamEvent, Tokens, decoded, sampler_fields, scales
+from .base import Completion, Dialect, Rewound, StreamEvent, Tokens, decoded, sampler_fields
 
 _COMPLETIONS = "/srb/v1/completions?sse=1&rich=1"
 _NAMES = {p.field: p.name for p in PARAMETERS if p.record == "sampling"}
@@ -64,7 +64,7 @@ class Srb(Dialect):
             "srb", f"srbwriter {card['version']}", info, many=int(card["max_n"]), lacking=lacking,
             logprobs="logprobs" not in lacking, sampling=ALL_SAMPLING - lacking.keys(),
             stops=frozenset({"min_tokens", "ignore_eog"}) - lacking.keys(),
-            request=frozenset({"cache_prompt", "penalty_prompt", "lora", "siblings", "repulsion"}),
+            request=frozenset({"cache_prompt", "penalty_prompt", "siblings", "repulsion"}),
             template=bool(info.chat_template),
         )  # fmt: skip
 
@@ -100,7 +100,7 @@ class Srb(Dialect):
             body["siblings"] = request.siblings
         if completion.whole and request.repulsion:
             body["repulsion"] = request.repulsion
-        return _COMPLETIONS, body | sampler_fields(sampling) | scales(request)
+        return _COMPLETIONS, body | sampler_fields(sampling)
 
     def parse(self, data: bytes) -> Sequence[StreamEvent]:
         event = decoded(self._decoder, data, self.transport.where)

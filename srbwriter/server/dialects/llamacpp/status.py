@@ -176,9 +176,8 @@ def _number(value: float) -> str:
 
 
 async def lora_adapters(context: Context) -> Response:
-    """Every adapter with the scale that requests get which name none."""
-    adapters = context.engine.adapters
+    """The adapters that are loaded, and how much of each."""
     return json_response([
-        {"id": one.id, "path": one.path, "scale": one.scale, "task_name": "", "prompt_prefix": ""}
-        for one in (adapters.list() if adapters is not None else ())
+        {"id": number, "path": path, "scale": scale, "task_name": "", "prompt_prefix": ""}
+        for number, (path, scale) in enumerate(context.engine.adapters)
     ])  # fmt: skip

@@ -43,8 +43,7 @@ from srbwriter.server.services import FINGERPRINT, Services
 from srbwriter.server.work import encode
 
 HONOURED = (
-    "response_format", "structured_outputs", "guided_choice", "ebnf", "truncate_prompt_tokens",
-    "prompt_logprobs", "continuous_usage_stats",
+    "response_format", "truncate_prompt_tokens", "prompt_logprobs", "continuous_usage_stats",
 )  # fmt: skip
 """Mean here what they mean there, beside all parameters of the engine's table."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -40,13 +39,10 @@ from srbwriter.engine.types import (
 from srbwriter.server.body import (
     Fields,
     branch_samplings,
-    is_one_each,
     read_n,
     read_options,
     read_sampling,
-    read_scales,
     read_stop,
-    used_scales,
 )
 from srbwriter.server.context import Context
 from srbwriter.server.errors import ApiError, Dialect, bad, error_schema
@@ -92,7 +88,7 @@ def _read(
 ) -> tuple[list[Request], EventLines]:
     request = read_request(fields, services, parent)
     lines = EventLines(sse=sse, rich=rich or fields.flag("rich"))
-    return for_each_branch(request, fields.raw("lora"), services.engine), lines
+    return [request], lines
 
 
 def read_request(fields: Fields, services: Services, parent: Branch | None = None) -> Request:
@@ -208,30 +204,6 @@ def read_branches(
         tuple(read_sampling(one, base, engine) for one, base in pairs),
         tuple(read_stop(one, stop) for one in own),
     )
-
-
-def for_each_branch(request: Request, value: Any, engine: Backend) -> list[Request]:
-    """``request``, or one for each of its branches where ``lora`` holds a list for each of them.
-
-    What branches with the same adapters have in common is evaluated once all the same. Raises ApiError.
-    """
-    if not is_one_each(value):
-        return [request]
-    n = request.n
-    if len(value) != n:
-        raise bad("lora", f"Field 'lora': {len(value)} lists of adapters for {n} branches")
-    sets = [used_scales(read_scales(entry), engine) if entry else None for entry in value]
-    return [
-        replace(
-            request, n=1, sampling=_own(request.sampling, k), stop=_own(request.stop, k), lora=sets[k]
-        )
-        for k in range(n)
-    ]  # fmt: skip
-
-
-def _own(given: Any, k: int) -> Any:
-    """Return the value of branch ``k`` from one for all, or from one for each."""
-    return cast("tuple[Any, ...]", given)[k] if isinstance(given, tuple) else given
 
 
 # ---- the text of a parent

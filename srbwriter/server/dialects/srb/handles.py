@@ -19,7 +19,6 @@ from srbwriter.server.context import Context, json_response
 from srbwriter.server.dialects.srb.completions import (
     EventLines,
     branch_runs,
-    for_each_branch,
     read_branches,
     read_request,
     split_branches,
@@ -281,8 +280,6 @@ async def _fork(context: Context, record: Record, branch: Branch, fields: Fields
         **read_options(fields, context.settings.context_shift, context.engine),
     )
     before = branch.generation.request
-    if request.lora is None:
-        request = replace(request, lora=before.lora)
     if not request.cache_salt:
         request = replace(request, cache_salt=before.cache_salt)
     return await _start(context, request)
@@ -340,8 +337,7 @@ async def _start(context: Context, request: Request) -> Response:
             "max_tokens",
             "Field 'max_tokens': needed here, or max_seconds: nobody's connection would ever end this text",
         )
-    requests = for_each_branch(request, (await context.fields()).raw("lora"), context.engine)
-    record = await context.submit(requests, new_id())
+    record = await context.submit([request], new_id())
     headers = {"Location": f"/srb/v1/requests/{record.id}", **context.queue(record)}
     return json_response(request_object(record, int(headers["X-Queue"])), RUNNING, headers)
 

@@ -74,7 +74,7 @@ async def branch_tokens(context: Context) -> Response:
     before, ids = branch.generation.prompt_ids, tuple(branch.buffer.ids)
     asked = Request(
         prompt=(*before, *ids[:end]), prompt_logprobs=k, score_from=len(before) + start, stop=ONLY_READ,
-        add_bos=False, lora=branch.generation.request.lora,
+        add_bos=False,
         cache_salt=branch.generation.request.cache_salt,
     )  # fmt: skip
     scored = await context.submit([asked])
