@@ -342,6 +342,8 @@ RETIRED: tuple[Retired, ...] = (
     Retired("keys", (), "the menu's keys are those of keys.menu", "keys.leader"),
     Retired("keys", (), "the menu's keys are those of keys.menu", "keys.palette"),
     Retired("keys", (), "keys.colour_tokens are the keys of Colour words", "keys.provenance"),
+    Retired("keys", (), "the panes of all branches scroll", "keys.next_page"),
+    Retired("keys", (), "the panes of all branches scroll", "keys.previous_page"),
     Retired("keys", (), "branches are not replayed", "keys.replay"),
     Retired("keys", (), "picks are not compared", "keys.preferences"),
     Retired("keys", (), "branches are bookmarked and not rated", "keys.rate_up"),

@@ -557,8 +557,7 @@ class WriteScreen(Screen[None]):
                 marks = status.marks(self.session, pane.index, pane.take)
                 pane.show_facts(marks, note, self.arrangement.figures)
         self.strip.show([f"{branch.index + 1}{state_sign(branch)}" for branch in branches], self.grid.current)
-        # Not by the grid's own height, which is a row less while the strip is shown.
-        self.strip.set_class(bool(branches) and not self.grid.fits(self.right.size), "-needed")
+        self.strip.set_class(self.grid.single and len(branches) > 1, "-needed")
 
     # ---- layout
 
