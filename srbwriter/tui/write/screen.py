@@ -588,9 +588,6 @@ class WriteScreen(Screen[None]):
         self.grid.single = narrow or self.arrangement.large
         for panes in self.query("#panes"):
             panes.styles.margin = (0, self.arrangement.panel_columns, 0, 0)
-        share, beside = self.app.preferences[options.SPLIT], classes["-right"] or classes["-column"]
-        for part, percent in ((self.editor, share), (self.right, 100 - share)):
-            part.styles.width, part.styles.height = ("1fr", f"{percent}fr")[:: -1 if beside else 1]
 
     def _fit(self, _: object = None) -> None:
         """Make the content fit the last layout.
