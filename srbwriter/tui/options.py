@@ -22,14 +22,6 @@ LAYOUT = Key(
     AUTO,
     "where the branches stand; auto is right of the story from 160 columns on, else below it",
 )
-SPLIT = Key(
-    "interface.split",
-    INTEGER,
-    40,
-    "share of the window that the story has, in percent",
-    minimum=15,
-    maximum=85,
-)
 PANES = Key(
     "interface.panes",
     one_of("top", "end"),
@@ -74,7 +66,7 @@ def own_keys() -> list[Key[str]]:
 
 
 OPTIONS: tuple[Key[Any], ...] = (
-    THEME, LAYOUT, SPLIT, PANES, FPS, TEXT_WIDTH, CONTINUE, REDUCED_MOTION, COLOUR_TOKENS, GOAL,
+    THEME, LAYOUT, PANES, FPS, TEXT_WIDTH, CONTINUE, REDUCED_MOTION, COLOUR_TOKENS, GOAL,
 )  # fmt: skip
 """Every row above, in order."""
 

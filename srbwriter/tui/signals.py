@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS = 1.0  # interval of checks whether the terminal is still there
 _KEYS_SECONDS = 0.1  # delay for keys that were pressed before the signal
+_GIVING_BACK_SECONDS = 0.5  # in which Textual restores the terminal
 _CLOSING_SECONDS = 2.5  # from a signal to the exit, unless saving takes longer
 
 
@@ -56,8 +57,8 @@ def _end(app: Program, number: int) -> None:
     app.write_screen.keep_view()
     with contextlib.suppress(StoryError):  # text that cannot be saved has been rescued elsewhere by now
         app.session.keep_last(app.knobs.keep)
-    # The watching process restores the terminal.
-    deadline = threading.Timer(max(0.0, latest - time.monotonic()), os._exit, [128 + number])
+    rest = max(_GIVING_BACK_SECONDS, latest - time.monotonic())
+    deadline = threading.Timer(rest, os._exit, [128 + number])
     deadline.daemon = True
     deadline.start()
     app.exit(return_code=128 + number)

@@ -1,4 +1,4 @@
-"""Opening and closing the app: guards of the terminal first, then the session, then the screen.
+"""Opening and closing the app: the guard of the terminal first, then the session, then the screen.
 
 Textual draws on standard error, and llama.cpp writes there too. So the screen gets a copy of the terminal,
 which is given back whatever happens, and descriptor 2 goes to the log.
@@ -9,12 +9,10 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import signal
 import sys
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, NoReturn
 
 from srbwriter import launch, paths
 from srbwriter.config import Settings
@@ -24,12 +22,6 @@ from srbwriter.tui.app import App
 from srbwriter.tui.dialogs.model_fetch import ModelFetch
 from srbwriter.tui.dialogs.model_offer import ModelOffer
 from srbwriter.tui.options import Preferences
-
-_RESTORE = (
-    b"\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1015l\x1b[?1006l"  # mouse reports off
-    b"\x1b[?2004l\x1b[?1004l\x1b[<u"  # pasting, focus reports, key protocol
-    b"\x1b[?1049l\x1b[?25h\x1b[0m"  # main screen, cursor, colours
-)
 
 
 class _Screen(io.TextIOWrapper):
@@ -73,51 +65,6 @@ def guarded() -> Generator[None]:
         os.close(screen)
 
 
-@contextlib.contextmanager
-def restored() -> Generator[None]:
-    """Give the terminal back as it was, also if this process is killed or native code aborts it.
-
-    A child, made before anything else runs, holds the other end of a pipe: if the pipe closes without a word,
-    it restores the terminal in our place.
-    """
-    if os.name != "posix" or not os.isatty(0):
-        yield
-        return
-    import termios
-
-    before = termios.tcgetattr(0)
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(writing)
-        _wait_and_restore(reading, before)
-    os.close(reading)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(termios.error, OSError):
-            termios.tcsetattr(0, termios.TCSADRAIN, before)
-        with contextlib.suppress(OSError):
-            os.write(writing, b".")
-        os.close(writing)
-        with contextlib.suppress(OSError):
-            os.waitpid(child, 0)
-
-
-def _wait_and_restore(reading: int, before: list[Any]) -> NoReturn:
-    """In the child: sleep until the parent ends, and restore the terminal if it ended without a word."""
-    import termios
-
-    try:
-        for name in ("SIGINT", "SIGHUP", "SIGTERM", "SIGQUIT", "SIGTSTP", "SIGTTOU"):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)
-        if os.read(reading, 1) == b"":
-            os.write(1, _RESTORE)
-            termios.tcsetattr(0, termios.TCSADRAIN, before)
-    finally:
-        os._exit(0)  # the child shares the parent's buffers and must flush none of them
-
-
 BEHIND = 4  # steps of priority by which a key goes before tokens, where both want one core
 
 Beside = Callable[[Session], AbstractContextManager[str]]
@@ -136,7 +83,7 @@ def open_app(settings: Settings, story: Path | None, beside: Beside | None = Non
     fetch, offer, preferences = ModelFetch(), ModelOffer(settings), Preferences(settings)
     begins = False
     left: Path | None = None  # the story that the writer has left for this one
-    with restored(), guarded(), contextlib.ExitStack() as models:
+    with guarded(), contextlib.ExitStack() as models:
         models.callback(fetch.end)
         while True:
             if library.RecentStories(paths.recent_file()).all():

@@ -102,7 +102,7 @@ _NOT_ASCII = re.compile(r"[\u0080-\U0010ffff]")
 # never looked at when half of it is drawn.
 _ASKS_WHOLE, _SHOWS_WHOLE = b"\x1b[?2026$p", b"\x1b[?2026;2$y"
 PASTE_MODE = b"\x1b[?2004h"  # the program has the terminal
-LEFT_ALTERNATE_SCREEN, LEFT_MOUSE = b"\x1b[?1049l", b"\x1b[?1000l"
+LEFT_ALTERNATE_SCREEN = b"\x1b[?1049l"
 _WHOLE, _WHOLE_END = "\x1b[?2026h", "\x1b[?2026l"
 _WHOLE_SECONDS = 3.0  # until a terminal shows half of it, when the program was stopped in between
 # Most of what Textual sends besides words: colours and places of the cursor.
@@ -252,12 +252,6 @@ class Terminal:
         os.close(self._master)
         self._master = -1
         return moment
-
-    @property
-    def echoes(self) -> bool:
-        """Whether the terminal is in the modes of a shell: it shows what is typed, line by line."""
-        flags, wanted = termios.tcgetattr(self._master)[3], termios.ECHO | termios.ICANON
-        return flags & wanted == wanted
 
     def ended(self, within: float = PATIENCE) -> int:
         """Wait for the program's end; returns its exit code, negative for a signal."""

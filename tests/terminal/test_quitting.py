@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 
 from tests.terminal.support import OPENING, make_story, text_of
-from tests.terminal.terminal import CTRL_Q, LEFT_ALTERNATE_SCREEN, LEFT_MOUSE, Terminal
+from tests.terminal.terminal import CTRL_Q, LEFT_ALTERNATE_SCREEN, Terminal
 
 # Python runs a module of this name before the program. The model is closed when the file is there.
 _SLOW_MODEL = """
@@ -40,19 +39,3 @@ def test_a_model_that_closes_slowly_is_named_and_the_words_are_on_the_disk_befor
     gate.touch()
     assert terminal.ended() == 0
     assert "still being closed" not in terminal.screen, "the shell's prompt gets a line of its own"
-
-
-def test_the_terminal_is_given_back_after_a_native_abort(terminal: Terminal) -> None:
-    terminal.start(make_story(terminal.folder), job=True)
-    terminal.wait_for(OPENING.strip())
-    assert not terminal.echoes
-    before = len(terminal.log)
-    terminal.kill(signal.SIGABRT)
-
-    def given_back(_: str) -> bool:
-        end = terminal.log[before:]
-        return LEFT_ALTERNATE_SCREEN in end and LEFT_MOUSE in end and terminal.echoes
-
-    terminal.wait(given_back, "the terminal as it was before")
-    terminal.go_on()
-    assert terminal.ended() == 256 - signal.SIGABRT, "by the signal"

@@ -92,7 +92,7 @@ TITLES = {
     ],
     "terminal.md": [
         "restore", "openings", "branch_knobs", "replace", "model", "import", "export",
-        "properties", "more_story",
+        "properties",
     ],
     "themes.md": ["theme"],
     "trouble.md": ["model", "restore"],

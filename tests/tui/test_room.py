@@ -33,24 +33,6 @@ async def test_the_layout_is_chosen_by_the_size_of_the_window(open_bench: OpenBe
             assert beside(), "a layout that was chosen stays"
 
 
-@pytest.mark.parametrize(("layout", "axis"), [("below", "height"), ("right", "width"), ("column", "width")])
-@pytest.mark.full
-async def test_the_split_holds_in_every_layout_and_is_remembered(
-    layout: str, axis: str, open_bench: OpenBench
-) -> None:
-    async with open_bench(
-        fake=True, size=(120, 42), settings={"interface.layout": layout}, started=12
-    ) as bench:
-        whole = getattr(bench.screen.query_one("#panes").size, axis)
-        await bench.choose("more_story", "more_story")
-        share = getattr(bench.screen.editor.outer_size, axis) / whole
-        assert share == pytest.approx(0.5, abs=0.03) and bench.app.preferences[options.SPLIT] == 50
-        for _ in range(12):
-            await bench.choose("less_story")
-        assert bench.app.preferences[options.SPLIT] == 15
-        assert bench.screen.editor.size.height > 0 and bench.screen.editor.size.width > 10
-
-
 def cursor_row(bench: Bench) -> int:
     """The row of the window that the cursor is in."""
     return bench.screen.editor.cursor_screen_offset.y

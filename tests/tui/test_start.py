@@ -38,8 +38,7 @@ def test_where_the_next_story_cannot_be_opened_the_one_before_comes_back(
             self.session.close(keep_model=self.next_story is not None)
 
     monkeypatch.setattr(start, "App", Screenless)
-    for guard in ("restored", "guarded"):
-        monkeypatch.setattr(start, guard, contextlib.nullcontext)
+    monkeypatch.setattr(start, "guarded", contextlib.nullcontext)
     assert start.open_app(load(every_key(), {}, {}), tmp_path / "a.srbw") == 0
     [(first, _), (second, notes)] = seen
     assert (first, second) == ("a.srbw", "a.srbw")
@@ -75,8 +74,7 @@ def test_stories_opened_one_after_the_other_share_a_model(
             assert seen[-1][1].alive is (self.next_story is not None)
 
     monkeypatch.setattr(start, "App", Screenless)
-    for guard in ("restored", "guarded"):  # of a terminal that is not here
-        monkeypatch.setattr(start, guard, contextlib.nullcontext)
+    monkeypatch.setattr(start, "guarded", contextlib.nullcontext)  # of a terminal that is not here
     settings = load(every_key(), {}, {})
     assert start.open_app(settings, tmp_path / "a.srbw") == 3
     (first, engine), (second, other) = seen

@@ -14,7 +14,7 @@ from textual.widget import Widget
 from srbwriter import unspaced
 from srbwriter.prose import Unit
 from srbwriter.tui.story.reading import typeset
-from srbwriter.tui.write.branch_grid import MIN_HEIGHT, MIN_WIDTH, arrange
+from srbwriter.tui.write.branch_grid import MIN_HEIGHT, MIN_WIDTH, best_columns
 from srbwriter.tui.write.branch_pane import BranchPane
 from srbwriter.tui.write.prose_area import unit_step
 from srbwriter.tui.write.story_editor import window_around
@@ -25,20 +25,31 @@ PARAGRAPH = "The tide came in and nobody said a word about the lamp.\n\n"
 
 
 @given(st.integers(1, 64), st.integers(20, 300), st.integers(4, 100))
-def test_panes_are_never_smaller_than_can_be_read(n: int, width: int, height: int) -> None:
-    columns, rows = arrange(n, width, height)
-    assert 1 <= columns <= n and 1 <= rows <= n
-    assert columns == 1 or width // columns >= MIN_WIDTH
-    assert rows == 1 or height // rows >= MIN_HEIGHT
+def test_panes_are_never_narrower_than_can_be_read(n: int, width: int, height: int) -> None:
+    columns = best_columns(n, width, height)
+    assert 1 <= columns <= n and (columns == 1 or width // columns >= MIN_WIDTH)
 
 
-@pytest.mark.parametrize(
-    ("n", "size", "expected"), [(1, (120, 24), (1, 1)), (4, (120, 24), (2, 2)), (8, (160, 30), (4, 2))]
-)
-def test_panes_fill_the_room(n: int, size: tuple[int, int], expected: tuple[int, int]) -> None:
-    columns, rows = arrange(n, *size)
-    assert columns * rows >= n
-    assert (columns, rows) == expected
+@pytest.mark.parametrize(("n", "size", "columns"), [(1, (120, 24), 1), (4, (120, 24), 2), (8, (160, 30), 4)])
+def test_panes_fill_the_room(n: int, size: tuple[int, int], columns: int) -> None:
+    assert best_columns(n, *size) == columns
+
+
+async def test_branches_that_do_not_fit_scroll_into_view_when_they_are_chosen(open_bench: OpenBench) -> None:
+    async with open_bench(n=40, size=(80, 30), fake=True, started=2) as bench:
+        grid = bench.screen.grid
+        last = grid.panes[39]
+        assert last.text and not grid.region.overlaps(last.region)
+        for key in ("down", "down", "down", "down", "down"):
+            await bench.press(key)
+        await bench.settle()
+        assert grid.current == 10 and grid.region.contains_region(grid.panes[10].region)
+        grid.go(39)
+        await bench.settle()
+        assert grid.region.contains_region(last.region) and last.size.height == MIN_HEIGHT
+        await bench.write(2)
+        await bench.settle()
+        assert grid.scroll_y == 0
 
 
 @given(st.text(max_size=200), st.sampled_from(["word", "sentence", "paragraph"]))

@@ -431,22 +431,3 @@ def fewer(screen: Writer) -> None:
     if current is not None and len(current.branches) > session.n and current.branches[-1].live:
         session.steer(len(current.branches) - 1, "kill")
     screen.app.knobs.keep()
-
-
-@command(ALL, "Next page of branches")
-def next_page(screen: Writer) -> None:
-    """Show the next page of branches."""
-    _turn(screen, 1)
-
-
-def _turn(screen: Writer, pages: int) -> None:
-    if screen.grid.pages > 1:
-        screen.grid.turn(pages)
-    else:
-        screen.notify("All branches are on this page.")
-
-
-@command(ALL, "Previous page of branches")
-def previous_page(screen: Writer) -> None:
-    """Show the previous page of branches."""
-    _turn(screen, -1)

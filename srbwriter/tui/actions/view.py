@@ -99,29 +99,6 @@ def layout(screen: Writer) -> None:
     screen.rearrange(layout=chosen)
 
 
-@command(VIEW, "More room for the story")
-def more_story(screen: Writer) -> None:
-    """Give the story five percent more of the window."""
-    _share(screen, 5)
-
-
-def _share(screen: Writer, percent: int) -> None:
-    share = screen.app.preferences[options.SPLIT] + percent
-    least, most = options.SPLIT.minimum or 0, options.SPLIT.maximum or 100
-    if least <= share <= most:
-        screen.app.preferences.put(options.SPLIT, share)
-        screen.rearrange()
-    else:
-        end = "most" if percent > 0 else "least"
-        screen.notify(f"The story has {share - percent} % of the window; that is the {end}.")
-
-
-@command(VIEW, "More room for the branches")
-def less_story(screen: Writer) -> None:
-    """Give the branches five percent more of the window."""
-    _share(screen, -5)
-
-
 @command(VIEW, "Write in quiet", anywhere="ctrl+t")
 def quiet(screen: Writer) -> None:
     """Show only the story, with the cursor line in the middle; again, or esc, to show everything."""

@@ -1,7 +1,7 @@
 """The grid of branch panes, laid out for readability in the available space.
 
-Panes are created once and reused for every round, so nothing is mounted while branches are written. Branches
-that do not fit go to further pages. The grid knows panes and branches; it runs no command.
+Panes are created once and reused for every round, so nothing is mounted while branches are written. The grid
+scrolls where not all of them fit. It knows panes and branches; it runs no command.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from textual import events
 from textual.containers import Container
 from textual.geometry import Size
-from textual.message import Message
 from textual.reactive import reactive
 
 from srbwriter.engine.generation import Branch
@@ -29,20 +28,15 @@ _EASY_WIDTH, _BEST_WIDTH = 40, 64  # cells; shorter lines are harder to read, lo
 _NARROW_WORTH = 0.92  # weight of a cell in a line that is too short
 
 
-def arrange(n: int, width: int, height: int) -> tuple[int, int]:
-    """Return columns and rows for ``n`` panes in ``width`` × ``height`` cells; fewer than ``n`` may fit."""
-    most_columns = max(1, min(n, width // MIN_WIDTH))
-    most_rows = max(1, height // MIN_HEIGHT)
+def best_columns(n: int, width: int, height: int) -> int:
+    """Return in how many columns ``n`` panes are easiest to read in ``width`` × ``height`` cells."""
 
-    def worth(columns: int) -> tuple[int, float]:
-        rows = min(most_rows, -(-n // columns))
-        shown = min(n, columns * rows)
-        cells = width / columns
+    def worth(columns: int) -> tuple[bool, float]:
+        rows, cells = -(-n // columns), width / columns
         ease = 1.0 if cells >= _EASY_WIDTH else _NARROW_WORTH
-        return shown, ease * min(cells, _BEST_WIDTH) * (height / rows - 1) * shown
+        return rows * MIN_HEIGHT <= height, ease * min(cells, _BEST_WIDTH) * (height / rows - 1)
 
-    columns = max(range(1, most_columns + 1), key=worth)
-    return columns, min(most_rows, -(-n // columns))
+    return max(range(1, max(1, min(n, width // MIN_WIDTH)) + 1), key=worth)
 
 
 class BranchGrid(Container):
@@ -50,7 +44,7 @@ class BranchGrid(Container):
 
     DEFAULT_CSS = """
     BranchGrid {
-        layout: grid; grid-gutter: 0 1; width: 1fr; height: 1fr;
+        layout: grid; grid-gutter: 0 1; width: 1fr; height: 1fr; overflow-y: auto; scrollbar-size-vertical: 1;
         .pane--rest { color: $text-muted; }
         .pane--note { color: $text-muted; text-style: italic; }
         .pane--frame { color: $primary; text-style: bold; }
@@ -70,14 +64,9 @@ class BranchGrid(Container):
     single: reactive[bool] = reactive(False)
     column: reactive[bool] = reactive(False)
 
-    class PageChanged(Message):
-        """Another page of branches is visible."""
-
     def __init__(self, id: str | None = None) -> None:
         super().__init__(id=id)
         self.panes: list[BranchPane] = []
-        self.page = 0
-        self.pages = 1
         self.start_at: int | None = 0  # see BranchPane
         self.hint = ""  # see BranchPane
         self.colours: tuple[str, Tokens | None] = NONE, None  # colour mode, and the source of token data
@@ -87,14 +76,12 @@ class BranchGrid(Container):
         self._order: list[int] = []  # indices of branches, in display order
         self._awaited = -1  # index of the branch to focus as soon as it exists
         self._room = Size(0, 0)  # the size that the panes are arranged for
-        self._per_page = 1
         self._count = 0
 
     @property
     def shown(self) -> list[BranchPane]:
-        """The panes of this page, in order."""
-        first = self.page * self._per_page
-        return [self.panes[index] for index in self._order[first : first + self._per_page]]
+        """The panes in order, or only the current one."""
+        return [self.panes[index] for index in self._order if self.panes[index].display]
 
     @property
     def pane(self) -> BranchPane | None:
@@ -122,6 +109,8 @@ class BranchGrid(Container):
         known = self._order if len(self._order) <= self._count and not fresh else []
         self._set_order([*known, *range(len(known), self._count)])
         self._arrange()
+        if fresh:
+            self.scroll_home(animate=False)
         if self._awaited < self._count:
             self.go(self._awaited)
             self._awaited = -1
@@ -204,22 +193,19 @@ class BranchGrid(Container):
             pane.pull()
 
     def go(self, index: int, focus: bool = True) -> None:
-        """Make ``index`` the current branch, turn to its page and focus it."""
+        """Make ``index`` the current branch, scroll to it and focus it."""
         if not 0 <= index < self._count:
             return
         self.current = index
-        if self.single or self._order.index(index) // self._per_page != self.page:
+        if self.single:
             self._arrange()
         if focus:
-            self.panes[index].focus()
-
-    def turn(self, pages: int) -> None:
-        """Show another page; the first follows the last."""
-        page = (self.page + pages) % self.pages
-        self.go(self._order[page * self._per_page])
+            self.panes[index].focus(scroll_visible=False)
+        # A pane that is new has no place yet.
+        self.call_after_refresh(self.scroll_to_widget, self.panes[index], animate=False)
 
     def step(self, columns: int, rows: int) -> None:
-        """Go to a neighbour in the grid; at the edge, to the next page."""
+        """Go to a neighbour in the grid; at the edge, to the next row."""
         wide = max(1, self._columns)
         place = self._order.index(self.current) + columns + rows * wide
         if 0 <= place < self._count:
@@ -227,38 +213,19 @@ class BranchGrid(Container):
 
     _columns = 1
 
-    def _shape(self, room: Size) -> tuple[int, int]:
-        """Return columns and rows of a page in ``room``."""
-        if self.single:
-            return 1, 1
-        if self.column:
-            return 1, max(1, min(self._count, room.height // MIN_HEIGHT))
-        return arrange(self._count, room.width, room.height)
-
-    def fits(self, room: Size) -> bool:
-        """Return whether all branches have a place on one page in ``room``."""
-        columns, rows = self._shape(room) if self._count and room else (0, 0)
-        return self._count <= columns * rows
-
     def _arrange(self) -> None:
         width, height = self.size
         if not self._count or not width or not height:
             return
         self._room = self.size
-        columns, rows = self._shape(self.size)
-        self._columns = columns
-        self._per_page = columns * rows
-        self.pages = -(-self._count // self._per_page)
-        page = self._order.index(self.current) // self._per_page
-        shown = set(self._order[page * self._per_page : (page + 1) * self._per_page])
         for pane in self.panes:
-            pane.display = pane.index in shown
+            pane.display = pane.index == self.current if self.single else pane.index < self._count
             pane.number = pane.index + 1
-        self.styles.grid_size_columns = columns
-        self.styles.grid_size_rows = rows
-        if page != self.page:
-            self.page = page
-        self.post_message(self.PageChanged())
+        alone = self.single or self.column
+        self._columns = 1 if alone else best_columns(self._count, width, height)
+        rows = 1 if self.single else -(-self._count // self._columns)
+        self.styles.grid_size_columns = self._columns
+        self.styles.grid_rows = "1fr" if rows * MIN_HEIGHT <= height else str(MIN_HEIGHT)
 
     def fit(self) -> None:
         """Arrange the panes and wrap their text for the current size."""

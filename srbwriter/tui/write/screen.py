@@ -557,8 +557,7 @@ class WriteScreen(Screen[None]):
                 marks = status.marks(self.session, pane.index, pane.take)
                 pane.show_facts(marks, note, self.arrangement.figures)
         self.strip.show([f"{branch.index + 1}{state_sign(branch)}" for branch in branches], self.grid.current)
-        # Not by the grid's own height, which is a row less while the strip is shown.
-        self.strip.set_class(bool(branches) and not self.grid.fits(self.right.size), "-needed")
+        self.strip.set_class(self.grid.single and len(branches) > 1, "-needed")
 
     # ---- layout
 
@@ -589,9 +588,6 @@ class WriteScreen(Screen[None]):
         self.grid.single = narrow or self.arrangement.large
         for panes in self.query("#panes"):
             panes.styles.margin = (0, self.arrangement.panel_columns, 0, 0)
-        share, beside = self.app.preferences[options.SPLIT], classes["-right"] or classes["-column"]
-        for part, percent in ((self.editor, share), (self.right, 100 - share)):
-            part.styles.width, part.styles.height = ("1fr", f"{percent}fr")[:: -1 if beside else 1]
 
     def _fit(self, _: object = None) -> None:
         """Make the content fit the last layout.

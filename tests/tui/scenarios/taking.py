@@ -93,25 +93,3 @@ async def fewer(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await bench.press("minus")
     assert bench.session.n == 3
     assert bench.session.round.branches[3].finish_reason is FinishReason.KILLED
-
-
-async def many(bench: Bench) -> None:
-    bench.session.n = 40
-    await started(bench, 2)
-    assert bench.screen.grid.pages > 1
-
-
-@scenario
-async def next_page(bench: Bench, _: pytest.MonkeyPatch) -> None:
-    await many(bench)
-    first = bench.screen.grid.shown[0].index
-    await bench.choose("next_page")
-    assert bench.screen.grid.shown[0].index > first
-    assert bench.screen.grid.shown[0].text
-
-
-@scenario
-async def previous_page(bench: Bench, _: pytest.MonkeyPatch) -> None:
-    await many(bench)
-    await bench.choose("next_page", "previous_page")
-    assert bench.screen.grid.shown[0].index == 0

@@ -231,19 +231,3 @@ async def figures(bench: Bench, _: pytest.MonkeyPatch) -> None:
         assert ("context" in line, "Rain" in line or "saved" in line) == (shown, True)
         assert all((" tok" in words) == shown for words in heads)
         await bench.press("q")
-
-
-@scenario
-async def more_story(bench: Bench, _: pytest.MonkeyPatch) -> None:
-    before = bench.screen.editor.outer_size.height
-    bench.screen.run("more_story")
-    await bench.settle()
-    assert before < bench.screen.editor.outer_size.height < 30
-
-
-@scenario
-async def less_story(bench: Bench, _: pytest.MonkeyPatch) -> None:
-    before = bench.screen.editor.outer_size.height
-    bench.screen.run("less_story")
-    await bench.settle()
-    assert 5 < bench.screen.editor.outer_size.height < before
