@@ -90,9 +90,6 @@ LISTS = [
     Entries("novelai.scenario", ("lorebook", "entries"), "text"),
     Entries("aidungeon_cards.json", (), "value", first=1),
     Entries("aidungeon_worldinfo.json", (), "entry", first=1),
-    Entries("aidungeon_adventure.json", ("data", "adventure", "actionWindow"), "text"),
-    Entries("aidungeon_adventure.json", ("data", "adventure", "storyCards"), "value"),
-    Entries("aidungeon_scenario.json", ("data", "scenario", "options")),
 ]
 
 NO_OBJECT = st.none() | st.integers(-3, 3) | st.booleans() | st.just("x") | st.just([])

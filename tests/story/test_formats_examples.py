@@ -19,7 +19,6 @@ from tests.story.format_files import (
     by_text,
     changed,
     fixture_json,
-    is_left_out,
     load,
     noticed,
     notices,
@@ -276,43 +275,6 @@ EXAMPLES = {
         ("", []), "",
         {f"{LORE}.0.id": "5f1", f"{LORE}.0.text": "The ferry is old.", f"{LORE}.0.keys": ["ferry", "boat"]},
     ),
-    "aidungeon_adventure.json": Example(  # in the order in which it was played; what was undone beside it
-        ("", [("The ferry is late.", [("\n\n> You wait.\n", [
-            ("\nNobody comes.", []), ("\nThe engine stops.", [("\nThe bells ring.", [])])
-        ])])]),
-        "The ferry is late.\n\n> You wait.\n\nThe engine stops.",
-        {
-            MEMORY: "A river.", NOTE: "plain", f"{LORE}.0.name": "Ferry", "title": "The ferry",
-            "created": 1735725600, "root.marks.note": "A late ferry.",
-        },
-        {
-            "\n\n> You wait.\n": {"author": "writer", "created": 1735725720},
-            "\nThe engine stops.": {"author": "model"},
-            "\nNobody comes.": {"marks.tags": ("undone",)},
-            "\nThe bells ring.": {"marks.deleted": True},
-        },
-    ),
-    "aidungeon_adventures.json": Example(
-        ("", [
-            ("", [("The ferry is late.", [(" You wait.", []), (" You leave.", [])])]),
-            ("", [("The pier is long.", [])]),
-        ]),
-        "The ferry is late. You wait.",
-        {
-            "nodes.1.marks.title": "The ferry", "nodes.1.settings.memory": "A river.",
-            "nodes.5.marks.title": "The pier", "nodes.5.settings.lore": [],
-            "nodes.1.settings.author_note": "plain", "nodes.1.settings.lore.0.text": "Old.",
-        },
-        {" You leave.": {"marks.tags": ("undone",)}},
-    ),
-    "aidungeon_scenario.json": Example(
-        ("", [("You are ${What is your name?}, late.", []), ("You carry papers.", [])]),
-        "You are ${What is your name?}, late.",
-        {},
-        {"You carry papers.": {
-            "marks.title": "As a clerk", "settings.memory": "Ink.", "settings.lore.0.name": "Ink"
-        }},
-    ),
 }  # fmt: skip
 
 
@@ -330,7 +292,6 @@ def test_an_example_reads_as_it_says(file: str) -> None:
 @pytest.mark.parametrize(
     ("file", "words"),
     [
-        ("aidungeon_scenario.json", ["${What is your name?}"]),
         ("aidungeon_cards.json", ["Larion", "no keys"]),
         ("worldinfo.json", ["Gulls", "no keys", "switched off"]),
         ("sillytavern.jsonl", ["2 hidden messages"]),
@@ -416,17 +377,9 @@ def test_a_file_whose_frame_is_broken_is_refused(
     rejects(without(value, *path) if wrong is GONE else changed(value, wrong, *path), place, words)
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        [{"keys": "a"}],
-        {"data": {"adventure": {"title": "x"}}},
-        [{"actions": []}],
-    ],
-)
-def test_what_only_looks_like_a_file_of_ai_dungeon_is_refused(value: object) -> None:
+def test_what_only_looks_like_cards_of_ai_dungeon_is_refused() -> None:
     with pytest.raises(FormatError):
-        read_json(value, "x.json")
+        read_json([{"keys": "a"}], "x.json")
 
 
 # -- loom ------------------------------------------------------------------------------------------------
@@ -618,16 +571,3 @@ def test_chunks_without_text_are_left_out() -> None:
 def test_keys_may_be_a_list() -> None:
     (card,) = read_json([{"keys": ["elf", "elv"], "value": "Elves."}]).root.settings.lore
     assert card.keys == ["elf", "elv"]
-
-
-def test_an_adventure_may_be_bare_and_the_oldest_first() -> None:
-    adventure = fixture_json("aidungeon_adventure.json")["data"]["adventure"]
-    adventure["actionWindow"].reverse()
-    draft = read_json(adventure)
-    assert path_text(draft) == "The ferry is late.\n\n> You wait.\n\nThe engine stops."
-
-
-def test_one_bad_adventure_of_several_is_left_out() -> None:
-    draft = read_json(changed(fixture_json("aidungeon_adventures.json"), "x", 1))
-    assert is_left_out(draft, "adventures[1]")
-    assert path_text(draft) == "The ferry is late. You wait."
