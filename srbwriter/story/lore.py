@@ -168,23 +168,7 @@ class _Matcher:
         if entry.constant:
             return True
         text = tail[max(len(tail) - _depth(entry, scan_depth), 0) :]
-        if not any(self._hit(entry, key, text) for key in entry.keys):
-            return False
-        return self._secondary(entry, text)
-
-    def _secondary(self, entry: LoreEntry, text: str) -> bool:
-        if not entry.secondary:
-            return True
-        hits = [self._hit(entry, key, text) for key in entry.secondary]
-        match entry.logic:
-            case "any":
-                return any(hits)
-            case "all":
-                return all(hits)
-            case "not_any":
-                return not any(hits)
-            case "not_all":
-                return not all(hits)
+        return any(self._hit(entry, key, text) for key in entry.keys)
 
     def _hit(self, entry: LoreEntry, key: str, text: str) -> bool:
         if not key.strip():

@@ -29,9 +29,6 @@ Author = Literal["writer", "model", "edited", "imported"]
 
 AUTHORS: tuple[str, ...] = get_args(Author)
 
-SecondaryLogic = Literal["any", "all", "not_any", "not_all"]
-"""How secondary keys narrow an entry whose primary key matched."""
-
 NodeId: TypeAlias = int
 """Nodes are numbered in order of creation; a number is never used twice in one story."""
 
@@ -117,8 +114,6 @@ class LoreEntry:
     name: str = ""
     text: str = ""
     keys: list[str] = field(default_factory=list[str])
-    secondary: list[str] = field(default_factory=list[str])
-    logic: SecondaryLogic = "any"
     enabled: bool = True
     constant: bool = False
     case_sensitive: bool = False
@@ -186,10 +181,17 @@ def settings_text(settings: Settings) -> str | None:
     return json.dumps(values) if values else None
 
 
+def has_secondary_keys(text: str | None) -> bool:
+    """Return whether an earlier version has written secondary keys into a JSON of settings."""
+    return any(entry.get("secondary") for entry in json.loads(text or "{}").get("lore", []))
+
+
 def settings_from(text: str | None) -> Settings:
     """The inverse of :func:`settings_text`."""
     values = cast(dict[str, Any], json.loads(text) if text else {})
-    values["lore"] = [LoreEntry(**entry) for entry in cast(list[dict[str, Any]], values.get("lore", []))]
+    lore = cast(list[dict[str, Any]], values.get("lore", []))
+    gone = ("secondary", "logic")  # of stories that an earlier version wrote
+    values["lore"] = [LoreEntry(**{k: v for k, v in entry.items() if k not in gone}) for entry in lore]
     if values.get("template"):
         values["template"] = Template(**values["template"])
     return Settings(**values)

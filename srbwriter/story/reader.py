@@ -28,6 +28,7 @@ from srbwriter.story.model import (
     Span,
     State,
     as_object,
+    has_secondary_keys,
     settings_from,
 )
 from srbwriter.story.progress import by_author, day_of, days
@@ -171,6 +172,12 @@ class Reader:
         """Return the settings on ``node`` itself."""
         with self._lock:
             return settings_from(self._document.body(node).settings)
+
+    @property
+    def has_secondary_keys(self) -> bool:
+        """Whether the lorebook has secondary keys of an earlier version, which are not used."""
+        with self._lock:
+            return has_secondary_keys(self._document.body(ROOT).settings)
 
     def settings(self, node: NodeId) -> Settings:
         """Return the settings in force at ``node``: its own over those of its ancestors."""

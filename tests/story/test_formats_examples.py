@@ -91,7 +91,7 @@ EXAMPLES = {
         "You wake. It is dark. You stand.",
         {
             MEMORY: "A cell.", NOTE: "[Author's note: tense]", f"{LORE}.0.keys": ["cell", "prison"],
-            f"{LORE}.0.secondary": ["door"], f"{LORE}.0.logic": "any", f"{LORE}.0.name": "Cell",
+            f"{LORE}.0.name": "Cell",
             f"{LORE}.0.text": "The cell is narrow.", f"{LORE}.0.enabled": True,
         },
         {" It is cold.": {"marks.bookmark": True}},
@@ -99,7 +99,7 @@ EXAMPLES = {
     "kobold_lite.json": Example(
         ("", [("A.", [(" B.", [(" D.", []), (" C.", [])]), (" E.", [])])]), "A. B. C.",
         {
-            f"{LORE}.0.keys": ["/cel+/i"], f"{LORE}.0.secondary": ["guard"], f"{LORE}.0.logic": "not_any",
+            f"{LORE}.0.keys": ["/cel+/i"],
             f"{LORE}.0.enabled": False,
         },
     ),
@@ -178,21 +178,21 @@ EXAMPLES = {
         ("", []), "",
         {
             "title": "Harbour", f"{LORE}.0.id": "7", f"{LORE}.0.name": "Harbour",
-            f"{LORE}.0.keys": ["harbour", "/ships?/i"], f"{LORE}.0.secondary": ["night"],
-            f"{LORE}.0.logic": "not_any", f"{LORE}.0.depth": 6, f"{LORE}.0.order": 50,
+            f"{LORE}.0.keys": ["harbour", "/ships?/i"],
+            f"{LORE}.0.depth": 6, f"{LORE}.0.order": 50,
             f"{LORE}.0.case_sensitive": True, f"{LORE}.0.whole_words": True, f"{LORE}.0.enabled": True,
             f"{LORE}.1.constant": True, f"{LORE}.1.enabled": False, f"{LORE}.1.depth": None,
-            f"{LORE}.1.secondary": [],
+           
         },
     ),
     "lorebook_v3.json": Example(
         ("", []), "",
         {
             "title": "Lighthouse", "root.settings.lore_budget": 512,
-            f"{LORE}.0.keys": ["/the l[iy]ght/", "/lamp|lantern/"], f"{LORE}.0.secondary": ["storm", "night"],
-            f"{LORE}.0.logic": "all", f"{LORE}.0.depth": 2, f"{LORE}.0.whole_words": True,
+            f"{LORE}.0.keys": ["/the l[iy]ght/", "/lamp|lantern/"],
+            f"{LORE}.0.depth": 2, f"{LORE}.0.whole_words": True,
             f"{LORE}.1.name": "Sea", f"{LORE}.1.constant": True, f"{LORE}.1.enabled": False,
-            f"{LORE}.1.secondary": [],
+           
         },
     ),
     "card.json": Example(
@@ -201,7 +201,7 @@ EXAMPLES = {
             MEMORY: "Mira keeps the light.\n\nwry\n\nA storm.", NOTE: "Mira is tired.",
             "root.settings.author_note_depth": 4, "root.marks.note": "Best at night.",
             "root.marks.tags": ("sea", "wry"), f"{LORE}.0.text": "Mira's light is failing.",
-            f"{LORE}.0.keys": ["light"], f"{LORE}.0.secondary": ["storm"], f"{LORE}.0.enabled": False,
+            f"{LORE}.0.keys": ["light"], f"{LORE}.0.enabled": False,
             f"{LORE}.0.order": 3, "root.settings.lore_budget": 300, "title": "Mira", "byline": "Ada",
         },
     ),
@@ -294,11 +294,12 @@ def test_an_example_reads_as_it_says(file: str) -> None:
     [
         ("aidungeon_cards.json", ["Larion", "no keys"]),
         ("worldinfo.json", ["Gulls", "no keys", "switched off"]),
+        ("lorebook_v3.json", ["secondary_keys: not used; the entry applies by its first keys"]),
         ("sillytavern.jsonl", ["2 hidden messages"]),
         ("card.json", ["example messages", "system prompt", "instructions after the history"]),
         ("novelai.scenario", ["${town}", "${name}"]),
         *((file, []) for file in (
-            "aidungeon_worldinfo.json", "card_v1.json", "card_v3.json", "lorebook_v3.json", "novelai.story",
+            "aidungeon_worldinfo.json", "card_v1.json", "card_v3.json", "novelai.story",
             "novelai_document.story", "novelai.lorebook",
         )),
     ],

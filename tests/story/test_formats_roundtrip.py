@@ -58,8 +58,6 @@ LORE = st.builds(
     name=TEXTS,
     text=TEXTS,
     keys=st.lists(TEXTS, max_size=2),
-    secondary=st.lists(TEXTS, max_size=2),
-    logic=st.sampled_from(["any", "all", "not_any", "not_all"]),
     enabled=st.booleans(),
     constant=st.booleans(),
     depth=OPTIONAL_COUNT,

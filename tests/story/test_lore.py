@@ -18,7 +18,7 @@ from srbwriter.story.lore import (
     reach,
     scan,
 )
-from srbwriter.story.model import LoreEntry, SecondaryLogic
+from srbwriter.story.model import LoreEntry, has_secondary_keys, settings_from, settings_text
 from tests.sizes import examples
 
 
@@ -79,24 +79,6 @@ def test_what_calls_for_an_entry(asked: LoreEntry, text: str, hit: bool) -> None
 
 def test_slashes_around_nothing_are_no_regular_expression() -> None:
     assert not is_regex("/") and not is_regex("//") and not is_regex("and/or")
-
-
-@pytest.mark.parametrize(
-    ("logic", "text", "hit"),
-    [
-        ("any", "key red", True),
-        ("any", "key", False),
-        ("all", "key red blue", True),
-        ("all", "key red", False),
-        ("not_any", "key", True),
-        ("not_any", "key red", False),
-        ("not_all", "key red", True),
-        ("not_all", "key red blue", False),
-        ("any", "red", False),
-    ],
-)
-def test_secondary_keys_narrow_the_primary_ones(logic: SecondaryLogic, text: str, hit: bool) -> None:
-    assert calls(entry("key", secondary=["red", "blue"], logic=logic), text) is hit
 
 
 def test_keys_are_looked_for_only_as_far_back_as_the_depth() -> None:
@@ -210,3 +192,9 @@ def test_keys_in_one_line_are_the_same_keys_again(keys: list[str]) -> None:
 )
 def test_keys_as_they_are_typed(line: str, keys: list[str]) -> None:
     assert keys_from(line) == keys
+
+
+def test_an_entry_of_an_earlier_version_keeps_its_first_keys() -> None:
+    old = '{"lore": [{"id": "1", "keys": ["quay"], "secondary": ["night"], "logic": "all"}]}'
+    assert settings_from(old).lore == [LoreEntry("1", keys=["quay"])] and has_secondary_keys(old)
+    assert not has_secondary_keys(settings_text(settings_from(old)))

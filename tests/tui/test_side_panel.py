@@ -121,12 +121,9 @@ async def test_an_entry_is_made_changed_and_deleted(open_bench: OpenBench) -> No
         assert opened_panel.query_one("#lore_keys", Input).value == '"Smith, John"'
         opened_panel.query_one(LoreList).focus()
         await bench.press("k", *", mill, /far,? away/i")
-        opened_panel.query_one(LoreList).focus()
-        await bench.press("s", *"night, fog")
         [entry] = (await saved(bench)).lore
         assert (entry.name, entry.text) == ("Smith, John", "Tall.")
         assert entry.keys == ["Smith, John", "mill", "/far,? away/i"]
-        assert entry.secondary == ["night", "fog"]
         opened_panel.query_one(LoreList).focus()
         await bench.press("t", "space")
         [entry] = story.own_settings(ROOT).lore
@@ -152,22 +149,6 @@ async def test_the_fields_belong_to_the_highlighted_entry(open_bench: OpenBench)
         await bench.press("escape", "ctrl+z")
         assert [entry.text for entry in story.own_settings(ROOT).lore] == ["Wet.", "Gone."]
         assert bench.last_said == "Undid: lorebook entry Tom."
-
-
-async def test_secondary_keys_count_in_four_ways(open_bench: OpenBench) -> None:
-    async with open_bench(fake=True) as bench:
-        story = bench.session.story
-        story.put_settings(ROOT, Settings(lore=[QUAY]))
-        opened_panel = await panel(bench, "lore")
-        await bench.press("l")  # there are none yet
-        assert story.own_settings(ROOT).lore[0].logic == "any" and "no secondary keys yet" in visible(bench)
-        await bench.press("s", *"night, fog")
-        opened_panel.query_one(LoreList).focus()
-        for logic, words in (("all", "and all of"), ("not_any", "but none of"), ("not_all", "but not all")):
-            await bench.press("l")
-            assert story.own_settings(ROOT).lore[0].logic == logic and words in visible(bench)
-        await bench.press("l")
-        assert story.own_settings(ROOT).lore[0].logic == "any"
 
 
 async def test_the_panel_marks_what_the_model_reads_now(open_bench: OpenBench) -> None:

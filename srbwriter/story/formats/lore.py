@@ -17,7 +17,6 @@ from srbwriter.story.model import (
     DraftNode,
     JsonObject,
     LoreEntry,
-    SecondaryLogic,
     StoryDraft,
     as_list,
     as_object,
@@ -90,9 +89,6 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:MOST_NAMES]) + (", …" if len(names) > MOST_NAMES else "")
 
 
-_LOGIC: dict[int, SecondaryLogic] = {0: "any", 1: "not_all", 2: "not_any", 3: "all"}
-"""SillyTavern's selectiveLogic."""
-
 AT_DEPTH = 4
 """SillyTavern's position for "at depth"."""
 
@@ -102,15 +98,13 @@ DEFAULT_DEPTH = 4
 
 def tavern_entry(cursor: Cursor, entry_id: str) -> LoreEntry:
     """A SillyTavern world info entry; ``entry_id`` is its name in the file."""
-    keys, secondary = keys_of(cursor, "key"), keys_of(cursor, "keysecondary")
-    selective = cursor.raw("selective") is not False
+    if cursor.raw("selective") is not False:
+        _notice_unused(cursor, "keysecondary")
     return LoreEntry(
         id=cursor.ident("uid") or entry_id,
         name=cursor.text("comment"),
         text=cursor.need_text("content"),
-        keys=keys,
-        secondary=secondary if selective else [],
-        logic=_logic(cursor, "selectiveLogic"),
+        keys=keys_of(cursor, "key"),
         enabled=not cursor.flag("disable"),
         constant=cursor.flag("constant"),
         case_sensitive=cursor.flag("caseSensitive"),
@@ -125,8 +119,8 @@ def card_entry(cursor: Cursor, entry_id: str) -> LoreEntry:
 
     What SillyTavern adds under ``extensions`` is used too.
     """
-    selective = cursor.flag("selective")
-    secondary = keys_of(cursor, "secondary_keys")
+    if cursor.flag("selective"):
+        _notice_unused(cursor, "secondary_keys")
     name = cursor.text("name")
     case_sensitive = cursor.flag("case_sensitive")
     keys = keys_of(cursor, "keys")
@@ -138,8 +132,6 @@ def card_entry(cursor: Cursor, entry_id: str) -> LoreEntry:
         name=name or cursor.text("comment"),
         text=cursor.need_text("content"),
         keys=keys,
-        secondary=secondary if selective else [],
-        logic=_logic(added, "selectiveLogic"),
         enabled=cursor.flag("enabled", True),
         constant=cursor.flag("constant"),
         case_sensitive=case_sensitive or added.flag("case_sensitive"),
@@ -147,11 +139,6 @@ def card_entry(cursor: Cursor, entry_id: str) -> LoreEntry:
         depth=_depth(added),
         order=cursor.integer("insertion_order") or 0,
     )
-
-
-def _logic(cursor: Cursor, key: str) -> SecondaryLogic:
-    number = cursor.integer(key)
-    return "any" if number is None else _LOGIC.get(number, "any")
 
 
 def _depth(cursor: Cursor) -> int | None:
@@ -172,19 +159,23 @@ def _pattern(key: str, case_sensitive: bool) -> str:
 
 def kobold_entry(cursor: Cursor, entry_id: str) -> LoreEntry:
     """A KoboldAI entry: keys in one text, or in a list since United."""
-    secondary, excluded = keys_of(cursor, "keysecondary"), keys_of(cursor, "keyanti")
-    used = secondary if cursor.flag("selective") else []
-    only_excluded = bool(excluded) and not used
+    if cursor.flag("selective"):
+        _notice_unused(cursor, "keysecondary")
+    _notice_unused(cursor, "keyanti")
     return LoreEntry(
         id=cursor.ident("uid") or entry_id,
         name=cursor.text("comment"),
         text=cursor.good_text("content"),
         keys=keys_of(cursor, "key"),
-        secondary=excluded if only_excluded else used,
-        logic="not_any" if only_excluded else "any",
         enabled=not cursor.flag("widisabled"),
         constant=cursor.flag("constant"),
     )
+
+
+def _notice_unused(cursor: Cursor, key: str) -> None:
+    """Add a notice about the keys ``key``, by which an entry would apply less often."""
+    if keys_of(cursor, key):
+        cursor.add_notice("not used; the entry applies by its first keys alone", key)
 
 
 def keys_of(cursor: Cursor, key: str) -> list[str]:

@@ -18,7 +18,7 @@ from textual.widgets.option_list import Option
 from srbwriter.story import ROOT, Settings
 from srbwriter.story.context.preamble import DEFAULT_NOTE_DEPTH
 from srbwriter.story.lore import keys_from, keys_text
-from srbwriter.story.model import LoreEntry, SecondaryLogic, counted
+from srbwriter.story.model import LoreEntry, counted
 from srbwriter.story.words import count
 from srbwriter.tui.commands import Keyed, action
 from srbwriter.tui.dialogs.ask import AskWords, LineInput, Refusal
@@ -43,9 +43,6 @@ _LOOK_SECONDS = 0.5  # between two looks at what the model reads
 _MOST_LINES = 9999  # from the end of the story to the note
 _READ, _NO_ROOM = "●", "○"
 
-_LOGIC: dict[SecondaryLogic, str] = {
-    "any": "and any of", "all": "and all of", "not_any": "but none of", "not_all": "but not all of",
-}  # fmt: skip
 _EMPTY = "No entries yet. The model reads an entry when one of its keys occurs in the story."
 
 ChangeEntry = Callable[[LoreEntry, str], LoreEntry]
@@ -53,10 +50,6 @@ _ENTRY_FIELDS: dict[str, tuple[str, str, Callable[[LoreEntry], str], ChangeEntry
     "lore_name": ("Name", "name of ", lambda e: e.name, lambda e, words: replace(e, name=words.strip())),
     "lore_keys": (
         "Keys", "keys of ", lambda e: keys_text(e.keys), lambda e, words: replace(e, keys=keys_from(words)),
-    ),
-    "lore_secondary": (
-        "And", "secondary of ", lambda e: keys_text(e.secondary),
-        lambda e, words: replace(e, secondary=keys_from(words)),
     ),
     "lore_text": ("", "", lambda e: e.text, lambda e, words: replace(e, text=words)),
 }  # fmt: skip
@@ -121,16 +114,6 @@ class LoreList(Keyed, OptionList):
         """Edit the keys: words that bring the entry into the context."""
         self._panel.edit_entry("lore_keys")
 
-    @action("s", "secondary keys", priority=False)
-    def action_secondary(self) -> None:
-        """Edit secondary keys, which narrow down when the entry applies."""
-        self._panel.edit_entry("lore_secondary")
-
-    @action("l", "secondary logic", priority=False)
-    def action_logic(self) -> None:
-        """Require any, all, none or not all of the secondary keys."""
-        self._panel.change_logic()
-
     @action("t", "always or by key", priority=False)
     def action_always(self) -> None:
         """Always include the entry, or only when a key occurs."""
@@ -170,7 +153,7 @@ class SidePanel(Dialog[None]):
     SidePanel .label { width: auto; padding: 0 1 0 0; color: $text-muted; }
     SidePanel LineInput { width: 1fr; background: $background; }
     SidePanel .empty { height: auto; color: $text-muted; }
-    SidePanel LoreList { height: 1fr; }
+    SidePanel LoreList { height: 1fr; min-height: 1; }
     SidePanel #entry { display: none; height: 2fr; }
     SidePanel .part:focus-within #entry.-there { display: block; }
     SidePanel .keys { display: none; height: auto; color: $text-muted; }
@@ -365,16 +348,6 @@ class SidePanel(Dialog[None]):
         """Turn a property of the highlighted entry on or off."""
         self._change(lambda entry: replace(entry, **{flag: not getattr(entry, flag)}))
 
-    def change_logic(self) -> None:
-        """Let the secondary keys of the highlighted entry count in the next way."""
-        if (at := self._at) is None:
-            return
-        if self._entries[at].secondary:
-            logics = list(_LOGIC)
-            self._change(lambda e: replace(e, logic=logics[(logics.index(e.logic) + 1) % len(logics)]))
-        else:
-            self.app.notify("This entry has no secondary keys yet: type some into the line And.")
-
     def _change(self, change: Callable[[LoreEntry], LoreEntry]) -> None:
         if (at := self._at) is not None:
             known = self._entries[at].id
@@ -449,8 +422,7 @@ def _when(entry: LoreEntry) -> str:
     """Say when the model reads an entry."""
     if entry.constant or not entry.keys:
         return "always" if entry.constant else "never: it has no keys"
-    also = f" {_LOGIC[entry.logic]}: {keys_text(entry.secondary)}" if entry.secondary else ""
-    return f"{keys_text(entry.keys)}{also}"
+    return keys_text(entry.keys)
 
 
 def _is_depth(words: str) -> bool:

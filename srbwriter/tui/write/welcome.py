@@ -25,6 +25,8 @@ def receive(screen: Writer) -> None:
     why = screen.session.story.read_only
     if why is None:
         _tell_of_drafts(screen)
+        if screen.session.story.has_secondary_keys:
+            screen.notify("Secondary keys of lorebook entries are not used any more; their first keys are.")
         if (rescued := screen.session.rescued) is not None:
             _offer_rescued(screen, rescued)
         elif not _begun(screen.session.story):
