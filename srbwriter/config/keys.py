@@ -29,7 +29,7 @@ Numa = Literal["distribute", "isolate", "numactl"]
 FlashAttention = Literal["auto", "on", "off"]
 Dialect = Literal["auto", "vllm", "openai", "llamacpp", "srb"]
 Pooling = Literal["none", "mean", "cls", "last", "rank"]
-Siblings = Literal["independent", "distinct", "stratified"]
+Siblings = Literal["independent", "distinct"]
 LookAhead = Literal["off", "focused", "all"]
 
 T_co = TypeVar("T_co", covariant=True)
@@ -258,9 +258,8 @@ SEED = Key[int | None](
 )
 
 SIBLINGS = Key[Siblings](
-    "instruments.siblings", one_of(*get_args(Siblings)), "distinct",
-    "how the beginnings of branches differ: independent, distinct (no two alike), or stratified (spread "
-    "evenly over what is likely)", ("--siblings",),
+    "instruments.siblings", one_of(*get_args(Siblings), former={"stratified": "distinct"}), "distinct",
+    "how the beginnings of branches differ: independent, or distinct (no two alike)", ("--siblings",),
 )
 REPULSION = Key(
     "instruments.repulsion", NUMBER, 0.0,
@@ -347,6 +346,10 @@ RETIRED: tuple[Retired, ...] = (
     Retired("interface", (), "the story has two fifths of the window", "interface.split"),
     Retired("keys", (), "the story has two fifths of the window", "keys.more_story"),
     Retired("keys", (), "the story has two fifths of the window", "keys.less_story"),
+    Retired(
+        "sampling", ("--contrast",), "branches are not kept unlike their own text", "sampling.contrast",
+        values=1,
+    ),
     Retired("keys", (), "branches are not replayed", "keys.replay"),
     Retired("keys", (), "picks are not compared", "keys.preferences"),
     Retired("keys", (), "branches are bookmarked and not rated", "keys.rate_up"),

@@ -114,12 +114,6 @@ class ActiveBranch(BranchWriter, Demand):
         self.join_siblings()
         self.forget_constraint()
 
-    def rewind(self, place: int) -> bool:
-        published = super().rewind(place)
-        if self.shared_draw is not None:
-            self.shared_draw.rewound()
-        return published
-
     def text_changed(self) -> None:
         """Note that chain and grammar have not seen the text as it is; the random state is kept."""
         self.chain_state = max(self.chain_state, ChainState.STALE)

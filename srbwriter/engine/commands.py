@@ -125,7 +125,7 @@ def make_request(
     """
     asked = generation.request
     request = ActiveRequest(generation, ids, pending_prefix, namespace, model.eog_ids)
-    request.shared_draws = share_draws(request, seed)
+    request.shared_draws = share_draws(request)
     if asked.penalty_prompt is not None:
         request.history_ids = token_ids(model, "penalty_prompt", asked.penalty_prompt, asked.parse_special)
     if request.wants_next_logprobs and pending_prefix:

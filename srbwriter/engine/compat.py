@@ -57,6 +57,7 @@ MISSING: Mapping[str, Missing] = {
     "encoder_repetition_penalty": Missing("the only repetition penalty is repeat_penalty", (1, 0)),
     "rep_pen_slope": Missing("repeat_penalty is the same over all of repeat_last_n", None),
     "no_repeat_ngram_size": Missing("DRY keeps phrases from repeating: dry_multiplier"),
+    "contrast": Missing("repulsion and DRY keep a text from repeating itself"),
     "penalty_alpha": Missing("contrastive search is not there; XTC keeps a text from being dull"),
     "guidance_scale": Missing("logit_bias and banned_phrases keep words out", (1, 0)),
     "cfg_scale": Missing("logit_bias and banned_phrases keep words out", (1, 0)),

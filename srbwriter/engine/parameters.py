@@ -378,10 +378,6 @@ PARAMETERS: tuple[Parameter, ...] = (
               "A passage that stands so often in a row is a loop: the branch goes back to before it and "
               "writes something else. 3 is a good value; 0 is off.",
               0, limits.LOOP_TIMES, 1, flags=("--loop-guard",)),
-    _sampling("contrast", "repetition", "Less like itself",
-              "Lowers the logits of tokens that the branch's own last 256 tokens make likely; 4 is a good "
-              "value, 0 is off.",
-              0, 100, 0.5, flags=("--contrast",)),
     _sampling("mirostat", "other samplers", "Mirostat",
               "Keep the surprise of the text even, instead of filtering: version 1 or 2; 0 is "
               "off.",
@@ -425,7 +421,7 @@ PARAMETERS: tuple[Parameter, ...] = (
               longest=limits.CONSTRAINT_CHARS, aliases=("guided_regex",), flags=("--regex",)),
     Parameter("request", "siblings", "variety", "How branches differ",
               "independent: each by itself. distinct: no two begin with the same token, if "
-              "another one is likely enough. stratified: spread evenly over what is likely.",
+              "another one is likely enough.",
               choices=get_args(Together)),
     Parameter("request", "repulsion", "variety", "Push branches apart",
               "Penalty on a token that sibling branches already chose at this position.",

@@ -65,7 +65,7 @@ class FinishReason(StrEnum):
 
 Boundary = Literal["line", "sentence", "paragraph"]
 Overflow = Literal["error", "truncate", "shift"]
-Together = Literal["independent", "distinct", "stratified"]
+Together = Literal["independent", "distinct"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,6 @@ class Sampling:
     logit_bias: tuple[tuple[int, float], ...] = ()
     banned_phrases: tuple[str, ...] = ()  # a branch goes back before one of these and takes another way
     loop_guard: int = 0  # a branch goes back where a passage stands so often in a row; 0 is off
-    contrast: float = 0.0  # taken off the logits of tokens that the branch's own text makes likely
     grammar: str | None = None  # GBNF
     json_schema: str | None = None  # JSON text
     regex: str | None = None

@@ -32,7 +32,7 @@ WISH = "wish"
 """The field of a node's ``meta`` with the label of the variant that wrote its text."""
 
 STEERED = "steered"
-"""The field of a node's ``meta`` with what its branch is steered by: note, contrast, end."""
+"""The field of a node's ``meta`` with what its branch is steered by: note, end."""
 
 _KEPT_ROUNDS = 24
 _KEPT_BRANCHES = 32

@@ -1,4 +1,4 @@
-"""Steering a single branch: a note for it alone, less like its own text, and where it ends.
+"""Steering a single branch: a note for it alone, and to end with its sentence.
 
 All of it acts on the next token; other branches go on as before. What a branch is steered by is kept with its
 node of the story. Imports no screen.
@@ -19,7 +19,6 @@ from srbwriter.engine.types import NoRoom, Stop
 from srbwriter.prose import sentence_ends
 from srbwriter.story import NodeId, StoryError
 from srbwriter.story.model import JsonObject, JsonValue, as_object
-from srbwriter.story.words import count as count_words
 
 from .instrument import Desk, Instrument
 from .rounds import STEERED
@@ -32,16 +31,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-CONTRAST_STEP = 4.0
-"""How much each "less like this" adds to a branch's contrast."""
-MOST_CONTRAST = 100.0
-
 SENTENCE_TOKENS = 128
 """Tokens after which a branch ends that was to end with its sentence, if the sentence goes on."""
-
-MOST_WORDS = 5000
-_TOKENS_A_WORD = 1.4  # of a branch that has too few words to tell
-_FEW_WORDS = 8
 _LINE_TOKENS = 512  # from the prompt's end, among which its last line is looked for
 
 
@@ -52,8 +43,7 @@ class _Steered:
     Attributes:
         note: the note that it has, or was to have.
         follows: whether the engine knows the note.
-        contrast: its own contrast when it was last changed.
-        words: how many words more it was to have; 0 for the end of its sentence, None without such a wish.
+        asked_to_end: whether it was to end with its sentence.
         end: its stop rule until it has ended so.
         before: the stop rule that it has again then.
         listens: whether its end is noticed.
@@ -62,8 +52,7 @@ class _Steered:
 
     note: str = ""
     follows: bool = False
-    contrast: float = 0.0
-    words: int | None = None
+    asked_to_end: bool = False
     end: Stop | None = None
     before: Stop | None = None
     listens: bool = False
@@ -72,15 +61,14 @@ class _Steered:
     def read(self, meta: Mapping[str, JsonValue]) -> None:
         """Take over what is kept in the ``meta`` of a node."""
         match as_object(meta.get(STEERED)):
-            case {"note": str(note), "contrast": int() | float() as contrast}:
-                self.note, self.contrast = note, float(contrast)
+            case {"note": str(note)}:
+                self.note = note
             case _:
                 pass
 
     def as_json(self) -> JsonObject:
         """Return what is kept of it in the ``meta`` of a node."""
-        end = "sentence" if self.words == 0 else self.words
-        return {"note": self.note, "contrast": self.contrast, "end": end}
+        return {"note": self.note, "end": "sentence" if self.asked_to_end else None}
 
 
 class Steering(Instrument):
@@ -98,8 +86,6 @@ class Steering(Instrument):
             steered = self._of(current, index)
             if steered.note:
                 self.later(partial(self._put_note, current, index))
-            if steered.contrast and self._desk.capabilities.has("contrast"):
-                self._set_contrast(index, steered.contrast)
 
     # ---- what a branch is steered by
 
@@ -111,13 +97,10 @@ class Steering(Instrument):
         """Return what branch ``index`` is steered by, in a few words each."""
         current = self._round
         steered, words = self._of(current, index), list[str]()
-        strength = current.branches[index].sampling.contrast if current.taken_up else steered.contrast
         if steered.note and (steered.follows or not current.taken_up):
             words.append("note")
-        if strength > self._desk.sampling.contrast:
-            words.append("less alike")
         if steered.end is not None:
-            words.append(f"{steered.words} words more" if steered.words else "last sentence")
+            words.append("last sentence")
         return words
 
     @property
@@ -171,55 +154,25 @@ class Steering(Instrument):
         finally:
             self._keep(shown, index)
 
-    # ---- less like its own text
-
-    def contrast(self, index: int) -> None:
-        """Make what branch ``index`` writes less like its own text so far; each call makes it more so.
-
-        Raises NotSupported if the engine cannot.
-        """
-        self._desk.capabilities.require("contrast")
-        now = self._desk.steered(index).sampling.contrast
-        self._set_contrast(index, min(now + CONTRAST_STEP, MOST_CONTRAST))
-
-    def end_contrast(self, index: int) -> None:
-        """Let branch ``index`` choose its words as the others do again."""
-        self._set_contrast(index, self._desk.sampling.contrast)
-
-    def _set_contrast(self, index: int, contrast: float) -> None:
-        sampling = replace(self._desk.steered(index).sampling, contrast=contrast, seed=None)
-        current = self._round
-        self._listen(current, index).contrast = contrast
-        self._desk.steer(index, "set_sampling", sampling=sampling)
-        self.later(partial(self._keep, current, index))
-
     # ---- the end
 
-    def end(self, index: int, words: int = 0) -> None:
-        """Let branch ``index`` end with its sentence, or with the first one after ``words`` more words.
+    def end(self, index: int) -> None:
+        """Let branch ``index`` end with its sentence; one that has ended goes on until there.
 
-        One that has ended goes on until there. Words are counted as the tokens that the branch takes for a
-        word. When it has ended, its own stop rule holds again.
-
-        Raises ValueError for more than :data:`MOST_WORDS` words, and for a branch that has ended with a
-        sentence already; NotSupported if ``words`` are given and the engine reports no tokens.
+        When it has ended, its own stop rule holds again. Raises ValueError for a branch that has ended with a
+        sentence already.
         """
         desk = self._desk
-        if not 0 <= words <= MOST_WORDS:
-            raise ValueError(f"A branch can have 1 to {MOST_WORDS} words more.")
-        desk.capabilities.require("token_ids", bool(words))
         branch = desk.steered(index)
         text, written = branch.text, len(branch.buffer.ids)
-        if not words and not branch.live and sentence_ends(text)[-1:] == [len(text.rstrip())]:
+        if not branch.live and sentence_ends(text)[-1:] == [len(text.rstrip())]:
             raise ValueError(f"Branch {index + 1} has ended with a sentence already.")
         current = self._round
         steered = self._listen(current, index)
         before = steered.before or branch.stop_rule
-        least = written + round(words * _tokens_a_word(text, written)) if words else 0
-        counted = desk.capabilities.has("token_ids")
-        most = max(least, written) + SENTENCE_TOKENS if counted else before.max_tokens
-        stop = replace(before, boundary="sentence", min_tokens=least, max_tokens=most)
-        steered.words, steered.end, steered.before = words, stop, before
+        most = written + SENTENCE_TOKENS if desk.capabilities.has("token_ids") else before.max_tokens
+        stop = replace(before, boundary="sentence", min_tokens=0, max_tokens=most)
+        steered.asked_to_end, steered.end, steered.before = True, stop, before
         desk.steer(index, "extend", stop=stop)
         self.later(partial(self._keep, current, index))
 
@@ -260,11 +213,6 @@ class Steering(Instrument):
 def _node(current: Round, index: int) -> NodeId:
     """Return the node in which a branch begins."""
     return current.tracks[index].nodes[0][0]
-
-
-def _tokens_a_word(text: str, tokens: int) -> float:
-    words = count_words(text).words
-    return max(tokens / words, 1.0) if words >= _FEW_WORDS else _TOKENS_A_WORD
 
 
 def with_note(engine: Backend, ids: Sequence[int], note: str) -> tuple[int, ...]:

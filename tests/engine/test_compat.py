@@ -17,7 +17,8 @@ def test_what_is_missing_is_no_parameter() -> None:
 
 @pytest.mark.parametrize("name", MISSING)
 def test_neutral_values_mean_nothing(name: str) -> None:
-    for value in (*(MISSING[name].neutral or (0.7,)), None, "", []):
+    neutral = MISSING[name].neutral
+    for value in (*((0.7,) if neutral is None else neutral), None, "", []):
         assert read_foreign({name: value}) == {}
 
 

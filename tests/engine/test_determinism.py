@@ -63,7 +63,7 @@ def write(engine: Engine, n: int = 4, prompt: str = STORY, **more: Any) -> list[
 SETTINGS: tuple[dict[str, Any], ...] = (
     {"sampling": replace(HOT, regex="( [a-z]+)+")}, {"sampling": replace(HOT, repeat_penalty=1.3)},
     {"sampling": replace(HOT, mirostat=2)}, {"prompt": STORY + " He saw a fo", "heal": True},
-    {"siblings": "distinct"}, {"siblings": "stratified"}, {"logprobs": 2},
+    {"siblings": "distinct"}, {"logprobs": 2},
 )  # fmt: skip
 
 

@@ -65,11 +65,7 @@ CASES: dict[str, tuple[Request, ...]] = {
     "stops": (replace(PLAIN, n=6, stop=Stop(max_tokens=24, strings=("wo",), after_any=(".",))),),
     "bans": (replace(PLAIN, n=6, sampling=replace(SEED, banned_phrases=("the", "was", "a"))),),
     "beside a grammar": (replace(PLAIN, sampling=replace(SEED, regex="( [a-z]+)+")), PLAIN),
-    "beside siblings and contrast": (
-        PLAIN,
-        replace(PLAIN, siblings="distinct"),
-        replace(PLAIN, n=2, sampling=replace(SEED, contrast=2)),
-    ),
+    "beside siblings": (PLAIN, replace(PLAIN, siblings="distinct")),
     "beside a long prompt": (PLAIN, replace(PLAIN, prompt="The king" + PROMPT * 12)),
 }  # fmt: skip
 

@@ -19,7 +19,7 @@ from srbwriter.engine.generation import Generation
 from srbwriter.engine.processors import siblings
 from srbwriter.engine.types import BranchView, InvalidRequest, Request, Sampling, Stop
 from tests.fakes.shared_model import load_engine
-from tests.sizes import examples, some_of
+from tests.sizes import examples
 
 from .support import PROMPT, SMALL, decoded_rows, finish
 
@@ -85,32 +85,6 @@ def prompt_ids(engine: Engine) -> list[int]:
 # ---- the law of each branch
 
 
-@pytest.mark.parametrize("kind", some_of(["independent", "stratified"], ["stratified"]))
-def test_every_branch_is_a_plain_sample(engine: Engine, kind: str) -> None:
-    first = [texts(write(engine, kind, seed)) for seed in range(SEEDS)]
-    expected = law(engine, prompt_ids(engine))
-    for place in range(N):
-        counts = Counter(taken[place][0] for taken in first)
-        assert unlikely(counts, expected) < 5
-
-
-@pytest.mark.full
-def test_second_tokens_of_a_stratified_branch_are_plain_samples_given_what_siblings_did(
-    engine: Engine,
-) -> None:
-    expected = law(engine, prompt_ids(engine))
-    likeliest = max(expected, key=expected.__getitem__)
-    alone, shared = Counter[int](), Counter[int]()
-    for seed in range(SEEDS):
-        first, *others = texts(write(engine, "stratified", seed, tokens=2))
-        if first[0] == likeliest:
-            (shared if any(other[0] == likeliest for other in others) else alone)[first[1]] += 1
-    then = law(engine, [*prompt_ids(engine), likeliest])
-    assert min(alone.total(), shared.total()) > SEEDS // 50
-    assert unlikely(alone, then) < 5
-    assert unlikely(shared, then) < 5
-
-
 def test_distinct_openings_are_drawn_without_replacement(engine: Engine) -> None:
     p = law(engine, prompt_ids(engine))
     pairs = Counter[tuple[int, int]]()
@@ -149,28 +123,19 @@ def test_the_probability_of_each_draw_is_noted(engine: Engine) -> None:
         left -= p[drawn.token]
 
 
-def test_stratified_branches_share_each_token_as_its_probability_says(engine: Engine) -> None:
-    p = law(engine, prompt_ids(engine))
-    for seed in range(50):
-        counts = Counter(ids[0] for ids in texts(write(engine, "stratified", seed, n=8)))
-        for token, probability in p.items():
-            assert math.floor(8 * probability - 1e-3) <= counts[token] <= math.ceil(8 * probability + 1e-3)
-
-
 @pytest.mark.full
 def test_a_sweep_of_temperatures_draws_each_branch_by_its_own(engine: Engine) -> None:
     heat = [0.4, 0.8, 1.3, 3.0]
     laws = [law(engine, prompt_ids(engine), replace(SAMPLING, temperature=t)) for t in heat]
-    for kind in ("distinct", "stratified"):
-        counts = [Counter[int]() for _ in heat]
-        for seed in range(600):
-            sweep = tuple(replace(SAMPLING, temperature=t, seed=seed) for t in heat)
-            for place, branch in enumerate(write(engine, kind, sampling=sweep).branches):
-                counts[place][branch.ids[0]] += 1
-                noted = branch.buffer.drawn[0]
-                assert math.exp(noted.logprob) == pytest.approx(laws[place][noted.token], rel=1e-3)
-        for counted, expected in zip(counts if kind == "stratified" else counts[:1], laws, strict=False):
-            assert unlikely(counted, expected) < 5
+    first = Counter[int]()
+    for seed in range(600):
+        sweep = tuple(replace(SAMPLING, temperature=t, seed=seed) for t in heat)
+        branches = write(engine, "distinct", sampling=sweep).branches
+        first[branches[0].ids[0]] += 1
+        for expected, branch in zip(laws, branches, strict=True):
+            noted = branch.buffer.drawn[0]
+            assert math.exp(noted.logprob) == pytest.approx(expected[noted.token], rel=1e-3)
+    assert unlikely(first, laws[0]) < 5
 
 
 # ---- until they part
@@ -196,7 +161,7 @@ def test_nothing_is_evaluated_for_it(engine: Engine) -> None:
     write(engine, "independent")
     with decoded_rows(engine) as rows:
         write(engine, "distinct")
-        write(engine, "stratified", repulsion=2.0)
+        write(engine, "distinct", repulsion=2.0)
     assert not rows
 
 
@@ -204,7 +169,6 @@ def test_without_chance_distinct_takes_the_likeliest_in_order(engine: Engine) ->
     greedy = replace(SAMPLING, temperature=0.0)
     opened = [ids[0] for ids in texts(write(engine, "distinct", sampling=greedy))]
     assert opened == list(law(engine, prompt_ids(engine)))[:N]
-    assert len(set(texts(write(engine, "stratified", sampling=greedy, tokens=3)))) == 1
 
 
 # ---- repulsion
@@ -248,19 +212,6 @@ def test_a_branch_that_is_added_avoids_what_is_there(engine: Engine) -> None:
     generation.add_branch(2)
     finish(engine, generation)
     assert len({ids[0] for ids in texts(generation)}) == N + 2
-
-
-def test_added_and_rerolled_branches_are_drawn_between_the_stratified_ones(engine: Engine) -> None:
-    p = law(engine, prompt_ids(engine))
-    counts = Counter[int]()
-    for seed in range(examples(300, few=120)):
-        generation = write(engine, "stratified", seed)
-        generation.add_branch(2)
-        generation.branches[0].reroll()
-        generation.branches[3].reroll()
-        finish(engine, generation)
-        counts[generation.branches[0].ids[0]] += 1
-    assert unlikely(counts, p) < 5
 
 
 def test_a_rewound_branch_goes_on_otherwise_than_siblings_with_the_same_beginning(engine: Engine) -> None:
@@ -322,25 +273,11 @@ def test_branches_differ_within_other_rules(engine: Engine, more: dict[str, Any]
 
 def test_branches_under_a_grammar_differ_within_it(engine: Engine) -> None:
     sampling = replace(SAMPLING, regex=r" ?(He|She|It|They|One|The) [a-z ]+\.")
-    for kind in ("distinct", "stratified"):
-        generation = write(engine, kind, tokens=6, sampling=sampling)
-        assert len({branch.ids for branch in generation.branches}) == N
-        assert all(branch.error is None for branch in generation.branches)
+    generation = write(engine, "distinct", tokens=6, sampling=sampling)
+    assert len({branch.ids for branch in generation.branches}) == N
+    assert all(branch.error is None for branch in generation.branches)
     opened = {ids[0] for ids in texts(write(engine, "distinct", sampling=sampling))}
     assert len(opened) == N
-
-
-@pytest.mark.full
-def test_a_constrained_branch_is_drawn_as_it_is_alone(engine: Engine) -> None:
-    sampling = replace(SAMPLING, regex=r" ?(He|She|It|They|One|The) [a-z ]+\.")
-    alone, together = Counter[int](), Counter[int]()
-    for seed in range(600):
-        alone[texts(write(engine, "independent", sampling=replace(sampling, seed=seed), n=1))[0][0]] += 1
-        found = texts(write(engine, "stratified", sampling=replace(sampling, seed=seed), n=2))
-        together[found[1][0]] += 1
-    share = {token: (alone[token] + together[token]) / 1200 for token in alone | together}
-    assert unlikely(alone, share) < 5
-    assert unlikely(together, share) < 5
 
 
 @pytest.mark.parametrize("more", [{"mirostat": 2}, {"adaptive_target": 0.5}])
@@ -351,7 +288,7 @@ def test_samplers_that_steer_by_their_own_choices_are_refused_in_words(
     steered = replace(SAMPLING, **more)
     with pytest.raises(InvalidRequest, match=f"drawn together with {name}"):
         write(engine, "distinct", sampling=steered)
-    generation = write(engine, "stratified")
+    generation = write(engine, "distinct")
     with pytest.raises(InvalidRequest, match=f"drawn together with {name}"):
         generation.branches[0].reroll(sampling=steered)
 
@@ -368,9 +305,3 @@ def test_a_point_lies_in_an_interval_of_some_width(weights: list[float], point: 
     assert chances[place] > 0
     assert chances[:place].sum() <= point + 1e-12
     assert point <= chances[: place + 1].sum() + 1e-12
-
-
-@given(st.integers(0, 6))
-def test_points_fill_the_widest_gaps(rows: int) -> None:
-    points = sorted(siblings._radical_inverse(k) for k in range(2**rows))
-    assert points == [k / 2**rows for k in range(2**rows)]

@@ -72,7 +72,7 @@ def test_a_pick_shows_what_was_written_ahead(page: Page, real: httpx.Client) -> 
 
 
 def test_branches_are_drawn_together(page: Page, real: httpx.Client) -> None:
-    choose(page, "siblings", "stratified")
+    choose(page, "siblings", "distinct")
     fill(page, "repulsion", "2")
     before = requests(real)
     write(page)

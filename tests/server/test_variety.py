@@ -47,9 +47,9 @@ def test_every_dialect_takes_it(real: httpx.Client, path: str) -> None:
 
 def test_what_cannot_be_is_refused_in_words(real: httpx.Client) -> None:
     for body, words in (
-        ({"siblings": "unlike"}, "expected independent, distinct or stratified"),
+        ({"siblings": "unlike"}, "expected independent or distinct"),
         ({"siblings": "distinct", "mirostat": 2}, "cannot be drawn together with mirostat"),
-        ({"siblings": "stratified", "adaptive_target": 0.4}, "drawn together with adaptive_target"),
+        ({"siblings": "distinct", "adaptive_target": 0.4}, "drawn together with adaptive_target"),
     ):
         answer = real.post("/srb/v1/requests", json={**WIDE, **body})
         assert answer.status_code == 400

@@ -60,14 +60,14 @@ def test_knobs_come_back(story: Story) -> None:
 
 def test_how_branches_differ_comes_back_but_for_what_a_start_is_told(story: Story) -> None:
     session, knobs = opened(story)
-    session.variety = replace(session.variety, siblings="stratified", repulsion=1.5)
+    session.variety = replace(session.variety, siblings="independent", repulsion=1.5)
     knobs.keep()
     again, remembered = opened(story)
     remembered.recall()
-    assert (again.variety.siblings, again.variety.repulsion) == ("stratified", 1.5)
-    given, remembered = opened(story, settings(instruments__siblings="independent"))
+    assert (again.variety.siblings, again.variety.repulsion) == ("independent", 1.5)
+    given, remembered = opened(story, settings(instruments__siblings="distinct"))
     remembered.recall()
-    assert (given.variety.siblings, given.variety.repulsion) == ("independent", 1.5)
+    assert (given.variety.siblings, given.variety.repulsion) == ("distinct", 1.5)
 
 
 def test_the_number_of_branches_comes_back_but_for_what_a_start_is_told(story: Story) -> None:

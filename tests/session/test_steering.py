@@ -1,4 +1,4 @@
-"""A branch is steered while it is written: by a note, away from its own text, to an end."""
+"""A branch is steered while it is written: by a note, to an end."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from srbwriter.engine.engine import Engine
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.remote.loader import RemoteLoader
 from srbwriter.engine.remote.options import RemoteOptions
-from srbwriter.engine.types import FinishReason, NoRoom, NotSupported, Sampling, Stop
+from srbwriter.engine.types import FinishReason, NoRoom, Sampling, Stop
 from srbwriter.prose import sentence_ends
 from srbwriter.session import Session
 from srbwriter.session.rounds import STEERED
-from srbwriter.session.steering import CONTRAST_STEP, Steering, with_note
+from srbwriter.session.steering import Steering, with_note
 from srbwriter.story import Story
 from srbwriter.tui.write.status import marks
 from tests.engine.peers import served
@@ -73,10 +73,7 @@ def test_a_note_stands_before_the_last_line_for_this_branch_alone(session: Sessi
     assert steering.words(0) == ["note"] and "note" in marks(session, 0) and steering.words(1) == []
     texts = settled(session)
     assert texts[0] != texts[1] and branch.ids[: len(before)] == before
-    assert (
-        kept(session) == {"note": "The fox is sad.", "contrast": 0.0, "end": None}
-        and kept(session, 1) is None
-    )
+    assert kept(session) == {"note": "The fox is sad.", "end": None} and kept(session, 1) is None
     assert "sad" not in session.text()
     steering.put_note(0, "").result(WAIT)
     assert steering.words(0) == [] and other.text == texts[1]
@@ -96,7 +93,6 @@ def test_a_note_without_room_is_kept_and_not_followed(file: Path) -> None:
 def test_branches_of_an_earlier_session_follow_their_note_again(file: Path, session: Session) -> None:
     steering = begun(session)
     steering.put_note(0, "The fox is sad.").result(WAIT)
-    steering.contrast(1)
     settled(session)
     session.close()
     again = Session(Story.open(file), EngineLoader(bundled_model(), OPTIONS, load_engine), options=OPTIONS)
@@ -104,30 +100,14 @@ def test_branches_of_an_earlier_session_follow_their_note_again(file: Path, sess
         ready(again)
         steering = Steering.of(again)
         assert again.round is not None and not again.round.taken_up
-        assert steering.words(0) == ["note"] and steering.words(1) == ["less alike"]
+        assert steering.words(0) == ["note"] and steering.words(1) == []
         assert steering.note(0) == "The fox is sad."
         again.steer(0, "extend", stop=2)
         written(again)
         steering.later(lambda: None).result(WAIT)
-        assert again.round.taken_up and steering.words(0) == ["note"] and steering.words(1) == ["less alike"]
-        assert again.round.branches[1].sampling.contrast == CONTRAST_STEP
+        assert again.round.taken_up and steering.words(0) == ["note"] and steering.words(1) == []
     finally:
         again.close()
-
-
-def test_less_like_this_is_stronger_each_time_and_ends(session: Session) -> None:
-    steering = begun(session)
-    branch = session.round.branches[0]
-    for times in (1, 2):
-        steering.contrast(0)
-        session.engine.call(lambda: None)
-        assert branch.sampling.contrast == times * CONTRAST_STEP
-    assert steering.words(0) == ["less alike"] and "less\xa0alike" in marks(session, 0)
-    texts = settled(session)
-    assert texts[0] != texts[1] and kept(session) == {"note": "", "contrast": 8.0, "end": None}
-    steering.end_contrast(0)
-    session.engine.call(lambda: None)
-    assert branch.sampling.contrast == 0.0 and steering.words(0) == []
 
 
 def test_a_branch_ends_with_its_sentence_and_has_its_own_rule_again(session: Session) -> None:
@@ -141,24 +121,9 @@ def test_a_branch_ends_with_its_sentence_and_has_its_own_rule_again(session: Ses
     assert text.startswith(so_far) and sentence_ends(text[len(so_far) :]) == [len(text) - len(so_far)]
     session.engine.call(lambda: None)
     assert branch.stop_rule == session.round.branches[1].stop_rule and steering.words(0) == []
-    assert kept(session) == {"note": "", "contrast": 0.0, "end": "sentence"}
+    assert kept(session) == {"note": "", "end": "sentence"}
     with pytest.raises(ValueError, match="has ended with a sentence already"):
         steering.end(0)
-
-
-def test_so_many_words_more_and_then_to_the_end_of_the_sentence(session: Session) -> None:
-    steering = begun(session)
-    branch = session.round.branches[0]
-    so_far = branch.text
-    steering.end(0, 30)
-    assert steering.words(0) == ["30 words more"]
-    more = settled(session)[0][len(so_far) :]
-    assert branch.finish_reason is FinishReason.SENTENCE
-    ends = sentence_ends(more)
-    assert ends[-1] == len(more) and len(more.split()) >= 24
-    assert len(ends) == 1 or len(more[: ends[-2]].split()) <= 36
-    with pytest.raises(ValueError, match="1 to 5000"):
-        steering.end(0, 5001)
 
 
 def test_a_branch_that_has_ended_goes_on_to_the_end_of_its_sentence(session: Session) -> None:
@@ -209,15 +174,7 @@ def test_a_branch_elsewhere_is_steered_as_far_as_its_engine_allows(
         so_far = branch.text
         note = f"The fox is sad and wants to go home, says {dialect}."
         steering.put_note(0, note).result(WAIT)
-        if dialect == "srb":
-            steering.contrast(0)
-            steering.end(0, 20)
-        else:
-            with pytest.raises(NotSupported, match="contrast"):
-                steering.contrast(0)
-            with pytest.raises(NotSupported, match="token ids"):
-                steering.end(0, 20)
-            steering.end(0)
+        steering.end(0)
         texts = settled(session)
         assert branch.finish_reason is FinishReason.SENTENCE and texts[0].startswith(so_far)
         assert sentence_ends(texts[0])[-1] == len(texts[0])

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from .base import LogitProcessor
 from .caller import CallerCallback
-from .contrast import Contrast
 from .positions import BarredTokens, DelayedEnd
 from .siblings import Repulsion
 
@@ -24,7 +23,6 @@ PROCESSORS: tuple[LogitProcessor[ActiveBranch], ...] = (
     DelayedEnd(),
     BarredTokens(),
     Repulsion(),
-    Contrast(),
 )
 """They keep nothing of a branch, and are applied in this order."""
 

@@ -43,10 +43,6 @@ class SharedDraw(Protocol):
         """Whether the branch's text differs from every other's, so that it may draw by itself."""
         ...
 
-    def rewound(self) -> None:
-        """Forget what was derived from text that the branch has taken back."""
-        ...
-
 
 class SharedDraws(Protocol[Branch_contra]):
     """The draw of a request's branches."""

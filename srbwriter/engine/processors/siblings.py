@@ -9,13 +9,6 @@ Gumbel top-k (Yellott, 1977; Kool, van Hoof and Welling, 2019); with a sweep eac
 those before. Where siblings have chosen every token that the filters leave, the branch draws from all of
 these, and parts later.
 
-*stratified*: arithmetic sampling (Vilnis et al., 2023). A branch has a code point, and those of siblings are
-evenly spaced; the token is the one in whose interval the point is, and its place in the interval is the next
-code point. At each text the points of all arriving branches are rotated round the unit interval by one fresh
-random angle. So every token is an exact sample, given the choices of all siblings; a code point needs no more
-digits than a float has; and a branch that has parted can continue with random numbers of its own. Without the
-rotation it could not, since having parted says something about its point.
-
 *repulsion*: tokens that siblings chose at the same text get a lower logit for later branches.
 """
 
@@ -49,12 +42,11 @@ DEPTH = 24
 class Siblings:
     """The branches of a request, and how they are drawn. Belongs to the engine's thread."""
 
-    def __init__(self, request: ActiveRequest, seed: int) -> None:
-        self.request, self.seed = request, seed
+    def __init__(self, request: ActiveRequest) -> None:
+        self.request = request
         self.kind = request.asked.siblings
         self.repulsion = request.asked.repulsion
         self.discarded: list[Sequence[int]] = []  # beginnings of attempts that nobody wanted
-        self._points = 0  # code points given
 
     def for_branch(self, branch: ActiveBranch) -> SiblingDraw:
         return SiblingDraw(self, branch)
@@ -63,26 +55,16 @@ class Siblings:
         if begun := _begun(buffer):
             self.discarded.append(begun)
 
-    def next_point(self) -> float:
-        """Return a code point: evenly apart for the first branches, then in the widest gaps between them."""
-        count, self._points = self._points, self._points + 1
-        row, place = divmod(count, self.request.asked.n)
-        return (place + _radical_inverse(row)) / self.request.asked.n
-
 
 class SiblingDraw:
     """One branch's part in a draw with its siblings."""
 
     def __init__(self, siblings: Siblings, branch: ActiveBranch) -> None:
         self._siblings, self._branch = siblings, branch
-        self._code: float | None = None  # the point at which it is drawn, where they lie evenly
 
     def repel(self, logits: Logits) -> None:
         for token, times in Counter(self._taken()).items():
             logits[token] -= self._siblings.repulsion * times
-
-    def rewound(self) -> None:
-        self._code = None  # what led to the phrase says something about it
 
     def parted(self) -> bool:
         """Whether no sibling's text begins with the branch's text, nor the other way round."""
@@ -101,18 +83,15 @@ class SiblingDraw:
         return not any(ids[:count] == mine for ids in self._siblings.discarded if len(ids) > count)
 
     def draw(self, logits: Logits, constraint: Constraint | None) -> int | None:
-        chain, kind = self._branch.chain, self._siblings.kind
+        chain = self._branch.chain
         assert chain is not None
-        if kind == "independent" or (chain.greedy and kind == "stratified"):
+        if self._siblings.kind == "independent":
             return None
         tokens, chances = _distribution(chain, logits, constraint)
         if not len(tokens):
             return None
-        if kind == "stratified":
-            place, left = self._stratified(chances), chances
-        else:
-            left = self._not_taken(tokens, chances)
-            place = int(left.argmax()) if chain.greedy else _at(left, self._chance())
+        left = self._not_taken(tokens, chances)
+        place = int(left.argmax()) if chain.greedy else _at(left, self._chance())
         token = int(tokens[place])
         among = float(left[place] / left.sum())
         drawn, count = self._branch.buffer.drawn, len(self._branch.buffer.ids)
@@ -135,26 +114,16 @@ class SiblingDraw:
             if len(ids) > count and ids[:count] == mine:
                 yield ids[count]
 
-    def _stratified(self, chances: NDArray[np.float64]) -> int:
-        ids = self._branch.buffer.ids
-        if self._code is None:
-            begins = not ids and not self._branch.branch.bans
-            self._code = self._siblings.next_point() if begins else self._chance()
-        point = (self._code + _chance(self._siblings.seed, *ids)) % 1.0
-        place = _at(chances, point)
-        self._code = (point * chances.sum() - chances[:place].sum()) / chances[place]
-        return place
-
     def _chance(self) -> float:
         """Return a number that belongs to this attempt, this place in it, and how often it went back."""
         handle, place = self._branch.branch, len(self._branch.buffer.ids)
         return _chance(handle.seed, place, handle.bans) if handle.bans else _chance(handle.seed, place)
 
 
-def share_draws(request: ActiveRequest, seed: int) -> Siblings | None:
+def share_draws(request: ActiveRequest) -> Siblings | None:
     """Return the draws of ``request``, if its branches are drawn together or repel each other."""
     together = request.asked.siblings != "independent" or request.asked.repulsion
-    return Siblings(request, seed) if together else None
+    return Siblings(request) if together else None
 
 
 class Repulsion:
@@ -237,12 +206,3 @@ def _at(chances: NDArray[np.float64], point: float) -> int:
     ends = np.cumsum(chances)
     place = int(ends.searchsorted(point * float(ends[-1]), side="right"))
     return min(place, int(chances.nonzero()[0][-1]))
-
-
-def _radical_inverse(number: int) -> float:
-    """The bits of ``number`` behind the point, the lowest first (van der Corput, 1935)."""
-    value, digit = 0.0, 0.5
-    while number:
-        value += digit * (number & 1)
-        number, digit = number >> 1, digit / 2
-    return value

@@ -9,50 +9,30 @@ from typing import TYPE_CHECKING
 from srbwriter.session.steering import Steering
 from srbwriter.tui.actions.branches import branch_here
 from srbwriter.tui.commands import INSTRUMENTS, command
-from srbwriter.tui.dialogs.ask import Ask, AskWords, Confirm
+from srbwriter.tui.dialogs.ask import AskWords, Confirm
 from srbwriter.tui.widgets.lines import key_name
 from srbwriter.tui.write.status import shortened
 
 if TYPE_CHECKING:
     from srbwriter.tui.program import Writer
 
-_WORDS = "40"  # that are offered
-
 
 @command(INSTRUMENTS, "Steer this branch")
 def steer(screen: Writer) -> None:
-    """Change what this branch writes next: a note for it alone, less like this, or where it ends."""
+    """Change what this branch writes next: a note for it alone, or the end of its sentence."""
     here = branch_here(screen)
     if here is None:
         return
-    index, branch = here[0].index, here[1]
+    index = here[0].index
     acts: dict[str, Callable[[], object]] = {
         "n": lambda: _ask_note(screen, index),
-        "l": lambda: _contrast(screen, index),
-        "s": lambda: _end(screen, index, 0, "its sentence"),
-        "w": lambda: _ask_words(screen, index),
-        "b": lambda: _end_contrast(screen, index),
+        "s": lambda: _end(screen, index),
     }
-    answers = {
-        "n": "note for this branch", "l": "less like this", "s": "to the end of the sentence",
-        "w": "some words more",
-    }  # fmt: skip
-    if branch.sampling.contrast > screen.session.sampling.contrast:
-        answers |= {"l": "even less like this", "b": "words as before"}
+    answers = {"n": "note for this branch", "s": "to the end of the sentence"}
     question = f"Steer branch {index + 1}"
     if note := Steering.of(screen.session).note(index):
         question += f"; its note: {shortened(note, 48)}"
     screen.ask(Confirm(question, {**answers, "escape": "goes back"}), lambda key: acts[key]())
-
-
-def _contrast(screen: Writer, index: int) -> None:
-    Steering.of(screen.session).contrast(index)
-    screen.notify(f"Branch {index + 1} avoids its own words{_when(screen, index)}. Again makes it stronger.")
-
-
-def _end_contrast(screen: Writer, index: int) -> None:
-    Steering.of(screen.session).end_contrast(index)
-    screen.notify(f"Branch {index + 1} chooses its words as before{_when(screen, index)}.")
 
 
 def _when(screen: Writer, index: int) -> str:
@@ -64,19 +44,9 @@ def _when(screen: Writer, index: int) -> str:
     return f" when it is extended ({key_name(keys[0])})" if keys else " when it is extended"
 
 
-def _ask_words(screen: Writer, index: int) -> None:
-    def answered(answer: str) -> None:
-        words = int(answer) if answer.strip().isdecimal() else 0
-        if not words:
-            raise ValueError("This is no number of words; type one such as 40.")
-        _end(screen, index, words, f"the first sentence after about {words} words more")
-
-    screen.ask(Ask(f"How many words more for branch {index + 1}", _WORDS, select=True), answered)
-
-
-def _end(screen: Writer, index: int, words: int, where: str) -> None:
-    Steering.of(screen.session).end(index, words)
-    screen.notify(f"Branch {index + 1} ends with {where}.")
+def _end(screen: Writer, index: int) -> None:
+    Steering.of(screen.session).end(index)
+    screen.notify(f"Branch {index + 1} ends with its sentence.")
 
 
 def _ask_note(screen: Writer, index: int) -> None:

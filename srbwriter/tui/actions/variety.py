@@ -27,11 +27,6 @@ _SIBLINGS: dict[Together, tuple[str, str]] = {
         "No two branches begin with the same word, as long as another is likely enough. If there is none, "
         "branches differ from the next word on.",
     ),
-    "stratified": (
-        "spread evenly over what is likely",
-        "Branches are spread evenly over the likely first words: a word that is twice as likely begins twice "
-        "as many branches.",
-    ),
 }
 _REPULSION = 2.0  # the settings for writing (F2) offer other strengths
 

@@ -57,16 +57,13 @@ def _number(value: float) -> str:
 
 
 def sampling_words(branch: Branch, usual: object) -> str:
-    """Return how the branch's sampling differs from ``usual``, for example ``temperature 1.2``.
-
-    Without the contrast, which is among the marks.
-    """
+    """Return how the branch's sampling differs from ``usual``, for example ``temperature 1.2``."""
     from dataclasses import fields
 
     differences: list[str] = []
     for field in fields(branch.sampling):
         value = getattr(branch.sampling, field.name)
-        if field.name not in ("seed", "contrast") and value != getattr(usual, field.name):
+        if field.name != "seed" and value != getattr(usual, field.name):
             name = "temp" if field.name == "temperature" else field.name.replace("_", " ")
             if field.name == "banned_phrases":
                 value = len(branch.sampling.banned_phrases)
@@ -80,7 +77,6 @@ _SHORT_MARKS = {
     "locked": "lock",
     f"chosen{NO_BREAK}by{NO_BREAK}you": "↳",
     "ready": "»",
-    f"less{NO_BREAK}alike": "≠",
     f"last{NO_BREAK}sentence": "⇥",
 }
 

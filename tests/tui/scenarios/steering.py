@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from srbwriter.session.steering import CONTRAST_STEP, Steering
-from srbwriter.tui.dialogs.ask import Ask, AskWords, Confirm
+from srbwriter.session.steering import Steering
+from srbwriter.tui.dialogs.ask import AskWords, Confirm
 from tests.tui.conftest import Bench
 from tests.tui.scenarios.common import answer, head, opened, scenario, started
 
@@ -21,11 +21,6 @@ async def chosen(bench: Bench, key: str) -> None:
 async def steer(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
     branch, other = bench.session.round.branches[:2]
-    await chosen(bench, "l")
-    assert branch.sampling.contrast == CONTRAST_STEP and "avoids its own words" in bench.last_said
-    await chosen(bench, "b")
-    assert not branch.sampling.contrast
-
     await chosen(bench, "n")
     await opened(bench, AskWords)
     await answer(bench, "It is night.")
@@ -35,14 +30,6 @@ async def steer(bench: Bench, _: pytest.MonkeyPatch) -> None:
     bench.screen.flush_slowly()
     assert "note" in head(bench) and "note" not in head(bench, 1)
 
-    await chosen(bench, "w")
-    await opened(bench, Ask)
-    await answer(bench, "some")
-    assert "no number of words" in bench.last_said
-    await chosen(bench, "w")
-    await answer(bench, "30")
-    bench.screen.flush_slowly()
-    assert "30 words more" in bench.last_said and branch.stop_rule.boundary == "sentence"
     await chosen(bench, "s")
     bench.engine_until(lambda: not branch.live)
     assert branch.finish_reason == "sentence" and other.stop_rule.boundary is None

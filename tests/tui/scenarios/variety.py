@@ -16,10 +16,10 @@ async def variety(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
     await bench.choose("variety")
     await opened(bench, Picker)
-    await bench.press(*"strat", "enter")
-    assert bench.session.variety.siblings == "stratified"
+    await bench.press(*"itself", "enter")
+    assert bench.session.variety.siblings == "independent"
     await started(bench)
-    assert bench.session.round.generation.request.siblings == "stratified"
+    assert bench.session.round.generation.request.siblings == "independent"
 
 
 @scenario
