@@ -231,10 +231,6 @@ async def test_a_verb_that_has_nothing_to_do_says_so(open_bench: OpenBench) -> N
         await bench.on_panes()
         for verb in ("next_page", "previous_page"):
             assert "on this page" in await answer(verb), verb
-        for _ in bench.texts():
-            await bench.choose("lock")
-            await bench.press("right")
-        assert "locked" in await answer("reroll_all")
         bench.session.stop_all()
         finish(bench)
         assert "ended already" in await answer("pause")
