@@ -278,19 +278,12 @@ class Rounds(Models):
                 typing.arrived(self.story, text)
                 raise
 
-    def lock(self, index: int) -> None:
-        """Lock a branch, so that it is kept when all are rolled again; a second call unlocks it."""
-        if self.round is not None:
-            self.round.locked ^= {index}
-            self._recorder.note_view()
-
     def reroll_all(self) -> None:
-        """Roll all unlocked branches again."""
+        """Roll all branches again."""
         self.take_up()
         if self.round is not None:
             for branch in self.round.branches:
-                if branch.index not in self.round.locked:
-                    branch.reroll()
+                branch.reroll()
 
     def reroll_with_wish(self, index: int, wish: str) -> None:
         """Write branch ``index`` again with ``wish`` near the end of its prompt; the others continue.

@@ -105,7 +105,6 @@ class Round:
         self.story, self.parent, self.n = story, parent, n
         self.identity = object()  # shared with the round that continues these branches
         self.generation: Generation | None = None
-        self.locked: set[int] = set()
         self.duplicates = Duplicates()
         self.forced: set[int] = set()  # branches whose first token the writer chose
         self.mean_logprobs: dict[int, float] = {}  # means over the tokens of ended branches, once requested
@@ -212,7 +211,7 @@ class Round:
 def adopted(old: Round, generation: Generation) -> Round:
     """Return the restored round ``old`` with the branches of ``generation`` instead of its own."""
     found = Round(old.story, old.parent, old.n)
-    found.generation, found.locked = generation, old.locked
+    found.generation = generation
     found.identity = old.identity
     found.wish = old.wish
     found.prefix, found.forced = old.prefix, old.forced

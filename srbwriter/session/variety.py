@@ -21,7 +21,7 @@ class Renewing(Instrument):
     def renew_alike(self, read: Collection[int] = ()) -> list[int]:
         """Find near-duplicates, and roll one of each pair again if that is set.
 
-        Never one that is in ``read``, locked, bookmarked or steered, or that ended a while ago; each
+        Never one that is in ``read``, bookmarked or steered, or that ended a while ago; each
         twice at most. Call it repeatedly while a round is shown. Returns the indices.
         """
         current = self._desk.round
@@ -31,7 +31,7 @@ class Renewing(Instrument):
         found.look(current.branches)
         if not self._desk.variety.renew or not current.taken_up:
             return []
-        chosen = found.to_renew(current.branches, current.locked.union(read), _FRESH)
+        chosen = found.to_renew(current.branches, read, _FRESH)
         renewed = [index for index in chosen if not _is_marked(current, index)]
         for index in renewed:
             found.renew(current.branches[index])

@@ -105,7 +105,6 @@ def _round_record(story: Story, current: Round) -> JsonObject:
         "prefix": None if current.prefix is None else [*current.prefix],
         "taken": current.taken,
         "branches": branches,
-        "locked": sorted(current.locked),
         "forced": sorted(current.forced),
         "renewed": {str(index): times for index, times in dict(current.duplicates.renewed).items()},
     }
@@ -137,7 +136,7 @@ def _restored(story: Story, kept: JsonObject) -> Round | None:
         return None
     found = ended_round(story, parent, _prefix(prefix) if prefix else None, branches)
     found.taken = bool(kept["taken"])
-    found.locked, found.forced = set(_numbers(kept["locked"])), set(_numbers(kept["forced"]))
+    found.forced = set(_numbers(kept["forced"]))
     renewed = as_object(kept["renewed"])
     found.duplicates.renewed.update({int(i): int(cast(int, times)) for i, times in renewed.items()})
     return found

@@ -86,19 +86,6 @@ def _together(upper: Marks, lower: Marks) -> Marks:
     )
 
 
-def copy(document: Document, action: Action, node: NodeId, deep: bool) -> NodeId:
-    """Copy ``node`` as its own sibling, with all descendants if ``deep``; return the copy."""
-    parent = document.tree.parent(node) or ROOT
-    copies = {parent: parent}
-    for old in document.tree.reading_order(node) if deep else [node]:
-        entry, body = document.tree[old], document.body(old)._replace(name=None)
-        above = copies[entry.parent or ROOT]
-        copies[old] = document.add(above, document.spans(old), entry.author, body=body)
-        document.tree.put(entry._replace(id=copies[old], parent=above))
-        action.created(copies[old])
-    return copies[node]
-
-
 def reorder(document: Document, action: Action, node: NodeId, index: int) -> None:
     """Move ``node`` to position ``index`` (from 0) among its living siblings."""
     tree = document.tree

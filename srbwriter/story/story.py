@@ -360,12 +360,6 @@ class Story(Reader):
                 self._document.check_kept(node)
             arranging.take_out_of_bin(self._document, action, node)
 
-    def duplicate(self, node: NodeId, *, deep: bool = False) -> NodeId:
-        """Copy ``node`` as its sibling, with all descendants if ``deep``; return the copy."""
-        with self._action("duplicate", node) as action:
-            self._document.check_parent(node, "duplicated")
-            return arranging.copy(self._document, action, node, deep)
-
     def reorder(self, node: NodeId, index: int) -> None:
         """Move ``node`` to position ``index`` (from 0) among its siblings."""
         with self._action("reorder", node) as action:
@@ -404,10 +398,10 @@ class Story(Reader):
                 raise Refused(f"the text has no character {at}")
             return chapters.begin(self._document, action, at, well_formed(title))
 
-    def set_heading(self, node: NodeId, title: str | None) -> None:
-        """Give ``node`` a heading with ``title``; empty for a scene break, None for no heading."""
+    def set_heading(self, node: NodeId, title: str) -> None:
+        """Give ``node`` a heading with ``title``; empty for a scene break."""
         with self._action("heading", self._document.check_living(node)) as action:
-            chapters.set_heading(self._document, action, node, None if title is None else well_formed(title))
+            chapters.set_heading(self._document, action, node, well_formed(title))
 
     def move_chapter(self, place: int, *, later: bool) -> int:
         """Let the chapter that holds character ``place`` change places with the next or previous one.

@@ -48,7 +48,6 @@ class Round:
     generation: Generation | None = None
     nodes: list[NodeId] = field(default_factory=list)
     seen: list[tuple[int, int]] = field(default_factory=list)
-    locked: set[int] = field(default_factory=set)
     over: bool = False
     duplicates: Duplicates = field(default_factory=Duplicates)
     mean_logprobs: dict[int, float] = field(default_factory=dict)
@@ -254,9 +253,6 @@ class FakeSession:
     def joined(self, i: int) -> str:
         return self._b(i).text
 
-    def lock(self, i: int) -> None:
-        self.round.locked ^= {i}
-
     def stop_all(self) -> None:
         if self.round and self.round.generation:
             self.round.generation.cancel()
@@ -265,8 +261,7 @@ class FakeSession:
 
     def reroll_all(self) -> None:
         for branch in self.round.branches:
-            if branch.index not in self.round.locked:
-                self.steer(branch.index, "reroll")
+            self.steer(branch.index, "reroll")
 
     def add_branches(self, k: int) -> None:
         self.round.generation.add_branch(k)

@@ -59,7 +59,6 @@ def test_a_branch_that_is_like_another_is_written_anew(session: Session) -> None
 @pytest.mark.parametrize(
     ("mark", "spared"),
     [
-        (lambda session: session.lock(1), {1}),
         (lambda session: session.story.mark(session.round.node_of(1), bookmark=True), {1}),
         (lambda session: session.steer(1, "stop"), set()),
     ],

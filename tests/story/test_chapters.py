@@ -48,7 +48,7 @@ def test_a_heading_gets_another_title_and_goes(story: Story) -> None:
     assert shown(story) == [("The third", "He stayed.")]
     story.set_heading(chapter.node, "")
     assert shown(story) == [("* * *", "He stayed.")]
-    story.set_heading(chapter.node, None)
+    story.mark(chapter.node, chapter=False)
     assert shown(story) == [] and story.text(story.current) == BOOK
     for _ in range(3):
         story.undo()

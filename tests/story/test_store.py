@@ -358,7 +358,7 @@ def test_a_verb_that_fails_leaves_the_tree_as_it_was(written: Path) -> None:
         fill_the_disk(story)
         for _ in range(200):
             try:
-                story.duplicate(order[1], deep=True)
+                story.add(order[1], ["Words that fill a page. " * 200] * 8)
             except NotSaved:
                 break
         else:

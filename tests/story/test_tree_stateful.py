@@ -198,14 +198,6 @@ class Writing(StoryMachine):
         assert {other: self.story.text(other) for other in others} == texts
         self.acted()
 
-    @rule(pick=PICKS, deep=st.booleans())
-    def duplicate(self, pick: int, deep: bool) -> None:
-        node = self.a_node(pick)
-        if node != ROOT and len(self.story) < 200:
-            copy = self.story.duplicate(node, deep=deep)
-            assert self.story.text(copy) == self.story.text(node)
-            self.acted()
-
     @rule(pick=PICKS, index=st.integers(0, 4))
     def reorder(self, pick: int, index: int) -> None:
         node = self.a_node(pick)
@@ -374,7 +366,7 @@ TestWriting.settings = TestEditing.settings = settings(
 def test_a_branch_in_the_bin_is_parked_with_the_rest() -> None:
     story = Writing()
     story.some_branches()
-    story.duplicate(pick=0, deep=False)
+    story.fork(pick=0, text="b")
     story.merge(pick=1)
     story.append(pick=0, text="a")
     story.split(pick=176, at=1)

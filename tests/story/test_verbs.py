@@ -45,7 +45,6 @@ def test_the_root_stays_what_it_is(story: Story) -> None:
         lambda: story.split(ROOT, 1),
         lambda: story.merge(ROOT),
         lambda: story.merge(node),
-        lambda: story.duplicate(ROOT),
         lambda: story.reorder(ROOT, 0),
     ):
         with pytest.raises(Refused):
@@ -73,18 +72,6 @@ def test_unknown_nodes_are_named(story: Story) -> None:
     for verb in (story.node, story.text, story.pick, story.delete, story.children, story.settings):
         with pytest.raises(NoSuchNode, match="node 99"):
             verb(99)
-
-
-def test_a_deep_copy_is_a_tree_of_its_own(story: Story) -> None:
-    [top] = story.add(ROOT, ["a"])
-    [low] = story.add(top, ["b"])
-    story.mark(low, title="here")
-    copy = story.duplicate(top, deep=True)
-    [low_copy] = story.children(copy)
-    assert (story.text(low_copy), story.marks(low_copy).title) == ("ab", "here")
-    story.edit(low, "changed")
-    assert story.text(low_copy) == "ab"
-    assert story.children(ROOT) == [top, copy]
 
 
 def test_ways_through_the_tree(story: Story) -> None:

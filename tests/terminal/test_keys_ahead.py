@@ -22,8 +22,6 @@ PROMPTS = {
     "models": (in_menu("model"), "Models"),
     "tree": (F3, "read or unread"),
     "search": (in_menu("search"), "Words to find"),
-    "history": (in_menu("history"), "History of picks"),
-    "title": (in_menu("properties"), "Author"),
     "export": (in_menu("export"), "Export to which"),
     "import": (in_menu("import"), "Import which"),
     "type into": (b"i", "Type into branch"),

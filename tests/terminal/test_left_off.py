@@ -70,7 +70,7 @@ def write_round(terminal: Terminal) -> None:
 
 
 def set_the_desk(terminal: Terminal, file: Path) -> str:
-    """Three rounds, a kill, a star, a lock, a re-roll, another order, pane, cursor and layout."""
+    """Three rounds, a kill, a star, a re-roll, another order, pane, cursor and layout."""
     # The number of times that a branch went back (⌫1) is not kept: here none does.
     terminal.configure(more='[keys]\norder = "0"\n[sampling]\nloop_guard = 0\n')
     terminal.start(file, "-n", "4")
@@ -82,8 +82,6 @@ def set_the_desk(terminal: Terminal, file: Path) -> str:
     old = desk(terminal.screen)
     terminal.press(b"r")
     terminal.wait(lambda shown: desk(shown) != old and shown.count("■") == 4, "a branch is written anew")
-    choose(terminal, "lock")
-    terminal.wait_for("lock")
     terminal.press(RIGHT, b"k")
     terminal.wait_for("×")
     terminal.press(RIGHT, b"b")

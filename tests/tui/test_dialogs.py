@@ -10,16 +10,16 @@ from textual.widgets import TextArea
 
 from srbwriter import paths
 from srbwriter.story import ROOT, Story, library
-from srbwriter.tui.dialogs.ask import Confirm
+from srbwriter.tui.dialogs.ask import AskWords, Confirm
 from srbwriter.tui.dialogs.choices import SamplePrompt
 from srbwriter.tui.dialogs.help import Help
 from srbwriter.tui.dialogs.picker import Picker
 from srbwriter.tui.dialogs.sheet import Sheet
-from srbwriter.tui.story.reading import Compare, ContextView, Reading
+from srbwriter.tui.story.reading import ContextView, Reading
 from srbwriter.tui.tree.screen import TreeScreen
 from srbwriter.tui.write.prose_area import ProseArea
 from tests.tui.conftest import Bench, OpenBench
-from tests.tui.scenarios.common import opened, started, visible
+from tests.tui.scenarios.common import opened, visible
 
 
 def request(bench: Bench) -> str | None:
@@ -92,10 +92,9 @@ async def test_a_screen_is_left_once_however_quickly_its_keys_come(open_bench: O
     async with open_bench(started=12) as bench:
         await bench.press("1", "f3")
         screen = await opened(bench, TreeScreen)
-        await bench.press("m", "left")
-        for key in ("d", "escape"):  # both reach the tree before Compare is there to take the second
+        for key in ("n", "escape"):  # both reach the tree before the prompt is there to take the second
             screen.post_message(events.Key(key, None))
-        await opened(bench, Compare)
+        await opened(bench, AskWords)
         await bench.press("escape")
         assert bench.app.screen is screen
         await bench.press("slash", "escape", "escape")
@@ -113,23 +112,6 @@ async def test_keys_that_come_after_a_screen_was_left_do_nothing(open_bench: Ope
         assert isinstance(bench.app.screen, Help)
         await bench.press("escape", "escape")
         sheet.close()
-        assert bench.app.screen is bench.screen
-
-
-@pytest.mark.full
-async def test_the_tree_compares_from_a_row_of_folded_branches(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        bench.session.n = 20
-        await started(bench)
-        await bench.press("1", "f3")
-        screen = await opened(bench, TreeScreen)
-        await bench.press("m")
-        screen.view.go(next(at for at, row in enumerate(screen.view.rows) if row.folded))
-        assert screen.view.row.folded
-        for key in ("d", "escape", "slash", "escape"):
-            screen.post_message(events.Key(key, None))
-        await bench.press("escape", "escape")
-        await bench.press("slash", "escape", "escape")
         assert bench.app.screen is bench.screen
 
 

@@ -54,9 +54,6 @@ KEYS = {
     "files.md": """
         ctrl+g menu
     """,
-    "formats.md": """
-        ctrl+g menu
-    """,
     "instruments.md": """
         ctrl+g menu, F5 look_ahead, F6 tokens, F2 knobs
     """,
@@ -71,7 +68,7 @@ KEYS = {
         F12 log, ctrl+q quit, ctrl+z undo, F3 tree, ctrl+g menu, F8 context
     """,
     "word.md": """
-        ctrl+g menu, F8 context
+        F8 context
     """,
     "../README.md": """
         r reroll, w take_word, d take_sentence, f take_paragraph, k kill, ctrl+z undo, ctrl+g menu,
@@ -84,19 +81,16 @@ KEYS = {
 TITLES = {
     "first-story.md": ["export"],
     "better-model.md": ["model"],
-    "branch-from-anywhere.md": ["history", "split", "unexplored"],
+    "branch-from-anywhere.md": ["split", "unexplored"],
     "files.md": ["restore", "snapshot"],
-    "formats.md": ["properties"],
     "instruments.md": [
         "variety", "unexplored", "bans", "colour_tokens", "order",
     ],
     "terminal.md": [
         "restore", "openings", "branch_knobs", "replace", "model", "import", "export",
-        "properties",
     ],
     "themes.md": ["theme"],
     "trouble.md": ["model", "restore"],
-    "word.md": ["properties"],
     "../README.md": ["model"],
 }  # fmt: skip
 """Commands that a page calls by their title, as the menu does."""

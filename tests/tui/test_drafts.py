@@ -8,8 +8,8 @@ from textual.widgets import Input, TextArea
 
 from srbwriter.session.open import rescue_folder
 from srbwriter.session.typing import DRAFTS, sheets_left
-from srbwriter.story import ROOT, Properties, StoryError
-from srbwriter.tui.dialogs.ask import AskWords, PropertiesForm
+from srbwriter.story import ROOT, StoryError
+from srbwriter.tui.dialogs.ask import AskWords
 from srbwriter.tui.dialogs.sheet import Sheet
 from srbwriter.tui.story.reading import ContextView
 from srbwriter.tui.story.side_panel import SidePanel
@@ -241,39 +241,3 @@ async def test_a_lorebook_entry_is_safe_while_its_name_is_typed(open_bench: Open
         [entry] = story.own_settings(ROOT).lore
         assert (entry.name, entry.keys) == ("Maren", ["Maren"])
         assert left(bench) == []
-
-
-async def test_a_form_is_safe_while_it_is_open(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        was = bench.session.story.properties
-        bench.screen.run("properties")
-        await opened(bench, PropertiesForm)
-        await bench.press("tab", *"Ada")
-        assert (await kept(bench)) == {"title and author": f"{was.title}\nAda\n{was.language}"}
-        await bench.press("escape")
-        assert left(bench) == [] and not bench.session.story.properties.author
-        interrupted(bench, "title and author", "The Rain\nAda\nde")
-        bench.screen.run("properties")
-        await opened(bench, PropertiesForm)
-        assert "before the program ended" in visible(bench)
-        await bench.press("enter")
-        assert bench.session.story.properties == Properties("The Rain", "Ada", "de")
-        assert left(bench) == []
-
-
-@pytest.mark.full
-async def test_a_form_with_what_cannot_be_stays_open(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        before = bench.session.story.properties
-        bench.screen.run("properties")
-        form = await opened(bench, PropertiesForm)
-        for field, words in (("title", " "), ("language", "Klingon and more")):
-            was = form.query_one(f"#{field}").value
-            form.query_one(f"#{field}").value = words
-            await bench.press("enter")
-            assert bench.app.screen is form and bench.session.story.properties == before
-            assert any("needs a title" in n.words or "no language" in n.words
-                       for n in bench.app.messages.all)  # fmt: skip
-            form.query_one(f"#{field}").value = was
-        await bench.press("enter")
-        assert bench.app.screen is bench.screen

@@ -21,14 +21,14 @@ DONE = Head("3", "■", "done at sentence end", tokens=262)
         (WRITING, 40, " 3 ▸ writing             ↓4 262 tok 31/s"),
         (WRITING, 28, " 3 ▸ writing ↓4 262 tok 31/s"),
         (WRITING, 27, " 3 ▸ writing     ↓4 262 tok"),
-        (WRITING._replace(marks="locked"), 28, " 3 ▸ writing · locked ↓4 262"),
-        (WRITING._replace(marks="locked ★"), 28, " 3 ▸ writing · lock ★ ↓4 262"),
+        (WRITING._replace(marks="ready"), 28, " 3 ▸ writing · ready  ↓4 262"),
+        (WRITING._replace(marks="ready ★"), 28, " 3 ▸ writing · » ★    ↓4 262"),
         (WRITING._replace(note="temp 0.71", hidden=0), 28, " 3 ▸ writing · temp 0.71 262"),
         (WRITING._replace(note="temp 0.71, top p 0.9", hidden=0), 28, " 3 ▸ writing · temp 0.71 …  "),
-        (WRITING._replace(note="temp 0.71", marks="locked ★"), 28, " 3 ▸ · temp 0.71 · lock ★   "),
-        (WRITING._replace(note="temp 0.71", marks="locked ★"), 20, " 3 ▸ · lock ★       "),
+        (WRITING._replace(note="temp 0.71", marks="ready ★"), 28, " 3 ▸ · temp 0.71 · » ★      "),
+        (WRITING._replace(note="temp 0.71", marks="ready ★"), 20, " 3 ▸ · » ★          "),
         (DONE, 28, " 3 ■ sentence end        262"),
-        (DONE._replace(marks="locked ★"), 28, " 3 ■ sentence end · lock ★  "),
+        (DONE._replace(marks="ready ★"), 28, " 3 ■ sentence end · » ★  262"),
         (DONE._replace(marks="ready"), 20, " 3 ■ · »            "),
         (DONE._replace(marks="ready"), 29, " 3 ■ sentence end · ready 262"),
         (DONE._replace(tokens=0), 28, " 3 ■ done at sentence end   "),
@@ -42,7 +42,7 @@ def test_what_stands_in_a_line(head: Head, width: int, expected: str) -> None:
 
 @given(
     st.sampled_from(["writing", "reading 62 %", "done at paragraph end", "full length"]),
-    st.sets(st.sampled_from(["locked", "★"])),
+    st.sets(st.sampled_from(["ready", "★"])),
     st.sampled_from(["", "temp 0.71", "temp 1.2, top p 0.95"]),
     st.integers(0, 900), st.integers(0, 99999), st.integers(0, 500), st.integers(0, 130),
 )  # fmt: skip
@@ -53,7 +53,7 @@ def test_marks_stay_at_any_width(
     line = head.line(width)
     assert cell_len(line) == width
     if width >= 24:
-        signs = {"locked": "lock"}
+        signs = {"ready": "»"}
         assert all(mark in line or signs.get(mark, mark) in line for mark in marks)
 
 
@@ -61,10 +61,10 @@ async def test_marks_are_seen_where_eight_share_the_window_and_values_rounded(
     open_bench: OpenBench,
 ) -> None:
     async with open_bench("It rained.", 8, started=40) as bench:
-        await bench.choose("lock", "bookmark")
+        await bench.choose("bookmark")
         bench.screen.pump.flush()
         head = bench.screen.grid.panes[0].head
-        assert "locked" in head and "★" in head
+        assert "★" in head
         branch = bench.session.round.branches[0]
         for value, shown in ((5 / 7, "0.71"), (1.2, "1.2"), (2.0, "2"), (0.0012, "0.001")):
             branch.sampling = Sampling(temperature=value)

@@ -139,5 +139,5 @@ async def test_editing_before_a_pick_asks_once(open_bench: OpenBench) -> None:
 
 @pytest.mark.parametrize("width", [25, 30, 40, 60, 100])
 def test_the_line_says_it_at_any_width(width: int) -> None:
-    head = Head("12", "■", "full length", 30, "temp 1.2, top p 0.95", "locked ★ good", 12, 300, 20.0, True)
+    head = Head("12", "■", "full length", 30, "temp 1.2, top p 0.95", "ready ★ repeats", 12, 300, 20.0, True)
     assert "earlier text" in head.line(width)

@@ -74,8 +74,10 @@ async def test_arrows_tab_and_escape_choose_the_first_pane(open_bench: OpenBench
             sides = [bench.screen.grid.panes[0].render_line(1).text[at] for at in (0, -1)]
             assert sides == ["▌", "▐"], "the frame of the chosen pane"
             assert bench.screen.grid.panes[1].render_line(1).text[0] == " "
-            await bench.choose("lock")
-            assert bench.session.round.locked == {0} and bench.screen.editor.whole == bench.session.text()
+            await bench.choose("bookmark")
+            story = bench.session.story
+            assert story.marks(bench.session.round.node_of(0)).bookmark
+            assert bench.screen.editor.whole == bench.session.text()
 
 
 async def test_a_click_chooses_a_pane_and_one_in_the_story_gives_it_all_keys(open_bench: OpenBench) -> None:

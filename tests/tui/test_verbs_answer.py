@@ -229,10 +229,6 @@ async def test_a_verb_that_has_nothing_to_do_says_so(open_bench: OpenBench) -> N
             assert "no branch" in await answer(verb), verb
         await bench.write(4)
         await bench.on_panes()
-        for _ in bench.texts():
-            await bench.choose("lock")
-            await bench.press("right")
-        assert "locked" in await answer("reroll_all")
         bench.session.stop_all()
         finish(bench)
         assert "ended already" in await answer("pause")

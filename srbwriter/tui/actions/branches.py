@@ -13,11 +13,9 @@ from srbwriter.story import NodeId
 from srbwriter.tui.commands import DIGITS, PART, THIS_BRANCH, command
 from srbwriter.tui.dialogs.ask import AskWords, Confirm
 from srbwriter.tui.dialogs.knobs import Knobs
-from srbwriter.tui.dialogs.picker import Choice, Picker
 from srbwriter.tui.dialogs.sheet import Sheet
 from srbwriter.tui.knobs import Setup
 from srbwriter.tui.story import external
-from srbwriter.tui.story.reading import Compare
 from srbwriter.tui.write import status
 from srbwriter.tui.write.branch_words import state_words
 from srbwriter.tui.write.status import round_identity
@@ -224,14 +222,6 @@ def _edit_pick(screen: Writer, index: int, branch: Branch) -> None:
     screen.app.push_screen(sheet, closed)
 
 
-@command(THIS_BRANCH, "Lock or unlock this branch")
-def lock(screen: Writer) -> None:
-    """Lock this branch, so that re-rolling all branches leaves it alone; again to unlock it."""
-    here = branch_here(screen)
-    if here is not None:
-        screen.session.lock(here[0].index)
-
-
 @command(THIS_BRANCH, "Copy this branch", "c")
 def copy(screen: Writer) -> None:
     """Copy its text to the clipboard."""
@@ -274,27 +264,6 @@ def branch_knobs(screen: Writer) -> None:
     screen.app.push_screen(
         Knobs(title, now, changed, can=session.capabilities, usual=usual, of_model=usual.of_model)
     )
-
-
-@command(THIS_BRANCH, "Compare with another branch")
-def compare(screen: Writer) -> None:
-    """Show the words that differ between two branches."""
-    current, pane = screen.session.round, screen.grid.pane
-    if current is None or pane is None or len(current.branches) < 2:
-        screen.notify("There are no two branches to compare.")
-        return
-    here = pane.index
-    others = [
-        Choice(branch.index, f"Branch {branch.index + 1}", preview=branch.text)
-        for branch in current.branches
-        if branch.index != here
-    ]
-
-    def chosen(other: int) -> None:
-        texts = current.branches[here].text, current.branches[other].text
-        screen.app.push_screen(Compare((f"Branch {here + 1}", f"Branch {other + 1}"), texts))
-
-    screen.ask(Picker(f"Compare branch {here + 1} with", others), chosen)
 
 
 @command(PART, "Take a word more", "w")
@@ -399,12 +368,10 @@ def back(screen: Writer) -> None:
 
 @command(ALL, "Re-roll all branches", "R")
 def reroll_all(screen: Writer) -> None:
-    """Write all branches but the locked ones again with new seeds."""
+    """Write all branches again with new seeds."""
     current = screen.session.round
     if current is None or not current.branches:
         screen.notify("There is no branch here yet.")
-    elif current.locked.issuperset(range(len(current.branches))):
-        screen.notify("All branches are locked.")
     else:
         screen.session.reroll_all()
 

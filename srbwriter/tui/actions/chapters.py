@@ -1,11 +1,10 @@
-"""Commands on chapters and scenes: begin one, list them, rename, remove and move them."""
+"""Commands on chapters and scenes: begin one, list and move them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from srbwriter.story import Refused
 from srbwriter.story.chapters import chapter_headings
 from srbwriter.story.headings import Heading, paragraph_at
 from srbwriter.tui.commands import command
@@ -20,39 +19,20 @@ CHAPTERS = "Chapters"
 
 _PREVIEW = 2_000  # characters of a chapter that the list shows
 _FIRST_WORDS = 40  # characters of a scene that the list shows
-_IN_TEXT = "This heading is a line of the text: change it there."
 
 
 @command(CHAPTERS, "Chapter or scene here", asks=True, writes=True)
 def chapter(screen: Writer) -> None:
     """Begin a chapter at the paragraph with the cursor; without a title, a scene."""
+    story = screen.session.story
     place = paragraph_at(screen.editor.whole, screen.editor.place)
-    for found, heading in _headings(screen):
-        if heading.start == place:
-            _rename(screen, found, heading)
-            return
-
-    def begin(title: str) -> None:
-        screen.session.together(lambda: screen.session.story.begin_chapter(place, title))
-
-    _ask_title(screen, "", begin)
-
-
-@command(CHAPTERS, "Rename the chapter", asks=True, writes=True)
-def rename_chapter(screen: Writer) -> None:
-    """Change the title of the chapter with the cursor."""
-    _rename(screen, *_here(screen))
-
-
-@command(CHAPTERS, "Remove the heading", writes=True)
-def remove_heading(screen: Writer) -> None:
-    """Remove the last heading before the cursor; the text stays."""
-    found, heading = _here(screen)
-    session = screen.session
-    session.together(lambda: session.story.set_heading(found.node, None))
-    screen.show_story(where_changed=True)
-    stays = " The line in the text stays." if heading.in_text else ""
-    screen.notify(f"Removed the heading {heading.words}.{stays}")
+    here = next((each for each in _headings(screen) if each[1].start == place), None)
+    if here is None:
+        _ask_title(screen, "", lambda title: story.begin_chapter(place, title))
+    elif here[1].in_text:
+        screen.notify("This heading is a line of the text: change it there.")
+    else:
+        _ask_title(screen, here[1].title, lambda title: story.set_heading(here[0].node, title))
 
 
 @command(CHAPTERS, "Chapters")
@@ -90,28 +70,9 @@ def _headings(screen: Writer) -> list[tuple[Chapter, Heading]]:
     return chapter_headings(screen.session.story.outline(), screen.editor.whole)
 
 
-def _here(screen: Writer) -> tuple[Chapter, Heading]:
-    """Return the last chapter or scene before the cursor. Raises Refused if there is none."""
-    found = [each for each in _headings(screen) if each[1].start <= screen.editor.place]
-    if not found:
-        raise Refused("no chapter starts before the cursor; put the cursor into a chapter")
-    return found[-1]
-
-
-def _rename(screen: Writer, found: Chapter, heading: Heading) -> None:
-    if heading.in_text:
-        screen.notify(_IN_TEXT)
-        return
-
-    def rename(title: str) -> None:
-        screen.session.together(lambda: screen.session.story.set_heading(found.node, title))
-
-    _ask_title(screen, heading.title, rename)
-
-
-def _ask_title(screen: Writer, now: str, act: Callable[[str], None]) -> None:
+def _ask_title(screen: Writer, now: str, act: Callable[[str], object]) -> None:
     def take(title: str) -> bool:
-        done = screen.guarded(lambda: act(title))
+        done = screen.guarded(lambda: screen.session.together(lambda: act(title)))
         screen.show_story(where_changed=True)
         screen.editor.call_after_refresh(screen.editor.scroll_cursor_visible)  # below its new row
         return done

@@ -81,20 +81,6 @@ def rename_story(screen: Writer) -> None:
     _ask_title(screen, "New title of this story", screen.session.title, rename)
 
 
-@command(STORIES, "Duplicate the story", asks=True)
-def duplicate_story(screen: Writer) -> None:
-    """Copy the story with all its branches and open the copy; this one stays as it is."""
-
-    def duplicate(title: str) -> None:
-        screen.keep_view()
-        screen.session.keep()
-        story = screen.session.story
-        made = files.copy_as(story.file, library.free_path(story.file.parent, title), title)
-        screen.app.open_story(made, [f"This is the copy. {story.title} is as you left it."])
-
-    _ask_title(screen, "Title of the copy, which opens next", f"{screen.session.title} (copy)", duplicate)
-
-
 @command(STORIES, "Snapshot", asks=True)
 def snapshot(screen: Writer) -> None:
     """Save a named copy of the story as it is now."""

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from srbwriter import paths
-from srbwriter.story import Edit, Properties, StoryError, library
+from srbwriter.story import Edit, StoryError, library
 from srbwriter.tui.commands import command
-from srbwriter.tui.dialogs.ask import Ask, PropertiesForm
+from srbwriter.tui.dialogs.ask import Ask
 from srbwriter.tui.dialogs.choices import offer_openings
 from srbwriter.tui.story import external
 from srbwriter.tui.story.find import FindBar, ReplaceBar
@@ -97,18 +97,6 @@ def save(screen: Writer) -> None:
 def openings(screen: Writer) -> None:
     """Choose an opening and have branches written at once."""
     offer_openings(screen)
-
-
-@command(STORY, "Title, author, language", asks=True, writes=True)
-def properties(screen: Writer) -> None:
-    """Edit the title, author and language; exported books contain them."""
-    session, story = screen.session, screen.session.story
-
-    def take(said: Properties) -> bool:
-        kept = screen.guarded(lambda: session.together(lambda: story.set_properties(said)))
-        return kept
-
-    screen.app.push_screen(PropertiesForm(story.properties, take, session.draft("title and author")))
 
 
 @command(STORY, "Export the story", asks=True)

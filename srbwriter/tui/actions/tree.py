@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from srbwriter.story import ROOT, NodeId
+from srbwriter.story import NodeId
 from srbwriter.tui.commands import command
 from srbwriter.tui.dialogs.ask import Ask
 from srbwriter.tui.dialogs.picker import Choice, Picker
@@ -115,16 +115,6 @@ def node_choices(screen: Writer, nodes: Iterable[NodeId]) -> list[Choice]:
             Choice(node.id, line[:60] or "(no words)", marks_words(story, node.id), node.text.strip())
         )
     return found
-
-
-@command(TREE, "History of picks")
-def history(screen: Writer) -> None:
-    """Go back to any earlier pick."""
-    screen.session.keep()
-    story = screen.session.story
-    picked = [node for node in story.path(screen.session.node) if node != ROOT]
-    choices = node_choices(screen, reversed(picked))
-    _choose(screen, "History of picks, newest first", choices, "Nothing is written yet.")
 
 
 @command(TREE, "The bin")

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple
 from typing import TYPE_CHECKING
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.containers import Horizontal
 from textual.content import Content
 from textual.widgets import Input, Static
 
-from srbwriter.story import Properties
 from srbwriter.tui.dialogs.base import Bar, Dialog, Result
 from srbwriter.tui.widgets.lines import key_name
 
@@ -159,58 +156,3 @@ class Confirm(Bar[str]):
         if event.key in self._answers and event.key != "escape":
             event.stop()
             self.close(event.key)
-
-
-_FIELDS = {
-    "title": "Title",
-    "author": "Author",
-    "language": "Language",
-}
-"""The fields of :class:`Properties` in order, with their labels."""
-
-_FORM_HELP = "Shown in exported books. Language: en, de, pt-BR … · tab next · enter saves · {keys}"
-
-
-class PropertiesForm(Bar[None], Drafted[None]):
-    """A form for title, author and language.
-
-    ``take`` applies the answers; if it returns False, the form stays open. ``draft`` keeps the typed text
-    safe, one line per field.
-    """
-
-    FOOT = _FORM_HELP
-    DEFAULT_CSS = """
-    PropertiesForm Horizontal { height: 1; }
-    PropertiesForm .label { width: 10; color: $text-muted; }
-    PropertiesForm Input { width: 1fr; }
-    """
-
-    def __init__(self, now: Properties, take: Callable[[Properties], bool], draft: Draft) -> None:
-        super().__init__()
-        self._take = take
-        self._answers = [" ".join(words.split()) for words in astuple(now)]
-        left = (draft.words or "").split("\n")
-        if len(left) == len(_FIELDS):
-            self._answers, self.heading = left, LEFT
-        self.begin_draft(draft, "\n".join(self._answers))
-
-    def content(self) -> ComposeResult:
-        for (field, label), answer in zip(_FIELDS.items(), self._answers, strict=True):
-            with Horizontal():
-                yield Static(label, classes="label", markup=False)
-                yield LineInput(answer, id=field, compact=True, select_on_focus=False)
-
-    @on(LineInput.Changed)
-    def _typed(self) -> None:
-        self.put_in_draft("\n".join(self._answers_now()))
-
-    @on(LineInput.Submitted)
-    def _submitted(self) -> None:
-        said = self._answers_now()
-        self.finish(None, "\n".join(said), lambda _: self._take(Properties(*said)))
-
-    def action_close(self) -> None:
-        self.finish(None, None, lambda _: True)
-
-    def _answers_now(self) -> list[str]:
-        return [self.query_one(f"#{field}", LineInput).value for field in _FIELDS]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
@@ -18,7 +20,6 @@ from srbwriter.tui.commands import action
 from srbwriter.tui.dialogs.base import Page
 from srbwriter.tui.dialogs.tokens import percent
 from srbwriter.tui.dialogs.wish import EXAMPLES, AskWish
-from srbwriter.tui.story.reading import differences
 from srbwriter.tui.widgets.lines import Foot
 from srbwriter.tui.write.branch_words import state_sign
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 _LOOKS = 1 / 12  # seconds between two looks at what was written
 _TWO_COLUMNS = 100  # cells of a window that has room for them
 _AROUND = 120  # characters of the story shown before the passage, and after it
+_WORD = re.compile(r"\s*\S+|\s+$")
 
 
 class RewriteView(Page[None]):
@@ -124,7 +126,7 @@ class RewriteView(Page[None]):
         known = self._compared.get(index)
         if known is None or known[0] != text:
             old = self._passage.text
-            future = self._rewriting.later(lambda: differences(old.strip(), text.strip())[1])
+            future = self._rewriting.later(lambda: mark_new_words(old.strip(), text.strip()))
             known = self._compared[index] = text, future
         return known[1].result() if known[1].done() and known[1].exception() is None else None
 
@@ -188,6 +190,13 @@ class RewriteView(Page[None]):
 
         question = f"Change in this passage, {EXAMPLES}"
         self.app.push_screen(AskWish(question, take, session.draft("wish"), wishes.earlier))
+
+
+def mark_new_words(old: str, new: str) -> list[tuple[str, bool]]:
+    """Split ``new`` into pieces; a piece is marked True if ``old`` lacks it."""
+    left, right = _WORD.findall(old), _WORD.findall(new)
+    matcher = difflib.SequenceMatcher(None, left, right, autojunk=False)
+    return [("".join(right[c:d]), tag != "equal") for tag, _, _, c, d in matcher.get_opcodes() if d > c]
 
 
 def _variant_content(

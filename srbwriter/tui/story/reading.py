@@ -1,9 +1,7 @@
-"""Read-only pages: the story, a comparison of two texts, the context, and the log."""
+"""Read-only pages: the story, the context, and the log."""
 
 from __future__ import annotations
 
-import difflib
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
-from textual.containers import Horizontal, VerticalScroll
+from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static, TextArea
 
@@ -86,51 +84,6 @@ class Reading(Page[None]):
     def action_read_on(self) -> None:
         """Scroll down a page."""
         self.query_one(VerticalScroll).scroll_page_down(animate=False)
-
-
-_WORD = re.compile(r"\s*\S+|\s+$")
-
-
-def differences(one: str, other: str) -> tuple[list[tuple[str, bool]], list[tuple[str, bool]]]:
-    """Split both texts into pieces; a piece is marked True if the other text lacks it."""
-    left, right = _WORD.findall(one), _WORD.findall(other)
-    first: list[tuple[str, bool]] = []
-    second: list[tuple[str, bool]] = []
-    matcher = difflib.SequenceMatcher(None, left, right, autojunk=False)
-    for tag, a, b, c, d in matcher.get_opcodes():
-        if b > a:
-            first.append(("".join(left[a:b]), tag != "equal"))
-        if d > c:
-            second.append(("".join(right[c:d]), tag != "equal"))
-    return first, second
-
-
-class Compare(Dialog[None]):
-    """Shows two texts side by side and marks the differences."""
-
-    FOOT = "words that only one text has are underlined · esc goes back"
-    BINDINGS = [QUIT]
-
-    DEFAULT_CSS = """
-    Compare > .box { width: 96%; height: 90%; }
-    Compare VerticalScroll { width: 1fr; padding: 0 1; }
-    Compare Static { height: auto; }
-    """
-
-    def __init__(self, titles: tuple[str, str], texts: tuple[str, str]) -> None:
-        super().__init__()
-        self._titles, self._texts = titles, texts
-
-    def content(self) -> ComposeResult:
-        with Horizontal():
-            for title, pieces in zip(self._titles, differences(*self._texts), strict=True):
-                with VerticalScroll():
-                    yield Static(_marked(title, pieces))
-
-
-def _marked(title: str, pieces: list[tuple[str, bool]]) -> Content:
-    parts = [(text, "bold underline $text-accent" if only else "") for text, only in pieces]
-    return Content.assemble((f"{title}\n\n", "bold $primary"), *parts)
 
 
 _NAMES = {

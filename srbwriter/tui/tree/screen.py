@@ -20,7 +20,6 @@ from srbwriter.story.model import Marks, counted
 from srbwriter.tui.commands import action
 from srbwriter.tui.dialogs.ask import AskWords
 from srbwriter.tui.dialogs.base import Dialog, Page
-from srbwriter.tui.story.reading import Compare
 from srbwriter.tui.tree.view import TreeView, marks_words
 from srbwriter.tui.widgets.lines import Foot
 from srbwriter.tui.write.welcome import refuse
@@ -59,7 +58,6 @@ class TreeScreen(Page[Destination]):
         self.session, self.story = session, session.story
         self.view = TreeView(self.story)
         self._search = search
-        self._marked: NodeId | None = None  # the first node of a comparison
 
     def compose(self) -> ComposeResult:
         with Horizontal():
@@ -202,24 +200,6 @@ class TreeScreen(Page[Destination]):
 
     # ---- looking
 
-    @action("m", "compare from")
-    def action_compare_from(self) -> None:
-        """Remember this passage for a comparison."""
-        if (node := self._own_node()) is not None:
-            self._marked = node
-            self.notify("Press d on another passage to compare.")
-
-    @action("d", "compare with")
-    def action_compare(self) -> None:
-        """Show how this passage differs from the remembered one."""
-        other, here = self._marked, self._own_node()
-        if here is None:
-            return
-        if other is None or other == here:
-            self.notify("Press m on one passage and d on another.")
-            return
-        texts = self.story.node(other).text, self.story.node(here).text
-        self.app.push_screen(Compare((f"Passage {other}", f"Passage {here}"), texts))
 
     @action("slash", "search", asks=True)
     def action_search(self) -> None:

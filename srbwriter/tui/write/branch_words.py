@@ -74,7 +74,6 @@ def sampling_words(branch: Branch, usual: object) -> str:
 NO_BREAK = "\xa0"
 """Between the words of one mark."""
 _SHORT_MARKS = {
-    "locked": "lock",
     f"chosen{NO_BREAK}by{NO_BREAK}you": "↳",
     "ready": "»",
     f"last{NO_BREAK}sentence": "⇥",

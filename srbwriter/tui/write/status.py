@@ -212,7 +212,6 @@ def marks(session: Session, index: int, take: int | None = None) -> str:
     signs = (
         f"⌫{branch.bans}" if branch.bans else "",
         "chosen by you".replace(" ", NO_BREAK) if index in current.forced else "",
-        "locked" if index in current.locked else "",
         "★" if found.bookmark else "",
         *(words.replace(" ", NO_BREAK) for words in Steering.of(session).words(index)),
         "repeats" if Loops.of(session).repeats(branch) else "",

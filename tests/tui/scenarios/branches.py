@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from textual.widgets import Static, TextArea
+from textual.widgets import TextArea
 
 from srbwriter.engine.types import BranchState, FinishReason
 from srbwriter.tui.dialogs.knobs import Knobs
-from srbwriter.tui.dialogs.picker import Picker
 from srbwriter.tui.dialogs.sheet import Sheet
-from srbwriter.tui.story.reading import Compare
 from tests.tui.conftest import Bench
 from tests.tui.scenarios.common import answer, head, long_branch, opened, scenario, started
 
@@ -120,17 +118,6 @@ async def edit_pick(bench: Bench, _: pytest.MonkeyPatch) -> None:
 
 
 @scenario
-async def lock(bench: Bench, _: pytest.MonkeyPatch) -> None:
-    await started(bench)
-    await bench.choose("lock")
-    assert bench.session.round.locked == {0}
-    assert "locked" in head(bench)
-    before = bench.texts()[0]
-    await bench.press("R")
-    assert bench.texts()[0] == before
-
-
-@scenario
 async def copy(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
     await bench.press("c")
@@ -156,14 +143,3 @@ async def branch_knobs(bench: Bench, _: pytest.MonkeyPatch) -> None:
     assert bench.session.round.branches[0].sampling.temperature == pytest.approx(0.85)
     assert bench.session.round.branches[1].sampling.temperature == pytest.approx(0.8)
     assert "temp 0.85" in head(bench)
-
-
-@scenario
-async def compare(bench: Bench, _: pytest.MonkeyPatch) -> None:
-    await started(bench)
-    await bench.choose("compare")
-    await opened(bench, Picker)
-    await bench.press("enter")
-    screen = await opened(bench, Compare)
-    shown = " ".join(str(part.content) for part in screen.query(Static))
-    assert bench.texts()[0].strip() in shown and bench.texts()[1].strip() in shown

@@ -43,28 +43,6 @@ async def chapter(bench: Bench, _: pytest.MonkeyPatch) -> None:
 
 
 @scenario
-async def rename_chapter(bench: Bench, _: pytest.MonkeyPatch) -> None:
-    await book(bench, ("She", "Two"))
-    bench.screen.run("rename_chapter")
-    await answer(bench, "The second")
-    assert headings(bench) == [("The second", "She left.")]
-    bench.screen.editor.go(0)
-    bench.screen.run("rename_chapter")
-    await bench.settle()
-    assert "no chapter starts before the cursor" in visible(bench)
-
-
-@scenario
-async def remove_heading(bench: Bench, _: pytest.MonkeyPatch) -> None:
-    await book(bench, ("It", "One"), ("She", "Two"))
-    bench.screen.run("remove_heading")
-    await bench.settle()
-    assert headings(bench) == [("One", "It rained.")] and bench.session.text() == BOOK
-    await bench.press("ctrl+z")
-    assert headings(bench) == [("One", "It rained."), ("Two", "She left.")]
-
-
-@scenario
 async def chapters(bench: Bench, _: pytest.MonkeyPatch) -> None:
     bench.screen.run("chapters")
     await bench.settle()

@@ -54,18 +54,6 @@ async def rename_story(bench: Bench, _: pytest.MonkeyPatch) -> None:
 
 
 @scenario
-async def duplicate_story(bench: Bench, _: pytest.MonkeyPatch) -> None:
-    await bench.press(*" Hard")
-    bench.screen.run("duplicate_story")
-    await answer(bench, "Another rain")
-    made = left_for(bench, "It rained. Hard")
-    with Story.open(made, readonly=True) as story, Story.open(bench.session.story.file, readonly=True) as old:
-        assert (story.title, story.text(story.current)) == ("Another rain", "It rained. Hard")
-        folders = {one.backup_folder(paths.backup_dir()) for one in (story, old)}
-    assert len(folders) == 2, "copies of the one would be copies of the other"
-
-
-@scenario
 async def snapshot(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await bench.press(*" Hard")
     bench.screen.run("snapshot")

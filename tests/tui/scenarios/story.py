@@ -7,8 +7,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from srbwriter.story import Properties, Story
-from srbwriter.tui.dialogs.ask import PropertiesForm
+from srbwriter.story import Story
 from srbwriter.tui.dialogs.picker import Picker
 from srbwriter.tui.tree.screen import TreeScreen
 from tests.tui.conftest import Bench
@@ -88,23 +87,6 @@ async def openings(bench: Bench, _: pytest.MonkeyPatch) -> None:
 
 
 @scenario
-async def properties(bench: Bench, _: pytest.MonkeyPatch) -> None:
-    await bench.press(*" Hard")  # typed words are an action of their own
-    await bench.choose("properties")
-    form = await opened(bench, PropertiesForm)
-    assert form.query_one("#title").value == bench.session.title
-    form.query_one("#title").value = "The  Rain"
-    await bench.press("tab", *"Ada")
-    form.query_one("#language").value = "pt_br"
-    await bench.press("enter")
-    assert bench.app.screen is bench.screen
-    assert bench.session.story.properties == Properties("The Rain", "Ada", "pt-BR")
-    assert "The Rain" in bench.app.title
-    bench.screen.run("undo")
-    assert bench.session.story.properties.author == "" and bench.session.text() == "It rained. Hard"
-
-
-@scenario
 async def tree(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
     await bench.press("1")
@@ -147,15 +129,3 @@ async def bookmarks(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await opened(bench, Picker)
     await bench.press("enter")
     assert bench.session.node == node
-
-
-@scenario
-async def history(bench: Bench, _: pytest.MonkeyPatch) -> None:
-    await started(bench)
-    start = bench.session.node
-    await bench.press("1")
-    await bench.on_panes()
-    await bench.choose("history")
-    await opened(bench, Picker)
-    await bench.press("down", "enter")
-    assert bench.session.node == start
