@@ -12,13 +12,9 @@ check:
 test *args:
     pytest {{args}}
 
-# The tests and the marathons: long searches, grids of faults, browsers, and servers of others.
-full *args:
-    pytest --full {{args}}
-
-# What can be said in a few minutes.
-fast *args:
-    pytest -m "not slow" {{args}}
+# Kills of the program, browsers, and servers of others.
+slow *args:
+    pytest -m slow {{args}}
 
 # The tests, and how much of the program they run, line by line.
 cover *args:

@@ -8,11 +8,9 @@ import os
 import shutil
 import signal
 import site
-import subprocess
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +20,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from srbwriter.demo import BUNDLED_VARIABLE
-from tests.sizes import FEW_EXAMPLES, MOST_EXAMPLES
 
 if TYPE_CHECKING:
     from srbwriter.engine import Engine  # imported after HOME has been replaced
@@ -105,14 +102,14 @@ def trust_one_authority(folder: Path) -> None:
 trust_one_authority(HOME)
 
 # How long an example takes says something about the machine, not about the program. Examples share a server.
-for profile, count in (("plain", FEW_EXAMPLES), ("full", MOST_EXAMPLES)):
-    settings.register_profile(
-        profile,
-        max_examples=count,
-        deadline=None,
-        derandomize="CI" in os.environ,  # what lands is judged by the same examples each time
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-    )
+settings.register_profile(
+    "ours",
+    max_examples=25,
+    deadline=None,
+    derandomize="CI" in os.environ,  # what lands is judged by the same examples each time
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("ours")
 
 # A worker has one core; threads of llama.cpp that wait for one wait for each other in a loop. A test that is
 # about threads has a process of its own (engine/guards).
@@ -124,63 +121,22 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose how many examples Hypothesis tries, and where compiled modules are kept.
+    """Choose where compiled modules are kept.
 
     Where the shell forbids compiled modules beside the source, keep them: hundreds of starts need them.
     """
-    settings.load_profile("full" if config.getoption("--full") else "plain")
     cache = getattr(config, "cache", None)  # which can be switched off
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", None) and cache is not None:
         sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(cache.mkdir("bytecode"))
         sys.dont_write_bytecode = False
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Register ``--full``."""
-    parser.addoption("--full", action="store_true", help="also run the tests marked full, which take minutes")
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a test marked ``full`` without ``--full``, and one that needs a program which is missing.
-
-    All are skipped in one place, so that the last lines of pytest name each reason once.
-    """
-    reasons: list[str] = []
+    """Skip a test that needs a program which is missing."""
     needed = [program for marker in item.iter_markers("needs") for program in marker.args]
     if missing := [program for program in needed if not shutil.which(program)]:
-        reasons.append(f"not installed: {', '.join(missing)}")
-    if item.get_closest_marker("full") and not item.config.getoption("--full"):
-        reasons.append("takes minutes: run it with --full")
-    if reasons:
-        pytest.skip("; ".join(reasons))
-
-
-setup_failures: Counter[tuple[pytest.FixtureDef[Any], str]] = Counter()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_fixture_setup(
-    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
-) -> Generator[None, object, object]:
-    """Set a fixture of a module or of the whole run up again for the next test if it failed.
-
-    pytest keeps the error and raises it for each test that uses the fixture, so that a machine that was
-    busy for a moment makes hundreds of errors. A fixture that fails twice is broken: the remaining tests
-    that use it are skipped, and the two errors stand out.
-    """
-    try:
-        return (yield)
-    except (Exception, pytest.fail.Exception):
-        if fixturedef.scope != "function" and fixturedef.cached_result is not None:
-            key = fixturedef.cached_result[1]
-            setup_failures[fixturedef, repr(key)] += 1
-            if setup_failures[fixturedef, repr(key)] == 1:
-                fixturedef.finish(request)  # type: ignore[arg-type]
-            else:
-                reason = f"the fixture {fixturedef.argname!r} failed twice: see the errors"
-                fixturedef.cached_result = (None, key, (pytest.skip.Exception(reason), None))
-        raise
+        pytest.skip(f"not installed: {', '.join(missing)}")
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
@@ -194,36 +150,6 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None  # that many
     return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) + 1
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
-    """Refuse to start a program while tests are collected, which each process does before its first test.
-
-    What is collected stays: the collector of garbage would look through it again and again, for nothing.
-    """
-
-    def refuse(*_: object, **__: object) -> None:
-        raise RuntimeError("a program is started while tests are collected: start it in a fixture")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(subprocess.Popen, "__init__", refuse)
-        gc.disable()
-        try:
-            return (yield)
-        except pytest.UsageError as error:
-            if (output := getattr(session.config, "workeroutput", None)) is not None:
-                output["mistyped"] = "\n".join(map(str, error.args))
-            raise
-        finally:
-            gc.enable()
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any) -> None:
-    """Say which file or test a worker did not find; xdist says that no tests ran, and no reason."""
-    if words := getattr(node, "workeroutput", {}).get("mistyped"):
-        pytest.exit(words, pytest.ExitCode.USAGE_ERROR)
 
 
 def pytest_collection_finish() -> None:

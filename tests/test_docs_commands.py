@@ -156,7 +156,6 @@ def batched(parts: list[str]) -> list[tuple[str, str]]:
     return list(zip(parts[::2], parts[1::2], strict=True))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("page", "least"),
     [
@@ -167,7 +166,7 @@ def batched(parts: list[str]) -> list[tuple[str, str]]:
         ("docs/first-story.md", 2),
         ("docs/formats.md", 1),
         ("docs/models.md", 4),
-        ("docs/obsidian.md", 6),
+        ("docs/obsidian.md", 5),
         ("docs/sillytavern.md", 2),
         ("docs/word.md", 5),
     ],

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import json
-import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from functools import lru_cache
-from pathlib import Path
 
 import pytest
 
@@ -39,21 +34,6 @@ def test_nothing_heavy_is_loaded_before_it_is_needed() -> None:
     assert not loaded_by(f"from srbwriter.cli import main\nfor line in {lines}:\n{each}") & HEAVY
 
 
-@pytest.mark.parametrize(
-    ("module", "strangers"),
-    [
-        ("srbwriter.engine", HEAVY - {"llama_cpp", "numpy"}),
-        ("srbwriter.engine.remote.engine", HEAVY - {"rich"}),  # which httpx loads where it finds it
-        ("srbwriter.server", {"textual", "rich", "llama_cpp"}),
-        ("srbwriter.tui", {"fastapi", "starlette", "uvicorn"}),
-    ],
-)
-def test_a_room_loads_nothing_of_its_siblings(module: str, strangers: set[str]) -> None:
-    found = loaded_by(f"import {module}")
-    assert not found & strangers
-    assert module != "srbwriter.server" or "starlette" in found, "the probe sees nothing"
-
-
 def test_a_server_loads_no_llama_cpp_before_an_engine() -> None:
     """A port answers at once, and one for an engine elsewhere never takes the second and the memory."""
     serve = "from srbwriter.cli import main\nmain(['--serve', '--port', '0'])"
@@ -78,89 +58,9 @@ def test_windows_is_told_of_wsl() -> None:
 
 
 def test_public_names_resolve() -> None:
-    import srbwriter
 
     for name in srbwriter.__all__:
         assert getattr(srbwriter, name) is not None
     assert set(srbwriter.__all__) <= set(dir(srbwriter))
     with pytest.raises(AttributeError, match="Nothing"):
         _ = srbwriter.Nothing  # pyright: ignore
-
-
-# ---- circles
-
-PACKAGE = Path(srbwriter.__file__).parent
-
-
-def module_of(file: Path) -> str:
-    parts = file.relative_to(PACKAGE).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-STATEMENT = re.compile(r"^[ \t]*((?:from [\w.]+ import (?:\([^)]*\)|[^\n(]+))|(?:import [^\n]+))", re.M)
-
-
-@lru_cache
-def imports() -> dict[str, set[str]]:
-    """The modules that each module imports, also for types only and within functions.
-
-    The package itself is left out: it hands out public names of all rooms when they are asked for.
-    """
-    files = {module_of(file): file for file in PACKAGE.rglob("*.py")}
-    known = files.keys() - {""}
-
-    def named(module: str, file: Path) -> Iterator[str]:
-        package = ["srbwriter", *filter(None, module.split("."))]
-        if file.name != "__init__.py":
-            package.pop()
-        for statement in STATEMENT.findall(file.read_text("utf-8")):
-            try:
-                (node,) = ast.parse(statement).body
-            except SyntaxError:  # a sentence that begins like one
-                continue
-            if isinstance(node, ast.Import):
-                yield from (alias.name for alias in node.names)
-            elif isinstance(node, ast.ImportFrom):
-                above = package[: len(package) - node.level + 1] if node.level else []
-                base = ".".join([*above, *([node.module] if node.module else [])])
-                for alias in node.names:
-                    whole = f"{base}.{alias.name}"
-                    yield whole if whole.removeprefix("srbwriter.") in known else base
-
-    return {
-        module: {name.removeprefix("srbwriter.") for name in named(module, files[module])} & known - {module}
-        for module in known
-    }
-
-
-def circles(graph: dict[str, set[str]]) -> set[frozenset[str]]:
-    """Groups of modules of which each leads to each other."""
-
-    def reached(start: str) -> set[str]:
-        found, left = set[str](), [start]
-        while left:
-            for further in graph[left.pop()] - found:
-                found.add(further)
-                left.append(further)
-        return found
-
-    while True:  # what is in no circle goes first, so that few are left to look at
-        ends = {module for module, others in graph.items() if not others & graph.keys()}
-        if not ends:
-            break
-        graph = {module: others - ends for module, others in graph.items() if module not in ends}
-    leads = {module: reached(module) for module in graph}
-    return {
-        frozenset(other for other in leads[module] if module in leads[other])
-        for module in graph if module in leads[module]
-    }  # fmt: skip
-
-
-def test_modules_do_not_know_each_other_in_circles() -> None:
-    assert not circles(imports())
-
-
-def test_the_search_finds_a_circle_and_nothing_beside_it() -> None:
-    graph = {"a": {"b"}, "b": {"c"}, "c": {"a", "end"}, "end": set[str](), "begin": {"a"}}
-    assert circles(graph) == {frozenset("abc")}
-    assert "tui.app" in imports()["tui.start"], "imports are not found"

@@ -62,7 +62,6 @@ def test_the_same_engine_answers_as_long_as_the_session_runs(session: Session) -
         ask(url_in(line))
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="pseudo-terminals are a thing of POSIX systems")
 def test_the_real_program_serves_beside_the_app_and_says_so(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:

@@ -16,7 +16,7 @@ import pytest
 
 from srbwriter import cli
 from srbwriter.cli.exits import Exit
-from tests.engine.scripted import PROMPT, STORY, Scripted, drops_after, misnumbers_after
+from tests.engine.scripted import PROMPT, STORY, Scripted, drops_after
 
 
 def line(url: str, *more: str) -> list[str]:
@@ -27,16 +27,6 @@ def program(url: str, *more: str) -> subprocess.Popen[str]:
     """The real program, writing with the engine at ``url``."""
     command = [sys.executable, "-m", "srbwriter", *line(url, *more)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-@pytest.mark.parametrize("index", [100, -1])
-def test_words_for_no_branch_end_it(server: Scripted, index: int, capsys: pytest.CaptureFixture[str]) -> None:
-    server.owner = "openai"  # of which equal branches share a request
-    server.always = misnumbers_after(9, [{"index": index, "text": "!"}])
-    assert cli.main(line(server.url)) == Exit.ERROR
-    out, err = capsys.readouterr()
-    assert f"{server.url}: it sends words for branch {index}, and branches 0 to 1 were asked for" in err
-    assert out.startswith(f"--- 1 of 2 ---\n{STORY[:9]}") and "!" not in out
 
 
 def test_a_server_that_is_started_anew_is_waited_for_in_so_many_words(server: Scripted) -> None:
@@ -173,33 +163,6 @@ def test_an_answer_that_is_none_is_said_with_a_cure(
     assert last == (
         f"srbwriter: {server.url}: {words}; is the address that of an engine, with the right port and path?"
     )
-
-
-def test_a_model_that_is_not_there_is_said_with_those_that_are(
-    server: Scripted, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(line(server.url, "--connect-model", "other")) == Exit.ERROR
-    err = capsys.readouterr().err
-    assert err.startswith(
-        f"srbwriter: {server.url}: it lists no model other; --connect-model takes one of these: "
-    )
-
-
-def test_a_page_instead_of_words_is_said_and_asked_for_once(
-    server: Scripted, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def page(handler: Any) -> bool:
-        handler.send_response(200)
-        handler.send_header("Content-Type", "text/html; charset=utf-8")
-        handler.send_header("Content-Length", str(len(PAGE)))
-        handler.end_headers()
-        handler.wfile.write(PAGE)
-        return True
-
-    server.owner, server.always = "openai", page  # equal branches share a request
-    assert cli.main(line(server.url)) == Exit.ERROR
-    assert f"{server.url}: it answers with a web page called “My router”" in capsys.readouterr().err
-    assert sum(path == "/v1/completions" for path, _, _ in server.heard) == 1
 
 
 def test_a_port_without_tls_is_said(server: Scripted, capsys: pytest.CaptureFixture[str]) -> None:

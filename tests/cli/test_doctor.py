@@ -8,7 +8,6 @@ import os
 import pty
 import re
 import select
-import shlex
 import signal
 import subprocess
 import sys
@@ -23,7 +22,7 @@ import pytest
 
 from srbwriter import cli, paths
 from srbwriter.cli import doctor
-from srbwriter.cli.doctor import files, findings, machine
+from srbwriter.cli.doctor import findings, machine
 from srbwriter.cli.doctor.findings import Finding
 from srbwriter.demo import bundled_model
 from srbwriter.engine.devices import Build, Device
@@ -132,21 +131,6 @@ def test_the_report_for_people_has_a_line_for_each_finding(
 # ---- planted faults
 
 
-@pytest.mark.parametrize("group", ["docker", "service"])
-def test_a_quota_of_half_a_core(examine: Any, root: Path, group: str) -> None:
-    folder = "user.slice/srbwriter.service" if group == "service" else ""
-    put(root / "proc/self/cgroup", f"0::/{folder}")
-    put(root / "sys/fs/cgroup" / folder / "cpu.max", "50000 100000")
-    finding = examine().only_problem("threads")
-    assert "a quota of 0.5 of a core" in finding.words
-    expected = (
-        "sudo systemctl set-property --runtime srbwriter.service CPUQuota=200%"
-        if group == "service"
-        else r"docker update --cpus 2 \S+"
-    )
-    assert re.fullmatch(expected, finding.cure)
-
-
 def test_no_space_is_told_with_what_frees_some(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, examine: Any, root: Path
 ) -> None:
@@ -163,16 +147,6 @@ def test_no_space_is_told_with_what_frees_some(
     assert re.fullmatch(r"du -xhd 1 \S+ \| sort -h \| tail", finding.cure)
 
 
-def test_a_cache_on_a_full_disk_is_what_may_go(
-    monkeypatch: pytest.MonkeyPatch, examine: Any, root: Path
-) -> None:
-    put(paths.states_dir() / "one", "state")
-    paths.cache_dir().chmod(0o700)
-    tight = SimpleNamespace(free=0, total=disk.SIZE, used=disk.SIZE)
-    monkeypatch.setattr("shutil.disk_usage", lambda folder: tight)
-    assert examine().only_problem("space").cure == "rm -r ~/.cache/srbwriter"
-
-
 def test_wrong_permissions(examine: Any, root: Path) -> None:
     make()
     library = "~/.local/share/srbwriter/library"
@@ -184,14 +158,6 @@ def test_wrong_permissions(examine: Any, root: Path) -> None:
         finding = examine().only_problem("folders")
         assert words in finding.words and finding.cure == cure
         assert paths.library_dir().stat().st_mode & 0o777 == mode, "nothing is changed"
-
-
-def test_a_file_where_a_folder_is_to_be(examine: Any, root: Path) -> None:
-    put(paths.library_dir().parent, "")
-    problems = [finding for name, finding in examine().problems if name == "folders"]
-    assert {finding.cure for finding in problems} == {
-        "mv ~/.local/share/srbwriter ~/.local/share/srbwriter.old"
-    }
 
 
 @pytest.mark.parametrize("copied", [False, True])
@@ -209,17 +175,6 @@ def test_a_damaged_story_is_opened_or_its_copy_restored(examine: Any, root: Path
     finding = examine().only_problem("stories")
     assert f"{findings.shown(file)} is damaged: " in finding.words
     assert finding.cure == f"srbwriter {'backup restore' if copied else 'open'} {findings.shown(file)}"
-
-
-def test_stories_that_there_is_no_time_for_are_left_to_the_other_command(
-    examine: Any, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make()
-    paths.tighten_folders()
-    monkeypatch.setattr(files, "STORIES_SECONDS", -1)
-    assert (
-        Finding("note", "left out for lack of time: 1 of 1", "srbwriter check") in examine().checks["stories"]
-    )
 
 
 def test_no_model(examine: Any, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,15 +270,6 @@ def test_a_gpu_that_is_not_used(
     assert re.fullmatch(cure, finding.cure)
 
 
-def test_a_gpu_of_apple_is_seen(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "run_program", lambda command: "")
-    with monkeypatch.context() as patch:
-        patch.setattr(machine.platform, "machine", lambda: "arm64")
-        patch.setattr(machine.sys, "platform", "darwin")
-        (seen,) = machine.seen_gpus(root)
-    assert (seen.name, seen.variables) == ("the GPU of Apple's chip", 'CMAKE_ARGS="-DGGML_METAL=on"')
-
-
 def test_the_page_has_the_commands_for_every_kind_of_gpu() -> None:
     page = (Path(cli.__file__).parents[2] / "docs/cli.md").read_text("utf-8")
     for option in ("CUDA", "HIP", "METAL", "VULKAN"):
@@ -340,25 +286,6 @@ def test_a_gpu_that_is_used_is_told_with_its_free_memory(
         Finding("ok", "NVIDIA GeForce RTX 4070: 11.0 GB of 12.0 GB free, used through CUDA0")
     ]
     assert "it runs on NVIDIA GeForce RTX 4070, 9 of 9 layers" in report.checks["models"][0].words
-
-
-def test_a_gpu_in_the_processor_does_not_hide_a_better_one_that_is_not_used(
-    examine: Any, native: SimpleNamespace, root: Path
-) -> None:
-    native.devices = [Device("Vulkan0", "Intel(R) Graphics", "igpu", 8_000_000_000, 16_000_000_000)]
-    put(root / "proc/driver/nvidia/gpus/0000:01:00.0/information", "Model: \t NVIDIA RTX A2000\n")
-    report = examine()
-    assert report.only_problem("GPUs").words.startswith("NVIDIA RTX A2000 is there")
-    assert report.checks["GPUs"][0].state == "ok"
-
-
-def test_features_of_the_processor_that_llama_cpp_was_built_without(
-    examine: Any, native: SimpleNamespace, root: Path
-) -> None:
-    put(root / "proc/cpuinfo", "model name\t: Some CPU\nflags\t\t: sse3 avx avx2 fma f16c avx512f\n")
-    native.build = Build("0.3.36", "0.25", ("CPU",), "CPU : SSE3 = 1 | AVX = 1")
-    finding = examine().only_problem("processor")
-    assert "built without AVX2, FMA, F16C" in finding.words and "-DGGML_NATIVE=on" in finding.cure
 
 
 # ---- llama.cpp that does not answer
@@ -448,24 +375,6 @@ class Terminal:
         os.close(parent)
         self.code = process.wait(60)
         self.text = printed.decode("utf-8", "replace").replace("\r\n", "\n")
-
-
-def test_what_a_terminal_can_do() -> None:
-    found = Terminal(b"\x1b[?0u\x1b[?62;c", COLORTERM="truecolor").text
-    assert "16 million colours" in found and "keyboard: the kitty protocol" in found
-    found = Terminal(b"\x1b[?62;c", COLORTERM="").text
-    assert "keyboard: no kitty protocol" in found and "export COLORTERM=truecolor" in found
-
-
-def test_a_terminal_that_answers_nothing_does_not_hold_doctor_up() -> None:
-    found = Terminal(b"")
-    assert "does not answer within 1 s" in found.text and found.text.rstrip().endswith("care.")
-
-
-def test_in_the_background_it_is_not_stopped() -> None:
-    line = f"set -m; {shlex.join(TERMINAL_CHECKS)} < /dev/tty & wait"
-    found = Terminal(b"\x1b[?62;c", ["bash", "-c", line])
-    assert "this runs in the background" in found.text and "care.\n" in found.text
 
 
 @pytest.mark.parametrize(

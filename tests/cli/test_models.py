@@ -218,61 +218,6 @@ def test_nothing_fits_that_writes_below_three_words_a_second(run: Any, on: Calla
         assert {row["verdict"] for row in rows.values()} == {"fits", "slow"}
 
 
-def test_a_model_of_experts_is_as_fast_as_what_it_computes(run: Any, on: Callable[..., None]) -> None:
-    on(64)
-    rows = listed(run)
-    experts, dense = rows["Qwen3 30B-A3B Base"], rows["Qwen3 4B Base"]
-    assert experts["words_per_second_alone"] > dense["words_per_second_alone"]
-    assert 1 < dense["words_per_second"] / experts["words_per_second"] < 2, "eight branches choose others"
-    assert run("recommended")[1].startswith("For this machine: Qwen3 30B-A3B Base, 18.6 GB to fetch.")
-
-
-def test_models_for_a_gpu_are_listed_where_one_is(run: Any, on: Callable[..., None]) -> None:
-    on(64)
-    assert not any(row["machine"] == "GPU" for row in listed(run).values())
-    assert "no GPU is used here" in run("recommended")[2]
-    on(64, CARD)
-    _, out, err = run("recommended")
-    assert out.startswith("For this machine: Mistral Small 24B Base, 14.3 GB to fetch.")
-    assert "at least 7 words a second in each branch, on the GPU" in out.splitlines()[0]
-    assert "RTX 4090 24.0 GB free" in err and "no GPU" not in err
-
-
-def test_a_gpu_that_holds_a_part_leaves_the_rest_to_the_processor(run: Any, on: Callable[..., None]) -> None:
-    on(64, CARD)
-    whole = listed(run)["Mistral Small 24B Base"]
-    on(64, Gpu("RTX 3060", free=12 * 10**9))
-    part = listed(run)["Mistral Small 24B Base"]
-    on(64, Gpu("M3", free=48 * 10**9, shared=True))
-    shared = listed(run)["Mistral Small 24B Base"]
-    speeds = [row["words_per_second"] for row in (shared, part, whole)]
-    assert speeds == sorted(set(speeds))
-    assert [row["verdict"] for row in (shared, part, whole)] == ["slow", "slow", "fits"]
-
-
-def test_a_small_memory_leaves_the_small_models(run: Any, on: Callable[..., None]) -> None:
-    on(5)
-    assert run("recommended")[1].startswith("For this machine: Qwen3 1.7B Base"), "one that continues a text"
-    verdicts = [row["verdict"] for row in listed(run).values()]
-    assert verdicts == ["fits", "fits", *["too large"] * 4]
-    on(1)
-    document = json.loads(run("recommended", "--json")[1])
-    assert document["recommended"] is None
-    code, out, _ = run("recommended")
-    assert code == Exit.OK and out.startswith("No free model of the list writes fast enough on this machine")
-
-
-def test_a_slow_machine_gets_the_fastest_model_with_few_branches(run: Any, on: Callable[..., None]) -> None:
-    on(32, pace=Pace(8, alone=170e-12, together=800e-12))
-    assert run("recommended")[1].startswith(
-        "For this machine: Qwen3 1.7B Base, 1.1 GB to fetch. "
-        "It writes about 0.9 words a second in each of 8 branches, 4 in a single one (an estimate)."
-    )
-    assert {row["verdict"] for row in listed(run).values()} == {"slow"}
-    on(32, pace=Pace(8, alone=300e-12, together=800e-12))
-    assert run("recommended")[1].startswith("No free model of the list writes fast enough on this machine")
-
-
 def test_this_machine_is_measured(run: Any) -> None:
     first = read_recommended().models[0]
     put(first.path)

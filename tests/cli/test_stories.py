@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import re
-import shlex
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -15,7 +14,7 @@ from uuid import UUID
 
 import pytest
 
-from srbwriter import cli, paths
+from srbwriter import paths
 from srbwriter.cli.exits import Exit
 from srbwriter.cli.stories import find_story
 from srbwriter.session.open import open_story
@@ -152,7 +151,6 @@ def test_a_story_of_a_newer_version_is_listed_with_the_cure(run: Any) -> None:
     assert code == Exit.ERROR and "is a story — open it" in err
 
 
-@pytest.mark.full
 def test_a_story_that_another_program_holds_is_said_with_the_cure(run: Any) -> None:
     """As a browser of databases does, or a program that synchronises folders."""
     path = make()
@@ -265,18 +263,6 @@ def test_a_copy_that_is_not_there_is_said(run: Any) -> None:
     assert "srbwriter backup make" in run("backup", "list", str(make("Other")))[2]
 
 
-@pytest.mark.parametrize("parent", [2, 3])
-def test_a_story_whose_nodes_hang_on_one_another_is_listed_as_damaged(
-    run: Any, here: Path, parent: int
-) -> None:
-    path = make()
-    with closing(sqlite3.connect(path)) as db, db:
-        db.execute("UPDATE node SET parent = ? WHERE id = 2", (parent,))
-        db.execute("UPDATE value SET json = '3' WHERE key = 'current'")
-    code, _, err = run("list")
-    assert code == Exit.OK and f"{path} is damaged" in err
-
-
 def test_a_damaged_story_is_said_in_words_by_list_and_info(run: Any) -> None:
     file = make()
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 4])
@@ -306,18 +292,6 @@ def test_a_story_needs_a_title(run: Any) -> None:
             code, out, err = run(*command)
             assert (code, out) == (Exit.USAGE, "") and "a story needs a title" in err
     assert library_files() == {"The-Orchard.srbw"}
-
-
-@pytest.mark.parametrize("letter", ["夜", "𐌰", "é"])
-def test_a_long_title_makes_a_name_that_every_file_system_takes(run: Any, letter: str) -> None:
-    code, out, _ = run("new", letter * 300)
-    file = Path(out.strip())
-    assert code == Exit.OK and len(file.name.encode()) < 200 and set(file.stem) == {letter}
-    assert Path(run("new", letter * 300)[1].strip()).stem == f"{file.stem}-2"
-    code, out, _ = run("backup", "make", str(file), letter * 300)
-    assert code == Exit.OK and len(Path(out.strip()).name.encode()) < 220
-    target = file.parent / f"{letter * (240 // len(letter.encode()))}.txt"
-    assert run("export", str(file), "-o", str(target))[0] == Exit.OK and target.is_file()
 
 
 def test_title_author_and_language_are_shown_and_set(run: Any) -> None:
@@ -361,52 +335,6 @@ def test_a_copy_that_cannot_be_written_is_said_in_words(
 # ---- names that are not as they should be
 
 
-def test_the_home_of_nobody_is_a_path_that_is_not_there(
-    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for line, words in (
-        ("info ~nosuchperson", "no story is called"),
-        ("info ~nosuchperson/a.srbw", "there is no such file"),
-        ("new A -o ~nosuchperson/a.srbw", "~nosuchperson"),
-        ("check ~nosuchperson/a.srbw", "there is no such file"),
-        ("backup restore ~nosuchperson", "no story is called"),
-        ("write -m ~nosuchperson/a.gguf Once", "no such file"),
-        ("write --lora ~nosuchperson/a.gguf Once", "~nosuchperson"),
-        ("models use ~nosuchperson", "no model is called"),
-        ("models add ~nosuchperson/a.gguf", "no such file"),
-    ):
-        code, _, err = run(*line.split())
-        assert code != Exit.OK and words in err and "defect" not in err, line
-
-
-def test_names_that_are_no_utf8_are_taken_as_they_are(
-    run: Any, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
-    odd = os.fsdecode(b"caf\xe9")
-    code, out, err = run("new", odd)
-    assert (code, err) == (Exit.OK, "") and Path(out.strip()).is_file()
-    text = tmp_path / f"{odd}.txt"
-    text.write_text("It was spring.")
-    code, out, err = run("import", str(text))
-    assert (code, err) == (Exit.OK, "") and Path(out.strip()).is_file()
-    made = tmp_path / f"{odd}.srbw"
-    assert cli.main(["new", "Elsewhere", "-o", str(made)]) == Exit.OK
-    assert capfdbinary.readouterr().out == os.fsencode(made) + b"\n"
-    assert cli.main(["list"]) == Exit.OK
-    assert b"caf\xe9.srbw" in capfdbinary.readouterr().out
-
-
-def test_an_imported_language_without_a_tag_bars_no_other_change(run: Any, tmp_path: Path) -> None:
-    page = tmp_path / "page.html"
-    page.write_text('<html lang="Klingonisch"><title>Tale</title><p>It rained.</p></html>')
-    path = run("import", str(page))[1].strip()
-    assert run("info", path, "--author", "Ada")[0] == Exit.OK
-    facts = json.loads(run("info", path, "--json")[1])
-    assert (facts["author"], facts["language"]) == ("Ada", "Klingonisch")
-    assert run("info", path, "--language", "Klingonese")[0] == Exit.USAGE
-
-
 def test_a_deleted_story_is_a_copy_that_comes_back(run: Any) -> None:
     path = make(text="It was autumn.")
     with Story.open(path) as story:
@@ -424,28 +352,6 @@ def test_a_deleted_story_is_a_copy_that_comes_back(run: Any) -> None:
         assert (story.title, story.id, story.text(story.current)) == ("The Orchard", identity, text)
 
 
-def test_a_deleted_story_whose_place_is_taken_comes_back_beside_it(run: Any) -> None:
-    path = make(text="It was autumn.")
-    kept = run("delete", str(path))[1].strip()
-    make(path=path)
-    code, out, _ = run("backup", "restore", kept)
-    restored = Path(out.strip())
-    assert code == Exit.OK and restored != path and Path(kept).exists()
-    with Story.open(restored) as story:
-        assert "It was autumn." in story.text(story.current)
-
-
-def test_the_command_that_brings_a_story_back_means_no_other_of_its_title(run: Any) -> None:
-    stays, goes = make(), make(text="It was autumn.")
-    assert run("backup", "make", str(stays))[0] == Exit.OK
-    cure = re.search(r"srbwriter (backup restore .*) brings it back", run("delete", str(goes))[2])
-    assert cure is not None
-    code, out, _ = run(*shlex.split(cure[1]))
-    assert code == Exit.OK and Path(out.strip()) == goes
-    with Story.open(goes, readonly=True) as story:
-        assert "It was autumn." in story.text(story.current)
-
-
 def test_a_story_that_is_open_is_neither_deleted_nor_renamed(run: Any) -> None:
     path = make()
     with Story.open(path) as story:
@@ -456,14 +362,6 @@ def test_a_story_that_is_open_is_neither_deleted_nor_renamed(run: Any) -> None:
         assert story.title == "The Orchard"
         assert run("backup", "make", "orchard")[0] == Exit.OK, "a copy can be made of it"
     assert library_files() == {"The-Orchard.srbw"}
-
-
-def test_who_only_reads_leaves_nothing_beside_a_story(run: Any) -> None:
-    path = make()
-    before = path.stat().st_mtime_ns
-    for command in ("info orchard", "export orchard -o -", "backup make orchard", "check"):
-        assert run(*command.split())[0] == Exit.OK
-        assert os.listdir(path.parent) == [path.name] and path.stat().st_mtime_ns == before
 
 
 # ---- what is no story

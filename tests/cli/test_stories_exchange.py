@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
 import sys
 import zipfile
@@ -15,7 +14,6 @@ import pytest
 
 from srbwriter.cli.exits import Exit
 from srbwriter.story import Properties, Story, formats
-from tests.sizes import some_of
 from tests.story.format_files import shape
 
 from .stories import library_files, make
@@ -64,16 +62,6 @@ def test_a_file_that_is_there_is_replaced_only_by_force(run: Any, tmp_path: Path
     assert code == Exit.USAGE and "--force" in err and file.read_text() == "mine"
     assert run("export", "orchard", "-o", str(file), "--force")[0] == Exit.OK
     assert file.read_text() == "It was spring."
-
-
-def test_not_even_force_replaces_what_is_no_file(run: Any, tmp_path: Path) -> None:
-    """Such as /dev/null, by somebody who may."""
-    make()
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    code, _, err = run("export", "orchard", "--format", "text", "-o", str(pipe), "--force")
-    assert code == Exit.ERROR and f"{pipe}: is a pipe — name a file, or - for standard output" in err
-    assert pipe.is_fifo() and len(list(tmp_path.iterdir())) == 1
 
 
 @pytest.mark.parametrize(
@@ -148,7 +136,7 @@ def test_what_a_book_says_of_itself_comes_from_the_story(run: Any, tmp_path: Pat
 
 @pytest.mark.parametrize(
     "file",
-    some_of(sorted(path.name for path in FIXTURES.iterdir()), ("loom.json", "novelai.story", "book.epub")),
+    ("loom.json", "novelai.story", "book.epub"),
 )
 def test_files_of_other_programs_become_stories(
     run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
@@ -226,15 +214,6 @@ def test_what_cannot_be_imported_is_said_with_the_cure(run: Any, tmp_path: Path)
     ):
         code, _, err = run("import", *flags, str(tmp_path / "tale.txt"))
         assert code == wanted and words in err and not library_files()
-
-
-def test_a_pipe_is_not_waited_for_and_a_device_is_no_file(run: Any, tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    code, _, err = run("import", str(pipe))
-    assert code == Exit.ERROR and f"{pipe}: is a pipe — cat {pipe} | srbwriter import -" in err
-    code, _, err = run("import", "/dev/null")
-    assert code == Exit.ERROR and "/dev/null: is a device" in err and not library_files()
 
 
 def test_a_folder_and_several_files_become_one_story(run: Any, tmp_path: Path) -> None:

@@ -29,10 +29,10 @@ from srbwriter.server.settings import ServerSettings
 
 LLAMA_SERVER = os.environ.get("PEERS_LLAMA_SERVER") or shutil.which("llama-server")
 VLLM = os.environ.get("PEERS_VLLM")
-KINDS = (
-    "local", "srb", "openai",
-    *(pytest.param(peer, marks=pytest.mark.full) for peer in ("llamacpp", "vllm")),
-)  # fmt: skip
+KINDS = ("local", "srb", "openai")
+PEERS = ("llamacpp", "vllm")
+"""Other programs, which only ``pytest -m slow`` asks."""
+
 OPTIONS = EngineOptions(n_ctx=512, gpu_layers=0, seed=1, max_branches=4)
 
 

@@ -8,19 +8,15 @@ import numpy as np
 import pytest
 
 from srbwriter.engine.engine import Engine
-from srbwriter.engine.tree import TokenTree
 from srbwriter.engine.types import (
-    EngineOptions,
     PromptProgress,
     Request,
     Sampling,
     Stop,
     TokenRun,
 )
-from tests.fakes.shared_model import load_engine
 
-from .support import PROMPT, SHORT, decoded_rows, drive, finish, fixture_of, seeded, small_engine, toy_model
-from .toy_models import make_jamba, make_mamba
+from .support import PROMPT, SHORT, decoded_rows, drive, finish, fixture_of, seeded, small_engine
 
 engine = fixture_of(small_engine)
 
@@ -76,26 +72,6 @@ def test_a_prompt_that_is_being_read_is_not_waited_for(engine: Engine) -> None:
     assert sum(rows) >= 2 * len(both[0].prompt_ids)
 
 
-@pytest.mark.parametrize("make", [make_mamba, make_jamba])
-def test_memories_that_cannot_be_cut(make: Any) -> None:
-    options = EngineOptions(n_ctx=256, gpu_layers=0, threads=1, seed=1)
-    with load_engine(toy_model(make), options, thread=False) as engine:
-        for reuse, cached in ((True, False), (True, True), (False, False)):
-            generation = engine.submit(Request("a fox and a bird in rain", cache_prompt=reuse, stop=SHORT))
-            finish(engine, generation)
-            assert (generation.cached_tokens > 0) is cached
-
-
-def test_nothing_is_left_of_roots_that_nobody_uses(engine: Engine) -> None:
-    engine.reset()
-    for _ in range(90):
-        finish(engine, engine.submit(Request("A", cache_prompt=False, stop=Stop(max_tokens=1))))
-    tree: TokenTree = engine._cache.tree
-    assert len(tree._roots) <= 64 + engine._context.sequences
-    engine.reset()
-    assert tree.cells == 0 and len(tree._roots) == 1
-
-
 # ---- penalties
 
 
@@ -122,11 +98,3 @@ def test_penalties_look_back_at_the_prompt_or_at_what_they_are_told(engine: Engi
         assert written(penalty_prompt=seen) == (301,)
     for unseen in ("", [], (), [301]):
         assert written(penalty_prompt=unseen) == (300,)
-
-
-def test_what_a_branch_wrote_is_looked_back_at_as_ever_when_it_goes_on(engine: Engine) -> None:
-    generation = two_tokens(engine, PROMPT, penalty_prompt="")
-    (branch,) = generation.branches
-    branch.append(" and", go_on=True)
-    finish(engine, generation)
-    assert branch.ids[0] == 300 and branch.ids[-1] == 301

@@ -10,7 +10,7 @@ import pytest
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.native.context import ABORTED
-from srbwriter.engine.types import BranchState, Priority, Request, Stop
+from srbwriter.engine.types import BranchState, Priority
 
 from .support import (
     WAIT,
@@ -20,13 +20,10 @@ from .support import (
     finish,
     fixture_of,
     lengths,
-    long_prompt,
     rest,
-    seeded,
     small_engine,
-    spill,
 )
-from .test_memories import HYBRID, SLIDING, load, path_of, write
+from .test_memories import SLIDING, load, path_of
 from .test_tiers import panes, small, whole, words
 
 
@@ -102,38 +99,12 @@ def test_it_waits_a_moment_for_who_asks_for_one_thing_after_the_other() -> None:
         finish(engine, early)
 
 
-def test_who_breaks_in_again_and_again_is_waited_for_longer_until_the_writer_asks() -> None:
-    with small() as engine:
-        queue = engine._scheduler.queue
-        early = ahead(engine, "The king said", tokens=400)
-        for k in range(1, 4):
-            queue.last_worked -= 3600  # the moment has passed
-            had = lengths(early)
-            drive(engine, lambda had=had: lengths(early) > had)
-            finish(engine, ask(engine, f"Tale {k}", tokens=3))
-            assert queue.prefetch_backoff == 2**k
-        finish(engine, ask(engine, "A fox", tokens=3, priority=Priority.FOREGROUND))
-        assert queue.prefetch_backoff == 1
-
-
 def test_it_begins_by_itself_when_the_moment_has_passed() -> None:
     with small_engine(thread=True) as engine:
         other = ask(engine, "A fox", tokens=30)
         early = ahead(engine, "The king said")
         early.wait(WAIT)
         assert other.done
-
-
-def test_a_text_to_embed_goes_first(engine: Engine) -> None:
-    early = ahead(engine, "The king said", tokens=60)
-    drive(engine, lambda: begun(early))
-    working = True
-    engine._scheduler.queue.works_elsewhere = lambda: working
-    written = lengths(early)
-    rest(engine)
-    assert lengths(early) == written
-    working = False
-    finish(engine, early)
 
 
 def test_it_rests_for_a_moment_when_somebody_needs_the_cores(engine: Engine) -> None:
@@ -234,76 +205,6 @@ def test_nothing_that_was_used_leaves_full_cells(kind: str) -> None:
         assert all_whole(engine, older, first, last), "what was written ahead gives way first"
 
 
-@pytest.mark.full
-def test_what_can_be_brought_back_leaves_full_cells() -> None:
-    """A session of an afternoon whose every pick was written ahead: the cells are full of its rounds."""
-    with eager(small(n_ctx=512)) as engine:
-        rounds = [panes(engine, words(engine, 60), 4, 12)]
-        rest(engine)
-        for number in range(16):
-            early = [children(engine, rounds[-1], k, tokens=12) for k in range(4)]
-            rest(engine)
-            assert all(lengths(generation) == [12] * 4 for generation in early), f"round {number}"
-            picked = early.pop(number % 4)
-            picked.promote()
-            for other in early:
-                for branch in other.branches:
-                    branch.kill()
-            rounds.append(picked)
-            rest(engine)
-        assert all_whole(engine, *rounds)
-
-
-def test_a_memory_that_cannot_be_cut_loses_nothing_either() -> None:
-    with eager(load(HYBRID, host_bytes=0)) as engine:
-        first = write(engine, n=4, priority=Priority.FOREGROUND, stop=Stop(max_tokens=8, ignore_eog=True))
-        held = [engine.resident(path_of(branch)) for branch in first.branches]
-        early = [ahead(engine, first.prompt_ids, tokens=20, add_bos=False, label=str(k)) for k in range(40)]
-        rest(engine)
-        assert begun(early[0], 20)
-        assert [engine.resident(path_of(branch)) for branch in first.branches] == held
-
-
-def test_nothing_that_was_used_leaves_full_memory() -> None:
-    def filled(**options: Any) -> tuple[Engine, Generation]:
-        engine = eager(small(**options))
-        first = panes(engine, words(engine, 100), 4, 20)
-        rest(engine)
-        spill(engine)
-        return engine, first
-
-    with filled()[0] as probe:
-        needed = probe.stats().host_bytes
-    engine, first = filled(host_bytes=needed, n_ctx=512)
-    with engine:
-        assert all_whole(engine, first)
-        early = [children(engine, first, k, tokens=60) for k in range(4)]
-        rest(engine)
-        assert any(begun(generation, 60) for generation in early)
-        spill(engine)
-        assert engine.stats().host_bytes <= needed
-        assert all_whole(engine, first)
-
-
-def test_logits_that_are_kept_stay(engine: Engine) -> None:
-    tree = engine._cache.tree
-    tree._rows_budget = 8
-    first = panes(engine, words(engine, 60), 7, 8)
-    rest(engine)
-    paths = [path_of(branch) for branch in first.branches]
-    assert all(tree.logits_after(path) is not None for path in paths)
-    stop = Stop(max_tokens=20, token_ids=tuple(range(0, engine.info.n_vocab, 3)))
-    sampling = seeded(9)
-    early = [
-        engine.submit(
-            Request(path, n=4, stop=stop, sampling=sampling, add_bos=False, priority=Priority.AHEAD)
-        )
-        for path in paths[:3]
-    ]
-    finish(engine, *early)
-    assert all(tree.logits_after(path) is not None for path in paths)
-
-
 def test_without_room_it_rests_and_takes_it_when_it_comes(engine: Engine) -> None:
     with eager(small(n_ctx=256, host_bytes=0)) as engine:
         first = panes(engine, words(engine, 240), 1, 8)
@@ -332,43 +233,3 @@ def test_what_is_thrown_away_leaves_nothing_but_what_was_there(engine: Engine) -
     assert other.done
     assert all_whole(engine, first)
     assert engine.stats().used_cells == cells
-
-
-def test_what_is_thrown_away_spares_the_same_words_that_were_used(engine: Engine) -> None:
-    prompt = words(engine, 40)
-    used = engine.submit(
-        Request(prompt, n=2, stop=Stop(max_tokens=8, ignore_eog=True), sampling=seeded(5), add_bos=False,
-                priority=Priority.FOREGROUND)
-    )  # fmt: skip
-    finish(engine, used)
-    rest(engine)
-    again = ahead(engine, prompt, n=2, tokens=8, add_bos=False)
-    finish(engine, again)
-    assert again.branches[0].ids == used.branches[0].ids
-    for branch in again.branches:
-        branch.kill()
-    rest(engine)
-    assert all_whole(engine, used)
-
-
-def test_many_wait_while_somebody_writes_and_cost_no_step_its_speed(engine: Engine) -> None:
-    """The usual step stays the usual one, whatever waits to be written ahead."""
-    for k in range(5):
-        ahead(engine, long_prompt(engine, 30, f"{k} "))
-    other = ask(engine, "A fox", n=3, tokens=40)
-    drive(engine, lambda: begun(other, 5))
-    assert engine._scheduler.queue.steady
-    finish(engine, other)
-
-
-@pytest.mark.parametrize("n", [1, 2])
-def test_rows_of_logits_that_are_all_in_use_do_not_keep_it_from_writing(n: int) -> None:
-    with eager(small(logits_rows=4)) as engine:
-        for k in range(6):
-            finish(engine, ask(engine, f"Tom saw {k} cats and", tokens=3))
-        rest(engine)
-        assert engine.stats().logits_rows == 4
-        early = ahead(engine, "The king said", n=n, tokens=5)
-        drive(engine, lambda: early.done, most=100)
-        assert lengths(early) == [5] * n
-        assert engine.stats().logits_rows == 4

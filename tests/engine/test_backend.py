@@ -29,7 +29,7 @@ from srbwriter.engine.types import (
     TokenRun,
 )
 
-from .peers import KINDS, backend_of
+from .peers import KINDS, PEERS, backend_of
 from .support import published
 
 WAIT = 120.0
@@ -173,7 +173,6 @@ def test_a_boundary_ends_a_branch(backend: Backend) -> None:
     spelt(backend, generation)
 
 
-@pytest.mark.full
 def test_a_branch_is_rolled_again_while_the_others_write(backend: Backend) -> None:
     generation = backend.submit(Request(PROMPT, n=3, sampling=Sampling(seed=1), stop=rule(backend, LONG)))
     first, other, _ = generation.branches
@@ -193,7 +192,6 @@ def test_a_branch_is_rolled_again_while_the_others_write(backend: Backend) -> No
     spelt(backend, generation)
 
 
-@pytest.mark.full
 def test_a_branch_rests_and_goes_on(backend: Backend, can: Callable[[Feature], None]) -> None:
     can("pause")
     generation = backend.submit(Request(PROMPT, n=2, sampling=Sampling(seed=2), stop=rule(backend, LONG)))
@@ -369,3 +367,13 @@ def test_a_closed_one_says_so(kind: str) -> None:
             backend.submit(Request("x"))
         with pytest.raises(EngineClosed):
             running.wait(WAIT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", PEERS)
+def test_another_program_writes_stops_rolls_again_and_goes_on(kind: str) -> None:
+    with backend_of(kind) as backend:
+        test_a_request_runs_and_is_counted(backend)
+        test_a_stop_text_ends_a_branch_and_is_cut_off(backend)
+        test_a_branch_is_rolled_again_while_the_others_write(backend)
+        test_going_on_rewinding_and_typing(backend)

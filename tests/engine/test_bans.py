@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from srbwriter.demo import bundled_model
 from srbwriter.engine.checkpoint import TRIES, RewindPolicy
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
-from srbwriter.engine.text import BranchText, Pieces
 from srbwriter.engine.types import (
     Cut,
     EngineOptions,
@@ -27,7 +23,6 @@ from srbwriter.engine.types import (
     Sampling,
     Stop,
 )
-from srbwriter.engine.watchers import Finish, Rewind
 from srbwriter.engine.watchers.phrases import Phrases, PhraseWatcher
 from tests.fakes.shared_model import load_engine
 
@@ -63,33 +58,6 @@ def ends_of(phrases: Sequence[str], text: str) -> set[int]:
     return found
 
 
-@given(st.lists(WORDS), PHRASES, WORDS)
-def test_the_first_that_is_complete_is_found(pieces: list[str], phrases: list[str], before: str) -> None:
-    reader = PhraseWatcher(Phrases(phrases), before)
-    ends, read = ends_of(phrases, before + "".join(pieces)), 0
-    for piece in pieces:
-        found = reader.read(piece)
-        new = [end - len(before) for end in ends if read < end - len(before) <= read + len(piece)]
-        read += len(piece)
-        assert (found and found.end) == (min(new) if new else None)
-        if found is not None:
-            assert pattern([found.phrase]).fullmatch(
-                (before + "".join(pieces)).replace("’", "'"),
-                found.start + len(before),
-                found.end + len(before),
-            )
-
-
-@given(st.lists(WORDS), PHRASES)
-def test_a_phrase_lies_wholly_in_what_was_open(pieces: list[str], phrases: list[str]) -> None:
-    reader = PhraseWatcher(Phrases(phrases))
-    for piece in pieces:
-        opened = reader.open_from
-        found = reader.read(piece)
-        if found is not None:
-            assert found.start >= opened or found.start >= reader.position - len(piece)
-
-
 @pytest.mark.parametrize(
     ("phrase", "text", "found"),
     [
@@ -106,64 +74,6 @@ def test_examples(phrase: str, text: str, found: bool) -> None:
 # ---- going back in a text
 
 FRAGMENTS = ["a", "b", " ", "the ", "tap", "estry", "The end", ". ", "A b", "\n\n", "é"]
-
-
-@given(
-    st.lists(st.sampled_from(FRAGMENTS).map(str.encode), min_size=1, max_size=30),
-    st.lists(st.integers(0, 60), max_size=10),
-    st.lists(st.sampled_from(["tapestry", "the tap", "a b", "b the end", ". a"]), min_size=1, max_size=3),
-    st.sampled_from([Stop(), Stop(strings=("end",)), Stop(boundary="sentence"), Stop(boundary="paragraph")]),
-    st.data(),
-)
-def test_a_text_that_went_back_is_one_that_was_never_elsewhere(
-    tokens: list[bytes], cuts: list[int], phrases: list[str], stop: Stop, data: st.DataObject
-) -> None:
-    joined = b"".join(tokens)
-    bounds = [0, *sorted(c % (len(joined) + 1) for c in cuts), len(joined)]
-    pieces = Pieces([joined[a:b] for a, b in pairwise(bounds)])  # cut anywhere, also inside characters
-    branch, kept, out = BranchText(pieces, stop), list[int](), ""
-    reader = PhraseWatcher(Phrases(phrases))
-    branch.watch([reader])
-    for token in range(len(pieces.bytes)):
-        before, (text, hit) = len(branch.checkpoints), branch.feed(token)
-        kept.append(token)
-        if isinstance(hit, Rewind):
-            assert len(branch.checkpoints) == before + 1
-            back = data.draw(st.integers(1, len(branch.checkpoints)))
-            assert branch.rewind(len(kept) - back)
-            del kept[len(kept) - back :]
-            assert branch.published == len(out)
-            continue
-        out += text
-        assert not ends_of(phrases, out)
-        if hit is not None:
-            break
-        assert branch.published == len(out)
-    fresh, other, ended = BranchText(pieces, stop), "", None
-    for token in kept:
-        text, ended = fresh.feed(token)
-        other += text
-    if isinstance(ended, Finish):
-        assert out == other
-    else:
-        assert out + branch.finish() == other + fresh.finish()
-        assert not ends_of(phrases, other)
-
-
-def test_further_back_than_is_known_is_said() -> None:
-    branch = BranchText(Pieces([b"a ", b"b ", b"c"]), Stop())
-    branch.watch([PhraseWatcher(Phrases(["b c"]))])
-    branch.feed(0), branch.feed(1)
-    assert isinstance(branch.feed(2)[1], Rewind)
-    assert not branch.rewind(0) and branch.rewind(1)
-
-
-def test_what_is_let_be_is_read_as_if_nothing_were_banned() -> None:
-    branch = BranchText(Pieces([b"a ", b"b ", b"c"]), Stop(strings=("c",)))
-    branch.watch([PhraseWatcher(Phrases(["b c"]))])
-    assert branch.feed(0) == ("a ", None) and branch.feed(1) == ("", None)
-    assert isinstance(branch.feed(2)[1], Rewind)
-    assert branch.commit() == ("b ", Finish(FinishReason.STOP, 4, "c"))
 
 
 # ---- where to turn off
@@ -268,34 +178,6 @@ def test_a_memory_that_cannot_be_cut_says_what_it_evaluates_again() -> None:
         assert set(engine.stats().evaluated_again) <= {"rollback", "logits"}
 
 
-def test_chance_elsewhere_is_as_it_was(engine: Engine) -> None:
-    """First tokens, one of which is banned: the others come in the model's proportion (chi-square)."""
-    open_ended = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
-    one = Stop(max_tokens=1, ignore_eog=True)
-    [likely] = written(
-        engine, Request(PROMPT, sampling=Sampling(temperature=0), stop=one, logprobs=12)
-    ).branches
-    best = dict(likely.logprobs[0].top)
-    phrase = engine.detokenize([next(iter(best))]).strip()
-    banned = {token for token in range(engine.info.n_vocab) if ends_of([phrase], engine.detokenize([token]))}
-    drawn: Counter[int] = Counter()
-    for _ in range(10):
-        sampling = Sampling(**open_ended, banned_phrases=(phrase,))
-        drawn.update(
-            b.ids[0] for b in written(engine, Request(PROMPT, n=64, sampling=sampling, stop=one)).branches
-        )
-    assert not banned & drawn.keys()
-    rest = 1 - np.exp(written(engine, Request(PROMPT, sampling=GREEDY, stop=one, logprobs=100)).branches[0]
-                      .logprobs[0].top[0][1])  # fmt: skip
-    expected = {t: 640 * np.exp(lp) / rest for t, lp in best.items() if t not in banned}
-    likely_ones = {t: n for t, n in expected.items() if n >= 8}
-    other = 640 - sum(likely_ones.values())
-    chi = sum((drawn[t] - n) ** 2 / n for t, n in likely_ones.items())
-    chi += (640 - sum(drawn[t] for t in likely_ones) - other) ** 2 / other
-    k = len(likely_ones)
-    assert k >= 3 and chi < k * (1 - 2 / (9 * k) + 4.5 * np.sqrt(2 / (9 * k))) ** 3  # Wilson and Hilferty
-
-
 def test_a_phrase_may_begin_in_the_prompt(engine: Engine) -> None:
     free = written(engine, Request(PROMPT, sampling=GREEDY, stop=LONG)).branches[0].text
     first, second = free.split()[:2]
@@ -330,19 +212,6 @@ def test_phrases_can_be_changed_midway_and_differ_from_branch_to_branch() -> Non
         finish(engine, generation)
         assert not ends_of(["the", "a", "was"], one.text[begun:])
         assert one.bans and len(one.ids) == 60
-
-
-def test_one_that_goes_on_completes_no_phrase_that_it_had_begun(engine: Engine) -> None:
-    free = written(engine, Request(PROMPT, sampling=GREEDY, stop=LONG)).branches[0]
-    words = free.text.split()
-    banned = Sampling(temperature=0, banned_phrases=(" ".join(words[3:6]),))
-    short = engine.submit(Request(PROMPT, sampling=banned, stop=Stop(max_tokens=1, ignore_eog=True)))
-    short.wait(60)
-    for _ in range(30):
-        short.branches[0].extend(1)
-        short.wait(60)
-    assert not ends_of(banned.banned_phrases, short.branches[0].text)
-    assert short.branches[0].bans and len(short.branches[0].ids) == 31
 
 
 def test_branches_that_are_drawn_together_write_none_either() -> None:

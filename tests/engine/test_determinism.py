@@ -18,7 +18,6 @@ from srbwriter.engine.types import (
 )
 from tests.fakes.shared_model import load_engine
 
-from .guards import run_child
 from .support import PROMPT, ask, finish, fixture_of, forcing, seeded, short_model, toy_model
 from .toy_models import make_gemma, make_jamba, make_mamba
 
@@ -96,42 +95,9 @@ def test_an_engine_that_was_reset_writes_the_same(engine: Engine) -> None:
     assert write(engine) == first
 
 
-@pytest.mark.full
-def test_a_new_process_with_two_threads_writes_the_same() -> None:
-    texts = set[str]()
-    for _ in range(2):
-        done = run_child("""
-            from dataclasses import replace
-            from tests.engine.test_determinism import OPTIONS, load, write
-            with load(replace(OPTIONS, threads=2)) as engine:
-                print(write(engine))
-        """)
-        assert done.returncode == 0, done.stderr
-        texts.add(done.stdout)
-    assert len(texts) == 1
-
-
 def test_with_flash_attention_and_one_thread_the_number_of_branches_does_not_matter() -> None:
     with load(replace(OPTIONS, flash_attn="on")) as engine:
         one = row_of(engine, 1, SCRIPT)
         for n in (2, 3, 8):
             for a, b in zip(one, row_of(engine, n, SCRIPT), strict=True):
                 assert np.array_equal(a, b)
-
-
-def test_equal_logits_and_seeds_give_equal_tokens(engine: Engine) -> None:
-    rng = np.random.default_rng(1)
-    rows = rng.normal(0, 2, (20, engine.info.n_vocab)).astype(np.float32)
-    written: list[tuple[int, ...]] = []
-    for n in (1, 3):
-        engine.reset()
-
-        def read(logits: Any, view: Any) -> None:
-            logits[:] = rows[len(view.ids)]
-
-        generation = engine.submit(
-            Request("", n=n, sampling=HOT, stop=Stop(max_tokens=20, ignore_eog=True), logits_callback=read)
-        )
-        finish(engine, generation)
-        written.append(generation.branches[0].ids)
-    assert written[0] == written[1]

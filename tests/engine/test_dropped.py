@@ -14,10 +14,10 @@ from srbwriter.engine.engine import Engine
 from srbwriter.engine.native.library import library
 from srbwriter.engine.remote.engine import RemoteEngine
 from srbwriter.engine.remote.options import RemoteOptions
-from srbwriter.engine.types import BranchView, EngineClosed, Request, Sampling, Stop
+from srbwriter.engine.types import EngineClosed, Request, Stop
 
 from .scripted import PROMPT as TALE
-from .scripted import STORY, Scripted
+from .scripted import Scripted
 from .support import PROMPT, SHORT, SMALL, WAIT, finish, short_model
 
 ENGINES = 3
@@ -69,26 +69,6 @@ def test_engines_that_are_dropped_leave_nothing_behind(thread: bool, freed: thre
         assert {t for t in threading.enumerate() if t not in threads and t.name.startswith("srb")} == set()
 
 
-def test_what_an_engine_was_used_for_does_not_hold_it(freed: threading.Semaphore) -> None:
-    def steer(logits: object, view: BranchView) -> None: ...
-
-    with no_collector():
-        engine = Engine.load(short_model(), SMALL)
-        engine.submit(Request(PROMPT, n=2, stop=SHORT)).wait(WAIT)
-        engine.submit(Request(PROMPT, stop=SHORT, logits_callback=steer, heal=True)).wait(WAIT)
-        engine.submit(Request(PROMPT, stop=SHORT, sampling=Sampling(grammar='root ::= "a"'))).wait(WAIT)
-        endless = engine.submit(Request(PROMPT, n=2, stop=Stop(max_tokens=None, ignore_eog=True)))
-        next(iter(endless))
-        endless.cancel()
-        endless.wait(WAIT)
-        engine.pin("a", engine.tokenize(PROMPT))
-        engine.flush()
-        held = weakref.ref(engine)
-        del engine
-        assert held() is None
-        assert freed.acquire(timeout=WAIT)
-
-
 def test_a_request_is_finished_first(freed: threading.Semaphore) -> None:
     generation = Engine.load(short_model(), SMALL).submit(Request(PROMPT, n=2, stop=SHORT))
     assert [len(branch.ids) for branch in generation.wait(WAIT).branches] == [4, 4]
@@ -107,24 +87,6 @@ def test_a_request_that_rests_is_told(freed: threading.Semaphore) -> None:
     with pytest.raises(EngineClosed):
         generation.wait(WAIT)
     assert freed.acquire(timeout=WAIT)
-
-
-def test_an_engine_in_a_ring_of_references_is_closed_by_the_collector(freed: threading.Semaphore) -> None:
-    engine = Engine.load(short_model(), SMALL)
-    ring = [engine]
-    ring.append(ring)  # type: ignore[arg-type]
-    del engine, ring
-    gc.collect()
-    assert freed.acquire(timeout=WAIT)
-
-
-def test_an_engine_that_was_closed_is_dropped_in_silence(freed: threading.Semaphore) -> None:
-    engine = Engine.load(short_model(), SMALL)
-    engine.close()
-    assert freed.acquire(timeout=0)
-    del engine
-    gc.collect()
-    assert not freed.acquire(blocking=False)
 
 
 @pytest.fixture
@@ -161,23 +123,3 @@ def test_an_engine_elsewhere_that_is_dropped_leaves_nothing_behind(server: Scrip
     generation.branches[0].reroll()
     with pytest.raises(EngineClosed):
         generation.wait(WAIT)
-
-
-def test_a_request_elsewhere_is_finished_first(server: Scripted) -> None:
-    engine, thread = connect(server)
-    server.hold.clear()
-    generation = engine.submit(Request(TALE, n=2, stop=Stop(max_tokens=None)))
-    next(iter(generation))
-    del engine
-    server.hold.set()
-    assert generation.result(WAIT) == [STORY] * 2
-    assert ended(thread, server)
-
-
-def test_an_engine_elsewhere_may_be_closed_by_its_own_callback(server: Scripted) -> None:
-    engine, thread = connect(server)
-    generation = engine.submit(Request(TALE, stop=Stop(max_tokens=None)))
-    generation.add_listener(engine.close)
-    with pytest.raises(EngineClosed):
-        generation.wait(WAIT)
-    assert ended(thread, server)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError
 from pathlib import Path
 
 import numpy as np
@@ -28,8 +27,8 @@ from srbwriter.engine.types import (
     Stop,
 )
 
-from .support import GREEDY, PROMPT, WAIT, exact_model, finish, fixture_of, toy_model
-from .toy_models import make_gemma, make_jamba, make_mamba, make_qwen, make_without_numbers
+from .support import PROMPT, WAIT, exact_model, finish, fixture_of, toy_model
+from .toy_models import make_gemma, make_jamba, make_mamba, make_without_numbers
 
 EXACT = EngineOptions(
     n_ctx=2048, gpu_layers=0, seed=1, threads=1, cache_type_k="f32", cache_type_v="f32", max_branches=8
@@ -58,17 +57,6 @@ def directly(engine: Engine, ids: list[int]) -> np.ndarray:
         context.close()
 
 
-@pytest.mark.full
-def test_each_way_of_pooling_is_what_it_says(exact: Engine) -> None:
-    for text in TEXTS[:3]:
-        rows = directly(exact, exact.tokenize(text, add_bos=True, parse_special=True))
-        wanted = {"none": rows, "mean": rows.mean(axis=0), "cls": rows[0], "last": rows[-1]}
-        for pooling, values in wanted.items():
-            (found,) = exact.embed([text], pooling, normalize=-1)  # type: ignore[arg-type]
-            assert found.tokens == len(rows)
-            np.testing.assert_allclose(found.values, values, atol=2e-4)
-
-
 @pytest.mark.parametrize("make", [make_gemma, make_jamba, make_mamba])
 def test_every_kind_of_memory_gives_vectors(make: Callable[[Path], Path]) -> None:
     with loaded(toy_model(make)) as engine:
@@ -77,21 +65,6 @@ def test_every_kind_of_memory_gives_vectors(make: Callable[[Path], Path]) -> Non
         for text, found in zip(texts, together, strict=True):
             rows = directly(engine, engine.tokenize(text, add_bos=True, parse_special=True))
             np.testing.assert_allclose(found.values, normalized(rows.mean(axis=0), 2), atol=1e-4)
-
-
-@pytest.mark.full
-def test_a_vector_does_not_depend_on_its_company_nor_on_where_it_is_cut(
-    exact: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    alone = [exact.embed([text])[0].values for text in TEXTS]
-    together = exact.embed(TEXTS * 3)
-    monkeypatch.setattr(embedding, "_MOST_ROWS", 8)
-    with loaded(exact_model()) as other:
-        cut = other.embed(TEXTS)
-    for k, values in enumerate(alone):
-        np.testing.assert_allclose(together[k].values, values, atol=1e-4)
-        np.testing.assert_allclose(together[k + 4].values, values, atol=1e-4)
-        np.testing.assert_allclose(cut[k].values, values, atol=1e-4)
 
 
 def test_a_text_longer_than_the_context_is_refused_in_words(exact: Engine) -> None:
@@ -133,20 +106,6 @@ def test_a_damaged_model_gives_no_vector() -> None:
         engine.embed(["the fox"])
 
 
-@pytest.mark.full
-def test_writing_takes_the_same_steps_and_writes_the_same_beside_embeddings(exact: Engine) -> None:
-    """The engine is stepped here and embeds there: a step that waited for a vector would never end."""
-    request = Request(PROMPT, n=2, sampling=GREEDY, stop=Stop(max_tokens=24, ignore_eog=True))
-    alone = exact.submit(request)
-    finish(exact, alone)
-    exact.reset()
-    beside = exact.submit(request)
-    vectors = exact.embedder.embed([PROMPT * 20] * 4, None, 2)
-    finish(exact, beside)
-    assert [b.ids for b in beside.branches] == [b.ids for b in alone.branches]
-    assert len(vectors.result(WAIT)) == 4
-
-
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Engine, threading.Event, threading.Event]]:
     """An engine whose lane has begun a decode and waits for leave to do it."""
@@ -164,22 +123,6 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Engine, threading.Ev
         leave.set()
 
 
-def test_what_nobody_waits_for_any_more_is_not_computed(
-    held: tuple[Engine, threading.Event, threading.Event],
-) -> None:
-    engine, begun, leave = held
-    first = engine.embedder.embed(["a"], None, 2)
-    assert begun.wait(WAIT)
-    second = engine.embedder.embed(["b"], None, 2)
-    assert second.cancel()
-    leave.set()
-    assert len(first.result(WAIT)) == 1
-    with pytest.raises(CancelledError):
-        second.result(WAIT)
-    assert len(engine.embed(["c"])) == 1
-
-
-@pytest.mark.full
 def test_a_long_request_keeps_nobody_waiting_for_all_of_it(
     held: tuple[Engine, threading.Event, threading.Event],
 ) -> None:
@@ -239,11 +182,6 @@ def test_closing_ends_what_is_under_way(held: tuple[Engine, threading.Event, thr
         engine.embed(["c"])
 
 
-def test_a_reranker_gives_vectors_too() -> None:
-    with loaded(toy_model(make_qwen)) as ranker:
-        assert ranker.embed(["the fox"])[0].values.shape == (ranker.info.n_embd,)
-
-
 # ---- arithmetic
 
 
@@ -262,16 +200,3 @@ def test_a_normalised_vector_points_the_same_way(values: list[float], how: int) 
     np.testing.assert_allclose(
         scaled / scaled[most], vector.astype(np.float64) / float(vector[most]), rtol=1e-4, atol=1e-6
     )
-
-
-@given(st.lists(st.integers(1, 50), min_size=1, max_size=12), st.integers(1, 40), st.booleans())
-def test_every_token_is_evaluated_once_and_in_order(lengths: list[int], rows: int, whole: bool) -> None:
-    rows = max(rows, max(lengths)) if whole else rows
-    batches = list(embedding._split_batches([[0] * n for n in lengths], rows, whole))
-    done = [0] * len(lengths)
-    for batch in batches:
-        assert 0 < sum(end - start for _, start, end in batch) <= rows
-        for seq, start, end in batch:
-            assert start == done[seq] and (not whole or (start, end) == (0, lengths[seq]))
-            done[seq] = end
-    assert done == lengths

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import psutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from srbwriter.engine.engine import Engine
-from srbwriter.engine.generation import Branch, Generation
-from srbwriter.engine.sampling import Chain, Resting, SamplerTemplate
+from srbwriter.engine.generation import Branch
+from srbwriter.engine.sampling import Chain, SamplerTemplate
 from srbwriter.engine.types import BranchView, FinishReason, Request, Sampling, Stop
-from tests.sizes import examples
 
-from .support import PROMPT, drive, exact_engine, finish, fixture_of, small_engine
+from .support import PROMPT, exact_engine, finish, fixture_of, small_engine
 
 SIDES = 8
 FACES = range(300, 300 + SIDES)
@@ -40,49 +37,6 @@ def die(logits: NDArray[np.float32], view: BranchView) -> None:
 
 def extended(branch: Branch) -> None:
     branch.extend(1)
-
-
-def typed_into(branch: Branch) -> None:
-    branch.append(" and", go_on=True)
-
-
-def sampled_otherwise(branch: Branch) -> None:
-    branch.set_sampling(Sampling(temperature=0.9, top_k=0, top_p=1.0, min_p=0.0))
-    branch.extend(1)
-
-
-def two_samplers_more(branch: Branch) -> None:
-    branch.set_sampling(Sampling(temperature=0.9, top_k=0, top_p=1.0, xtc_probability=0.5, xtc_threshold=0.3))
-    branch.extend(1)
-
-
-GOING_ON: list[Callable[[Branch], None]] = [extended, typed_into, sampled_otherwise, two_samplers_more]
-
-
-@pytest.mark.parametrize("go_on", GOING_ON)
-@pytest.mark.parametrize("rest", [True, False], ids=["chain kept", "chain let go"])
-@pytest.mark.full
-def test_what_is_drawn_next_has_nothing_to_do_with_what_was_drawn(
-    engine: Engine, go_on: Callable[[Branch], None], rest: bool
-) -> None:
-    """The distance from the first throw to the one after going on is as likely to be any."""
-    engine._scheduler.loop.resting = Resting(32 * 2**20 if rest else 0)
-    distances = np.zeros(SIDES)
-    for seed in range(60):
-        generation = engine.submit(
-            Request(PROMPT, n=8, sampling=Sampling(seed=seed, **_plain(OPEN)), stop=Stop(max_tokens=1),
-                    logits_callback=die)
-        )  # fmt: skip
-        finish(engine, generation)
-        first = [branch.ids[-1] for branch in generation.branches]
-        for branch in generation.branches:
-            go_on(branch)
-        finish(engine, generation)
-        for before, branch in zip(first, generation.branches, strict=True):
-            assert len(branch.ids) >= 2
-            distances[(branch.ids[-1] - before) % SIDES] += 1
-    expected = distances.sum() / SIDES
-    assert float(((distances - expected) ** 2 / expected).sum()) < MOST, distances
 
 
 def _plain(sampling: Sampling) -> dict[str, Any]:
@@ -121,25 +75,6 @@ def test_extended_token_by_token_it_is_the_same_text(exact: Engine, settings: st
         generation.branches[0].extend(1)
     finish(exact, generation)
     assert generation.branches[0].ids == whole
-
-
-@pytest.mark.parametrize("settings", SETTINGS)
-def test_settings_that_change_nothing_change_nothing(exact: Engine, settings: str) -> None:
-    """Given again at every token, and another that has no say in between."""
-    sampling = Sampling(temperature=1.2, seed=7, **SETTINGS[settings])
-    whole = undisturbed(exact, sampling)
-    exact.reset()
-    generation = exact.submit(
-        Request(PROMPT, sampling=sampling, stop=Stop(max_tokens=LENGTH, ignore_eog=True))
-    )
-    (branch,) = generation.branches
-    again = Sampling(temperature=1.2, **SETTINGS[settings])
-    for written in range(1, LENGTH):
-        drive(exact, lambda count=written: len(branch.ids) >= count or generation.done)
-        branch.set_sampling(Sampling(temperature=1.2, logit_bias=((5, 1e-9),), **SETTINGS[settings]))
-        branch.set_sampling(again)
-    finish(exact, generation)
-    assert branch.ids == whole
 
 
 def test_what_was_cut_off_is_not_looked_back_at(engine: Engine) -> None:
@@ -183,57 +118,10 @@ def chains(engine: Engine, count: int) -> list[Chain]:
     return [template.new(seed) for seed in range(count)]
 
 
-def test_resting_chains_are_let_go_oldest_first_when_they_are_too_many(engine: Engine) -> None:
-    made = chains(engine, 10)
-    resting = Resting(most=made[0].size * 6)
-    for chain in made[:6]:
-        resting.add(chain)
-    assert all(chain.pointer for chain in made)
-    made[1].rests = 0  # its branch goes on
-    resting.add(made[6])
-    assert [bool(chain.pointer) for chain in made] == [False, True, False, False, *[True] * 6]
-
-
-def test_a_resting_chain_keeps_nothing_of_the_size_of_the_vocabulary(engine: Engine) -> None:
-    """llama.cpp keeps a chain's array of candidates, 12 bytes a token: 1.8 MB for 152 000."""
-
-    def written(requests: int) -> list[Generation]:
-        stop = Stop(max_tokens=2, ignore_eog=True)
-        asked = [engine.submit(Request(PROMPT, n=engine.max_branches, stop=stop)) for _ in range(requests)]
-        for generation in asked:
-            finish(engine, generation)
-        return asked
-
-    kept = written(2)  # what grows once has grown
-    before = psutil.Process().memory_info().rss
-    kept += written(800 // engine.max_branches)
-    grown = psutil.Process().memory_info().rss - before
-    arrays = 12 * engine.model.n_vocab * sum(len(generation.branches) for generation in kept)
-    assert all(active.chain for generation in kept for active in generation.engine_state.branches)
-    assert grown < arrays / 4, (grown, arrays)
-
-
-def test_killed_branches_keep_no_chain(engine: Engine) -> None:
-    generation = engine.submit(Request(PROMPT, n=2, stop=Stop(max_tokens=3, ignore_eog=True)))
-    finish(engine, generation)
-    generation.branches[0].kill()
-    engine.flush()
-    kept = [active.chain for active in generation.engine_state.branches]
-    assert kept[0] is None and kept[1] is not None
-
-
-def test_closing_the_engine_frees_every_chain() -> None:
-    with small_engine() as engine:
-        generation = engine.submit(Request(PROMPT, n=2, stop=Stop(max_tokens=3, ignore_eog=True)))
-        finish(engine, generation)
-        kept = [active.chain for active in generation.engine_state.branches]
-    assert not any(chain.pointer for chain in kept)
-
-
 # ---- seeds
 
 
-@settings(max_examples=examples(30))
+@settings(max_examples=7)
 @given(acts=st.lists(st.sampled_from(["add", "reroll", "rewind"]), max_size=12), data=st.data())
 def test_no_two_branches_ever_have_one_seed(engine: Engine, acts: list[str], data: st.DataObject) -> None:
     stop = Stop(max_tokens=2, ignore_eog=True)

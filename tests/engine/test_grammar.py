@@ -24,7 +24,6 @@ from srbwriter.engine.limits import CONSTRAINT_CHARS
 from srbwriter.engine.model import Model
 from srbwriter.engine.native.library import L, library
 from srbwriter.engine.types import InvalidRequest, Sampling
-from tests.sizes import examples
 
 STEPS = 8
 
@@ -136,7 +135,7 @@ def test_a_rule_of_single_characters_is_followed_all_the_way(engine: Engine) -> 
 
 
 @given(grammars(), st.data())
-@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 def test_gbnf_means_what_llama_cpp_takes_it_to_mean(
     engine: Engine, grammar: str, data: st.DataObject
 ) -> None:
@@ -184,7 +183,7 @@ NOTATIONS: list[dict[str, str]] = [
 
 @pytest.mark.parametrize("notation", NOTATIONS)
 @given(data=st.data())
-@settings(max_examples=examples(8), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
 def test_mask_and_single_checks_agree(engine: Engine, notation: dict[str, str], data: st.DataObject) -> None:
     model = engine.model
     constraint = compiled(model, **notation).fork()
@@ -198,7 +197,7 @@ def test_mask_and_single_checks_agree(engine: Engine, notation: dict[str, str], 
 
 
 @given(st.randoms(use_true_random=False))
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=5, deadline=None)
 def test_a_regular_expression_matches_the_whole_text(engine: Engine, random: Any) -> None:
     pattern = r"(The|A) (fox|bear)s?( and (the|a) (fox|bear)){0,2}[.!]"
     text, ended = writes(engine.model, compiled(engine.model, regex=pattern), random.choice, 100)
@@ -207,7 +206,7 @@ def test_a_regular_expression_matches_the_whole_text(engine: Engine, random: Any
 
 
 @given(st.randoms(use_true_random=False))
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=5, deadline=None)
 def test_json_is_json_of_its_schema(engine: Engine, random: Any) -> None:
     schema = {
         "type": "object",

@@ -11,12 +11,11 @@ import pytest
 from srbwriter.demo import bundled_model
 from srbwriter.engine import engine as engine_module
 from srbwriter.engine.engine import Engine
-from srbwriter.engine.kv_cache import check_cache
 from srbwriter.engine.types import EngineOptions, InvalidRequest, ModelError, Request
 
 from .guards import run_child
 from .support import SHORT, finish
-from .toy_models import _ARRAY, _I32, _U32, _write, make_gemma, make_jamba, make_qwen
+from .toy_models import _U32, _write, make_gemma, make_jamba, make_qwen
 
 BLOCKS = ["q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "iq4_nl"]
 
@@ -76,34 +75,6 @@ WIDTH, HEADS = ("embedding_length", 256), ("attention.head_count", 4)
 KEYS, VALUES = "attention.key_length", "attention.value_length"
 
 
-@pytest.mark.parametrize(
-    ("values", "refused"),
-    [
-        ([WIDTH, HEADS], {}),
-        ([("embedding_length", 320), HEADS], {"k": 80, "v": 80}),
-        ([WIDTH, HEADS, (KEYS, 80)], {"k": 80}),
-        ([WIDTH, HEADS, (VALUES, 48)], {"v": 48}),
-        ([WIDTH, HEADS, (KEYS, 192), (VALUES, 128)], {}),
-        ([WIDTH, HEADS, (KEYS, 64), ("attention.key_length_swa", 40)], {"k": 40}),
-        ([WIDTH, ("attention.head_count", (_ARRAY, (_I32, [0, 4, 0])))], {}),
-        ([WIDTH, ("attention.head_count", (_ARRAY, (_I32, [4, 0, 3])))], {"k": 85, "v": 85}),
-        ([WIDTH, HEADS, (KEYS, (_ARRAY, (_I32, [64, 72])))], {"k": 72}),
-        ([WIDTH, ("attention.head_count", 0)], {}),
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("which", ["k", "v"])
-def test_sizes_of_heads_are_read_as_llama_cpp_reads_them(
-    tmp_path: Path, values: list[tuple[str, Any]], refused: dict[str, int], which: str
-) -> None:
-    file = header(tmp_path / "toy.gguf", *values)
-    with pytest.raises(ModelError) as caught:  # it is no model in any case
-        Engine.load(file, options(**{f"cache_type_{which}": "q8_0"}))
-    said = str(caught.value)
-    assert (f"cache_type_{which} q8_0" in said) is (which in refused)
-    if which in refused:
-        assert f"has {refused[which]}," in said
-
-
 def test_sliding_layers_are_looked_at(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="has 16,"):
         Engine.load(make_gemma(tmp_path / "toy.gguf"), options(cache_type_k="q8_0"))
@@ -143,30 +114,3 @@ def test_a_context_that_may_fit_is_left_to_llama_cpp(
         pass
     with pytest.raises(ModelError, match="--ctx-size"):
         Engine.load(bundled_model(), replace(options(), n_ctx=2304))
-
-
-@pytest.mark.parametrize(
-    ("values", "kinds", "size"),
-    [
-        ([LAYERS, WIDTH, HEADS], ("f16", "f16"), 4 * 4 * 2 * 64 * 2),
-        ([LAYERS, WIDTH, HEADS, ("attention.head_count_kv", 2)], ("f32", "bf16"), 4 * 2 * 64 * 6),
-        ([LAYERS, WIDTH, HEADS, (KEYS, 32)], ("q8_0", "q4_0"), 4 * 4 * (34 + 2 * 18)),
-        (
-            [("block_count", 3), WIDTH, HEADS, ("attention.head_count_kv", (_ARRAY, (_I32, [2, 0, 1])))],
-            ("f16", "f16"), 3 * 2 * 64 * 2,
-        ),
-        ([LAYERS, WIDTH, HEADS, ("attention.key_length_mla", 64)], ("f16", "f16"), 4 * 4 * 64 * 2),
-        ([LAYERS, WIDTH, HEADS, ("attention.shared_kv_layers", 3)], ("f16", "f16"), 4 * 2 * 64 * 2),
-        ([LAYERS, WIDTH, HEADS, ("ssm.state_size", 3)], ("f16", "f16"), 0),
-        ([WIDTH], ("f16", "f16"), 0),
-    ],
-)  # fmt: skip
-def test_what_a_token_takes(
-    tmp_path: Path, values: list[tuple[str, Any]], kinds: tuple[str, str], size: int
-) -> None:
-    file = header(tmp_path / "toy.gguf", *values)
-    asked = EngineOptions(n_ctx=1000, cache_type_k=kinds[0], cache_type_v=kinds[1])
-    check_cache(file, asked, 1000 * size)
-    if size:
-        with pytest.raises(ModelError, match="1000 tokens"):
-            check_cache(file, asked, 1000 * size - 1)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from srbwriter.engine.engine import Engine
-from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import (
     BranchView,
     Done,
@@ -18,7 +15,6 @@ from srbwriter.engine.types import (
     EngineError,
     Finished,
     InvalidRequest,
-    Priority,
     Request,
     Sampling,
     Stop,
@@ -30,7 +26,6 @@ from .support import (
     SHORT,
     SMALL,
     WAIT,
-    decoded_rows,
     drive,
     finish,
     fixture_of,
@@ -38,7 +33,6 @@ from .support import (
     seeded,
     short_model,
     small_engine,
-    spill,
     works,
 )
 
@@ -77,15 +71,6 @@ def test_process_says_whether_there_was_anything_to_do(engine: Engine) -> None:
     rest(engine)
     assert engine.process() is False
     assert not engine.busy
-
-
-def test_process_waits_for_something_to_do(engine: Engine) -> None:
-    generations: list[Generation] = []
-    thread = threading.Timer(0.0, lambda: generations.append(engine.submit(Request(PROMPT, stop=SHORT))))
-    thread.start()
-    assert engine.process(timeout=WAIT) is True
-    thread.join(WAIT)
-    finish(engine, *generations)
 
 
 def test_asking_from_a_callback_is_refused_instead_of_waiting_for_ever(engine: Engine) -> None:
@@ -175,33 +160,6 @@ def test_a_conversation_with_a_model_without_a_template_is_chatml(
 # ---- statistics
 
 
-def test_statistics_agree_with_the_rows_that_were_counted(engine: Engine) -> None:
-    rng = np.random.default_rng(1)
-    with decoded_rows(engine) as rows:
-        for k in range(25):
-            generation = engine.submit(
-                Request(
-                    PROMPT[: int(rng.integers(5, 60))],
-                    n=int(rng.integers(1, 6)),
-                    sampling=seeded(k),
-                    stop=Stop(max_tokens=int(rng.integers(0, 20))),
-                    priority=list(Priority)[k % 3],
-                )
-            )
-            for _ in range(int(rng.integers(0, 12))):
-                engine.process()
-            if k % 4 == 0:
-                generation.branches[0].reroll()
-            if k % 5 == 0:
-                generation.cancel()
-        drive(engine, lambda: not engine.busy)
-    stats = engine.stats()
-    assert stats.prompt_rows + stats.branch_rows == sum(rows)
-    assert stats.decodes == len(rows)
-    assert stats.live_branches == stats.running_requests == stats.waiting_requests == 0
-    assert stats.reused_tokens <= stats.prompt_tokens
-
-
 def test_statistics_of_one_request(engine: Engine) -> None:
     first = engine.submit(Request(PROMPT, n=3, stop=SHORT, sampling=seeded(1)))
     finish(engine, first)
@@ -215,53 +173,6 @@ def test_statistics_of_one_request(engine: Engine) -> None:
     finish(engine, second)
     assert engine.stats().reused_tokens == prompt == second.cached_tokens
     assert engine.stats().prompt_seconds > 0
-
-
-def test_cells_and_ids_return_to_where_they_were(engine: Engine) -> None:
-    """Nothing leaks: once parked prefixes are evicted, an engine that served many requests is as new."""
-    for k in range(80):
-        stop = Stop(max_tokens=3, strings=("the",), boundary="sentence" if k % 2 else None)
-        generation = engine.submit(
-            Request(
-                f"Tale {k}",
-                n=1 + k % 5,
-                stop=stop,
-                heal=k % 3 == 0,
-                sampling=seeded(k, repeat_penalty=1.1),
-            )
-        )
-        engine.process()
-        if k % 7 == 0:
-            generation.cancel()
-        if k % 11 == 0:
-            generation.branches[0].reroll()
-        finish(engine, generation)
-    cache = engine._cache
-    assert cache.tree.cells <= engine.stats().total_cells
-    assert engine._scheduler.queue.requests == []
-    assert set(cache.tree.tip) == cache.idle
-    spill(engine)
-    stats = engine.stats()
-    assert (stats.used_cells, stats.used_sequences) == (0, 0)
-    for node in [node for node in cache.tree.nodes() if node.block is not None]:
-        cache.tree.drop_block(node)
-    assert engine.stats().logits_rows == engine.stats().host_bytes == 0
-    assert list(cache.tree.nodes()) == []
-    assert all(engine._context.last_position(seq) == -1 for seq in range(stats.total_sequences))
-    assert works(engine)
-
-
-def test_finished_requests_are_let_go(engine: Engine) -> None:
-    import gc
-    import weakref
-
-    generation = engine.submit(Request(PROMPT, n=2, stop=SHORT))
-    finish(engine, generation)
-    ghost = weakref.ref(generation)
-    engine.process()
-    del generation
-    gc.collect()
-    assert ghost() is None
 
 
 # ---- rules of the end

@@ -15,7 +15,7 @@ from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.types import Priority, Request, Sampling, Stop, Take, Text, TokenLogprob
 
-from .support import PROMPT, Reference, decoded_rows, drive, exact_engine, finish, seeded
+from .support import PROMPT, Reference, decoded_rows, exact_engine, finish, seeded
 
 RULE = Stop(max_tokens=8, ignore_eog=True)
 
@@ -112,20 +112,6 @@ def test_prompt_tokens(engine: Engine, reference: Reference, best: int) -> None:
     assert_prompt_scored(generation, reference, best)
 
 
-def test_prompt_tokens_come_in_slices_that_llama_cpp_takes(engine: Engine) -> None:
-    """Rows with logits are limited (more would abort), so a prompt is read in slices beside writers."""
-    most = engine._context.max_outputs
-    writers = submit(engine, prompt="The king", n=4, stop=replace(RULE, max_tokens=None))
-    drive(engine, lambda: all(len(b.ids) >= 2 for b in writers.branches))
-    generation = submit(engine, prompt=PROMPT * 8, prompt_logprobs=0)
-    with decoded_rows(engine) as rows:
-        drive(engine, lambda: generation.done)
-    assert len(generation.prompt_logprobs) == len(generation.prompt_ids) - 1
-    assert max(rows) <= most
-    writers.cancel()
-    finish(engine, writers)
-
-
 def test_a_prompt_that_is_in_the_cache_is_scored_all_the_same(engine: Engine, reference: Reference) -> None:
     finish(engine, submit(engine))
     generation = submit(engine, prompt_logprobs=1)
@@ -155,30 +141,6 @@ def test_what_could_follow_is_read_off_stored_logits(engine: Engine) -> None:
     assert rows == [] and len(again.next_logprobs) == 3
 
 
-def test_what_could_follow_a_place_in_the_cache_takes_one_row_with_a_reason(engine: Engine) -> None:
-    whole = submit(engine, stop=Stop(max_tokens=0))
-    finish(engine, whole)
-    before = engine.stats().evaluated_again.get("logits", 0)
-    with decoded_rows(engine) as rows:
-        asked = submit(engine, prompt=whole.prompt_ids[:9], next_logprobs=3, stop=Stop(max_tokens=0))
-        finish(engine, asked)
-    assert rows == [1] and len(asked.next_logprobs) == 3
-    assert engine.stats().evaluated_again["logits"] == before + 1
-
-
-def test_many_that_ask_what_could_follow_share_a_batch(engine: Engine) -> None:
-    whole = submit(engine, stop=Stop(max_tokens=0))
-    finish(engine, whole)
-    with decoded_rows(engine) as rows:
-        asked = [
-            submit(engine, prompt=[*whole.prompt_ids, token], next_logprobs=2, stop=Stop(max_tokens=0))
-            for token in (11, 12, 13, 14)
-        ]
-        finish(engine, *asked)
-    assert sum(rows) == 4 and len(rows) <= 2
-    assert all(len(one.next_logprobs) == 2 for one in asked)
-
-
 def test_a_request_that_writes_is_told_what_could_have_followed(engine: Engine) -> None:
     asked = submit(engine, n=2, next_logprobs=3, next_ids=(5,), logprobs=3)
     finish(engine, asked)
@@ -196,24 +158,6 @@ def test_only_certain_tokens_may_be_asked_for(engine: Engine) -> None:
     asked = submit(engine, next_ids=(3, 4), stop=Stop(max_tokens=0))
     finish(engine, asked)
     assert [token for token, _ in asked.next_logprobs] == [3, 4]
-
-
-def test_two_requests_for_one_prompt_are_both_scored(engine: Engine, reference: Reference) -> None:
-    both = [submit(engine, prompt_logprobs=0), submit(engine, prompt_logprobs=1)]
-    finish(engine, *both)
-    for best, generation in enumerate(both):
-        assert_prompt_scored(generation, reference, best)
-
-
-def test_scoring_goes_on_after_an_interruption(engine: Engine, reference: Reference) -> None:
-    generation = submit(engine, prompt=PROMPT * 6, prompt_logprobs=0)
-    drive(engine, lambda: generation.prompt_done >= 40)
-    engine.call(
-        lambda: engine._scheduler.queue.suspend(generation.engine_state.scoring)
-    )  # as pre-emption does
-    engine.call(lambda: engine._cache.evict_run())
-    finish(engine, generation)
-    assert_prompt_scored(generation, reference, 0)
 
 
 def test_a_reroll_scores_nothing_again(engine: Engine) -> None:

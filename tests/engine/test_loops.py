@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from contextlib import closing
-from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from srbwriter.engine.generation import Branch
@@ -24,7 +22,7 @@ from srbwriter.engine.types import (
     Stop,
 )
 from srbwriter.engine.watchers import Continue
-from srbwriter.engine.watchers.loops import LEAST_CHARS, MOST_CHARS, RUN, LoopSearch, LoopWatcher, find_loop
+from srbwriter.engine.watchers.loops import MOST_CHARS, RUN, LoopSearch, LoopWatcher, find_loop
 from tests.fakes.shared_model import load_engine
 
 from .scripted import PROMPT as SCRIPTED_PROMPT
@@ -70,34 +68,6 @@ def test_other_text_is_none(text: str) -> None:
 
 
 PASSAGES = st.text("abcdefgh ,.", min_size=20, max_size=80).filter(lambda text: len(set(text)) > 5)
-
-
-@given(st.text("klmn ", max_size=60), PASSAGES, st.integers(3, 5), st.lists(st.integers(1, 9), max_size=20))
-def test_it_does_not_matter_in_which_pieces_text_comes(
-    before: str, passage: str, times: int, cuts: list[int]
-) -> None:
-    text = before + passage * times
-    whole, pieces = LoopSearch(), LoopSearch()
-    whole.read(text)
-    places = sorted({0, len(text), *(cut * len(text) // 10 for cut in cuts)})
-    for start, end in pairwise(places):
-        pieces.read(text[start:end])
-    assert pieces.found == whole.found
-    if whole.found is not None:  # what it says is so
-        folded = " ".join(text.lower().split(" "))
-        assert whole.found.times >= 2 and 0 <= whole.found.start < len(text)
-        assert len(folded) - whole.found.start + whole.found.period >= LEAST_CHARS - times
-
-
-def test_a_copy_of_a_watcher_goes_its_own_way() -> None:
-    watcher = LoopWatcher(3)
-    text = PLAIN + REFRAIN * 2
-    watcher.accept(text, len(text), 1)
-    copied = watcher.copy()
-    other = "Now rain fell on all of it."
-    assert watcher.accept(other, len(text) + len(other), 2) == Continue(RUN - 1)
-    verdict = copied.accept(REFRAIN, len(text) + len(REFRAIN), 2)
-    assert verdict[0] == len(PLAIN) + len(REFRAIN)  # where the second one begins
 
 
 def test_a_repetition_is_held_back_from_its_beginning() -> None:

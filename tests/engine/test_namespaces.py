@@ -130,24 +130,6 @@ def test_a_pin_is_for_its_salt() -> None:
         assert engine.resident(kept, "a", (COMMON,)) >= len(kept) - 1
 
 
-def test_what_slides_into_the_place_of_a_common_beginning_is_private() -> None:
-    with small(n_ctx=64) as engine:
-        more = {"overflow": "shift", "n_keep": 3, "stop": Stop(max_tokens=150, ignore_eog=True)}
-        generation = ask(engine, "a", **more)
-        assert len(generation.branches[0].ids) == 150 and generation.truncated
-        path = generation.engine_state.branches[0].path
-        assert engine.resident(path, "b", (COMMON,)) <= 3
-        assert engine.resident(path) <= 3
-
-
-def test_many_salts_leave_nothing_behind() -> None:
-    with small() as engine:
-        for number in range(40):
-            assert ask(engine, f"salt {number}", stop=Stop(max_tokens=1)).cached_tokens in (0, begins(engine))
-        engine.reset()
-        assert engine.stats().used_cells == 0 and engine.resident(engine.tokenize(PROMPT, True)) == 0
-
-
 def test_vllm_elsewhere_is_told_of_the_salt() -> None:
     with closing(Scripted("vllm")) as server:
         options = RemoteOptions(server.url)

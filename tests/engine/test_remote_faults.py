@@ -26,7 +26,6 @@ from srbwriter.engine.types import (
     Sampling,
     Stop,
 )
-from tests.sizes import few_or_all, some_of
 
 from .relay import Relay
 from .scripted import (
@@ -89,7 +88,7 @@ def faults() -> list[tuple[str, Fault]]:
 FAULTS = dict(faults())
 
 
-@pytest.mark.parametrize("fault", some_of(FAULTS, ["dropped in the middle", "an error in the middle", "500"]))
+@pytest.mark.parametrize("fault", ["dropped in the middle", "an error in the middle", "500"])
 def test_the_text_is_whole_whatever_breaks_off(server: Scripted, connect: Connect, fault: str) -> None:
     engine = connect(server)
     server.faults.extend([FAULTS[fault]] * 3)
@@ -130,13 +129,10 @@ def test_words_without_a_number_are_asked_for_again(vllm: Scripted, connect: Con
     assert engine.submit(Request(PROMPT, n=2, stop=NO_END)).result(WAIT) == [STORY] * 2
 
 
-@few_or_all
-@pytest.mark.full
-def test_no_word_is_lost_over_a_thousand_faults(server: Scripted, connect: Connect, full: bool) -> None:
+def test_no_word_is_lost_over_many_faults(server: Scripted, connect: Connect) -> None:
     with closing(Relay(server.server_address[1])) as relay:
         engine = connect(server, retries=100, first_wait=0.0, url=relay.url)
-        wanted = (1000 if server.owner == "vllm" else 100) if full else 30
-        while relay.faults < wanted:
+        while relay.faults < 30:
             generation = engine.submit(Request(PROMPT, n=8, stop=NO_END)).wait(WAIT)
             assert [branch.text for branch in generation.branches] == [STORY] * 8
             assert all(branch.buffer.revision == 0 for branch in generation.branches)
@@ -170,8 +166,7 @@ def steer_at_random(chance: Random, branch: Branch) -> None:
     chance.choice(verbs)()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", some_of(range(3), [0]))
+@pytest.mark.parametrize("seed", [0])
 def test_no_verb_loses_or_doubles_a_word_while_answers_break_off(
     server: Scripted, connect: Connect, seed: int
 ) -> None:

@@ -118,7 +118,6 @@ def test_banned_phrases_are_passed_on_to_those_that_know_them() -> None:
     assert "banned_phrases" not in there.encode(plain)[1]
 
 
-@pytest.mark.full
 def test_a_branch_that_is_taken_back_over_there_is_taken_back_here() -> None:
     """By a phrase that is banned, or by somebody else who steers it."""
     with Engine.load(bundled_model(), OPTIONS) as engine, served(engine) as url, connected(url) as here:

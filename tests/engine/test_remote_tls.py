@@ -59,7 +59,6 @@ def test_any_certificate_is_taken_if_that_is_said(server: Scripted) -> None:
 
 
 @pytest.mark.usefixtures("trusted")
-@pytest.mark.full
 def test_many_branches_and_one_that_is_left(server: Scripted) -> None:
     samplings = tuple(Sampling(temperature=0.5 + 0.01 * k) for k in range(16))  # a request for each
     server.hold.clear()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -108,63 +107,6 @@ def test_an_engine_that_keeps_failing_says_so(engine: Engine, monkeypatch: pytes
         engine.submit(Request(PROMPT))
 
 
-DAMAGE: list[Callable[[Any], object]] = [
-    lambda ids: ids.append(5),
-    lambda ids: operator.setitem(ids, 0, 5),
-    lambda ids: operator.delitem(ids, slice(None)),
-    lambda ids: operator.iadd(ids, [5]),
-    list.clear,
-]
-
-
-@pytest.mark.parametrize("damage", DAMAGE)
-@pytest.mark.parametrize("field", ["ids", "prompt_ids"])
-def test_a_callback_cannot_damage_what_it_is_shown(
-    engine: Engine, damage: Callable[[Any], object], field: str
-) -> None:
-    def harm(logits: Any, view: BranchView) -> None:
-        if len(view.ids) == 2:
-            damage(getattr(view, field))
-
-    alone = engine.submit(Request(PROMPT, stop=SHORT, sampling=GREEDY))
-    finish(engine, alone)
-    prompt = alone.prompt_ids
-    harmful = engine.submit(Request(PROMPT, stop=SHORT, sampling=GREEDY, logits_callback=harm))
-    drive(engine, lambda: harmful.done)
-    with pytest.raises(InvalidRequest, match=r"logits_callback.*(AttributeError|TypeError)"):
-        harmful.wait(0)
-    assert harmful.branches[0].ids == alone.branches[0].ids[:2]
-    assert harmful.prompt_ids == prompt
-    again = engine.submit(Request(PROMPT, stop=SHORT, sampling=GREEDY))
-    finish(engine, again)
-    assert again.branches[0].ids == alone.branches[0].ids
-
-
-def test_a_callback_reads_tokens_as_it_would_a_list(engine: Engine) -> None:
-    seen: list[BranchView] = []
-
-    def look(logits: Any, view: BranchView) -> None:
-        ids, prompt = view.ids, view.prompt_ids
-        logits[list(ids)] -= 100.0  # no token comes twice
-        logits[ids[-3:]] = -np.inf
-        if len(ids) == 3:
-            seen.append(view)
-            assert (ids[-1], ids[0:2], *ids) == (list(ids)[2], list(ids)[:2], *tuple(ids))
-            assert ids == list(ids) and ids == tuple(ids) and ids != [*ids, 1] and ids != 3
-            assert ids[1] in ids and ids.index(ids[1]) == 1 and ids.count(ids[1]) == 1
-            assert list(reversed(ids)) == list(ids)[::-1] and np.asarray(ids).tolist() == list(ids)
-            assert tuple(prompt) == generation.prompt_ids and str(list(ids)) in repr(ids)
-            with pytest.raises(IndexError):
-                _ = ids[3]
-
-    generation = engine.submit(
-        Request(PROMPT, stop=Stop(max_tokens=5, ignore_eog=True), logits_callback=look)
-    )
-    finish(engine, generation)
-    assert len(seen) == 1
-    assert len(set(generation.branches[0].ids)) == 5
-
-
 @pytest.mark.parametrize(
     "use",
     [Engine.detokenize, Engine.pieces, Engine.resident, lambda engine, ids: engine.pin("a", ids),
@@ -175,11 +117,3 @@ def test_ids_that_are_none_are_refused_in_words(engine: Engine, use: Callable[[E
         with pytest.raises(InvalidRequest):
             use(engine, ids)
             pytest.fail(f"{ids} was not refused")
-
-
-def test_ids_may_be_numbers_of_numpy(engine: Engine) -> None:
-    ids = engine.tokenize(PROMPT)
-    assert engine.detokenize(np.array(ids)) == PROMPT  # type: ignore[arg-type]
-    assert engine.pieces(np.array(ids)) == engine.pieces(ids)  # type: ignore[arg-type]
-    assert engine.embed([np.array(ids)])[0].tokens == len(ids)  # type: ignore[list-item]
-    assert list(engine.submit(Request(np.array(ids), add_bos=False)).prompt_ids) == ids

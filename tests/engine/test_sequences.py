@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,9 +23,7 @@ from srbwriter.engine.types import (
     EngineClosed,
     EngineError,
     EngineOptions,
-    FinishReason,
     InvalidRequest,
-    NativeError,
     NoRoom,
     NotANumber,
     NotSupported,
@@ -35,24 +32,19 @@ from srbwriter.engine.types import (
     Stop,
 )
 from tests.fakes.shared_model import load_engine
-from tests.sizes import examples
 
 from .support import (
     GREEDY,
     PROMPT,
     Reference,
-    ask,
     assert_same_logits,
     decoded_rows,
-    drive,
     exact_engine,
     exact_model,
     finish,
     fixture_of,
-    long_prompt,
     seeded,
     small_engine,
-    stepped,
     toy_model,
 )
 from .toy_models import make_gemma, make_jamba, make_mamba
@@ -87,24 +79,6 @@ def test_the_loop_writes_what_a_request_writes(engine: Engine) -> None:
         written.append(token)
     assert tuple(written) == generation.branches[0].ids
     assert low.tokens(seq) == (*generation.prompt_ids, *written)
-
-
-@pytest.mark.parametrize("sampling", [seeded(7), seeded(7, repeat_penalty=1.3), seeded(7, mirostat=2)])
-def test_samplers_look_back_whether_tokens_were_accepted_or_not(engine: Engine, sampling: Sampling) -> None:
-    """And a seed is a seed: what comes is what a request with this seed writes first."""
-    low = engine.sequences
-    ids = engine.tokenize(PROMPT)
-    texts: list[list[int]] = []
-    for accepts in (True, False):
-        seq = low.new_seq(sampling)
-        low.eval(seq, ids)
-        for _ in range(12):
-            token = low.sample(seq)
-            if accepts or sampling.mirostat:
-                low.accept(seq, token)
-            low.eval(seq, [token])
-        texts.append(list(low.tokens(seq)))
-    assert texts[0] == texts[1]
 
 
 def test_a_fork_evaluates_nothing(engine: Engine) -> None:
@@ -219,32 +193,6 @@ def test_an_engine_that_was_reset_evaluates_anew(engine: Engine) -> None:
     assert low.tokens(seq) == (5, 6, 7, 9)
 
 
-def test_after_a_native_failure_sequences_are_evaluated_anew(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    low = engine.sequences
-    seq, other = low.new_seq(), low.new_seq()
-    low.eval(seq, [5, 6, 7])
-    generation = engine.submit(Request(PROMPT, stop=Stop(max_tokens=50)))
-    engine.process()
-
-    def fail(*_: object) -> int:
-        raise NativeError("llama_decode", -3)
-
-    with monkeypatch.context() as patch, pytest.raises(NativeError, match="llama_decode"):
-        patch.setattr(engine._context, "decode", fail)
-        low.eval_many({seq: [8], other: [5, 6]})
-    assert low.tokens(other) == () and generation.done
-    with pytest.raises(NativeError):
-        generation.wait(0)
-    reference = Reference(engine)
-    held = low.tokens(seq)
-    assert_same_logits(low.eval(seq, [9]), reference.logits([*held, 9])[0])
-    assert_same_logits(low.eval(low.fork(seq), [10]), reference.logits([*held, 9, 10])[0])
-    reference.close()
-    finish(engine, engine.submit(Request(PROMPT, stop=Stop(max_tokens=2))))
-
-
 def test_the_example_runs_as_a_script() -> None:
     script = Path(__file__).parents[2] / "examples" / "sequences.py"
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
@@ -259,19 +207,6 @@ def test_the_example_runs_as_a_script() -> None:
 def test_an_engine_with_a_thread_has_no_low_level_face(threaded: Engine) -> None:
     with pytest.raises(NotSupported, match="thread=False"):
         _ = threaded.sequences
-
-
-def test_a_callback_cannot_reach_into_the_step_it_is_in(engine: Engine) -> None:
-    low = engine.sequences
-    seq = low.new_seq()
-
-    def callback(logits: Any, view: Any) -> None:
-        low.eval(seq, [5])
-
-    generation = engine.submit(Request(PROMPT, logits_callback=callback, stop=Stop(max_tokens=3)))
-    with pytest.raises(EngineError, match="callbacks"):
-        finish(engine, generation)
-    low.eval(seq, [5])
 
 
 def test_a_closed_engine_says_so() -> None:
@@ -482,21 +417,8 @@ TestSliding = SlidingMachine.TestCase
 TestHybrid = HybridMachine.TestCase
 TestRecurrent = RecurrentMachine.TestCase
 TestAttention.settings = TestSliding.settings = TestHybrid.settings = TestRecurrent.settings = settings(
-    max_examples=examples(30, few=4),
+    max_examples=4,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
-
-
-def test_a_prompt_to_score_ends_where_a_sequence_holds_the_cells_it_needs() -> None:
-    with stepped(chunk=8, n_ctx=256) as engine:
-        face = engine.sequences
-        seq = face.new_seq()
-        generation = ask(engine, long_prompt(engine, 200), tokens=3, prompt_logprobs=0)
-        drive(engine, lambda: generation.prompt_done > 0)
-        face.eval(seq, long_prompt(engine, 120, "The king. "))
-        with suppress(NoRoom):
-            face.eval(seq, long_prompt(engine, 120, "The queen. "))
-        drive(engine, lambda: generation.done)
-        assert generation.branches[0].finish_reason is FinishReason.CONTEXT

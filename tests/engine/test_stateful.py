@@ -16,7 +16,6 @@ from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
-import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -24,7 +23,6 @@ from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.types import EngineOptions, FinishReason, Priority, Request, Stop, TokenRun
 from tests.fakes.shared_model import load_engine
-from tests.sizes import examples
 
 from .support import Reference, assert_same_logits, exact_model, seeded, toy_model
 from .toy_models import make_gemma, make_jamba, make_mamba
@@ -266,23 +264,13 @@ class SpillingHybridMachine(HybridMachine, SpillingMachine):
     pass
 
 
-TestEngine = pytest.mark.full(EngineMachine.TestCase)
-TestSpilling = pytest.mark.full(SpillingMachine.TestCase)
 TestSpillingSliding = SpillingSlidingMachine.TestCase
 TestSpillingHybrid = SpillingHybridMachine.TestCase
-TestSliding = SlidingMachine.TestCase
-TestHybrid = HybridMachine.TestCase
 TestRecurrent = RecurrentMachine.TestCase
-TestEngine.settings = settings(
-    max_examples=examples(40),
+TestSpillingSliding.settings = TestSpillingHybrid.settings = TestRecurrent.settings = settings(
+    max_examples=4,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.target),
-)
-TestSpilling.settings = TestSpillingSliding.settings = TestSpillingHybrid.settings = settings(
-    TestEngine.settings, max_examples=examples(16, few=3)
-)
-TestSliding.settings = TestHybrid.settings = TestRecurrent.settings = settings(
-    TestEngine.settings, max_examples=examples(24, few=4)
 )

@@ -39,7 +39,6 @@ from .support import (
     finish,
     fixture_of,
     published,
-    seeded,
     started,
 )
 
@@ -259,25 +258,6 @@ def test_a_reader_waits_for_what_was_typed_into_a_finished_branch(engine: Engine
     assert isinstance(generation.log[-1], Done)
 
 
-def test_verbs_reach_a_branch_whose_prompt_is_being_read(engine: Engine) -> None:
-    engine.reset()
-    long = PROMPT * 40
-    generation = engine.submit(Request(long, n=3, stop=RULE, sampling=seeded(2)))
-    engine.process()
-    first, second, third = generation.branches
-    assert first.state is BranchState.PROMPT
-    first.kill()
-    second.append(" And")
-    third.pause()
-    engine.process()
-    assert first.finish_reason is FinishReason.KILLED
-    assert second.text.startswith(" And")
-    assert third.state is BranchState.PAUSED
-    third.resume()
-    finish(engine, generation)
-    assert [len(b.ids) for b in generation.branches] == [0, LENGTH + 1, LENGTH]
-
-
 def test_events_tell_the_same_story_as_the_buffers(engine: Engine) -> None:
     generation = started(engine)
     for number, (verb, _) in enumerate(VERBS.values()):
@@ -304,16 +284,3 @@ def test_a_reader_with_a_cursor_misses_nothing(engine: Engine) -> None:
         resets += reset
         assert seen == branch.text
     assert resets == 2  # typing is not taking back
-
-
-def test_settings_that_come_one_after_the_other_do_not_pile_up(engine: Engine) -> None:
-    rule = Stop(max_tokens=150, ignore_eog=True)
-    generation = engine.submit(Request(PROMPT, sampling=seeded(3), stop=rule))
-    [branch], most = generation.branches, 0
-    for place in range(100):
-        branch.set_sampling(Sampling(temperature=1.0 + place / 1000))
-        engine.process()
-        most = max(most, len(generation.engine_state.templates))
-    assert 0 < most <= 64
-    finish(engine, generation)
-    assert len(branch.ids) == 150

@@ -83,7 +83,6 @@ def test_branches_of_a_picked_one_copy_what_is_new(engine: Engine, monkeypatch: 
     )  # 8 forks would be 8 times that
 
 
-@pytest.mark.full
 def test_what_goes_on_from_a_sequence_taken_up_has_right_logits(engine: Engine) -> None:
     text = long_prompt(engine, LONG)
     for k in range(3):

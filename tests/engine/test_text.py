@@ -8,13 +8,12 @@ from itertools import pairwise
 from typing import Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from srbwriter.engine.text import BranchText, Pieces
 from srbwriter.engine.types import FinishReason, Stop
 from srbwriter.engine.watchers import Finish
-from tests.sizes import examples
 
 FRAGMENTS = (
     *"aAbIé界😀 \t\u3000\n.!?…。！,\"'”)」",
@@ -144,27 +143,6 @@ stops = st.builds(
 )
 
 
-@settings(max_examples=examples(400))
-@given(split(), stops)
-def test_matches_the_reference(tokens: list[bytes], stop: Stop) -> None:
-    branch = BranchText(Pieces(tokens), stop)
-    expected, expected_hit = reference(tokens, stop)
-    out, hit = "", None
-    for token, so_far in enumerate(expected):
-        piece, hit = branch.feed(token)
-        out += piece
-        assert out == so_far
-        if hit is None:
-            assert branch.decoded == len(decode(tokens[: token + 1]))
-            assert branch.published == len(out)
-    assert hit == expected_hit
-    if hit is None:
-        assert out + branch.finish() == b"".join(tokens).decode("utf-8", "replace")
-        assert branch.published == branch.decoded
-    else:
-        assert len(out) == hit.keep
-
-
 actions = st.lists(
     st.one_of(
         st.sampled_from(range(len(FRAGMENTS) + len(BROKEN))),
@@ -198,32 +176,6 @@ def test_nothing_is_taken_back_whatever_happens(acts: list[int | str | Stop], st
         assert branch.published == len(out)
     out += branch.finish()
     assert branch.decoded == len(out)
-
-
-def test_a_boundary_after_a_character_that_stayed_broken_is_where_it_is() -> None:
-    branch = BranchText(Pieces([b"\xe4", b" end.", b" And"]), Stop(boundary="sentence"))
-    out = branch.feed(0)[0] + branch.finish()
-    for token in (1, 2):
-        piece, hit = branch.feed(token)
-        out += piece
-    assert hit is not None
-    assert out == "\ufffd end."
-    assert hit.keep == len(out)
-
-
-@given(split(), st.lists(st.sampled_from(FRAGMENTS)).map("".join), stops)
-def test_no_rule_cuts_into_what_a_restart_kept(tokens: list[bytes], text: str, stop: Stop) -> None:
-    branch = BranchText(Pieces(tokens), stop)
-    branch.restart(text)
-    out = text
-    for token in range(len(tokens)):
-        piece, hit = branch.feed(token)
-        out += piece
-        if hit is not None:
-            assert hit.keep == len(out) >= len(text)
-            assert hit.reason is FinishReason.STOP or out[len(text) :].strip()
-            return
-    assert out + branch.finish() == text + b"".join(tokens).decode("utf-8", "replace")
 
 
 @given(split(), st.integers(1, 6), stops)
@@ -291,27 +243,6 @@ def test_going_on_after_an_end_ends_with_the_next(boundary: Literal["line", "sen
     assert found == [Finish(FinishReason(boundary), len("One.\n\nTwo."), None)]
 
 
-def test_going_on_after_the_last_token() -> None:
-    pieces = ['"Hm."', " ", " ", "He", ".", "\n"]
-    branch = BranchText(Pieces([piece.encode() for piece in pieces]), Stop(boundary="sentence"))
-    assert [branch.feed(token)[0] for token in (0, 1)] == ['"Hm."', ""]
-    assert branch.finish() == " "
-    out = [branch.feed(token) for token in (2, 3, 4, 5)]
-    assert "".join(text for text, _ in out) == " He."
-    assert [hit for _, hit in out] == [None, None, None, Finish(FinishReason.SENTENCE, 10, None)]
-
-
-def test_text_before_a_restart_triggers_no_rule() -> None:
-    stop = Stop(strings=("User:", "No."), boundary="sentence")
-    branch = BranchText(Pieces([b"Us", b"\xc3", b" No."]), stop)
-    assert branch.feed(0) == ("", None)
-    branch.restart("User: No. Go. ")
-    assert branch.feed(1) == ("", None)
-    assert branch.finish() == "\ufffd"
-    branch.restart("User: No. Go. \ufffdThen.")
-    assert branch.feed(2) == (" ", Finish(FinishReason.STOP, 21, "No."))
-
-
 def test_a_healed_full_stop_ends_no_sentence() -> None:
     branch = BranchText(
         Pieces([b". S", b"he left", b".", b" Then"]), Stop(boundary="sentence", strings=(".",))
@@ -335,11 +266,3 @@ def test_no_rules_release_all() -> None:
     branch.feed(0)
     branch.set_stop(Stop())
     assert [branch.feed(token) for token in (1, 2)] == [("User:", None), ("x", None)]
-
-
-def test_new_rules_count_what_follows_the_healed_prompt() -> None:
-    branch = BranchText(Pieces([b". So", b"\n"]), Stop())
-    branch.restart("", pending=1)
-    assert branch.feed(0) == (". So", None)
-    branch.set_stop(Stop(boundary="line"))
-    assert branch.feed(1) == ("", Finish(FinishReason.LINE, 4, None))

@@ -17,7 +17,6 @@ from srbwriter.engine.native.spin import spin_limits
 from srbwriter.engine.sizing import threads_of
 from srbwriter.engine.threads import Threads, read_cores
 from tests.fakes.shared_model import load_engine
-from tests.sizes import some_of
 
 from .guards import with_threads
 from .support import SMALL, short_model, works
@@ -221,7 +220,7 @@ check()
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the runtime of GCC tells its settings")
-@pytest.mark.parametrize(("own", "policy", "rounds"), some_of(SPINNING, SPINNING[:1]))
+@pytest.mark.parametrize(("own", "policy", "rounds"), SPINNING[:1])
 def test_openmp_spins_as_it_should_and_the_environment_is_as_it_was(
     own: dict[str, str], policy: str | None, rounds: str | None
 ) -> None:

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import FinishReason, Request, Sampling, Stop
-from tests.sizes import examples
 
 from .support import PROMPT, decoded_rows, exact_engine, finish, fixture_of, seeded
 
@@ -55,26 +50,6 @@ def test_a_fork_evaluates_its_own_token_and_no_other(engine: Engine) -> None:
     assert generation.branches[1].ids == ids
 
 
-@settings(max_examples=examples(60), deadline=None)
-@given(st.data())
-def test_a_take_may_begin_inside_a_character(engine: Engine, data: st.DataObject) -> None:
-    text = data.draw(st.sampled_from([TEXT, "🐈🐈", "é", "東京で猫が眠る。"]))
-    ids = tuple(engine.tokenize_continuation(text))
-    place = data.draw(st.integers(1, len(ids)))
-    begun = submit(engine, begin=ids[:place], stop=Stop(max_tokens=0))
-    finish(engine, begun)
-    branch = begun.branches[0]
-    assert branch.ids == ids[:place] and branch.text.rstrip("\ufffd") == whole(engine, ids[:place])
-    if place < len(ids):
-        sampling = Sampling(temperature=0, logit_bias=((ids[place], 1000.0),))
-        begun = submit(engine, begin=ids[:place], stop=Stop(max_tokens=1, ignore_eog=True), sampling=sampling)
-        finish(engine, begun)
-        branch = begun.branches[0]
-        assert branch.ids == ids[: place + 1]
-        assert branch.text.rstrip("\ufffd") == whole(engine, ids[: place + 1])
-        assert branch.buffer.ends == sorted(branch.buffer.ends)
-
-
 def test_a_request_may_begin_with_tokens_and_not_go_on_with_others(engine: Engine) -> None:
     plain = submit(engine, sampling=GREEDY)
     finish(engine, plain)
@@ -100,23 +75,6 @@ def test_a_fork_of_a_branch_that_completed_a_word_completes_it_too(engine: Engin
     assert fork.overlap == branch.overlap and fork.ids[:4] == branch.ids[:4]
     assert fork.text.startswith(branch.text[: branch.buffer.ends[3]])
     assert fork.buffer.ends[:4] == branch.buffer.ends[:4]
-
-
-def test_scoring_may_begin_where_the_cache_ends(engine: Engine) -> None:
-    generation = submit(engine)
-    finish(engine, generation)
-    ids, first = (*generation.prompt_ids, *generation.branches[0].ids), len(generation.prompt_ids)
-    whole_prompt = submit(engine, prompt=ids, prompt_logprobs=1, stop=Stop(max_tokens=0), add_bos=False)
-    finish(engine, whole_prompt)
-    with decoded_rows(engine) as rows:
-        part = submit(
-            engine, prompt=ids, prompt_logprobs=1, score_from=first, stop=Stop(max_tokens=0), add_bos=False
-        )
-        finish(engine, part)
-    assert sum(rows) <= len(ids) - first + 1
-    assert [known.id for known in part.prompt_logprobs] == list(generation.branches[0].ids)
-    expected = [known.logprob for known in whole_prompt.prompt_logprobs[first - 1 :]]
-    assert [known.logprob for known in part.prompt_logprobs] == pytest.approx(expected, abs=1e-2)
 
 
 def test_branches_that_begin_alike_are_drawn_together_from_there(engine: Engine) -> None:

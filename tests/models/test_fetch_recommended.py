@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from threading import Event
 from typing import Any
 
 import httpx
@@ -15,14 +13,10 @@ from srbwriter.models import (
     GatedRepository,
     MirrorUnreachable,
     ModelsError,
-    Offline,
     RecommendedModel,
-    Transfer,
-    TransferMeter,
     pull,
 )
 from srbwriter.models.pull import Cancellation, fetch_recommended
-from srbwriter.models.transfer import time_words
 from tests.fakes.hub import Hub
 from tests.models.gguf_files import gguf
 
@@ -79,40 +73,6 @@ def test_a_cancelled_download_is_kept_and_continues(novelist: Hub) -> None:
     assert beginnings(novelist) == [kept]
 
 
-def test_cancelling_needs_no_further_byte(novelist: Hub) -> None:
-    novelist.hold_after = 30_000
-    cancellation, arrived = Cancellation(), Event()
-
-    def progress(name: str, done: int, total: int) -> None:
-        if done > 29_000:
-            arrived.set()
-
-    with ThreadPoolExecutor(1) as threads:
-        fetching = threads.submit(fetch_recommended, MODEL, progress, cancellation)
-        assert novelist.held.wait(20) and arrived.wait(20)
-        cancellation.cancel()
-        with pytest.raises(Cancelled):
-            fetching.result(10)
-    assert MODEL.arrived > 20_000
-
-
-def test_a_pause_between_attempts_can_be_cancelled(novelist: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pull, "FIRST_PAUSE", 60)
-    novelist.cut_after = [20_000]
-    cancellation = Cancellation()
-    pause = cancellation.wait
-
-    def wait(seconds: float) -> None:
-        assert seconds == 60
-        cancellation.cancel()
-        pause(seconds)
-
-    monkeypatch.setattr(cancellation, "wait", wait)
-    with pytest.raises(Cancelled):
-        fetch_recommended(MODEL, silent, cancellation)
-    assert MODEL.arrived > 15_000
-
-
 # ---- refused: a type and one sentence each
 
 
@@ -143,44 +103,9 @@ def test_a_mirror_that_is_no_hub_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     assert "HF_ENDPOINT names no hub" in refused(MirrorUnreachable)
 
 
-def test_no_network_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unreachable(request: httpx.Request) -> httpx.Response:
-        raise httpx.ConnectError("Name or service not known")
-
-    answer_with(monkeypatch, unreachable)
-    assert refused(Offline) == (
-        "https://huggingface.co does not answer (Name or service not known) — check the network and try again"
-    )
-
-
 def answer_with(monkeypatch: pytest.MonkeyPatch, handler: Callable[[httpx.Request], Any]) -> None:
     transport = httpx.MockTransport(handler)
     monkeypatch.setattr(pull, "new_client", lambda: httpx.Client(transport=transport))
 
 
 # ---- speed and time left
-
-
-def test_speed_is_that_of_the_last_seconds() -> None:
-    meter = TransferMeter()
-    assert meter.record(1_000, 100_000, 0.0).speed is None, "what was here before is no speed"
-    assert meter.record(3_000, 100_000, 2.0).speed == 1_000
-    for second in range(3, 40):
-        moment = meter.record(3_000 + 500 * (second - 2), 100_000, float(second))
-    assert moment.speed == pytest.approx(500, rel=0.01)
-    assert moment.seconds_left == pytest.approx((100_000 - moment.done) / 500, rel=0.01)
-    assert meter.record(0, 100_000, 41.0).speed is None, "it began again"
-    stalled = meter.record(0, 100_000, 46.0)
-    assert (stalled.speed, stalled.seconds_left) == (0, None)
-
-
-def test_a_moment_in_words() -> None:
-    for moment, words in (
-        (Transfer(1_200_000_000, 4_700_000_000, 12_000_000), "1.2 GB of 4.7 GB · 12 MB/s · 5 min left"),
-        (Transfer(5_000, 0, 1_000), "5 KB · 1 KB/s"),
-        (Transfer(5_000, 10_000), "5 KB of 10 KB"),
-        (Transfer(10_000, 10_000, 1_000), "10 KB of 10 KB · 1 KB/s"),
-    ):
-        assert str(moment) == words
-    times = {0.4: "0 s", 59.4: "59 s", 59.9: "1 min", 3_599: "1 h", 7_800: "2 h 10 min"}
-    assert {seconds: time_words(seconds) for seconds in times} == times

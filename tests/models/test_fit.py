@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from srbwriter.demo import bundled_model
-from srbwriter.models import Header, Run, need, read_header, size_words
-from srbwriter.models.fit import Need, free_memory, memory, suggest
+from srbwriter.models import Header, Run, need, read_header
+from srbwriter.models.fit import Need, suggest
 
 
 def test_the_cache_is_exact() -> None:
@@ -38,12 +38,3 @@ def test_the_finest_that_fits_is_suggested_up_to_six_bits() -> None:
         assert sizes[suggest(sizes, lambda each, most=size: each <= most)][0] == expected
     assert suggest([("F16", 160)], lambda size: False) == 0
     assert suggest([("Q8_0", 80), ("F16", 160)], lambda size: True) == 0
-
-
-def test_sizes_in_words() -> None:
-    words = [size_words(size) for size in (12, 2_000, 5_500_000, 4_920_000_000)]
-    assert words == ["12 B", "2 KB", "6 MB", "4.9 GB"]
-
-
-def test_what_is_free_is_some_of_what_there_is() -> None:
-    assert 0 < free_memory() <= memory()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -13,7 +12,7 @@ from srbwriter import paths
 from srbwriter.models import DownloadError, NoSuchModel, Run, Wanted, pull
 from srbwriter.models.files import Header, ModelsError
 from srbwriter.models.fit import memory_budget
-from srbwriter.models.pull import Fetcher, Source, new_client
+from srbwriter.models.pull import new_client
 from tests.fakes.hub import Hub
 from tests.models.gguf_files import SHAPE, gguf
 
@@ -129,27 +128,6 @@ def test_a_refused_download_leaves_nothing(novelist: Hub, monkeypatch: pytest.Mo
     assert not (paths.models_dir() / REPO).exists()
 
 
-def test_a_damaged_start_is_found_when_the_rest_is_sound(novelist: Hub) -> None:
-    ready = plan("Q8_0")
-    novelist.cut_after = [2_000] * pull.ATTEMPTS
-    with pytest.raises(KeyboardInterrupt):
-        pull.fetch(ready, interrupted_at(1_500))
-    (part,) = (paths.models_dir() / REPO).iterdir()
-    part.write_bytes(b"x" * part.stat().st_size)
-    novelist.cut_after = []
-    with pytest.raises(DownloadError, match="checksum"):
-        pull.fetch(ready, silent)
-    assert here() == set()
-
-
-def interrupted_at(size: int) -> Callable[[str, int, int], None]:
-    def progress(name: str, done: int, total: int) -> None:
-        if done >= size:
-            raise KeyboardInterrupt
-
-    return progress
-
-
 def test_what_fits_this_machine_is_suggested(novelist: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     everything = plan()
     assert [model.quantisation for model in everything.models] == ["Q4_K_M", "Q5_0", "Q8_0", "F16"]
@@ -216,33 +194,6 @@ def test_an_answer_that_is_no_list_is_refused(answer: bytes, monkeypatch: pytest
         plan()
 
 
-def test_another_file_of_that_name_stays(novelist: Hub) -> None:
-    mine = paths.models_dir() / REPO / "novelist-Q8_0.gguf"
-    mine.parent.mkdir(parents=True)
-    mine.write_bytes(b"mine")
-    with pytest.raises(DownloadError, match="another file of this name"):
-        bring()
-    assert mine.read_bytes() == b"mine"
-
-
-def test_two_processes_do_not_write_one_part(novelist: Hub) -> None:
-    source = Source(address(novelist), len(FILES["novelist-Q8_0.gguf"]))
-    target = paths.models_dir() / "m.gguf"
-    refused: list[str] = []
-
-    def again(name: str, done: int, total: int) -> None:
-        try:
-            fetcher.fetch(source, target)
-        except DownloadError as error:
-            refused.append(str(error))
-
-    with new_client() as client:
-        fetcher = Fetcher(client, lambda url: {}, again)
-        fetcher.fetch(source, target)
-    assert refused and all("another process is fetching this file" in words for words in refused)
-    assert target.exists()
-
-
 # ---- addresses
 
 
@@ -258,25 +209,11 @@ def test_a_file_comes_from_its_address_once(novelist: Hub) -> None:
     assert pull.fetch_url(address(novelist), silent) == file and not novelist.asked
 
 
-def test_an_address_goes_on_where_it_stopped(novelist: Hub) -> None:
-    plain = address(novelist).replace(novelist.url, novelist.storage)
-    with pytest.raises(KeyboardInterrupt):
-        pull.fetch_url(plain, interrupted_at(3_000))
-    novelist.asked.clear()
-    assert pull.fetch_url(plain, silent).read_bytes() == FILES["novelist-Q8_0.gguf"]
-    assert "Range" in novelist.files_asked()[0].headers
-
-
 def test_a_page_is_no_model(novelist: Hub) -> None:
     novelist.repositories[REPO] = {"page.gguf": b"<html>please log in</html>"}
     with pytest.raises(DownloadError, match="not a GGUF file"):
         pull.fetch_url(address(novelist, "page.gguf"), silent)
     assert here() == set()
-
-
-def test_a_missing_address_is_said(novelist: Hub) -> None:
-    with pytest.raises(NoSuchModel, match="there is no such file"):
-        pull.fetch_url(address(novelist, "none.gguf"), silent)
 
 
 def test_how_a_repository_is_written() -> None:

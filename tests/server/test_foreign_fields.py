@@ -12,7 +12,6 @@ from srbwriter.engine.compat import MISSING, REFUSED
 from srbwriter.engine.parameters import PARAMETERS
 from tests.fakes.engine import FakeEngine
 from tests.server.rows import ENDPOINTS
-from tests.sizes import some_of
 
 from .conftest import Serve
 
@@ -32,10 +31,8 @@ OTHERWISE: dict[str, Any] = {
 }  # fmt: skip
 
 
-some_dialects = pytest.mark.parametrize(
-    "path", some_of(DIALECTS, ("/completion", "/v1/chat/completions", "/api/v1/generate"))
-)
-"""Bodies are read in one place, so that three dialects show it by default, and all with --full."""
+some_dialects = pytest.mark.parametrize("path", ("/completion", "/v1/chat/completions", "/api/v1/generate"))
+"""Bodies are read in one place, so that three dialects show it."""
 
 
 @some_dialects

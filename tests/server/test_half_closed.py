@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import socket
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -95,38 +94,12 @@ def test_one_that_then_leaves_altogether_ends_its_branches(
     assert engine.cancel_seen.wait(20)
 
 
-@pytest.mark.parametrize("hold", [0, 1])
-def test_one_that_closes_without_having_anything_unread(serve: Serve, engine: FakeEngine, hold: int) -> None:
-    """It sends a FIN and no reset, as one does that half-closes."""
-    engine.hold = hold
-    with connected(serve().port) as plug:
-        plug.sendall(request("/completion", {**STREAM, "stream": bool(hold)}))
-        while hold and b"data: " not in plug.recv(10_000):
-            pass
-    assert engine.cancel_seen.wait(20)
-
-
 def test_half_a_request_is_closed(serve: Serve, engine: FakeEngine) -> None:
     port = serve().port
     for sent in (b"", b"GET /health HT", request("/completion", {"prompt": "Once"})[:-4]):
         with connected(port) as plug:
             assert half_close(plug, sent) == b""
     assert engine.submitted == []
-
-
-def test_over_a_socket_file(serve: Serve, engine: FakeEngine, tmp_path: Path) -> None:
-    file = tmp_path / "s"
-    serve(unix_socket=file)
-    for leaves in (False, True):
-        engine.hold = 0 if leaves else None
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as plug:
-            plug.settimeout(20)
-            plug.connect(str(file))
-            plug.sendall(request("/completion", {"prompt": "Once"}))
-            if not leaves:
-                plug.shutdown(socket.SHUT_WR)
-                assert json.loads(body_of(until_closed(plug)))["content"] == STORY
-    assert engine.cancel_seen.wait(20)
 
 
 # ---- framing and encodings

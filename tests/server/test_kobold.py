@@ -8,13 +8,11 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srbwriter.engine.types import Request, Sampling
 from srbwriter.server.dialects.kobold import LEGACY, USUAL
 from tests.fakes.engine import FakeEngine
-from tests.sizes import examples
 
 from .conftest import Serve
 from .test_keys import KEYS, as_
@@ -213,24 +211,6 @@ def test_stopping_never_reaches_another_key_or_the_terminal(
     engine.release()
 
 
-def test_stopping_leaves_what_came_from_another_address(serve: Serve, engine: FakeEngine) -> None:
-    """Two machines may share a key."""
-    engine.hold = 1
-    url = serve(api_keys=("shared",), host=("127.0.0.1",)).url
-    headers = {"Authorization": "Bearer shared"}
-    elsewhere = httpx.HTTPTransport(local_address="127.0.0.2")
-    with (
-        httpx.Client(base_url=url, headers=headers, timeout=30) as here,
-        httpx.Client(base_url=url, headers=headers, timeout=30, transport=elsewhere) as there,
-        here.stream("POST", "/api/extra/generate/stream", json=BODY) as mine,
-    ):
-        pieces = mine.iter_raw()
-        assert next(pieces)
-        assert there.post("/api/extra/abort").json()["success"] == "false"
-        assert here.post("/api/extra/abort").json()["success"] == "true"
-    assert engine.cancel_seen.wait(30)
-
-
 def test_what_it_costs(serve: Serve) -> None:
     with httpx.Client(base_url=serve().url, timeout=30) as own:
         before = own.get("/api/extra/perf").json()
@@ -279,18 +259,3 @@ def test_tokens(client: httpx.Client, engine: FakeEngine) -> None:
 values = (
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.lists(st.integers())
 )
-
-
-@settings(max_examples=examples(60))
-@given(
-    body=st.dictionaries(
-        st.sampled_from(
-            ["prompt", "memory", "max_length", "n", "genkey", "trim_stop", "logprobs", "rep_pen", "temp",
-             "sampler_order", "stop_sequence", "max_context_length", "dry_sequence_breakers", "bypass_eos"]
-        ),
-        values,
-    )
-)  # fmt: skip
-def test_whatever_is_sent_is_answered_or_refused(client: httpx.Client, body: dict[str, Any]) -> None:
-    wire = json.dumps({"max_length": 4, **body}).encode()
-    assert client.post("/api/v1/generate", content=wire).status_code in (200, 400)

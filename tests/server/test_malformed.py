@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fakes.engine import FakeEngine
-from tests.sizes import examples
 
 from .conftest import Serve
 from .wire import connected, until_closed
@@ -60,7 +59,7 @@ FIELDS = st.sampled_from(
 )
 
 
-@settings(max_examples=examples(150))
+@settings(max_examples=37)
 @given(path=st.sampled_from(POSTS), fields=st.dictionaries(FIELDS, ANYTHING, max_size=5))
 def test_no_json_makes_the_server_fail(client: httpx.Client, path: str, fields: dict) -> None:
     body = {"prompt": "a", "messages": [{"role": "user", "content": "a"}], "max_tokens": 2, **fields}

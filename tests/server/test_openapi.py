@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from srbwriter.server.endpoints import description
 from tests.server.rows import DIALECTS
-from tests.sizes import examples, some_of
 
 from .wire import frames
 
@@ -43,9 +42,9 @@ def test_every_endpoint_is_described(client: httpx.Client) -> None:
     assert "/v1/completions" in value["paths"] and "/srb/v1/requests/{id}/branches/{branch}" in value["paths"]
 
 
-@pytest.mark.parametrize("label", some_of(LABELS, LABELS[::10]))
+@pytest.mark.parametrize("label", LABELS[::10])
 @given(data=st.data())
-@settings(max_examples=examples(20), suppress_health_check=list(HealthCheck))
+@settings(max_examples=5, suppress_health_check=list(HealthCheck))
 def test_generated_requests_are_answered(label: str, client: httpx.Client, data: st.DataObject) -> None:
     """Whatever the description allows, and what it does not: no 500, no hang, errors as JSON."""
     from schemathesis import GenerationMode

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from srbwriter.engine.parameters import PARAMETERS, SAMPLERS, validate
 from srbwriter.engine.types import Request, Sampling, Stop
 from tests.fakes.engine import FakeEngine
-from tests.sizes import examples
 
 from .conftest import Serve
 
@@ -65,7 +64,7 @@ def test_every_spelling_of_the_limit(client: httpx.Client, engine: FakeEngine) -
             assert stop_of(engine).max_tokens == limit, name
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=15)
 @given(
     st.dictionaries(
         st.sampled_from([spelling for p in NUMBERS for spelling in (p.name, *p.aliases)]),

@@ -18,7 +18,6 @@ from tests.engine.toy_models import make_qwen
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 Start = Callable[..., str]
-pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

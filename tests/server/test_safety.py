@@ -19,7 +19,6 @@ from srbwriter.engine.types import Request
 from srbwriter.server import ServerError, ServerSettings
 from srbwriter.server.settings import check_exposure
 from tests.fakes.engine import FakeEngine
-from tests.sizes import examples
 
 from .conftest import Serve
 from .rows import ENDPOINTS
@@ -149,7 +148,7 @@ def test_serving_others_needs_a_key() -> None:
         check_exposure(ServerSettings(host=(host,)))
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=25)
 @given(key=st.sampled_from(("s3cret", "s3cre", "s3crett", "S3cret", "")) | st.text("s3cret!", max_size=8),
        before=st.sampled_from(("", "Bearer ", "bearer ", "Bearer  ", "Basic ")))  # fmt: skip
 def test_only_equal_keys_open(locked: httpx.Client, key: str, before: str) -> None:

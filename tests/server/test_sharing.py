@@ -125,23 +125,3 @@ def test_one_namespace_for_all(serving: Serving, settings: dict[str, Any]) -> No
         assert native(http, BEN, cache_salt="x") > 10
         answer = http.post("/completion", json={"prompt": STORY, "cache_salt": 7}, headers=ANNA)
         assert answer.status_code == 400 and "cache_salt" in answer.text
-
-
-def test_what_lines_begin_with_is_common(serving: Serving, tmp_path: Path) -> None:
-    file = tmp_path / "preload.txt"
-    file.write_text(SYSTEM)
-    http = serving(preload=file, tcp=("0",))
-    for key in (ANNA, BEN):
-        assert native(http, key, SYSTEM + STORY) > 10
-    assert native(http, BEN, SYSTEM + STORY) > native(http, BEN, SYSTEM) > 10
-
-
-def test_a_system_prompt_in_a_conversation_is_common(serving: Serving, tmp_path: Path) -> None:
-    file = tmp_path / "system.txt"
-    file.write_text(SYSTEM)
-    http = serving(system_prompt_file=file, chat_template="chatml")
-    reply = [[{"role": "user", "content": text}] for text in (STORY, "Zebras.")]
-    chat(http, ANNA, reply[0])
-    common = chat(http, BEN, reply[1])
-    assert common > 20
-    assert chat(http, BEN, reply[0]) == common

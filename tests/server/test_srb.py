@@ -123,31 +123,6 @@ def test_a_parent_is_continued_token_by_token(client: httpx.Client, engine: Fake
     assert runs[-1] == TokenRun(" and")
 
 
-def test_text_that_a_stop_cut_out_of_a_token_is_continued_too(
-    client: httpx.Client, engine: FakeEngine
-) -> None:
-    engine.script = lambda prompt, branch: " a cat slept"
-    first = client.post("/srb/v1/completions", json={**PROMPT, "n": 1, "stop": ["ept"]})
-    assert engine.generations[-1].branches[0].buffer.tail == " sl"
-    client.post("/srb/v1/completions", json={"parent": {"request": first.headers["x-request-id"]}, "n": 1})
-    assert engine.submitted[-1].prompt[1:] == (TokenRun(" sl"),)
-
-
-def test_a_parent_that_has_written_nothing_keeps_the_word_it_was_to_complete(
-    client: httpx.Client, engine: FakeEngine
-) -> None:
-    engine.hold = 0
-    id = client.post("/srb/v1/requests", json={"prompt": "Once", "n": 1}).json()["id"]
-    generation = engine.generations[-1]
-    generation.healed = " upo"
-    client.post(f"/srb/v1/requests/{id}/cancel")
-    generation.wait(30)
-    engine.release()
-    client.post("/srb/v1/completions", json={"parent": {"request": id, "branch": 0}, "n": 1, "max_tokens": 1})
-    before, healed = engine.submitted[-1].prompt
-    assert (before.ids, healed) == (generation.prompt_ids, TokenRun(" upo"))
-
-
 def test_errors_after_submission_are_errors_too(client: httpx.Client, engine: FakeEngine) -> None:
     from srbwriter.engine.types import InvalidRequest
 

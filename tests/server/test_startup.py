@@ -150,16 +150,6 @@ def test_a_socket_file_is_taken_over_only_when_nobody_listens(serve: Serve, tmp_
     assert not file.exists()
 
 
-def test_no_answer_waits_for_a_fuller_packet(serve: Serve) -> None:
-    """Nagle's algorithm would hold the end of each answer on a kept connection back for 40 ms."""
-    handle = serve()
-    with httpx.Client(base_url=handle.url) as http:
-        assert [http.post("/completion", json=BODY).status_code for _ in range(2)] == [200, 200]
-        (connection,) = handle._server.server_state.connections
-        accepted: socket.socket = connection.transport.get_extra_info("socket")
-        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-
-
 def test_several_addresses_with_commas_and_a_socket_file(serve: Serve, tmp_path: Path) -> None:
     file = tmp_path / "s.sock"
     handle = serve(host=(f"127.0.0.1, 127.0.0.2,{file}", "127.0.0.3"))

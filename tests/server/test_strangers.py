@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
-from contextlib import ExitStack
 from typing import Any
 
 import httpx
@@ -163,17 +160,6 @@ def test_a_context_of_ones_own_is_read(client: httpx.Client, engine: FakeEngine)
 # ---- answers say what happened
 
 
-def test_a_word_is_named_only_where_there_is_one(client: httpx.Client, engine: FakeEngine) -> None:
-    for fields, kind, word in (
-        ({"stop": ["cat"]}, "word", "cat"),
-        ({"stop_token_ids": [engine.tokenize(" was")[0]]}, "eos", ""),
-        ({"boundary": "sentence"}, "eos", ""),
-        ({"n_predict": 2}, "limit", ""), ({"n_predict": 99}, "eos", ""),
-    ):  # fmt: skip
-        value = client.post("/completion", json={"prompt": "Once", **fields}).json()
-        assert (value["stop_type"], value["stopping_word"]) == (kind, word), fields
-
-
 def test_details_of_answers(client: httpx.Client) -> None:
     """Parts of a message are joined, ends that are ignored are biases, and there is a fingerprint."""
     parts = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
@@ -257,34 +243,6 @@ def test_the_oldest_without_a_head_makes_room(serve: Serve, engine: FakeEngine) 
             assert b'"stop":true' in b"".join(pieces)
         for plug in plugs:
             plug.close()
-
-
-_FEW_FILES = """
-import resource, sys
-from tests.fakes.engine import FakeEngine
-from srbwriter.server import Loaded, ServerSettings, run
-resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
-run(Loaded(FakeEngine()), ServerSettings(port=0, access_log=False), ready=lambda url: print(url, flush=True))
-"""
-
-
-def test_half_open_heads_do_not_use_up_the_files_of_the_process() -> None:
-    """Where they do, asyncio complains with a traceback; ``benchmarks.server`` measures the waits."""
-    server = subprocess.Popen(
-        [sys.executable, "-c", _FEW_FILES], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert server.stdout is not None
-    with ExitStack() as plugs:
-        plugs.callback(server.kill)
-        url = server.stdout.readline().strip()
-        for _ in range(300):
-            plug = plugs.enter_context(connected(int(url.rpartition(":")[2])))
-            plug.sendall(b"POST /completion HTTP/1.1\r\nHost: ")
-        with httpx.Client(base_url=url, timeout=30) as http:
-            assert http.get("/health").status_code == 200
-        server.terminate()
-        _, said = server.communicate(timeout=60)
-    assert "Traceback" not in said and "out of system resource" not in said
 
 
 # ---- on the bundled model

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import socket
 import threading
 from typing import Any
@@ -47,7 +46,6 @@ def test_a_client_that_leaves_ends_its_generation(
         engine.cancel_seen.clear()
 
 
-@pytest.mark.full
 def test_a_client_that_stops_reading_holds_up_nobody_and_is_dropped(serve: Serve, engine: FakeEngine) -> None:
     long = " a cat sat on a mat" * 1_000
     engine.script = lambda prompt, branch: long if prompt.endswith("Once") else " cat"
@@ -113,8 +111,7 @@ def test_many_clients_at_once_get_their_own_text(serve: Serve, engine: FakeEngin
     assert texts == {number: f" {number:03}" + " cat" * 20 for number in range(24)}
 
 
-@pytest.mark.full
-def test_thousands_of_connections_leave_nothing_behind(serve: Serve, engine: FakeEngine) -> None:
+def test_hundreds_of_connections_leave_nothing_behind(serve: Serve, engine: FakeEngine) -> None:
     """Some say nothing, some half a request, some ask and leave; a client beside them is answered."""
     engine.script = lambda prompt, branch: " cat"
     handle = serve()
@@ -125,7 +122,7 @@ def test_thousands_of_connections_leave_nothing_behind(serve: Serve, engine: Fak
 
         assert ask() == " cat"
         before = psutil.Process().num_fds()
-        for _ in range(10):
+        for _ in range(3):
             plugs = [connected(handle.port) for _ in range(200)]
             for plug in plugs[::3]:
                 plug.sendall(b"POST /completion HTTP/1.1\r\nHost: loc")
@@ -164,9 +161,3 @@ def test_stopping_does_not_wait_for_ever(serve: Serve, engine: FakeEngine) -> No
         handle.stop(30)
         assert not handle.running
     assert engine.cancel_seen.wait(10)
-
-
-def test_a_thread_of_its_own_touches_no_signals(serve: Serve) -> None:
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    serve()
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before

@@ -15,7 +15,6 @@ from srbwriter.engine.types import BranchState, Priority, Stop
 from srbwriter.session import Round, Session
 from srbwriter.session import ahead as looking
 from srbwriter.session.ahead import Budget
-from srbwriter.session.sampling import Variety
 from srbwriter.story import ROOT, Story
 from tests.fakes.shared_model import load_engine
 from tests.fakes.short_model import short_model
@@ -92,33 +91,6 @@ def test_nothing_that_was_not_picked_is_in_the_story(session: Session, file: Pat
     assert not [text for text in unpicked if text not in picked and text.encode() in raw]
 
 
-def test_what_comes_out_alike_is_written_anew_before_anybody_sees_it(session: Session) -> None:
-    session.stop = replace(session.stop, max_tokens=40)
-    session.variety = Variety("independent")
-    session.variety = replace(session.variety, renew=True)
-    session.sampling = replace(session.sampling, temperature=0.0)  # nothing but alike
-    session.look_ahead.budget = FOCUSED
-    ready(session, 0)
-    (ahead,) = session.look_ahead._rounds
-    assert dict(ahead.duplicates.renewed) == dict.fromkeys(range(4), 2)  # twice is enough
-    assert session.look_ahead.spent == 40 * (4 + 8)
-    session.pick(0)
-    assert session.generate().generation is ahead.generation
-
-
-@pytest.mark.full
-def test_a_pick_midway_goes_on_where_it_is(session: Session) -> None:
-    session.stop = replace(session.stop, max_tokens=300)
-    session.look_ahead.budget = FOCUSED
-    until(session, lambda: (session.look_ahead.share(0) or 0) > 0.02)
-    before = [a.generation for a in session.look_ahead._rounds]
-    session.pick(0)
-    current = session.generate()
-    assert current.generation in before
-    assert written(session, current).done
-    assert all(len(branch.ids) == 300 for branch in current.branches)
-
-
 def worthless(session: Session, early: list[Generation]) -> Round:
     """Pick: of what was written ahead, ``early`` must not be shown."""
     session.pick(0)
@@ -126,31 +98,6 @@ def worthless(session: Session, early: list[Generation]) -> Round:
     assert early
     assert current.generation not in early
     return current
-
-
-def test_another_knob_is_written_ahead_for_anew(session: Session) -> None:
-    session.look_ahead.focus(0)
-    session.look_ahead.budget = FOCUSED
-    ready(session, 0)
-    [first] = session.look_ahead._rounds
-    session.sampling = replace(session.sampling, temperature=1.3)
-    session.look_ahead.focus(0)
-    until(session, lambda: first not in session.look_ahead._rounds)
-    ready(session, 0)
-    session.pick(0)
-    current = session.generate()
-    assert current.generation.done
-    assert current.branches[0].sampling.temperature == 1.3
-
-
-def test_a_ladder_is_part_of_what_is_asked(session: Session) -> None:
-    session.sweep = ("temperature", 0.2, 1.4)
-    session.look_ahead.budget = FOCUSED
-    ready(session, 0)
-    session.pick(0)
-    current = session.generate()
-    assert [round(branch.sampling.temperature, 1) for branch in current.branches] == [0.2, 0.6, 1.0, 1.4]
-    assert current.generation.done
 
 
 @pytest.mark.parametrize("what", ["n", "stop", "note", "lore"])
@@ -183,31 +130,6 @@ def test_typed_words_make_it_worthless(session: Session) -> None:
     worthless(session, early)
 
 
-def test_a_pane_that_is_written_again_is_written_ahead_for_again(session: Session) -> None:
-    session.look_ahead.budget = FOCUSED
-    ready(session, 0)
-    [first] = session.look_ahead._rounds
-    session.steer(0, "reroll")
-    written(session, session.round)
-    until(session, lambda: first not in session.look_ahead._rounds)
-    ready(session, 0)
-    text = session.round.branches[0].text
-    session.pick(0)
-    current = session.generate()
-    assert session.text() == OPENING + text
-    assert current.generation.done
-
-
-def test_what_follows_a_pane_is_not_ready_while_that_is_written_again(session: Session) -> None:
-    session.look_ahead.budget = FOCUSED
-    ready(session, 0)
-    session.steer(0, "reroll")
-    session.steer(0, "pause")
-    branch = session.round.branches[0]
-    until(session, lambda: branch.state is BranchState.PAUSED)
-    assert session.look_ahead.share(0) is None
-
-
 def test_the_focus_goes_first_and_all_follow(session: Session) -> None:
     session.look_ahead.focus(3)
     session.look_ahead.budget = ALL
@@ -222,18 +144,6 @@ def test_only_the_focused_one_unless_all_are_wanted(session: Session) -> None:
     session.look_ahead.focus(2)
     ready(session, 2)
     assert {a.index for a in session.look_ahead._rounds} == {1, 2}
-
-
-def test_part_of_a_branch_that_the_cursor_marks(session: Session) -> None:
-    text = session.round.branches[0].text
-    upto = next(end for end in range(5, len(text)) if text[end] == " ")
-    session.look_ahead.focus(0, upto)
-    session.look_ahead.budget = FOCUSED
-    until(session, lambda: session.look_ahead.share(0, upto) == 1.0)
-    session.pick(0, upto)
-    current = session.generate()
-    assert session.text() == OPENING + text[:upto]
-    assert current.generation.done
 
 
 def test_the_budget_is_kept_and_a_pick_goes_on_beyond_it(session: Session) -> None:
@@ -284,16 +194,6 @@ def test_a_round_written_ahead_is_steered_as_any_other(session: Session) -> None
     assert " Then it rained." in texts[3]
     kept = [session.story.node(node).text for node in session.story.children(current.parent)]
     assert old[1] in kept
-
-
-def test_on_a_battery_less_or_nothing(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looking, "on_battery", lambda: True)
-    session.look_ahead.budget = Budget("all", 4096, "focused")
-    assert session.look_ahead.mode == "focused"
-    session.look_ahead.budget = Budget("focused", 4096, "off")
-    assert session.look_ahead.mode == "off"
-    assert "battery" in session.look_ahead.why_not
-    until(session, lambda: not session.look_ahead._rounds)
 
 
 def test_turned_off_it_is_thrown_away(session: Session) -> None:

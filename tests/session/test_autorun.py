@@ -82,18 +82,6 @@ def test_each_round_the_branch_of_the_order_is_picked(session: Session, order: s
     assert [node.author for node in path[-3:]] == ["model"] * 3 and session.text().startswith(OPENING)
 
 
-def test_it_begins_with_the_branches_in_view_and_evaluates_no_token_twice(session: Session) -> None:
-    current = write_round(session)
-    run = session.autorun.begin("longest", 4, goes_on=False)
-    assert session.round is current
-    before = session.engine.stats()
-    follow(session, run)
-    after = session.engine.stats()
-    assert session.round is not current and run.done == 4
-    sampled = 3 * 3 * 8  # rounds, branches, tokens; the first round was there
-    assert after.prompt_rows + after.branch_rows - before.prompt_rows - before.branch_rows <= sampled + 3
-
-
 STOPS = {
     "a key": lambda session: session.typing.text(f"{session.text()} And then"),
     "a pick": lambda session: session.pick(0),
@@ -161,17 +149,6 @@ def test_the_first_to_end_is_picked_while_others_are_written(session: Session) -
     assert session.text() == OPENING + current.branches[1].text
 
 
-def test_a_killed_branch_is_not_picked(session: Session) -> None:
-    write_round(session)
-    for index in (0, 1):
-        session.steer(index, "kill")
-    settle(session)
-    run = session.autorun.begin("at random", 1, goes_on=False)
-    follow(session, run)
-    text = session.round.branches[2].text  # type: ignore[union-attr]
-    assert session.text() == OPENING + text
-
-
 def test_undo_takes_back_a_round_and_one_command_the_run(session: Session) -> None:
     session.set_text(f"{OPENING} He sang.")
     current = write_round(session)
@@ -188,16 +165,6 @@ def test_undo_takes_back_a_round_and_one_command_the_run(session: Session) -> No
     with pytest.raises(Refused, match="left to undo"):
         session.autorun.undo()
     assert session.redo() == "pick branch 1" or session.text() != f"{OPENING} He sang."
-
-
-def test_later_words_are_not_undone_with_the_run(session: Session) -> None:
-    run = session.autorun.begin("shortest", 2, goes_on=False)
-    follow(session, run)
-    whole = f"{session.text()} Mine."
-    session.typing.text(whole)
-    with pytest.raises(Refused, match="You changed the story"):
-        session.autorun.undo()
-    assert session.text() == whole
 
 
 def test_it_does_not_begin_without_a_model_or_with_no_rounds(file: Path) -> None:

@@ -63,7 +63,6 @@ def story(session: Session) -> list[int]:
     return ids
 
 
-@pytest.mark.full
 def test_a_fix_a_thousand_tokens_back_is_evaluated_from_there(session: Session, story: list[int]) -> None:
     text, path, before = session.text(), session.story.path(session.node), prompt(session)
     place = len(text_of(session.engine, story[:900]))

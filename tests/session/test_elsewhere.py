@@ -15,9 +15,7 @@ from srbwriter.engine.remote.options import RemoteOptions
 from srbwriter.engine.types import Stop
 from srbwriter.session import Session
 from srbwriter.session.ahead import Budget
-from srbwriter.session.framing import REQUEST
 from srbwriter.story import Story
-from tests.engine.instruct_model import make_instruct
 from tests.engine.peers import served
 from tests.engine.scripted import PROMPT, STORY, Scripted, answers
 from tests.fakes.shared_model import load_engine
@@ -66,30 +64,6 @@ def a_round(session: Session) -> str:
 
 def prompt_of(session: Session) -> str:
     return session.engine.detokenize(session.round.generation.prompt_ids, special=True)
-
-
-@pytest.fixture(scope="module")
-def instruct_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    model = make_instruct(tmp_path_factory.mktemp("instruct") / "toy.gguf")
-    with load_engine(model, OPTIONS) as engine, served(engine) as address:
-        yield address
-
-
-def test_a_story_is_framed_by_the_template_that_a_server_tells(file: Path, instruct_url: str) -> None:
-    with closing(elsewhere(file, instruct_url)) as session:
-        session.set_text("Once upon a time")
-        a_round(session)
-        assert session.instruct
-        prompt = prompt_of(session)
-        assert f"user\n{REQUEST}<|im_end|>\n<|im_start|>assistant\nOnce upon a" in prompt
-
-
-def test_a_server_that_tells_no_template_frames_nothing(file: Path, instruct_url: str) -> None:
-    with closing(elsewhere(file, instruct_url, dialect="openai")) as session:
-        session.set_text("Once upon a time")
-        context = session.context()
-        assert not context.framed
-        assert "does not report its chat template" in context.frame
 
 
 def test_what_was_written_elsewhere_is_read_anew_here(file: Path, url: str) -> None:

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from srbwriter.engine.engine import Engine
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.types import NoModel, Stop
 from srbwriter.session import Session
-from srbwriter.story import NodeId, Story
-from tests.fakes.shared_model import load_engine
+from srbwriter.story import Story
 from tests.fakes.short_model import short_model
-from tests.sizes import examples
 
 from .conftest import OPTIONS
 from .test_session import OPENING, written
@@ -52,124 +45,6 @@ def test_a_branch_whose_beginning_was_undone_brings_it_back_for_good(file: Path,
         assert story.text(story.current) == wanted
         story.undo()
         assert story.text(story.current) == OPENING
-
-
-class Wanderings(RuleBasedStateMachine):
-    """A writer types, writes, picks, undoes and walks about, and reads the same words after reopening."""
-
-    @initialize()
-    def begin(self) -> None:
-        self.folder = tempfile.TemporaryDirectory()
-        self.file = Path(self.folder.name) / "story.srbw"
-        self.open(Story.create(self.file))
-        self.session.set_text(OPENING)
-        self.count = 0
-
-    def open(self, story: Story) -> None:
-        self.session = Session(
-            story, EngineLoader(short_model(), OPTIONS, self.load), n=2,
-            stop=Stop(max_tokens=4, ignore_eog=True), options=OPTIONS,
-        )  # fmt: skip
-        self.session.loader.wait(60)
-        while self.session._prompter is None:
-            pass
-
-    @staticmethod
-    def load(path: object, options: object, /, *, on_progress: object) -> Engine:
-        return load_engine(path, options, on_progress=on_progress, thread=False)  # type: ignore[arg-type]
-
-    def run(self) -> None:
-        engine = self.session.engine
-        while engine.process():
-            pass
-        self.session.keep()
-
-    @rule()
-    def type_at_the_end(self) -> None:
-        self.count += 1
-        self.session.set_text(f"{self.session.text()} w{self.count}.")
-        self.session.story.end_typing()
-
-    @rule(at=st.integers(0, 10**6))
-    def type_in_the_middle(self, at: int) -> None:
-        text = self.session.text()
-        self.count += 1
-        at %= len(text) + 1
-        self.session.set_text(f"{text[:at]} w{self.count}.{text[at:]}")
-        self.session.story.end_typing()
-
-    @rule()
-    def write(self) -> None:
-        self.session.generate()
-        self.run()
-
-    @precondition(lambda self: self.session.round is not None)
-    @rule(index=st.integers(0, 1), part=st.booleans())
-    def pick(self, index: int, part: bool) -> None:
-        current = self.session.round
-        if index >= len(current.branches):  # the rest of a pick stands here alone
-            return
-        before, shown = self.session.text(), current.branches[index].text
-        if part:
-            shown = shown[: max(1, len(shown) // 2)]
-        if not shown:
-            return
-        joined, whole = self.session.joined(index), current.branches[index].text
-        if joined.endswith(whole):
-            expected = joined.removesuffix(whole) + shown  # the space behind typed words
-        else:  # the text ends with a space already, such as behind a part of another branch
-            assert before[-1].isspace() and joined == whole.lstrip(" ")
-            expected = shown.lstrip(" ")
-        self.session.pick(index, len(shown))
-        assert self.session.text() == before + expected
-
-    @rule()
-    def undo(self) -> None:
-        self.session.undo()
-        self.only_branches_of_here()
-        self.run()
-
-    @rule()
-    def redo(self) -> None:
-        self.session.redo()
-        self.only_branches_of_here()
-        self.run()
-
-    @rule(pick=st.integers(0, 10**6))
-    def go_elsewhere(self, pick: int) -> None:
-        story = self.session.story
-        nodes = list(story.reading_order())
-        self.session.revisit(nodes[pick % len(nodes)])
-        self.only_branches_of_here()
-
-    @rule()
-    def reopen(self) -> None:
-        text = self.session.text()
-        self.session.close()
-        self.open(Story.open(self.file))
-        assert self.session.text() == text
-
-    def only_branches_of_here(self) -> None:
-        story, shown = self.session.story, self.session.round
-        node: NodeId | None = story.current
-        while shown is not None and node != shown.parent:  # what was typed beside them stands behind
-            assert node is not None and story.node(node).author == "writer"
-            node = story.parent(node)
-
-    @invariant()
-    def one_stands_in_the_living_tree(self) -> None:
-        assert self.session.story.is_living(self.session.story.current)
-
-    def teardown(self) -> None:
-        if hasattr(self, "session"):
-            self.session.close()
-            self.folder.cleanup()
-
-
-TestWanderings = pytest.mark.slow(Wanderings.TestCase)
-TestWanderings.settings = settings(
-    max_examples=examples(25), stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
-)
 
 
 def test_a_reopened_story_shows_what_was_written_where_it_was_left(file: Path, session: Session) -> None:

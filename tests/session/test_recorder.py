@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import Stop
 from srbwriter.session import Round, Session
 from srbwriter.story import NotSaved
 
-from .conftest import WAIT
 from .test_session import OPENING, begun, until, written
 
 TYPED = " Suddenly the door."
@@ -29,14 +27,6 @@ def holding(session: Session, words: str) -> list[int]:
     return [node for node in session.story.reading_order() if words in session.story.node(node).text]
 
 
-def test_what_a_branch_still_wrote_while_part_of_it_was_picked_follows_the_rest(session: Session) -> None:
-    current = long_round(session)
-    session.pick(0, upto=9)
-    written(session, current)
-    whole = OPENING + current.branches[0].text
-    assert whole in [session.story.text(node) for node in session.story.reading_order()]
-
-
 def test_a_pick_takes_the_node_though_the_branch_goes_on_meanwhile(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -49,33 +39,6 @@ def test_a_pick_takes_the_node_though_the_branch_goes_on_meanwhile(
 
     monkeypatch.setattr(session._recorder, "settle", late)
     assert session.pick(0) == current.node_of(0)
-
-
-def test_a_round_without_a_place_keeps_nobody_from_undoing(session: Session) -> None:
-    current = begun(session)
-    session.pick(1)
-    node = current.node_of(0)
-    session.undo()
-    session.story.delete(node)
-    session.append(0, TYPED)  # into a branch that is in the bin
-    written(session, current)
-    assert len(holding(session, TYPED)) == 1
-    session.revisit(current.parent)
-    assert session.undo()
-
-
-def test_branches_go_on_below_what_their_beginning_has_become_part_of(session: Session) -> None:
-    session.set_text(OPENING)
-    first = session.node
-    [second] = session.story.add(first, [" They were wet."], stand=True)
-    current = session.generate()
-    written(session, current)
-    session.story.merge(second)
-    session.add_branches(1)
-    until(session, lambda: len(current.branches) == 5)
-    written(session, current)
-    assert session.text() == f"{OPENING} They were wet."
-    assert session.story.text(current.node_of(4)) == session.text() + current.branches[4].text
 
 
 def test_a_defect_in_one_round_is_no_reason_to_lose_what_is_typed(
@@ -98,22 +61,6 @@ def test_a_defect_in_one_round_is_no_reason_to_lose_what_is_typed(
     monkeypatch.undo()
     written(session, current)
     assert holding(session, current.branches[0].text)
-
-
-def test_a_round_that_is_shown_again_is_written_down_though_another_was_begun_after_it(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = begun(session)
-    node = first.parent
-    session.pick(0)
-    with monkeypatch.context() as hurry:  # all this before the first round was seen to have ended
-        hurry.setattr(Round, "over", property(lambda _: False))
-        session.generate()
-        session.revisit(node)
-    written(session, first)
-    session.steer(1, "reroll")
-    written(session, first)
-    assert session.story.text(first.node_of(1)) == OPENING + first.branches[1].text
 
 
 def test_a_pick_that_the_disk_refuses_can_be_made_again(
@@ -169,42 +116,3 @@ def test_a_pick_where_the_story_has_changed_is_one_thing_to_undo(session: Sessio
     assert session.text() == f"{OPENING} Zebra."
     assert session.undo()
     assert session.text() == OPENING
-
-
-def unrecorded_round(session: Session, monkeypatch: pytest.MonkeyPatch) -> tuple[Round, Generation]:
-    """A round that has been written and that the recorder does not come by for."""
-    session.set_text(OPENING)
-    monkeypatch.setattr(session._recorder, "_note", lambda seconds: None)
-    current = session.generate()
-    until(session, lambda: current.generation is not None)  # it may wait for the model
-    current.generation.wait(WAIT)
-    return current, current.generation
-
-
-def test_takes_that_follow_each_other_quickly_are_all_kept(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A branch is rolled again twice before the recorder comes by once."""
-    current, generation = unrecorded_round(session, monkeypatch)
-    texts = [current.branches[0].text]
-    for _ in range(2):
-        session.steer(0, "reroll")
-        generation.wait(WAIT)
-        texts.append(current.branches[0].text)
-    session.keep()
-    kept = [session.story.node(node).text for node in session.story.children(current.parent)]
-    assert len(set(texts)) == 3
-    assert set(texts) <= set(kept)
-
-
-def test_a_take_that_two_threads_noticed_at_once_is_written_down_once(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    current, generation = unrecorded_round(session, monkeypatch)
-    session.steer(0, "reroll")
-    generation.wait(WAIT)
-    takes = current.takes(current.branches[0])
-    takes.append(takes[-1])  # as the engine's thread and the recorder's may, each for itself
-    session.keep()
-    kept = [session.story.node(node).text for node in session.story.children(current.parent)]
-    assert kept.count(current.branches[0].text) == 1

@@ -86,16 +86,6 @@ def test_the_number_of_branches_comes_back_but_for_what_a_start_is_told(story: S
     assert again.n == usual + 2
 
 
-def test_only_what_was_turned_is_kept(story: Story) -> None:
-    session, knobs = opened(story, settings(sampling__temperature=0.5))
-    knobs.keep()
-    session.sampling = Sampling(temperature=0.5, min_p=0.2)
-    knobs.keep()
-    session, knobs = opened(story, settings(sampling__temperature=1.5))
-    knobs.recall()
-    assert (session.sampling.temperature, session.sampling.min_p) == (1.5, 0.2)
-
-
 def test_what_is_said_at_the_start_goes_first(story: Story) -> None:
     session, knobs = opened(story)
     session.sampling = Sampling(temperature=1.3, min_p=0.2)
@@ -116,30 +106,6 @@ def test_a_ladder_gives_way_to_what_is_said_at_the_start(story: Story) -> None:
     session, knobs = opened(story, settings(sampling__min_p=0.7))
     knobs.recall()
     assert session.sweep == ("temperature", 0.4, 1.2)
-
-
-def test_what_one_start_is_told_does_not_undo_what_was_turned(story: Story) -> None:
-    session, knobs = opened(story)
-    session.sampling = Sampling(temperature=1.3)
-    knobs.keep()
-    session, knobs = opened(story, settings(sampling__temperature=0.6))
-    knobs.recall()
-    session.sampling = replace(session.sampling, min_p=0.2)
-    knobs.keep()
-    session, knobs = opened(story)
-    knobs.recall()
-    assert (session.sampling.temperature, session.sampling.min_p) == (1.3, 0.2)
-
-
-@pytest.mark.parametrize(
-    "ladder",
-    [["seed", 1, 2], ["temperature", -5, 1], ["min_p", 10**400, 1], ["samplers", 1, 2], ["x", 1, 2]],
-)
-def test_a_ladder_that_no_knob_takes_is_left_out(story: Story, ladder: list[Any]) -> None:
-    story.put_value(TURNED, {"ladder": ladder})
-    session, knobs = opened(story)
-    knobs.recall()
-    assert session.sweep is None
 
 
 @given(

@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from srbwriter.engine.capabilities import Capabilities
-from srbwriter.session.scoring import Paths, tokens_with_text
 from srbwriter.session.tokens import Alternative, TokenText, shown
 from tests.tui.stepped_session import SteppedSession
 
@@ -44,24 +42,6 @@ def written(session: SteppedSession, tokens: int = 12) -> None:
     session.sync()
 
 
-@given(st.text(min_size=1, max_size=20), st.lists(st.integers(1, 4), min_size=80, max_size=80))
-def test_characters_of_tokens_that_break_anywhere(text: str, lengths: list[int]) -> None:
-    data, pieces = text.encode("utf-8", "replace"), list[bytes]()
-    for length in lengths:
-        pieces.append(data[:length])
-        data = data[length:]
-    text = b"".join(pieces).decode()
-    found = tokens_with_text(range(len(pieces)), pieces, 7, 3)
-    covered = set[int]()
-    for count, (token, piece) in enumerate(zip(found, pieces, strict=True)):
-        assert token.at == 7 + count and 3 <= token.start <= token.end <= 3 + len(text)
-        before = b"".join(pieces[:count])
-        assert token.inside == (len(before.decode("utf-8", "ignore").encode()) < len(before))
-        assert piece == b"" or token.start < token.end
-        covered |= set(range(token.start, token.end))
-    assert covered == set(range(3, 3 + len(text)))
-
-
 @pytest.mark.parametrize(
     ("piece", "words"), [(b" a", " a"), (b"\n\n", "⏎⏎"), (b"\xf0\x9f", "‹f0 9f›"), (b"", "nothing")]
 )
@@ -78,16 +58,6 @@ def test_a_branch_is_read_as_its_tokens(session: SteppedSession) -> None:
     found = alternatives(session, text, 5)
     assert any(one.id == branch.ids[5] for one in found)
     assert [one.logprob for one in found[:20]] == sorted((one.logprob for one in found[:20]), reverse=True)
-
-
-def test_neighbours_are_asked_ahead(session: SteppedSession) -> None:
-    written(session)
-    text = session.tokens.branch_tokens(0).result(WAIT)
-    alternatives(session, text, 5)
-    until(session, lambda: all(text.asked[place].done for place in (3, 4, 6, 7)))
-    rows = session.engine.stats().branch_rows + session.engine.stats().prompt_rows
-    assert session.tokens.look(text, 6)
-    assert session.engine.stats().branch_rows + session.engine.stats().prompt_rows == rows
 
 
 def test_a_fork_begins_exactly_so_and_takes_a_row_for_its_token(session: SteppedSession) -> None:
@@ -153,24 +123,6 @@ def test_a_ban_in_the_story_is_a_round_without_the_word(session: SteppedSession)
     assert all(branch.ids[0] != text.tokens[place].id for branch in session.round.branches)
 
 
-def test_log_probabilities_are_gathered_only_while_somebody_wants_them(session: SteppedSession) -> None:
-    written(session)
-    branch = session.round.branches[0]
-    assert session.round.generation.request.logprobs is None and not branch.logprobs
-    assert None in session.tokens.branch_logprobs(branch)
-    until(session, lambda: None not in session.tokens.branch_logprobs(branch))
-    rows = session.engine.stats().prompt_rows
-    assert session.tokens.branch_logprobs(branch) == session.tokens.branch_logprobs(branch)
-    while session.engine.process():
-        pass
-    assert session.engine.stats().prompt_rows == rows, "looked up once"
-    session.tokens.gather = True
-    session.generate()
-    session.step(4)
-    fresh = session.round.branches[0]
-    assert [value is not None for value in session.tokens.branch_logprobs(fresh)] == [True] * len(fresh.ids)
-
-
 def test_an_engine_that_tells_none_writes_all_the_same(
     session: SteppedSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,15 +133,3 @@ def test_an_engine_that_tells_none_writes_all_the_same(
 
 
 PATH = st.lists(st.integers(0, 2), max_size=6).map(tuple)
-
-
-@given(st.lists(PATH, max_size=6), PATH)
-def test_what_is_known_of_a_path_is_what_was_put_for_its_beginning(
-    paths: list[tuple[int, ...]], asked: tuple[int, ...]
-) -> None:
-    known, naive = Paths(), dict[tuple[int, ...], float]()
-    for path in paths:
-        known.put(path, 0, (float(hash(path[: at + 1])) for at in range(len(path))))
-        naive.update({path[: at + 1]: float(hash(path[: at + 1])) for at in range(len(path))})
-    expected = {at: naive[asked[: at + 1]] for at in range(len(asked)) if asked[: at + 1] in naive}
-    assert known.of(asked) == expected

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.session import Session
-from srbwriter.session.open import rescue_folder
 from srbwriter.session.recorder import Recorder
 from srbwriter.session.typing import Draft, Typing, rescued, sheets_left, take_up
 from srbwriter.story import ROOT, NotSaved, Refused, Settings, Story, StoryError
@@ -114,26 +109,6 @@ def test_what_is_saved_is_said_to_be_saved_and_nothing_else(desk: Desk) -> None:
     assert sheets_left(desk.story) == ["memory"]
 
 
-def test_a_key_during_a_save_waits_for_the_next_one(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    by_hand(desk)
-    commit = desk.story._document.store.commit
-
-    def slow() -> None:
-        desk.clock.now += 1
-        desk.typing.text("alpha beta")
-        desk.clock.now += 1
-        commit()
-
-    desk.typing.text("alpha")
-    with monkeypatch.context() as disk:
-        disk.setattr(desk.story._document.store, "commit", slow)
-        desk.recorder.write()
-    assert desk.story.text(desk.story.current) == "alpha"
-    assert not desk.typing.state.saved and desk.typing.state.seconds == 1  # the key that came meanwhile
-    desk.recorder.close()
-    assert desk.story.text(desk.story.current) == "alpha beta"
-
-
 def test_edits_in_two_places_are_two_things_to_undo_though_they_are_saved_at_once(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,29 +132,6 @@ def test_edits_in_two_places_are_two_things_to_undo_though_they_are_saved_at_onc
     assert story.text(story.current) == "One!! Two. Three. Four. Five. Six."
     story.undo()
     assert story.text(story.current) == "One. Two. Three. Four. Five. Six."
-
-
-@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 3), st.text("ab ", max_size=3)), max_size=60))
-def test_whatever_is_typed_wherever_the_last_text_is_the_one_that_is_saved(
-    edits: list[tuple[int, int, str]],
-) -> None:
-    saved: list[str] = []
-    with tempfile.TemporaryDirectory() as folder, Story.create(Path(folder) / "story.srbw") as story:
-        typing = Typing(story, saved.append, Path(folder))
-        text = "It rained."
-        typing.shown(text)
-        for number, (at, removed, words) in enumerate(edits):
-            text = text[:at] + words + text[at + removed :]
-            typing.text(text)
-            if number % 7 == 6:
-                typing.write()
-                typing.text(text := f"{text}!")
-                (typing.written if number % 2 else typing.put_back)()
-        typing.text(text := f"{text}.")
-        typing.write()
-        typing.written()
-    assert saved[-1] == text
-    assert typing.state.saved
 
 
 def test_a_verb_takes_what_was_typed_before_it_along(desk: Desk) -> None:
@@ -308,21 +260,6 @@ def test_words_of_a_setting_are_written_down_or_rescued(desk: Desk, monkeypatch:
     assert rescued(desk.typing.folder.parent) is None
 
 
-def test_rescued_words_are_offered_to_their_own_file_alone(tmp_path: Path) -> None:
-    with Story.create(tmp_path / "one.srbw") as story:
-        story.append("Once")
-    shutil.copy(story.file, tmp_path / "two.srbw")
-    with Story.open(tmp_path / "one.srbw") as story:
-        typing = Typing(story, story.set_text, rescue_folder(story))
-        typing.text("Once more")
-        assert typing.rescue() is not None
-    with Story.open(tmp_path / "two.srbw") as other:
-        assert rescued(rescue_folder(other)) is None
-    with Story.open((tmp_path / "one.srbw").rename(tmp_path / "moved.srbw")) as moved:
-        found = rescued(rescue_folder(moved))
-        assert found is not None and found.words == {"": "Once more"}
-
-
 def test_a_rescue_file_that_cannot_be_written_ends_nothing(story: Story, tmp_path: Path) -> None:
     (tmp_path / "wall").write_text("no folder")
     typing = Typing(story, lambda text: None, tmp_path / "wall" / "rescued")
@@ -386,61 +323,6 @@ def test_a_sheet_that_is_taken_and_its_draft_go_in_one_transaction(
     assert desk.story.marks(node).note == "wet"
 
 
-def test_a_sheet_that_is_closed_during_a_save_leaves_nothing(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    by_hand(desk)
-    draft, commit = desk.draft("memory"), desk.story._document.store.commit
-
-    def slow() -> None:
-        draft.drop()
-        commit()
-
-    draft.typed("A harbour.")
-    with monkeypatch.context() as disk:
-        disk.setattr(desk.story._document.store, "commit", slow)
-        desk.recorder.write()
-    desk.recorder.write()
-    assert sheets_left(desk.story) == []
-
-
-def test_nobody_waits_for_the_story_with_the_unsaved_words_in_hand(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Who writes has the story in hand and waits for the words: neither would ever go on."""
-    by_hand(desk)
-    value, locked = desk.story.value, list[bool]()
-
-    def look(key: str) -> object:
-        locked.append(desk.typing._lock.locked())
-        return value(key)
-
-    monkeypatch.setattr(desk.story, "value", look)
-    desk.draft("memory").drop()  # a sheet on which nothing was typed
-    desk.draft("memory").typed("A harbour.")
-    desk.recorder.write()
-    desk.draft("memory").drop()
-    desk.recorder.write()
-    assert locked and not any(locked)
-
-
-def test_words_rescued_before_stay_when_the_disk_refuses_again(
-    story: Story, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for words in ("from Monday", "from Tuesday"):
-        desk = by_hand(Desk(story, tmp_path / "rescued"))
-        desk.typing.text(words)
-        with monkeypatch.context() as disk:
-            full(story, disk)
-            with pytest.raises(NotSaved):
-                desk.recorder.write()
-    desk.recorder.write()  # Tuesday's have a place now
-    found = rescued(tmp_path / "rescued")
-    assert found is not None and found.words == {"": "from Monday"}
-    found.clear()
-    assert rescued(tmp_path / "rescued") is None
-
-
 def test_rescued_words_for_a_branch_become_a_node_and_lines_stay_as_they_are(
     story: Story, tmp_path: Path
 ) -> None:
@@ -477,16 +359,6 @@ def test_words_whose_place_is_gone_are_kept_below_the_root(desk: Desk, place: st
     assert take_up(desk.story) == 1
     assert sheets_left(desk.story) == []
     assert [desk.story.text(child) for child in desk.story.children(ROOT)] == ["Lost?"]
-
-
-@pytest.mark.parametrize("kept", [7, ["a"], {"memory": 3}])
-def test_a_damaged_value_is_no_draft(desk: Desk, kept: object) -> None:
-    by_hand(desk).story.put_value("drafts", kept)
-    assert desk.draft("memory").words is None
-    take_up(desk.story)
-    desk.draft("memory").typed("Still works.")
-    desk.recorder.write()
-    assert desk.draft("memory").words == "Still works."
 
 
 def test_words_that_the_disk_refused_are_offered_by_the_next_start(

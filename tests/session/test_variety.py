@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import permutations
 from pathlib import Path
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from srbwriter.engine.capabilities import Capabilities
-from srbwriter.engine.generation import Branch
 from srbwriter.engine.types import Sampling, Stop
-from srbwriter.session import Session, ordering, variety
-from srbwriter.session.likeness import ALIKE, Duplicates, likeness, runs
+from srbwriter.session import Session, ordering
+from srbwriter.session.likeness import ALIKE, likeness, runs
 from srbwriter.session.sampling import Variety
 
 from .conftest import open_session, write_round, written
@@ -85,13 +80,6 @@ def test_typed_words_stay(session: Session) -> None:
     assert " And then" in session.round.branches[1].text  # type: ignore[union-attr]
 
 
-def test_one_that_ended_a_while_ago_stays(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    twins(session)
-    monkeypatch.setattr(variety, "_FRESH", 0.0)
-    assert session.renewing.renew_alike() == []
-    assert session.round.duplicates.alike == {1: 0, 2: 0}  # type: ignore[union-attr]
-
-
 def test_each_is_written_anew_twice_at_most(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     write_round(session)
     for times in (1, 2):
@@ -132,13 +120,6 @@ def test_what_an_engine_lacks_is_not_asked_for() -> None:
 TEXT = st.text(alphabet="abc 猫が。", min_size=20, max_size=200)
 
 
-@given(TEXT, TEXT)
-def test_likeness_is_a_share_and_the_same_from_both_sides(one: str, other: str) -> None:
-    a, b = runs(one), runs(other)
-    assert 0 <= likeness(a, b) == likeness(b, a) <= 1
-    assert likeness(a, a) == 1 or not a
-
-
 def test_likeness_tells_copies_from_other_texts() -> None:
     fox = (
         "The fox went down to the river and drank, and it was cold, so it went home and slept until morning."
@@ -149,20 +130,6 @@ def test_likeness_tells_copies_from_other_texts() -> None:
     other = "Nobody had seen the old mill since the flood; its wheel hung over the stream like a broken hand."
     assert likeness(runs(fox), runs(copied)) > ALIKE
     assert likeness(runs(fox), runs(other)) < 0.2
-
-
-def test_which_are_alike_does_not_depend_on_which_ends_first() -> None:
-    text = "The fox went down to the river and drank, and it was cold, so it went home and slept a while."
-    buffer = SimpleNamespace(pieces=[text])
-    branches = cast(
-        list[Branch],
-        [SimpleNamespace(index=i, buffer=buffer, text=text, live=False) for i in range(4)],
-    )
-    for order in permutations(branches):
-        duplicates = Duplicates()
-        for ended in range(1, 5):
-            duplicates.look(order[:ended])
-        assert duplicates.alike == {1: 0, 2: 0, 3: 0}
 
 
 def test_orders_name_each_branch_once(session: Session) -> None:

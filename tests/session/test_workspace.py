@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import cast
 
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.types import Stop
 from srbwriter.session import Round, Session
 from srbwriter.session.workspace import KEPT
 from srbwriter.story import Story
-from srbwriter.story.model import JsonValue, as_object
 from tests.fakes.shared_model import load_engine
 from tests.fakes.short_model import short_model
 
-from .conftest import OPTIONS, ready, write_round, written
+from .conftest import OPTIONS, ready, write_round
 from .test_session import OPENING, until
 
 VIEW = {"cursor": 3}
@@ -100,51 +98,6 @@ def test_an_edited_pick_is_shown_as_the_model_wrote_it(file: Path, session: Sess
     session.close()
     with again(file) as later:
         assert texts(later) == before
-
-
-def test_the_round_before_words_typed_since_is_shown(file: Path, session: Session) -> None:
-    three_rounds(session)
-    before = texts(session)
-    session.set_text(OPENING + " Zebra.")
-    session.close()
-    with again(file) as later:
-        assert texts(later) == before
-
-
-def test_a_branch_killed_before_its_first_word_keeps_its_number(file: Path, session: Session) -> None:
-    session.set_text(OPENING)
-    session.stop = Stop(max_tokens=24, ignore_eog=True)
-    current = session.generate()
-    while not current.branches:
-        pass
-    session.steer(1, "kill")
-    written(session)
-    before = texts(session)
-    session.close()
-    with again(file) as later:
-        assert texts(later) == before
-
-
-def test_where_another_program_wrote_since_its_branches_are_shown(file: Path, session: Session) -> None:
-    current = three_rounds(session)
-    parent = current.parent
-    session.close()
-    with Story.open(file) as story:  # as a version that keeps no workspace would
-        [name] = story.begin_branches(parent, 1)
-        story.stream(name, " Then it stopped.")
-        story.finish(name, "length")
-    with again(file) as later:
-        assert " Then it stopped." in texts(later)
-
-
-def test_a_record_that_makes_no_sense_is_none(file: Path, session: Session) -> None:
-    three_rounds(session)
-    session.close()
-    with Story.open(file) as story:
-        kept = as_object(cast(JsonValue, story.local_value(KEPT)))
-        story.put_local_value(KEPT, kept | {"round": {"parent": "x", "branches": 7}})
-    with again(file) as later:
-        assert len(texts(later)) == 12, "all that the story has below the node"
 
 
 def test_the_view_is_that_of_the_node_where_the_writer_stood(file: Path, session: Session) -> None:

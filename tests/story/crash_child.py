@@ -96,7 +96,7 @@ def say(log: int, line: dict[str, Any]) -> None:
     os.write(log, json.dumps(line).encode() + b"\n")
 
 
-def work(path: Path, log: int, fault: Fault, seed: int, lie: bool, steps: int) -> None:
+def work(path: Path, log: int, fault: Fault, seed: int, steps: int) -> None:
     """A writer's half minute; every acknowledged word is in the log before the next verb begins."""
     story = Story.open(path)
     say(log, {"verb": "open", "words": []})
@@ -117,8 +117,6 @@ def work(path: Path, log: int, fault: Fault, seed: int, lie: bool, steps: int) -
         said: list[str] = []
         if verb == "type":
             said = words(6, "t")
-            if lie:  # acknowledged too early: this must be found out
-                say(log, {"verb": verb, "words": said})
             story.append(" " + " ".join(said), story.current if not branches else story.append(" ", 1))
         elif verb == "stream":
             if not branches:
@@ -157,7 +155,7 @@ def work(path: Path, log: int, fault: Fault, seed: int, lie: bool, steps: int) -
     story.close()
 
 
-def writer(path: Path, log_path: Path, at: int, how: str, seed: int, lie: bool = False) -> int:
+def writer(path: Path, log_path: Path, at: int, how: str, seed: int) -> int:
     """Fork a writer; returns its process id."""
     child = os.fork()
     if child:
@@ -169,7 +167,7 @@ def writer(path: Path, log_path: Path, at: int, how: str, seed: int, lie: bool =
         if how != "timed":
             replace_pwrite(fault.write)
         # who is killed from outside must still be at work by then, however fast the machine
-        work(path, log, fault, seed, lie, 100 * STEPS_OF_WORK if how == "timed" else STEPS_OF_WORK)
+        work(path, log, fault, seed, 100 * STEPS_OF_WORK if how == "timed" else STEPS_OF_WORK)
         say(log, {"writes": fault.count})
         code = 0
     except BaseException as error:
@@ -249,7 +247,7 @@ def _parted(story: Story, word: str, nodes: list[int]) -> bool:
     return False
 
 
-def run(folder: Path, instants: int, lie: bool) -> dict[str, Any]:
+def run(folder: Path, instants: int) -> dict[str, Any]:
     """Kill ``instants`` writers; what became of their words."""
     bases = {"new": folder / "new.srbw", "old": folder / "old.srbw"}
     Story.create(bases["new"]).close()
@@ -261,7 +259,7 @@ def run(folder: Path, instants: int, lie: bool) -> dict[str, Any]:
         kind = "old" if instant % 4 == 0 else "new"
         how = ("before", "inside", "after", "timed")[instant // 4 % 4]
         at = 1 + (instant * 7919) % (40 if kind == "old" else writes[kind])  # spread, the upgrade densely
-        result = _one(folder / f"{instant}", bases[kind], at, how, instant % 5, lie)
+        result = _one(folder / f"{instant}", bases[kind], at, how, instant % 5)
         promised += result["promised"]
         missing += result["missing"]
         problems += result["problems"]
@@ -281,10 +279,10 @@ def _count(folder: Path, base: Path) -> int:
     return int(json.loads((place / "log").read_text().splitlines()[-1])["writes"])
 
 
-def _one(place: Path, base: Path, at: int, how: str, seed: int, lie: bool) -> dict[str, Any]:
+def _one(place: Path, base: Path, at: int, how: str, seed: int) -> dict[str, Any]:
     place.mkdir()
     path = Path(shutil.copy(base, place))
-    child = writer(path, place / "log", at, how, seed, lie)
+    child = writer(path, place / "log", at, how, seed)
     if how == "timed":
         time.sleep(at % 97 / 1000)  # the instant itself: nothing here waits for anything
         os.kill(child, signal.SIGKILL)
@@ -297,4 +295,4 @@ def _one(place: Path, base: Path, at: int, how: str, seed: int, lie: bool) -> di
 
 
 if __name__ == "__main__":
-    print(json.dumps(run(Path(sys.argv[1]), int(sys.argv[2]), lie="lie" in sys.argv)))
+    print(json.dumps(run(Path(sys.argv[1]), int(sys.argv[2]))))

@@ -1,9 +1,8 @@
 """Kills a writer amid one edit of the text, at each statement and each write of SQLite in turn.
 
 ``python -m tests.story.crash_edits FOLDER`` prints one JSON object: for each edit how often the story was
-found as it was before, as it was after, or as neither. With ``halves`` behind it, an edit is made of two,
-which must be found out; with ``step=7``, the writer is killed at every seventh. Each writer is a fork of this
-process. Run by ``test_edits.py`` only.
+found as it was before, as it was after, or as neither. The writer is killed at every ``STEP``-th statement or
+write. Each writer is a fork of this process. Run by ``test_edits.py`` only.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from srbwriter.story.check import check
 from tests.story.branches import generated, sizes
 from tests.story.crash_child import Fault, replace_pwrite
 
+STEP = 7
 PARTS = ["It rained. ", "Take 10 of it drove on. ", "Take 11 of it drove on. ", "Take 12 of it drove on. "]
 TEXT = "".join(PARTS)
 EDITS = {
@@ -40,7 +40,7 @@ def begin(path: Path) -> None:
             story.pick(take)
 
 
-def edit(path: Path, text: str, how: str, at: int, halves: bool) -> None:
+def edit(path: Path, text: str, how: str, at: int) -> None:
     """In a child: edit the story and be killed at the ``at``-th statement or write; 0 for never."""
     fault, statements = Fault(0, how, os.open(os.devnull, os.O_WRONLY)), 0
     if how != "statement":
@@ -58,18 +58,16 @@ def edit(path: Path, text: str, how: str, at: int, halves: bool) -> None:
         story._document.store.db.set_trace_callback(statement)
     elif at:
         fault.at = fault.count + at
-    if halves:
-        story.set_text(f"x{TEXT}")
     story.set_text(text)
     os._exit(0)
 
 
-def forked(path: Path, text: str, how: str, at: int, halves: bool) -> bool:
+def forked(path: Path, text: str, how: str, at: int) -> bool:
     """Whether the edit was killed."""
     child = os.fork()
     if not child:
         try:
-            edit(path, text, how, at, halves)
+            edit(path, text, how, at)
         finally:
             os._exit(70)
     status = os.waitpid(child, 0)[1]
@@ -88,23 +86,23 @@ def seen(path: Path) -> list[tuple[object, ...]]:
         return [("text", story.text(story.current), story._history.head), *tree]
 
 
-def run(folder: Path, halves: bool, step: int) -> dict[str, dict[str, object]]:
+def run(folder: Path) -> dict[str, dict[str, object]]:
     base = folder / "base.srbw"
     begin(base)
     results: dict[str, dict[str, object]] = {}
-    for name, text in list(EDITS.items())[: 1 if halves else None]:
+    for name, text in EDITS.items():
         before = seen(base)
         path = Path(shutil.copy(base, folder / "whole.srbw"))
-        forked(path, text, "statement", 0, halves)
+        forked(path, text, "statement", 0)
         after = seen(path)
         assert after[0][1] == text != before[0][1]
         found, problems = Counter[str](), list[str]()
-        for how in ("statement", "before", "inside", "after")[: 1 if halves else 4]:
+        for how in ("statement", "before", "inside", "after"):
             at, killed = 0, True
             while killed:
-                at += step
+                at += STEP
                 path = Path(shutil.copy(base, folder / f"{at}-{how}.srbw"))
-                killed = forked(path, text, how, at, halves)
+                killed = forked(path, text, how, at)
                 now = seen(path)
                 found["before" if now == before else "after" if now == after else "neither"] += 1
                 problems += check(path).problems
@@ -115,5 +113,4 @@ def run(folder: Path, halves: bool, step: int) -> dict[str, dict[str, object]]:
 
 
 if __name__ == "__main__":
-    step = next((int(word.removeprefix("step=")) for word in sys.argv if word.startswith("step=")), 1)
-    print(json.dumps(run(Path(sys.argv[1]), "halves" in sys.argv, step)))
+    print(json.dumps(run(Path(sys.argv[1]))))

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import re
-import tempfile
-from pathlib import Path
-
 import pytest
-from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from srbwriter.story import ROOT, Edit, NodeId, Refused, Story
 from srbwriter.story.headings import headings
-from tests.sizes import examples
 from tests.story.branches import generated, sizes
 
 BOOK = "It rained.\n\nShe left.\n\nHe stayed.\n\nThe sun rose."
@@ -129,16 +122,6 @@ def test_moves_that_cannot_be_are_refused(story: Story) -> None:
             story.move_chapter(place, later=later)
 
 
-def test_a_branch_that_is_being_written_stays_behind_its_chapter(story: Story) -> None:
-    book(story, ("It", "One"), ("He", "Two"))
-    [branch] = story.begin_branches(story.current, 1)
-    story.stream(branch, " And")
-    story.move_chapter(len(BOOK), later=False)
-    story.stream(branch, " then.")
-    story.finish(branch, "stop")
-    assert story.text(branch) == "He stayed.\n\nThe sun rose. And then."
-
-
 def test_what_was_not_picked_stays_reachable_when_its_chapter_moves(story: Story) -> None:
     book(story, ("It", "One"), ("He", "Two"))
     first, second = (chapter.node for chapter in story.outline())
@@ -163,39 +146,6 @@ PARTS = st.lists(
     min_size=1,
     max_size=7,
 )
-
-
-@given(PARTS, st.lists(st.integers(0, 60), max_size=6), st.integers(0, 60), st.booleans(), st.booleans())
-@hypothesis_settings(max_examples=examples(150), deadline=None)
-def test_a_moved_chapter_keeps_every_letter_and_undo_every_node(
-    parts: list[tuple[str, str, str | None]], cuts: list[int], place: int, later: bool, ends_bare: bool
-) -> None:
-    text = "".join(words + space for words, space, _ in parts)
-    text = text.rstrip("\n") if ends_bare else text
-    with tempfile.TemporaryDirectory() as folder, Story.create(Path(folder) / "a.srbw") as story:
-        story.append(text)
-        for at in cuts:
-            if 0 < at < len(text):
-                split(story, at)
-        at = 0
-        for words, space, title in parts:
-            if title is not None:
-                story.begin_chapter(at, title)
-            at += len(words + space)
-        before = [story.node(node) for node in story.path(story.current)]
-        heads = shown(story)
-        try:
-            story.move_chapter(min(place, len(text)), later=later)
-        except Refused:
-            return
-        now = story.text(story.current)
-        assert sorted(now) == sorted(text)
-        assert sorted(re.split(r"\n+", now)) == sorted(re.split(r"\n+", text))
-        assert sorted(shown(story)) == sorted(heads)
-        story.undo()
-        assert [story.node(node) for node in story.path(story.current)] == before
-        story.redo()
-        assert story.text(story.current) == now
 
 
 def split(story: Story, at: int) -> NodeId:

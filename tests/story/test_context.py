@@ -8,7 +8,6 @@ from srbwriter.story.context import (
     Assembly,
     ContextError,
     Layout,
-    Position,
     Tokenizer,
     Window,
     assemble,
@@ -71,12 +70,6 @@ def test_only_the_template_may_name_special_tokens() -> None:
 )
 def test_the_note_stands_its_depth_in_lines_before_the_end(text: str, depth: int, expected: str) -> None:
     assert assemble_text(text, Settings(author_note="[grim]", author_note_depth=depth)).text == expected
-
-
-def test_going_back_does_not_leave_the_note_at_the_very_end() -> None:
-    settings = Settings(author_note="[grim]", author_note_depth=1)
-    layout = Layout(anchors={"note": Position("n", len("one\ntwo\n"))})
-    assert assemble_text("one\ntwo\n", settings, layout=layout).text == "one\n[grim]\ntwo\n"
 
 
 def grown(settings: Settings, before: str, more: str, window: Window = WIDE) -> tuple[Assembly, Assembly]:
@@ -170,13 +163,6 @@ def test_a_paragraph_longer_than_the_window_is_cut_at_a_sentence() -> None:
     assert assembly.text.startswith("Word ")
 
 
-def test_text_without_any_space_is_still_cut() -> None:
-    window = Window(n_ctx=300, reserve=50)
-    assembly = assemble_text("я" * 3000, Settings(), window)
-    assert 0 < len(assembly.tokens) <= window.available
-    assert set(assembly.text) == {"я"}
-
-
 def test_stored_ids_are_used_as_they_are_even_when_cut() -> None:
     """Ids that the tokenizer would never produce for the text must survive, whole or sliced."""
     tokenizer = toy_tokenizer()
@@ -219,70 +205,9 @@ def test_a_healed_token_takes_its_lead_from_the_text_before() -> None:
     assert assembly.segments[1].tokens == healed
 
 
-def test_a_lead_is_taken_from_stored_tokens_only_where_a_token_begins() -> None:
-    tokenizer = toy_tokenizer()
-    healed = tuple(tokenizer.tokenize(" cats"))
-    clean = [run("a", "two ca", tokenizer), a_node("b", "ts", healed, VOCABULARY, lead=" ca")]
-    assembly = assemble(clean, Settings(), tokenizer, WIDE)
-    assert assembly.tokens == (*tokenizer.tokenize("two"), *healed)
-    inside = [
-        run("a", "two ca", tokenizer),
-        a_node("b", "ts", tuple(tokenizer.tokenize("ats")), VOCABULARY, lead="a"),
-    ]
-    assembly = assemble(inside, Settings(), tokenizer, WIDE)
-    assert assembly.tokens == (*tokenizer.tokenize("two ca"), *tokenizer.tokenize("ts"))
-
-
-def test_where_the_text_before_lost_a_lead_only_tokens_that_reach_into_it_are_given_up() -> None:
-    tokenizer = toy_tokenizer()
-    cats, rest = tuple(tokenizer.tokenize("cats")), (*tokenizer.tokenize(" a"), *tokenizer.tokenize("nd jam"))
-    path = [run("a", "dog"), a_node("b", "ts and jam", (*cats, *rest), VOCABULARY, lead="ca")]
-    assembly = assemble(path, Settings(), tokenizer, WIDE)
-    assert assembly.text == "dogts and jam"
-    assert assembly.tokens == (*tokenizer.tokenize("dogts"), *rest)
-    whole = (*tokenizer.tokenize("ca"), *rest)
-    path = [run("a", "dog"), a_node("b", " and jam", whole, VOCABULARY, lead="ca")]
-    assert assemble(path, Settings(), tokenizer, WIDE).tokens == (*tokenizer.tokenize("dog"), *rest)
-    path = [run("a", "dog"), a_node("b", "ts", cats, VOCABULARY, lead="ca")]
-    assert assemble(path, Settings(), tokenizer, WIDE).tokens == tuple(tokenizer.tokenize("dogts"))
-
-
-def test_a_node_of_several_spans_keeps_its_places_apart() -> None:
-    tokenizer = toy_tokenizer()
-    parts = ["one\ntwo\n", "three\nfour\n", "five\n"]
-    path = [("n", [Span(text, "model", tuple(tokenizer.tokenize(text)), VOCABULARY) for text in parts])]
-    settings = Settings(author_note="[x]", author_note_depth=2)
-    assembly = assemble(path, settings, tokenizer, WIDE)
-    assert assembly.layout.anchors["note"] == Position("n", 14)
-    grown = [*path, run("m", "six\n")]
-    again = assemble(grown, settings, tokenizer, WIDE, assembly.layout, assembly.tokens)
-    assert again.layout.anchors["note"] == Position("n", 14)
-    assert again.cache_break == len(assembly.tokens)
-
-
-def test_neighbouring_typed_spans_are_tokenised_as_one() -> None:
-    tokenizer = toy_tokenizer()
-    assembly = assemble([run("a", "straw"), run("b", "berry jam")], Settings(), tokenizer, WIDE)
-    assert assembly.tokens == tuple(tokenizer.tokenize("strawberry jam"))
-    assert assembly.segments[0].ident == "a"
-
-
 def test_a_window_that_is_too_small_says_so() -> None:
     with pytest.raises(ContextError, match="reserve less"):
         assemble([run("n", "Once.")], Settings(), toy_tokenizer(), Window(n_ctx=100, reserve=95))
-
-
-def test_an_old_cut_off_the_path_is_ignored() -> None:
-    assembly = assemble_text("one\ntwo\n", Settings(), layout=Layout(cut=Position("gone", 3)))
-    assert assembly.text == "one\ntwo\n"
-    assert assembly.layout.cut is None
-
-
-def test_an_old_cut_that_leaves_almost_nothing_is_given_up() -> None:
-    text = paragraphs(30)
-    layout = Layout(cut=Position("n", len(text) - 10))
-    assembly = assemble_text(text, Settings(), Window(n_ctx=2000, reserve=100), layout=layout)
-    assert assembly.text == text
 
 
 def test_bad_lore_keys_are_reported_and_harmless() -> None:
@@ -290,15 +215,3 @@ def test_bad_lore_keys_are_reported_and_harmless() -> None:
     assembly = assemble_text("Once.", Settings(lore=lore))
     assert "Good." in assembly.text
     assert [problem.entry_id for problem in assembly.problems] == ["bad"]
-
-
-def test_a_layout_survives_json() -> None:
-    layout = Layout(Position("a", 3), {"note": Position("b", 4), "lore:x": Position("c", 0)})
-    assert Layout.from_json(layout.to_json()) == layout
-
-
-@pytest.mark.parametrize(
-    "value", [None, 3, "x", [], {"cut": [1, 2]}, {"anchors": [1]}, {"anchors": {"a": ["n", -1]}}]
-)
-def test_an_unreadable_layout_is_forgotten(value: object) -> None:
-    assert Layout.from_json(value) == Layout()

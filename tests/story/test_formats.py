@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from srbwriter.story import formats
 from srbwriter.story.formats import FORMATS, FormatError
 from srbwriter.story.model import DraftError, DraftNode, StoryDraft, check_draft
-from tests.sizes import examples
 from tests.story.format_files import FIXTURES, path_text, read_json, shape
 
 EXPECTED = {
@@ -137,8 +136,7 @@ JSON = st.recursive(
 )
 
 
-@pytest.mark.slow
-@settings(max_examples=examples(600, few=60), deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_a_damaged_example_is_read_or_refused_but_nothing_else(data: st.DataObject) -> None:
     """Any one value of any example replaced by anything: a draft that holds together, or a FormatError."""
@@ -161,7 +159,7 @@ def test_a_damaged_example_is_read_or_refused_but_nothing_else(data: st.DataObje
     formats.write(draft, data.draw(st.sampled_from(EXPORTED)))
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_a_cut_or_scrambled_file_is_read_or_refused_but_nothing_else(data: st.DataObject) -> None:
     whole = (FIXTURES / data.draw(st.sampled_from(sorted(EXPECTED)))).read_bytes()

@@ -13,7 +13,6 @@ from srbwriter.story import formats
 from srbwriter.story.formats.prose import path_text, text_with_headings
 from srbwriter.story.headings import headings
 from srbwriter.story.model import DraftNode, Marks, StoryDraft, path_to
-from tests.sizes import examples
 
 NODES = (
     (None, "It rained.\n\nShe"),
@@ -104,7 +103,7 @@ TEXTS = st.text("ab .\n", max_size=12)
 
 
 @given(st.lists(st.tuples(st.none() | TITLES.filter(lambda title: "*" not in title), TEXTS), max_size=6))
-@hypothesis_settings(max_examples=examples(200), deadline=None)
+@hypothesis_settings(max_examples=50, deadline=None)
 def test_an_export_adds_headings_and_no_other_letter(nodes: list[tuple[str | None, str]]) -> None:
     made = draft(*nodes)
     text = path_text(made)
@@ -123,7 +122,7 @@ def test_an_export_adds_headings_and_no_other_letter(nodes: list[tuple[str | Non
 
 
 @given(TITLES)
-@hypothesis_settings(max_examples=examples(200), deadline=None)
+@hypothesis_settings(max_examples=50, deadline=None)
 def test_any_title_comes_back_from_markdown(title: str) -> None:
     title = " ".join(title.split())
     back = formats.read(

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from srbwriter.story import formats
 from srbwriter.story.model import check_draft
-from tests.sizes import examples
 from tests.story.format_files import (
     FIXTURES,
     changed,
@@ -96,7 +95,7 @@ NO_OBJECT = st.none() | st.integers(-3, 3) | st.booleans() | st.just("x") | st.j
 NO_TEXT = st.none() | st.integers(-3, 3) | st.booleans() | st.just([]) | st.just({"a": 1})
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(st.data())
 def test_a_bad_entry_is_left_out_and_everything_else_is_there(data: st.DataObject) -> None:
     entries = data.draw(st.sampled_from(LISTS))

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from srbwriter.story import formats
 from srbwriter.story.formats import FormatError
 from srbwriter.story.model import check_draft, path_to
-from tests.sizes import examples
 from tests.story.format_files import (
     Shape,
     by_text,
@@ -510,7 +509,7 @@ TURN = st.text(st.characters(codec="utf-8", exclude_characters="{}[]<>"), min_si
 )
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     turns=st.lists(st.tuples(TURN, TURN), min_size=1, max_size=4), ends=st.booleans(), cut=st.integers(0, 3)
 )

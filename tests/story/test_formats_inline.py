@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srbwriter.story.formats.inline import Inline, inlines, marked
-from tests.sizes import examples
 
 TEXT = st.text(st.sampled_from("ab *_\\\n\"'#.é(—`[<&"), max_size=14)
 PARTS = st.lists(st.builds(Inline, TEXT, st.booleans(), st.booleans()), max_size=6)
@@ -40,7 +39,7 @@ def test_emphasis_is_read_by_the_rules_of_commonmark(text: str, parts: list[Inli
     assert inlines(text) == parts
 
 
-@settings(max_examples=examples(500))
+@settings(max_examples=125)
 @given(PARTS)
 def test_marks_never_change_a_word(parts: list[Inline]) -> None:
     assert words(inlines(marked(parts).text)) == words(parts)

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srbwriter.story.model import StoryDraft, check_draft
-from tests.sizes import examples
 from tests.story.format_files import (
     changed,
     fixture_json,
@@ -186,7 +185,7 @@ def test_paragraphs_that_are_no_text_are_told() -> None:
     )
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(data=st.data())
 def test_any_damage_to_a_document_is_survived(data: st.DataObject) -> None:
     value = fixture_json("novelai_document.story")

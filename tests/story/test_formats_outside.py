@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from srbwriter.story import formats
-from srbwriter.story.model import DraftNode, Marks, StoryDraft
+from srbwriter.story.model import DraftNode, StoryDraft
 from tests.story.format_files import path_text
 
 TEXT = (
@@ -110,7 +110,6 @@ def test_a_document_of_pandoc_is_read_whole(form: str, tmp_path: Path) -> None:
     assert form != "docx" or [words for words in shown if words not in text] == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("text", [TEXT, "* * *\n\n\x0b]]> &amp; <p>\n\n# *\n\nx"])
 def test_epubcheck_has_nothing_to_say(text: str, tmp_path: Path) -> None:
     book = tmp_path / "tale.epub"
@@ -119,16 +118,6 @@ def test_epubcheck_has_nothing_to_say(text: str, tmp_path: Path) -> None:
         draft.title = draft.byline = draft.language = draft.id = ""
     book.write_bytes(formats.write(draft, "epub"))
     assert epubcheck(book) == []
-
-
-@pytest.mark.slow
-def test_epubcheck_finds_what_is_wrong(tmp_path: Path) -> None:
-    """Or the test above could not fail."""
-    book = tmp_path / "tale.epub"
-    draft = tale()
-    draft.nodes[1].marks = Marks(chapter=True, title="One")
-    book.write_bytes(formats.write(draft, "epub").replace(b"application/epub+zip", b"application/epub-zip"))
-    assert any(message["severity"] in ("ERROR", "FATAL") for message in epubcheck(book))
 
 
 def found(value: object, kind: str) -> list[list[object]]:

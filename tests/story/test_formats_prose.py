@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from srbwriter.story import formats
 from srbwriter.story.model import DraftNode, Marks, StoryDraft
-from tests.sizes import examples
 from tests.story.format_files import notices, path_text, tale
 
 XHTML = "{http://www.w3.org/1999/xhtml}"
@@ -32,7 +31,7 @@ def test_a_file_without_a_word_is_refused(data: bytes, words: str) -> None:
         formats.read(data, "nothing.txt")
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(title=STORIES, byline=STORIES, text=STORIES)
 def test_markdown_gives_title_and_exact_text_back(title: str, byline: str, text: str) -> None:
     text = text.replace("\r", "").replace("\0", "")
@@ -140,7 +139,7 @@ def test_epub_chapters_follow_the_marks() -> None:
     assert paragraphs(archive, "EPUB/chapter-0003.xhtml") == ["Text two.", "Next line."]
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(title=STORIES, byline=STORIES, language=st.text(max_size=3), texts=st.lists(STORIES, max_size=4))
 def test_every_page_of_every_epub_is_well_formed(
     title: str, byline: str, language: str, texts: list[str]

@@ -24,7 +24,6 @@ from srbwriter.story.model import (
     check_draft,
     path_to,
 )
-from tests.sizes import examples
 from tests.story.format_files import Shape, changed, read_json, rejects, shape, without
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=20) | st.sampled_from(
@@ -132,15 +131,14 @@ def trees(draw: st.DrawFn) -> StoryDraft:
     return StoryDraft(nodes, draw(st.sampled_from(nodes)).id)
 
 
-@pytest.mark.slow
-@settings(max_examples=examples(200, few=25), deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(draft=drafts())
 def test_our_own_format_loses_nothing(draft: StoryDraft) -> None:
     check_draft(draft)
     assert formats.read(formats.write(draft, "srbwriter"), "a.json") == draft
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=37, deadline=None)
 @given(draft=trees())
 def test_trees_come_back_with_text_structure_marks_and_place(draft: StoryDraft) -> None:
     again = formats.read(formats.write(draft, "loom"), "a.json")
@@ -150,7 +148,7 @@ def test_trees_come_back_with_text_structure_marks_and_place(draft: StoryDraft) 
     assert {node.id: (node.text, node.marks) for node in again.nodes} == before
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=37, deadline=None)
 @given(draft=trees())
 def test_a_mikupad_session_comes_back_as_the_same_chain(draft: StoryDraft) -> None:
     again = formats.read(formats.write(draft, "mikupad"), "a.json")
@@ -166,7 +164,7 @@ def test_a_mikupad_session_comes_back_as_the_same_chain(draft: StoryDraft) -> No
     assert [node.author == "model" for node in again.nodes[1:]] == written
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(draft=drafts(), name=st.sampled_from([form.name for form in formats.FORMATS if form.can_export]))
 def test_any_story_can_be_written_in_any_format(draft: StoryDraft, name: str) -> None:
     data = formats.write(draft, name)

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from srbwriter.story.lore import (
-    DEFAULT_SCAN_DEPTH,
     MAX_PATTERN,
     LoreKeyError,
     compile_key,
     expanded_size,
-    is_regex,
     keys_from,
     keys_text,
-    reach,
     scan,
 )
 from srbwriter.story.model import LoreEntry, has_secondary_keys, settings_from, settings_text
-from tests.sizes import examples
 
 
 def calls(entry: LoreEntry, text: str) -> bool:
@@ -77,10 +73,6 @@ def test_what_calls_for_an_entry(asked: LoreEntry, text: str, hit: bool) -> None
     assert calls(asked, text) is hit
 
 
-def test_slashes_around_nothing_are_no_regular_expression() -> None:
-    assert not is_regex("/") and not is_regex("//") and not is_regex("and/or")
-
-
 def test_keys_are_looked_for_only_as_far_back_as_the_depth() -> None:
     text = "mill" + "." * 100
     assert calls(entry("mill"), text)
@@ -88,12 +80,6 @@ def test_keys_are_looked_for_only_as_far_back_as_the_depth() -> None:
     assert calls(entry("mill", scan_depth=104), text)
     assert not scan([entry("mill")], text, scan_depth=50).active
     assert not calls(entry("mill", scan_depth=0), text)
-
-
-def test_reach_is_the_deepest_scan() -> None:
-    assert reach([]) == 0
-    assert reach([entry("a")]) == DEFAULT_SCAN_DEPTH
-    assert reach([entry("a", scan_depth=9), entry("b")], 5) == 9
 
 
 @pytest.mark.parametrize(
@@ -119,13 +105,6 @@ def test_a_pattern_that_would_search_for_ages_is_given_up() -> None:
     assert [problem.key for problem in found.problems] == [slow]
     assert "longer than" in found.problems[0].reason
     assert [active.id for active in found.active] == ["good"]
-
-
-def test_many_slow_patterns_share_one_time_limit() -> None:
-    entries = [LoreEntry(str(index), text="x", keys=["/(?:a|a|aa)+b/"]) for index in range(200)]
-    found = scan(entries, "a" * 5000)
-    assert len(found.problems) == 200
-    assert any("used up" in problem.reason for problem in found.problems)
 
 
 @pytest.mark.parametrize(
@@ -155,43 +134,11 @@ def test_patterns_that_would_eat_the_memory_are_not_compiled(pattern: str) -> No
         compile_key(f"/{pattern}/")
 
 
-@settings(max_examples=examples(200), deadline=None)
-@given(
-    pattern=st.text(alphabet="ab()[]{}*+?|\\.^$19,", max_size=20), flags=st.text(alphabet="imsgx", max_size=2)
-)
-def test_any_pattern_compiles_or_says_why(pattern: str, flags: str) -> None:
-    key = f"/{pattern}/{flags}"
-    if not is_regex(key):
-        return
-    try:
-        compile_key(key)
-    except LoreKeyError as error:
-        assert str(error)
-    scan([entry(key)], "abab")
-
-
 @given(
     st.lists(st.text() | st.sampled_from(['"', ",", "/a,b/i", "/", '"a"', '"a", b', " a", "a\n"]), max_size=4)
 )
 def test_keys_in_one_line_are_the_same_keys_again(keys: list[str]) -> None:
     assert keys_from(keys_text(keys)) == keys
-
-
-@pytest.mark.parametrize(
-    ("line", "keys"),
-    [
-        ("", []),
-        (" mill , , quay,", ["mill", "quay"]),
-        ('"Smith, John", mill', ["Smith, John", "mill"]),
-        ('the "old" mill, quay', ['the "old" mill', "quay"]),
-        ('"old" mill, quay', ['"old" mill', "quay"]),
-        ('"old, mill', ['"old', "mill"]),
-        ("/a{1,3}/i, /b,c", ["/a{1,3}/i", "/b", "c"]),
-        (r"/a\/b,c/, d", [r"/a\/b,c/", "d"]),
-    ],
-)
-def test_keys_as_they_are_typed(line: str, keys: list[str]) -> None:
-    assert keys_from(line) == keys
 
 
 def test_an_entry_of_an_earlier_version_keeps_its_first_keys() -> None:

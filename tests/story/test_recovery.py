@@ -6,16 +6,13 @@ import errno
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from srbwriter.story import Blocked, DamagedStory, NotSaved, ReadOnlyStory, Refused, Story
+from srbwriter.story import Blocked, DamagedStory, NotSaved, ReadOnlyStory, Story
 from srbwriter.story.check import check
-from srbwriter.story.migrations import STEPS, SUMMED, VERSION, migrate
 from tests.story.branches import WORDS
-from tests.story.crash_child import old_story
 
 PAGE = 4096
 
@@ -120,35 +117,6 @@ def test_a_story_that_was_cut_short_is_read_as_far_as_it_goes(written: Path) -> 
         assert found.missing_nodes or found.missing_text
 
 
-def test_damage_in_a_large_story_is_met_and_remembered(
-    written: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("srbwriter.story.open.SMALL_BYTES", 0)
-    damage(written, "body", 0.5)
-    with Story.open(written) as story:
-        assert story.damage is None  # nobody has looked
-        with pytest.raises(DamagedStory, match="open it again"):
-            story.text(story.current)
-    for _ in range(2):
-        with Story.open(written) as story:
-            assert story.damage is not None
-            assert "search index" in str(story.damage)
-            assert all(f"<{number}>" in story.text(story.current) for number in range(60))
-
-
-@pytest.mark.parametrize("parent", [999, 40], ids=["nowhere", "below itself"])
-def test_nodes_that_lost_their_place_are_shown_below_the_root(written: Path, parent: int) -> None:
-    db = sqlite3.connect(written)
-    db.execute("UPDATE node SET parent = ? WHERE id = 30", (parent,))
-    db.commit()
-    db.close()
-    with Story.open(written) as story:
-        assert story.damage is not None
-        assert story.damage.displaced == (30,)
-        assert story.text(story.current).startswith("<28>")
-        assert len(list(story.reading_order())) == 61
-
-
 def test_check_names_what_is_wrong(written: Path) -> None:
     assert check(written).sound
     db = sqlite3.connect(written)
@@ -195,53 +163,6 @@ def test_one_bit_of_a_text_is_got_over_with_the_copy_in_the_search_index(written
         assert story.damage is not None
         assert story.damage.doubtful == (32,)
         assert story.node(32).text == f"<30> {WORDS}"
-
-
-@pytest.mark.parametrize("bit", [0x80, 0x01], ids=["no character", "another letter"])
-@pytest.mark.parametrize("look", [lambda s: s.text(61), lambda s: s.node(32), lambda s: s.nodes(s.path(61))])
-def test_one_bit_in_a_large_story_is_met_when_it_is_read(
-    written: Path, monkeypatch: pytest.MonkeyPatch, bit: int, look: Callable[[Story], object]
-) -> None:
-    monkeypatch.setattr("srbwriter.story.open.SMALL_BYTES", 0)
-    flip(unsearched(written), b"<30>", bit)
-    with Story.open(written) as story:
-        assert story.damage is None
-        with pytest.raises(DamagedStory, match="open it again"):
-            look(story)
-    with Story.open(written) as story:
-        assert story.damage is not None
-        assert story.damage.doubtful == (32,)
-
-
-def test_a_title_that_changed_is_noticed(written: Path) -> None:
-    flip(written, b'"Sixty"', 0x01)
-    with Story.open(written) as story:
-        assert story.damage is not None
-        assert "the story's title" in story.damage.problem or "holds what it cannot" in story.damage.problem
-        assert story.text(61).count("<") == 60
-
-
-def test_a_mark_that_changed_is_noticed(written: Path) -> None:
-    with Story.open(written) as story:
-        story.mark(9, note="remember this")
-    flip(written, b"remember this", 0x02)
-    with Story.open(written) as story:
-        assert story.damage is not None
-        assert story.damage.doubtful == (9,)
-        assert story.marks(9).note == "pemember this"
-
-
-def test_what_was_done_and_is_not_known_any_more_is_not_undone(written: Path) -> None:
-    with Story.open(written) as story:
-        story.rename("A long title to look for")
-        story.rename("Another")
-    flip(written, b"A long title to look for", 0x01)
-    assert [line for line in check(written).problems if "cannot be undone" in line]
-    with Story.open(written) as story:
-        assert story.damage is None
-        with pytest.raises(Refused, match="does not hold"):
-            story.undo()
-        assert story.title == "Another"
 
 
 # -- a log beside it -------------------------------------------------------------------------------------
@@ -310,19 +231,6 @@ def test_a_log_that_is_lost_or_cut_short_is_missed(interrupted: Path, kept: int)
     assert files(interrupted) == before
 
 
-def test_another_story_at_that_place_is_not_missed_for_what_the_first_had(
-    interrupted: Path, written: Path
-) -> None:
-    other = written.with_name("other.srbw")
-    with Story.create(other) as story:
-        story.append("Quite another story.")
-    Path(f"{interrupted}-wal").unlink()
-    shutil.copy(other, interrupted)
-    with Story.open(interrupted) as story:
-        assert story.damage is None
-        assert story.text(story.current) == "Quite another story."
-
-
 def test_damage_met_in_an_open_story_leaves_its_file_alone(
     written: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -363,19 +271,6 @@ def test_a_text_that_breaks_off_is_shorter_and_named(path: Path) -> None:
         assert found.missing_characters == len(words) - len(text)
 
 
-def test_nodes_at_the_end_are_missed_though_nothing_is_left_of_them(written: Path) -> None:
-    db = sqlite3.connect(written)
-    for table in ("node", "body"):
-        db.execute(f"DELETE FROM {table} WHERE id > 50")
-    db.execute("DELETE FROM search WHERE rowid > 50")
-    db.commit()
-    db.close()
-    with Story.open(written) as story:
-        assert story.damage is not None
-        assert story.damage.missing_nodes == tuple(range(51, 62))
-        assert story.text(50).count("<") == 49
-
-
 def without_first_page(path: Path) -> Path:
     data = bytearray(path.read_bytes())
     data[:PAGE] = bytes(PAGE)
@@ -388,19 +283,6 @@ def test_a_first_page_that_is_gone_costs_nothing(written: Path) -> None:
         assert story.damage is not None
         assert not story.damage.doubtful and not story.damage.missing_nodes
         assert (story.title, story.text(61).count("<")) == ("Sixty", 60)
-
-
-@pytest.mark.parametrize("version", range(1, VERSION + 1))
-def test_so_it_does_in_a_story_that_began_as_an_older_one(path: Path, version: int) -> None:
-    old_story(path)
-    db = sqlite3.connect(path, isolation_level=None)
-    migrate(db, STEPS[:version])
-    db.close()
-    with Story.open(without_first_page(path)) as story:
-        assert story.damage is not None
-        assert not story.damage.missing_nodes and not story.damage.missing_text
-        assert version < SUMMED or not story.damage.doubtful
-        assert all(story.node(node).text == f" old{node}" * 40 for node in range(2, 60))
 
 
 def test_words_by_day_are_kept_and_the_undo_history_is_not(written: Path) -> None:

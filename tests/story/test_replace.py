@@ -16,30 +16,13 @@ from srbwriter.story.model import DraftNode, Span, StoryDraft
 from srbwriter.story.shapes import row_sum
 from srbwriter.story.store import ACTION, Body
 from srbwriter.story.tree import Entry
-from tests.sizes import examples
 from tests.story.branches import drafted, generated, sizes
-from tests.story.machine import without_waiting
 
 LETTERS = ["a", "b", " ", ". ", "\n", "é", "\U0001f98a", "雨", "the fox ", "ran", "e\u0301", "\u200b"]
 
 
 def words(rng: random.Random, most: int = 5) -> str:
     return "".join(rng.choices(LETTERS, k=rng.randint(0, most)))
-
-
-def random_edit(rng: random.Random, text: str, near: int) -> Edit:
-    """Typing on, taking back, and now and then something elsewhere or large."""
-    kind, size = rng.random(), len(text)
-    start = min(near, size) if kind < 0.5 else rng.randint(0, size)
-    if kind < 0.35:
-        return Edit(start, start, rng.choice(LETTERS))
-    if kind < 0.5:
-        return Edit(max(0, start - rng.randint(1, 2)), start, "")
-    end = min(size, start + (rng.randint(0, size) if rng.random() < 0.2 else rng.randint(0, 6)))
-    if rng.random() < 0.2:  # a passage that comes back nearly as it was
-        new = text[start:end].replace("fox", "hen").replace("a", "b", 1)
-        return Edit(start, end, new)
-    return Edit(start, end, words(rng))
 
 
 def history(story: Story) -> list[tuple[object, ...]]:
@@ -52,63 +35,6 @@ def looks(story: Story) -> tuple[object, ...]:
     tree = [entry._replace(created=0.0) for entry in story._document.tree]
     bodies = [story._document.body(entry.id) for entry in tree]
     return tree, bodies, story.current, story._history.head, history(story)
-
-
-class Twins:
-    """Two stories that are told the same: of the first the whole text, of the second the edit alone."""
-
-    def __init__(self, stories: list[Story], seed: int) -> None:
-        self.stories, self.rng, self.near = stories, random.Random(seed), 0
-        self.names: list[int] = []
-        self.now = 0.0
-        for story in stories:
-            story.use_token_sizes(sizes)
-            story._clock = lambda: self.now
-            without_waiting(story)
-
-    @property
-    def text(self) -> str:
-        return self.stories[0].text(self.stories[0].current)
-
-    def both(self, act: Callable[[Story], object]) -> None:
-        for story in self.stories:
-            act(story)
-
-    def step(self) -> None:
-        rng = self.rng
-        self.now += rng.choice((0.1, 0.3, 5.0))
-        kind = rng.random()
-        if kind < 0.1:
-            made = rng.choice(("the fox ran. ", "abababab", "aa b. c ", "雨雨雨雨", " \n the"))
-            self.both(lambda story: story.pick(generated(story, story.current, made, "other")[0]))
-        elif kind < 0.13:
-            path = self.stories[0].path(self.stories[0].current)
-            node = rng.choice(path)
-            length = len(self.stories[0].node(node).text)
-            if length > 1:
-                at = rng.randint(1, length - 1)
-                self.both(lambda story: story.split(node, at))
-        elif kind < 0.18:
-            self.both(lambda story: story.undo())
-        elif kind < 0.22:
-            self.both(lambda story: story.redo())
-        elif kind < 0.24:
-            self.both(lambda story: story.end_typing())
-        else:
-            self.edit(random_edit(rng, self.text, self.near))
-
-    def edit(self, edit: Edit) -> None:
-        text = apply_edits(self.text, [edit])
-        self.stories[0].set_text(text)
-        self.stories[1].replace(edit)
-        self.near = edit.start + len(edit.text)
-        assert self.text == text
-
-    def run(self, steps: int) -> None:
-        for _ in range(steps):
-            self.step()
-            first, second = map(looks, self.stories)
-            assert first == second
 
 
 @pytest.fixture
@@ -124,19 +50,13 @@ def stories(tmp_path: Path) -> Iterator[Callable[[int], list[Story]]]:
         story.close()
 
 
-def test_an_edit_alone_does_what_the_whole_text_does(stories: Callable[[int], list[Story]]) -> None:
-    """The same text, runs and ids, place of the writer, words counted, and history, action by action."""
-    for seed in range(examples(20)):
-        Twins(stories(seed), seed).run(50)
-
-
 def test_edits_in_many_places_are_one_action(stories: Callable[[int], list[Story]]) -> None:
     [story, _] = stories(0)
     rng = random.Random(1)
     story.use_token_sizes(sizes)
     for number in range(40):
         story.pick(generated(story, story.current, f"the fox ran {number} times. ")[0])
-    for _ in range(examples(30)):
+    for _ in range(7):
         text, before = story.text(story.current), drafted(story)
         places = sorted(rng.sample(range(len(text) + 1), 2 * rng.randint(1, 12)))
         edits = [Edit(a, b, words(rng)) for a, b in zip(places[::2], places[1::2], strict=True)]
@@ -231,25 +151,3 @@ def test_edits_that_are_not_within_the_text_are_refused(stories: Callable[[int],
         with pytest.raises(Refused, match="no place"):
             story.replace(*edits)
     assert drafted(story) == before
-
-
-def test_many_edits_take_as_long_as_the_text_and_they_do(stories: Callable[[int], list[Story]]) -> None:
-    """Each is done once: 20 000 edits of a megabyte are no 20 000 megabytes."""
-    [story, _] = stories(0)
-    text = "The tide came in and nobody said a word about it. " * 20_000
-    story.append(text)
-    story.end_typing()
-    read = 0
-    body = story._document.body
-
-    def counted(node: int) -> object:
-        nonlocal read
-        read += 1
-        return body(node)
-
-    story._document.body = counted  # type: ignore[method-assign, assignment]
-    story.replace(*[Edit(at + 21, at + 27, "somebody") for at in range(0, len(text), 50)])
-    assert story.text(story.current) == text.replace("nobody", "somebody")
-    assert read < 100
-    story.undo()
-    assert story.text(story.current) == text

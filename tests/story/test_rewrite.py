@@ -5,13 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from srbwriter.story import ROOT, Refused, Story
 from srbwriter.story.check import check
 from srbwriter.story.model import Span
-from srbwriter.story.spans import text_of
 from tests.story.branches import generated, sizes
 
 TEXT = "one two thr fou fiv six "  # tokens of three characters: "one", " tw", "o t" …
@@ -92,29 +89,3 @@ def test_it_is_in_the_file(story: Story) -> None:
         assert spans(opened) == before
         opened.undo()
         assert opened.text(opened.current) == TEXT
-
-
-@given(st.integers(0, 47), st.integers(1, 30), st.sampled_from(["model", "writer", "both"]))
-def test_any_passage_goes_and_comes_back(
-    tmp_path_factory: pytest.TempPathFactory, start: int, length: int, author: str
-) -> None:
-    with Story.create(tmp_path_factory.mktemp("s") / "s.srbw") as story:
-        story.use_token_sizes(sizes)
-        if author != "writer":
-            story.pick(generated(story, ROOT, TEXT)[0])
-        if author != "model":
-            story.append(TEXT)
-        if author == "both":
-            story.pick(generated(story, story.current, TEXT)[0])
-        whole, before = story.text(story.current), spans(story)
-        start = min(start, len(whole) - 1)
-        end = min(start + length, len(whole))
-        story.rewrite(start, end, (NEW,))
-        assert story.text(story.current) == whole[:start] + NEW.text + whole[end:]
-        assert text_of(s for n in story.nodes(story.path(story.current)) for s in n.spans) == story.text(
-            story.current
-        )
-        ids = [token for _, _, some in spans(story) for token in some]
-        assert [token for token in ids if token != 3] == list(NEW.ids)
-        story.undo()
-        assert (story.text(story.current), spans(story)) == (whole, before)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
-import unicodedata
 from contextlib import closing
 from pathlib import Path
 
@@ -15,8 +13,6 @@ from hypothesis import strategies as st
 from srbwriter.story import ROOT, Story
 from srbwriter.story.check import check
 from srbwriter.story.migrations import STEPS, migrate
-from srbwriter.unspaced import CHARACTER
-from tests.sizes import examples
 from tests.story.branches import generated
 
 
@@ -77,23 +73,10 @@ def test_the_language_of_queries(story: Story) -> None:
     assert found(story, "") == found(story, '" "') == found(story, "...") == []
 
 
-@settings(suppress_health_check=list(HealthCheck), deadline=None, max_examples=examples(60))
+@settings(suppress_health_check=list(HealthCheck), deadline=None, max_examples=15)
 @given(query=st.text(max_size=20) | st.text('"*^:+-()NEAR ANDORT{}', max_size=20))
 def test_no_query_is_an_error(story: Story, query: str) -> None:
     story.search(query)
-
-
-def test_more_hits_than_are_ranked_come_newest_first(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("srbwriter.story.search._RANKED", 5)
-    nodes = story.add(ROOT, ["a heron"] * 9)
-    assert [hit.node for hit in story.search("heron", limit=3)] == nodes[:-4:-1]
-
-
-def test_a_view_searches_what_was_there_when_it_was_written(story: Story, tmp_path: Path) -> None:
-    node = story.append("heron")
-    story.search("heron")
-    with Story.open(tmp_path / "s.srbw") as view:
-        assert found(view, "heron") == [node]
 
 
 # -- scripts without spaces ----------------------------------------------------------------------------
@@ -156,24 +139,6 @@ def test_a_snippet_marks_the_place(story: Story) -> None:
 
 
 PARTS = "灯塔の門กินข้າບាន់ка1 ，。aé-"
-
-
-@settings(suppress_health_check=list(HealthCheck), deadline=None, max_examples=examples(80))
-@given(text=st.text(PARTS, min_size=1, max_size=30), data=st.data())
-def test_whatever_stands_in_a_text_is_found(story: Story, text: str, data: st.DataObject) -> None:
-    [node] = story.add(ROOT, [text])
-    seams = [0, *(i for i in range(1, len(text)) if may_begin(text, i)), len(text)]
-    start, end = sorted(data.draw(st.tuples(st.sampled_from(seams), st.sampled_from(seams))))
-    part = text[start:end]
-    if any(map(str.isalnum, part)):
-        assert node in {hit.node for hit in story.search(f'"{part}"', limit=10_000)}
-
-
-def may_begin(text: str, i: int) -> bool:
-    """Whether a reader would look for what begins or ends at ``i``: not inside a word, nor before a mark."""
-    spaced = re.match(r"\w", text[i]) and not CHARACTER.match(text[i])
-    before = re.match(r"\w", text[i - 1]) and not CHARACTER.match(text[i - 1])
-    return not (spaced and before) and unicodedata.category(text[i])[0] != "M"
 
 
 def test_what_is_left_of_a_damaged_story_is_found(tmp_path: Path) -> None:

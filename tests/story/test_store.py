@@ -29,7 +29,6 @@ from srbwriter.story.backup import backups, restore
 from srbwriter.story.check import check
 from srbwriter.story.migrations import STEPS, VERSION, migrate
 from srbwriter.story.store import Store
-from tests.fakes.disk import SmallDisk, can_mount
 from tests.server.wire import wait_until
 from tests.story.branches import WORDS, drafted
 from tests.story.crash_child import old_story
@@ -215,42 +214,6 @@ def test_an_old_story_that_cannot_be_copied_is_not_changed(path: Path, tmp_path:
         assert story.read_only is None
 
 
-def test_an_upgrade_sums_up_what_is_there(path: Path) -> None:
-    old_story(path)
-    Story.open(path).close()
-    assert check(path).sound
-    data = path.read_bytes()
-    path.write_bytes(data.replace(b" old33", b" old34"))
-    report = check(path)
-    assert report.damage is not None
-    assert report.damage.doubtful == (33,)
-
-
-def test_a_story_that_calls_itself_older_than_it_is_is_damaged(written: Path) -> None:
-    for version in range(1, VERSION):
-        db = sqlite3.connect(written)
-        db.execute(f"PRAGMA user_version = {version}")
-        db.close()
-        before = written.read_bytes()
-        with Story.open(written) as story:
-            assert story.damage is not None
-            assert "not of version" in story.damage.problem
-            assert story.text(61).count("<") == 60
-        assert not check(written).sound
-        assert written.read_bytes() == before
-    assert not list(paths.backup_dir().rglob("*.srbw"))
-
-
-def test_an_old_story_of_which_a_bit_changed_is_not_summed_up_as_it_is(path: Path) -> None:
-    old_story(path)
-    data = path.read_bytes().replace(b" old33", b" \xffld33", 1)
-    path.write_bytes(data)
-    with Story.open(path) as story:
-        assert story.damage is not None
-        assert story.damage.doubtful == (33,)
-    assert path.read_bytes() == data
-
-
 def test_a_story_that_was_only_half_made_can_be_opened(path: Path) -> None:
     Store.create(path).close()
     with Story.open(path) as story:
@@ -291,29 +254,6 @@ def test_a_full_disk_takes_nothing_and_changes_nothing(written: Path) -> None:
         assert taken.spans[0].ids == (0, 1, 2, 4)
         assert taken.finish_reason == "length"
     assert check(written).sound
-
-
-def test_a_disk_that_is_nearly_full_is_called_full(tmp_path: Path) -> None:
-    """Whatever it is for which there is no room: the file, its log, or the index of the log."""
-    if not can_mount(tmp_path / "probe"):
-        pytest.skip("no disk can be mounted here")
-    disk = SmallDisk(tmp_path / "disk")
-    try:
-        disk.fill()
-        size = (disk.folder / "ballast").stat().st_size
-        for room in range(0, 1024, 64):
-            os.truncate(disk.folder / "ballast", size - room * 1024)
-            try:
-                Story.create(disk.folder / f"{room}.srbw").close()
-            except NotSaved as error:
-                assert error.full and "the disk is full — free some space" in str(error)
-                assert os.listdir(disk.folder) == ["ballast"]
-            else:
-                break
-        else:
-            pytest.fail("there was never room")
-    finally:
-        disk.unmount()
 
 
 def test_a_file_that_was_taken_away_gets_no_words(written: Path) -> None:

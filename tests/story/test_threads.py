@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from srbwriter.story import ROOT, Refused, Story, StoryError
-from tests.story.branches import drafted
+from srbwriter.story import ROOT, Story, StoryError
 
 
 def together(*tasks: Callable[[], None]) -> None:
@@ -93,45 +92,6 @@ def test_who_reads_does_not_wait_for_the_disk(story: Story, monkeypatch: pytest.
         read.set()
 
     together(write, look)
-
-
-def test_who_reads_does_not_wait_for_another_process(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
-    begin, waiting, read = story._document.store.begin, threading.Event(), threading.Event()
-
-    def slow() -> None:
-        waiting.set()
-        assert read.wait(30)
-        begin()
-
-    monkeypatch.setattr(story._document.store, "begin", slow)
-
-    def look() -> None:
-        assert waiting.wait(30)
-        assert story.text(story.current) == ""
-        read.set()
-
-    together(lambda: story.append("at last"), look)
-    assert story.text(story.current) == "at last"
-
-
-def test_verbs_together_are_all_there_or_none(story: Story) -> None:
-    [name] = story.begin_branches(ROOT, 1, vocab="v")
-    before = drafted(story)
-    with pytest.raises(Refused), story.together():
-        typed = story.append("typed")
-        story.stream(name, "written", [1])
-        story.finish(name, "length")
-        with pytest.raises(Refused):  # caught or not, it is a part of the whole
-            story.split(typed, 50)
-    assert drafted(story) == before
-    assert story.streaming == {name: name}
-    with story.together():
-        typed = story.append("typed")
-        story.stream(name, "written", [1])
-        story.append(" on", typed)
-    assert story.undo() is not None
-    assert story.text(name) == "written"
-    assert "typed on" not in [story.text(node) for node in story.reading_order()]
 
 
 def test_a_closed_story_says_so(tmp_path: Path) -> None:

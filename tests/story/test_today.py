@@ -5,15 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import invariant, precondition, rule
 
 from srbwriter.story import ROOT, Story
 from srbwriter.story.model import DraftNode, StoryDraft
-from tests.sizes import examples
 from tests.story.branches import generated
-from tests.story.machine import StoryMachine
 
 WORDS = st.integers(1, 6)
 
@@ -143,75 +139,3 @@ def test_verbs_of_one_transaction_all_count_or_none_does(story: Story) -> None:
         raise RuntimeError
     story.append(" five")
     assert today(story) == (3, 1)
-
-
-class Days(StoryMachine):
-    """A day of writing on a story of yesterday: the day's words are those by which its text grew.
-
-    That holds as long as the writer goes on from where they are and cuts no words of yesterday. Old words
-    begin with o, new ones with n, and they stay whole: the n in the text are what must be counted.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        clock = [1_000_000_000.0]
-        self.story._document.day_log._clock = lambda: clock[0]
-        self.story.append("o o o o o ")
-        [take] = generated(self.story, self.story.current, "o o o ")
-        self.story.pick(take)
-        clock[0] += 86_400
-        self.heads = set[int]()
-
-    @property
-    def text(self) -> str:
-        return self.story.text(self.story.current)
-
-    @rule(n=WORDS)
-    def types(self, n: int) -> None:
-        self.story.set_text(self.text + "n " * n)
-
-    @rule()
-    def pauses(self) -> None:
-        self.story.end_typing()
-
-    @rule(data=st.data(), n=WORDS)
-    def types_amid(self, data: st.DataObject, n: int) -> None:
-        at = 2 * data.draw(st.integers(0, len(self.text) // 2))
-        self.story.set_text(self.text[:at] + "n " * n + self.text[at:])
-
-    @precondition(lambda self: "n" in self.text)
-    @rule(data=st.data(), n=WORDS)
-    def deletes(self, data: st.DataObject, n: int) -> None:
-        """New words, wherever they are."""
-        at = self.text.index("n", data.draw(st.integers(0, self.text.rindex("n"))))
-        end = at
-        while end < len(self.text) and self.text[end] == "n" and end - at < 2 * n:
-            end += 2
-        self.story.set_text(self.text[:at] + self.text[end:])
-
-    @rule(n=WORDS, part=st.integers(0, 3))
-    def picks(self, n: int, part: int) -> None:
-        take, _ = generated(self.story, self.story.current, "n " * n, "n ")
-        self.story.pick(take, 2 * part if 0 < part <= n else None)
-
-    @rule()
-    def undoes(self) -> None:
-        """What the writer did last, which may be more than one action."""
-        while self.story._history.head > 2:  # the story of yesterday stays
-            self.story.undo()
-            if self.story._history.head in self.heads:
-                break
-
-    @rule()
-    def does_again(self) -> None:
-        while self.story.redo() is not None and self.story._history.head not in self.heads:
-            pass
-
-    @invariant()
-    def counts_what_is_new(self) -> None:
-        self.heads.add(self.story._history.head)
-        assert self.story.today().words == self.text.count("n"), self.text
-
-
-TestDays = pytest.mark.slow(Days.TestCase)
-TestDays.settings = settings(max_examples=examples(60, few=8), stateful_step_count=25, deadline=None)

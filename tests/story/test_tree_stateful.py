@@ -13,7 +13,6 @@ from hypothesis.stateful import initialize, invariant, rule
 from srbwriter.story import ROOT, Refused, Settings, State, Story
 from srbwriter.story.model import NodeId
 from srbwriter.story.words import count
-from tests.sizes import examples
 from tests.story.machine import StoryMachine
 
 WORDS = st.text(alphabet="ab .\n—é😀", min_size=1, max_size=12)
@@ -353,10 +352,10 @@ class Editing(Writing):
         """Not here: the writer asked for something else."""
 
 
-TestWriting = pytest.mark.slow(Writing.TestCase)
-TestEditing = pytest.mark.slow(Editing.TestCase)
+TestWriting = Writing.TestCase
+TestEditing = Editing.TestCase
 TestWriting.settings = TestEditing.settings = settings(
-    max_examples=examples(60, few=8),
+    max_examples=8,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=list(HealthCheck),

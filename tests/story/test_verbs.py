@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
 
-from srbwriter.story import ROOT, Marks, NodeId, NoSuchNode, Refused, Settings, State, Story
+from srbwriter.story import ROOT, Marks, NoSuchNode, Refused, Settings, Story
 from srbwriter.story.model import LoreEntry, Template
-from tests.sizes import examples
 from tests.story.branches import generated, sizes
-from tests.story.machine import without_waiting
 
 # -- the tree ------------------------------------------------------------------------------------------
 
@@ -94,12 +87,6 @@ def test_ways_through_the_tree(story: Story) -> None:
     assert story.bookmarks() == [b]
 
 
-def test_marks_that_mean_nothing_are_refused(story: Story) -> None:
-    for marks in ({"tags": ["two\nlines"]}, {"tags": [""]}):
-        with pytest.raises(Refused):
-            story.mark(ROOT, **marks)  # type: ignore[arg-type]
-
-
 def test_unread_branches(story: Story) -> None:
     [branch] = generated(story, ROOT, "abc")
     assert story.unread() == [branch]
@@ -166,16 +153,6 @@ def test_settings_of_one_unit_are_one_action_until_something_else_happens(story:
     for _ in range(3):
         story.redo()
     assert memory() == "A harbour."
-
-
-def test_a_unit_of_settings_that_came_to_nothing_is_begun_anew(story: Story) -> None:
-    with pytest.raises(RuntimeError), story.together():
-        story.put_settings(ROOT, Settings(memory="A"), unit="memory")
-        raise RuntimeError
-    story.mark(story.append("one"), bookmark=True)
-    story.put_settings(ROOT, Settings(memory="A harbour"), unit="memory")
-    story.undo()
-    assert story.own_settings(ROOT).memory is None and story.text(story.current) == "one"
 
 
 def test_parts_of_the_text(story: Story) -> None:
@@ -286,13 +263,6 @@ def test_edits_in_two_places_are_two_actions(story: Story, clock: Clock) -> None
     assert story.node(node).text == "A cat sat down."
 
 
-def test_half_a_character_does_not_stop_the_pen(story: Story) -> None:
-    node = story.append("caf\udce9 \ud83d")
-    assert story.node(node).text == "caf\ufffd \ufffd"
-    story.mark(node, note="\udce9", title="\udce9", tags=["\udce9"])
-    assert story.marks(node).title == "\ufffd"
-
-
 # -- editing -------------------------------------------------------------------------------------------
 
 
@@ -312,18 +282,6 @@ def test_editing_generated_text_forks(story: Story) -> None:
         ("f", (), "model"),
         ("ghi", (3,), "model"),
     ]
-
-
-def test_more_edits_of_a_fork_stay_in_it(story: Story, clock: Clock) -> None:
-    [branch] = generated(story, ROOT, "abc")
-    fork = story.edit(branch, "abcd")
-    assert story.edit(fork, "abcde") == fork
-    clock.now += 10
-    assert story.edit(fork, "abcdef") == fork
-    story.undo()
-    assert story.node(fork).text == "abcde"
-    story.undo()
-    assert story.node(fork).state is State.BINNED
 
 
 def test_the_same_text_is_no_edit(story: Story) -> None:
@@ -401,14 +359,6 @@ def test_nothing_hangs_below_a_running_branch(story: Story) -> None:
             verb()
 
 
-def test_logprobs_must_fit(story: Story) -> None:
-    [name] = story.begin_branches(ROOT, 1)
-    with pytest.raises(ValueError, match="2 ids and 1 logprobs"):
-        story.stream(name, "ab", [1, 2], [-1.0])
-    with pytest.raises(ValueError, match="branches"):
-        story.begin_branches(ROOT, 2, seeds=[1])
-
-
 def test_everything_about_a_branch_is_kept(story: Story, tmp_path: Path) -> None:
     [name] = story.begin_branches(ROOT, 1, model="m.gguf", vocab="v", sampling={"min_p": 0.1}, seeds=[42])
     story.stream(name, "ow", [5, 6], [-0.25, None], lead="wind")
@@ -434,25 +384,6 @@ def test_everything_about_a_branch_is_kept(story: Story, tmp_path: Path) -> None
     assert not node.marks.visited
 
 
-def test_every_seed_that_may_be_asked_for_is_kept(story: Story) -> None:
-    seeds = [0, 2**63 - 1, 2**63, 2**64 - 1]
-    names = story.begin_branches(ROOT, 4, seeds=seeds)
-    for name in names:
-        story.stream(name, " and")
-    story.close()
-    with Story.open(story.file) as again:
-        assert [again.node(name).seed for name in names] == seeds
-
-
-def test_tokens_that_no_vocabulary_has_cost_no_word(story: Story) -> None:
-    [branch] = story.begin_branches(ROOT, 1, vocab="v")
-    story.stream(branch, "He ran.", [7])
-    story.stream(branch, " She hid.", [2**40], [-0.5])
-    story.finish(branch, "stop")
-    assert story.text(branch) == "He ran. She hid."
-    assert story.node(branch).spans[0].ids == (7,)
-
-
 # -- moving a node with all that follows it ------------------------------------------------------------
 
 
@@ -466,15 +397,6 @@ def test_what_was_moved_is_the_last_child_and_undo_puts_it_where_it_was(story: S
     story.undo()
     story.undo()
     assert (story.children(ROOT), story.children(a)) == ([a, b, c], [d])
-
-
-def test_settings_are_those_of_the_new_place(story: Story) -> None:
-    one, two = story.add(ROOT, ["one", "two"])
-    [node] = story.add(one, ["x"])
-    story.put_settings(one, Settings(memory="of one", author_note="note"))
-    story.put_settings(two, Settings(memory="of two"))
-    story.move(node, two)
-    assert (story.settings(node).memory, story.settings(node).author_note) == ("of two", None)
 
 
 def test_moves_that_cannot_be_are_refused_in_words(story: Story) -> None:
@@ -530,91 +452,3 @@ def test_a_token_that_began_in_the_words_before_stays_with_its_node(story: Story
     story.move(branch, two)
     [span] = story.node(branch).spans
     assert (span.text, span.ids, span.lead, story.text(branch)) == ("ran", (3, 1), " ", "He wentran")
-
-
-# -- any number of moves -------------------------------------------------------------------------------
-
-STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(("move", "move", "move", "split", "merge", "edit", "delete", "visit", "undo")),
-        st.integers(0, 1000),
-        st.integers(0, 1000),
-    ),
-    max_size=25,
-)
-
-
-def seen(story: Story) -> dict[str, Any]:
-    """Everything of the tree, the bin with it."""
-    tree = story._document.tree
-    living = list(story.reading_order())
-    return {
-        "nodes": [(node.id, node.parent, node.spans, node.author) for node in story.nodes(living)],
-        "texts": [story.text(node) for node in living],
-        "bin": [(node, tree.all_children(node), story.node(node).spans) for node in story.bin()],
-    }
-
-
-def step(story: Story, verb: str, one: int, other: int) -> None:
-    nodes = sorted(story.reading_order())
-    node, target = nodes[one % len(nodes)], nodes[other % len(nodes)]
-    match verb:
-        case "move":
-            move(story, node, target)
-        case "split":
-            story.split(node, 1 + other % 3)
-        case "merge":
-            story.merge(node)
-        case "edit":
-            story.set_text(story.text(node) + "x" * (other % 3) + "y", node)
-        case "delete":
-            story.delete(node)
-        case "visit":
-            story.visit(node)
-        case _:
-            story.undo()
-
-
-def move(story: Story, node: NodeId, target: NodeId) -> None:
-    """Move, and check that no node and no word is lost, whatever the move was."""
-    order = sorted(story.reading_order())
-    spans = {node: story.node(node).spans for node in order}
-    own = story.node(node).text
-    try:
-        story.move(node, target)
-    finally:
-        assert sorted(story.reading_order()) == order
-        assert {node: story.node(node).spans for node in order} == spans
-    assert story.text(node) == story.text(target) + own
-    assert story.parent(node) == target and story.path(node)[0] == ROOT
-
-
-@given(steps=STEPS)
-@hypothesis_settings(max_examples=examples(80, few=10), deadline=None)
-def test_no_sequence_of_moves_loses_a_node_or_a_word(steps: list[tuple[str, int, int]]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "a.srbw"
-        with without_waiting(Story.create(file)) as story:
-            story.use_token_sizes(sizes)
-            one, two = story.add(ROOT, ["One. ", "Two. "])
-            for parent in (one, two):
-                for branch in generated(story, parent, "abcdef", "ghi"):
-                    generated(story, branch, "jkl")
-            begun, head = seen(story), story._history.head
-            for verb, first, second in steps:
-                try:
-                    if verb != "undo" or story._history.head != head:
-                        step(story, verb, first, second)
-                except (Refused, NoSuchNode):
-                    pass
-            ended, done = seen(story), 0
-            while story._history.head != head:
-                story.undo()
-                done += 1
-            undone = seen(story)
-            assert (undone["nodes"], undone["texts"]) == (begun["nodes"], begun["texts"])
-            for _ in range(done):
-                story.redo()
-            assert seen(story) == ended
-        with Story.open(file) as story:
-            assert seen(story) == ended

@@ -2,41 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
-from srbwriter.story.words import NOTHING, Count, count
+from srbwriter.story.words import count
 
 TEXT = st.text(alphabet="ab '\"-\u2014\n.é_", max_size=30)
-ANY_SCRIPT = TEXT | st.text(alphabet="a1 .\u2014「」。界か゛ー々한กำิ๒ລຂ່ខ្មမြ\u200b\U00020bb7", max_size=30)
-
-
-@given(st.lists(ANY_SCRIPT, max_size=6))
-def test_counts_of_pieces_add_up(pieces: list[str]) -> None:
-    total = NOTHING
-    for piece in pieces:
-        total += count(piece)
-    assert total == count("".join(pieces))
-    assert Count.total((made.words, made.edges) for made in map(count, pieces)) == total
-
-
-@given(st.lists(st.tuples(TEXT, st.integers(1, 2000)), max_size=6), st.integers(0, 40_000), TEXT)
-def test_a_long_text_counts_as_its_characters_do(
-    parts: list[tuple[str, int]], place: int, inserted: str
-) -> None:
-    text = "".join(part * times for part, times in parts)
-    for known in (text, text[:place] + inserted + text[place:]):
-        pieces = re.split(r"[\s\u2012-\u2015]+", known)
-        assert count(known).words == sum(any(c.isalnum() for c in piece) for piece in pieces)
-
-
-@given(ANY_SCRIPT)
-def test_edges_survive_being_a_number(text: str) -> None:
-    made = count(text)
-    assert Count.total([(made.words, made.edges)]) == made
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ NewTerminal = Callable[[str], Terminal]
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    item.add_marker(pytest.mark.slow)  # each starts the program
     if os.name != "posix":
         item.add_marker(pytest.mark.skip(reason="pseudo-terminals are a thing of POSIX systems"))
 

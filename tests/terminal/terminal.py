@@ -343,13 +343,6 @@ class Terminal:
             cells = [self._screen.buffer[row][start + k] for k in range(len(words) if line else 0)]
         return {(cell.bold, cell.italics, cell.underscore) for cell in cells if cell.data.strip()}
 
-    def colour_of(self, words: str) -> str:
-        """The colour of the first character of ``words`` on the screen, such as ``ff0000`` or ``default``."""
-        lines = self.screen.splitlines()
-        row = next(row for row, line in enumerate(lines) if words in line)
-        with self._drawing:
-            return self._screen.buffer[row][lines[row].index(words)].fg
-
     def _draw(self) -> bool:
         """Draw what has come since; returns whether there was any."""
         with self._news:

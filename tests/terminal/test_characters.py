@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import random
 
-import pytest
-
 from tests.terminal.support import (
     OPENING,
-    make_story,
     node_texts,
     says_saved,
     text_of,
     with_branches,
     words_from,
 )
-from tests.terminal.terminal import CTRL_Q, CTRL_Z, ENTER, TAB, Terminal
+from tests.terminal.terminal import CTRL_Q, ENTER, TAB, Terminal
 
 CHARACTERS = {
     "no-break space": "10\u00a0km",
@@ -79,39 +76,3 @@ def test_awkward_characters_are_kept_typed_and_pasted(terminal: Terminal) -> Non
     terminal.press(CTRL_Q)
     assert terminal.ended() == 0
     assert text_of(file) == f"{OPENING}{typed}|{pasted}~"
-
-
-MOVES = {
-    "ctrl+home": (b"\x1b[1;5H", "*One two.\n\nThree four. Five\nsix."),
-    "ctrl+end": (b"\x1b[1;5H\x1b[1;5F", "One two.\n\nThree four. Five\nsix.*"),
-    "paragraph up": (b"\x1b[1;5A\x1b[1;5A", "One two.\n\n*Three four. Five\nsix."),
-    "paragraph down": (b"\x1b[1;5H\x1b[1;5B", "One two.\n\n*Three four. Five\nsix."),
-    "word left": (b"\x1b[1;5D", "One two.\n\nThree four. Five\nsix*."),
-    "word right": (b"\x1b[1;5H\x1b[1;5C", "One* two.\n\nThree four. Five\nsix."),
-    "page up": (b"\x1b[5~", "One *two.\n\nThree four. Five\nsix."),
-    "select to the start": (b"\x1b[1;6H", "*"),
-    "select to the end": (b"\x1b[1;5H\x1b[1;6F", "*"),
-    "select a paragraph": (b"\x1b[1;6A", "One two.\n\nThree four. Five\n*"),
-    "select a word": (b"\x1b[1;6D", "One two.\n\nThree four. Five\nsix*"),
-    "select a page": (b"\x1b[5;2~", "One *"),
-}
-"""Keys as xterm sends them, from the text's end, and the text with ``*`` typed then."""
-
-
-@pytest.mark.full
-def test_the_movements_of_an_editor(terminal: Terminal) -> None:
-    text = "One two.\n\nThree four. Five\nsix."
-    file = make_story(terminal.folder, text)
-    terminal.start(file)
-    terminal.wait_for("Three four.")
-    wrong: list[str] = []
-    for name, (keys, expected) in MOVES.items():
-        terminal.press(b"\x1b[1;5F", keys, b"*")
-        try:
-            terminal.wait(lambda _, expected=expected: text_of(file) == expected, name)
-        except AssertionError:
-            wrong.append(f"{name}: {text_of(file)!r}")
-        terminal.press(CTRL_Z)
-        terminal.wait(lambda _: text_of(file) == text, f"undo of {name}")
-    print(f"\nmovements that do something else: {wrong or 'none'}")
-    assert not wrong

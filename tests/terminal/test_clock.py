@@ -16,7 +16,7 @@ SENTENCES = {400 * DAY: "Spring came. ", -800 * DAY: "Then winter. ", 0: "Then n
 """What is typed after the clock was set to so many seconds from the true time."""
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_a_clock_that_jumps_costs_no_word(new_terminal: NewTerminal, tmp_path: Path) -> None:
     terminal = new_terminal("clock")
     disk = MoodyDisk(terminal.folder / "disk", build(tmp_path))

@@ -8,13 +8,11 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import product
 from pathlib import Path
 
 import pytest
 
 from tests.fakes.disk import Disk, MoodyDisk, SmallDisk, build, can_mount
-from tests.sizes import few_or_all
 from tests.terminal.conftest import NewTerminal
 from tests.terminal.support import (
     OPENING,
@@ -32,7 +30,7 @@ from tests.terminal.terminal import CTRL_Q, CTRL_S, ESC, Terminal
 
 SOON = 10.0  # seconds in which the screen tells of trouble, or of its end
 
-SMALL, FILLED = "a small disk is full", "a library says that the disk is full"
+SMALL = "a small disk is full"
 CLOSED, FAILING = "read-only", "I/O errors"
 MOODS = {CLOSED: "readonly", FAILING: "failing"}
 
@@ -161,45 +159,14 @@ def left_nevertheless(terminal: Terminal, disk: Disk) -> list[str]:
     return wrong
 
 
-@few_or_all
-@pytest.mark.full
+@pytest.mark.slow
 def test_a_disk_that_takes_nothing_for_a_while_loses_no_word(
-    new_terminal: NewTerminal, library: Path, full: bool
+    new_terminal: NewTerminal, library: Path
 ) -> None:
-    usual = [(SMALL, well_again), (CLOSED, left_nevertheless), (FAILING, well_again)]
-    every = list(product((SMALL, FILLED, CLOSED, FAILING), (well_again, left_nevertheless)))
-    acts = [partial(on_bad_disk, new_terminal, library, *which) for which in (every if full else usual)]
-    wrong = [fault for faults in two_at_once(acts) for fault in faults]
-    assert not wrong, "\n".join(wrong)
-
-
-def not_saved(screen: str) -> tuple[int, int] | None:
-    """The words and seconds that the foot says are not saved."""
-    found = re.search(r"NOT SAVED: (\d+) words?, (\d+) s, the disk is full", foot(screen))
-    return (int(found[1]), int(found[2])) if found else None
-
-
-def test_what_is_not_saved_is_counted_in_red(terminal: Terminal, library: Path) -> None:
-    disk = MoodyDisk(terminal.folder / "disk", library)
-    file = make_story(disk.folder)
-    terminal.start(file, env=disk.environment)
-    terminal.wait_for(OPENING.strip())
-    terminal.wait(says_saved, "the first screen")
-    calm = terminal.colour_of("saved")
-    disk.fill()
-    terminal.type("alpha beta gamma")
-    terminal.wait_for("Could not save: the disk is full.")
-    terminal.wait(lambda screen: (not_saved(screen) or (0, 0))[0] == 3, "three words that are not saved")
-    terminal.type(" delta")
-    terminal.wait(lambda screen: (not_saved(screen) or (0, 0))[0] == 4, "four words that are not saved")
-    terminal.wait(lambda screen: (not_saved(screen) or (0, 0))[1] >= 3, "seconds that go on")
-    colour = terminal.colour_of("NOT SAVED")
-    red, green, blue = (int(colour[at : at + 2], 16) for at in (0, 2, 4))
-    assert colour != calm and red > max(green, blue) + 40, colour
-    disk.free()
-    terminal.wait(lambda screen: says_saved(screen) and "Could not save" not in screen, "all is saved")
-    assert terminal.colour_of("saved") == calm
-    assert text_of(file) == f"{OPENING}alpha beta gamma delta"
+    which = [(SMALL, well_again), (CLOSED, left_nevertheless), (FAILING, well_again)]
+    wrong = two_at_once([partial(on_bad_disk, new_terminal, library, *one) for one in which])
+    faults = [fault for found in wrong for fault in found]
+    assert not faults, "\n".join(faults)
 
 
 def folder_gone(new_terminal: NewTerminal, moved: bool) -> str:
@@ -232,6 +199,7 @@ def folder_gone(new_terminal: NewTerminal, moved: bool) -> str:
     return "\n".join(f"{'moved' if moved else 'deleted'}: {fault}" for fault in faults)
 
 
+@pytest.mark.slow
 def test_words_typed_while_the_folder_goes_away_are_kept_somewhere(new_terminal: NewTerminal) -> None:
     wrong = two_at_once([partial(folder_gone, new_terminal, moved) for moved in (True, False)])
     assert wrong == ["", ""], "\n".join(wrong)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 
 import pytest
 
 from srbwriter.engine.engine import Engine
 from srbwriter.story import Story
 from tests.engine.peers import VLLM, served
-from tests.engine.scripted import PROMPT, Scripted, answers, drops_after
 from tests.terminal.support import OPENING, make_story, node_texts, says_saved, text_of
 from tests.terminal.terminal import CTRL_N, CTRL_Q, CTRL_Z, ESC, Terminal
 
@@ -59,22 +57,3 @@ def test_eight_panes_on_an_engine_elsewhere(terminal: Terminal, url: str) -> Non
     with Story.open(file, readonly=True) as story:
         recorded = {node.model for node in story.nodes(list(story.reading_order())) if node.author == "model"}
     assert "storyteller" in recorded
-
-
-@pytest.mark.full
-def test_what_went_wrong_elsewhere_is_said_beside_the_text_that_came(terminal: Terminal) -> None:
-    file = make_story(terminal.folder, PROMPT)
-    with closing(Scripted("vllm")) as server:
-        server.faults.append(drops_after(9))
-        server.always = answers(400, {"error": {"message": "the context has 7 tokens"}})
-        terminal.start(file, "--connect", server.url, "-n", "4")
-        terminal.wait(says_saved, "the first screen")
-        terminal.press(CTRL_N)
-        terminal.wait_for("4 branches failed: ")
-        terminal.wait_for("the context has 7 tokens")
-        terminal.wait(lambda screen: screen.count("! failed") == 4, "what four heads say")
-        server.always = None
-        terminal.press(ESC, b"e")
-        terminal.wait_for("3 branches failed: ")
-        terminal.press(CTRL_Q)
-        assert terminal.ended() == 0

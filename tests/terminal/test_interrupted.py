@@ -10,7 +10,6 @@ from functools import partial
 
 import pytest
 
-from tests.sizes import few_or_all, some_of
 from tests.terminal.conftest import NewTerminal
 from tests.terminal.support import (
     OPENING,
@@ -38,9 +37,7 @@ from tests.terminal.terminal import (
 from tests.terminal.test_steady_typing import PLACES, start
 
 HANG_UP = "hang up"
-WAYS = [signal.SIGTERM, signal.SIGHUP, HANG_UP]
-USUAL = [("story", HANG_UP), ("branch", signal.SIGTERM)]
-EVERY = [(place, way) for place in PLACES for way in WAYS]
+ENDS = [("story", HANG_UP), ("branch", signal.SIGTERM), ("memory", signal.SIGHUP)]
 
 
 def interrupted(new_terminal: NewTerminal, place: str, way: signal.Signals | str) -> Loss:
@@ -64,10 +61,9 @@ def interrupted(new_terminal: NewTerminal, place: str, way: signal.Signals | str
     return loss(name, typed, find(terminal, file), moment)
 
 
-@few_or_all
-def test_nothing_is_lost_when_the_system_ends_the_program(new_terminal: NewTerminal, full: bool) -> None:
-    ends = EVERY if full else USUAL
-    losses = two_at_once([partial(interrupted, new_terminal, place, way) for place, way in ends])
+@pytest.mark.slow
+def test_nothing_is_lost_when_the_system_ends_the_program(new_terminal: NewTerminal) -> None:
+    losses = two_at_once([partial(interrupted, new_terminal, place, way) for place, way in ENDS])
     report("ended by the system while typing", losses)
     assert not [str(found) for found in losses if found.kept < found.typed]
 
@@ -115,19 +111,14 @@ def test_the_shell_stops_the_program_and_typing_goes_on(terminal: Terminal) -> N
 PASTED = "\n".join(f"Line {number}: the lamp went out, and nobody came." for number in range(2900))
 """About 137 kB, more than any queue of a terminal holds."""
 
-STOPS = [[signal.SIGSTOP], [signal.SIGTSTP], [signal.SIGSTOP, signal.SIGTSTP, signal.SIGSTOP]]
+STOPS = [signal.SIGSTOP, signal.SIGTSTP, signal.SIGSTOP]
 
 
-@pytest.mark.parametrize(
-    "stops", some_of(STOPS, STOPS[2:]), ids=lambda stops: "-".join(stop.name for stop in stops)
-)
-def test_a_paste_is_whole_however_often_the_program_was_stopped(
-    terminal: Terminal, stops: list[signal.Signals]
-) -> None:
+def test_a_paste_is_whole_however_often_the_program_was_stopped(terminal: Terminal) -> None:
     file = make_story(terminal.folder)
     terminal.start(file, job=True)
     terminal.wait(says_saved, "the whole first screen: half an escape sequence would swallow what follows")
-    for stop in stops:
+    for stop in STOPS:
         terminal.kill(stop)
         terminal.wait_for(STOPPED)
         modes = len(terminal.log)

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from srbwriter.story import ROOT, Story
-from tests.sizes import few_or_all, some_of
 from tests.terminal.conftest import NewTerminal
 from tests.terminal.support import (
     OPENING,
@@ -35,9 +34,7 @@ from tests.terminal.terminal import BACKSPACE, CTRL_N, CTRL_Q, CTRL_S, ENTER, ES
 BOUND = 1.3
 """No character that is older than this (seconds) is ever lost."""
 
-MOMENTS = {False: 1, True: 12}
-"""How often the program is killed in each place, with few moments and with all."""
-LONGEST = {False: 3.2, True: 6.0}
+LONGEST = 3.2
 """Seconds of typing at most; at least 2."""
 
 Kept = Callable[[Terminal, Path], str]
@@ -156,25 +153,22 @@ PLACES: dict[str, tuple[Callable[[Terminal], None], Kept]] = {
 }
 
 
-def killed_while_typing(new_terminal: NewTerminal, place: str, longest: float, seed: int) -> Loss:
+def killed_while_typing(new_terminal: NewTerminal, place: str) -> Loss:
     begin, find = PLACES[place]
-    chance = random.Random(f"{place} {seed}")
-    terminal = new_terminal(f"{place}-{seed}")
+    chance = random.Random(place)
+    terminal = new_terminal(place)
     file = make_story(terminal.folder)
     start(terminal, file)
     begin(terminal)
-    end = time.monotonic() + chance.uniform(2.0, longest)
+    end = time.monotonic() + chance.uniform(2.0, LONGEST)
     terminal.type_steadily(words_from(chance), steady(chance), until=end)
     moment = terminal.kill()
     typed = list(terminal.typed)
-    return loss(f"{place} {seed}", typed, find(terminal, file), moment)
+    return loss(place, typed, find(terminal, file), moment)
 
 
-@few_or_all
-@pytest.mark.parametrize("place", some_of(list(PLACES), ["story", "memory"]))
-def test_nothing_older_than_a_moment_is_lost(place: str, full: bool, new_terminal: NewTerminal) -> None:
-    kill = partial(killed_while_typing, new_terminal, place, LONGEST[full])
-    acts = [partial(kill, seed) for seed in range(MOMENTS[full])]
-    losses = losses_within(BOUND, acts)
-    report(f"killed while typing, {place}", losses)
+@pytest.mark.slow
+def test_nothing_older_than_a_moment_is_lost_by_a_kill(new_terminal: NewTerminal) -> None:
+    losses = losses_within(BOUND, [partial(killed_while_typing, new_terminal, place) for place in PLACES])
+    report("killed while typing", losses)
     assert max(found.age for found in losses) <= BOUND

@@ -5,10 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import repeat
 from pathlib import Path
-
-import pytest
 
 from srbwriter.story import Story
 from srbwriter.story.model import Marks
@@ -16,13 +13,11 @@ from tests.terminal.support import OPENING, foot, make_story, says_saved
 from tests.terminal.terminal import BACKSPACE, CTRL_N, CTRL_Q, Terminal
 
 STEADY = 1 / 15  # seconds between two keys
-SIZES = {"80x24": (80, 24), "40x12": (40, 12)}
-"""Columns and lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """``text`` in one way to type it: a key each, ``erases`` first, a ``paste``, or ``kitty`` sequences."""
+    """``text`` in one way to type it: a key each, ``erases`` first, or a ``paste``."""
 
     text: str
     how: str = "keys"
@@ -33,9 +28,7 @@ class Sentence:
             terminal.paste(self.text)
             return
         keys = [character.encode() for character in self.text]
-        if self.how == "kitty":
-            keys = [f"\x1b[{ord(character)};;{ord(character)}u".encode() for character in self.text]
-        elif self.how == "erases":
+        if self.how == "erases":
             keys = [BACKSPACE, *keys]
         if not pause:
             terminal.press(b"".join(keys))
@@ -46,34 +39,16 @@ class Sentence:
 
 
 SENTENCES = (
-    *(Sentence(text) for text in (
-        "Every evening Rose came home.", "Kind people opened the door for her.",
-        "Later that night it rained.",
-        "Later that day Kay left.", "Quietly, Ralph quit.", "Very few came back.", "Just then a bell rang.",
-        "Room 12 was shut.", "I do not know.", "Gulls cried.", "X marked the place.", "Zoe slept.",
-        "Tom counted to 9, then 8.", "Under the bed lay a key.", "pale light fell in.",
-        "killing time, he read.", "dusk came early?", "x and y were gone!",
-    )),
-    *(Sentence(text) for text in (
-        '"Who goes there?" she cried.', "'No one,' he said.", "“Come in,” said Ruth.", "— and then, nothing.",
-        "... so it ended.", "!Ay, caramba!", "@home it was warm.", "(Nobody saw it.)",
-        "#9 was the last house.", "*** a bell ***",
-    )),
-    *(Sentence(text) for text in (" And she wept.", " 3 gulls sat there.", "  Kites rose.")),
-    *(Sentence(text, "erases") for text in (" and rose.", "! Kneel, said the king.", "; later, rest.")),
-    *(Sentence(text, "paste") for text in ("Kind words, pasted in.", "3 men came.")),
-    *(Sentence(text) for text in ("Émile kam über Köln.", "e\u0301tude, quietly.", "東京の夜は静かだった。")),
-    Sentence("Rose reads quietly.", "kitty"),
-)  # fmt: skip
-assert len(SENTENCES) == 40
-
-FEW = [SENTENCES[i] for i in (0, 18, 31, 34)]
-"""A capital that is a command on a branch, quotes, backspace first, a paste."""
+    Sentence("Every evening Rose came home."),  # a capital that is a command on a branch
+    Sentence('"Who goes there?" she cried.'),
+    Sentence(" and rose.", "erases"),
+    Sentence("Kind words, pasted in.", "paste"),
+)
 
 
-def start(terminal: Terminal, size: str) -> Path:
+def start(terminal: Terminal) -> Path:
     """The program over a story with two branches that have ended."""
-    terminal.columns, terminal.lines = SIZES[size]
+    terminal.columns, terminal.lines = 80, 24
     terminal.configure(max_tokens=12)
     file = make_story(terminal.folder)
     terminal.start(file)
@@ -155,14 +130,5 @@ def type_all(terminal: Terminal, file: Path, sentences: Sequence[Sentence], paus
 
 
 def test_what_is_typed_behind_a_pick_is_the_storys(terminal: Terminal) -> None:
-    file = start(terminal, "80x24")
-    type_all(terminal, file, FEW, (STEADY, 0, 0, 0))
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("pause", [0, STEADY], ids=["burst", "steady"])
-@pytest.mark.parametrize("size", SIZES)
-def test_forty_sentences_behind_forty_picks(terminal: Terminal, size: str, pause: float) -> None:
-    file = start(terminal, size)
-    type_all(terminal, file, SENTENCES, list(repeat(pause, len(SENTENCES))))
-    print(f"\n{len(SENTENCES)} sentences at {size}, {pause:.3f} s between keys: all letters in the story")
+    file = start(terminal)
+    type_all(terminal, file, SENTENCES, (STEADY, 0, 0, 0))

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import random
-
-import pytest
 from textual.app import App, ComposeResult
-from textual.geometry import Offset
 
 from srbwriter import story
-from srbwriter.story.diff import apply_edits
 from srbwriter.tui.story.reading import Reading
-from srbwriter.tui.write.long_lines import PlainWrapped
 from srbwriter.tui.write.story_editor import StoryEditor
-from tests.sizes import examples
 from tests.tui.conftest import OpenBench
 
 BOOK = "It rained.\n\n" + "She left the house early. " * 9 + "\nHe stayed.\nThe sun rose."
@@ -66,59 +59,6 @@ async def test_headings_have_rows_that_the_cursor_passes() -> None:
         )  # the heading's paragraph joins the first one
         page = painted(editor)
         assert page[:2] == ["One", "Two"] and page[2].startswith("It rained.She left")
-
-
-async def test_rows_are_those_of_a_fresh_editor_after_any_edit() -> None:
-    rng = random.Random(7)
-    app = Page()
-    async with app.run_test(size=(50, 30)) as pilot:
-        editor = app.query_one(StoryEditor)
-        text = "\n".join("word " * rng.randint(0, 30) for _ in range(30))
-        editor.show(text, 0)
-        starts = [at for at in range(len(text)) if (not at or text[at - 1] == "\n") and rng.random() < 0.4]
-        editor.headings = [(at, f"Chapter {number}") for number, at in enumerate(starts)]
-        for _ in range(examples(60)):
-            start = rng.randint(0, len(text))
-            end = min(len(text), start + rng.choice((0, 0, 1, 7, 90)))
-            words = rng.choice(("", "x", "two words ", "\n", "a\nb\n\nc ", "long " * 40))
-            first, last = (editor._lines.get_location_from_index(place) for place in (start, end))
-            editor.replace(words, first, last)
-            text = apply_edits(text, [story.Edit(start, end, words)])
-            assert editor.whole == text
-            wrapped = editor.wrapped_document
-            kept = wrapped._offset_to_line_info, wrapped._line_index_to_offsets, wrapped._wrap_offsets
-            headings = [wrapped.heading_at(row) for row in range(wrapped.height)]
-            editor.rewrap()
-            assert kept == (
-                wrapped._offset_to_line_info, wrapped._line_index_to_offsets, wrapped._wrap_offsets,
-            )  # fmt: skip
-            assert headings == [wrapped.heading_at(row) for row in range(wrapped.height)]
-            assert [each for each in headings if each] == [words for _, words in editor.headings]
-            for row in range(wrapped.height):
-                line, _ = wrapped.offset_to_location(Offset(3, row))
-                assert 0 <= line < len(editor.document.lines)
-        await pilot.pause()
-
-
-async def test_a_key_in_a_chapters_paragraph_wraps_that_paragraph_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    app = Page()
-    async with app.run_test(size=(64, 20)) as pilot:
-        editor = app.query_one(StoryEditor)
-        editor.show(BOOK, 0)
-        editor.headings = [(BOOK.index("He stayed"), "Two")]
-        editor.go(BOOK.index("stayed"))
-        await pilot.pause()
-        wrapped = editor.wrapped_document
-        assert isinstance(wrapped, PlainWrapped)
-        counted: list[int] = []
-        place = wrapped.place_headings
-        monkeypatch.setattr(wrapped, "place_headings", lambda: counted.append(1) or place())
-        await pilot.press("y")
-        assert "He ystayed." in editor.whole and not counted
-        await pilot.press("enter")
-        assert counted
 
 
 async def test_reading_shows_headings(open_bench: OpenBench) -> None:
@@ -204,30 +144,3 @@ async def test_a_long_title_is_cut_at_the_edge(open_bench: OpenBench) -> None:
         await bench.settle()
         strips = bench.screen.editor.render_line(0)
         assert strips.text.rstrip().endswith("…") and strips.cell_length <= bench.screen.editor.size.width
-
-
-async def test_a_heading_is_seen_with_the_cursor_below_it() -> None:
-    app = Page()
-    async with app.run_test(size=(64, 12)) as pilot:
-        editor = app.query_one(StoryEditor)
-        text = "\n".join(f"Line {number}." for number in range(60))
-        editor.show(text)
-        editor.headings = [(0, "One"), (text.index("Line 30."), "Two")]
-        await pilot.press("ctrl+home")
-        assert painted(editor)[:2] == ["One", "Line 0."]
-        editor.go(text.index("Line 45."))
-        await pilot.press(*["up"] * 15)
-        assert painted(editor)[:2] == ["Two", "Line 30."]
-        editor.go_to_heading(text.index("Line 30."))
-        await pilot.pause()
-        assert painted(editor)[:2] == ["Two", "Line 30."]
-
-
-async def test_the_paragraph_below_a_new_heading_is_in_view(open_bench: OpenBench) -> None:
-    text = "\n\n".join(f"Paragraph {number}." for number in range(20))
-    async with open_bench(text, size=(80, 24)) as bench:
-        bench.screen.run("chapter")
-        await bench.press(*"Two", "enter")
-        await bench.settle()
-        rows = painted(bench.screen.editor)
-        assert rows.index("Two") + 1 == rows.index("Paragraph 19.")

@@ -109,7 +109,6 @@ async def test_a_copy_of_what_is_left_can_be_written(overwritten: Path, open_ben
         story.append("And on.")
 
 
-@pytest.mark.full
 async def test_a_file_of_which_nothing_is_left_offers_no_openings(cut: Path, open_bench: OpenBench) -> None:
     async with open_bench("") as bench:
         await opened(bench, DamagedNote)

@@ -101,22 +101,7 @@ async def test_a_screen_is_left_once_however_quickly_its_keys_come(open_bench: O
         assert bench.app.screen is bench.screen
 
 
-@pytest.mark.full
-async def test_keys_that_come_after_a_screen_was_left_do_nothing(open_bench: OpenBench) -> None:
-    async with open_bench(started=12) as bench:
-        await bench.press("o")
-        sheet = await opened(bench, Sheet)
-        bench.screen.run("help")
-        await opened(bench, Help)
-        sheet.close()
-        assert isinstance(bench.app.screen, Help)
-        await bench.press("escape", "escape")
-        sheet.close()
-        assert bench.app.screen is bench.screen
-
-
 @pytest.mark.parametrize("key", ["ctrl+r", "escape", "q"])
-@pytest.mark.full
 async def test_the_key_that_opens_read_mode_closes_it(key: str, open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         await bench.press("ctrl+r")
@@ -126,16 +111,6 @@ async def test_the_key_that_opens_read_mode_closes_it(key: str, open_bench: Open
         assert bench.app.screen is bench.screen
 
 
-async def test_a_key_of_the_writers_own_closes_read_mode_too(open_bench: OpenBench) -> None:
-    async with open_bench(settings={"keys.read": "f7", "keys.help": "f5"}) as bench:
-        for key in ("f7", "f5"):
-            await bench.press(key)
-            assert bench.app.screen is not bench.screen
-            await bench.press(key)
-            assert bench.app.screen is bench.screen
-
-
-@pytest.mark.full
 async def test_the_key_line_is_empty_while_a_dialog_takes_the_keys(open_bench: OpenBench) -> None:
     async with open_bench(started=12) as bench:
         line = bench.screen.key_line
@@ -149,30 +124,6 @@ async def test_the_key_line_is_empty_while_a_dialog_takes_the_keys(open_bench: O
             assert any(name == "kill" for name, _, _ in line.entries), command
 
 
-@pytest.mark.parametrize("on_branch", [False, True])
-@pytest.mark.full
-async def test_the_focus_returns_after_a_window_that_was_too_small(
-    on_branch: bool, open_bench: OpenBench
-) -> None:
-    async with open_bench(started=12) as bench:
-        if on_branch:
-            await bench.press("right")
-        else:
-            bench.screen.editor.focus()
-        await bench.pilot.pause()
-        before = bench.screen.focused
-        await bench.pilot.resize_terminal(30, 8)
-        await bench.pilot.pause()
-        branches = bench.session.round.branches
-        await bench.press(*"kiss")  # while a window is resized: words, and no commands on what is hidden
-        assert bench.app.screen is bench.screen and branches[bench.screen.grid.current].live
-        assert bench.screen.editor.whole.endswith("kiss") is not on_branch
-        await bench.pilot.resize_terminal(120, 40)
-        await bench.settle()
-        assert bench.screen.focused is before is not None
-
-
-@pytest.mark.full
 async def test_a_sheet_has_room_for_its_text_in_the_smallest_window(open_bench: OpenBench) -> None:
     async with open_bench(size=(40, 12), started=12) as bench:
         await bench.choose("bans")

@@ -12,7 +12,6 @@ from srbwriter.story import ROOT, StoryError
 from srbwriter.tui.dialogs.ask import AskWords
 from srbwriter.tui.dialogs.sheet import Sheet
 from srbwriter.tui.story.reading import ContextView
-from srbwriter.tui.story.side_panel import SidePanel
 from srbwriter.tui.tree.screen import TreeScreen
 from srbwriter.tui.write.welcome import receive
 from tests.tui.conftest import Bench, OpenBench
@@ -115,7 +114,6 @@ async def test_without_such_words_nothing_is_asked(open_bench: OpenBench) -> Non
         assert bench.app.screen is bench.screen
 
 
-@pytest.mark.full
 async def test_a_sheet_whose_words_are_refused_stays_open(
     open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,51 +135,6 @@ async def test_a_sheet_whose_words_are_refused_stays_open(
         assert left(bench) == []
 
 
-@pytest.mark.full
-async def test_a_draft_that_cannot_be_dropped_ends_nothing(
-    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with open_bench() as bench:
-        await sheet(bench)
-        await bench.press(*"Slowly.")
-        await kept(bench)
-        monkeypatch.setattr(bench.session.story, "put_value", refuse)
-        await bench.press("escape", "d")
-        assert isinstance(bench.app.screen, ContextView)
-
-
-async def test_an_edited_branch_that_cannot_be_picked_stays_on_its_sheet(
-    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with open_bench(started=12) as bench:
-        await bench.press("o")
-        sheet = await opened(bench, Sheet)
-        await bench.press(*" Indeed.")
-        with monkeypatch.context() as full:
-            full.setattr(bench.session, "pick", refuse)
-            await bench.press("ctrl+s")
-            assert bench.app.screen is sheet
-        monkeypatch.setattr(bench.session, "generate", refuse)  # the pick is one thing, what follows another
-        await bench.press("ctrl+s")
-        assert bench.app.screen is bench.screen
-        assert bench.session.text().endswith(" Indeed.")
-        bench.session.keep()
-        assert not bench.session.story.value(DRAFTS)
-
-
-@pytest.mark.full
-async def test_words_taken_back_do_not_come_again(open_bench: OpenBench) -> None:
-    async with open_bench(started=12) as bench:
-        await bench.press("i")
-        await opened(bench, AskWords)
-        await bench.press(*"no")
-        await kept(bench)
-        await bench.press("backspace", "backspace", "enter")
-        assert bench.app.screen is bench.screen
-        bench.session.keep()
-        assert not bench.session.story.value(DRAFTS)
-
-
 def refuse(*given: object, **named: object) -> None:
     raise StoryError("the disk is full")
 
@@ -190,7 +143,6 @@ def refuse(*given: object, **named: object) -> None:
     ("key", "field", "words"),
     [("n", "note", "wet quay"), ("t", "title", "Rain"), ("number_sign", "tags", "rain,quay")],
 )
-@pytest.mark.full
 async def test_what_is_said_of_a_node_is_safe_while_it_is_typed(
     key: str, field: str, words: str, open_bench: OpenBench
 ) -> None:
@@ -226,18 +178,4 @@ async def test_a_note_goes_on_where_the_program_ended(open_bench: OpenBench) -> 
         assert story.marks(node).note == "old"
         assert left(bench) == []
 
-
-@pytest.mark.full
-async def test_a_lorebook_entry_is_safe_while_its_name_is_typed(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        story = bench.session.story
-        bench.screen.run("lore")
-        await opened(bench, SidePanel)
-        await bench.press("n")
-        await opened(bench, AskWords)
-        await bench.press(*"Maren")
-        assert await kept(bench) == {"lorebook:new": "Maren"}
-        await bench.press("enter", "escape")
-        [entry] = story.own_settings(ROOT).lore
-        assert (entry.name, entry.keys) == ("Maren", ["Maren"])
         assert left(bench) == []

@@ -61,7 +61,6 @@ async def test_tab_and_a_click_lead_into_the_story_and_the_badge_says_where_keys
 
 
 @pytest.mark.parametrize("way", ["tab", "ctrl+f"])
-@pytest.mark.full
 async def test_a_story_that_was_hidden_is_shown_before_it_has_the_keys(
     way: str, open_bench: OpenBench
 ) -> None:

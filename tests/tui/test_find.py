@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from srbwriter.story import Edit
-from srbwriter.story.diff import apply_edits
-from srbwriter.tui.story.find import FindBar, Finder
-from srbwriter.tui.write.story_editor import View
+from srbwriter.tui.story.find import FindBar
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.scenarios.common import opened, visible
 
@@ -100,24 +91,6 @@ async def test_replacing_all_keeps_the_place_and_what_is_in_view(open_bench: Ope
         assert (editor.cursor_location[0], editor.scroll_offset.y) == (100, top)
 
 
-@given(
-    st.text("ab", max_size=30), st.text("ab", min_size=1, max_size=2), st.text("xy", max_size=3), st.data()
-)
-def test_a_view_stays_at_its_letters_when_others_are_replaced(
-    text: str, words: str, by: str, data: st.DataObject
-) -> None:
-    finder = Finder(text)
-    finder.search(words, case=True)
-    place = data.draw(st.integers(0, len(text)))
-    edits = finder.edits(by)
-    after = View(place, place, place).after(edits).end
-    assert 0 <= after <= len(apply_edits(text, edits))
-    if not any(edit.start < place < edit.end for edit in edits):
-        behind = [Edit(e.start - place, e.end - place, by) for e in edits if e.start >= place]
-        assert apply_edits(text, edits)[after:] == apply_edits(text[place:], behind)
-
-
-@pytest.mark.full
 async def test_the_same_key_finds_again_and_other_words_begin_anew(open_bench: OpenBench) -> None:
     async with open_bench(TEXT) as bench:
         await bench.press("ctrl+f", *"captain", "ctrl+f", "ctrl+f")
@@ -129,45 +102,6 @@ async def test_the_same_key_finds_again_and_other_words_begin_anew(open_bench: O
         assert "not in the story" in visible(bench)
 
 
-@pytest.mark.parametrize(
-    ("text", "words", "found"),
-    [("Straße STRASSE straße", "straße", [(0, 6), (15, 21)]), ("İİ ab", "ab", [(3, 5)]),
-     ("a.b axb", "a.b", [(0, 3)]), ("ΟΔΟΣΑ οδος", "ΟΔΟΣ", [(0, 4), (6, 10)]), ("Waſſer", "ss", [(2, 4)]),
-      ("aaa", "aa", [(0, 2)]), ("abc", "", []), ("abc", "d", [])],
-)  # fmt: skip
-def test_places_are_those_of_the_text_as_it_is(text: str, words: str, found: list[tuple[int, int]]) -> None:
-    assert forwards(Finder(text), words) == found
-
-
-@given(st.text("aAbİß .\n", max_size=60), st.text("aAbİß.", min_size=1, max_size=2))
-def test_both_ways_round_meet_every_place(text: str, words: str) -> None:
-    finder = Finder(text)
-    found = forwards(finder, words)
-    assert [text[start:end].lower() for start, end in found] == [words.lower()] * len(found)
-    assert found == [m.span() for m in re.finditer(re.escape(words), text, re.IGNORECASE)]
-    if len(set(words.lower())) > 1:  # places that overlap are others from behind
-        back: list[tuple[int, int]] = []
-        place = finder.before(len(text))
-        while place is not None and place not in back:
-            back.append(place)
-            place = finder.before(place[0])
-        assert back == found[::-1]
-
-
-@given(
-    st.text("aAbİß .", max_size=60), st.text("aAbß.", min_size=1, max_size=2), st.booleans(), st.booleans()
-)
-def test_what_is_counted_is_what_is_replaced(text: str, words: str, case: bool, whole: bool) -> None:
-    finder = Finder(text)
-    count = finder.search(words, case, whole)
-    pattern = rf"(?<!\w){re.escape(words)}(?!\w)" if whole else re.escape(words)
-    expected, times = re.subn(pattern, lambda _: "<->", text, flags=0 if case else re.IGNORECASE)
-    replaced = apply_edits(text, finder.edits("<->"))
-    assert (replaced, count) == (expected, times)
-    assert replaced.count("<->") == count
-
-
-@pytest.mark.full
 async def test_find_and_replace_agree(open_bench: OpenBench) -> None:
     async with open_bench("The captain slept. Captains do. CAPTAIN!") as bench:
         await bench.press("ctrl+f", *"Captain")
@@ -189,20 +123,6 @@ async def test_find_and_replace_agree(open_bench: OpenBench) -> None:
         assert "1 of 1 · case" in visible(bench)
 
 
-def forwards(finder: Finder, words: str) -> list[tuple[int, int]]:
-    """Every place of ``words``, each with its number, until the first one comes again."""
-    count = finder.search(words)
-    found: list[tuple[int, int]] = []
-    place = finder.after(0)
-    while place is not None and place not in found:
-        found.append(place)
-        assert finder.number(place[0]) == len(found)
-        place = finder.after(place[1])
-    assert count == len(found)
-    return found
-
-
-@pytest.mark.full
 async def test_what_a_replacement_makes_is_seen_on_80_columns(open_bench: OpenBench) -> None:
     before, behind = "Nobody on the quay said a single", "about the wind for weeks on end."
     async with open_bench(f"{before} word {behind}", size=(80, 24)) as bench:

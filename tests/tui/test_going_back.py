@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from textual.events import Key
 
 from tests.tui.conftest import OpenBench
@@ -29,7 +28,6 @@ async def test_back_at_the_beginning_the_panes_are_empty(open_bench: OpenBench) 
         assert all(pane.text == "" for pane in bench.screen.grid.panes)
 
 
-@pytest.mark.full
 async def test_after_an_undone_pick_behind_typed_words_its_siblings_are_there(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         await bench.write()
@@ -48,7 +46,6 @@ async def test_after_an_undone_pick_behind_typed_words_its_siblings_are_there(op
         assert bench.session.text() == "It rained. Zebra." and bench.texts() == texts
 
 
-@pytest.mark.full
 async def test_the_branches_stay_when_what_is_undone_leads_nowhere_else(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         await bench.write()

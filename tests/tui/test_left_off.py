@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import cast
 
-import pytest
-
 from srbwriter.session.ordering import AS_DRAWN
 from srbwriter.tui.write.branch_pane import BranchPane
 from srbwriter.tui.write.view import View
@@ -66,15 +64,3 @@ async def test_one_large_branch_is_large_again(open_bench: OpenBench) -> None:
 
 
 KEPT = View(3, "branch", 1, AS_DRAWN, (1, 0), True, ((0, 4),))
-SPOILT = [{}, {"cursor": 3}, KEPT.to_json() | {"takes": [[1]]}, KEPT.to_json() | {"panes": ["x"]}]
-
-
-def test_a_view_is_read_as_it_was_written() -> None:
-    assert View.from_json(KEPT.to_json()) == KEPT
-    older = KEPT.to_json() | {"curves": True}
-    assert View.from_json(older) == KEPT
-
-
-@pytest.mark.parametrize("kept", SPOILT)
-def test_a_view_that_makes_no_sense_is_none(kept: dict[str, object]) -> None:
-    assert View.from_json(cast("dict[str, None]", kept)) is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from textual.widgets import Static
 
 from srbwriter.tui.dialogs.knobs import Knobs
@@ -12,7 +11,6 @@ from tests.tui.conftest import OpenBench
 from tests.tui.scenarios.common import opened, visible
 
 
-@pytest.mark.full
 async def test_knobs_are_narrowed_by_either_name_and_turned_there(open_bench: OpenBench) -> None:
     async with open_bench(fake=True, size=(80, 24)) as bench:
         bench.screen.run("knobs")
@@ -43,7 +41,6 @@ async def test_presets_say_what_they_turn(open_bench: OpenBench) -> None:
         assert "Unlikely turns" in said and "Temperature 1.4" in said and "Min p 0.1" in said
 
 
-@pytest.mark.full
 async def test_a_theme_is_seen_in_its_own_colours_while_it_is_chosen(open_bench: OpenBench) -> None:
     async with open_bench(fake=True, size=(80, 24)) as bench:
         bench.screen.run("theme")

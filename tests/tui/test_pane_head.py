@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from rich.cells import cell_len
 
-from srbwriter.engine.types import Sampling
-from srbwriter.tui.write.branch_words import Head, find_thoughts, sampling_words
+from srbwriter.tui.write.branch_words import Head, find_thoughts
 from tests.tui.conftest import OpenBench
 
 WRITING = Head("3", "▸", "writing", hidden=4, tokens=262, speed=31.0)
@@ -38,37 +34,6 @@ DONE = Head("3", "■", "done at sentence end", tokens=262)
 )
 def test_what_stands_in_a_line(head: Head, width: int, expected: str) -> None:
     assert head.line(width) == expected
-
-
-@given(
-    st.sampled_from(["writing", "reading 62 %", "done at paragraph end", "full length"]),
-    st.sets(st.sampled_from(["ready", "★"])),
-    st.sampled_from(["", "temp 0.71", "temp 1.2, top p 0.95"]),
-    st.integers(0, 900), st.integers(0, 99999), st.integers(0, 500), st.integers(0, 130),
-)  # fmt: skip
-def test_marks_stay_at_any_width(
-    state: str, marks: set[str], note: str, hidden: int, tokens: int, thoughts: int, width: int
-) -> None:
-    head = Head("12", "▸", state, thoughts, note, " ".join(marks), hidden, tokens, 30.0)
-    line = head.line(width)
-    assert cell_len(line) == width
-    if width >= 24:
-        signs = {"ready": "»"}
-        assert all(mark in line or signs.get(mark, mark) in line for mark in marks)
-
-
-async def test_marks_are_seen_where_eight_share_the_window_and_values_rounded(
-    open_bench: OpenBench,
-) -> None:
-    async with open_bench("It rained.", 8, started=40) as bench:
-        await bench.choose("bookmark")
-        bench.screen.pump.flush()
-        head = bench.screen.grid.panes[0].head
-        assert "★" in head
-        branch = bench.session.round.branches[0]
-        for value, shown in ((5 / 7, "0.71"), (1.2, "1.2"), (2.0, "2"), (0.0012, "0.001")):
-            branch.sampling = Sampling(temperature=value)
-            assert sampling_words(branch, Sampling()) == f"temp {shown}"
 
 
 @pytest.mark.parametrize(

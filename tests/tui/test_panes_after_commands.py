@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from srbwriter.tui.dialogs.ask import Confirm
-from srbwriter.tui.dialogs.sheet import Sheet
 from srbwriter.tui.write.branch_pane import BranchPane
-from srbwriter.tui.write.branch_words import Head
 from tests.tui.conftest import Bench, OpenBench
 
 
@@ -122,22 +120,3 @@ async def test_enter_writes_new_branches_instead(open_bench: OpenBench) -> None:
         await bench.tokens(4)
         assert bench.session.text() == CHANGED and bench.session.round is not before
         assert not any("earlier text" in head for head in heads(bench))
-
-
-@pytest.mark.full
-async def test_editing_before_a_pick_asks_once(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        await change_text(bench)
-        first = bench.texts()[0]
-        await bench.press("o")
-        assert isinstance(bench.app.screen, Confirm)
-        await bench.press("t")
-        assert isinstance(bench.app.screen, Sheet)
-        await bench.press("ctrl+end", "!", "ctrl+s")
-        assert bench.session.text() == f"{CHANGED}{first}!"
-
-
-@pytest.mark.parametrize("width", [25, 30, 40, 60, 100])
-def test_the_line_says_it_at_any_width(width: int) -> None:
-    head = Head("12", "■", "full length", 30, "temp 1.2, top p 0.95", "ready ★ repeats", 12, 300, 20.0, True)
-    assert "earlier text" in head.line(width)

@@ -67,29 +67,6 @@ async def test_what_the_engine_refuses_is_said_and_a_defect_is_shown_with_its_re
         bench.screen.defects.clear()
 
 
-@pytest.mark.full
-async def test_a_defect_in_what_is_painted_again_and_again_is_told_once(
-    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with open_bench() as bench:
-        looks: list[int] = []
-
-        def fail() -> None:
-            looks.append(1)
-            raise RuntimeError("a defect")
-
-        with monkeypatch.context() as broken:
-            broken.setattr(bench.screen, "flush", fail)
-            while len(looks) < 3:
-                bench.screen.pump.tick()
-                await bench.pilot.pause()
-            messages = [message for message in bench.app.messages.all if "a defect" in message.words]
-            assert len(messages) == 1
-        await bench.press(*" Hard", "ctrl+s")
-        assert bench.session.text() == "It rained. Hard"
-        bench.screen.defects.clear()
-
-
 async def test_a_fatal_defect_leaves_the_story_and_words_instead_of_code(open_bench: OpenBench) -> None:
     with pytest.raises(RuntimeError, match="fatal"):
         async with open_bench() as bench:

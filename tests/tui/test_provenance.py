@@ -32,16 +32,6 @@ def test_what_is_typed_is_the_writers_and_all_else_stays_whose_it_was(
         assert letters(found) == naive and found.length == len(naive)
 
 
-@given(PARTS, st.integers(0, 50), st.integers(0, 50))
-def test_a_stretch_has_the_authors_of_its_characters(
-    parts: list[tuple[int, Author]], one: int, other: int
-) -> None:
-    naive = [author for length, author in parts for _ in range(length)]
-    start, end = min(one, other), max(one, other)
-    found = Provenance(parts).between(start, end)
-    assert [author for begin, stop, author in found for _ in range(begin, stop)] == naive[start:end]
-
-
 async def test_the_models_words_are_italic_and_the_writers_are_plain(open_bench: OpenBench) -> None:
     async with open_bench("It rained.", started=12) as bench:
         await bench.press("enter")  # a pick

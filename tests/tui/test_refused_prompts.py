@@ -24,7 +24,6 @@ from srbwriter.tui.story.reading import ContextView, LogView, Reading
 from srbwriter.tui.story.side_panel import SidePanel
 from srbwriter.tui.tree.screen import TreeScreen
 from srbwriter.tui.widgets.lines import FilterLine
-from tests.sizes import some_of
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.scenarios.common import opened, visible
 
@@ -70,43 +69,10 @@ def actions(page: type[Page[Any]]) -> list[tuple[str, Callable[..., Any]]]:
     ]
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("command", PAGES)
-async def test_every_command_of_a_page_that_opens_a_prompt_is_declared(
-    command: str, open_bench: OpenBench
-) -> None:
-    async with open_bench() as bench:
-        await bench.write()
-        await bench.press("1")
-        bench.screen.run(command)
-        page = await opened(bench, PAGES[command])
-        found: list[bool] = []
-        for key, method in actions(PAGES[command]):
-            await bench.press(key)
-            if is_typed_into(bench.app.screen):
-                assert method in commands.ASKING, method
-                found.append(True)
-            while bench.app.screen not in (page, bench.screen):
-                bench.app.pop_screen()
-            if bench.app.screen is bench.screen:
-                bench.screen.run(command)
-                page = await opened(bench, PAGES[command])
-        assert found, "no prompt opened"
-
-
-@pytest.mark.parametrize("command", some_of(list(COMMANDS), ["type_into", "memory", "rename_story"]))
-async def test_every_command_that_opens_a_prompt_is_declared(command: str, open_bench: OpenBench) -> None:
-    async with open_bench(started=12) as bench:
-        if command not in ("quit", "suspend", "own_editor"):
-            bench.screen.run(command)
-            await bench.settle()
-        assert not is_typed_into(bench.app.screen) or COMMANDS[command].asks
-
-
 REFUSED = [id for id, command in COMMANDS.items() if command.asks]
 
 
-@pytest.mark.parametrize("command", some_of(REFUSED, ["type_into", "author_note"]))
+@pytest.mark.parametrize("command", ["type_into", "author_note"])
 async def test_letters_for_a_prompt_that_did_not_open_leave_story_and_branches(
     command: str, open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,7 +44,6 @@ def read(bench: Bench) -> None:
     bench.screen.show_messages([])
 
 
-@pytest.mark.full
 async def test_in_quiet_the_line_of_the_cursor_stays_in_the_middle(open_bench: OpenBench) -> None:
     async with open_bench(STORY, fake=True, size=(80, 24)) as bench:
         await bench.press("ctrl+t")

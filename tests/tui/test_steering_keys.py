@@ -58,7 +58,6 @@ async def test_an_empty_pane_says_how_branches_are_written(open_bench: OpenBench
         assert "ctrl+n" not in panes[0].render_line(1).text
 
 
-@pytest.mark.full
 async def test_the_panel_shows_the_ladder_that_holds_and_drops_it(open_bench: OpenBench) -> None:
     async with open_bench(n=2) as bench:
         session = bench.session
@@ -131,7 +130,6 @@ async def test_the_engine_figures_say_where_a_server_listens(open_bench: OpenBen
 
 
 @pytest.mark.parametrize("command", ["find", "settings", "openings", "tree", "read"])
-@pytest.mark.full
 async def test_a_message_covers_no_foot_of_a_prompt(command: str, open_bench: OpenBench) -> None:
     async with open_bench(n=2, size=(80, 24)) as bench:
         bench.screen.run(command)

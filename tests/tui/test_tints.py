@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from concurrent.futures import Future
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from rich.segment import Segment
 from textual.strip import Strip
 
-from srbwriter.engine.generation import Branch, Buffer, Generation
-from srbwriter.engine.types import Request, Sampling, Stop
 from srbwriter.tui import options
 from srbwriter.tui.widgets.tints import (
-    AUTHOR,
     STEPS,
-    SURPRISAL,
     TINTS,
     UNKNOWN,
-    WRITER,
-    Tints,
-    step,
 )
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.test_colours import SHIPPED
 
 
-@pytest.mark.full
 async def test_tints_are_told_apart_in_every_theme(open_bench: OpenBench) -> None:
     async with open_bench(fake=True) as bench:
         for theme in (*(file.stem for file in SHIPPED), "ansi-dark", "ansi-light"):
@@ -44,44 +33,6 @@ async def test_tints_are_told_apart_in_every_theme(open_bench: OpenBench) -> Non
                 look = style.color, style.bold, style.italic, style.underline
                 assert look not in looks, f"{theme}: {tint} looks like {looks[look]}"
                 looks[look] = tint
-
-
-@pytest.mark.parametrize(
-    ("probability", "tint"), [(0.3, 0), (2**-4, 0), (2**-7, 1), (2**-10, 2), (2**-13, 3)]
-)
-def test_steps(probability: float, tint: int) -> None:
-    assert step(math.log(probability)) == STEPS[tint]
-    assert step(None) == UNKNOWN
-
-
-def branch_of(lengths: list[int], typed: list[tuple[int, int]]) -> Branch:
-    generation = Generation(1, Request(""), lambda command: None)
-    branch = Branch(generation, 0, Sampling(), Stop(), 0)
-    ends = [sum(lengths[: k + 1]) for k in range(len(lengths))]
-    branch.buffer = Buffer(pieces=["x" * sum(lengths)], ids=list(range(len(lengths))), ends=ends, typed=typed)
-    return branch
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 4), st.none() | st.floats(-12, 0)), max_size=12),
-    st.integers(0, 40),
-    st.integers(0, 40),
-)
-def test_a_line_has_the_tints_of_its_tokens(
-    tokens: list[tuple[int, float | None]], one: int, other: int
-) -> None:
-    branch = branch_of([length for length, _ in tokens], [])
-    tints = Tints(SURPRISAL, lambda _: [value for _, value in tokens], lambda: 0)
-    naive = [step(value) for length, value in tokens for _ in range(length)]
-    start, end = sorted((one, other))
-    found = [(at, tint) for a, b, tint in tints.between(branch, start, end) for at in range(a, b)]
-    assert found == [(at, naive[at]) for at in range(start, min(end, len(naive)))]
-
-
-def test_what_was_typed_is_the_writers() -> None:
-    tints = Tints(AUTHOR, lambda _: [], lambda: 0)
-    branch = branch_of([4, 4, 4], [(4, 8)])
-    assert list(tints.between(branch, 2, 12)) == [(4, 8, WRITER)]
 
 
 async def test_coloured_words_are_selected_and_taken_as_before(open_bench: OpenBench) -> None:

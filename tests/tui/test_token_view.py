@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from textual.widgets import Static
 
 from srbwriter.tui.dialogs.tokens import TokenView
@@ -46,7 +45,6 @@ async def test_a_ban_leaves_the_cursor_in_its_place_however_slowly_it_is_written
         assert view._at == 3
 
 
-@pytest.mark.full
 async def test_the_chosen_token_is_in_view_where_there_is_room_for_few(open_bench: OpenBench) -> None:
     async with open_bench(size=(42, 12)) as bench:
         view = await tokens_of_the_first(bench)

@@ -10,16 +10,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from srbwriter import paths
-from srbwriter.engine.types import BranchState
 from srbwriter.story import Story, transfer
 from srbwriter.tui.dialogs.ask import Ask
 from srbwriter.tui.dialogs.help import Help
-from srbwriter.tui.write import status
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.scenarios.common import answer, opened
 from tests.tui.scenarios.convert import ended
@@ -108,53 +105,6 @@ async def test_a_long_name_leaves_room_for_the_bar(open_bench: OpenBench, folder
         assert [file.name for file in folder.iterdir()] == [f"{'long' * 40}.epub"]
 
 
-@pytest.mark.parametrize(
-    ("spent", "share", "words"),
-    [
-        (0.9, 0.5, ""), (5.0, 0.0, ""), (5.0, 1.0, ""),
-        (1.0, 0.25, "3 s left"), (2.0, 0.99, "1 s left"), (90.0, 0.5, "90 s left"),
-        (100.0, 0.5, "2 min left"), (600.0, 0.1, "90 min left"), (600.0, 0.05, "3 h left"),
-    ],
-)  # fmt: skip
-def test_the_time_left_in_words(spent: float, share: float, words: str) -> None:
-    assert status.time_left(spent, share) == words
-    line, *left = status.progress("doing", share, words)
-    assert line.endswith("esc stops") and left == ([words] if words else [])
-
-
-def test_a_load_is_watched_from_when_it_was_first_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = [100.0]
-    monkeypatch.setattr(status.time, "monotonic", lambda: clock[0])
-    session = SimpleNamespace(engine_state="LOADING", load_progress=0.0, long_work=None)
-    watch = status.Watch()
-
-    def line(at: float, share: float) -> str:
-        clock[0], session.load_progress = at, share
-        return "  ·  ".join(status.left(session, watch))  # type: ignore[arg-type]
-
-    assert line(100, 0.0) == "loading the model ░░░░░░░░░░░░░░░░   0%  ·  esc stops"
-    assert line(105, 0.2).endswith(" 20%  ·  esc stops")
-    assert line(105.5, 0.25).endswith(" 25%  ·  esc stops")
-    assert line(107, 0.6).endswith(" 60%  ·  esc stops  ·  2 s left")
-    assert line(108, 1.0).endswith("100%  ·  esc stops")
-    assert line(109, 0.1).endswith(" 10%  ·  esc stops"), "another load has begun"
-
-
-def test_a_prompt_is_estimated_by_what_is_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(status.time, "monotonic", lambda: 102.0)
-    branch = SimpleNamespace(state=BranchState.PROMPT)
-    generation = SimpleNamespace(
-        branches=[branch], prompt_ids=[0] * 1000, prompt_done=600, cached_tokens=500, submitted_at=100.0
-    )
-    session = SimpleNamespace(
-        engine_state="READY", round=SimpleNamespace(generation=generation), long_work=None
-    )
-    line = status.left(session, status.Watch())  # type: ignore[arg-type]
-    assert line == ("reading the story ██████████░░░░░░  60%  ·  esc stops", "8 s left")
-    generation.prompt_done = 500
-    assert status.left(session, status.Watch())[0].endswith(" 50%  ·  esc stops")  # type: ignore[arg-type]
-
-
 # ---- stopping
 
 
@@ -230,7 +180,6 @@ async def test_a_file_is_replaced_only_if_the_writer_says_yes(open_bench: OpenBe
         ("folder.md", "folder.md: is a folder — name a file in it"),
     ],
 )
-@pytest.mark.full
 async def test_a_name_that_cannot_be_is_asked_for_again(
     name: str, words: str, open_bench: OpenBench, folder: Path
 ) -> None:

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from srbwriter.story import ROOT, NodeId, Story
 from srbwriter.tui.tree.view import rows
-from tests.sizes import examples
 from tests.tui.conftest import OpenBench
 
 
@@ -32,7 +31,7 @@ def grown(folder: Path, parents: list[int], here: int) -> Story:
     return story
 
 
-@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.integers(0, 12), max_size=12), st.integers(0, 12))
 def test_every_node_is_shown_or_counted_in_a_fold(folder: Path, parents: list[int], here: int) -> None:
     with grown(folder, parents, here) as story:
@@ -55,7 +54,6 @@ def test_the_way_runs_straight_down(folder: Path) -> None:
         assert {row.depth for row in way} == {0}
 
 
-@pytest.mark.full
 async def test_marks_made_in_the_tree_are_in_the_story(open_bench: OpenBench) -> None:
     async with open_bench(started=12) as bench:
         await bench.press("1", "f3")

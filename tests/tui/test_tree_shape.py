@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from srbwriter.story import ROOT
 from srbwriter.tui.actions.tree import revisit
 from srbwriter.tui.tree.screen import SplitAt, TreeScreen
@@ -38,7 +36,6 @@ async def test_a_node_is_split_where_the_cursor_stands_and_joined_again(open_ben
 MARKS = "b", "n", "t", "number_sign", "u", "m", "d", "x"
 
 
-@pytest.mark.full
 async def test_the_beginning_and_folded_branches_say_why_nothing_is_done(open_bench: OpenBench) -> None:
     async with open_bench("It rained.") as bench:
         story = bench.session.story

@@ -12,7 +12,6 @@ from srbwriter.story.model import LoreEntry
 from srbwriter.tui.dialogs.ask import AskWords
 from srbwriter.tui.dialogs.choices import begin_sample, load_prompts
 from srbwriter.tui.dialogs.picker import Picker
-from tests.sizes import some_of
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.test_steering_keys import finish, typed
 
@@ -29,7 +28,7 @@ async def earlier_sitting(open_bench: OpenBench, n: int = 3) -> list[str]:
 
 @pytest.mark.parametrize(
     "verb",
-    some_of(["reroll", "extend", "rewind", "kill", "type_into", "reroll_all", "more"], ["type_into"]),
+    ["type_into"],
 )
 async def test_branches_of_an_earlier_sitting_are_steered(verb: str, open_bench: OpenBench) -> None:
     before = await earlier_sitting(open_bench)
@@ -149,7 +148,6 @@ async def test_a_branch_waits_while_words_for_it_are_typed(open_bench: OpenBench
 
 
 @pytest.mark.parametrize("key", ["r", "backspace"])
-@pytest.mark.full
 async def test_a_paused_branch_that_is_written_anew_writes(key: str, open_bench: OpenBench) -> None:
     async with open_bench(n=2, started=30) as bench:
         branch = bench.session.round.branches[0]

@@ -8,16 +8,10 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from textual import events
 from textual.geometry import Offset
-from textual.strip import Strip
 from textual.widget import Widget
 
 from srbwriter import unspaced
-from srbwriter.prose import Unit
-from srbwriter.tui.story.reading import typeset
 from srbwriter.tui.write.branch_grid import MIN_HEIGHT, MIN_WIDTH, best_columns
-from srbwriter.tui.write.branch_pane import BranchPane
-from srbwriter.tui.write.prose_area import unit_step
-from srbwriter.tui.write.story_editor import window_around
 from srbwriter.unspaced import CHARACTER
 from tests.tui.conftest import OpenBench
 
@@ -28,11 +22,6 @@ PARAGRAPH = "The tide came in and nobody said a word about the lamp.\n\n"
 def test_panes_are_never_narrower_than_can_be_read(n: int, width: int, height: int) -> None:
     columns = best_columns(n, width, height)
     assert 1 <= columns <= n and (columns == 1 or width // columns >= MIN_WIDTH)
-
-
-@pytest.mark.parametrize(("n", "size", "columns"), [(1, (120, 24), 1), (4, (120, 24), 2), (8, (160, 30), 4)])
-def test_panes_fill_the_room(n: int, size: tuple[int, int], columns: int) -> None:
-    assert best_columns(n, *size) == columns
 
 
 async def test_branches_that_do_not_fit_scroll_into_view_when_they_are_chosen(open_bench: OpenBench) -> None:
@@ -50,29 +39,6 @@ async def test_branches_that_do_not_fit_scroll_into_view_when_they_are_chosen(op
         await bench.write(2)
         await bench.settle()
         assert grid.scroll_y == 0
-
-
-@given(st.text(max_size=200), st.sampled_from(["word", "sentence", "paragraph"]))
-def test_steps_forward_reach_the_end_and_steps_back_the_start(text: str, unit: Unit) -> None:
-    at, steps = 0, 0
-    while at < len(text.rstrip()):
-        further = unit_step(text, at, unit, 1)
-        assert further > at
-        at, steps = further, steps + 1
-    while at > 0:
-        back = unit_step(text, at, unit, -1)
-        assert back < at
-        at = back
-    assert steps <= len(text)
-
-
-@given(st.integers(0, 5000), st.integers(0, 200_000), st.integers(100, 5000))
-def test_the_window_holds_the_cursor_and_is_small(lines: int, place: int, size: int) -> None:
-    text = PARAGRAPH * lines
-    place = min(place, len(text))
-    start, end = window_around(text, place, size)
-    assert 0 <= start <= place <= end <= len(text)
-    assert end - start <= size or len(text) <= size
 
 
 async def test_a_long_story_is_edited_through_a_window(open_bench: OpenBench) -> None:
@@ -105,7 +71,6 @@ async def test_a_long_story_is_edited_through_a_window(open_bench: OpenBench) ->
         ("It's dark, 海", [0, 2, 3, 4, 9, 11, 12]),
     ],
 )
-@pytest.mark.full
 async def test_the_cursor_goes_by_words_that_nothing_parts(
     open_bench: OpenBench, text: str, stops: list[int]
 ) -> None:
@@ -143,7 +108,6 @@ async def test_the_writer_is_told_once_where_dictionaries_of_words_are(
         assert bench.said.count("pip install icu4py") == 1
 
 
-@pytest.mark.full
 async def test_a_word_that_nothing_parts_is_deleted_alone(open_bench: OpenBench) -> None:
     async with open_bench("他把灯塔的门") as bench:
         bench.screen.editor.go(2)
@@ -178,7 +142,6 @@ async def test_a_paste_of_a_book_is_edited_through_a_window_and_replaces_what_is
         assert len(editor.text) < len(book) / 2 and editor.whole == f"{book.upper()}X", "it was selected"
 
 
-@pytest.mark.full
 async def test_the_wheel_goes_on_beyond_the_window(open_bench: OpenBench) -> None:
     text = PARAGRAPH * 3000
     async with open_bench(text) as bench:
@@ -208,18 +171,6 @@ async def test_a_click_focuses_a_branch_and_a_double_click_picks_it(open_bench: 
         assert bench.session.text() == "It rained." + picked
 
 
-@pytest.mark.full
-async def test_the_wheel_scrolls_one_branch_only(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        bench.session.stop = type(bench.session.stop)(max_tokens=None, ignore_eog=True)
-        await bench.write(300)
-        first, second = bench.screen.grid.shown[:2]
-        first.post_message(_wheel(events.MouseScrollDown, first))
-        await bench.pilot.pause()
-        assert first.first_line > 0
-        assert second.first_line == 0
-
-
 def _wheel(kind: type[events.MouseEvent], widget: Widget) -> events.MouseEvent:
     return kind(widget, 3, 3, 0, 0, 0, False, False, False, 3, 3)
 
@@ -241,46 +192,6 @@ async def test_a_key_on_the_key_line_can_be_clicked(open_bench: OpenBench) -> No
         at = bench.screen.key_line.render().plain.index("write")
         await bench.pilot.click(bench.screen.key_line, offset=(at, 0))
         assert bench.session.round is not None
-
-
-@pytest.mark.full
-async def test_a_token_paints_its_own_line_and_no_other(
-    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with open_bench(n=2) as bench:
-        await bench.write(30)
-        before = {pane: pane._text.line_of(10**9) for pane in bench.screen.grid.shown}
-        painted: list[tuple[BranchPane, int]] = []
-        paint = BranchPane._paint
-
-        def noted(pane: BranchPane, row: int, width: int) -> Strip:
-            painted.append((pane, row))
-            return paint(pane, row, width)
-
-        monkeypatch.setattr(BranchPane, "_paint", noted)
-        await bench.tokens(1)
-        assert {pane for pane, _ in painted} == set(bench.screen.grid.shown)
-        assert all(row >= before[pane] > 0 for pane, row in painted)
-
-
-@pytest.mark.full
-async def test_resizing_keeps_what_is_read_in_view(open_bench: OpenBench) -> None:
-    async with open_bench(n=1) as bench:
-        bench.session.stop = type(bench.session.stop)(max_tokens=None, ignore_eog=True)
-        await bench.write(900)
-        await bench.on_panes()
-        await bench.press("pagedown")
-        pane = bench.screen.grid.shown[0]
-        words = pane.render_line(1).text.strip("▌ ▐").split()
-        await bench.pilot.resize_terminal(90, 40)
-        await bench.pilot.pause()
-        shown = [word for y in (1, 2, 3) for word in pane.render_line(y).text.strip("▌ ▐").split()]
-        assert " ".join(words) in " ".join(shown)
-        assert words[0] in pane.render_line(1).text.strip("▌ ▐").split()
-
-
-def test_a_page_is_set_in_paragraphs() -> None:
-    assert typeset("  One.\n\n\n\nTwo.\r\nThree. \n") == "One.\n\nTwo.\n\nThree."
 
 
 async def test_whether_words_are_saved_stays_beside_a_long_line(open_bench: OpenBench) -> None:

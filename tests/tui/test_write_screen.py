@@ -38,7 +38,6 @@ async def test_painting_goes_on_whatever_the_disk_does(
             track.nodes = before
 
 
-@pytest.mark.full
 async def test_the_cursor_stands_where_something_was_undone(open_bench: OpenBench) -> None:
     async with open_bench(text="It rained.\n\nNobody came.") as bench:
         bench.screen.editor.go(len("It rained"))

@@ -200,7 +200,6 @@ class TreeScreen(Page[Destination]):
 
     # ---- looking
 
-
     @action("slash", "search", asks=True)
     def action_search(self) -> None:
         """Find words in all branches."""

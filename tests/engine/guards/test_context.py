@@ -1,15 +1,10 @@
-"""Each way in which batches, sequences, contexts and files end a process, and that ours does not go there.
-
-The first half shows that a trap is there, the second that the same wish comes to no harm.
-"""
+"""Batches, sequences, contexts and files that would end a process in llama.cpp come to no harm here."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-
-from tests.sizes import examples, some_of
 
 from . import in_turn, run_child
 
@@ -23,52 +18,6 @@ def context(**fields):
                  options=EngineOptions(), path="guard")
     return Context(model.pointer, **{**given, **fields})
 """
-
-_TRAPS = {
-    "a batch smaller than the number of sequences": """
-        params = L.llama_context_default_params()
-        params.n_ctx, params.n_batch, params.n_seq_max, params.kv_unified = 256, 2, 8, True
-        lib.llama_init_from_model(model.pointer, params)
-    """,
-    "more rows than a batch holds": """
-        made = context()
-        tokens = (L.llama_token * 100)(*range(5, 105))  # the batch holds no more than its address
-        batch = L.llama_batch_get_one(tokens, 100)
-        lib.llama_decode(made.pointer, batch)
-    """,
-    "more logits than there is room for": """
-        made = context()
-        made.batch.add_run(list(range(5, 15)), 0, 0, True)
-        lib.llama_decode(made.pointer, made.batch.take())
-    """,
-    "a row of no sequence": """
-        made = context()
-        made.batch.add_rows([5], [0], [0])
-        made.batch._n_seq[0] = 0
-        made.batch._rows[0] = 0
-        lib.llama_decode(made.pointer, made.batch.take())
-    """,
-    "a sequence beyond the last": """
-        made = context()
-        lib.llama_memory_seq_rm(made.memory, 300, -1, -1)
-    """,
-    "the text of a token that is none": """
-        lib.llama_token_to_piece(model.vocab, 10**6, ctypes.create_string_buffer(64), 64, 0, True)
-    """,
-    "a sample of a row without logits": """
-        made = context()
-        made.batch.add_run([5, 6, 7], 0, 0, 1)
-        assert made.decode() == 0
-        from srbwriter.engine.sampling import SamplerTemplate
-        lib.llama_sampler_sample(SamplerTemplate(Sampling(), model).new(1).pointer, made.pointer, 0)
-    """,
-    "reading a vocabulary that was freed": """
-        lib.llama_model_free(model.pointer)
-        for _ in range(50):
-            ids = (ctypes.c_int32 * 4000)()
-            lib.llama_tokenize(model.vocab, b"abc" * 1000, 3000, ids, 4000, False, False)
-    """,
-}
 
 _GUARDED = {
     "contexts of any size": """
@@ -226,18 +175,12 @@ _ENGINES = {
 }
 
 
-@pytest.mark.parametrize("trap", _TRAPS)
-@pytest.mark.full
-def test_the_trap_is_there(trap: str) -> None:
-    assert run_child(_CONTEXT, _TRAPS[trap]).returncode < 0
-
-
 def test_no_harm_is_done() -> None:
     child = run_child(_CONTEXT, in_turn(_GUARDED.values()))
     assert child.returncode == 0, child.stderr
 
 
-@pytest.mark.parametrize("wish", some_of(_ENGINES, list(_ENGINES)[:3]))
+@pytest.mark.parametrize("wish", list(_ENGINES)[:3])
 def test_engines_do_no_harm(wish: str) -> None:
     child = run_child(_CONTEXT, _ENGINES[wish])
     assert child.returncode == 0, child.stderr
@@ -303,6 +246,6 @@ _DAMAGE = {
 
 
 def test_damaged_files_do_no_harm(tmp_path: Path) -> None:
-    given = f"folder, tries = {str(tmp_path)!r}, {examples(40)}"
+    given = f"folder, tries = {str(tmp_path)!r}, {10}"
     child = run_child(given, _FILES, in_turn(_DAMAGE.values()), timeout=240)
     assert child.returncode == 0, child.stderr
