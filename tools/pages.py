@@ -19,12 +19,11 @@ from srbwriter.cli.table import every_key
 from srbwriter.config import Key
 from srbwriter.config.keys import SECTIONS
 from srbwriter.config.kinds import SWITCH
-from srbwriter.engine.compat import MISSING, REFUSED, Missing
+from srbwriter.engine.compat import MISSING, Missing
 from srbwriter.engine.parameters import GROUPS, PARAMETERS, Parameter
 from srbwriter.engine.types import number_words
 from srbwriter.engine.verbs import HTTP_VERBS, Argument, Verb
 from srbwriter.models import RecommendedModel, read_recommended, size_words
-from srbwriter.server.dialects.openai.completions import HONOURED, IGNORED
 from srbwriter.story import formats
 from srbwriter.tui.commands import COMMANDS, Command, groups, screen_commands
 from srbwriter.tui.key_names import shown_name
@@ -313,12 +312,6 @@ def _when(verb: Verb) -> str:
     return "always" if len(verb.states) == 3 else "while it " + " or ".join(words[s] for s in verb.states)
 
 
-def openai_fields() -> str:
-    """Fields of other programs' OpenAI interfaces, beside the parameters of all dialects."""
-    rows = {"honoured": HONOURED, "passed over": IGNORED, "400 unless neutral": REFUSED}
-    return table("| Treatment | Fields |", "|---|---|", ((name, _codes(ones)) for name, ones in rows.items()))
-
-
 PARTS: dict[str, Callable[[], str]] = {
     "exit-codes": exit_codes,
     "file-formats": file_formats,
@@ -327,7 +320,6 @@ PARTS: dict[str, Callable[[], str]] = {
     "keys-to-know": keys_to_know,
     "models": models,
     "models-with-sources": models_with_sources,
-    "openai-fields": openai_fields,
     "parameters": parameters,
     "retired-parameters": retired_parameters,
     "settings": settings,

@@ -81,6 +81,7 @@ MISSING: Mapping[str, Missing] = {
     "guided_whitespace_pattern": Missing("json_schema decides on the white space itself", ()),
     "allowed_token_ids": Missing("logit_bias forbids tokens instead", ()),
     "allowed_tokens": Missing("logit_bias forbids tokens instead", ()),
+    "truncate_prompt_tokens": Missing("context cuts the beginning of a prompt that is longer", (-1,)),
     "bad_words": Missing("banned_phrases are the phrases that never come", ()),
     "stop_regex": Missing("a text ends at fixed texts only: stop", ()),
     "logits_processors": Missing("a server runs no code of its clients", ()),

@@ -18,10 +18,8 @@ import pytest
 import srbwriter.demo
 from srbwriter.config.keys import MAX_N
 from srbwriter.engine import limits
-from srbwriter.engine.compat import REFUSED
 from srbwriter.engine.queue import SETTLE_SECONDS
 from srbwriter.server import Loaded, ServerSettings, start_in_thread
-from srbwriter.server.dialects.openai.completions import HONOURED, IGNORED
 from srbwriter.server.dialects.srb import tokens
 from srbwriter.server.dialects.srb.completions import DEFAULT_STOP, SRB
 from srbwriter.server.endpoints import Endpoint
@@ -232,14 +230,6 @@ def test_every_endpoint_has_a_line() -> None:
         assert any(re.search(rf"{method}.*{HOME}{shape}(?=['\" ?]|$)", text, re.M) for shape in shapes), (
             row.paths
         )
-
-
-def test_the_table_of_extras_is_the_programs_own() -> None:
-    text = DOCUMENT.read_text("utf-8")
-    rows = {"honoured": HONOURED, "passed over": IGNORED, "400 unless neutral": REFUSED}
-    for title, names in rows.items():
-        row = next(line for line in text.splitlines() if line.startswith(f"| {title} |"))
-        assert re.findall(r"`(\w+)`", row) == list(names)
 
 
 def spaced(number: int) -> str:

@@ -57,12 +57,6 @@ OUT_OF_RANGE: tuple[tuple[str, dict[str, Any], str, str], ...] = (
     ("/completion", {"slot_id": 64}, "slot_id", "-1 <= value <= 63, but got 64"),
     ("/v1/completions", {"best_of": 0}, "best_of", "1 <= value <= 64, but got 0"),
     ("/v1/completions", {"logprobs": 101}, "logprobs", "0 <= value <= 100, but got 101"),
-    (
-        "/v1/completions",
-        {"echo": True, "truncate_prompt_tokens": -2},
-        "truncate_prompt_tokens",
-        "-1 <= value <= 512, but got -2",
-    ),
     ("/v1/chat/completions", {"n": 0}, "n", "1 <= value <= 64, but got 0"),
 )
 

@@ -9,8 +9,6 @@ import httpx
 from srbwriter.engine.types import Sampling
 from tests.fakes.engine import FakeEngine
 
-from .wire import frames
-
 BODY: dict[str, Any] = {"model": "any", "prompt": "Once upon a time,", "max_tokens": 4}
 
 
@@ -34,20 +32,6 @@ def test_what_their_clients_send_is_read(client: httpx.Client, engine: FakeEngin
     assert (stop.min_tokens, stop.token_ids, stop.include_string, stop.ignore_eog) == (2, (5,), True, True)
 
 
-def test_a_prompt_is_cut_to_its_last_tokens(client: httpx.Client, engine: FakeEngine) -> None:
-    ids = engine.tokenize("Once upon a time", add_bos=True)
-    for prompt in ("Once upon a time", ids):
-        sent = {**BODY, "prompt": prompt, "truncate_prompt_tokens": 2}
-        assert client.post("/v1/completions", json=sent).json()["usage"]["prompt_tokens"] == 2
-        assert engine.generations[-1].prompt_ids == tuple(ids[-2:])
-    assert client.post("/v1/completions", json={**BODY, "truncate_prompt_tokens": 50}).status_code == 200
-    long = {**BODY, "prompt": "Once " * 600, "truncate_prompt_tokens": -1}
-    assert client.post("/v1/completions", json=long).status_code == 200
-    for wrong in (0, -2, 10**6, "a"):
-        answer = client.post("/v1/completions", json={**BODY, "truncate_prompt_tokens": wrong})
-        assert answer.status_code == 400, wrong
-
-
 def test_how_likely_the_prompt_was(client: httpx.Client, engine: FakeEngine) -> None:
     sent = {**BODY, "prompt": "Once upon a", "prompt_logprobs": 2}
     (choice,) = client.post("/v1/completions", json=sent).json()["choices"]
@@ -60,11 +44,3 @@ def test_how_likely_the_prompt_was(client: httpx.Client, engine: FakeEngine) -> 
     assert client.post("/v1/completions", json={**sent, "stream": True}).status_code == 400
     talk = {"messages": [{"role": "user", "content": "a"}], "prompt_logprobs": 1}
     assert client.post("/v1/chat/completions", json=talk).status_code == 400
-
-
-def test_usage_in_every_chunk_where_that_is_asked_for(client: httpx.Client) -> None:
-    options = {"include_usage": True, "continuous_usage_stats": True}
-    wire = client.post("/v1/completions", json={**BODY, "stream": True, "stream_options": options}).content
-    reply = [event["usage"] for event in frames(wire) if event != "[DONE]"]
-    assert all(reply) and reply[-1]["completion_tokens"] == 4
-    assert {one["prompt_tokens"] for one in reply} == {6}

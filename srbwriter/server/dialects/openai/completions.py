@@ -10,14 +10,14 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 from starlette.responses import Response
 
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.limits import check_prompt, check_range
-from srbwriter.engine.types import Finished, NotSupported, Prompt, Request, Stop, TokenRun
+from srbwriter.engine.types import Finished, NotSupported, Prompt, Request, TokenRun
 from srbwriter.server.body import Fields, Params, read_params, stop_also
 from srbwriter.server.chat import TEMPLATE_SECONDS, read_chat
 from srbwriter.server.context import Context, json_response
@@ -42,17 +42,6 @@ from srbwriter.server.reply import (
 from srbwriter.server.services import FINGERPRINT, Services
 from srbwriter.server.work import encode
 
-HONOURED = (
-    "response_format", "truncate_prompt_tokens", "prompt_logprobs", "continuous_usage_stats",
-)  # fmt: skip
-"""Mean here what they mean there, beside all parameters of the engine's table."""
-
-IGNORED = (
-    "length_penalty", "spaces_between_special_tokens", "skip_special_tokens", "priority", "request_id",
-    "return_tokens_as_token_ids", "parallel_tool_calls", "user", "service_tier", "store", "metadata",
-)  # fmt: skip
-"""Change nothing about the text, or only what this server decides for itself."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenAIParams(Params):
@@ -61,7 +50,6 @@ class OpenAIParams(Params):
     choices: int
     model: str = ""
     include_usage: bool = False
-    continuous_usage: bool = False  # in every chunk
     prompt_logprobs: int | None = None  # of each choice, apart from those that echo shows
     echo: bool = False
 
@@ -93,14 +81,12 @@ def read_openai(
     if best_of != n or logprobs is not None:
         request = replace(request, n=best_of, logprobs=logprobs)
     options = Fields(fields.mapping("stream_options") or {})
-    usage = params.stream and options.flag("include_usage")
     return params.more(
         OpenAIParams,
         request=request,
         choices=n,
         model=fields.text("model") or services.model_name,
-        include_usage=usage,
-        continuous_usage=usage and options.flag("continuous_usage_stats"),
+        include_usage=params.stream and options.flag("include_usage"),
         prompt_logprobs=before,
         echo=fields.flag("echo"),
     )
@@ -119,8 +105,6 @@ def _read(fields: Fields, services: Services) -> tuple[list[Request], Completion
     engine, suffix, add_bos = services.engine, fields.text("suffix"), fields.flag("add_bos", True)
     params = read_openai(fields, services, _logprobs(fields))
     prompts = read_prompts(fields.raw("prompt"), engine)
-    if fields.has("truncate_prompt_tokens"):
-        prompts = [_truncated(params, fields, services, prompt) for prompt in prompts]
     if not suffix:
         requests = [
             services.put_system_before(params.of_prompt(prompt, add_bos=add_bos and wants_bos(prompt)))
@@ -151,23 +135,6 @@ def _logprobs(fields: Fields) -> int | None:
     return top.size("logprobs", 0)
 
 
-def _truncated(params: OpenAIParams, fields: Fields, services: Services, prompt: Prompt) -> Prompt:
-    """The last so many tokens of a prompt; -1 is as many as fit."""
-    most = fields.integer("truncate_prompt_tokens", -1)
-    check_range("truncate_prompt_tokens", most, -1, services.engine.n_ctx)
-    if most == 0:
-        raise bad("truncate_prompt_tokens", "Field 'truncate_prompt_tokens': at least one, or -1")
-    keep = (
-        most
-        if most > 0
-        else max(services.engine.n_ctx - (cast("Stop", params.request.stop).max_tokens or 0) - 1, 1)
-    )
-    if isinstance(prompt, str):
-        ids = services.engine.tokenize(prompt, add_bos=fields.flag("add_bos", True))
-        return prompt if len(ids) <= keep else ids[-keep:]
-    return prompt[-keep:]
-
-
 # ---- chat
 
 _DEFAULT_TOP = 20
@@ -180,9 +147,8 @@ async def chat_completions(context: Context) -> Response:
 
 def _read_chat_request(fields: Fields, services: Services) -> tuple[Request, OpenAIParams]:
     """What continues a conversation. Raises ApiError (400)."""
-    for name in ("truncate_prompt_tokens", "prompt_logprobs"):
-        if fields.has(name):
-            raise bad(name, f"Field '{name}': for /v1/completions only")
+    if fields.has("prompt_logprobs"):
+        raise bad("prompt_logprobs", "Field 'prompt_logprobs': for /v1/completions only")
     chat = read_chat(fields, services)
     params = read_openai(fields, services, _chat_logprobs(fields), chat.stops)
     return params.of_prompt(chat.prompt, parse_special=True, add_bos=chat.add_bos), params
@@ -255,19 +221,14 @@ class _Reply(BranchReply):
     def _tail_of(self, index: int, *, last: bool) -> str:
         """Return the end of a chunk: with timings at a choice's end, or in each chunk if requested."""
         if not (last or self._params.timings_per_token):
-            return self._with_usage(self._tail)
+            return self._tail
         generation, branch = self._of(index)
         more: dict[str, Any] = {"timings": timings(generation, branch)}
         if last and self._params.verbose:
             more["__verbose"] = final_object(
                 self._services, self._record, branch, self._params, index, stream=True
             )
-        return self._with_usage(f"{self._tail[:-3]},{encode(more).decode()[1:]}\n\n")
-
-    def _with_usage(self, tail: str) -> str:
-        if not self._params.continuous_usage:
-            return tail
-        return tail.replace('"usage":null', f'"usage":{encode(usage(self._record)).decode()}', 1)
+        return f"{self._tail[:-3]},{encode(more).decode()[1:]}\n\n"
 
     def end(self) -> bytes:
         if not self._params.include_usage:
@@ -333,7 +294,7 @@ class CompletionReply(_Reply):
 
     def _empty(self, index: int, tail: str) -> str:
         choice = f'{{"index":{index},"text":"","logprobs":null,"finish_reason":null}}'
-        return f"{self._head}{choice}{self._with_usage(tail)}"
+        return f"{self._head}{choice}{tail}"
 
     def _finish(self, out: list[str], index: int, last: Finished) -> None:
         stop = "null" if last.stop_text is None else _QUOTED(last.stop_text)
@@ -379,7 +340,7 @@ class ChatReply(_Reply):
         """A chunk with the role and no text: before the first piece, and (as llama.cpp's) for progress."""
         delta = '{"role":"assistant","content":null}'
         choice = f'{{"index":{index},"delta":{delta},"logprobs":null,"finish_reason":null}}'
-        return f"{self._head}{choice}{self._with_usage(tail)}"
+        return f"{self._head}{choice}{tail}"
 
     def _piece(self, out: list[str], index: int, piece: Piece) -> None:
         if not piece.text and not piece.tokens:
