@@ -12,7 +12,7 @@ from srbwriter.engine.engine import Engine
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.remote.loader import RemoteLoader
 from srbwriter.engine.remote.options import RemoteOptions
-from srbwriter.engine.types import FinishReason, NoRoom, Sampling, Stop
+from srbwriter.engine.types import BranchState, FinishReason, NoRoom, Sampling, Stop
 from srbwriter.prose import sentence_ends
 from srbwriter.session import Session
 from srbwriter.session.rounds import STEERED
@@ -37,13 +37,14 @@ def session(file: Path) -> Iterator[Session]:
 
 
 def begun(session: Session, tokens: int = 8) -> Steering:
-    """Branches with at least some tokens, paused."""
+    """Branches with at least some tokens, paused where the engine can."""
     session.generate()
     for branch in session.round.branches:
         for _ in branch.generation.events(timeout=WAIT):
             if len(branch.ids) >= tokens:
                 break
-        branch.pause()
+        if isinstance(session.engine, Engine):
+            branch.pause()
     if isinstance(session.engine, Engine):
         session.engine.call(lambda: None)
     return Steering.of(session)
@@ -52,7 +53,8 @@ def begun(session: Session, tokens: int = 8) -> Steering:
 def settled(session: Session) -> list[str]:
     """The texts once all is written and kept."""
     for branch in session.round.branches:
-        branch.resume()
+        if branch.state is BranchState.PAUSED:
+            branch.resume()
     texts = written(session)
     Steering.of(session).later(lambda: None).result(WAIT)
     return texts
