@@ -123,21 +123,6 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Engine, threading.Ev
         leave.set()
 
 
-def test_a_long_request_keeps_nobody_waiting_for_all_of_it(
-    held: tuple[Engine, threading.Event, threading.Event],
-) -> None:
-    engine, begun, leave = held
-    ended: list[str] = []
-    long = engine.embedder.embed(["the fox " * 20] * 100, None, 2)
-    assert begun.wait(WAIT)
-    short = engine.embedder.embed(["rain"], None, 2)
-    long.add_done_callback(lambda _: ended.append("long"))
-    short.add_done_callback(lambda _: ended.append("short"))
-    leave.set()
-    assert len(long.result(WAIT)) == 100
-    assert ended[0] == "short"
-
-
 def test_only_so_many_requests_wait(held: tuple[Engine, threading.Event, threading.Event]) -> None:
     engine, begun, _ = held
     engine.embedder.embed(["a"], None, 2)

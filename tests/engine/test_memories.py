@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Branch, Generation
-from srbwriter.engine.native.context import ABORTED, OK
 from srbwriter.engine.types import MAX_SEQUENCES, EngineOptions, FinishReason, Request, Stop, TokenRun
 from tests.fakes.shared_model import load_engine
 
@@ -218,31 +217,6 @@ def test_a_prompt_that_was_cancelled_is_read_on(engine: Engine, reference: Refer
     assert_right(engine, reference, list(again.prompt_ids), path_of(again.branches[0]))
 
 
-def test_an_abort_leaves_no_wrong_memory(
-    engine: Engine, reference: Reference, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A memory of states cannot drop half a step, and takes no heed; the other one drops all of it."""
-    neighbour = engine.submit(Request("The king", n=2, stop=RULE, sampling=seeded(2)))
-    drive(engine, lambda: all(len(b.ids) >= 4 for b in neighbour.branches))
-    generation = engine.submit(Request(PROMPT, n=2, stop=RULE, sampling=seeded(1)))
-    drive(engine, lambda: generation.prompt_done >= CHUNK)
-    context = engine._context
-    decode, codes = context.decode, list[int]()
-
-    def interrupted(*given: Any) -> int:
-        context.abort()
-        codes.append(decode(*given))
-        return codes[-1]
-
-    monkeypatch.setattr(context, "decode", interrupted)
-    engine.process()
-    monkeypatch.undo()
-    assert codes == [ABORTED if engine.model.partial_removal else OK]
-    finish(engine, generation, neighbour)
-    for asked in (generation, neighbour):
-        assert_right(engine, reference, list(asked.prompt_ids), *(path_of(b) for b in asked.branches))
-
-
 def test_a_prompt_is_scored(engine: Engine, reference: Reference) -> None:
     generation = write(engine, n=2, prompt_logprobs=0)
     ids = list(generation.prompt_ids)
@@ -285,22 +259,6 @@ def test_a_full_memory_gives_way_and_stays_right(engine: Engine, reference: Refe
     whole = write(engine, at(prompt), n=1, stop=ONE)
     assert whole.branches[0].finish_reason is FinishReason.LENGTH
     evict_all(engine)
-
-
-def test_going_back_past_the_window_finds_all_cells(sliding: Engine) -> None:
-    """llama.cpp would take cells outside a window for new tokens, although others are free."""
-    ids = np.random.default_rng(6).integers(1, sliding.info.n_vocab, 400).tolist()
-    write(sliding, at(ids[300:]), n=1, stop=ONE)  # the first cells, given back below
-    write(sliding, at(ids[:100]), n=1, stop=ONE)
-    sliding.call(lambda: sliding._cache.forget_tail(ids[300:], 0))
-    write(sliding, at(ids[:250]), n=1, stop=ONE)  # goes into those, and then on over the story's own
-    with closing(Reference(sliding, cells=512)) as reference:
-        for end in (20, 50, 99, 101, 180):
-            back = [*ids[:end], ids[399]]  # an older node and another word
-            with decoded_rows(sliding) as rows:
-                found = seen_after(sliding, back)
-            assert sum(rows) == 1
-            assert_same_logits(found, reference.logits(back)[0])
 
 
 def test_a_sliding_model_runs_as_many_branches_as_llama_cpp_has_pairs_of_ids() -> None:

@@ -122,20 +122,6 @@ def test_the_probability_of_each_draw_is_noted(engine: Engine) -> None:
         left -= p[drawn.token]
 
 
-def test_a_sweep_of_temperatures_draws_each_branch_by_its_own(engine: Engine) -> None:
-    heat = [0.4, 0.8, 1.3, 3.0]
-    laws = [law(engine, prompt_ids(engine), replace(SAMPLING, temperature=t)) for t in heat]
-    first = Counter[int]()
-    for seed in range(600):
-        sweep = tuple(replace(SAMPLING, temperature=t, seed=seed) for t in heat)
-        branches = write(engine, "distinct", sampling=sweep).branches
-        first[branches[0].ids[0]] += 1
-        for expected, branch in zip(laws, branches, strict=True):
-            noted = branch.buffer.drawn[0]
-            assert math.exp(noted.logprob) == pytest.approx(expected[noted.token], rel=1e-3)
-    assert unlikely(first, laws[0]) < 5
-
-
 # ---- until they part
 
 

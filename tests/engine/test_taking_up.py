@@ -5,19 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.memory import REUSED_CELLS
-from srbwriter.engine.types import BranchView
 
 from .support import (
-    Reference,
     ask,
-    assert_same_logits,
     exact_model,
     finish,
     lengths,
@@ -81,23 +76,6 @@ def test_branches_of_a_picked_one_copy_what_is_new(engine: Engine, monkeypatch: 
     assert (
         max(b - a for a, b in zip(rounds, rounds[1:], strict=False)) < LONG
     )  # 8 forks would be 8 times that
-
-
-def test_what_goes_on_from_a_sequence_taken_up_has_right_logits(engine: Engine) -> None:
-    text = long_prompt(engine, LONG)
-    for k in range(3):
-        text = [*text, *write(engine, text).branches[k].ids]
-    seen: list[tuple[list[int], NDArray[np.float32]]] = []
-
-    def look(logits: NDArray[np.float32], view: BranchView) -> None:
-        seen.append(([*text, *view.ids], logits.copy()))
-
-    finish(engine, ask(engine, text, n=3, tokens=6, logits_callback=look))
-    assert len(seen) == 3 * 6
-    reference = Reference(engine, 2048)
-    for path, logits in seen[::4]:  # each is a thousand tokens read anew
-        assert_same_logits(logits, reference.logits(path)[0], 1e-3)
-    reference.close()
 
 
 def test_what_only_a_parked_sequence_holds_is_not_taken_from_it(engine: Engine) -> None:

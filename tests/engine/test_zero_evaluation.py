@@ -129,21 +129,6 @@ def test_the_ends_of_branches_that_nobody_reads_are_left_alone() -> None:
         assert len(rows) == written
 
 
-def test_the_ends_of_branches_take_no_room_from_what_is_kept() -> None:
-    with still_engine(max_branches=4, max_sequences=4) as engine:
-        for number in range(3):
-            request = Request(f"Tale {number}: the old road", n=4, stop=TWENTY, priority=Priority.FOREGROUND)
-            generation = engine.submit(request)
-            finish(engine, generation)
-            before = engine.stats()
-            rest(engine)
-            after = engine.stats()
-            assert after.used_sequences <= before.used_sequences
-            assert after.used_cells - before.used_cells <= 4
-            paths = [[*generation.prompt_ids, *branch.ids] for branch in generation.branches]
-            assert [engine.resident(path) for path in paths] == [len(path) for path in paths]
-
-
 def test_a_reroll_evaluates_nothing_of_the_prompt(engine: Engine) -> None:
     generation = write(engine, PROMPT, stop=ONE)
     with decoded_rows(engine) as rows:

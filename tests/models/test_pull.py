@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import httpx
 import pytest
 
 from srbwriter import paths
@@ -184,16 +183,6 @@ def test_no_network_is_said_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
         plan()
 
 
-@pytest.mark.parametrize(
-    "answer", [b"[]", b"<html>", b'{"sha": "x", "siblings": [{"rfilename": "../a.gguf"}]}']
-)
-def test_an_answer_that_is_no_list_is_refused(answer: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    transport = httpx.MockTransport(lambda request: httpx.Response(200, content=answer))
-    monkeypatch.setattr(pull, "new_client", lambda: httpx.Client(transport=transport))
-    with pytest.raises(DownloadError, match="no list of files"):
-        plan()
-
-
 # ---- addresses
 
 
@@ -207,13 +196,6 @@ def test_a_file_comes_from_its_address_once(novelist: Hub) -> None:
     assert file.read_bytes() == FILES["novelist-Q8_0.gguf"]
     novelist.asked.clear()
     assert pull.fetch_url(address(novelist), silent) == file and not novelist.asked
-
-
-def test_a_page_is_no_model(novelist: Hub) -> None:
-    novelist.repositories[REPO] = {"page.gguf": b"<html>please log in</html>"}
-    with pytest.raises(DownloadError, match="not a GGUF file"):
-        pull.fetch_url(address(novelist, "page.gguf"), silent)
-    assert here() == set()
 
 
 def test_how_a_repository_is_written() -> None:

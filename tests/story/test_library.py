@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import time
 from pathlib import Path
 
 import pytest
@@ -32,33 +30,6 @@ def test_old_daily_copies_go_and_named_ones_stay(story: Story, tmp_path: Path) -
     assert sorted(b.name for b in found) == ["", "", "", *(f"draft_{day}" for day in range(6))]
     daily = sorted(b.path.name for b in found if not b.name)
     assert daily[-1].startswith("day 1970-01-06")
-
-
-def test_a_copy_that_was_just_made_stays_though_the_clock_was_set_back(story: Story, tmp_path: Path) -> None:
-    story.append("x")
-    days = [20, 21, 22, 23, 10, 11, 12, 13, 14, 24]
-    left: list[list[int]] = []
-    for day in days:
-        copy = backup.daily(story.file, tmp_path / "b", keep=3, now=day * DAY + DAY / 2)
-        assert copy is not None and copy.exists()
-        left.append(sorted(time.localtime(made.at).tm_yday - 1 for made in backup.backups(tmp_path / "b")))
-    assert left[3:] == [
-        [21, 22, 23], [10, 22, 23], [10, 11, 23], [10, 11, 12], [11, 12, 13], [12, 13, 14], [13, 14, 24]
-    ]  # fmt: skip
-
-
-def test_copies_are_sorted_by_the_date_in_their_name(story: Story, tmp_path: Path) -> None:
-    story.append("x")
-    for day in (1, 2, 3):
-        copy = backup.daily(story.file, tmp_path, now=day * DAY + DAY / 2)
-        assert copy is not None
-        os.utime(copy, (9e8 - day, 9e8 - day))  # as a copy of the folder may have it
-        backup.snapshot(story.file, tmp_path, "noon", now=day * DAY + DAY / 2)
-    (tmp_path / "day 2024-02-31.srbw").touch()  # there was no such day
-    (tmp_path / "day by day.srbw").touch()  # and this is not ours
-    assert [time.strftime("%d %H", time.localtime(made.at)) for made in backup.backups(tmp_path)] == [
-        "04 12", "04 00", "03 12", "03 00", "02 12", "02 00"
-    ]  # fmt: skip
 
 
 def test_two_snapshots_of_a_second_have_two_names(story: Story, tmp_path: Path) -> None:

@@ -121,12 +121,3 @@ async def test_find_and_replace_agree(open_bench: OpenBench) -> None:
         assert "CAPTAIN!" in bench.session.text()
         await bench.press("ctrl+f", "alt+c", "alt+w", *"captain")
         assert "1 of 1 · case" in visible(bench)
-
-
-async def test_what_a_replacement_makes_is_seen_on_80_columns(open_bench: OpenBench) -> None:
-    before, behind = "Nobody on the quay said a single", "about the wind for weeks on end."
-    async with open_bench(f"{before} word {behind}", size=(80, 24)) as bench:
-        bench.screen.run("replace")
-        await bench.pilot.pause()
-        await bench.press(*"word", "tab", *"syllable")
-        assert "wordsyllable about" in visible(bench)

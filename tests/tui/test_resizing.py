@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
-import pytest
 from textual.widgets import TextArea
 
 from srbwriter.tui.widgets.wrap import Wrapper
@@ -67,43 +64,6 @@ async def test_the_story_is_wrapped_for_the_window_it_is_in(open_bench: OpenBenc
         for size in ((200, 50), (240, 70), (120, 40), (200, 50), (80, 24), (120, 40)):
             await resize(bench, size)
             check(bench)
-
-
-async def test_a_window_resized_under_a_dialog(open_bench: OpenBench) -> None:
-    async with open_bench(STORY, 8) as bench:
-        await bench.write(40)
-        bench.screen.run("help")
-        await bench.pilot.pause()
-        await resize(bench, (200, 50))
-        await resize(bench, (60, 20))
-        await bench.pilot.press("escape")
-        await bench.settle()
-        assert len(bench.screen.grid.shown) == 1
-        check(bench)
-
-
-@pytest.mark.parametrize("seed", [0])
-async def test_everything_fits_after_any_changes(seed: int, open_bench: OpenBench) -> None:
-    choose = random.Random(seed)
-    async with open_bench(STORY, 8, started=60) as bench:
-        done: list[object] = []
-        for _ in range(10):
-            what = choose.choice(["size", "size", "v", "z", "tokens", "tab"])
-            done.append(what)
-            if what == "size":
-                done.append(size := choose.choice(SIZES))
-                await resize(bench, size)
-            elif what == "tokens":
-                await bench.tokens(1)
-            elif what == "tab":
-                await bench.press("tab", "tab")
-            else:
-                bench.screen.run({"v": "layout", "z": "single"}[what])
-                await bench.settle()
-            try:
-                check(bench)
-            except AssertionError as error:
-                raise AssertionError(f"after {done}: {error}") from error
 
 
 async def test_a_word_that_begins_a_new_last_line_is_in_view_at_once(open_bench: OpenBench) -> None:
