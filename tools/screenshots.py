@@ -32,7 +32,6 @@ from srbwriter.session.steering import Steering  # noqa: E402
 from srbwriter.tui import options  # noqa: E402
 from srbwriter.tui.app import App  # noqa: E402
 from srbwriter.tui.dialogs.ask import Ask  # noqa: E402
-from srbwriter.tui.dialogs.picker import Picker  # noqa: E402
 
 SEED = 11
 OPENING = (
@@ -196,8 +195,6 @@ async def autorun(pilot: Pilot[None], app: App) -> None:
     session.stop = replace(session.stop, max_tokens=48)
     await write(pilot, app, 40)
     app.write_screen.run("autorun")
-    await until(lambda: isinstance(app.screen, Picker))
-    await pilot.press(*"longest", "enter")
     await until(lambda: isinstance(app.screen, Ask))
     await pilot.press("enter")
     await until(lambda: Autorun.of(session).run is not None and Autorun.of(session).run.done == 2)  # type: ignore[union-attr]

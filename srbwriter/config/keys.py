@@ -371,6 +371,7 @@ RETIRED: tuple[Retired, ...] = (
     Retired("keys", (), "a title is changed in the tree", "keys.rename_chapter"),
     Retired("keys", (), "a title is removed in the tree", "keys.remove_heading"),
     Retired("keys", (), "the tree shows earlier picks", "keys.history"),
+    Retired("keys", (), "the picks of a run are undone one by one", "keys.autorun_undo"),
     Retired("keys", (), "branches are not scored by questions", "keys.judge"),
     Retired("keys", (), "branches are not scored by questions", "keys.rubric"),
     Retired("keys", (), "unlikely words are coloured instead", "keys.surprise"),

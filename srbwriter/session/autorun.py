@@ -1,4 +1,4 @@
-"""A run of rounds that picks by an order and writes on, without the writer.
+"""A run of rounds that picks the likeliest branch and writes on, without the writer.
 
 The interface calls :meth:`Autorun.step` some ten times a second, on the thread that handles its keys, so that
 no key and no pick of the run come between each other. Everything that the writer does to the text or the
@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import logging
 import math
-import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import TYPE_CHECKING, ClassVar
 
 from srbwriter.engine.types import EngineError, FinishReason, NoModel
-from srbwriter.story import Refused, StoryError
+from srbwriter.story import StoryError
 from srbwriter.story.model import counted
 
 from .instrument import Instrument
-from .ordering import BY_LENGTH, BY_PROBABILITY, ordered
 
 if TYPE_CHECKING:
     from srbwriter.engine.generation import Branch
@@ -29,29 +28,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FIRST, SHORTEST, AT_RANDOM = "first to end", "shortest", "at random"
-CHOICES = {
-    FIRST: "the branch that ends first; the others are cut short",
-    "likeliest": "the branch with the likeliest words",
-    "longest": "the branch with most characters",
-    SHORTEST: "the branch with fewest characters",
-    AT_RANDOM: "any branch",
-}
-"""What a run can pick: a name, and what it means."""
-_ORDERS = {"likeliest": BY_PROBABILITY, "longest": BY_LENGTH, SHORTEST: BY_LENGTH}
-
 MOST_ROUNDS = 999
 
 
 @dataclass(slots=True)
 class Run:
-    """A run: its order, its rounds, and what it did so far."""
+    """A run: its rounds, and what it did so far."""
 
-    order: str
     rounds: int
     goes_on: bool  # whether branches are written after the last pick
     done: int = 0
-    actions: list[int] = field(default_factory=list[int])  # of the story: its picks
     active: bool = True
     problem: Exception | None = None
     """Why it ended early; None if the writer or nothing stopped it."""
@@ -61,8 +47,8 @@ class Autorun(Instrument):
     """Picks and writes on by itself, for a number of rounds."""
 
     name: ClassVar[str] = "autorun"
-    order, rounds = FIRST, 8
-    """The order and the number of rounds of the last run, for the next one."""
+    rounds = 8
+    """The number of rounds of the last run, for the next one."""
     run: Run | None = None
     """The last run."""
     _own = False  # whether the run itself changes the story now
@@ -85,29 +71,27 @@ class Autorun(Instrument):
     round_ends = text_changed = close = stop
 
     def shape(self, request: Request) -> Request:
-        """Return ``request``, with log-probabilities if the run compares them."""
-        wanted = self.active and self.run is not None and self.run.order == "likeliest"
-        return replace(request, logprobs=request.logprobs or 0) if wanted else request
+        """Return ``request``, with log-probabilities, which a run compares."""
+        return replace(request, logprobs=request.logprobs or 0) if self.active else request
 
-    def begin(self, order: str, rounds: int, goes_on: bool = True) -> Run:
-        """Begin to pick by ``order``, a name of :data:`CHOICES`, for a number of rounds.
+    def begin(self, rounds: int, goes_on: bool = True) -> Run:
+        """Begin to pick the branch with the likeliest words, for a number of rounds.
 
         The first pick is from the branches that are shown, if they can be compared, or else from new ones.
         After the last pick branches are written if ``goes_on``. Raises ValueError, EngineError or StoryError.
         """
         desk = self._desk
-        if order not in CHOICES or not 1 <= rounds <= MOST_ROUNDS:
+        if not 1 <= rounds <= MOST_ROUNDS:
             raise ValueError(f"Choose from 1 to {MOST_ROUNDS} rounds.")
         desk.may_write()
         if desk.engine is None:
             raise NoModel("The model is still loading. Try again when it is there.")
-        if order == "likeliest":
-            desk.capabilities.require("logprobs")
+        desk.capabilities.require("logprobs")
         with desk.state_lock:
             self.stop()
-            self.order, self.rounds = order, rounds
-            run = self.run = Run(order, rounds, goes_on)
-            if not self._may_begin_with(desk.round, order):
+            self.rounds = rounds
+            run = self.run = Run(rounds, goes_on)
+            if not self._may_begin_with(desk.round):
                 try:
                     self._act(desk.generate)
                 except Exception:
@@ -115,11 +99,10 @@ class Autorun(Instrument):
                     raise
             return run
 
-    def _may_begin_with(self, current: Round | None, order: str) -> bool:
-        if current is None or current.taken or self._desk.stale or not current.branches:
+    def _may_begin_with(self, current: Round | None) -> bool:
+        if current is None or current.taken or self._desk.stale:
             return False
-        known = order != "likeliest" or all(b.logprobs for b in current.branches if may_be_picked(b))
-        return known and any(branch.live or may_be_picked(branch) for branch in current.branches)
+        return any(branch.logprobs and (branch.live or may_be_picked(branch)) for branch in current.branches)
 
     def step(self, pick: Callable[[int, bool], object]) -> bool:
         """Pick if it is known which branch; return whether it was.
@@ -132,7 +115,7 @@ class Autorun(Instrument):
             return False
         before, done = self._desk.story.last_action, run.done
         try:
-            index = self._choose(run)
+            index = self._choose()
             if index is None:
                 return False
             self._act(lambda: pick(index, run.done + 1 < run.rounds or run.goes_on))
@@ -141,7 +124,7 @@ class Autorun(Instrument):
             run.active, run.problem = False, error
         finally:
             if self._desk.story.last_action != before:  # also if only the round after the pick failed
-                self._count_pick(run)
+                run.done += 1
         run.active = run.active and run.done < run.rounds
         return run.done > done
 
@@ -153,53 +136,19 @@ class Autorun(Instrument):
         finally:
             self._own = False
 
-    def _count_pick(self, run: Run) -> None:
-        run.done += 1
-        run.actions.append(self._desk.story.last_action)
-
-    def _choose(self, run: Run) -> int | None:
+    def _choose(self) -> int | None:
         """Return the branch to pick; None while it is not known. Raises why there is none."""
         current = self._desk.round
         if current is None or current.generation is None:
             return None
-        ended = current.generation.done and not any(branch.live for branch in current.branches)
-        may = [branch for branch in current.branches if may_be_picked(branch)]  # after that: they may end now
-        if run.order == FIRST and may:
-            return min(may, key=lambda branch: branch.changed_at).index
-        if not ended:
+        if not current.generation.done or any(branch.live for branch in current.branches):
             return None
+        may = [branch for branch in current.branches if may_be_picked(branch)]
         if not may:
             raise _why_none(current)
-        order = self._order(run, current)
-        known = {branch.index for branch in may}
-        return None if order is None else next(index for index in order if index in known)
-
-    def _order(self, run: Run, current: Round) -> Sequence[int] | None:
-        """Return the branches in the order of the run; None while it is not known."""
-        if run.order == AT_RANDOM:
-            return random.sample(range(len(current.branches)), len(current.branches))
-        name = _ORDERS[run.order]
-        if name == BY_PROBABILITY and not any(branch.logprobs for branch in current.branches):
+        if not any(branch.logprobs for branch in may):
             raise ValueError("the model does not say how likely its words are")
-        order = ordered(current, name, _logprobs)
-        return order[::-1] if order is not None and run.order == SHORTEST else order
-
-    def undo(self) -> int:
-        """Undo the picks of the last run that no other action followed, at once; return how many.
-
-        Raises Refused if there are none.
-        """
-        desk, run = self._desk, self.run
-        with desk.state_lock:
-            self.stop()
-            desk.keep()  # what was typed since is an action
-            if run is None or not run.actions:
-                raise Refused("Nothing that was written by itself is left to undo.")
-            if desk.story.last_action not in run.actions:
-                raise Refused("You changed the story after it was written by itself. Undo that first.")
-            undone = desk.undo_all(run.actions)
-            run.actions = [action for action in run.actions if action <= desk.story.last_action]
-            return undone
+        return max(may, key=_mean_logprob).index
 
     def outcome(self, run: Run) -> str:
         """Return in a sentence what a run that has ended did."""
@@ -227,5 +176,6 @@ def _why_none(current: Round) -> Exception:
     return failed or ValueError("no branch has words; the model takes the text for finished")
 
 
-def _logprobs(branch: Branch) -> list[float | None]:
-    return [one.logprob for one in branch.logprobs if one.logprob > -math.inf]
+def _mean_logprob(branch: Branch) -> float:
+    known = [one.logprob for one in branch.logprobs if one.logprob > -math.inf]
+    return fmean(known) if known else -math.inf

@@ -5,7 +5,7 @@ Notes and memory are settings of the story, which change by :meth:`Writing.toget
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import TypeVar
 
 from srbwriter.story import NodeId, ReadOnlyStory, Refused
@@ -97,18 +97,6 @@ class Writing(Rounds):
         """Undo the last pick, edit or verb; return its name, empty if there is none."""
         before, action = self.round, self._moved(lambda: self.leave_round(self.story.undo))
         return name_action(action, before, self.round) if action is not None else ""
-
-    def undo_all(self, actions: Collection[int]) -> int:
-        """Undo the last actions of the story that are all in ``actions``, as one transaction; return how
-        many."""
-
-        def undo() -> int:
-            count = 0
-            while self.story.last_action in actions and self.story.undo() is not None:
-                count += 1
-            return count
-
-        return self._moved(lambda: self.leave_round(undo))
 
     def redo(self) -> str:
         """Redo the last undone action; return its name, empty if there is none."""

@@ -1,14 +1,12 @@
-"""Commands that let the program pick and write on by itself, and take that back."""
+"""The command that lets the program pick and write on by itself."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from srbwriter.session.autorun import CHOICES, MOST_ROUNDS, Autorun, Run
-from srbwriter.story.model import counted
+from srbwriter.session.autorun import MOST_ROUNDS, Autorun, Run
 from srbwriter.tui.commands import INSTRUMENTS, command
 from srbwriter.tui.dialogs.ask import Ask
-from srbwriter.tui.dialogs.picker import Choice, Picker
 from srbwriter.tui.write.branch_words import find_thoughts
 
 if TYPE_CHECKING:
@@ -17,25 +15,19 @@ if TYPE_CHECKING:
 _LOOKS = 0.1  # seconds between two looks at the branches
 
 
-@command(INSTRUMENTS, "Write on by itself", writes=True)
+@command(INSTRUMENTS, "Write on by itself", asks=True, writes=True)
 def autorun(screen: Writer) -> None:
-    """Pick a branch of each round by an order that you choose, and write on, for some rounds; esc stops."""
-    choices = [Choice(name, name, about) for name, about in CHOICES.items()]
-    at = Autorun.of(screen.session).order
+    """Pick the likeliest branch of each round and write on, for some rounds; esc stops."""
 
-    def chosen(order: str) -> None:
-        rounds = str(Autorun.of(screen.session).rounds)
-        question = f"How many rounds, from 1 to {MOST_ROUNDS}?"
-        screen.ask(Ask(question, rounds, select=True), lambda said: begin(order, said))
-
-    def begin(order: str, said: str) -> None:
+    def begin(said: str) -> None:
         rounds = int(said) if said.strip().isdecimal() else 0  # refused
         if screen.arrangement.quiet:
             screen.rearrange(quiet=False)
-        run = Autorun.of(screen.session).begin(order, rounds, screen.app.goes_on)
+        run = Autorun.of(screen.session).begin(rounds, screen.app.goes_on)
         _look_later(screen, run)
 
-    screen.ask(Picker("Write on by itself: which branch is picked?", choices, at=at), chosen)
+    question = f"Write on by itself: how many rounds, from 1 to {MOST_ROUNDS}?"
+    screen.ask(Ask(question, str(Autorun.of(screen.session).rounds), select=True), begin)
 
 
 def _look_later(screen: Writer, run: Run) -> None:
@@ -65,12 +57,3 @@ def _look(screen: Writer, run: Run) -> None:
     elif run is running.run:
         severity = "information" if run.problem is None else "error"
         screen.notify(running.outcome(run), severity=severity)
-
-
-@command(INSTRUMENTS, "Undo the whole run", writes=True)
-def autorun_undo(screen: Writer) -> None:
-    """Undo all picks of the last "Write on by itself" at once."""
-    undone = Autorun.of(screen.session).undo()
-    screen.show_story(where_changed=True)
-    screen.leave_panes()
-    screen.notify(f"Undid {counted(undone, 'round')}. All branches stay in the tree.")
