@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import time
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -122,23 +122,12 @@ class Record:
         return branches[index]
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
-    """The past and running work of one client."""
-
-    requests: int = 0
-    tokens: int = 0  # written, of requests that are still kept or were
-    branches: int = 0  # live now
-    waiting: int = 0  # requests of which nothing runs yet
-
-
 class Registry:
     """Records by id; ``most`` bytes may be held by all that have ended. Used from the server's loop only."""
 
     def __init__(self, keep: int, seconds: float, most: int = 256 * 2**20) -> None:
         self._keep, self._seconds, self._most = keep, seconds, most
         self._records: dict[str, Record] = {}
-        self._past: dict[str, Share] = {}  # by client: what is no longer kept
 
     def add(
         self, client: Client, generations: Sequence[Generation], id: str,
@@ -179,11 +168,7 @@ class Registry:
         return client.admin or client.name == record.client
 
     def remove(self, record: Record) -> None:
-        if self._records.pop(record.id, None) is not None:
-            known = record.client in self._past or len(self._past) < _MOST_CLIENTS
-            name = record.client if known else "others"
-            past = self._past.get(name, Share())
-            self._past[name] = Share(past.requests + 1, past.tokens + record.written)
+        self._records.pop(record.id, None)
 
     def __iter__(self) -> Iterator[Record]:
         return iter(tuple(self._records.values()))
@@ -200,19 +185,6 @@ class Registry:
             return 0
         earlier = (other for other in self._records.values() if other.created < record.created)
         return sum(other.live and other.waiting and other.priority <= record.priority for other in earlier)
-
-    def shares(self) -> Mapping[str, Share]:
-        """Return the past and running work of each client, by name."""
-        shares = dict(self._past)
-        for record in self._records.values():
-            before, live = shares.get(record.client, Share()), record.live
-            shares[record.client] = Share(
-                before.requests + 1,
-                before.tokens + record.written,
-                before.branches + (sum(branch.live for branch in record.branches) if live else 0),
-                before.waiting + (live and record.waiting),
-            )
-        return shares
 
     def sweep(self) -> None:
         """Forget requests that ended too long ago, and the oldest beyond the bounds."""
@@ -236,7 +208,6 @@ class Registry:
             self.remove(record)
 
 
-_MOST_CLIENTS = 1000
 _EVENT, _LOGPROB, _LIKELIEST = 400, 150, 120  # bytes: an event and its text, a logprob, each one beside it
 
 

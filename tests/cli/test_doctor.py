@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import pty
 import re
-import select
 import signal
 import subprocess
 import sys
-import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -332,55 +328,3 @@ def test_a_check_that_fails_or_hangs_is_a_finding(monkeypatch: pytest.MonkeyPatc
     assert report.checks["one"][0].words == "this check failed: ZeroDivisionError: by nothing"
     assert [finding.state for finding in report.checks["two"]] == ["ok", "care"]
     assert report.checks["three"] == []
-
-
-# ---- terminals
-
-
-QUICK = """
-import sys
-from srbwriter import cli
-from srbwriter.cli import doctor
-from srbwriter.cli.doctor import terminal
-doctor.CHECKS = terminal.CHECKS
-sys.exit(cli.main(["doctor"]))
-"""
-TERMINAL_CHECKS = [sys.executable, "-c", QUICK]
-"""The program with its checks of the terminal alone, which are not asked of llama.cpp."""
-
-
-class Terminal:
-    """A pseudo-terminal that the program runs in; it answers a query with ``answer``."""
-
-    def __init__(self, answer: bytes, command: list[str] = TERMINAL_CHECKS, **environment: str) -> None:
-        parent, child = pty.openpty()
-        environment = {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8", **environment}
-        process = subprocess.Popen(
-            command, stdin=child, stdout=child, stderr=child, env={**os.environ, **environment},
-            start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-        )  # fmt: skip
-        os.close(child)
-        printed, answered = b"", False
-        while select.select([parent], [], [], 100)[0]:
-            try:
-                data = os.read(parent, 4096)
-            except OSError:  # it has ended
-                break
-            if not data:
-                break
-            printed += data
-            if b"\x1b[?u" in printed and not answered:
-                answered = True
-                os.write(parent, answer)
-        os.close(parent)
-        self.code = process.wait(60)
-        self.text = printed.decode("utf-8", "replace").replace("\r\n", "\n")
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "cure"),
-    [("TERM", "dumb", "export TERM=xterm-256color"), ("LC_ALL", "POSIX", "export LC_ALL=C.UTF-8")],
-)
-def test_a_terminal_that_cannot_show_the_app(name: str, value: str, cure: str) -> None:
-    found = Terminal(b"\x1b[?62;c", **{name: value, "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"})
-    assert found.code == 1 and cure in found.text

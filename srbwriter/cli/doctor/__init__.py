@@ -1,5 +1,4 @@
-"""``srbwriter doctor``: finds problems of the machine, the files and the terminal, and the commands to fix
-them."""
+"""``srbwriter doctor``: finds problems of the machine and the files, and the commands to fix them."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ import threading
 from collections.abc import Iterator, Sequence
 
 from srbwriter.cli.columns import document, plain
-from srbwriter.cli.doctor import files, machine, terminal
+from srbwriter.cli.doctor import files, machine
 from srbwriter.cli.doctor.findings import Check, Examination, Finding, NoNative
 from srbwriter.cli.exits import Exit
 from srbwriter.cli.flags import add_keys
@@ -17,14 +16,14 @@ from srbwriter.config import Settings, Table
 from srbwriter.version import __version__
 
 DESCRIPTION = """\
-Go over this machine, the program's files and the terminal: what is well, what is not, and the command that
-mends it. Nothing is changed. The exit code is 1 if something needs care.
+Go over this machine and the program's files: what is well, what is not, and the command that mends it.
+Nothing is changed. The exit code is 1 if something needs care.
 
   srbwriter doctor
   srbwriter doctor --json
   srbwriter doctor -m novelist"""
 
-CHECKS: Sequence[tuple[str, Check]] = (*machine.CHECKS, *files.CHECKS, *terminal.CHECKS)
+CHECKS: Sequence[tuple[str, Check]] = (*machine.CHECKS, *files.CHECKS)
 """Every check, in the order of the report."""
 
 LIMIT_SECONDS = 120.0
@@ -39,8 +38,6 @@ def configure(parser: argparse.ArgumentParser, table: Table) -> None:
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
-    if (reconfigure := getattr(sys.stdout, "reconfigure", None)) is not None:
-        reconfigure(errors="backslashreplace")  # the character set may be one of the problems
     examination = Examination(settings)
     report: list[tuple[str, list[Finding]]] = []
     for name, check in CHECKS:

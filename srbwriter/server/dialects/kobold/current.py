@@ -234,13 +234,12 @@ def _perf(context: Context) -> dict[str, Any]:
     services = context.services
     own = services.registry.own(context.client)
     ended = [record for record in own if not record.live]
-    share = services.registry.shares().get(context.client.name)
     busy = services.busy_branches() if services.loader.engine is not None else 0
     since = time.time() - services.started
     return {
         **_latest(ended[-1].generation if ended else None),
-        "total_gens": 0 if share is None else share.requests,
-        "queue": 0 if share is None else share.waiting,
+        "total_gens": len(own),
+        "queue": sum(record.live and record.waiting for record in own),
         "idle": int(not busy),
         "hordeexitcounter": 0,
         "uptime": int(since),

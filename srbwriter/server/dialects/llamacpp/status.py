@@ -6,9 +6,7 @@ https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format, 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from starlette.responses import Response
 
@@ -19,7 +17,6 @@ from srbwriter.server.dialects.llamacpp.slots import slot_objects
 from srbwriter.server.errors import ApiError
 from srbwriter.server.reply import ratio, settings_object
 from srbwriter.server.services import FINGERPRINT, Services
-from srbwriter.server.settings import Client
 
 
 async def health(context: Context) -> Response:
@@ -80,7 +77,7 @@ async def change_props(context: Context) -> Response:
 async def metrics(context: Context) -> Response:
     if not context.settings.metrics:
         raise ApiError(501, "This server does not support metrics endpoint. Start it with `--metrics`")
-    text = exposition(context.services, context.client)
+    text = exposition(context.services)
     headers = {"Process-Start-Time-Unix": str(int(context.services.started))}
     return Response(text, 200, headers, CONTENT_TYPE)
 
@@ -92,52 +89,22 @@ def _token(context: Context, token: int | None) -> str:
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class Figure(NamedTuple):
-    name: str
-    kind: Literal["counter", "gauge"]
-    help: str
-    value: float
-
-
-def exposition(services: Services, client: Client) -> str:
-    """Return all metrics; those of the engine are 0 while the model is loading.
-
-    A client sees its own counts of requests, an admin those of all clients.
-    """
-    return "".join(
-        f"# HELP llamacpp:{figure.name} {figure.help}\n# TYPE llamacpp:{figure.name} {figure.kind}\n"
-        f"llamacpp:{figure.name} {_number(figure.value)}\n"
-        for figure in _figures(services, _stats(services))
-    ) + "".join(_of_clients(services, client))
-
-
-def _stats(services: Services) -> EngineStats:
+def exposition(services: Services) -> str:
+    """Return all metrics; those of the engine are 0 while the model is loading."""
     engine = services.loader.engine
-    return engine.stats() if engine is not None else EngineStats()
+    stats = engine.stats() if engine is not None else EngineStats()
+    return "".join(
+        f"# HELP llamacpp:{name} {help}\n# TYPE llamacpp:{name} {kind}\nllamacpp:{name} {value!r}\n"
+        for kind, rows in (("counter", _counters(services, stats)), ("gauge", _gauges(services, stats)))
+        for name, help, value in rows
+    )
 
 
-def _of_clients(services: Services, client: Client) -> Iterator[str]:
-    shares = services.registry.shares().items()
-    shown = [(name, share) for name, share in shares if client.admin or name == client.name]
-    for field, kind, help in (
-        ("requests", "counter", "Requests of a client."),
-        ("tokens", "counter", "Tokens written for a client."),
-        ("branches", "gauge", "Branches of a client that are live."),
-        ("waiting", "gauge", "Requests of a client that wait for room."),
-    ):
-        name = f"srbwriter:client_{field}" + ("_total" if kind == "counter" else "")
-        yield f"# HELP {name} {help}\n# TYPE {name} {kind}\n"
-        for label, share in shown:
-            yield f'{name}{{client="{_escaped(label)}"}} {getattr(share, field)}\n'
+_Rows = tuple[tuple[str, str, float], ...]
 
 
-def _escaped(label: str) -> str:
-    return label.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-
-
-def _figures(services: Services, stats: EngineStats) -> list[Figure]:
-    s = stats
-    counters = (
+def _counters(services: Services, s: EngineStats) -> _Rows:
+    return (
         ("prompt_tokens_total", "Prompt tokens evaluated.", s.prompt_rows),
         ("prompt_tokens_cached_total", "Prompt tokens found in the cache.", s.reused_tokens),
         ("prompt_seconds_total", "Seconds spent on prompts.", s.prompt_seconds),
@@ -145,15 +112,11 @@ def _figures(services: Services, stats: EngineStats) -> list[Figure]:
         ("tokens_predicted_seconds_total", "Seconds spent on writing.", s.decode_seconds),
         ("n_decode_total", "Calls of llama_decode.", s.decodes),
         ("n_tokens_max", "Most tokens seen in one sequence.", services.tokens_max),
-        ("spec_decode_num_draft_tokens_total", "Speculative decoding; not done here.", 0),
-        ("spec_decode_num_accepted_tokens_total", "Speculative decoding; not done here.", 0),
-        ("spec_decode_num_drafts_total", "Speculative decoding; not done here.", 0),
-        ("tokens_saved_total", "Tokens copied out of the cache.", s.saved_tokens),
-        ("tokens_restored_total", "Tokens copied back into it.", s.restored_tokens),
-        ("tokens_evaluated_again_total", "Tokens evaluated though they were held.",
-         sum(s.evaluated_again.values())),
-    )  # fmt: skip
-    gauges = (
+    )
+
+
+def _gauges(services: Services, s: EngineStats) -> _Rows:
+    return (
         ("prompt_tokens_seconds", "Mean prompt tokens a second.", ratio(s.prompt_rows, s.prompt_seconds)),
         ("predicted_tokens_seconds", "Mean tokens written a second.",
          ratio(s.generated_tokens, s.decode_seconds)),
@@ -162,17 +125,7 @@ def _figures(services: Services, stats: EngineStats) -> list[Figure]:
         ("n_busy_slots_per_decode", "Mean branches in one llama_decode.", ratio(s.branch_rows, s.decodes)),
         ("kv_cache_usage_ratio", "Share of the KV cache in use.", ratio(s.used_cells, s.total_cells)),
         ("kv_cache_tokens", "Tokens in the KV cache.", s.used_cells),
-        ("host_cache_bytes", "Bytes of memory for what left the cache.", s.host_bytes),
-        ("disk_cache_bytes", "Bytes on disk for what is to outlive it.", s.disk_bytes),
     )  # fmt: skip
-    return [
-        *(Figure(name, "counter", help, value) for name, help, value in counters),
-        *(Figure(name, "gauge", help, value) for name, help, value in gauges),
-    ]
-
-
-def _number(value: float) -> str:
-    return repr(value) if math.isfinite(value) else "0"
 
 
 async def lora_adapters(context: Context) -> Response:
