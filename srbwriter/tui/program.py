@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from textual.filter import LineFilter
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
 
@@ -19,7 +18,7 @@ from srbwriter import paths
 from srbwriter.config import Settings
 from srbwriter.session.sampling import RememberedKnobs
 from srbwriter.story import library
-from srbwriter.tui import colours, commands, options, themes
+from srbwriter.tui import commands, options, themes
 from srbwriter.tui.driver import FailingApp, driver_of
 from srbwriter.tui.messages import Message, Messages, Shows
 from srbwriter.tui.options import Preferences
@@ -176,7 +175,6 @@ class Program(FailingApp):
         self.knobs = RememberedKnobs(session, settings)
         self.knobs.recall()
         self._apply_keys()
-        self._form: colours.Form | None = None
         self._theme_missed: str | None = None  # the configured theme that is missing, once reported
         self.load_themes()
         self._watcher = themes.Watcher()
@@ -281,15 +279,6 @@ class Program(FailingApp):
         few = not self.is_headless and self.console.color_system in ("standard", "windows")
         ansi = "ansi-dark" if self.available_themes[name].dark else "ansi-light"
         self.theme = ansi if few else name
-
-    def get_line_filters(self) -> Sequence[LineFilter]:
-        """Return Textual's filters and, for a terminal with 256 colours, the reduced form of the theme."""
-        theme, plain = self.current_theme, self.is_headless or self.console.color_system != "256"
-        if plain or theme.ansi or self.no_color:
-            return super().get_line_filters()
-        if self._form is None or self._form.made_for != theme:
-            self._form = colours.Form(theme)
-        return [*super().get_line_filters(), self._form]
 
     def reload_changed_themes(self) -> None:
         """Show a theme of the writer's own as soon as its file changes."""

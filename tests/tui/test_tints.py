@@ -8,19 +8,18 @@ import pytest
 from rich.segment import Segment
 from textual.strip import Strip
 
-from srbwriter.tui import options
+from srbwriter.tui import options, themes
 from srbwriter.tui.widgets.tints import (
     STEPS,
     TINTS,
     UNKNOWN,
 )
 from tests.tui.conftest import Bench, OpenBench
-from tests.tui.test_colours import SHIPPED
 
 
 async def test_tints_are_told_apart_in_every_theme(open_bench: OpenBench) -> None:
     async with open_bench(fake=True) as bench:
-        for theme in (*(file.stem for file in SHIPPED), "ansi-dark", "ansi-light"):
+        for theme in (*themes.files(), "ansi-dark", "ansi-light"):
             bench.app.theme = theme
             await bench.pilot.pause()
             pane = bench.screen.grid.panes[0]
