@@ -505,7 +505,7 @@ def loader(
     each failed attempt to reach a remote engine.
     """
     if elsewhere(settings):
-        from srbwriter.engine.remote.loader import RemoteLoader
+        from srbwriter.engine.remote.options import RemoteLoader
 
         return RemoteLoader(remote_options(settings, notify))
     options = replace(engine_options(settings), nice=nice)

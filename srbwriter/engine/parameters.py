@@ -315,7 +315,7 @@ PARAMETERS: tuple[Parameter, ...] = (
     _sampling("min_p", "truncation", "Min p",
               "Drop tokens less likely than this share of the likeliest one; 0 is off.",
               0, 1, 0.01, first=True, flags=("--min-p",),
-              elsewhere="llamacpp vllm sglang"),
+              elsewhere="llamacpp vllm"),
     _sampling("typical_p", "truncation", "Typical p",
               "Prefer tokens that are about as surprising as expected, up to this total "
               "probability; 1 is off.",
@@ -342,7 +342,7 @@ PARAMETERS: tuple[Parameter, ...] = (
               "Makes tokens that have occurred less likely; 1 is off.",
               0.01, 100, 0.05, aliases=("repetition_penalty", "rep_pen", "token_repetition_penalty_max"),
               flags=("--repeat-penalty",),
-              elsewhere="llamacpp vllm=repetition_penalty sglang=repetition_penalty"),
+              elsewhere="llamacpp vllm=repetition_penalty"),
     _sampling("repeat_last_n", "repetition", "Penalty range",
               "How many tokens back the penalties look; -1 is the whole context.",
               -1, limits.TOKENS, 16, size=True, flags=("--repeat-last-n",),

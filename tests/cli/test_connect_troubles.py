@@ -121,20 +121,24 @@ NGINX = b"<html><head><title>400 The plain HTTP request was sent to HTTPS port</
 
 ENGINE = "is the address that of an engine"
 OTHERS = (
-    ((200, PAGE), f"it answers with a web page called “My router”; {ENGINE}"),
-    ((200, b"\xef\xbb\xbf<!-- v 2 -->\n<!DOCTYPE html><title>My router</title>"), "called “My router”; is"),
+    ((200, PAGE), f"it answers with a web page; {ENGINE}"),
+    (
+        (200, b"\xef\xbb\xbf<!-- v 2 -->\n<!DOCTYPE html>"),
+        "it answers with a web page",
+    ),
     ((200, b"<?xml version='1.0'?>\n<html>"), f"it answers with a web page; {ENGINE}"),
-    ((302, b"", "{path}"), "it sends us on to {url}/v1/models; that is no engine's answer"),
+    ((302, b"", "{path}"), "it sends us on to {url}/v1/models, which is not followed"),
     ((200, b'{"ok": true}'), f"it lists no model; {ENGINE}, with the right port"),
-    ((301, b"", "https://cupboard{path}"), "https://cupboard/v1/models; try --connect https://cupboard"),
-    ((307, b"", "/llm{path}"), "/llm/v1/models; try --connect {url}/llm"),
-    ((302, b"", "/login"), "it sends us on to {url}/login; that is no engine's answer"),
+    ((301, b"", "https://cupboard{path}"), "it sends us on to https://cupboard/v1/models"),
+    ((307, b"", "/llm{path}"), "it sends us on to {url}/llm/v1/models"),
+    ((302, b"", "/login"), f"it sends us on to {{url}}/login, which is not followed; {ENGINE}"),
     ((302, b""), "it sends us on to nowhere"),
-    ((400, NGINX), "TLS is spoken at that port; try --connect https://127.0.0.1:"),
+    ((400, NGINX), "perhaps TLS is spoken at that port; try --connect https://127.0.0.1:"),
     ((401, b'{"error": "no key"}'), "it wants another key (no key); give it with --connect-key"),
     ((403, b"no"), "it does not let us in (no); does it want another --connect-key?"),
     ((404, b"nothing"), f"it has nothing at /v1/models (nothing); {ENGINE}"),
     ((200, b"[]"), "it lists no model"),
+    ((200, b'{"data": 3}'), "it lists no model"),
 )
 
 
@@ -167,7 +171,7 @@ def test_an_answer_that_is_none_is_said_with_a_cure(
 
 def test_a_port_without_tls_is_said(server: Scripted, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(line(server.url.replace("http:", "https:"))) == Exit.ERROR
-    assert f"no TLS is spoken at that port; try --connect {server.url}" in capsys.readouterr().err
+    assert f"if none is spoken at that port, try --connect {server.url}" in capsys.readouterr().err
 
 
 def test_a_port_with_tls_is_said(capsys: pytest.CaptureFixture[str]) -> None:
@@ -179,5 +183,4 @@ def test_a_port_with_tls_is_said(capsys: pytest.CaptureFixture[str]) -> None:
         server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
         assert cli.main(line(server.url)) == Exit.ERROR
         secure = server.url.replace("http:", "https:")
-    err = capsys.readouterr().err
-    assert err == f"srbwriter: {server.url}: TLS is spoken at that port; try --connect {secure}\n"
+    assert f"perhaps TLS is spoken at that port; try --connect {secure}\n" in capsys.readouterr().err

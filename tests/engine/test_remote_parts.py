@@ -1,12 +1,10 @@
-"""What an engine elsewhere is made of: events out of bytes, tokens made of letters, words out of errors."""
+"""What an engine elsewhere is made of: tokens made of letters, words out of errors."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import math
-from itertools import pairwise
-from typing import cast
 
 import pytest
 from hypothesis import given
@@ -17,55 +15,14 @@ from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.remote import vocabulary
 from srbwriter.engine.remote.branch import RemoteRequest
-from srbwriter.engine.remote.dialects.base import Completion, Rewound, Tokens
-from srbwriter.engine.remote.dialects.srb import Srb
+from srbwriter.engine.remote.dialects import Completion, Rewound, Srb, Tokens
 from srbwriter.engine.remote.options import RemoteOptions
-from srbwriter.engine.remote.problems import from_answer, own_words
-from srbwriter.engine.remote.transport import EventReader, Transport
-from srbwriter.engine.remote.upstream import UpstreamRequest
+from srbwriter.engine.remote.transport import Transport, from_answer, own_words
 from srbwriter.engine.remote.vocabulary import PIECES
 from srbwriter.engine.types import Cut, Request, Sampling, Stop
 
 from .peers import OPTIONS, connected, served
 from .test_backend import PROMPT, WAIT, spelt, until
-
-_LINES = st.text(st.characters(blacklist_characters="\r\n", blacklist_categories=("Cs",)))
-
-
-def framed(events: list[list[str]], end: str) -> bytes:
-    """Events of some lines of data, with what may stand beside them."""
-    out = ""
-    for number, lines in enumerate(events):
-        out += f"id: {number}{end}: a comment{end}event: message{end}"
-        out += "".join(f"data: {line}{end}" for line in lines) + end
-    return out.encode()
-
-
-@given(
-    st.lists(st.lists(_LINES, min_size=1, max_size=3), max_size=6),
-    st.sampled_from(["\n", "\r\n", "\r"]),
-    st.lists(st.integers(0, 400)),
-)
-def test_events_are_the_same_wherever_the_stream_is_cut(
-    events: list[list[str]], end: str, cuts: list[int]
-) -> None:
-    stream = framed(events, end) + b":\n"
-    places = sorted({0, len(stream), *(cut % (len(stream) + 1) for cut in cuts)})
-    reader = EventReader()
-    found = [event for a, b in pairwise(places) for event in reader.feed(stream[a:b])]
-    assert found == ["\n".join(lines).encode() for lines in events]
-
-
-@pytest.mark.parametrize(
-    "spoilt", [b"dat\xff: 1\n", b"event: a\xff\xffdata: 1\n", b"\xffdata: 1\n", b"HTTP/1.1\n"]
-)
-def test_a_line_of_no_event_is_not_passed_over(spoilt: bytes) -> None:
-    with pytest.raises(ValueError):
-        EventReader().feed(b"data: 0\n\n" + spoilt)
-
-
-def test_data_without_a_space_and_an_event_without_data() -> None:
-    assert EventReader().feed(b"data:1\n\nid: 3\n\ndata: 2\n\n") == [b"1", b"2"]
 
 
 @given(st.text(st.characters(blacklist_categories=("Cs",))))
@@ -112,9 +69,9 @@ def test_retry_after_is_heeded_within_reason(header: str, wait: float) -> None:
 def test_banned_phrases_are_passed_on_to_those_that_know_them() -> None:
     sampling = Sampling(banned_phrases=("all at once", "suddenly"))
     asked = Completion("ab", sampling, 1, 2, 8, 0, False, Request("ab"))
-    there = Srb(cast("Transport", None), RemoteOptions("http://there"))
+    there = Srb(Transport(RemoteOptions("http://there")), {"id": "theirs"})
     assert there.encode(asked)[1]["banned_phrases"] == [["all at once", "suddenly"]] * 2
-    plain = dataclasses.replace(asked, sampling=Sampling())
+    plain = asked._replace(sampling=Sampling())
     assert "banned_phrases" not in there.encode(plain)[1]
 
 
@@ -150,7 +107,7 @@ def written(*events: Tokens | Rewound, logprobs: int | None = None) -> Branch:
     generation = Generation(1, Request("Once", logprobs=logprobs), lambda command: None)
     request = RemoteRequest(generation)
     writer = request.add_branch(Sampling(), Stop(max_tokens=None, strings=("hare!",)), 1, PIECES)
-    writer.begin_answer(cast("UpstreamRequest", None))
+    writer.begin_answer(lambda _: None)
     for event in events:
         if isinstance(event, Rewound):
             writer.rewound(event.chars)

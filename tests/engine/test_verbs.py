@@ -10,7 +10,7 @@ import pytest
 
 from srbwriter.engine.commands import Commands
 from srbwriter.engine.generation import Branch, Generation
-from srbwriter.engine.remote.verbs import RemoteVerbs
+from srbwriter.engine.remote.branch import RemoteVerbs
 from srbwriter.engine.types import (
     BranchState,
     Request,

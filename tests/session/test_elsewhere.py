@@ -10,8 +10,7 @@ import pytest
 
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.loader import EngineLoader
-from srbwriter.engine.remote.loader import RemoteLoader
-from srbwriter.engine.remote.options import RemoteOptions
+from srbwriter.engine.remote.options import RemoteLoader, RemoteOptions
 from srbwriter.engine.types import Stop
 from srbwriter.session import Session
 from srbwriter.session.ahead import Budget

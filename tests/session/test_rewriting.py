@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from srbwriter.demo import bundled_model
-from srbwriter.engine.remote.loader import RemoteLoader
-from srbwriter.engine.remote.options import DialectName, RemoteOptions
+from srbwriter.engine.remote.options import DialectName, RemoteLoader, RemoteOptions
 from srbwriter.engine.types import Sampling
 from srbwriter.session import Session
 from srbwriter.session import rewriting as rewriting_module

@@ -10,8 +10,7 @@ import pytest
 from srbwriter.demo import bundled_model
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.loader import EngineLoader
-from srbwriter.engine.remote.loader import RemoteLoader
-from srbwriter.engine.remote.options import RemoteOptions
+from srbwriter.engine.remote.options import RemoteLoader, RemoteOptions
 from srbwriter.engine.types import BranchState, FinishReason, NoRoom, Sampling, Stop
 from srbwriter.prose import sentence_ends
 from srbwriter.session import Session

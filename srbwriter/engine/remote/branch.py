@@ -1,4 +1,4 @@
-"""The side of a branch whose text another program writes.
+"""The side of a branch whose text another program writes, and the verbs on it.
 
 State, text and stop rules are those of a local branch (:mod:`srbwriter.engine.branch`); the addition is the
 request that writes it. Use everything here on the event loop's thread only, except for the construction of a
@@ -8,27 +8,21 @@ request.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import accumulate
 
 from ..branch import BranchWriter, ServedRequest
-from ..generation import Branch, Generation
+from ..generation import Branch, Generation, listener_error
 from ..seeds import derive_seed
+from ..steering import Steering
 from ..text import TokenPieces
 from ..types import BranchState, Cut, EngineError, Failed, FinishReason, Priority, TokenLogprob
-from .dialects.base import Tokens
-from .vocabulary import encode, ends_of
+from .dialects import Tokens
+from .vocabulary import PIECES, encode, piece
 
 SEEDS = 1 << 31
 """Every server takes the seeds below."""
-
-
-class AnswerWriter(Protocol):
-    """The request to the server that writes a branch, as far as the branch knows it."""
-
-    def release(self, branch: RemoteBranch) -> None:
-        """Let go of a branch."""
-        ...
 
 
 class RemoteRequest(ServedRequest["RemoteBranch"]):
@@ -36,13 +30,15 @@ class RemoteRequest(ServedRequest["RemoteBranch"]):
 
     Attributes:
         prompt_done: the server has evaluated the prompt.
-        restart: a branch has to be requested once more.
         dead: the whole request has failed.
+        engine: what keeps the connection open, held while the request is being written.
     """
+
+    engine: object = None
 
     def __init__(self, generation: Generation) -> None:
         super().__init__(generation, list(generation.prompt_ids), b"")
-        self.prompt_done = self.restart = self.dead = False
+        self.prompt_done = self.dead = False
 
     def make_writer(self, branch: Branch, pieces: TokenPieces) -> RemoteBranch:
         return RemoteBranch(self, branch, pieces)
@@ -50,16 +46,10 @@ class RemoteRequest(ServedRequest["RemoteBranch"]):
     def derive_seed(self, seed: int, k: int) -> int:
         return derive_seed(seed, k) % SEEDS
 
-    @property
-    def waiting(self) -> list[RemoteBranch]:
-        """Branches that are to be written, and that no request writes."""
-        return [
-            each for each in self.branches
-            if each.branch.state is BranchState.WAITING and each.writer is None
-        ]  # fmt: skip
-
     def publish(self, obeyed: bool = False) -> None:
         """Publish the events since the last time; ``obeyed``: after a command, which may end the request."""
+        if not self.live:
+            self.engine = None
         if (self.events or obeyed) and not self.live and not self.dead:
             failed = [b.branch.error for b in self.branches if b.branch.state is BranchState.FAILED]
             # In the app a writer may roll failed branches again later; a program gets the error at once.
@@ -75,15 +65,15 @@ class RemoteRequest(ServedRequest["RemoteBranch"]):
 class RemoteBranch(BranchWriter):
     """One branch. Each event of the server counts as one token.
 
-    Attributes: writer: the upstream request that writes it now. offset: characters of its text before those
-    of the upstream request. failures: attempts since the last token. unplaced: log-probabilities of tokens
-    whose text is still to come.
+    Attributes: let_go: tells the answer that writes the branch to stop that; None while none does. offset:
+    characters of its text before those of the answer. failures: attempts since the last token. unplaced:
+    log-probabilities of tokens whose text is still to come.
     """
 
     request: RemoteRequest
 
     def __init__(self, request: RemoteRequest, branch: Branch, pieces: TokenPieces) -> None:
-        self.writer: AnswerWriter | None = None
+        self.let_go: Callable[[RemoteBranch], None] | None = None
         self.offset = self.failures = 0
         self.unplaced: list[float] = []
         super().__init__(request, branch, pieces)
@@ -102,9 +92,9 @@ class RemoteBranch(BranchWriter):
         seed = self.branch.seed % SEEDS
         return self.request.derive_seed(seed, self.written) if self.buffer.ids else seed
 
-    def begin_answer(self, writer: AnswerWriter) -> None:
-        """Note that ``writer`` writes the branch from here on."""
-        self.writer, self.offset = writer, self.text.decoded
+    def begin_answer(self, let_go: Callable[[RemoteBranch], None]) -> None:
+        """Note that an answer writes the branch from here on."""
+        self.let_go, self.offset = let_go, self.text.decoded
         self.unplaced.clear()
 
     # ---- what the server writes
@@ -123,7 +113,8 @@ class RemoteBranch(BranchWriter):
         self.unplaced += tokens.logprobs
         if tokens.text:
             ids = encode(tokens.text)
-            finish = self.add_text(tokens.text, ids, ends_of(ids), self._scored(ids), now)
+            ends = list(accumulate(len(piece(token)) for token in ids))
+            finish = self.add_text(tokens.text, ids, ends, self._scored(ids), now)
             if finish is not None:
                 self.finish(finish.reason, finish.stop_text, flush=False)
 
@@ -152,11 +143,6 @@ class RemoteBranch(BranchWriter):
             self.settle_tail(encode(self.text_without_tokens))
             self.restart_text()
 
-    def ask_again(self) -> None:
-        """Let another request continue the branch."""
-        self.set_state(BranchState.WAITING)
-        self.request.restart = True
-
     def cut(self, chars: int) -> None:
         self.text.tokens = round(self.text.tokens * chars / max(len(self.branch.text), 1))
         super().cut(chars)
@@ -179,7 +165,45 @@ class RemoteBranch(BranchWriter):
         self.end(BranchState.FAILED, FinishReason.ERROR)
 
     def leave(self) -> None:
-        """Let go of the request that writes the branch."""
-        writer, self.writer = self.writer, None
-        if writer is not None:
-            writer.release(self)
+        """Let go of the answer that writes the branch."""
+        let_go, self.let_go = self.let_go, None
+        if let_go is not None:
+            let_go(self)
+
+
+class RemoteVerbs(Steering[RemoteBranch]):
+    """Carries out verbs; branches that are to be written afterwards are WAITING."""
+
+    pieces = PIECES
+
+    def fail(self, request: RemoteRequest, error: BaseException) -> None:
+        """End a request of which a listener raised ``error``."""
+        for writer in request.branches:
+            if writer.branch.live:
+                writer.fail(listener_error(error))
+
+    def promote(self, request: RemoteRequest, priority: Priority) -> None:
+        """Serve what is still to be asked for sooner."""
+        request.asked = request.generation.request = replace(request.asked, priority=priority)
+
+    def settle_tail(self, writer: RemoteBranch) -> None:
+        writer.spell_tail()
+
+    def finish(self, writer: RemoteBranch, reason: FinishReason) -> None:
+        writer.finish(reason)
+
+    def discard(self, writer: RemoteBranch) -> None:
+        """No-op: the server keeps nothing for a branch that has ended."""
+
+    def release(self, writer: RemoteBranch, keep: bool = True) -> None:
+        writer.leave()
+
+    def revive(self, writer: RemoteBranch) -> None:
+        writer.failures = 0
+        super().revive(writer)
+
+    def follow_rules(self, writer: RemoteBranch) -> None:
+        """Let a branch that is being written continue in another request, by its new rules."""
+        if writer.branch.live and writer.let_go is not None:
+            writer.leave()
+            self.revive(writer)

@@ -1,14 +1,18 @@
-"""The address of a server, and how to talk to it. Values only."""
+"""The address of a server and how to talk to it, and its loader. Costs nothing to import."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from srbwriter.addresses import normal_address
 
+from ..loader import EngineLoader
 from ..types import DEFAULT_MAX_BRANCHES, InvalidRequest
+
+if TYPE_CHECKING:
+    from ..backend import Backend
 
 DialectName: TypeAlias = Literal["auto", "vllm", "openai", "llamacpp", "srb"]
 
@@ -35,14 +39,35 @@ class RemoteOptions:
     """Called on the engine's thread with a sentence about each attempt that failed and the next one."""
 
 
+class RemoteLoader(EngineLoader):
+    """Connects on a daemon thread, as a local model is loaded."""
+
+    def __init__(self, options: RemoteOptions) -> None:
+        def connect(path: Any, engine_options: Any, /, *, on_progress: Callable[[float], bool]) -> Backend:
+            from .engine import RemoteEngine  # brings httpx along
+
+            return RemoteEngine.connect(options, on_progress)
+
+        self._remote = options
+        super().__init__(shown(options.url), None, connect)
+
+    @property
+    def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The name of the model, or else its address."""
+        engine = self.engine
+        return engine.info.name if engine is not None else self._remote.model or self.place
+
+    def again(self) -> RemoteLoader:
+        return RemoteLoader(replace(self._remote))
+
+
 def address(url: str) -> str:
     """Return ``url`` as it is used, see :func:`.normal_address`. Raises InvalidRequest."""
     try:
         return normal_address(url)
     except ValueError:
-        raise InvalidRequest(
-            "connect", f"{shown(url.strip())} is no address; give one like http://host:8000"
-        ) from None
+        problem = f"{shown(url.strip())} is no address; give one like http://host:8000"
+        raise InvalidRequest("connect", problem) from None
 
 
 def shown(url: str) -> str:

@@ -3,107 +3,65 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import logging
+import os
+import re
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
-from urllib.parse import urlsplit
+from typing import Any, TypeVar, cast
+from urllib.parse import urljoin
 
 import httpx
 import msgspec
 
 from srbwriter.version import __version__
 
+from ..types import RemoteError
 from .options import RemoteOptions, address, shown
-from .problems import from_answer, from_transport, garbage
 
 logging.getLogger("httpx").setLevel(logging.WARNING)  # it would write a line for every request
 
-_OTHERS = (b":", b"event:", b"id:", b"retry:")
+T = TypeVar("T")
+
+IS_IT_AN_ENGINE = "is the address that of an engine, with the right port and path?"
 _MOST = 16 << 20  # bytes of one event: more than any answer has
 _ANSWER_SECONDS = 30.0  # a question may take; branches may take as long as they like between two tokens
-_HANDSHAKE_SECONDS = 3.0
-
-
-class EventReader:
-    """Splits a stream into the data of its server-sent events (the HTML standard, section 9.2.6).
-
-    Comments, names and numbers are passed over.
-    """
-
-    def __init__(self) -> None:
-        self._rest = b""
-        self._data: list[bytes] = []
-
-    def feed(self, chunk: bytes) -> list[bytes]:
-        """Return the data of the events that end in ``chunk``.
-
-        Raises ValueError for a line that is none of an event's, and for an event beyond all bounds.
-        """
-        text = self._rest + chunk
-        if b"\r" in text:
-            held = text.endswith(b"\r")  # its line feed may come yet
-            lines = text[: len(text) - held].replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-            text = lines + b"\r" * held
-        events: list[bytes] = []
-        start = 0
-        while (end := text.find(b"\n", start)) >= 0:
-            line = text[start:end]
-            start = end + 1
-            if not line:
-                if self._data:
-                    events.append(b"\n".join(self._data))
-                    self._data = []
-            elif line.startswith(b"data:"):
-                self._data.append(line[6:] if line.startswith(b"data: ") else line[5:])
-            elif line.startswith(_OTHERS):
-                line.decode()  # where the end of such a line is spoilt, data may stand in it
-            else:
-                raise ValueError("a line of no event")  # to pass it over might be to lose a token
-        self._rest = text[start:]
-        if len(self._rest) > _MOST or len(self._data) > _MOST:
-            raise ValueError("an event without an end")
-        return events
+_LONGEST = 400  # characters of a server's own words
+_LONGEST_WAIT = 120.0  # seconds that a server can make us wait
+_REPEATS = 3  # of a question that failed
+_AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
+"""HTTP statuses after which another attempt may succeed."""
 
 
 class Transport:
     """The connections to one address, of HTTP/1.1. To be used on one event loop."""
 
-    def __init__(self, url: str, options: RemoteOptions) -> None:
-        self.url = address(url)
-        self.where = shown(self.url)
+    def __init__(self, options: RemoteOptions) -> None:
+        url = address(options.url)
+        self.options, self.where = options, shown(url)
         headers = {"User-Agent": f"srbwriter/{__version__}", "Accept-Encoding": "identity"}
         if options.key:
             headers["Authorization"] = f"Bearer {options.key}"
-        self._connect_seconds = options.connect_seconds
         self._client = httpx.AsyncClient(
-            base_url=self.url,
+            base_url=url,
             headers=headers,
             verify=httpx.create_ssl_context(options.verify),
             timeout=httpx.Timeout(options.silent_seconds, connect=options.connect_seconds),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=60.0),
         )
 
-    async def ask(
-        self, method: str, path: str, body: Any = None, seconds: float = _ANSWER_SECONDS
-    ) -> Any:  # fmt: skip
+    async def ask(self, method: str, path: str, body: Any = None) -> Any:
         """Return the JSON of an answer. Raises RemoteError."""
-        data = await self.read(method, path, body, seconds)
+        timeout = httpx.Timeout(_ANSWER_SECONDS, connect=self.options.connect_seconds)
+        async with self._request(method, path, body, timeout) as response:
+            data = await response.aread()
         try:
             return msgspec.json.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            raise garbage(self.where, data) from None
-
-    async def read(
-        self, method: str, path: str, body: Any = None, seconds: float = _ANSWER_SECONDS
-    ) -> bytes:  # fmt: skip
-        """Return the body of an answer. Raises RemoteError."""
-        timeout = httpx.Timeout(seconds, connect=self._connect_seconds)
-        async with self._request(method, path, body, timeout=timeout) as response:
-            data = await self._body(response)
-            self._check_status(response, data)
-            return data
+            raise unreadable(self.where, data) from None
 
     @asynccontextmanager
     async def events(self, path: str, body: Any) -> AsyncGenerator[AsyncGenerator[list[bytes]]]:
@@ -113,73 +71,199 @@ class Transport:
         also while the events are read.
         """
         async with self._request("POST", path, body) as response:
-            if not response.is_success:
-                self._check_status(response, await self._body(response))
             if response.headers.get("content-type", "").startswith("text/html"):
-                raise garbage(self.where, await self._body(response) or b"<html>")
-            yield self._events(response)
+                raise unreadable(self.where, await response.aread() or b"<html>")
+            yield self._read_events(response)
 
     @asynccontextmanager
     async def _request(
-        self, method: str, path: str, body: Any, **options: Any
+        self, method: str, path: str, body: Any, timeout: Any = httpx.USE_CLIENT_DEFAULT
     ) -> AsyncGenerator[httpx.Response]:
         """Send a request; its answer is still to be read. Raises RemoteError, also while it is read."""
+        content, headers = None, {"Content-Type": "application/json"}
         if body is not None:
-            options |= {"content": msgspec.json.encode(body), "headers": {"Content-Type": "application/json"}}
+            content = msgspec.json.encode(body)
         try:
-            async with self._client.stream(method, path, **options) as response:
+            async with self._client.stream(
+                method, path, content=content, headers=headers, timeout=timeout
+            ) as response:
+                if not response.is_success:
+                    refusal = await response.aread()
+                    raise from_answer(self.where, response.status_code, response.headers, refusal, path)
                 yield response
         except (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL) as error:
             raise from_transport(self.where, error) from error
 
-    async def _body(self, response: httpx.Response) -> bytes:
-        return b"".join([chunk async for chunk in _chunks(response)])
-
-    def _check_status(self, response: httpx.Response, body: bytes) -> None:
-        """Raise RemoteError if the server refused."""
-        if not response.is_success:
-            asked = response.request.url.raw_path.decode("ascii", "replace")
-            path = asked.removeprefix(urlsplit(self.url).path)
-            raise from_answer(self.where, response.status_code, response.headers, body, path)
-
-    async def _events(self, response: httpx.Response) -> AsyncGenerator[list[bytes]]:
-        reader = EventReader()
-        async for chunk in _chunks(response):
-            try:
-                events = reader.feed(chunk)
-            except ValueError:
-                raise garbage(self.where, chunk) from None
-            if events:
+    async def _read_events(self, response: httpx.Response) -> AsyncGenerator[list[bytes]]:
+        """Yield the data of server-sent events, of which each is one line. Raises RemoteError."""
+        rest = b""
+        async for chunk in response.aiter_bytes():
+            *lines, rest = (rest + chunk).split(b"\n")
+            if len(rest) > _MOST:
+                raise unreadable(self.where, rest)
+            if events := [data for line in lines if line and (data := self._data_of(line))]:
                 yield events
 
-    async def speaks_tls(self) -> bool:
-        """Whether TLS is spoken at the port, where it was spoken to without."""
-        parts = urlsplit(self.url)
-        if parts.scheme == "https":
-            return False
-        return await asyncio.to_thread(_handshake, parts.hostname or "", parts.port or 80)
+    def _data_of(self, line: bytes) -> bytes:
+        if line.startswith(b"data:"):
+            return line[5:].strip()
+        # To pass over a line of no event might be to lose a token, and so might a spoilt end of one.
+        with contextlib.suppress(UnicodeDecodeError):
+            if re.match(r"(event|id|retry)?:|\r?$", line.decode()):
+                return b""
+        raise unreadable(self.where, line)
+
+    async def repeat(self, question: Callable[[], Awaitable[T]]) -> T:
+        """Return the answer to a question; an attempt that failed is repeated. Raises RemoteError."""
+        for attempt in range(1, _REPEATS + 1):
+            try:
+                return await question()
+            except RemoteError as error:
+                if not error.again:
+                    raise
+                wait = self.options.first_wait * 2 ** (attempt - 1)
+                if self.options.notify is not None:
+                    self.options.notify(retry_notice(error, wait, attempt, _REPEATS))
+            await asyncio.sleep(wait)
+        return await question()
 
     async def close(self) -> None:
         """Close all connections."""
         await self._client.aclose()
 
 
-def _handshake(host: str, port: int) -> bool:
-    """Whether a port answers to the beginning of TLS.
+# ---- errors
 
-    With sockets that wait: asyncio keeps the connection of a handshake that was broken off for half a minute.
+
+def from_transport(where: str, error: Exception) -> RemoteError:
+    """Return the error for a failure below HTTP."""
+    words, again = str(error), False
+    match error:
+        case httpx.ConnectTimeout() | httpx.PoolTimeout():
+            problem, again = "it does not answer; is the address right?", True
+        case httpx.ReadTimeout() | httpx.WriteTimeout():
+            problem, again = "it has said nothing for too long", True
+        case httpx.UnsupportedProtocol() | httpx.InvalidURL():
+            problem = f"{words}; give an address like http://host:8000"
+        case httpx.ConnectError() if "CERTIFICATE" in words.upper():
+            problem = (
+                f"its certificate is not trusted ({words}); name the file of its authority "
+                "in the variable SSL_CERT_FILE, or take any certificate with --no-connect-verify"
+            )
+        case httpx.ConnectError() if "[SSL" in words:
+            plain = where.replace("https://", "http://", 1)
+            problem = f"TLS failed ({words}); if none is spoken at that port, try --connect {plain}"
+        case httpx.ConnectError():
+            problem, again = f"no connection ({_reason(error)}); is the server running?", True
+        case _:
+            problem, again = f"the connection was lost ({_reason(error)})", True
+    return RemoteError(where, problem, again=again)
+
+
+def from_answer(
+    where: str, status: int, headers: Mapping[str, str], body: bytes, path: str = ""
+) -> RemoteError:
+    """Return the error for an answer that is no 2xx: the server's own words, and the cure if there is one.
+
+    ``path`` is the path that was requested.
     """
-    trusting = httpx.create_ssl_context(verify=False)
+    words, field = own_words(body) or f"HTTP {status}", ""
+    match status:
+        case 400 if b"HTTPS" in body or b"SSL-enabled" in body:  # nginx and Go, Apache
+            words = wants_tls(where)
+        case 400 | 422:
+            field = _culprit(body, words)
+        case 401:
+            words = f"it wants another key ({words}); give it with --connect-key or --connect-key-file"
+        case 403:
+            words = f"it does not let us in ({words}); does it want another --connect-key?"
+        case 404:
+            words = (
+                f"it has nothing at {path} ({words}); is the address that of an engine, "
+                "and are --connect-model and --dialect right?"
+            )
+        case 429:
+            words = f"it has too much to do ({words})"
+        case 501:
+            words = f"the engine elsewhere cannot: {words}"
+        case _ if status >= 500:
+            words = f"it failed ({words})"
+        case _ if status < 400:  # a key would go along
+            target = urljoin(f"{where}{path}", headers["location"]) if "location" in headers else "nowhere"
+            words = f"it sends us on to {target}, which is not followed; {IS_IT_AN_ENGINE}"
+        case _:
+            pass
+    wait = 0.0
+    with contextlib.suppress(ValueError):  # a date: nobody who serves a model sends one
+        wait = max(0.0, min(float(headers.get("retry-after", "")), _LONGEST_WAIT))
+    return RemoteError(where, words, again=status in _AGAIN, wait=wait, status=status, field=field)
+
+
+def wants_tls(where: str) -> str:
+    """Return the cure for a port that seems to speak TLS, and was spoken to without."""
+    return f"perhaps TLS is spoken at that port; try --connect {where.replace('http://', 'https://', 1)}"
+
+
+def unreadable(where: str, data: bytes) -> RemoteError:
+    """Return the error for an answer that cannot be read."""
+    if data.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"<"):
+        return RemoteError(where, f"it answers with a web page; {IS_IT_AN_ENGINE}", again=False)
+    words = f"what it sends cannot be read: {data[:60]!r}" if data else "its answer is empty"
+    return RemoteError(where, f"{words}; {IS_IT_AN_ENGINE}")
+
+
+def misnumbered(where: str, problem: str) -> RemoteError:
+    """Return the error for words that belong to no branch, or to one twice."""
+    cure = "the server is faulty, and nothing more is taken from this answer"
+    return RemoteError(where, f"{problem}; {cure}", again=False)
+
+
+def retry_notice(error: RemoteError, wait: float, attempt: int, most: int) -> str:
+    """Return a sentence about an attempt that failed, and the next one."""
+    when = f"in {wait:.3g} s" if wait else "now"
+    return f"{error.where}: {error.problem.partition(';')[0]}. Trying again {when} ({attempt} of {most})."
+
+
+def own_words(body: bytes) -> str:
+    """Return the message in an error's body, from the first usual place that has one."""
+    text = body[: 1 << 16].decode("utf-8", "replace").strip()
     try:
-        with (
-            socket.create_connection((host, port), _HANDSHAKE_SECONDS) as plain,
-            trusting.wrap_socket(plain, server_hostname=host),
-        ):
-            return True
-    except (OSError, ValueError):  # ssl's errors are OSErrors
-        return False
+        found = _message(json.loads(text))
+    except ValueError:
+        found = "" if "<html" in text.lower() else text
+    return re.sub(r"\s+", " ", found)[:_LONGEST]
 
 
-def _chunks(response: httpx.Response) -> AsyncIterator[bytes]:
-    """Give the body's bytes as they come, unpacked if the server packed them though it was asked not to."""
-    return response.aiter_bytes() if "content-encoding" in response.headers else response.aiter_raw()
+def _message(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "; ".join(filter(None, map(_message, cast("list[Any]", value))))
+    if isinstance(value, dict):
+        fields = cast("dict[str, Any]", value)
+        places = ("error", "message", "msg", "detail", "result")
+        return next((found for name in places if (found := _message(fields.get(name)))), "")
+    return ""
+
+
+def _culprit(body: bytes, words: str) -> str:
+    """Return the field that a 400 is about, as OpenAI, srbwriter or llama.cpp name it."""
+    with contextlib.suppress(ValueError, TypeError, KeyError):
+        field: Any = json.loads(body)["error"]["param"]
+        if isinstance(field, str):
+            return field
+    named = re.match(r"Field '(\w+)'", words)
+    return named[1] if named else ""
+
+
+def _reason(error: BaseException) -> str:
+    """Return why a connection failed in the system's words, if it has some."""
+    found: list[BaseException] = [error]
+    for each in found:
+        if isinstance(each, socket.gaierror):
+            return "no machine has that name"
+        if isinstance(each, OSError) and each.errno:
+            return os.strerror(each.errno).lower()
+        several: tuple[BaseException, ...] = getattr(each, "exceptions", ())  # of an exception group
+        found.extend(cause for cause in (each.__cause__, each.__context__, *several) if cause is not None)
+    return next((str(each) for each in found if str(each)), type(error).__name__)

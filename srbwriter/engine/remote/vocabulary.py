@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
 
 from ..limits import check_ids, check_prompt
 from ..types import InvalidRequest
 
 FINGERPRINT = "letters"
-_LETTERS = " abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-_DIGITS = {letter: digit for digit, letter in enumerate(_LETTERS, 1)}
-_BASE = len(_LETTERS) + 1
+_LETTERS = "\0 abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"  # a letter's place is its digit
+_BASE = len(_LETTERS)
 _LONGEST = 5
 _FIRST = 0x110000  # above all code points
 SIZE = _FIRST + _BASE**_LONGEST
@@ -25,8 +23,13 @@ _RUNS = re.compile(r" [A-Za-z]{1,4}|[A-Za-z]{1,5}|.", re.DOTALL)
 
 def encode(text: str) -> list[int]:
     """Return the ids of ``text``; half a surrogate pair becomes a question mark."""
-    text = text.encode("utf-8", "replace").decode()
-    return [ord(run) if len(run) == 1 else _pack(run) for run in _RUNS.findall(text)]
+    ids: list[int] = []
+    for run in _RUNS.findall(text.encode("utf-8", "replace").decode()):
+        packed = 0
+        for character in run if len(run) > 1 else "":
+            packed = packed * _BASE + _LETTERS.index(character)
+        ids.append(_FIRST + packed if packed else ord(run))
+    return ids
 
 
 def decode(ids: Iterable[int]) -> str:
@@ -34,48 +37,33 @@ def decode(ids: Iterable[int]) -> str:
     return "".join(map(piece, ids))
 
 
-def ends_of(ids: Iterable[int]) -> list[int]:
-    """Return how many characters there are after each id."""
-    return list(accumulate(len(piece(token)) for token in ids))
-
-
 def piece(token: int) -> str:
     """Return the characters of one id. Raises ValueError for a number that is no id."""
     if token < _FIRST and not 0xD800 <= token <= 0xDFFF:
         return chr(token)
-    if token < _FIRST:
-        raise ValueError(f"{token} stands for no text")
     rest, found = token - _FIRST, ""
-    while rest:
+    while rest > 0:
         rest, digit = divmod(rest, _BASE)
-        if not digit or len(found) >= _LONGEST:
-            raise ValueError(f"{token} stands for no text")
-        found = _LETTERS[digit - 1] + found
+        found = _LETTERS[digit] + found
+    if not found or "\0" in found or len(found) > _LONGEST:
+        raise ValueError(f"{token} stands for no text")
     return found
 
 
-def _pack(run: str) -> int:
-    packed = 0
-    for character in run:
-        packed = packed * _BASE + _DIGITS[character]
-    return _FIRST + packed
-
-
-class _Texts(dict[int, str | None]):
-    def __missing__(self, token: int) -> str:
+class _Texts:
+    def __getitem__(self, token: int) -> str | None:
         return piece(token)
 
 
-class _Bytes(dict[int, bytes]):
-    def __missing__(self, token: int) -> bytes:
+class _Bytes:
+    def __getitem__(self, token: int) -> bytes:
         return piece(token).encode("utf-8", "replace")
 
 
 class LetterPieces:
     """What the ids write. Raises ValueError for a number that is no id."""
 
-    def __init__(self) -> None:
-        self.bytes, self.text = _Bytes(), _Texts()
+    bytes, text = _Bytes(), _Texts()
 
 
 PIECES = LetterPieces()

@@ -1,0 +1,499 @@
+"""How each kind of server is asked, and what it answers: OpenAI's way and vLLM's, llama-server's, our own."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple, TypeAlias, cast
+
+import msgspec
+
+from ..backend import WITHOUT_CACHE
+from ..capabilities import Capabilities
+from ..parameters import PARAMETERS, read_schema, spelled
+from ..types import FinishReason, InvalidRequest, ModelInfo, Priority, RemoteError, Request, Sampling
+from .transport import IS_IT_AN_ENGINE, Transport, misnumbered, own_words, unreadable
+from .vocabulary import FINGERPRINT, SIZE, decode
+
+_USUAL_WINDOW = 8192  # tokens, where a server does not say
+_UNLIMITED = 1 << 20  # tokens asked for where no limit is meant; OpenAI's own default is 16
+_SAMPLING = frozenset(field.name for field in fields(Sampling)) - {"logit_bias"}
+"""What can be said without token ids."""
+_REPORT = re.compile(rb'\{"(error"|(object|event)": ?"error")')
+_CONSTRAINTS = frozenset({"grammar", "json_schema", "regex"})
+_PLAIN = frozenset({"temperature", "top_p", "frequency_penalty", "presence_penalty", "seed"})
+_TOGETHER = frozenset({"siblings", "repulsion"})
+_ENDS = frozenset({"min_tokens", "ignore_eog"})
+_ONLY_OURS = _TOGETHER | {"cache_prompt", "penalty_prompt"}
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The model of a server, and what its engine can do: read once, and shown to the writer.
+
+    Attributes: server: its name and version, as it says itself. many: equal branches in one request at most.
+    requests: under way at once at most; 0: it does not say. template: it puts chats into words itself. lacks:
+    features and fields of Sampling that it does not know. lacking: why it cannot, in its own words.
+    """
+
+    dialect: str
+    server: str
+    info: ModelInfo
+    many: int = 1
+    requests: int = 0
+    template: bool = False
+    lacks: frozenset[str] = frozenset()
+    lacking: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def lines(self) -> list[str]:
+        """Return the facts that are shown to a person, one per line."""
+        whose = "its own template there" if self.template else "its template here"
+        if not self.template and not self.info.chat_template:
+            whose = "ChatML, for want of its own template"
+        return [
+            f"{self.server} ({self.dialect}), model {self.info.name}, {self.info.n_ctx} tokens",
+            f"chats are put into words by {whose}",
+            "has not: " + ", ".join(sorted(self.capabilities.missing)),
+        ]
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What can be asked of the server, and why the rest cannot."""
+        them = self.server
+        words = f"text goes to {them} and comes back, no token ids"
+        of_ids = (
+            "token_ids", "logit_bias", "without", "next_logprobs", "next_ids", "prompt_logprobs",
+            "gap_filling",
+        )  # fmt: skip
+        missing = {
+            **dict.fromkeys(of_ids, words),
+            "logits_callback": f"the logits stay with {them}; they cannot be changed from here",
+            "look_ahead": f"nothing is written ahead by {them}: it would go before what others ask for",
+            "pause": f"{them} cannot be paused; stop the branch, and extend it later",
+            "heal": f"{them} is sent whole text, so a word that breaks off is left as it is",
+            **{name: f"{them} does not know {name}" for name in self.lacks},
+        }
+        apart = f"the logits stay with {them}, so each branch is drawn by itself there"
+        missing |= dict.fromkeys(_TOGETHER & self.lacks, apart)
+        missing |= dict.fromkeys(_ENDS & self.lacks, f"{them} cannot be told when not to end")
+        if "logprobs" in self.lacks:
+            missing["logprobs"] = f"{them} reports no log-probabilities"
+        if not self.template and not self.info.chat_template:
+            missing["chat_template"] = f"{them} does not report its chat template"
+        return Capabilities({**missing, **self.lacking, **WITHOUT_CACHE})
+
+
+class Completion(NamedTuple):
+    """One request for text: ``n`` branches that continue ``text`` in one way, seeded from ``seed`` on."""
+
+    text: str
+    sampling: Sampling
+    seed: int
+    n: int
+    max_tokens: int | None  # that each may still write; None: no limit
+    min_tokens: int
+    ignore_eog: bool
+    request: Request  # for what concerns no single branch
+    whole: bool = True  # these are all branches of ``request``, and none has begun
+
+
+class Tokens(NamedTuple):
+    """Text of one branch, and why the branch ended if it has.
+
+    ``logprobs`` are those of the server's tokens, whose text may come later than they do.
+    """
+
+    branch: int
+    text: str
+    logprobs: tuple[float, ...] = ()
+    finish: FinishReason | None = None
+    problem: str = ""  # where ``finish`` is an error
+
+
+class Rewound(NamedTuple):
+    """The server has rewound a branch to ``chars`` characters of what it wrote."""
+
+    branch: int
+    chars: int
+
+
+StreamEvent: TypeAlias = "Tokens | Rewound"
+
+
+# ---- OpenAI's, and vLLM's
+
+
+class _Logprobs(msgspec.Struct, gc=False):
+    token_logprobs: list[float | None] = msgspec.field(default_factory=list[float | None])
+
+
+class _Choice(msgspec.Struct, gc=False):
+    index: int
+    text: str | None
+    finish_reason: str | None = None
+    stop_reason: int | str | None = None
+    logprobs: _Logprobs | None = None
+
+
+class _Chunk(msgspec.Struct, gc=False):
+    choices: list[_Choice]
+
+
+class Dialect:
+    """The requests and answers of one kind of server, of which ``card`` lists the model.
+
+    As written here OpenAI's ``/v1/completions``: text goes out, text comes back. Methods raise RemoteError.
+    Required fields of an ``event`` must be present: a garbled name would otherwise lose a token.
+    """
+
+    event: type[msgspec.Struct] = _Chunk
+
+    def __init__(self, transport: Transport, card: dict[str, Any]) -> None:
+        self.transport, self.card, self.model = transport, card, str(card["id"])
+        self.options, self.where = transport.options, transport.where
+        self._decoder = msgspec.json.Decoder(self.event)
+
+    async def probe(self) -> Profile:
+        """Ask what the server can do."""
+        n_ctx = self.options.n_ctx or _window_of(self.card) or _USUAL_WINDOW
+        info = self.info(n_ctx, description="counts of tokens are estimates")
+        many = 1 if self.card.get("owned_by") == "koboldcpp" else 16  # KoboldCpp ignores n
+        lacks = _SAMPLING - _PLAIN | _ONLY_OURS | _ENDS | {"logprobs"}
+        return Profile("openai", "this server", info, many=many, lacks=lacks)
+
+    def encode(self, asked: Completion) -> tuple[str, dict[str, Any]]:
+        """Return the path and the body of a request."""
+        penalties = ("frequency_penalty", "presence_penalty")
+        return "/v1/completions", {
+            "model": self.model,
+            "prompt": asked.text,
+            "stream": True,
+            "temperature": asked.sampling.temperature,
+            "top_p": asked.sampling.top_p,
+            "max_tokens": _UNLIMITED if asked.max_tokens is None else asked.max_tokens,
+            "seed": asked.seed,
+            **({"n": asked.n} if asked.n > 1 else {}),
+            **{name: value for name in penalties if (value := getattr(asked.sampling, name))},
+        }
+
+    def parse(self, data: bytes) -> Sequence[StreamEvent]:
+        """Parse the data of one event. Raises RemoteError for garbage, and for an error that it reports."""
+        if data == b"[DONE]":
+            return ()
+        try:
+            return self.read(self._decoder.decode(data.decode()))  # UTF-8, also in ignored fields
+        except (UnicodeDecodeError, ValueError):  # of which msgspec's errors are some
+            if _REPORT.match(data) and (words := own_words(data)):
+                raise RemoteError(self.where, words) from None
+            raise unreadable(self.where, data) from None
+
+    def read(self, event: Any) -> Sequence[StreamEvent]:
+        """Return what an ``event`` says. Raises ValueError for garbage."""
+        choices: list[_Choice] = event.choices
+        numbers = [choice.index for choice in choices]
+        if len(set(numbers)) < len(numbers):
+            raise misnumbered(self.where, f"it sends words for a branch twice at once ({numbers})")
+        return [
+            Tokens(
+                each.index, each.text or "", _logprobs(each.logprobs.token_logprobs if each.logprobs else ()),
+                _finish_of(each),
+            )
+            for each in choices
+        ]  # fmt: skip
+
+    async def template(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str | None:
+        """Return one prompt from chat messages; None where it is to be rendered here."""
+        if messages[-1].get("role") == "assistant" and not options.get("continue_final_message"):
+            return None  # which it would go on with
+        body = _template_fields(messages, options)
+        return str((await self.transport.ask("POST", "/apply-template", body))["prompt"])
+
+    def window(self, theirs: int) -> int:
+        """Return the tokens of the context: as many as the server has, or fewer if the options say so."""
+        return min(self.options.n_ctx or theirs, theirs)
+
+    def info(self, n_ctx: int, **known: Any) -> ModelInfo:
+        """Return the ModelInfo of a model whose file is on another machine."""
+        unknown: dict[str, Any] = {
+            "name": self.model, "description": "", "architecture": "", "n_params": 0, "size": 0,
+            "n_embd": 0, "n_ctx_train": n_ctx, "chat_template": None, "metadata": {},
+        }  # fmt: skip
+        return ModelInfo(
+            path=self.where, n_ctx=n_ctx, n_vocab=SIZE, vocab=FINGERPRINT, **{**unknown, **known}
+        )
+
+
+class VLLM(Dialect):
+    """With its own samplers, log-probabilities and chat templates.
+
+    vLLM 0.32 makes ``n`` requests of one for ``n`` branches, which share the prefix cache. So each branch has
+    a request of its own here, and ends when its connection is closed.
+    """
+
+    async def probe(self) -> Profile:
+        server = "vLLM"
+        with contextlib.suppress(RemoteError, KeyError, TypeError):  # where a proxy hides it
+            server += f" {(await self.transport.ask('GET', '/version'))['version']}"
+        info = self.info(self.window(_window_of(self.card) or _USUAL_WINDOW), description=server)
+        known = _PLAIN | {*spelled("vllm"), "repeat_last_n"} | _CONSTRAINTS
+        return Profile("vllm", server, info, template=True, lacks=_SAMPLING - known | _ONLY_OURS)
+
+    def encode(self, asked: Completion) -> tuple[str, dict[str, Any]]:
+        path, body = super().encode(asked)
+        sampling, request = asked.sampling, asked.request
+        body |= {theirs: getattr(sampling, ours) for ours, theirs in spelled("vllm").items()}
+        body |= {"min_tokens": asked.min_tokens, "ignore_eos": asked.ignore_eog}
+        body |= {"max_tokens": asked.max_tokens}
+        if request.logprobs is not None:
+            body["logprobs"] = 0
+        if request.cache_salt:
+            body["cache_salt"] = request.cache_salt
+        constraints = {"grammar": sampling.grammar, "json": sampling.json_schema, "regex": sampling.regex}
+        if found := {name: value for name, value in constraints.items() if value}:
+            body["structured_outputs"] = found
+        return path, body
+
+    async def template(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str | None:
+        """Return the text of the tokens that it makes of ``messages``, without those that begin any text."""
+        ids = await self._tokens({"add_special_tokens": False, **_template_fields(messages, options)})
+        begin = await self._tokens({"prompt": "", "add_special_tokens": True})
+        ids = ids[len(begin) :] if ids[: len(begin)] == begin else ids
+        body = {"model": self.model, "tokens": ids}
+        return str((await self.transport.ask("POST", "/detokenize", body))["prompt"])
+
+    async def _tokens(self, body: dict[str, Any]) -> list[int]:
+        answer = await self.transport.ask("POST", "/tokenize", {"model": self.model, **body})
+        return [int(token) for token in answer["tokens"]]
+
+
+def _logprobs(values: Iterable[float | None]) -> tuple[float, ...]:
+    return tuple(-9999.0 if value is None else value for value in values)  # which JSON has no number for
+
+
+def _finish_of(choice: _Choice) -> FinishReason | None:
+    """Return why a choice ended; None while it is being written."""
+    match choice.finish_reason:
+        case None:
+            return None
+        case "length":
+            return FinishReason.LENGTH
+        case "abort" | "error":
+            return FinishReason.ERROR
+        case _:
+            return FinishReason.EOG if choice.stop_reason is None else FinishReason.STOP
+
+
+def _window_of(card: Mapping[str, Any]) -> int:
+    """Return the context's tokens from one of the usual places of a model's card; 0 if none has them."""
+    meta = cast("dict[str, Any]", card.get("meta") or {})
+    places = [card.get(name) for name in ("max_model_len", "context_length", "context_window", "n_ctx")]
+    places += [meta.get("n_ctx"), meta.get("n_ctx_train")]
+    return next((int(value) for value in places if isinstance(value, int | float) and value > 0), 0)
+
+
+def _template_fields(messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a request for a chat template; options that no server names go to the template."""
+    known = ("add_generation_prompt", "continue_final_message")
+    asked = {name: value for name, value in options.items() if name in known and value is not None}
+    if asked.get("continue_final_message"):
+        asked["add_generation_prompt"] = False
+    others = {name: value for name, value in options.items() if name not in known}
+    return {"messages": list(messages), **asked, **({"chat_template_kwargs": others} if others else {})}
+
+
+# ---- llama-server's
+
+
+class _Score(msgspec.Struct, gc=False):
+    logprob: float | None = None
+
+
+class _Piece(msgspec.Struct, gc=False):
+    index: int
+    content: str
+    stop: bool
+    stop_type: str = "none"
+    completion_probabilities: list[_Score] | None = None
+    prompt_progress: dict[str, float] | None = None
+
+
+class LlamaCpp(Dialect):
+    """llama-server's own ``/completion``: every sampler, several branches in one request.
+
+    Facts from its sources (tools/server, October 2026): child k is seeded seed + k; ``n_cmpl`` may be at most
+    the number of slots; the beginning token is put before a text.
+    """
+
+    event = _Piece
+
+    async def probe(self) -> Profile:
+        props: dict[str, Any] = await self.transport.ask("GET", "/props")
+        meta = cast("dict[str, Any]", self.card.get("meta") or {})
+        slots = int(props.get("total_slots") or 1)
+        window = int(props["default_generation_settings"]["n_ctx"])
+        numbers = {name: int(meta.get(name) or 0) for name in ("n_embd", "n_params", "size")}
+        info = self.info(
+            self.window(window), n_ctx_train=int(meta.get("n_ctx_train") or window), **numbers,
+            name=PurePosixPath(self.model).name.removesuffix(".gguf"),  # its file's, if nobody named it
+            description=str(meta.get("ftype") or ""), chat_template=props.get("chat_template") or None,
+        )  # fmt: skip
+        lacks = {"regex", "infill", "banned_phrases", "min_tokens", "penalty_prompt", *_TOGETHER}
+        return Profile(
+            "llamacpp", f"llama-server {props.get('build_info', '')}".strip(), info, many=slots,
+            requests=slots, template=True, lacks=frozenset(lacks),
+        )  # fmt: skip
+
+    def encode(self, asked: Completion) -> tuple[str, dict[str, Any]]:
+        sampling, request = asked.sampling, asked.request
+        whole_context = self.options.n_ctx or 1 << 20
+        last, dry_last = sampling.repeat_last_n, sampling.dry_penalty_last_n
+        body: dict[str, Any] = {
+            "prompt": asked.text,
+            "stream": True,
+            "return_progress": True,  # a sign of life while a long prompt is evaluated
+            "cache_prompt": request.cache_prompt,
+            "n_predict": -1 if asked.max_tokens is None else asked.max_tokens,
+            "n_cmpl": asked.n,
+            "seed": asked.seed,
+            "ignore_eos": asked.ignore_eog,
+            **{name: getattr(sampling, name) for name in spelled("llamacpp")},
+            "repeat_last_n": len(asked.text) if last < 0 else last,
+            "dry_penalty_last_n": whole_context if dry_last < 0 else dry_last,
+            "dry_sequence_breakers": list(sampling.dry_sequence_breakers) or ["\n"],
+        }
+        if request.logprobs is not None:
+            body["n_probs"] = 1
+        return "/completion", body | _sampler_fields(sampling)
+
+    def read(self, event: Any) -> Sequence[StreamEvent]:
+        if event.prompt_progress is not None:
+            return ()
+        ends = {"limit": FinishReason.LENGTH, "word": FinishReason.STOP}
+        finish = ends.get(event.stop_type, FinishReason.EOG) if event.stop else None
+        known: Sequence[_Score] = event.completion_probabilities or () if finish is None else ()
+        return (Tokens(event.index, event.content, _logprobs(one.logprob for one in known), finish),)
+
+
+def _sampler_fields(sampling: Sampling) -> dict[str, Any]:
+    """Return the fields that llama.cpp and srbwriter spell alike, where they are set."""
+    found: dict[str, Any] = {} if sampling.samplers is None else {"samplers": list(sampling.samplers)}
+    found |= {name: value for name in ("grammar", "regex") if (value := getattr(sampling, name))}
+    if sampling.json_schema:
+        found["json_schema"] = read_schema(sampling.json_schema)
+    return found
+
+
+# ---- our own
+
+
+class _Event(msgspec.Struct, gc=False):
+    event: str
+    index: int = -1
+    text: str | None = None
+    logprobs: list[_Score] = msgspec.field(default_factory=list[_Score])
+    reason: str = ""
+    chars: int = 0
+    error: Any = None
+
+
+class Srb(Dialect):
+    """Another srbwriter: rich event lines."""
+
+    event = _Event
+
+    async def probe(self) -> Profile:
+        card: dict[str, Any] = await self.transport.ask("GET", "/srb/v1/model")
+        names = {field.name for field in fields(ModelInfo)}
+        info = ModelInfo(**{name: value for name, value in card["info"].items() if name in names})
+        info = replace(info, n_ctx=self.window(card["n_ctx"]), n_vocab=SIZE, vocab=FINGERPRINT)
+        return Profile(
+            "srb", f"srbwriter {card['version']}", info, many=int(card["max_n"]),
+            template=bool(info.chat_template), lacking=dict[str, str](card.get("lacks", {})),
+        )  # fmt: skip
+
+    def encode(self, asked: Completion) -> tuple[str, dict[str, Any]]:
+        sampling, request = asked.sampling, asked.request
+        apart = {"seed", "samplers", "logit_bias", "dry_sequence_breakers", "banned_phrases"} | _CONSTRAINTS
+        body: dict[str, Any] = {
+            "prompt": asked.text,
+            "parse_special": True,  # a chat template writes them
+            "n": asked.n,
+            "seed": asked.seed,
+            "max_tokens": -1 if asked.max_tokens is None else asked.max_tokens,
+            "min_tokens": asked.min_tokens,
+            "ignore_eos": asked.ignore_eog,
+            "stop": [],
+            "after_any": [],
+            "cache_prompt": request.cache_prompt,
+            **{
+                row.name: getattr(sampling, row.field)
+                for row in PARAMETERS
+                if row.record == "sampling" and row.field not in apart
+            },
+        }
+        if sampling.dry_multiplier:
+            body["dry_sequence_breakers"] = list(sampling.dry_sequence_breakers)
+        if sampling.banned_phrases:
+            body["banned_phrases"] = [list(sampling.banned_phrases)] * asked.n
+        if request.logprobs is not None:
+            body["logprobs"] = 0
+        if request.priority > Priority.NORMAL:
+            body["priority"] = request.priority.name.lower()
+        if request.cache_salt:
+            body["cache_salt"] = request.cache_salt
+        if request.penalty_prompt is not None:
+            body["penalty_prompt"] = decode(cast("list[int]", request.penalty_prompt))
+        if asked.whole and request.siblings != "independent":  # who is rolled again is drawn by itself
+            body["siblings"] = request.siblings
+        if asked.whole and request.repulsion:
+            body["repulsion"] = request.repulsion
+        return "/srb/v1/completions?sse=1&rich=1", body | _sampler_fields(sampling)
+
+    def read(self, event: Any) -> Sequence[StreamEvent]:
+        match event.event:
+            case "stream" if event.index >= 0 and event.text is not None:
+                return (Tokens(event.index, event.text, _logprobs(one.logprob for one in event.logprobs)),)
+            case "stop" if event.index >= 0:
+                known = event.reason in {reason.value for reason in FinishReason}
+                reason = FinishReason(event.reason) if known else FinishReason.STOPPED
+                return (Tokens(event.index, "", (), reason, str(event.error or "")),)
+            case "cut" if event.index >= 0:
+                return (Rewound(event.index, event.chars),)
+            case "start" | "queue" | "prompt" | "state" | "banned" | "added" | "done":
+                return ()
+            case _:
+                raise ValueError(f"no event {event.event!r} is known, or it names no branch")
+
+
+# ---- which one
+
+_DIALECTS: dict[str, type[Dialect]] = {"vllm": VLLM, "openai": Dialect, "llamacpp": LlamaCpp, "srb": Srb}
+
+
+async def connect(transport: Transport) -> tuple[Dialect, Profile]:
+    """Find out what the server is and can do. Raises RemoteError, and InvalidRequest for an unknown name."""
+    options = transport.options
+    if options.dialect not in _DIALECTS and options.dialect != "auto":
+        raise InvalidRequest("dialect", f"{options.dialect!r} is none of auto, {', '.join(_DIALECTS)}")
+    answer: Any = await transport.ask("GET", "/v1/models")
+    listed: Any = cast("dict[str, Any]", answer).get("data") if isinstance(answer, dict) else None
+    known: list[Any] = listed if isinstance(listed, list) else []
+    cards: list[dict[str, Any]] = [card for card in known if isinstance(card, dict) and "id" in card]
+    wanted = [card for card in cards if not options.model or card["id"] == options.model]
+    kind = options.dialect
+    if kind == "auto" and cards:
+        owner = str(cards[0].get("owned_by", "")).lower()
+        ours = "engine_state" in cards[0]
+        kind = {"llamacpp": "srb" if ours else "llamacpp", "vllm": "vllm"}.get(owner, "openai")
+    if not wanted and kind in ("llamacpp", "srb"):
+        wanted = cards  # they have one model, whatever it is called
+    if not wanted:
+        names = ", ".join(str(card["id"])[:80] for card in cards[:8])
+        cure = f"--connect-model takes one of these: {names}" if names else IS_IT_AN_ENGINE
+        words = f"it lists no model {options.model}".rstrip()
+        raise RemoteError(transport.where, f"{words}; {cure}", again=False)
+    dialect = _DIALECTS[kind](transport, wanted[0])
+    return dialect, await dialect.probe()

@@ -1,1 +1,0 @@
-"""How each kind of server is spoken to. They share :mod:`.base`, never each other."""
