@@ -94,8 +94,3 @@ def test_the_list_leads_to_a_chapter_which_moves_and_comes_back(terminal: Termin
     terminal.press(CTRL_Z)
     terminal.wait(lambda s: in_order(s, "Departure", "She left", "Home", "He stayed"), "the old order")
     assert text_of(file) == BOOK
-    run(terminal, "Remove the heading")
-    terminal.wait_for("Removed the heading")
-    terminal.wait(lambda s: rows(s, "Home", "Departure").count(-1) == 1, "one heading less")
-    terminal.press(CTRL_Z)
-    terminal.wait(lambda s: in_order(s, "Departure", "She left", "Home", "He stayed"), "both headings again")

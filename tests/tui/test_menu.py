@@ -101,12 +101,12 @@ async def test_arrows_go_past_the_names_of_groups_and_escape_runs_nothing(open_b
         menu = await opened(bench, Menu)
         assert "This branch" in visible(bench)
         seen = [row(bench)]
-        for _ in range(18):
+        while not seen[-1].endswith("Take a sentence less"):
             await bench.press("down")
             seen.append(row(bench))
+            assert len(seen) < 40
         assert len(set(seen)) == len(seen) and "Taking a part" in visible(bench)
         assert not {"This branch", "Taking a part"} & set(seen)
-        assert seen[-1].endswith("Take a sentence less")
         assert COMMANDS["untake_sentence"].help in visible(bench)
         await bench.press("up")
         assert row(bench) == seen[-2]

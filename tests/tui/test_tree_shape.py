@@ -33,7 +33,7 @@ async def test_a_node_is_split_where_the_cursor_stands_and_joined_again(open_ben
         assert bench.last_said == "This is the beginning of the story; it has no text to change."
 
 
-MARKS = "b", "n", "t", "number_sign", "u", "m", "d", "x"
+MARKS = "b", "n", "t", "number_sign", "u", "x"
 
 
 async def test_the_beginning_and_folded_branches_say_why_nothing_is_done(open_bench: OpenBench) -> None:
