@@ -480,7 +480,7 @@ async def connect(transport: Transport) -> tuple[Dialect, Profile]:
         raise InvalidRequest("dialect", f"{options.dialect!r} is none of auto, {', '.join(_DIALECTS)}")
     answer: Any = await transport.ask("GET", "/v1/models")
     listed: Any = cast("dict[str, Any]", answer).get("data") if isinstance(answer, dict) else None
-    known: list[Any] = listed if isinstance(listed, list) else []
+    known = cast("list[Any]", listed) if isinstance(listed, list) else []
     cards: list[dict[str, Any]] = [card for card in known if isinstance(card, dict) and "id" in card]
     wanted = [card for card in cards if not options.model or card["id"] == options.model]
     kind = options.dialect
