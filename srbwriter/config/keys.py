@@ -365,6 +365,7 @@ RETIRED: tuple[Retired, ...] = (
     Retired("keys", (), "words are not looked up in a list", "keys.spelling"),
     Retired("keys", (), "words are not looked up in a list", "keys.own_word"),
     Retired("keys", (), "branches are not compared", "keys.compare"),
+    Retired("keys", (), "a branch is edited when it is picked", "keys.type_into"),
     Retired("keys", (), "branches are not locked", "keys.lock"),
     Retired("keys", (), "a snapshot is copied instead", "keys.duplicate_story"),
     Retired("keys", (), "srbwriter info sets author and language", "keys.properties"),

@@ -260,24 +260,6 @@ class Rounds(Models):
         asleep = "ended" not in VERBS[verb].states  # ended branches of an earlier session have no engine
         getattr(self._branch(index) if asleep else self.steered(index), verb)(**arguments)
 
-    def append(self, index: int, text: str) -> None:
-        """Type into a branch, which continues from there. The words are on the disk when this returns."""
-        branch = self.steered(index)
-        with self._lock:
-            current = self.round
-            assert current is not None
-
-            def hand_over() -> None:
-                self._recorder.keep(current)
-                typing.hand_over(self.story, current.node_of(index), text)
-
-            self._recorder.together(hand_over)
-            try:
-                branch.append(text, go_on=True)
-            except EngineError:  # the caller reports the error and keeps the words
-                typing.arrived(self.story, text)
-                raise
-
     def reroll_all(self) -> None:
         """Roll all branches again."""
         self.take_up()

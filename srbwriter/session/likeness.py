@@ -106,7 +106,7 @@ class Duplicates:
 
 def _is_fresh(branch: Branch, seconds: float) -> bool:
     """Whether a branch is running, or ended by itself less than ``seconds`` ago."""
-    if branch.buffer.typed or branch.state is BranchState.PAUSED:
+    if branch.state is BranchState.PAUSED:
         return False
     ended = branch.finish_reason in (FinishReason.STOPPED, FinishReason.KILLED, FinishReason.ERROR)
     return branch.live or not ended and time.monotonic() - branch.changed_at < seconds

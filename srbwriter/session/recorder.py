@@ -148,7 +148,6 @@ class Recorder:
             else:
                 self._words.written()  # after a failure the next transaction may succeed
                 self._write_workspace()
-            self._place_words()
             self._let_go()
 
     def _write_workspace(self) -> None:
@@ -240,15 +239,6 @@ class Recorder:
         if len(self._rounds) > 1:
             self._rounds = [r for r in self._rounds if not r.over or r is self._rounds[-1]]
 
-    def _place_words(self) -> None:
-        """Add handed-over words that no branch used to the story, once no branch can use them.
-
-        Never call it within a verb: a verb that hands words over gives them to the branch afterwards.
-        """
-        typed = any(t.typed < len(t.buffer.typed) for current in self._rounds for t in current.tracks)
-        if not typed and all(current.over for current in self._rounds) and self._story.read_only is None:
-            typing.place_handed_over(self._story)
-
     def close(self) -> None:
         """Save the last words and stop the thread. Raises as :meth:`write` does."""
         with self._wake:
@@ -296,19 +286,13 @@ class Recorder:
         track.finished, track.killed = True, reason == FinishReason.KILLED
 
     def _drain(self, current: Round, track: Track) -> None:
-        """Save new text of the buffer: generated text with its ids, typed text as the writer's."""
+        """Save new text of the buffer with its ids."""
         buffer = track.buffer
         count = len(buffer.pieces)
         fresh = "".join(buffer.pieces[track.pieces : count])
         if not fresh and count == track.pieces:
             return
         track.pieces = count
-        while track.typed < len(buffer.typed) and buffer.typed[track.typed][0] < track.chars + len(fresh):
-            begin, end = buffer.typed[track.typed]
-            before, fresh = fresh[: begin - track.chars], fresh[begin - track.chars :]
-            self._stream(current, track, before)
-            words, fresh = fresh[: end - begin], fresh[end - begin :]
-            self._interject(track, words)
         self._stream(current, track, fresh)
 
     def _stream(self, current: Round, track: Track, text: str) -> None:
@@ -325,26 +309,11 @@ class Recorder:
         self._story.stream(track.name, text, ids, [k.logprob for k in known], lead=lead)
         track.ids, track.chars = last, end
 
-    def _interject(self, track: Track, words: str) -> None:
-        typing.arrived(self._story, words)
-        if track.finished:  # later text, if any, begins a new node
-            end = self._end_of(track)
-            [typed] = self._story.add(end if self._story.is_living(end) else ROOT, [words], "writer")
-        else:
-            typed = self._story.interject(track.name, words)
-        track.nodes.append((typed, track.chars))
-        track.chars += len(words)
-        track.typed += 1
-        track.ids = bisect_right(track.buffer.ends, track.chars, track.ids)
-        if not track.finished:
-            track.nodes.append((self._story.target(track.name), track.chars))
-
     def _new_take(self, current: Round, track: Track, buffer: Buffer) -> None:
         """Save a cut branch: the old version stays, the new one begins with the remaining text."""
         track.buffer = buffer
         text = buffer.pieces[0] if buffer.pieces else ""
         track.pieces, track.chars = min(1, len(buffer.pieces)), len(text)
-        track.typed = sum(1 for begin, _ in buffer.typed if begin < len(text))
         track.ids = bisect_right(buffer.ends, len(text))
         ids, old = buffer.ids[: track.ids], track.nodes[0][0]
         if track.finished:

@@ -29,8 +29,6 @@ from .prefix import Prefix, kept_prefixes
 WISH = "wish"
 """The field of a node's ``meta`` with what the writer asked for when its text was requested."""
 
-"""The field of a node's ``meta`` with the label of the variant that wrote its text."""
-
 STEERED = "steered"
 """The field of a node's ``meta`` with what its branch is steered by: note, end."""
 
@@ -51,7 +49,6 @@ class Track:
     pieces: int = 0
     chars: int = 0
     ids: int = 0
-    typed: int = 0
     finished: bool = False
     killed: bool = False  # whether the story knows that the branch was killed
 
@@ -293,7 +290,6 @@ def ended_round(
         nodes = [(node.id, start) for (node, _), start in zip(parts, starts, strict=False)]
         track = Track(branch, nodes[0][0], branch.buffer, nodes, finished=True)
         track.pieces, track.chars, track.ids = 1, len(branch.text), len(branch.buffer.ids)
-        track.typed = len(branch.buffer.typed)
         track.killed = branch.finish_reason is FinishReason.KILLED
         found.tracks.append(track)
     wishes = [wish_of(parts[0][0]) for parts in branches]
@@ -343,12 +339,8 @@ def _branch(generation: Generation, index: int, parts: Sequence[tuple[Node, str]
     sampling = replace(Sampling(), **known)  # type: ignore[arg-type]
     branch = Branch(generation, index, sampling, Stop(), first.seed or 0)
     branch.buffer = Buffer()
-    end = 0
-    for node, text in parts:
-        start, end = end, end + len(text)
+    for node, _ in parts:
         branch.buffer.ids += [token for span in node.spans for token in span.ids]
-        if node.author == "writer":
-            branch.buffer.typed.append((start, end))
     branch.buffer.pieces = ["".join(text for _, text in parts)]
     branch.state = BranchState.DONE
     reasons = {str(reason): reason for reason in FinishReason}

@@ -1,7 +1,7 @@
 """Typed words of an open story that are not on the disk yet.
 
-Interfaces report the text of the story, of open editor dialogs (*sheets*), notes, titles, tags, and words
-typed into branches with every key. The recorder (:mod:`srbwriter.session.recorder`) saves them in a
+Interfaces report the text of the story, of open editor dialogs (*sheets*), notes, titles and tags with
+every key. The recorder (:mod:`srbwriter.session.recorder`) saves them in a
 transaction; until that is on the disk they stay here. If saving fails, they are also written to files in
 another folder, and the next start offers them. Imports no screen.
 """
@@ -22,16 +22,13 @@ from urllib.parse import quote, unquote
 from srbwriter import paths
 from srbwriter.story import ROOT, NodeId, NotSaved, Settings, Story, StoryError, backup
 from srbwriter.story.diff import Edit, apply_edits, edit_between, in_one, settled
-from srbwriter.story.model import JsonValue, as_list, as_object, counted
+from srbwriter.story.model import JsonValue, as_object, counted
 from srbwriter.story.words import count as count_words
 
 log = logging.getLogger(__name__)
 
 DRAFTS = "drafts"
 """The name of the story value with the texts of open sheets: sheet → words."""
-
-TYPING = "typing"
-"""The name of the story value with words typed into running branches that no node has yet: [node, words]."""
 
 _LINE_CHARS = 40
 _USUAL_SECONDS = 2.0  # seconds of a normal save; longer ones are reported
@@ -450,51 +447,15 @@ def drafts(story: Story) -> dict[str, JsonValue]:
     return dict(as_object(story.value(DRAFTS)))
 
 
-# -- words typed into branches that are being written ------------------------------------------------------
-
-
-def hand_over(story: Story, node: NodeId, words: str) -> None:
-    """Store ``words`` for the branch that ends in ``node`` until a node has them."""
-    story.put_value(TYPING, [*_handed_over(story), [node, words]])
-
-
-def arrived(story: Story, words: str) -> None:
-    """Forget stored ``words``, which a node has now."""
-    waiting = _handed_over(story)
-    for index, entry in enumerate(waiting):
-        if isinstance(entry, list) and words in entry:
-            del waiting[index]
-            story.put_value(TYPING, waiting)
-            return
-
-
-def place_handed_over(story: Story) -> int:
-    """Add stored words that no branch used to the story; return their number. Raises StoryError."""
-    handed = _handed_over(story)
-    if not handed:
-        return 0
-    count = 0
-    with story.together():
-        for entry in handed:
-            match entry:
-                case [int(node), words]:
-                    count += _give_place(story, str(node), words)
-                case _:
-                    log.warning("typed words without a place: %r", entry)
-        story.put_value(TYPING, [])
-    return count
-
-
 def take_up(story: Story) -> int:
     """Add words for the story that a crash left as drafts; return their number."""
     kept = drafts(story)
     for_branches = [sheet for sheet in kept if _for_story(sheet)]
-    if story.read_only is not None or not (for_branches or _handed_over(story)):
+    if story.read_only is not None or not for_branches:
         return 0
     try:
         with story.together():
-            count = place_handed_over(story)
-            count += sum(_give_place(story, _node_of(sheet), kept.pop(sheet)) for sheet in for_branches)
+            count = sum(_give_place(story, _node_of(sheet), kept.pop(sheet)) for sheet in for_branches)
             story.put_value(DRAFTS, kept)
             return count
     except StoryError as error:  # they stay where they are until the next start
@@ -519,7 +480,3 @@ def _for_story(sheet: str) -> bool:
 def _node_of(sheet: str) -> str:
     """Return the node in the name of such a sheet, below which its words belong."""
     return sheet.split(":")[1]
-
-
-def _handed_over(story: Story) -> list[JsonValue]:
-    return list(as_list(story.value(TYPING)))

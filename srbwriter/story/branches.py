@@ -76,19 +76,6 @@ def begin_again(
     return new
 
 
-def interject(document: Document, action: Action, branch: NodeId, text: str) -> NodeId:
-    """Add words of the writer at the end of a branch, which continues after them; return their node."""
-    end = document.written(branch).node
-    old = document.body(end)
-    document.set_body(end, finish="interrupted")
-    typed = document.add(end, plain(well_formed(text), "writer"), "writer")
-    action.created(typed)
-    action.typed = document.tree.count(typed).words - document.tree.count(end).words
-    body = Body(recipe=old.recipe, seed=old.seed)
-    document.moved_on(end, document.add(typed, (), "model", body=body, visited=False))
-    return typed
-
-
 def finish(document: Document, branch: NodeId, reason: str) -> None:
     """Record that a branch has ended."""
     node = document.written(branch).node

@@ -350,7 +350,7 @@ class Document:
     def check_unwritten(self, node: NodeId) -> None:
         """Raise Refused while a model writes at the end of ``node``."""
         if self.written_at(node) is not None:
-            raise Refused(f"node {node} is still being written — stop it first, or type into it by interject")
+            raise Refused(f"node {node} is still being written — stop it first")
 
     # -- branches being written ----------------------------------------------------------------------
 

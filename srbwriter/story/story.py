@@ -579,11 +579,6 @@ class Story(Reader):
             marks = replace(tree[new].marks, bookmark=tree[old].marks.bookmark)
             tree.set(new, **arranging.changed_fields(self._document, new, marks))
 
-    def interject(self, branch: NodeId, text: str) -> NodeId:
-        """Add the writer's ``text`` to a branch that a model continues; return the node of that text."""
-        with self._action("type", self.target(branch)) as action:
-            return branches.interject(self._document, action, branch, text)
-
     def finish(self, branch: NodeId, reason: str) -> None:
         """Mark a branch as completely written; ``reason`` is its finish reason."""
         with self._document.change():

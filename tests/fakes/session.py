@@ -242,10 +242,6 @@ class FakeSession:
         self.sync()
         getattr(self._b(i), verb)(**arguments)
 
-    def append(self, i: int, text: str) -> None:
-        self._b(i).append(text)
-        self._b(i).extend()
-
     def renew_alike(self, read: Collection[int] = ()) -> list[int]:
         """Branches of the stand-in are all alike, and stay."""
         return []

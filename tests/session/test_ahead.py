@@ -184,7 +184,7 @@ def test_a_round_written_ahead_is_steered_as_any_other(session: Session) -> None
     old = [branch.text for branch in current.branches]
     session.steer(1, "reroll")
     session.steer(2, "extend", stop=6)
-    session.append(3, " Then it rained.")
+    session.steer(3, "append", go_on=True, text=" Then it rained.")
     session.add_branches(1)
     written(session, current)
     texts = [branch.text for branch in current.branches]

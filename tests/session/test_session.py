@@ -13,7 +13,6 @@ from srbwriter.engine.generation import Generation
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.types import EngineOptions, FinishReason, Sampling, Stop
 from srbwriter.session import Round, Session
-from srbwriter.session.typing import TYPING
 from srbwriter.story import Story
 from tests.fakes.short_model import short_model
 
@@ -62,39 +61,6 @@ def test_a_rewound_branch_is_picked_as_it_reads(session: Session) -> None:
     shown = current.branches[0].text
     session.pick(0)
     assert session.text() == OPENING + shown
-
-
-def test_words_typed_into_an_ended_branch_stand_between_what_the_model_wrote(session: Session) -> None:
-    current = begun(session)
-    written(session, current)
-    before = current.branches[0].text
-    session.append(0, " Suddenly the dra")
-    written(session, current)
-    shown = current.branches[0].text
-    session.pick(0)
-    assert session.text() == OPENING + shown
-    path = [session.story.node(n) for n in session.story.path(session.node)]
-    assert [(n.author, n.text) for n in path[-3:]] == [
-        ("model", before),
-        ("writer", " Suddenly the dra"),
-        ("model", shown.removeprefix(before + " Suddenly the dra")),
-    ]
-    assert path[-1].text
-
-
-def test_typed_words_survive_a_crash_before_the_branch_took_them(file: Path, session: Session) -> None:
-    current = begun(session)
-    node = current.node_of(2)
-    session.story.put_value(TYPING, [[node, " Rescued."]])
-    text = session.story.text(node)
-    session.close()
-    reopened = Session(Story.open(file), EngineLoader(short_model(), OPTIONS), options=OPTIONS)
-    try:
-        below = [reopened.story.text(n) for n in reopened.story.children(node)]
-        assert text + " Rescued." in below
-        assert not reopened.story.value(TYPING)
-    finally:
-        reopened.close()
 
 
 def test_a_pick_while_all_stream_takes_what_was_shown_and_stops_the_rest(session: Session) -> None:

@@ -72,14 +72,6 @@ def test_what_is_read_or_steered_stays(session: Session) -> None:
     assert session.renewing.renew_alike({1}) == [0]  # the first goes instead of either
 
 
-def test_typed_words_stay(session: Session) -> None:
-    twins(session)
-    session.append(1, " And then")
-    written(session)
-    session.renewing.renew_alike()
-    assert " And then" in session.round.branches[1].text  # type: ignore[union-attr]
-
-
 def test_each_is_written_anew_twice_at_most(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     write_round(session)
     for times in (1, 2):

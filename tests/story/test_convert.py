@@ -112,7 +112,7 @@ def test_a_draft_that_is_no_tree_leaves_no_file(tmp_path: Path) -> None:
 @settings(deadline=None, max_examples=7, suppress_health_check=list(HealthCheck))
 @given(drafts())
 def test_nodes_keep_their_numbers_when_a_story_goes_out_and_comes_in(draft: StoryDraft) -> None:
-    """Values of faces, such as words typed into a branch, go by numbers."""
+    """Values of faces, such as drafts, go by numbers."""
     with tempfile.TemporaryDirectory() as name, Story.from_draft(Path(name) / "a.srbw", draft) as first:
         first.append("One more.")
         out = formats.read(formats.write(first.to_draft(), "srbwriter"), "a.json")

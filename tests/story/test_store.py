@@ -235,7 +235,6 @@ def test_a_full_disk_takes_nothing_and_changes_nothing(written: Path) -> None:
             lambda: story.append(WORDS * 9, here),
             lambda: story.edit(here, WORDS * 10),
             lambda: story.stream(branch, WORDS * 20, range(3)),
-            lambda: story.interject(branch, WORDS * 9),
         ):
             with pytest.raises(NotSaved, match="nothing is lost") as caught:
                 verb()

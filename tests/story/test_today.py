@@ -75,19 +75,6 @@ def test_a_word_that_a_pick_finishes_is_one_word(story: Story) -> None:
     assert today(story) == (2, 1)
 
 
-def test_words_typed_into_a_branch_are_not_counted_again_by_the_pick(story: Story) -> None:
-    story.append("one")
-    [name] = story.begin_branches(story.current, 1)
-    story.stream(name, " two three", [1, 2])
-    story.interject(name, " four")
-    story.stream(name, " five", [3])
-    last = story.target(name)
-    story.finish(name, "stop")
-    assert today(story) == (2, 0)
-    story.pick(last)
-    assert today(story) == (2, 3)
-
-
 def test_each_day_has_its_own_words(story: Story, now: list[float]) -> None:
     first = story.append("one two three")
     story.end_typing()

@@ -146,19 +146,6 @@ class Writing(StoryMachine):
         self.before[new], self.written[new] = context, ""
         self.outside()
 
-    @rule(pick=PICKS, text=WORDS)
-    def interject(self, pick: int, text: str) -> None:
-        live = list(self.story.streaming)
-        if live:
-            name = live[pick % len(live)]
-            full = self.story.text(self.story.target(name))
-            made = self.story.interject(name, text)
-            assert self.story.text(made) == full + text
-            if name in self.written:  # from here on it is more than one node
-                self.whole[name] = self.written.pop(name)
-            self.acted()
-            self.outside()
-
     # -- the tree ----------------------------------------------------------------------------------
 
     @rule(pick=PICKS, at=st.none() | st.integers(1, 6), running=st.booleans())

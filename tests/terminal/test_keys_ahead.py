@@ -23,7 +23,6 @@ PROMPTS = {
     "search": (in_menu("search"), "Words to find"),
     "export": (in_menu("export"), "Export to which"),
     "import": (in_menu("import"), "Import which"),
-    "type into": (b"i", "Type into branch"),
     "edit, then pick": (b"o", "picks it"),
     "find": (CTRL_F, "Find"),
     "commands": (CTRL_P, "Nothing matches"),

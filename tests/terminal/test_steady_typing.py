@@ -22,14 +22,12 @@ from tests.terminal.support import (
     loss,
     losses_within,
     make_story,
-    node_texts,
     report,
     steady,
     text_of,
-    to_branches,
     words_from,
 )
-from tests.terminal.terminal import BACKSPACE, CTRL_N, CTRL_Q, CTRL_S, ENTER, ESC, F3, F7, Terminal
+from tests.terminal.terminal import BACKSPACE, CTRL_Q, CTRL_S, ENTER, ESC, F3, F7, Terminal
 
 BOUND = 1.3
 """No character that is older than this (seconds) is ever lost."""
@@ -124,32 +122,11 @@ def kept_in_note(terminal: Terminal, file: Path) -> str:
         return story.marks(story.current).note or ""
 
 
-# ---- a line for a branch
-
-
-def into_branch(terminal: Terminal) -> None:
-    terminal.press(CTRL_N)
-    terminal.wait(lambda screen: "▸" in screen or "writing" in screen, "branches")
-    to_branches(terminal)
-    terminal.press(b"i")
-    terminal.wait_for("Type into branch")
-
-
-def kept_for_branch(terminal: Terminal, file: Path) -> str:
-    typed = "".join(key.text for key in terminal.typed)
-    start(terminal, file)
-    leave(terminal)
-    found = [text for text in node_texts(file) if text and typed.startswith(text)]
-    assert len(found) <= 1, f"the words are in the tree {len(found)} times: {found}"
-    return found[0] if found else ""
-
-
 PLACES: dict[str, tuple[Callable[[Terminal], None], Kept]] = {
     "story": (into_story, kept_in_story),
     "memory": (into_memory, kept_in_memory),
     "sheet": (into_sheet, kept_on_sheet),
     "note": (into_note, kept_in_note),
-    "branch": (into_branch, kept_for_branch),
 }
 
 

@@ -60,7 +60,7 @@ async def test_the_pane_folds_them_as_they_come(size: int, open_bench: OpenBench
         bench.screen.pump.flush()
         pane = bench.screen.grid.panes[0]
         for start in range(0, len(text), size):
-            bench.session.append(0, text[start : start + size])
+            bench.session.steer(0, "append", go_on=True, text=text[start : start + size])
             bench.screen.pump.flush()
         assert pane.text == "She ran. She did not stop."
         assert "thought 8 words" in pane.head
@@ -72,7 +72,7 @@ async def test_the_pane_folds_them_as_they_come(size: int, open_bench: OpenBench
 async def test_while_it_thinks_nothing_is_shown_but_that(open_bench: OpenBench) -> None:
     async with open_bench(n=1, fake=True) as bench:
         bench.session.generate()
-        bench.session.append(0, "<think>one two three")
+        bench.session.steer(0, "append", go_on=True, text="<think>one two three")
         bench.screen.pump.flush()
         pane = bench.screen.grid.panes[0]
         assert pane.text == ""

@@ -72,7 +72,7 @@ def actions(page: type[Page[Any]]) -> list[tuple[str, Callable[..., Any]]]:
 REFUSED = [id for id, command in COMMANDS.items() if command.asks]
 
 
-@pytest.mark.parametrize("command", ["type_into", "author_note"])
+@pytest.mark.parametrize("command", ["edit_pick", "author_note"])
 async def test_letters_for_a_prompt_that_did_not_open_leave_story_and_branches(
     command: str, open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

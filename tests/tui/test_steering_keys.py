@@ -15,10 +15,6 @@ from tests.tui.conftest import Bench, OpenBench
 from tests.tui.scenarios.common import visible
 
 
-async def typed(bench: Bench, words: str) -> None:
-    await bench.press("i", *("space" if letter == " " else letter for letter in words), "enter")
-
-
 def finish(bench: Bench) -> None:
     """Let the branches write to their end."""
     while any(branch.live for branch in bench.session.round.branches):

@@ -100,7 +100,7 @@ async def test_the_writer_is_told_once_where_dictionaries_of_words_are(
         await bench.press("alt+right", "alt+right", "alt+right")
         assert editor.place == len("It rained.\n他把灯")
         bench.session.generate()
-        bench.session.append(0, "的门推开。")
+        bench.session.steer(0, "append", go_on=True, text="的门推开。")
         bench.screen.pump.flush()
         await bench.on_panes()
         await bench.press("w", "w", "enter")

@@ -11,7 +11,7 @@ from srbwriter.prose import Unit
 from srbwriter.session.typing import Draft
 from srbwriter.story import NodeId
 from srbwriter.tui.commands import DIGITS, PART, THIS_BRANCH, command
-from srbwriter.tui.dialogs.ask import AskWords, Confirm
+from srbwriter.tui.dialogs.ask import Confirm
 from srbwriter.tui.dialogs.knobs import Knobs
 from srbwriter.tui.dialogs.sheet import Sheet
 from srbwriter.tui.knobs import Setup
@@ -153,44 +153,6 @@ def rewind(screen: Writer) -> None:
     _steer(screen, "rewind", sentences=1)
 
 
-@command(THIS_BRANCH, "Type into this branch", "i", asks=True, writes=True)
-def type_into(screen: Writer) -> None:
-    """Add your own words at its end; the branch continues from them."""
-    here = branch_here(screen)
-    if here is None:
-        return
-    pane, branch = here
-    index = pane.index
-    held = branch.live and branch.state is not BranchState.PAUSED
-    if held:  # a running branch would append its own text before the words
-        _hold(screen, index)
-    pane.follow()  # the words are appended at the end, so scroll there
-
-    def take(words: str) -> bool:
-        return not words or screen.guarded(lambda: screen.session.append(index, words))
-
-    def closed(words: str | None) -> None:
-        if not words and held and branch.live:
-            screen.session.steer(index, "resume")
-
-    node = status.node_of(screen.session, index)
-    question = f"Type into branch {index + 1}; it continues from your words"
-    screen.app.push_screen(AskWords(question, take, _draft(screen, index, node)), closed)
-
-
-def _hold(screen: Writer, index: int) -> None:
-    """Pause a running branch, or stop one that cannot be paused."""
-    screen.session.steer(index, "pause" if screen.session.capabilities.has("pause") else "stop")
-
-
-def _draft(screen: Writer, index: int, node: NodeId | None = None) -> Draft:
-    """Return the draft that keeps unsent words for branch ``index``: below ``node``, or beside the branch."""
-    session = screen.session
-    if node is None:
-        node = session.round.parent if session.round is not None else session.node
-    return session.draft(Draft.below(node, index))
-
-
 @command(THIS_BRANCH, "Edit, then pick", "o", asks=True, writes=True)
 def edit_pick(screen: Writer) -> None:
     """Edit the branch's text, then add the edited text to the story."""
@@ -203,22 +165,25 @@ def edit_pick(screen: Writer) -> None:
 
 
 def _edit_pick(screen: Writer, index: int, branch: Branch) -> None:
+    session = screen.session
     if branch.live:
-        _hold(screen, index)
-    text = screen.session.joined(index)
+        session.steer(index, "pause" if session.capabilities.has("pause") else "stop")
+    text = session.joined(index)
+    parent = session.round.parent if session.round is not None else session.node
+    draft = session.draft(Draft.below(parent, index))
 
     def take(edited: str) -> bool:
-        before = screen.session.node
+        before = session.node
         screen.guarded(lambda: _take(screen, index, text=edited))
-        return screen.session.node != before  # True too if the pick worked and only the next round failed
+        return session.node != before  # True too if the pick worked and only the next round failed
 
     def closed(picked: bool | None) -> None:
-        current = screen.session.round
+        current = session.round
         if not picked and current is not None and current.branches[index].live:
-            screen.session.steer(index, "resume")
+            session.steer(index, "resume")
 
     about = "Picking adds this text to the story; the branch itself does not change."
-    sheet = Sheet(f"Branch {index + 1}", text, about, take, _draft(screen, index), "picks it")
+    sheet = Sheet(f"Branch {index + 1}", text, about, take, draft, "picks it")
     screen.app.push_screen(sheet, closed)
 
 

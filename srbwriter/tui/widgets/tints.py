@@ -14,8 +14,7 @@ from srbwriter.engine.generation import Branch, Buffer
 NONE, AUTHOR, SURPRISAL = "none", "author", "surprisal"
 STEPS = ("tint-0", "tint-1", "tint-2", "tint-3")
 UNKNOWN = "tint-unknown"
-WRITER = "tint-writer"
-TINTS = (*STEPS, UNKNOWN, WRITER)
+TINTS = (*STEPS, UNKNOWN)
 
 _MOST = (6.0, 9.0, 12.0)  # highest surprisal of the first three steps, in bits
 
@@ -26,7 +25,7 @@ LEGENDS = {
     )),
     AUTHOR: ("Who wrote what", (
         ("yours", STEPS[0]), ("the model", "story-model"), ("edited by you", "story-edited"),
-        ("imported", UNKNOWN), ("yours in a branch", WRITER),
+        ("imported", UNKNOWN),
     )),
 }  # fmt: skip
 """The heading and the legend of each mode: (words, tint)."""
@@ -65,9 +64,6 @@ class Tints:
     def between(self, branch: Branch, start: int, end: int) -> Iterator[tuple[int, int, str]]:
         """Yield (start, end, tint) of each span between ``start`` and ``end``."""
         buffer = branch.buffer
-        if self.mode == AUTHOR:
-            yield from _authors(buffer, start, end)
-            return
         ends = buffer.ends
         if len(self._names) < len(ends):
             self._names += [step(value) for value in self._known(branch)[len(self._names) :]]
@@ -77,9 +73,3 @@ class Tints:
                 yield start, min(end, ends[at]), self._names[at]
                 start = ends[at]
             at += 1
-
-
-def _authors(buffer: Buffer, start: int, end: int) -> Iterator[tuple[int, int, str]]:
-    for begin, stop in buffer.typed:
-        if max(begin, start) < min(stop, end):
-            yield max(begin, start), min(stop, end), WRITER

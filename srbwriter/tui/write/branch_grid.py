@@ -54,7 +54,6 @@ class BranchGrid(Container):
         .pane--tint-2 { color: $text-warning; text-style: bold; }
         .pane--tint-3 { color: $text-error; text-style: bold italic; }
         .pane--tint-unknown { color: $text-muted; }
-        .pane--tint-writer { color: $accent; text-style: bold; }
     }
     """
     COMPONENT_CLASSES = {

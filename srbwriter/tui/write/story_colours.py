@@ -12,7 +12,7 @@ from textual.widget import Widget
 from srbwriter.engine.types import EngineError
 from srbwriter.session.tokens import Tokens, TokenText
 from srbwriter.story import StoryError
-from srbwriter.tui.widgets.tints import LEGENDS, UNKNOWN, WRITER, step
+from srbwriter.tui.widgets.tints import LEGENDS, UNKNOWN, step
 from srbwriter.tui.write.story_editor import Provenance, StoryEditor
 
 if TYPE_CHECKING:
@@ -100,5 +100,5 @@ class Legend(Widget):
 _STYLES = {
     "tint-0": "$foreground", "tint-1": "italic $text-success", "tint-2": "bold $text-warning",
     "tint-3": "bold italic $text-error", UNKNOWN: "$text-muted",
-    WRITER: "bold $accent", "story-model": "italic $secondary", "story-edited": "bold italic $accent",
+    "story-model": "italic $secondary", "story-edited": "bold italic $accent",
 }  # fmt: skip

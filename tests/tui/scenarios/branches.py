@@ -9,7 +9,7 @@ from srbwriter.engine.types import BranchState, FinishReason
 from srbwriter.tui.dialogs.knobs import Knobs
 from srbwriter.tui.dialogs.sheet import Sheet
 from tests.tui.conftest import Bench
-from tests.tui.scenarios.common import answer, head, long_branch, opened, scenario, started
+from tests.tui.scenarios.common import head, opened, scenario, started
 
 
 @scenario
@@ -90,21 +90,9 @@ async def extend(bench: Bench, _: pytest.MonkeyPatch) -> None:
 @scenario
 async def rewind(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench, 1)
-    bench.session.append(0, " It was late. Nobody came.")
+    bench.session.steer(0, "append", go_on=True, text=" It was late. Nobody came.")
     await bench.press("backspace")
     assert bench.texts()[0].endswith("It was late.")
-
-
-@scenario
-async def type_into(bench: Bench, _: pytest.MonkeyPatch) -> None:
-    await long_branch(bench)
-    others, pane = bench.texts()[1], bench.screen.grid.panes[0]
-    assert pane.first_line == 0
-    await bench.press("i")
-    assert pane.following and pane.first_line > 0
-    await answer(bench, " and then she")
-    assert bench.texts()[0].endswith(" and then she")
-    assert bench.texts()[1] == others
 
 
 @scenario

@@ -111,7 +111,7 @@ async def parent(bench: Bench, _: pytest.MonkeyPatch) -> None:
 @scenario
 async def search(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench, 1)
-    bench.session.append(2, " the zeppelin waited")
+    bench.session.steer(2, "append", go_on=True, text=" the zeppelin waited")
     bench.session.sync()
     await bench.choose("search")
     await answer(bench, "zeppelin")

@@ -19,7 +19,7 @@ def takes(command: str, *keys: str, text: str) -> None:
         bench.session.steer(0, "reroll")
         bench.session.steer(0, "stop")
         await bench.settle()
-        bench.session.append(0, WHOLE)
+        bench.session.steer(0, "append", go_on=True, text=WHOLE)
         bench.session.steer(0, "stop")
         await bench.settle()
         assert bench.texts()[0] == WHOLE
