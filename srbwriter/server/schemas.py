@@ -17,7 +17,6 @@ S: Schema = {"type": "string"}
 I: Schema = {"type": "integer"}  # noqa: E741
 N: Schema = {"type": "number"}
 B: Schema = {"type": "boolean"}
-ANY: Schema = {}
 MAP: Schema = {"type": "object"}
 
 

@@ -170,7 +170,7 @@ def documented() -> Iterator[tuple[str, str, str]]:
         yield [line for line in shell.splitlines() if "curl" in line][-1], language, answer
 
 
-MAPS = {"metadata", "lacks", "top_logprobs", "prompt_logprobs"}
+MAPS = {"metadata", "lacks", "top_logprobs"}
 """Objects whose keys are data."""
 
 

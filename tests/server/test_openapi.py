@@ -70,7 +70,7 @@ TEXT = {"prompt": "Once", "model": "m", "max_tokens": 3}
 STREAMED = {"stream": True, "timings_per_token": True, "return_progress": True, "verbose": True}
 USAGE = {"stream": True, "stream_options": {"include_usage": True}}
 EVERYTHING: list[tuple[str, dict[str, Any], str]] = [
-    ("/v1/completions", {**TEXT, "echo": True, "logprobs": 2, "prompt_logprobs": 1, "n": 2}, "Completion"),
+    ("/v1/completions", {**TEXT, "echo": True, "logprobs": 2, "n": 2}, "Completion"),
     ("/v1/completions", {**TEXT, "logprobs": 0, "stop": [" a"], **STREAMED}, "CompletionChunk"),
     ("/v1/completions", {**TEXT, "echo": True, "logprobs": 1, **USAGE}, "CompletionChunk"),
     ("/v1/chat/completions", {**CHAT, "logprobs": True, "verbose": True}, "ChatCompletion"),

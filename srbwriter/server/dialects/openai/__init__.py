@@ -7,7 +7,7 @@ from typing import Any
 from starlette.responses import Response
 
 from srbwriter.server.context import Context, json_response
-from srbwriter.server.dialects.openai.completions import chat_completions, completions, input_tokens
+from srbwriter.server.dialects.openai.completions import chat_completions, completions
 from srbwriter.server.dialects.openai.schemas import COMPLETION, SCHEMAS
 from srbwriter.server.endpoints import Leaf, rows_of
 from srbwriter.server.errors import OPENAI, ApiError
@@ -77,8 +77,6 @@ _ROWS = (
          body=COMPLETION, answers=answers("Completion", "CompletionChunk OpenAIError")),
     _row("POST /v1/chat/completions /chat/completions", chat_completions, "choices for a conversation",
          body=CHAT, answers=answers("ChatCompletion", "ChatCompletionChunk OpenAIError")),
-    _row("POST /v1/chat/completions/input_tokens /chat/completions/input_tokens", input_tokens,
-         "how many tokens a conversation is", body=CHAT, answers=answers("InputTokens")),
     _row("GET /v1/models /models", models, "the model",
          answers=answers("Models")),
     _row("GET /v1/models/{model:path} /models/{model:path}", model, "one model by name",

@@ -52,8 +52,8 @@ SCHEMAS: Mapping[str, Schema] = {
         **_HEAD, object=only("text_completion"), usage=_USAGE, timings=_TIMINGS,
         choices=listed(
             record(
-                "prompt_logprobs error", index=I, text=S, logprobs=null_or(_LOGPROBS), finish_reason=_REASONS,
-                stop_reason=null_or(S), prompt_logprobs=listed(null_or(MAP)), error=S,
+                "error", index=I, text=S, logprobs=null_or(_LOGPROBS), finish_reason=_REASONS,
+                stop_reason=null_or(S), error=S,
             )
         ),
     ),
@@ -84,7 +84,6 @@ SCHEMAS: Mapping[str, Schema] = {
             )
         ),
     ),
-    "InputTokens": record(object=only("response.input_tokens"), input_tokens=I),
     "Model": record(
         "max_model_len",
         id=S, aliases=listed(S), tags=listed(S), object=only("model"), created=I, owned_by=S, engine_state=S,
