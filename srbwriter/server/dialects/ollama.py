@@ -36,7 +36,7 @@ from srbwriter.server.reply import (
     finish_reason,
     timings,
 )
-from srbwriter.server.schemas import FIELDS, MESSAGES, S, object_of, record
+from srbwriter.server.schemas import FIELDS, MESSAGES, object_of
 from srbwriter.server.services import Services
 from srbwriter.server.work import encode
 
@@ -60,7 +60,7 @@ OF_OLLAMAS_MACHINE = frozenset(
 )
 """Options that say how a model is loaded there, or that no sampler here reads. They change nothing."""
 
-OLLAMA = Dialect("ollama", lambda error: {"error": error.message}, "OllamaError", record(error=S))
+OLLAMA = Dialect("ollama", lambda error: {"error": error.message})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

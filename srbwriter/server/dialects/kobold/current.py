@@ -21,7 +21,7 @@ from srbwriter.engine.types import Finished, Request, Stop
 from srbwriter.server.body import Fields, Params, read_params, stop_also
 from srbwriter.server.context import Context, json_response
 from srbwriter.server.endpoints import respond, rows_of
-from srbwriter.server.errors import ApiError, Dialect, bad, error_schema, missing
+from srbwriter.server.errors import ApiError, Dialect, bad, missing
 from srbwriter.server.prompts import read_prompts, wants_bos
 from srbwriter.server.registry import Record
 from srbwriter.server.reply import (
@@ -32,7 +32,7 @@ from srbwriter.server.reply import (
     legacy_logprobs,
     problem,
 )
-from srbwriter.server.schemas import FIELDS, I, S, object_of, record
+from srbwriter.server.schemas import FIELDS, object_of
 from srbwriter.server.services import Services
 from srbwriter.server.work import PER_ENTRY, encode
 
@@ -44,10 +44,7 @@ def _error_body(error: ApiError) -> dict[str, Any]:
     return {"detail": {"error": error.kind, "msg": error.message, "type": kind, **error.extra}}
 
 
-KOBOLD = Dialect(
-    "kobold", _error_body, "KoboldError",
-    record("value", detail=error_schema("error type", error=S, msg=S, type=S), value=I),
-)  # fmt: skip
+KOBOLD = Dialect("kobold", _error_body)
 """The errors of KoboldAI's protocol."""
 
 VERSION = "1.102"
