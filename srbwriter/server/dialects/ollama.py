@@ -341,14 +341,9 @@ def _quantization(engine: Backend) -> str:
     return found[0] if found else "unknown"
 
 
-def _named(fields: Fields) -> str:
-    """The model that a question is about; ``name`` is the older field. Raises ApiError (400)."""
-    return (fields.text("name") if fields.has("name") else "") or fields.need_text("model")
-
-
 async def show(context: Context) -> Response:
     fields = await context.fields()
-    name = _named(fields)
+    name = fields.need_text("model")
     services = context.services
     if name.removesuffix(".gguf").removesuffix(":latest") not in services.model_names:
         raise ApiError(404, f"model '{name[:200]}' not found")
