@@ -21,7 +21,7 @@ Hold a conversation in lines of text on standard input and output: commands in, 
 
 A server with --tcp speaks the same over TCP; docs/lines.md has the commands."""
 
-_OF_SERVER = (serve.PRELOAD, serve.SLOT_SAVE_PATH, serve.ALIAS, serve.CONTEXT_SHIFT)
+_OF_SERVER = (serve.PRELOAD, serve.ALIAS, serve.CONTEXT_SHIFT)
 
 
 def configure(parser: argparse.ArgumentParser, table: Table) -> None:

@@ -65,7 +65,6 @@ def _facts(model: Model, settings: Settings, options: EngineOptions) -> dict[str
         "vocabulary": model.n_vocab,
         "chat_template": model.chat_template is not None,
         "fills_gaps": model.fim is not None,
-        "ranks_texts": pooling == "rank",
         "embeddings": settings[keys.POOLING] or (pooling if pooling in ("mean", "cls", "last") else "mean"),
     }
 

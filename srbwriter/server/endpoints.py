@@ -23,7 +23,6 @@ from srbwriter.engine.types import EngineError
 from srbwriter.server.body import ALIASES
 from srbwriter.server.context import Context, json_response
 from srbwriter.server.errors import LLAMACPP, ApiError, Dialect, from_engine
-from srbwriter.server.schemas import Schema, ref
 from srbwriter.server.services import Services
 from srbwriter.server.streams import ClientGone
 from srbwriter.version import __version__
@@ -38,7 +37,6 @@ class Endpoint:
     """One method on one or more paths.
 
     ``body`` is the JSON schema of the request body, ``query`` the schemas of query parameters by name.
-    ``answers`` are names of schemas by status and media type; a stream is described by one of its events.
     ``public`` paths are open without a key. Several leaves may have a row for one path: the first whose
     ``claims`` returns true answers, or else the one without ``claims``. A row with ``gives_way`` is left out
     where the server serves a folder.
@@ -52,7 +50,6 @@ class Endpoint:
     title: str
     body: Mapping[str, Any] | None = None
     query: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
-    answers: Mapping[int, Mapping[str, str]] = field(default_factory=dict[int, Mapping[str, str]])
     public: bool = False
     claims: Callable[[Context], Awaitable[bool]] | None = None
     gives_way: bool = False
@@ -153,15 +150,13 @@ class Companion(Protocol):
 class Leaf:
     """What a dialect, the pages or the line protocol add to the server.
 
-    ``prefixes`` are dialects for the errors of unknown paths, by the beginning of the path. ``schemas`` are
-    those of the answers, by name. ``beside`` makes a companion from the services, the listening sockets for
-    lines and the maximum number of their clients.
+    ``prefixes`` are dialects for the errors of unknown paths, by the beginning of the path. ``beside`` makes
+    a companion from the services, the listening sockets for lines and the maximum number of their clients.
     """
 
     rows: tuple[Endpoint, ...] = ()
     sockets: tuple[Socket, ...] = ()
     prefixes: Mapping[str, Dialect] = field(default_factory=dict[str, Dialect])
-    schemas: Mapping[str, Schema] = field(default_factory=dict[str, Schema])
     beside: Callable[[Services, Sequence[socket.socket], int], Companion] | None = None
 
 
@@ -214,16 +209,16 @@ def error_response(error: Exception, dialect: Dialect, sent: Mapping[str, Any]) 
 
 _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 _ERRORS = {
-    "400": "a field means nothing; the answer names it",
-    "401": "a key is needed",
-    "403": "the Host or Origin header is not allowed",
-    "404": "there is no such thing",
-    "409": "the slot that is to be restored is in use",
-    "413": "the body is too large",
-    "415": "the body is compressed",
-    "429": "too many requests are being answered",
-    "501": "this server or its model cannot do that",
-    "503": "the model is being loaded, or too many requests are being answered",
+    "400": {"description": "a field means nothing; the answer names it"},
+    "401": {"description": "a key is needed"},
+    "403": {"description": "the Host or Origin header is not allowed"},
+    "404": {"description": "there is no such thing"},
+    "409": {"description": "the slot that is to be restored is in use"},
+    "413": {"description": "the body is too large"},
+    "415": {"description": "the body is compressed"},
+    "429": {"description": "too many requests are being answered"},
+    "501": {"description": "this server or its model cannot do that"},
+    "503": {"description": "the model is being loaded, or too many requests are being answered"},
 }
 
 
@@ -240,33 +235,8 @@ def description(leaves: Iterable[Leaf]) -> dict[str, Any]:
         "info": {"title": "srbwriter", "version": __version__, "summary": "Many branches of a text at once"},
         "tags": [{"name": title} for title in dict.fromkeys(row.title for row in rows)],
         "paths": paths,
-        "components": {
-            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
-            "schemas": {
-                **{row.dialect.error: dict(row.dialect.schema) for row in rows},
-                **{name: schema for leaf in leaves for name, schema in leaf.schemas.items()},
-            },
-        },
+        "components": {"securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
     }
-
-
-def _responses(group: Sequence[Endpoint]) -> dict[str, Any]:
-    """Return the responses of a path: the answers of its rows, and errors in the form of their dialects."""
-    errors = dict.fromkeys(row.dialect.error for row in reversed(group))
-    wrong = {"application/json": {"schema": _either(list(errors))}}
-    responses: dict[str, Any] = {}
-    for row in reversed(group):
-        for status, kinds in row.answers.items():
-            content = {media: {"schema": _either(name.split())} for media, name in kinds.items()}
-            known = responses.setdefault(str(status), {"description": "the answer", "content": {}})
-            known["content"] |= content
-    return (responses or {"default": {"description": "the answer"}}) | {
-        status: {"description": meaning, "content": wrong} for status, meaning in _ERRORS.items()
-    }
-
-
-def _either(names: Sequence[str]) -> Mapping[str, Any]:
-    return ref(names[0]) if len(names) == 1 else {"anyOf": [ref(name) for name in names]}
 
 
 def _operation(group: Sequence[Endpoint], path: str) -> dict[str, Any]:
@@ -281,7 +251,7 @@ def _operation(group: Sequence[Endpoint], path: str) -> dict[str, Any]:
         "summary": "; ".join(one.summary for one in reversed(group)),
         "tags": [row.title],
         "parameters": in_path + in_query,
-        "responses": _responses(group),
+        "responses": {"default": {"description": "the answer"}, **_ERRORS},
     }
     if row.body is not None:
         content = {"application/json": {"schema": dict(row.body)}}

@@ -19,7 +19,6 @@ from srbwriter.engine.types import (
     OutOfRange,
     RemoteError,
 )
-from srbwriter.server.schemas import I, S, Schema, null_or, record
 
 _TYPES = {
     401: "authentication_error",
@@ -60,23 +59,12 @@ class ApiError(Exception):
 class Dialect:
     """The form of errors for one family of clients.
 
-    ``body`` makes the JSON object, ``error`` is the name of its schema and ``schema`` that schema. ``busy``
-    is the status for a server with too many requests.
+    ``body`` makes the JSON object. ``busy`` is the status for a server with too many requests.
     """
 
     name: str
     body: Callable[[ApiError], dict[str, Any]]
-    error: str
-    schema: Mapping[str, Any]
     busy: int = 503
-
-
-_TOO_LONG = {"n_prompt_tokens": I, "n_ctx": I}
-
-
-def error_schema(optional: str = "", /, **fields: Schema) -> Schema:
-    """The schema of an error object; one about a prompt that is too long has its sizes too."""
-    return record(f"{optional} n_prompt_tokens n_ctx", **fields, **_TOO_LONG)
 
 
 def _llamacpp(error: ApiError) -> dict[str, Any]:
@@ -88,16 +76,10 @@ def _openai(error: ApiError) -> dict[str, Any]:
     return {"error": {**problem, "code": error.code or error.status, **error.extra}}
 
 
-LLAMACPP = Dialect(
-    "llamacpp", _llamacpp, "LlamaCppError", record(error=error_schema(code=I, message=S, type=S))
-)
+LLAMACPP = Dialect("llamacpp", _llamacpp)
 """The words of llama.cpp's server, which are everybody's who has none of their own."""
 
-OPENAI = Dialect(
-    "openai", _openai, "OpenAIError",
-    record(error=error_schema(message=S, type=S, param=null_or(S), code={"type": ["string", "integer"]})),
-    busy=429,
-)  # fmt: skip
+OPENAI = Dialect("openai", _openai, busy=429)
 """OpenAI's words, which several programs took over."""
 
 

@@ -1,8 +1,4 @@
-"""Helpers to write JSON schemas, and the parts that the bodies of several dialects share.
-
-Schemas of one dialect are in its leaf. Those of answers are listed under ``components`` in ``/openapi.json``:
-every object lists all of its fields, and fields that may be absent are optional.
-"""
+"""JSON schemas of request bodies, and the parts that those of several dialects share."""
 
 from __future__ import annotations
 
@@ -10,64 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from srbwriter.engine.parameters import PARAMETERS, Parameter
-
-Schema = Mapping[str, Any]
-
-S: Schema = {"type": "string"}
-I: Schema = {"type": "integer"}  # noqa: E741
-N: Schema = {"type": "number"}
-B: Schema = {"type": "boolean"}
-ANY: Schema = {}
-MAP: Schema = {"type": "object"}
-
-
-def ref(name: str) -> Schema:
-    """A schema of the table below."""
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
-def listed(item: Schema) -> Schema:
-    return {"type": "array", "items": item}
-
-
-def null_or(schema: Schema) -> Schema:
-    return {"anyOf": [schema, {"type": "null"}]}
-
-
-def one_of(*values: str) -> Schema:
-    return {"type": "string", "enum": list(values)}
-
-
-def only(value: str) -> Schema:
-    return {"const": value}
-
-
-def record(optional: str = "", /, **fields: Schema) -> Schema:
-    """An object that has these fields and no others; ``optional`` are names of some."""
-    names = {name.rstrip("_"): schema for name, schema in fields.items()}
-    sometimes = optional.split()
-    return {
-        "type": "object",
-        "required": [name for name in names if name not in sometimes],
-        "properties": names,
-        "additionalProperties": False,
-    }
-
-
-def event(name: str, optional: str = "", /, **fields: Schema) -> Schema:
-    return record(optional, event=only(name), **fields)
-
-
-JSON, EVENTS, LINES = "application/json", "text/event-stream", "text/html"
-
-
-def answers(value: str = "", events: str = "", lines: str = "", status: int = 200) -> dict[int, Any]:
-    """What a row answers under ``status``: a value, a stream of events, or event lines; each by its name."""
-    media_types = {JSON: value, EVENTS: events, LINES: lines}
-    return {status: {media: name for media, name in media_types.items() if name}}
-
-
-# ---- bodies
 
 _TYPES: dict[str, dict[str, Any]] = {
     "int": {"type": "integer"},

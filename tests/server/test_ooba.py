@@ -33,37 +33,19 @@ def post(client: httpx.Client, path: str, **body: Any) -> Any:
 # ---- /v1/internal
 
 
-def test_the_next_tokens(client: httpx.Client, engine: FakeEngine) -> None:
-    reply = post(client, "/v1/internal/logits", prompt="Once", top_logits=3)["logits"]
-    assert list(reply) == [" there", "a", "b"] and 0 < reply[" there"] < 1
-    stop = engine.submitted[-1].stop
-    assert not isinstance(stop, tuple) and stop.max_tokens == 1 and stop.ignore_eog
-    refused = client.post("/v1/internal/logits", json={"prompt": "Once", "use_samplers": True})
-    assert refused.status_code == 400 and "use_samplers" in refused.text
-    assert client.post("/v1/internal/logits", json={"prompt": "Once", "top_logits": 10**6}).status_code == 400
-
-
-def test_tokens_and_a_conversation_as_a_prompt(client: httpx.Client, engine: FakeEngine) -> None:
+def test_tokens(client: httpx.Client, engine: FakeEngine) -> None:
     ids = engine.tokenize("Once upon", add_bos=True)
     assert post(client, "/v1/internal/encode", text="Once upon") == {"tokens": ids, "length": 3}
     assert post(client, "/v1/internal/token-count", text="Once upon") == {"length": 3}
     assert post(client, "/v1/internal/decode", tokens=ids[1:]) == {"text": "Once upon"}
     for path, body in (("encode", {}), ("decode", {"tokens": ["a"]}), ("token-count", {"text": 1})):
         assert client.post(f"/v1/internal/{path}", json=body).status_code == 400
-    messages = [{"role": "user", "content": "Hello"}]
-    reply = post(client, "/v1/internal/chat-prompt", messages=messages)
-    assert reply == post(client, "/apply-template", messages=messages) and "Hello" in reply["prompt"]
 
 
 def test_the_model(client: httpx.Client) -> None:
     assert client.get("/v1/internal/health").json() == {"status": "ok"}
     reply = client.get("/v1/internal/model/info").json()
     assert reply == {"model_name": "fake", "lora_names": [], "loader": "llama.cpp"}
-    assert client.get("/v1/internal/model/list").json() == {"model_names": ["fake"]}
-    assert post(client, "/v1/internal/model/load", model_name="fake") == "OK"
-    refused = client.post("/v1/internal/model/load", json={"model_name": "other"})
-    assert refused.status_code == 400 and "fake" in refused.text
-    assert client.post("/v1/internal/model/unload").status_code == 501
 
 
 # ---- the older interface

@@ -164,7 +164,6 @@ def test_an_error_names_what_the_client_sent(real: httpx.Client) -> None:
         ("/v1/completions", {"top_logprobs": 101, "logprobs": True}),
         ("/api/v1/generate", {"grammar_string": "bad"}),
         ("/v1/completions", {"grammar_string": "bad"}),
-        ("/v1/internal/logits", {"top_logits": 101}),
     )
     for path, body in wrong:
         field = next(iter(body))

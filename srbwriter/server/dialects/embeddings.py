@@ -15,17 +15,7 @@ from srbwriter.server.context import Context
 from srbwriter.server.endpoints import Leaf, rows_of
 from srbwriter.server.errors import LLAMACPP, OPENAI, ApiError, bad, missing
 from srbwriter.server.prompts import is_integer, refuse_media
-from srbwriter.server.schemas import (
-    PROMPT,
-    I,
-    N,
-    S,
-    answers,
-    listed,
-    object_of,
-    only,
-    record,
-)
+from srbwriter.server.schemas import PROMPT, object_of
 from srbwriter.server.work import PER_ENTRY
 
 if TYPE_CHECKING:
@@ -165,20 +155,10 @@ _OPENAI = object_of(
     dimensions={"type": "integer", "description": "Only what the model has."},
     **_COMMON,
 )
-_SCHEMAS = {
-    "Embeddings": record(
-        object=only("list"),
-        model=S,
-        usage=record(prompt_tokens=I, total_tokens=I),
-        data=listed(record(object=only("embedding"), index=I, embedding={"anyOf": [listed(N), S]})),
-    ),
-}
 _of_openai, _of_llamacpp = rows_of(OPENAI, "OpenAI"), rows_of(LLAMACPP, "llama.cpp")
 LEAF = Leaf(
     rows=(
-        _of_openai("POST /v1/embeddings", openai_embeddings, "embeddings of texts", body=_OPENAI,
-                   answers=answers("Embeddings")),
+        _of_openai("POST /v1/embeddings", openai_embeddings, "embeddings of texts", body=_OPENAI),
         _of_llamacpp("POST /embedding /embeddings", native_embeddings, "embeddings of texts", body=_NATIVE),
     ),
-    schemas=_SCHEMAS,
 )  # fmt: skip

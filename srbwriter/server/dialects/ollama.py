@@ -36,7 +36,7 @@ from srbwriter.server.reply import (
     finish_reason,
     timings,
 )
-from srbwriter.server.schemas import FIELDS, MESSAGES, S, object_of, record
+from srbwriter.server.schemas import FIELDS, MESSAGES, object_of
 from srbwriter.server.services import Services
 from srbwriter.server.work import encode
 
@@ -60,7 +60,7 @@ OF_OLLAMAS_MACHINE = frozenset(
 )
 """Options that say how a model is loaded there, or that no sampler here reads. They change nothing."""
 
-OLLAMA = Dialect("ollama", lambda error: {"error": error.message}, "OllamaError", record(error=S))
+OLLAMA = Dialect("ollama", lambda error: {"error": error.message})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -341,14 +341,9 @@ def _quantization(engine: Backend) -> str:
     return found[0] if found else "unknown"
 
 
-def _named(fields: Fields) -> str:
-    """The model that a question is about; ``name`` is the older field. Raises ApiError (400)."""
-    return (fields.text("name") if fields.has("name") else "") or fields.need_text("model")
-
-
 async def show(context: Context) -> Response:
     fields = await context.fields()
-    name = _named(fields)
+    name = fields.need_text("model")
     services = context.services
     if name.removesuffix(".gguf").removesuffix(":latest") not in services.model_names:
         raise ApiError(404, f"model '{name[:200]}' not found")

@@ -1,4 +1,4 @@
-"""KoboldAI's dialect as KoboldCpp speaks it: ``/api/v1``, ``/api/latest`` and ``/api/extra``.
+"""KoboldAI's dialect as SillyTavern and Kobold Lite speak it to KoboldCpp: ``/api/v1`` and ``/api/extra``.
 
 Its clients send no request id when they poll or abort. The request is then the latest of the same key and
 address, or the one with their ``genkey``. Older clients of text-generation-webui use the same paths for the
@@ -15,14 +15,14 @@ from typing import Any, cast
 from starlette.responses import Response
 
 from srbwriter.engine.backend import Backend
-from srbwriter.engine.generation import Branch, Generation
+from srbwriter.engine.generation import Branch
 from srbwriter.engine.limits import check_prompt
-from srbwriter.engine.types import Finished, FinishReason, Request, Stop
+from srbwriter.engine.types import Finished, Request, Stop
 from srbwriter.server.body import Fields, Params, read_params, stop_also
 from srbwriter.server.context import Context, json_response
 from srbwriter.server.endpoints import respond, rows_of
-from srbwriter.server.errors import ApiError, Dialect, bad, error_schema, missing
-from srbwriter.server.prompts import read_ids, read_prompts, wants_bos
+from srbwriter.server.errors import ApiError, Dialect, bad, missing
+from srbwriter.server.prompts import read_prompts, wants_bos
 from srbwriter.server.registry import Record
 from srbwriter.server.reply import (
     BranchReply,
@@ -31,9 +31,8 @@ from srbwriter.server.reply import (
     finish_reason,
     legacy_logprobs,
     problem,
-    timings,
 )
-from srbwriter.server.schemas import FIELDS, I, S, object_of, record
+from srbwriter.server.schemas import FIELDS, object_of
 from srbwriter.server.services import Services
 from srbwriter.server.work import PER_ENTRY, encode
 
@@ -45,10 +44,7 @@ def _error_body(error: ApiError) -> dict[str, Any]:
     return {"detail": {"error": error.kind, "msg": error.message, "type": kind, **error.extra}}
 
 
-KOBOLD = Dialect(
-    "kobold", _error_body, "KoboldError",
-    record("value", detail=error_schema("error type", error=S, msg=S, type=S), value=I),
-)  # fmt: skip
+KOBOLD = Dialect("kobold", _error_body)
 """The errors of KoboldAI's protocol."""
 
 VERSION = "1.102"
@@ -72,7 +68,6 @@ LEGACY = {name: value for name, (_, value) in _LEFT_OUT.items() if value is not 
 
 _LEGACYS = ("max_new_tokens", "stopping_strings", "truncation_length", "do_sample", "repetition_penalty")
 _LIKELIEST = 10
-_STOP_REASONS = {FinishReason.LENGTH: 0, FinishReason.CONTEXT: 0, FinishReason.EOG: 1}
 
 
 def _read_params(fields: Fields, services: Services, usual: Mapping[str, Any] | None) -> Params:
@@ -83,11 +78,6 @@ def _read_params(fields: Fields, services: Services, usual: Mapping[str, Any] | 
         usual = LEGACY
         if values.get("repetition_penalty_range") == 0:
             values["repetition_penalty_range"] = -1  # there it is the whole text
-    penalties = {
-        name: fields.values.get(name) for name in ("repeat_penalty", "repetition_penalty", "rep_pen")
-    }
-    if numbers := [value for value in penalties.values() if isinstance(value, int | float)]:
-        values |= dict.fromkeys(penalties, max(numbers))
     if fields.flag("bypass_eos"):
         values["ignore_eos"] = True
     logprobs = _logprobs(fields)
@@ -230,41 +220,15 @@ async def last_logprobs(context: Context) -> Response:
 
 
 def _perf(context: Context) -> dict[str, Any]:
-    """Times of this client's latest request, and what the server is doing, in seconds and tokens a second."""
+    """What the server is doing for this client. Kobold Lite shows all that is here."""
     services = context.services
     own = services.registry.own(context.client)
-    ended = [record for record in own if not record.live]
-    busy = services.busy_branches() if services.loader.engine is not None else 0
-    since = time.time() - services.started
+    busy = services.loader.engine is not None and services.busy_branches() > 0
     return {
-        **_latest(ended[-1].generation if ended else None),
         "total_gens": len(own),
         "queue": sum(record.live and record.waiting for record in own),
         "idle": int(not busy),
-        "hordeexitcounter": 0,
-        "uptime": int(since),
-        "idletime": 0 if busy else int(time.time() - (ended[-1].ended or time.time()) if ended else since),
-        "quiet": True,
-    }
-
-
-def _latest(generation: Generation | None) -> dict[str, Any]:
-    names = ("process", "eval", "token_count", "input_count", "process_time", "eval_time", "process_speed")
-    if generation is None:
-        return {**{f"last_{name}": 0 for name in (*names, "eval_speed")}, "last_seed": -1, "stop_reason": -1}
-    branch = generation.branches[0]
-    times = timings(generation, branch)
-    figures = (
-        times["prompt_ms"] / 1000, times["predicted_ms"] / 1000, times["predicted_n"],
-        len(generation.prompt_ids), times["prompt_ms"] / 1000, times["predicted_ms"] / 1000,
-        times["prompt_per_second"],
-    )  # fmt: skip
-    reason = branch.finish_reason
-    return {
-        **{f"last_{name}": value for name, value in zip(names, figures, strict=True)},
-        "last_eval_speed": times["predicted_per_second"],
-        "last_seed": branch.seed,
-        "stop_reason": 2 if reason is None else _STOP_REASONS.get(reason, 2),
+        "uptime": int(time.time() - services.started),
     }
 
 
@@ -283,32 +247,16 @@ async def token_count(context: Context) -> Response:
     return await context.answer(len(ids) * PER_ENTRY, lambda: {"value": len(ids), "ids": ids})
 
 
-async def detokenize(context: Context) -> Response:
-    ids = read_ids("ids", (await context.fields()).raw("ids"), context.engine)
-    return await context.answer(
-        len(ids) * PER_ENTRY, lambda: {"result": context.engine.detokenize(ids), "success": True}
-    )
-
-
 # ---- rows
 
 
 def _version(context: Context) -> dict[str, Any]:
-    never = "txt2img vision audio transcribe multiplayer websearch tts music savedata".split()
     return {
         "result": "KoboldCpp",
         "version": VERSION,
         "protected": context.services.protected,
-        **dict.fromkeys(never, False),
         "embeddings": True,
-        "admin": 0,
-        "guidance": False,
-        "jinja": False,
     }
-
-
-def _both(path: str) -> str:
-    return f"/api/v1/{path} /api/latest/{path}"
 
 
 _GENERATE = object_of(
@@ -324,29 +272,22 @@ _GENERATE = object_of(
 _row = rows_of(KOBOLD, "KoboldAI and KoboldCpp")
 _KEY = object_of(genkey="string")
 ROWS = (
-    _row(f"POST {_both('generate')}", generate, "continuations of a prompt, as KoboldAI and KoboldCpp answer",
+    _row("POST /api/v1/generate", generate, "continuations of a prompt, as KoboldAI and KoboldCpp answer",
          body=_GENERATE),
     _row("POST /api/extra/generate/stream", generate_stream, "one token an event", body=_GENERATE),
     _row("POST /api/extra/generate/check", check, "what has been written so far", body=_KEY),
-    _row("GET /api/extra/generate/check", check, "what has been written so far"),
     _row("POST /api/extra/abort", abort, "stop what this client asked for", body=_KEY),
     _row("POST /api/extra/last_logprobs", last_logprobs, "log-probabilities of the latest answer", body=_KEY),
-    _row("POST /api/extra/tokencount /api/extra/tokenize", token_count, "a text's tokens, counted",
+    _row("POST /api/extra/tokencount", token_count, "a text's tokens, counted",
          body=object_of("prompt", prompt="string", special="boolean",
                         example={"prompt": "Once upon a time"})),
-    _row("POST /api/extra/detokenize", detokenize, "token ids as text",
-         body=object_of("ids", ids="array", example={"ids": [1, 2]})),
-    _row(f"GET {_both('model')}", respond(lambda context: {"result": context.services.model_name}),
+    _row("GET /api/v1/model", respond(lambda context: {"result": context.services.model_name}),
          "the model's name"),
-    _row(f"GET {_both('info/version')}", respond(lambda _: {"result": UNITED}),
+    _row("GET /api/v1/info/version", respond(lambda _: {"result": UNITED}),
          "the version of this interface"),
-    _row(f"GET {_both('config/max_length')}", respond(lambda _: {"value": USUAL["max_tokens"]}),
-         "tokens that are usual for an answer"),
-    _row(f"GET {_both('config/max_context_length')} /api/extra/true_max_context_length",
+    _row("GET /api/v1/config/max_context_length /api/extra/true_max_context_length",
          respond(lambda context: {"value": context.engine.n_ctx}), "tokens of prompt and answer together"),
-    _row(f"GET {_both('config/soft_prompt')}", respond(lambda _: {"value": ""}), "there are no soft prompts"),
-    _row(f"GET {_both('config/soft_prompts_list')}", respond(lambda _: {"values": []}), "none either"),
     _row("GET /api/extra/version", respond(_version), "what KoboldCpp this answers as"),
     _row("GET /api/extra/preloadstory", respond(lambda _: {}), "no story is preloaded"),
-    _row("GET /api/extra/perf", respond(_perf), "times of the latest answer, and what runs"),
+    _row("GET /api/extra/perf", respond(_perf), "what runs, and what waits"),
 )  # fmt: skip

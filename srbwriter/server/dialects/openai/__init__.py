@@ -7,11 +7,10 @@ from typing import Any
 from starlette.responses import Response
 
 from srbwriter.server.context import Context, json_response
-from srbwriter.server.dialects.openai.completions import chat_completions, completions, input_tokens
-from srbwriter.server.dialects.openai.schemas import COMPLETION, SCHEMAS
+from srbwriter.server.dialects.openai.completions import chat_completions, completions
 from srbwriter.server.endpoints import Leaf, rows_of
 from srbwriter.server.errors import OPENAI, ApiError
-from srbwriter.server.schemas import CHAT, answers
+from srbwriter.server.schemas import AT_LEAST_ONE, CHAT, COUNT, FIELDS, PROMPT, SWITCHES, object_of
 from srbwriter.server.services import Services, words
 
 
@@ -70,18 +69,18 @@ def _ollama(card: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+_COMPLETION = object_of(
+    "prompt", prompt=PROMPT, model="string", logprobs=COUNT, echo="boolean", best_of=AT_LEAST_ONE,
+    suffix="string", **SWITCHES, **FIELDS,
+)  # fmt: skip
 _row = rows_of(OPENAI, "OpenAI")
 _ROWS = (
     _row("POST /v1/completions", completions,
          "OpenAI's answer for a body with model, stream, echo, logprobs, best_of, suffix or stream_options",
-         body=COMPLETION, answers=answers("Completion", "CompletionChunk OpenAIError")),
+         body=_COMPLETION),
     _row("POST /v1/chat/completions /chat/completions", chat_completions, "choices for a conversation",
-         body=CHAT, answers=answers("ChatCompletion", "ChatCompletionChunk OpenAIError")),
-    _row("POST /v1/chat/completions/input_tokens /chat/completions/input_tokens", input_tokens,
-         "how many tokens a conversation is", body=CHAT, answers=answers("InputTokens")),
-    _row("GET /v1/models /models", models, "the model",
-         answers=answers("Models")),
-    _row("GET /v1/models/{model:path} /models/{model:path}", model, "one model by name",
-         answers=answers("Model")),
+         body=CHAT),
+    _row("GET /v1/models /models", models, "the model"),
+    _row("GET /v1/models/{model:path} /models/{model:path}", model, "one model by name"),
 )  # fmt: skip
-LEAF = Leaf(rows=_ROWS, prefixes={"/v1/": OPENAI}, schemas=SCHEMAS)
+LEAF = Leaf(rows=_ROWS, prefixes={"/v1/": OPENAI})

@@ -20,7 +20,7 @@ from srbwriter.engine.limits import check_prompt, check_range
 from srbwriter.engine.types import Finished, NotSupported, Prompt, Request, TokenRun
 from srbwriter.server.body import Fields, Params, read_params, stop_also
 from srbwriter.server.chat import TEMPLATE_SECONDS, read_chat
-from srbwriter.server.context import Context, json_response
+from srbwriter.server.context import Context
 from srbwriter.server.errors import OPENAI, bad
 from srbwriter.server.prompts import fill, read_prompts, wants_bos
 from srbwriter.server.registry import Record
@@ -31,12 +31,10 @@ from srbwriter.server.reply import (
     content_logprobs,
     final_object,
     finish_reason,
-    finite,
     legacy_logprobs,
     problem,
     prompt_tokens,
     timings,
-    token_text,
     usage,
 )
 from srbwriter.server.services import FINGERPRINT, Services
@@ -50,12 +48,10 @@ class OpenAIParams(Params):
     choices: int
     model: str = ""
     include_usage: bool = False
-    prompt_logprobs: int | None = None  # of each choice, apart from those that echo shows
     echo: bool = False
 
     def of_prompt(self, prompt: Prompt, **changes: Any) -> Request:
-        known = [k for k in (self.logprobs if self.echo else None, self.prompt_logprobs) if k is not None]
-        changes["prompt_logprobs"] = max(known, default=None)
+        changes["prompt_logprobs"] = self.logprobs if self.echo else None
         if self.n > self.choices and self.logprobs is None:
             changes["logprobs"] = 0  # to tell the best
         return Params.of_prompt(self, prompt, **changes)
@@ -74,9 +70,8 @@ def read_openai(
         raise bad("best_of", f"Field 'best_of': must be at least n, which is {n}, but got {best_of}")
     if best_of > n and params.stream:
         raise bad("best_of", "Field 'best_of': the best cannot be streamed before all are written")
-    before = fields.size("prompt_logprobs", 0) if fields.has("prompt_logprobs") else None
-    if before is not None and params.stream:
-        raise bad("prompt_logprobs", "Field 'prompt_logprobs': they are not streamed")
+    if fields.has("prompt_logprobs"):
+        raise bad("prompt_logprobs", "Field 'prompt_logprobs': echo with logprobs has those of the prompt")
     request = stop_also(params.request, stops)
     if best_of != n or logprobs is not None:
         request = replace(request, n=best_of, logprobs=logprobs)
@@ -87,7 +82,6 @@ def read_openai(
         choices=n,
         model=fields.text("model") or services.model_name,
         include_usage=params.stream and options.flag("include_usage"),
-        prompt_logprobs=before,
         echo=fields.flag("echo"),
     )
 
@@ -147,20 +141,9 @@ async def chat_completions(context: Context) -> Response:
 
 def _read_chat_request(fields: Fields, services: Services) -> tuple[Request, OpenAIParams]:
     """What continues a conversation. Raises ApiError (400)."""
-    if fields.has("prompt_logprobs"):
-        raise bad("prompt_logprobs", "Field 'prompt_logprobs': for /v1/completions only")
     chat = read_chat(fields, services)
     params = read_openai(fields, services, _chat_logprobs(fields), chat.stops)
     return params.of_prompt(chat.prompt, parse_special=True, add_bos=chat.add_bos), params
-
-
-async def input_tokens(context: Context) -> Response:
-    def read(fields: Fields, services: Services) -> int:
-        chat = read_chat(fields, services)
-        return len(services.engine.tokenize(chat.prompt, add_bos=chat.add_bos, parse_special=True))
-
-    count = await context.read(read, TEMPLATE_SECONDS)
-    return json_response({"object": "response.input_tokens", "input_tokens": count})
 
 
 def _chat_logprobs(fields: Fields) -> int | None:
@@ -268,7 +251,6 @@ class CompletionReply(_Reply):
             "logprobs": logprobs,
             "finish_reason": finish_reason(branch.finish_reason),
             "stop_reason": branch.stop_text,
-            **_of_prompt(engine, generation, self._params.prompt_logprobs),
             **problem(branch),
         }
 
@@ -394,19 +376,3 @@ def _best(generation: Generation, n: int) -> list[Branch]:
 def _mean_logprob(branch: Branch) -> float:
     known = branch.logprobs
     return sum(entry.logprob for entry in known) / len(known) if known else -math.inf
-
-
-def _of_prompt(engine: Backend, generation: Generation, most: int | None) -> dict[str, Any]:
-    """vLLM's list: nothing for the first token, then of each what it was and what else was likely, by id."""
-    if most is None:
-        return {}
-    listed: list[Any] = [None]
-    for known in generation.prompt_logprobs:
-        likely = {id: (logprob, rank) for rank, (id, logprob) in enumerate(known.top[:most], 1)}
-        likely.setdefault(known.id, (known.logprob, 0))
-        entry: dict[str, Any] = {}
-        for id, (logprob, rank) in likely.items():
-            text = token_text(engine, id)
-            entry[str(id)] = {"logprob": finite(logprob), "rank": rank or None, "decoded_token": text}
-        listed.append(entry)
-    return {"prompt_logprobs": listed}

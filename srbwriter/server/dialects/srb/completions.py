@@ -45,11 +45,10 @@ from srbwriter.server.body import (
     read_stop,
 )
 from srbwriter.server.context import Context
-from srbwriter.server.errors import ApiError, Dialect, bad, error_schema
+from srbwriter.server.errors import ApiError, Dialect, bad
 from srbwriter.server.prompts import read_prompts, wants_bos
 from srbwriter.server.registry import Record
 from srbwriter.server.reply import finite
-from srbwriter.server.schemas import S
 from srbwriter.server.services import Services
 from srbwriter.server.streams import EVENTS, PING, News
 from srbwriter.session.framing import wish_prompt
@@ -69,7 +68,7 @@ _HEADERS = {
 }
 
 
-SRB = Dialect("srb", lambda error: {"error": error.message, **error.extra}, "SrbError", error_schema(error=S))
+SRB = Dialect("srb", lambda error: {"error": error.message, **error.extra})
 """The errors of single-request batching."""
 
 

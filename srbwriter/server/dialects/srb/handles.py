@@ -49,7 +49,6 @@ def branch_object(branch: Branch, ids: bool = False) -> dict[str, Any]:
     if ids:
         value["ids"] = list(branch.ids)
         value["logprobs"] = [finite(entry.logprob) for entry in branch.logprobs]
-        value["drawn"] = [drawn._asdict() for drawn in branch.buffer.drawn]
     return value
 
 

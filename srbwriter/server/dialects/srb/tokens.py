@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.generation import Generation
-from srbwriter.engine.types import ONLY_READ, Prompt, Request, TokenRun
+from srbwriter.engine.types import ONLY_READ, Request
 from srbwriter.server.body import Fields, read_options
 from srbwriter.server.context import Context
 from srbwriter.server.dialects.srb.completions import parent_runs
@@ -34,7 +34,7 @@ async def next_tokens(context: Context) -> Response:
         engine = services.engine
         given = fields.raw("ids")
         ids = () if given is None else tuple(read_ids("ids", given, engine))
-        whole = _half_a_word(fields, engine) if parent is None else parent_runs(fields, parent, engine)
+        whole = None if parent is None else parent_runs(fields, parent, engine)
         prompts = [whole] if whole is not None else read_prompts(fields.raw("prompt"), engine)
         first = max(fields.integer("from", 1), 1) if fields.has("from") else None
         options = read_options(fields, False, engine)
@@ -94,15 +94,6 @@ async def branch_tokens(context: Context) -> Response:
 def _several(prompt: object) -> bool:
     """Whether a body names a list of prompts, and not one of token ids."""
     return isinstance(prompt, list) and not any(isinstance(one, int) for one in cast("list[object]", prompt))
-
-
-def _half_a_word(fields: Fields, engine: Backend) -> Prompt | None:
-    """A prompt of token ids and a word behind them that is to be completed; None for any other."""
-    prompt = fields.raw("prompt")
-    items = cast("list[object]", prompt) if isinstance(prompt, list) and fields.flag("heal") else []
-    if len(items) < 2 or not isinstance(items[-1], str) or any(isinstance(one, str) for one in items[:-1]):
-        return None
-    return TokenRun("", tuple(read_ids("prompt", items[:-1], engine))), TokenRun(items[-1])
 
 
 def _scores(engine: Backend, generation: Generation) -> dict[str, Any]:
