@@ -188,7 +188,7 @@ class LookAhead(Instrument):
         self._focus = index, upto
         if self._budget.mode == "off":
             return
-        seen = index, upto, desk.n, desk.sampling, desk.stop, desk.sweep, desk.variety
+        seen = index, upto, desk.n, desk.sampling, desk.stop, desk.variety
         if seen != self._seen:
             self._seen = seen
             self.look()

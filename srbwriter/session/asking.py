@@ -38,7 +38,7 @@ from .picking import Picking
 from .prompting import Prompter, with_words
 from .recorder import Recorder
 from .rounds import Round, RoundHistory, Turn, adopted
-from .sampling import Sweep, Variety, swept
+from .sampling import Variety, sample_branches
 from .workspace import Workspace
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,6 @@ class Rounds(Models):
     ) -> None:  # fmt: skip
         super().__init__(story, loader, options)
         self.n, self.sampling, self.stop, self.variety = n, sampling, stop, variety
-        self.sweep: Sweep | None = None
         self.round: Round | None = None
         self.typing = typing.Typing(story, story.set_text, rescue_folder(story))
         self._workspace = Workspace(story, lambda: self.round)
@@ -150,10 +149,10 @@ class Rounds(Models):
         """
         engine = self.engine
         assert engine is not None
-        settings, sweep = self.story.settings(parent), None if takes else self.sweep
+        settings = self.story.settings(parent)
         framed = bool(wish) or prompter.frame.apply(settings).template is not None
         stop = with_words(self._stop_of_answer(self.stop) if framed else self.stop)
-        samplings = samplings or swept(self.sampling, settings.sampling, sweep, n)
+        samplings = samplings or sample_branches(self.sampling, settings.sampling, n)
         assembly = prompter.assemble(parent, settings, stop, at, wish=wish)
         request = Request(
             prompter.prompt(assembly),

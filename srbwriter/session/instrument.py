@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from .prompting import Prompter
     from .rounds import Round, Turn
-    from .sampling import Sweep, Variety
+    from .sampling import Variety
     from .scoring import Paths
     from .typing import Typing
 
@@ -40,7 +40,6 @@ class Desk(Protocol):
     n: int
     sampling: Sampling
     stop: Stop
-    sweep: Sweep | None
     variety: Variety
     round: Round | None
 

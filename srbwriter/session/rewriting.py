@@ -34,7 +34,7 @@ from srbwriter.story.model import Span
 from srbwriter.story.spans import fit as ids_fit
 
 from .instrument import Desk, Instrument
-from .sampling import swept
+from .sampling import sample_branches
 from .scoring import scoring_request
 
 if TYPE_CHECKING:
@@ -351,7 +351,7 @@ class Rewriting(Instrument):
         n, base, before, gap = max(1, min(desk.n, MOST)), desk.sampling, assembly.tokens, None
         if base.seed is not None:
             base = replace(base, seed=base.seed + attempt * MOST)
-        samplings = swept(base, settings.sampling, desk.sweep, n)
+        samplings = sample_branches(base, settings.sampling, n)
         plain = variants_request(engine, prompter.prompt(assembly), passage.text, n, samplings)
         more = desk.variety.request_fields(samplings, engine.capabilities)
         plain = replace(plain, heal=True, add_bos=False, **more)

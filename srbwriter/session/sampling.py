@@ -1,4 +1,4 @@
-"""Sampling of branches: the session's settings, sweeps over a round, and a story's own settings (knobs).
+"""Sampling of branches: the session's settings, and a story's own settings (knobs).
 
 Opening a story restores its last knobs. Imports no screen.
 """
@@ -35,9 +35,9 @@ class Variety:
 
 
 TURNED = "knobs"
-"""The story value with the changed fields of each record, the sweep and the number of branches."""
+"""The story value with the changed fields of each record and the number of branches."""
 
-_NOTHING: dict[str, Any] = {"sampling": {}, "stop": {}, "variety": {}, "ladder": None, "n": None}
+_NOTHING: dict[str, Any] = {"sampling": {}, "stop": {}, "variety": {}, "n": None}
 _Record = TypeVar("_Record", Sampling, Stop, Variety)
 VARIETY = tuple(p for p in PARAMETERS if p.group == "variety")
 """Settings of a whole round that a story can have."""
@@ -47,24 +47,16 @@ _ROWS: dict[str, tuple[Parameter, ...]] = {
 }
 
 
-Sweep = tuple[str, float, float]
-"""A field of :class:`Sampling`, and its values for the first branch and for the last."""
+def sample_branches(sampling: Sampling, own: JsonObject, n: int) -> tuple[Sampling, ...]:
+    """Return the sampling of each of ``n`` branches: ``sampling`` with the fields of ``own``.
 
-
-def swept(sampling: Sampling, own: JsonObject, sweep: Sweep | None, n: int) -> tuple[Sampling, ...]:
-    """Return the sampling of each of ``n`` branches; fields in ``own`` override the sweep."""
+    An explicit seed counts up from branch to branch.
+    """
     known = {f.name for f in fields(Sampling)}
     base = replace(sampling, **{k: as_field(v) for k, v in own.items() if k in known})
-    seeds = [None] * n if base.seed is None else [base.seed + i for i in range(n)]
-    if sweep is None:
-        return tuple(replace(base, seed=seed) for seed in seeds)
-    name, low, high = sweep
-    whole = isinstance(getattr(base, name), int)
-    values = [low + (high - low) * i / max(1, n - 1) for i in range(n)]
-    return tuple(
-        replace(base, **{name: round(value) if whole else value, "seed": seed})
-        for value, seed in zip(values, seeds, strict=True)
-    )
+    if base.seed is None:
+        return (base,) * n
+    return tuple(replace(base, seed=base.seed + i) for i in range(n))
 
 
 def as_field(value: Any) -> Any:
@@ -102,7 +94,6 @@ class Knobs(Protocol):
     sampling: Sampling
     stop: Stop
     variety: Variety
-    sweep: Sweep | None
     n: int
 
     @property
@@ -125,7 +116,6 @@ class RememberedKnobs:
             "sampling": self._difference("sampling", session.sampling, usual.sampling),
             "stop": self._difference("stop", session.stop, usual.stop),
             "variety": self._difference("variety", session.variety, usual.variety),
-            "ladder": session.sweep,
             "n": session.n if session.n != usual.n else self._kept().get("n") if self._n_said else None,
         }
         if turned != _NOTHING or self._kept():
@@ -137,12 +127,6 @@ class RememberedKnobs:
         session.sampling = self._turned(session.sampling, "sampling", kept)
         session.stop = self._turned(session.stop, "stop", kept)
         session.variety = self._turned(session.variety, "variety", kept)
-        match kept.get("ladder"):
-            case [str(field), int() | float() as low, int() | float() as high] if field != "seed":
-                if self._may_turn("sampling", field, low) and self._may_turn("sampling", field, high):
-                    session.sweep = (field, low, high)
-            case _:
-                pass
         match kept.get("n"):
             case int() as n if n is not True and not self._n_said and _fits(BY_NAME["n"], n):
                 session.n = n
@@ -158,14 +142,10 @@ class RememberedKnobs:
 
     def _turned(self, record: _Record, name: str, kept: JsonObject) -> _Record:
         for field, value in as_object(kept.get(name)).items():
-            if self._may_turn(name, field, as_field(value)):
-                record = replace(record, **{field: as_field(value)})
+            knob, value = next((p for p in _ROWS[name] if p.field == field), None), as_field(value)
+            if knob is not None and launch.key_name(knob) not in self._said and _fits(knob, value):
+                record = replace(record, **{field: value})
         return record
-
-    def _may_turn(self, record: str, field: str, value: Any) -> bool:
-        """Return whether the knob exists, takes ``value``, and was not set for this start."""
-        knob = next((p for p in _ROWS[record] if p.field == field), None)
-        return knob is not None and launch.key_name(knob) not in self._said and _fits(knob, value)
 
     def _difference(self, name: str, record: _Record, usual: _Record) -> dict[str, Any]:
         """Return the changed fields; fields that were set for this start keep their stored value."""

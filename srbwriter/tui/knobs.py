@@ -1,4 +1,4 @@
-"""The settings for writing ("knobs" in identifiers): reading, stepping, formatting and saving.
+"""The settings for writing ("knobs" in identifiers): reading, stepping and formatting; presets.
 
 Pure functions on the engine's records. Sequences are written as JSON without the outer brackets, so that a
 stop text can contain a newline.
@@ -7,18 +7,16 @@ stop text can contain a newline.
 from __future__ import annotations
 
 import json
-import re
 import tomllib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from srbwriter import paths
-from srbwriter.config.keys import N
 from srbwriter.config.kinds import SWITCH
 from srbwriter.engine.parameters import BY_NAME, PARAMETERS, Parameter
 from srbwriter.engine.types import InvalidRequest, Sampling, Stop
-from srbwriter.session.sampling import VARIETY, Usual, Variety
+from srbwriter.session.sampling import VARIETY, Usual, Variety, as_field
 
 BRANCHES = replace(BY_NAME["n"], help="Branches that are written at once.", first=True)
 KNOBS: tuple[Parameter, ...] = (
@@ -40,20 +38,8 @@ HEADINGS = {
     "variety": "Variety",
 }
 """Headings by the group of a parameter."""
-LADDERS: tuple[Parameter, ...] = tuple(
-    p for p in KNOBS if p.record == "sampling" and p.kind in ("int", "float") and p.field != "seed"
-)
-"""Settings that can vary across the branches in a sweep."""
 
 _OFF = "–"
-
-_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)"
-_BETWEEN = re.compile(rf"({_NUMBER})(?:\s*(?:\.{{2,3}}|…|[-–—,;]|to)\s*|\s+)({_NUMBER})")
-_BELOW_ZERO = re.compile(rf"({_NUMBER})\s+(-{_NUMBER})")  # a minus directly before a number is its sign
-
-
-USUAL = Usual(Sampling(), Stop(), Variety(), N.default)
-"""The program's own defaults."""
 
 
 _RECORDS = {"sampling": "sampling", "stop": "stop", "request": "variety"}
@@ -139,48 +125,18 @@ def stepped(knob: Parameter, value: Any, steps: int) -> Any:
     return int(turned) if knob.kind == "int" else float(turned)
 
 
-# ---- sweeps ("ladder" in identifiers)
-
-
-def parse_ladder(knob: Parameter, text: str) -> tuple[float, float] | None:
-    """Return both ends of a sweep, as in "0.4 … 1.2", "0.4 1.2" or "0.4-1.2"; None for an empty text.
-
-    Raises InvalidRequest, which names the accepted form.
-    """
-    if not (text := text.strip()):
-        return None
-    signed = knob.minimum is None or knob.minimum < 0
-    found = (_BELOW_ZERO.fullmatch(text) if signed else None) or _BETWEEN.fullmatch(text)
-    if found is None:
-        raise InvalidRequest(knob.name, "give two values, such as 0.4 … 1.2")
-    low, high = (parse(knob, part) for part in found.groups())
-    knob.check(low)
-    knob.check(high)
-    return low, high
-
-
-def ladder_words(knob: Parameter, low: float, high: float) -> str:
-    """Format a sweep for the panel; :func:`parse_ladder` reads it back."""
-    return f"{shown(knob, low)} … {shown(knob, high)}"
-
-
 # ---- presets
-
-
-def own_presets() -> Path:
-    """Return the folder of the writer's own presets."""
-    return paths.config_dir() / "presets"
 
 
 def presets() -> dict[str, Path]:
     """Return preset files by name; the writer's own replace bundled ones of the same name."""
     found: dict[str, Path] = {}
-    for folder in (Path(__file__).parent / "presets", own_presets()):
+    for folder in (Path(__file__).parent / "presets", paths.config_dir() / "presets"):
         found.update({file.stem: file for file in sorted(folder.glob("*.toml"))})
     return found
 
 
-def read_preset(file: Path, onto: Setup, usual: Usual = USUAL) -> Setup:
+def read_preset(file: Path, onto: Setup, usual: Usual) -> Setup:
     """Return the setup in a preset file; parameters it does not name get their usual value, lengths stay.
 
     Raises:
@@ -197,14 +153,8 @@ def read_preset(file: Path, onto: Setup, usual: Usual = USUAL) -> Setup:
             continue
         if name not in by_name:
             raise InvalidRequest(str(file), f"there is no parameter {name}")
-        setup = setup.put(by_name[name], _as_field(value))
+        setup = setup.put(by_name[name], as_field(value))
     return setup
-
-
-def differences(setup: Setup, usual: Usual) -> list[tuple[Parameter, str]]:
-    """Return the settings that differ from the usual ones, with their values."""
-    changed = [knob for knob in KNOBS if setup.get(knob) != value_of(usual, knob)]
-    return [(knob, shown(knob, setup.get(knob))) for knob in changed]
 
 
 def preset_words(file: Path, onto: Setup, usual: Usual) -> str:
@@ -215,37 +165,8 @@ def preset_words(file: Path, onto: Setup, usual: Usual) -> str:
     except (InvalidRequest, OSError, ValueError) as error:
         return str(error)
     changed = [
-        f"{knob.title} {value}" for knob, value in differences(setup, usual) if knob.record == "sampling"
+        f"{knob.title} {shown(knob, setup.get(knob))}"
+        for knob in KNOBS
+        if knob.record == "sampling" and setup.get(knob) != value_of(usual, knob)
     ]
     return "\n".join([*([f"{about}\n"] if about else []), *(changed or ["every setting as usual"])])
-
-
-def write_preset(name: str, setup: Setup) -> Path:
-    """Save a setup under a name: the differences from the defaults, without the seed."""
-    import tomli_w
-
-    values = {
-        knob.name: _plain(setup.get(knob))
-        for knob in KNOBS
-        if knob.record == "sampling" and knob.field != "seed" and setup.get(knob) != knob.default
-    }
-    file = own_presets() / f"{_file_name(name)}.toml"
-    paths.write_atomic(file, tomli_w.dumps({k: v for k, v in values.items() if v is not None}).encode())
-    return file
-
-
-def _as_field(value: Any) -> Any:
-    """Convert a TOML value to the type of the engine's records."""
-    return tuple(cast("list[Any]", value)) if isinstance(value, list) else value
-
-
-def _plain(value: Any) -> Any:
-    """Convert a value of the engine's records for TOML."""
-    return [_plain(item) for item in cast("tuple[Any, ...]", value)] if isinstance(value, tuple) else value
-
-
-def _file_name(name: str) -> str:
-    kept = "".join(character if character.isalnum() or character in "-_ " else "-" for character in name)
-    if not kept.strip("- "):
-        raise ValueError("a preset needs a name")
-    return kept.strip()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -104,7 +104,6 @@ class FakeSession:
         self.n = n
         self.sampling = Sampling()
         self.stop = Stop(max_tokens=64)
-        self.sweep: tuple[str, float, float] | None = None
         self.variety = Variety()
         self.usual = Usual(self.sampling, self.stop, self.variety, n)
         self.long_work = None
@@ -202,13 +201,7 @@ class FakeSession:
 
     def _submit(self, n: int | None = None) -> None:
         n = n or self.n
-        samplings = [self.sampling] * n
-        if self.sweep is not None:
-            name, low, high = self.sweep
-            samplings = [
-                replace(self.sampling, **{name: low + (high - low) * i / max(1, n - 1)}) for i in range(n)
-            ]
-        request = Request(self.text(), n=n, sampling=tuple(samplings), stop=self.stop)
+        request = Request(self.text(), n=n, sampling=(self.sampling,) * n, stop=self.stop)
         self.round.generation = self.engine.submit(request)
         self.sync()
 

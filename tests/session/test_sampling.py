@@ -33,7 +33,7 @@ def opened(story: Any, found: Settings | None = None) -> tuple[Any, RememberedKn
     """A session as it is after a start, before and with the knobs of the story."""
     found = found or settings()
     session = SimpleNamespace(
-        story=story, sampling=launch.sampling(found), stop=launch.stop(found), sweep=None,
+        story=story, sampling=launch.sampling(found), stop=launch.stop(found),
         variety=variety_of(found), n=found[N],
     )  # fmt: skip
     session.usual = Usual(session.sampling, session.stop, session.variety, session.n)
@@ -49,13 +49,12 @@ def test_knobs_come_back(story: Story) -> None:
     session, knobs = opened(story)
     session.sampling = Sampling(temperature=1.3, logit_bias=((5, -1.0),), seed=7)
     session.stop = Stop(max_tokens=None, strings=("\n", "END"), boundary="sentence")
-    session.sweep = ("temperature", 0.4, 1.2)
-    wanted = session.sampling, session.stop, session.sweep
+    wanted = session.sampling, session.stop
     knobs.keep()
     with Story.open(story.file, readonly=True) as again:
         session, knobs = opened(again)
         knobs.recall()
-        assert (session.sampling, session.stop, session.sweep) == wanted
+        assert (session.sampling, session.stop) == wanted
 
 
 def test_how_branches_differ_comes_back_but_for_what_a_start_is_told(story: Story) -> None:
@@ -94,18 +93,6 @@ def test_what_is_said_at_the_start_goes_first(story: Story) -> None:
     session, knobs = opened(story, settings(sampling__temperature=0.6, generation__max_tokens=33))
     knobs.recall()
     assert (session.sampling.temperature, session.sampling.min_p, session.stop.max_tokens) == (0.6, 0.2, 33)
-
-
-def test_a_ladder_gives_way_to_what_is_said_at_the_start(story: Story) -> None:
-    session, knobs = opened(story)
-    session.sweep = ("temperature", 0.4, 1.2)
-    knobs.keep()
-    session, knobs = opened(story, settings(sampling__temperature=0.7))
-    knobs.recall()
-    assert session.sweep is None
-    session, knobs = opened(story, settings(sampling__min_p=0.7))
-    knobs.recall()
-    assert session.sweep == ("temperature", 0.4, 1.2)
 
 
 @given(

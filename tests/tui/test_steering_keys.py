@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from textual.widgets import OptionList, Static
+from textual.widgets import Static
 
 from srbwriter.engine.types import FinishReason
 from srbwriter.session import Context
 from srbwriter.session.prompting import Part
-from srbwriter.tui.dialogs.knobs import Knobs
 from srbwriter.tui.story.reading import budget
 from srbwriter.tui.write import hints
 from tests.tui.conftest import Bench, OpenBench
-from tests.tui.scenarios.common import visible
 
 
 def finish(bench: Bench) -> None:
@@ -52,35 +50,6 @@ async def test_an_empty_pane_says_how_branches_are_written(open_bench: OpenBench
         assert not panes[0].render_line(2).text.strip()
         await bench.write()
         assert "ctrl+n" not in panes[0].render_line(1).text
-
-
-async def test_the_panel_shows_the_ladder_that_holds_and_drops_it(open_bench: OpenBench) -> None:
-    async with open_bench(n=2) as bench:
-        session = bench.session
-        await bench.write()
-        finish(bench)
-        before = [pane.head for pane in bench.screen.grid.panes]
-        await bench.press("f2", "l", "ctrl+u", *"0.4", "space", *"1.2", "enter")
-        assert session.sweep == ("temperature", 0.4, 1.2)
-        await bench.press("down", "right")  # another knob
-        await bench.press("escape", "f2")
-        bench.screen.flush_slowly()
-        await bench.pilot.pause()
-        assert [pane.head for pane in bench.screen.grid.panes] == before
-        screen = bench.app.screen
-        assert isinstance(screen, Knobs)
-        line = screen.query_one(".ladder", Static)
-        assert line.display
-        assert "Temperature 0.4 … 1.2 from the first" in str(line.content)
-        rows = screen.query_one(OptionList).options
-        assert any("0.4 … 1.2 across the branches" in str(row.prompt) for row in rows)
-        await bench.press("backspace")
-        assert session.sweep is None
-        assert not line.display
-        await bench.press("l", "ctrl+u", *"nothing", "enter")
-        assert "two values" in visible(bench)
-        await bench.press("ctrl+u", "enter")
-        assert session.sweep is None
 
 
 async def test_the_line_and_the_context_count_the_same_tokens(open_bench: OpenBench) -> None:

@@ -5,9 +5,9 @@ with no other draws as if it were alone, at no cost. Knows branches and distribu
 
 *distinct*: without replacement. In the order in which they reach a text, each branch draws from its own
 filtered distribution without the tokens that siblings chose there. With equal settings that is the law of
-Gumbel top-k (Yellott, 1977; Kool, van Hoof and Welling, 2019); with a sweep each draw is still exact, given
-those before. Where siblings have chosen every token that the filters leave, the branch draws from all of
-these, and parts later.
+Gumbel top-k (Yellott, 1977; Kool, van Hoof and Welling, 2019); with settings of a branch's own each draw is
+still exact, given those before. Where siblings have chosen every token that the filters leave, the branch
+draws from all of these, and parts later.
 
 *repulsion*: tokens that siblings chose at the same text get a lower logit for later branches.
 """

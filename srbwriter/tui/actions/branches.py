@@ -225,10 +225,9 @@ def branch_knobs(screen: Writer) -> None:
         screen.guarded(lambda: screen.session.steer(index, "set_sampling", sampling=setup.sampling))
 
     now, session = Setup(branch.sampling, branch.stop_rule), screen.session
-    title, usual = f"Settings of branch {index + 1}", session.usual
-    screen.app.push_screen(
-        Knobs(title, now, changed, can=session.capabilities, usual=usual, of_model=usual.of_model)
-    )
+    title = f"Settings of branch {index + 1}"
+    sheet = Knobs(title, now, changed, session.capabilities, session.usual, one_branch=True)
+    screen.app.push_screen(sheet)
 
 
 @command(PART, "Take a word more", "w")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from srbwriter.session.sampling import Sweep
 from srbwriter.tui.commands import command
 from srbwriter.tui.dialogs.knobs import Knobs
 from srbwriter.tui.dialogs.trouble import AGAIN, ModelTrouble
@@ -28,17 +27,11 @@ def knobs(screen: Writer) -> None:
         session.sampling, session.stop, session.variety = setup.sampling, setup.stop, setup.variety
         session.n = setup.n
 
-    def spread(sweep: Sweep | None) -> None:
-        session.sweep = sweep
-
     def closed(_: None) -> None:
         screen.guarded(screen.app.knobs.keep)
 
     now = Setup(session.sampling, session.stop, session.variety, session.n)
-    sheet = Knobs(
-        "Settings for new branches", now, changed, spread, session.sweep, session.capabilities,
-        session.usual, session.usual.of_model,
-    )  # fmt: skip
+    sheet = Knobs("Settings for new branches", now, changed, session.capabilities, session.usual)
     screen.app.push_screen(sheet, closed)
 
 

@@ -101,9 +101,9 @@ class Page(Keyed, Screen[Result]):
     def _opened_by(self) -> list[str]:
         return [*self.app.keys(self.OPENED_BY), *self.app.anywhere(self.OPENED_BY)]
 
-    def keys_line(self, *without: str) -> str:
-        """Return the keys of this page with their labels, except for the labels ``without``."""
-        return keys_line_of(type(self), *without)
+    def keys_line(self) -> str:
+        """Return the keys of this page with their labels."""
+        return keys_line_of(type(self))
 
     # ---- messages
 
@@ -128,12 +128,12 @@ class Page(Keyed, Screen[Result]):
         self.app.show_messages()
 
 
-def keys_line_of(keyed: type[Keyed], *without: str) -> str:
+def keys_line_of(keyed: type[Keyed]) -> str:
     """Return the keys of a page or of a widget on it; see :meth:`Page.keys_line`."""
     return " · ".join(
         f"{key_name(binding.key.partition(',')[0])} {binding.description}"
         for binding in screen_bindings(keyed)
-        if binding.show and binding.description not in without
+        if binding.show
     )
 
 

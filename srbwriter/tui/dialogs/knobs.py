@@ -8,7 +8,7 @@ for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 
 from textual import on
@@ -20,7 +20,7 @@ from textual.widgets.option_list import Option
 from srbwriter.engine.capabilities import Capabilities
 from srbwriter.engine.parameters import Parameter
 from srbwriter.engine.types import InvalidRequest, number_words
-from srbwriter.session.sampling import Sweep, Usual
+from srbwriter.session.sampling import Usual
 from srbwriter.tui import knobs
 from srbwriter.tui.commands import action
 from srbwriter.tui.dialogs.ask import Ask
@@ -37,9 +37,8 @@ _FIRST = "What writers change first"
 class Knobs(Dialog[None]):
     """Settings for writing ("knobs" in identifiers).
 
-    ``changed`` is called with every new setup, ``spread`` with a new sweep or None to remove it. ``ladder``
-    is the current sweep. ``usual`` are the values that nobody changed, and ``of_model`` the names of
-    those that suit the model.
+    ``changed`` is called with every new setup. ``usual`` are the values that nobody changed. The settings of
+    ``one_branch`` are those that a running branch can change.
     """
 
     KEYS = "In the settings for writing"
@@ -52,7 +51,6 @@ class Knobs(Dialog[None]):
         border: none; border-left: solid $primary;
     }
     Knobs OptionList { height: 1fr; border: none; background: $surface; margin: 1 0; }
-    Knobs .ladder { color: $text-accent; height: auto; display: none; }
     Knobs > .box > .about { height: 2; }
     """
 
@@ -61,38 +59,28 @@ class Knobs(Dialog[None]):
         title: str,
         setup: Setup,
         changed: Callable[[Setup], None],
-        spread: Callable[[Sweep | None], None] | None = None,
-        ladder: Sweep | None = None,
-        can: Capabilities | None = None,
-        usual: Usual = knobs.USUAL,
-        of_model: Collection[str] = (),
+        can: Capabilities,
+        usual: Usual,
+        one_branch: bool = False,
     ) -> None:
         super().__init__()
-        self._usual, self._of_model = usual, of_model
-        self._reason_for = (can or Capabilities()).reason_for
         self.heading, self.setup = title, setup
-        self._changed, self._spread, self.ladder = changed, spread, ladder
-        whole = spread is not None  # a round, not one branch
-        self._knobs: list[Parameter] = [knob for knob in KNOBS if whole or knob.record != "request"]
+        self._changed, self._reason_for, self._usual = changed, can.reason_for, usual
+        self._knobs: list[Parameter] = [k for k in KNOBS if not one_branch or k.record != "request"]
         self._rows: list[Parameter | str | None] = []
         first = [knob for knob in self._knobs if knob.first]
         others = [k for k in self._knobs if k not in first and self._changed_or_own(k)]
         self._first: list[Parameter] = [*first, *others]
         self._more = False
 
-    def keys_line(self, *without: str) -> str:
-        return super().keys_line(*without, *(["sweep across branches"] if self._spread is None else []))
-
     def content(self) -> ComposeResult:
         yield FilterLine(lambda: self._list)
-        yield Static(classes="ladder", markup=False)
         yield OptionList(compact=True)
         yield Static(classes="about", markup=False)
 
     def on_mount(self) -> None:
         self._fill("temperature")
         self._list.focus()
-        self._show_ladder()
 
     @on(FilterLine.Changed)
     def _narrow(self) -> None:
@@ -154,36 +142,16 @@ class Knobs(Dialog[None]):
 
     def _label(self, knob: Parameter) -> Content:
         value = self.setup.get(knob)
-        spread = self._spread_over(knob)
-        same = value == knobs.value_of(self._usual, knob) and not spread
+        same = value == knobs.value_of(self._usual, knob)
         usual = "" if not self._reason_for(knob) else "$text-disabled"
         return Content.assemble(
             (f"{'  ' if same else _CHANGED}{knob.title:<29}", usual if same else "bold"),
-            (
-                f"{spread} across the branches" if spread else knobs.shown(knob, value),
-                usual if same else "bold",
-            ),
-            ("  of this model" if same and knob.field in self._of_model else "", "$text-muted"),
+            (knobs.shown(knob, value), usual if same else "bold"),
+            ("  of this model" if same and knob.field in self._usual.of_model else "", "$text-muted"),
         )
 
     def _changed_or_own(self, knob: Parameter) -> bool:
-        return self.setup.get(knob) != knobs.value_of(self._usual, knob) or knob.field in self._of_model
-
-    def _spread_over(self, knob: Parameter) -> str:
-        """Return the sweep of ``knob`` in words; empty if it has none."""
-        if self.ladder is None or knob not in knobs.LADDERS or self.ladder[0] != knob.field:
-            return ""
-        return knobs.ladder_words(knob, *self.ladder[1:])
-
-    def _show_ladder(self) -> None:
-        line = self.query_one(".ladder", Static)
-        knob = next((knob for knob in knobs.LADDERS if self._spread_over(knob)), None)
-        line.display = knob is not None
-        if knob is not None:
-            line.update(
-                f"Sweep: {knob.title} {self._spread_over(knob)} from the first new branch to the "
-                "last. Change the setting, or press backspace on it, to remove the sweep."
-            )
+        return self.setup.get(knob) != knobs.value_of(self._usual, knob) or knob.field in self._usual.of_model
 
     @on(OptionList.OptionHighlighted)
     def _highlighted(self) -> None:
@@ -215,7 +183,6 @@ class Knobs(Dialog[None]):
             return
         knob = self.knob
         if knob is not None and not self._refused(knob):
-            self._level(knob)
             self._take(self.setup.put(knob, knobs.stepped(knob, self.setup.get(knob), steps)))
 
     @action("enter", "type a value", asks=True)
@@ -229,7 +196,6 @@ class Knobs(Dialog[None]):
             return False
 
         def answered(text: str) -> None:
-            self._level(knob)
             self._take(self.setup.put(knob, knobs.parse(knob, text)))
 
         question = f"{knob.title} — {knob.help}{_range(knob)}"
@@ -240,7 +206,6 @@ class Knobs(Dialog[None]):
     def action_default(self) -> None:
         """Reset the setting to its usual value."""
         if (knob := self.knob) is not None:
-            self._level(knob)
             self._take(self.setup.put(knob, knobs.value_of(self._usual, knob)))
 
     @action("slash", "narrow")
@@ -250,31 +215,14 @@ class Knobs(Dialog[None]):
 
     def _take(self, setup: Setup) -> None:
         self.setup = setup
-        self._relabel()
-        self._changed(setup)
-
-    def _relabel(self) -> None:
         for index, knob in enumerate(self._rows):
             if isinstance(knob, Parameter):
                 self._list.replace_option_prompt_at_index(index, self._label(knob))
-        self._show_ladder()
-
-    def _level(self, knob: Parameter) -> None:
-        """Remove the sweep if it varies ``knob``, so that all branches have one value."""
-        if self._spread_over(knob):
-            self._set_sweep(None)
-
-    def _set_sweep(self, ladder: Sweep | None) -> None:
-        self.ladder = ladder
-        if self._spread is not None:
-            self._spread(ladder)
-        self._relabel()
-
-    # ---- presets and sweeps
+        self._changed(setup)
 
     @action("p", "presets")
     def action_presets(self) -> None:
-        """Choose a saved preset."""
+        """Choose a preset."""
         before = self.setup
         choices = [
             Choice(file, name, preview=knobs.preset_words(file, before, self._usual))
@@ -292,50 +240,6 @@ class Knobs(Dialog[None]):
                 self._take(before)
 
         self.app.push_screen(Picker("Presets", choices, looked=looked), picked)
-
-    @action("s", "keep as preset", asks=True)
-    def action_keep(self) -> None:
-        """Save all these settings as a preset."""
-
-        def answered(name: str) -> None:
-            if name:
-                self.notify(f"Saved in {knobs.write_preset(name, self.setup)}")
-
-        self.ask(Ask("Name of the preset"), answered)
-
-    @action("l", "sweep across branches", asks=True)
-    def action_ladder(self) -> None:
-        """Vary the setting from the first branch to the last."""
-        knob = self.knob
-        if knob is None or self._refused(knob):
-            return
-        if self._spread is None:
-            self.notify("A sweep is for all branches. F2 opens the settings for them.")
-            return
-        if knob not in knobs.LADDERS:
-            self.notify(f"{knob.title} cannot be varied across branches.")
-            return
-        value = self.setup.get(knob)
-        ends = knobs.stepped(knob, value, -8), knobs.stepped(knob, value, 8)
-        self._ask_ladder(knob, self._spread_over(knob) or knobs.ladder_words(knob, *ends))
-
-    def _ask_ladder(self, knob: Parameter, now: str, wrong: str = "") -> None:
-        """Ask for the two ends of a sweep, with ``now`` as the initial text; ask again after an error
-        (``wrong``)."""
-
-        def answered(text: str) -> None:
-            try:
-                ends = knobs.parse_ladder(knob, text)
-            except InvalidRequest as error:
-                self._ask_ladder(knob, text, f"{error}\n")
-                return
-            if ends is not None:
-                self._set_sweep((knob.field, *ends))
-            else:
-                self._level(knob)
-
-        question = f"{knob.title} from the first branch to the last: two values, or nothing for no sweep"
-        self.ask(Ask(wrong + question, now, select=True), answered)
 
 
 def _range(knob: Parameter) -> str:
