@@ -1,7 +1,6 @@
 // The page: a story, N live branches of what comes next, and the verbs on them.
 
 import { ApiError, call, follow } from "/page/api.js";
-import * as instruments from "/page/instruments.js";
 
 const $ = (id) => document.getElementById(id);
 const story = $("story");
@@ -32,7 +31,6 @@ function settings() {
     max_tokens: number("tokens"),
     temperature: number("temperature"),
     heal: true,
-    ...instruments.settings(),
     ...($("until").value ? { boundary: $("until").value } : { stop: [] }),
     ...Object.fromEntries(chosen.map((input) => [input.name, Number(input.value)])),
   };
@@ -96,10 +94,9 @@ async function write() {
   const whole = { ...settings(), prompt: text };
   const typed = after && text.slice(after.text.length);
   const going = after && { ...settings(), parent: after.parent, ...(typed ? { prompt: typed } : {}) };
-  let made = instruments.forget(going);
+  let made;
   try {
-    if (made) await call("POST", `/srb/v1/requests/${made.id}/promote`, {});
-    else made = await call("POST", "/srb/v1/requests", going ?? whole);
+    made = await call("POST", "/srb/v1/requests", going ?? whole);
   } catch (error) {
     if (!(going && error instanceof ApiError && error.status === 404)) throw error;
     made = await call("POST", "/srb/v1/requests", whole); // the server has forgotten the parent
@@ -110,7 +107,6 @@ async function write() {
 function begin(made, base) {
   request = { id: made.id, base, after: 0, stop: new AbortController(), following: false, more: false };
   panes.replaceChildren(...Array.from({ length: made.count }, (_, index) => newPane(index)));
-  $("shown").replaceChildren();
   read(request);
 }
 
@@ -155,19 +151,10 @@ function show(event) {
     case "stop": state(event.reason, event.error ?? ENDS[event.reason]); break;
     case "prompt": say(`reading ${event.done} of ${event.total} tokens, ${event.cached} known`); break;
     case "queue": say(`waiting, ${event.place} before this one`); break;
-    case "banned": instruments.mark(pane, "bans", `⌫${pane.bans = (pane.bans ?? 0) + 1}`); break;
-    case "done": say(`${event.completion_tokens} tokens written`); ended(request); break;
+    case "banned": pane.querySelector(".marks").textContent = `⌫${pane.bans = (pane.bans ?? 0) + 1}`; break;
+    case "done": say(`${event.completion_tokens} tokens written`); break;
     case "error": say(event.error, true); break;
   }
-}
-
-// All branches have ended: time for what nobody waits for.
-function ended(current) {
-  const failed = (error) => { if (error.name !== "AbortError" && request === current) say(error.message, true); };
-  const focused = [...panes.children].indexOf(document.activeElement.closest(".pane"));
-  if ($("instruments").open) instruments.tellUnexplored(current, (token) => verb(() => open(token))).catch(failed);
-  instruments.lookAhead(current, [...panes.children].filter((pane) => pane.text.trim()), focused,
-    (parent) => ({ ...settings(), parent })).catch(failed);
 }
 
 // ---- panes
@@ -193,7 +180,6 @@ function newPane(index) {
   pane.querySelector(".state").textContent = "waiting";
   pane.querySelector(".pick").onclick = () => verb(() => pick(index));
   pane.querySelector(".again").onclick = () => verb(() => again(index));
-  pane.querySelector(".look").onclick = () => verb(() => request && instruments.tokens(request, pane, (before, how) => verb(() => fork(before, how, pane))));
   pane.setAttribute("aria-label", `Branch ${index + 1}`);
   return pane;
 }
@@ -214,26 +200,6 @@ async function pick(index, chars) {
   await write();
 }
 
-async function open(token) {
-  if (!request) return;
-  instruments.forget();
-  await call("POST", `/srb/v1/requests/${request.id}/unexplored`, { token });
-  request.more = true;
-  read(request);
-}
-
-async function fork(before, how, pane) {
-  if (!request) return;
-  const { id, base, stop } = request;
-  const made = await call("POST", `/srb/v1/requests/${id}/branches/${pane.index}/fork`, { ...settings(), heal: false, ...how });
-  stop.abort();
-  instruments.forget();
-  past.push({ text: base, anchor });
-  [story.value, anchor] = [base + before, null];
-  save();
-  begin(made, story.value);
-}
-
 // The story's end is what a writer wants to see after a pick.
 function look() {
   story.scrollTop = story.scrollHeight;
@@ -243,9 +209,7 @@ function look() {
 async function again(index) {
   if (!request) return;
   const current = request;
-  instruments.forget();
   panes.children[index].querySelector(".marks").replaceChildren();
-  panes.children[index].querySelector(".tokens")?.remove();
   await call("POST", `/srb/v1/requests/${current.id}/branches/${index}/reroll`, settings());
   current.more = true;
   read(current);
@@ -293,7 +257,6 @@ $("reroll").onclick = () => verb(write);
 $("stop").onclick = () => verb(stop);
 $("undo").onclick = () => verb(undo);
 $("export").onclick = exported;
-$("instruments").ontoggle = () => { if (request && !request.following && panes.children.length) ended(request); };
 $("defaults").onclick = defaults;
 $("theme").onclick = () => {
   const names = Object.keys(THEMES);
