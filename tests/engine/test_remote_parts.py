@@ -110,7 +110,7 @@ def written(*events: Tokens | Rewound, logprobs: int | None = None) -> Branch:
     writer.begin_answer(lambda _: None)
     for event in events:
         if isinstance(event, Rewound):
-            writer.rewound(event.chars)
+            writer.rewound(event.chars, event.tokens)
         else:
             writer.write(event)
     branch = writer.branch
@@ -121,7 +121,7 @@ def written(*events: Tokens | Rewound, logprobs: int | None = None) -> Branch:
 def test_words_that_are_held_back_here_and_taken_back_there_are_not_shown() -> None:
     begun, held, fox = Tokens(0, "It is "), Tokens(0, "a har"), Tokens(0, "fox")
     assert written(begun, held).text == "It is a "
-    for rewound, text in ((Rewound(0, 8), "It is a fox"), (Rewound(0, 6), "It is fox")):
+    for rewound, text in ((Rewound(0, 8, 3), "It is a fox"), (Rewound(0, 6, 2), "It is fox")):
         branch = written(begun, held, rewound, fox)
         assert branch.text == text == vocabulary.decode(branch.ids)
 

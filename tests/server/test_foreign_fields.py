@@ -120,7 +120,7 @@ def test_what_the_server_says_of_its_settings_can_be_sent_back(serve: Serve, eng
 
 def test_a_field_that_is_missing_is_named_in_every_dialect(real: httpx.Client) -> None:
     rows = [row for row in ENDPOINTS if row.body and row.body.get("required") and "{" not in row.paths[0]]
-    assert len(rows) > 20
+    assert len(rows) >= 20
     for row in rows:
         assert row.body
         for path in row.paths:

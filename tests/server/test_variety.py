@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import httpx
 import pytest
 
@@ -23,15 +21,8 @@ def opened(client: httpx.Client, path: str) -> list[int]:
     return [client.get(f"{path}/branches/{index}").json()["ids"][0] for index in range(count)]
 
 
-def test_distinct_branches_begin_differently_and_say_how_likely_that_was(real: httpx.Client) -> None:
-    path = start(real, **WIDE, siblings="distinct")
-    assert len(set(opened(real, path))) == 6
-    left = 1.0
-    for index in range(6):
-        (drawn,) = real.get(f"{path}/branches/{index}").json()["drawn"]
-        assert drawn["position"] == 0
-        assert math.exp(drawn["among"]) == pytest.approx(math.exp(drawn["logprob"]) / left, rel=1e-3)
-        left -= math.exp(drawn["logprob"])
+def test_distinct_branches_begin_differently(real: httpx.Client) -> None:
+    assert len(set(opened(real, start(real, **WIDE, siblings="distinct")))) == 6
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/srb/v1/completions", "/completion"])

@@ -169,7 +169,7 @@ class Answer:
         if branch is None:
             return
         if isinstance(event, Rewound):
-            branch.rewound(event.chars)
+            branch.rewound(event.chars, event.tokens)
             return
         if event.text or event.logprobs:
             self._count()

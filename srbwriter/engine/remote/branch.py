@@ -65,16 +65,18 @@ class RemoteRequest(ServedRequest["RemoteBranch"]):
 class RemoteBranch(BranchWriter):
     """One branch. Each event of the server counts as one token.
 
-    Attributes: let_go: tells the answer that writes the branch to stop that; None while none does. offset:
-    characters of its text before those of the answer. failures: attempts since the last token. unplaced:
-    log-probabilities of tokens whose text is still to come.
+    Attributes:
+        let_go: tells the answer that writes the branch to stop that; None while none does.
+        offset: characters and tokens of its text before those of the answer.
+        failures: attempts since the last token.
+        unplaced: log-probabilities of tokens whose text is still to come.
     """
 
     request: RemoteRequest
 
     def __init__(self, request: RemoteRequest, branch: Branch, pieces: TokenPieces) -> None:
         self.let_go: Callable[[RemoteBranch], None] | None = None
-        self.offset = self.failures = 0
+        self.offset, self.failures = (0, 0), 0
         self.unplaced: list[float] = []
         super().__init__(request, branch, pieces)
 
@@ -94,7 +96,7 @@ class RemoteBranch(BranchWriter):
 
     def begin_answer(self, let_go: Callable[[RemoteBranch], None]) -> None:
         """Note that an answer writes the branch from here on."""
-        self.let_go, self.offset = let_go, self.text.decoded
+        self.let_go, self.offset = let_go, (self.text.decoded, self.written)
         self.unplaced.clear()
 
     # ---- what the server writes
@@ -128,14 +130,15 @@ class RemoteBranch(BranchWriter):
         scored = [TokenLogprob(token, value) for token, value in zip(ids, values, strict=False)]
         return scored + self.unscored(ids[len(scored) :])
 
-    def rewound(self, chars: int) -> None:
-        """The server continues in another way after ``chars`` characters of what it wrote."""
-        place = self.offset + chars
+    def rewound(self, chars: int, tokens: int) -> None:
+        """The server continues in another way after ``chars`` characters, its first ``tokens`` tokens."""
+        place = self.offset[0] + chars
         if place < self.text.decoded:
             self.flush()
             self.cut(place)
             self.request.events.append(Cut(self.branch.index, place, len(self.buffer.ids)))
             self.spell_tail()
+            self.text.tokens = self.offset[1] + tokens
 
     def spell_tail(self) -> None:
         """Make ids of the text that has none."""

@@ -114,10 +114,11 @@ class Tokens(NamedTuple):
 
 
 class Rewound(NamedTuple):
-    """The server has rewound a branch to ``chars`` characters of what it wrote."""
+    """The server has rewound a branch to its first ``chars`` characters, which ``tokens`` tokens wrote."""
 
     branch: int
     chars: int
+    tokens: int
 
 
 StreamEvent: TypeAlias = "Tokens | Rewound"
@@ -396,6 +397,7 @@ class _Event(msgspec.Struct, gc=False):
     logprobs: list[_Score] = msgspec.field(default_factory=list[_Score])
     reason: str = ""
     chars: int = 0
+    tokens: int = 0
     error: Any = None
 
 
@@ -461,7 +463,7 @@ class Srb(Dialect):
                 reason = FinishReason(event.reason) if known else FinishReason.STOPPED
                 return (Tokens(event.index, "", (), reason, str(event.error or "")),)
             case "cut" if event.index >= 0:
-                return (Rewound(event.index, event.chars),)
+                return (Rewound(event.index, event.chars, event.tokens),)
             case "start" | "queue" | "prompt" | "state" | "banned" | "added" | "done":
                 return ()
             case _:

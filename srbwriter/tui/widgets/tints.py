@@ -45,10 +45,8 @@ class Tints:
     known.
     """
 
-    def __init__(
-        self, mode: str, known: Callable[[Branch], Sequence[float | None]], version: Callable[[], int]
-    ) -> None:
-        self.mode, self._known, self._version = mode, known, version
+    def __init__(self, known: Callable[[Branch], Sequence[float | None]], version: Callable[[], int]) -> None:
+        self._known, self._version = known, version
         self._names: list[str] = []
         self._of: tuple[Buffer, bool, int] | None = None
 

@@ -16,7 +16,7 @@ from textual.reactive import reactive
 
 from srbwriter.engine.generation import Branch
 from srbwriter.session.ordering import AS_DRAWN, ordered
-from srbwriter.tui.widgets.tints import NONE, TINTS, Tints
+from srbwriter.tui.widgets.tints import NONE, SURPRISAL, TINTS, Tints
 from srbwriter.tui.write.branch_pane import BranchPane
 
 if TYPE_CHECKING:
@@ -166,13 +166,13 @@ class BranchGrid(Container):
             self.mount_all(fresh)
 
     def colour(self) -> None:
-        """Apply the colour mode to the words of all panes."""
+        """Apply the colour mode to the words of all panes: the model wrote them, but some are unlikely."""
         mode, tokens = self.colours
         for pane in self.panes:
-            if (NONE if pane.tints is None else pane.tints.mode) != mode:
-                pane.tints = None
-                if tokens is not None and mode != NONE:
-                    pane.tints = Tints(mode, tokens.branch_logprobs, lambda: tokens.version)
+            before, pane.tints = pane.tints, None
+            if tokens is not None and mode == SURPRISAL:
+                pane.tints = before or Tints(tokens.branch_logprobs, lambda: tokens.version)
+            if pane.tints is not before:
                 pane.refresh()
 
     def show_stale(self, stale: bool) -> None:
