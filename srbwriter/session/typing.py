@@ -22,13 +22,15 @@ from urllib.parse import quote, unquote
 from srbwriter import paths
 from srbwriter.story import ROOT, NodeId, NotSaved, Settings, Story, StoryError, backup
 from srbwriter.story.diff import Edit, apply_edits, edit_between, in_one, settled
-from srbwriter.story.model import JsonValue, as_object, counted
+from srbwriter.story.model import JsonValue, as_list, as_object, counted
 from srbwriter.story.words import count as count_words
 
 log = logging.getLogger(__name__)
 
 DRAFTS = "drafts"
 """The name of the story value with the texts of open sheets: sheet → words."""
+_HANDED = "typing"
+"""The name of the story value with what was typed into running branches in version 0.5: [node, words]."""
 
 _LINE_CHARS = 40
 _USUAL_SECONDS = 2.0  # seconds of a normal save; longer ones are reported
@@ -449,14 +451,16 @@ def drafts(story: Story) -> dict[str, JsonValue]:
 
 def take_up(story: Story) -> int:
     """Add words for the story that a crash left as drafts; return their number."""
-    kept = drafts(story)
-    for_branches = [sheet for sheet in kept if _for_story(sheet)]
-    if story.read_only is not None or not for_branches:
+    kept, handed = drafts(story), as_list(story.value(_HANDED))
+    for_story = [sheet for sheet in kept if _for_story(sheet)]
+    if story.read_only is not None or not (for_story or handed):
         return 0
     try:
         with story.together():
-            count = sum(_give_place(story, _node_of(sheet), kept.pop(sheet)) for sheet in for_branches)
+            count = sum(_give_place(story, _node_of(sheet), kept.pop(sheet)) for sheet in for_story)
+            count += sum(_give_place(story, str(node), words) for node, words in map(as_list, handed))
             story.put_value(DRAFTS, kept)
+            story.put_value(_HANDED, [])
             return count
     except StoryError as error:  # they stay where they are until the next start
         log.warning("words of before cannot be put into the story yet: %s", error)

@@ -352,6 +352,15 @@ def test_words_for_the_story_become_a_node(desk: Desk) -> None:
     assert sheets_left(desk.story) == ["memory"]
 
 
+def test_words_that_version_0_5_had_for_a_running_branch_become_a_node(desk: Desk) -> None:
+    node = desk.story.append("It rained.", ROOT)
+    desk.story.put_value("typing", [[node, " All night."], [4711, " Still."]])
+    assert take_up(desk.story) == 2
+    assert [desk.story.text(child) for child in desk.story.children(node)] == ["It rained. All night."]
+    assert " Still." in [desk.story.text(child) for child in desk.story.children(ROOT)]
+    assert take_up(desk.story) == 0
+
+
 @pytest.mark.parametrize("place", ["below:4711", "below:-1", "below:", "below:x"])
 def test_words_whose_place_is_gone_are_kept_below_the_root(desk: Desk, place: str) -> None:
     by_hand(desk).draft(place).typed("Lost?")
