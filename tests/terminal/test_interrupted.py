@@ -37,7 +37,7 @@ from tests.terminal.terminal import (
 from tests.terminal.test_steady_typing import PLACES, start
 
 HANG_UP = "hang up"
-ENDS = [("story", HANG_UP), ("branch", signal.SIGTERM), ("memory", signal.SIGHUP)]
+ENDS = [("story", HANG_UP), ("sheet", signal.SIGTERM), ("memory", signal.SIGHUP)]
 
 
 def interrupted(new_terminal: NewTerminal, place: str, way: signal.Signals | str) -> Loss:
