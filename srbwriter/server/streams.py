@@ -1,6 +1,6 @@
 """Carry an answer from the engine's thread to the event loop while it is written, and on to the client.
 
-The engine wakes the loop at most once per step, and 200 times a second, however many streams there are.
+The engine wakes the loop at most once per step, and a hundred times a second, however many streams there are.
 Each follower then reads its generations' logs by index. Nothing is queued for a slow reader: the next read
 returns every event published since the last one.
 """
@@ -34,8 +34,8 @@ News = Sequence[tuple[int, Event]]
 _MOST = 1000  # events; writing as many frames takes some milliseconds
 
 
-TICK_SECONDS = 0.005
-"""Seconds between two wakings while tokens come faster: nobody reads two hundred a second, and each
+TICK_SECONDS = 0.01
+"""Seconds between two wakings while tokens come faster: nobody reads a hundred a second, and each
 waking takes a core from a step for 0.2 ms, which is 4 ms long with a model of 72M."""
 
 
