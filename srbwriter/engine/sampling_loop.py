@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 Row: TypeAlias = "int | Logits | None"
 """The logits that a token was chosen from: a row of the last decode, a copy, or None if they are gone."""
 
-Drawn: TypeAlias = "tuple[int, TokenLogprob | None]"
+Sampled: TypeAlias = "tuple[int, TokenLogprob | None]"
 """A token that a chain has accepted, with its log-probability if the request has them."""
 
 
@@ -192,7 +192,7 @@ class SamplingLoop:
             else:
                 self.publish(active, token, row, None)
 
-    def next_token(self, active: ActiveBranch, row: int, drawn: Drawn | None = None) -> None:
+    def next_token(self, active: ActiveBranch, row: int, drawn: Sampled | None = None) -> None:
         """Publish what was ``drawn`` from a row of the decode that just ended; sample it if nothing was."""
         if drawn is not None:
             token, logprob = drawn
@@ -211,7 +211,7 @@ class SamplingLoop:
         else:
             self.publish(active, token, row, None)
 
-    def draw_together(self, rows: Sequence[tuple[int, ActiveBranch]]) -> Mapping[Demand, Drawn]:
+    def draw_together(self, rows: Sequence[tuple[int, ActiveBranch]]) -> Mapping[Demand, Sampled]:
         """Draw from these rows of the decode that just ended side by side, where that saves time.
 
         Only for branches whose own chains choose in a single call, and depend on nothing that the others
@@ -228,7 +228,7 @@ class SamplingLoop:
         drawn = self.pool.draw(self._draw_row, alone)
         return {active: result for (_, active), result in zip(alone, drawn, strict=True)}
 
-    def _draw_row(self, place: tuple[int, ActiveBranch]) -> Drawn:
+    def _draw_row(self, place: tuple[int, ActiveBranch]) -> Sampled:
         """Sample from a row in a single call; the token is -1 if the row has NaN. For any thread."""
         row, active = place
         assert active.chain is not None

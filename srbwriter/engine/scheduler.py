@@ -19,7 +19,7 @@ from .generation import Branch, Command, Generation
 from .model import Model
 from .native.context import ABORTED, OK, Context
 from .queue import SHORT_PROMPT, Queue
-from .sampling_loop import Drawn, SamplingLoop
+from .sampling_loop import Sampled, SamplingLoop
 from .sampling_pool import SamplingPool
 from .sizing import sampling_cores
 from .threads import Threads
@@ -389,7 +389,7 @@ class Scheduler:
                 self._advance_portion(portion)
         self.queue.drop_ended()
 
-    def _answer_demand(self, demand: Demand, row: int, drawn: Drawn | None = None) -> None:
+    def _answer_demand(self, demand: Demand, row: int, drawn: Sampled | None = None) -> None:
         """Give a demand its logits, from a row of the last decode, of which a token may be drawn already."""
         if demand.seq < 0:
             return  # an error in a callback may have ended its whole request

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -98,13 +97,6 @@ class Prompter:
         if wish:
             asked = self.frame.segments_of_wish(wish, settings, self._tokenizer, passage, after)
         return assemble(self._end(path, at), framed, self._tokenizer, window, layout, self._previous, asked)
-
-    def story_segments(self, node: NodeId) -> tuple[Segment, ...]:
-        """Return the tokens of the whole story up to ``node``, whether they fit the window or not."""
-        nodes = self.story.nodes(self.story.path(node))
-        window = Window(sys.maxsize, 0)
-        path = [(str(node.id), node.spans) for node in nodes]
-        return assemble(path, Settings(), self._tokenizer, window).segments
 
     def remember(self, node: NodeId, assembly: Assembly) -> None:
         """Store the layout of a used prompt for the next ones."""

@@ -34,9 +34,13 @@ _ONLY_OURS = _TOGETHER | {"cache_prompt", "penalty_prompt"}
 class Profile:
     """The model of a server, and what its engine can do: read once, and shown to the writer.
 
-    Attributes: server: its name and version, as it says itself. many: equal branches in one request at most.
-    requests: under way at once at most; 0: it does not say. template: it puts chats into words itself. lacks:
-    features and fields of Sampling that it does not know. lacking: why it cannot, in its own words.
+    Attributes:
+        server: its name and version, as it says itself.
+        many: equal branches in one request at most.
+        requests: under way at once at most; 0: it does not say.
+        template: it puts chats into words itself.
+        lacks: features and fields of Sampling that it does not know.
+        lacking: why it cannot, in its own words.
     """
 
     dialect: str

@@ -47,7 +47,7 @@ from .answer import Answers
 from .branch import SEEDS, RemoteRequest, RemoteVerbs
 from .dialects import Dialect, Profile, connect
 from .options import RemoteOptions, shown
-from .transport import Transport, wants_tls
+from .transport import ANSWER_SECONDS, Transport, wants_tls
 from .vocabulary import PIECES, LetterVocabulary
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,6 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _LOOK = 0.1  # seconds between looks at whether a connection is still wanted
-_ANSWER_SECONDS = 30.0  # that a question may take, beside those for the connection
 _END_SECONDS = 5.0  # that the connections of an engine that was dropped may take to end
 
 
@@ -265,7 +264,7 @@ class RemoteRunner:
         transport = self.dialect.transport
         asked = asyncio.run_coroutine_threadsafe(transport.repeat(question), self._loop)
         try:
-            return asked.result(_ANSWER_SECONDS + self.options.connect_seconds)
+            return asked.result(ANSWER_SECONDS + self.options.connect_seconds)
         except TimeoutError:
             asked.cancel()
             raise EngineError(f"{self.profile.server} did not answer in time") from None

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 IS_IT_AN_ENGINE = "is the address that of an engine, with the right port and path?"
 _MOST = 16 << 20  # bytes of one event: more than any answer has
-_ANSWER_SECONDS = 30.0  # a question may take; branches may take as long as they like between two tokens
+ANSWER_SECONDS = 30.0  # a question may take; branches may take as long as they like between two tokens
 _LONGEST = 400  # characters of a server's own words
 _LONGEST_WAIT = 120.0  # seconds that a server can make us wait
 _REPEATS = 3  # of a question that failed
@@ -55,7 +55,7 @@ class Transport:
 
     async def ask(self, method: str, path: str, body: Any = None) -> Any:
         """Return the JSON of an answer. Raises RemoteError."""
-        timeout = httpx.Timeout(_ANSWER_SECONDS, connect=self.options.connect_seconds)
+        timeout = httpx.Timeout(ANSWER_SECONDS, connect=self.options.connect_seconds)
         async with self._request(method, path, body, timeout) as response:
             data = await response.aread()
         try:
