@@ -103,9 +103,13 @@ def test_one_branch_is_written_again_and_the_others_continue(story: Session) -> 
     assert "from her view" in prompt_of(story, 2) and "from her view" not in prompt_of(story, 0)
     assert note(story, 2) == "from her view" and not note(story, 0) and not current.wish
     until(story, lambda: current.tracks[2].text.startswith(new.text[:20]))
-    texts = [(wish_of(node), node.text) for node in story.story.nodes(story.story.children(current.parent))]
-    assert ("from her view", current.tracks[2].text) in texts
-    assert any(not wish and text and old.text.startswith(text[:40]) for wish, text in texts)
+
+    def texts() -> list[tuple[str, str]]:
+        nodes = story.story.nodes(story.story.children(current.parent))
+        return [(wish_of(node), node.text) for node in nodes]
+
+    until(story, lambda: ("from her view", current.tracks[2].text) in texts())  # it is being written
+    assert any(not wish and text and old.text.startswith(text[:40]) for wish, text in texts())
     assert [take.revision for take in current.takes(new)] == sorted(
         take.revision for take in current.takes(new)
     )

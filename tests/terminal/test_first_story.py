@@ -33,8 +33,9 @@ def test_the_tutorial_can_be_followed(terminal: Terminal, tmp_path: Path) -> Non
 
     for letter in MINE:
         terminal.press(letter.encode())
-    terminal.wait_for(MINE)
+    before = terminal.wait_for(MINE).splitlines()[-8:-2]
     terminal.press(CTRL_N)
+    terminal.wait(lambda screen: screen.splitlines()[-8:-2] != before, "new branches")
     ended_branches(terminal, "four branches after a sentence of one's own")
 
     terminal.press(RIGHT)
