@@ -13,7 +13,9 @@ MINE = "Then it began to rain."
 
 
 def ended_branches(terminal: Terminal, what: str) -> str:
-    return terminal.wait(lambda screen: screen.count("full length") == 4, what)
+    return terminal.wait(
+        lambda screen: screen.count("full length") == 4 and "earlier text" not in screen, what
+    )
 
 
 def test_the_tutorial_can_be_followed(terminal: Terminal, tmp_path: Path) -> None:
@@ -33,9 +35,9 @@ def test_the_tutorial_can_be_followed(terminal: Terminal, tmp_path: Path) -> Non
 
     for letter in MINE:
         terminal.press(letter.encode())
-    before = terminal.wait_for(MINE).splitlines()[-8:-2]
+    before = terminal.wait_for(MINE).splitlines()[-18:-2]  # of the panes
     terminal.press(CTRL_N)
-    terminal.wait(lambda screen: screen.splitlines()[-8:-2] != before, "new branches")
+    terminal.wait(lambda screen: screen.splitlines()[-18:-2] != before, "new branches")
     ended_branches(terminal, "four branches after a sentence of one's own")
 
     terminal.press(RIGHT)
