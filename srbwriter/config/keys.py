@@ -28,7 +28,7 @@ from srbwriter.config.kinds import (
 Numa = Literal["distribute", "isolate", "numactl"]
 FlashAttention = Literal["auto", "on", "off"]
 Dialect = Literal["auto", "vllm", "openai", "llamacpp", "srb"]
-Pooling = Literal["none", "mean", "cls", "last", "rank"]
+Pooling = Literal["mean", "cls", "last"]
 Siblings = Literal["independent", "distinct"]
 LookAhead = Literal["off", "focused", "all"]
 

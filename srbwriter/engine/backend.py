@@ -12,118 +12,57 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from .capabilities import Capabilities, Feature
 from .generation import Generation
-from .prompt import Tokenizer
 from .types import EngineStats, ModelInfo, NotSupported, Request
 
 if TYPE_CHECKING:
     from .embedding import Embedder
 
 
-class Backend(Tokenizer, Protocol):
-    """A loaded model that takes requests. Every member may be used from any thread.
+class Backend(Protocol):
+    """A loaded model that takes requests: an ``Engine`` or a ``RemoteEngine``, whose docstrings say more.
 
-    Methods raise the errors of :mod:`.types`: EngineClosed after :meth:`close`, InvalidRequest for
-    arguments that cannot mean anything.
+    Every member may be used from any thread. Methods raise the errors of :mod:`.types`: EngineClosed after
+    ``close``, NotSupported for what ``capabilities`` names as missing.
     """
 
     n_ctx: int
-    """Tokens that the prompt and text of one branch may have together."""
     max_branches: int
-    """Branches that may be live at once, those of all requests together."""
+    bos: int | None
+    add_bos: bool
     eos: int | None
-    """The token that ends a text, if the vocabulary has one."""
     eog: frozenset[int]
-    """All tokens at which a text ends."""
     fim: tuple[int, int, int] | None
-    """The tokens before prefix, suffix and middle of a text to fill in, if there are any."""
     fim_files: tuple[int | None, int | None]
-    """The tokens before a collection of files, and before each of them, if there are any."""
 
     @property
-    def info(self) -> ModelInfo:
-        """The model, and the context it runs in."""
-        ...
-
+    def info(self) -> ModelInfo: ...
     @property
-    def capabilities(self) -> Capabilities:
-        """What can be asked of the backend, and why the rest cannot; it stays as it is."""
-        ...
-
+    def capabilities(self) -> Capabilities: ...
     @property
-    def adapters(self) -> tuple[tuple[str, float], ...]:
-        """The files of the LoRA adapters that were loaded, and how much of each."""
-        ...
-
+    def adapters(self) -> tuple[tuple[str, float], ...]: ...
     @property
-    def embedder(self) -> Embedder:
-        """What computes embeddings. Raises NotSupported."""
-        ...
-
-    def submit(self, request: Request, /) -> Generation:
-        """Start a request; returns at once.
-
-        Raises InvalidRequest, LimitExceeded and ContextOverflow before anything has run.
-        """
-        ...
-
-    def pieces(self, ids: Sequence[int], /) -> list[bytes]:
-        """What each token adds to a text: nothing if it is a control token."""
-        ...
-
-    def token(self, text: str, /) -> int | None:
-        """The id whose text is exactly ``text``, special tokens included; None if there is none."""
-        ...
-
-    def token_bytes(self, token: int, /) -> bytes:
-        """What one token writes; it need not be whole characters."""
-        ...
-
+    def embedder(self) -> Embedder: ...
+    def submit(self, request: Request, /) -> Generation: ...
+    def tokenize(self, text: str, add_bos: bool = False, parse_special: bool = False) -> list[int]: ...
+    def tokenize_continuation(self, text: str) -> list[int]: ...
+    def detokenize(self, ids: Sequence[int], special: bool = False) -> str: ...
+    def pieces(self, ids: Sequence[int], /) -> list[bytes]: ...
+    def token(self, text: str, /) -> int | None: ...
+    def token_bytes(self, token: int, /) -> bytes: ...
     def apply_template(
         self, messages: Sequence[Mapping[str, Any]], /, *, template: str | None = None, **options: Any
-    ) -> str:
-        """One prompt from chat messages, by the model's template; ``options``: see :func:`.chat.render`."""
-        ...
-
-    def stand_back(self) -> None:
-        """Pause prefetches on this machine for a moment."""
-        ...
-
-    def pin(self, name: str, ids: Sequence[int], salt: str = "", common: Sequence[str] = ()) -> None:
-        """Keep the prefix ``ids`` in the cache; a second pin of a name moves it. Raises NotSupported.
-
-        ``salt`` and ``common`` are those of the requests that the prefix is for; see :class:`.types.Request`.
-        """
-        ...
-
-    def unpin(self, name: str) -> None:
-        """Let go of what was pinned under ``name``. Raises NotSupported."""
-        ...
-
+    ) -> str: ...
+    def stand_back(self) -> None: ...
+    def pin(self, name: str, ids: Sequence[int], salt: str = "", common: Sequence[str] = ()) -> None: ...
+    def unpin(self, name: str) -> None: ...
     def save_session(
         self, path: str | os.PathLike[str], ids: Sequence[int], salt: str = "", common: Sequence[str] = ()
-    ) -> tuple[int, int]:
-        """Write ``ids`` and their cached state to a file; return its tokens and bytes.
-
-        Raises OSError, NotSupported, or InvalidRequest when the cache holds nothing of them.
-        """
-        ...
-
+    ) -> tuple[int, int]: ...
     def load_session(
         self, path: str | os.PathLike[str], salt: str = "", common: Sequence[str] = ()
-    ) -> list[int]:
-        """Put the state of a session file into the cache; return its token ids.
-
-        Raises OSError, NotSupported, or InvalidRequest for a file that is damaged or another model's.
-        """
-        ...
-
-    def stats(self) -> EngineStats:
-        """The counters now."""
-        ...
-
-    def close(self) -> None:
-        """End every request and let go of the model. A second call does nothing."""
-        ...
+    ) -> list[int]: ...
+    def stats(self) -> EngineStats: ...
+    def close(self) -> None: ...
 
 
 WITHOUT_CACHE: Mapping[Feature, str] = {

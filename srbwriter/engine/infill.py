@@ -12,9 +12,6 @@ from .backend import Backend
 from .types import NotSupported, Prompt, TokenRun
 
 NO_MARKS = "this model has no tokens for filling a gap in a text; load one that was trained for it"
-_WRITTEN = 4  # a quarter of the context is left for what is written
-_SUFFIX = 4  # and of the rest, a quarter is the suffix's where both sides are long
-_SNIPPET = "\n\n--- snippet ---\n\n"
 
 
 def infill_ids(
@@ -27,40 +24,22 @@ def infill_ids(
     if engine.fim is None:
         raise NotSupported(NO_MARKS)
     pre, suf, mid = engine.fim
-    before, after = _ids(engine, prefix), engine.tokenize(suffix)
-    room = engine.n_ctx - engine.n_ctx // _WRITTEN - 4  # the marks, and a beginning
-    of_suffix = min(len(after), max(room // _SUFFIX, room - len(before)))
-    of_prefix = min(len(before), room - of_suffix)
-    others = _others(engine, files)
-    kept = _last(others, room - of_suffix - of_prefix)
-    return [*kept, pre, *_last(before, of_prefix), suf, *after[:of_suffix], mid]
-
-
-def _last(ids: list[int], count: int) -> list[int]:
-    return ids[max(len(ids) - count, 0) :]
-
-
-def _others(engine: Backend, files: Sequence[tuple[str, str]]) -> list[int]:
-    """Texts to be read before the gap, marked as the vocabulary marks them."""
+    before: list[int] = []
+    for item in (TokenRun(prefix),) if isinstance(prefix, str) else prefix:
+        before += [item] if not isinstance(item, TokenRun) else (item.ids or engine.tokenize(item.text))
+    after = engine.tokenize(suffix)
     repository, file = engine.fim_files
-    ids: list[int] = []
+    others: list[int] = []
     if files and repository is not None:
-        ids += [repository, *engine.tokenize("myproject\n")]
+        others += [repository, *engine.tokenize("myproject\n")]
     for name, text in files:
-        if file is None:
-            ids += engine.tokenize(_SNIPPET)
-        else:
-            ids += [file, *engine.tokenize(f"{name or 'tmp'}\n")]
-        ids += engine.tokenize(text)
+        mark = [file] if file is not None else []
+        heading = f"{name or 'tmp'}\n" if mark else "\n\n--- snippet ---\n\n"
+        others += [*mark, *engine.tokenize(heading), *engine.tokenize(text)]
     if files and file is not None:
-        ids += [file, *engine.tokenize("filename\n")]
-    return ids
-
-
-def _ids(engine: Backend, prompt: Prompt) -> list[int]:
-    if isinstance(prompt, str):
-        return engine.tokenize(prompt)
-    ids: list[int] = []
-    for item in prompt:
-        ids += [item] if not isinstance(item, TokenRun) else (item.ids or engine.tokenize(item.text))
-    return ids
+        others += [file, *engine.tokenize("filename\n")]
+    room = engine.n_ctx - engine.n_ctx // 4 - 4  # a quarter is for what is written
+    of_suffix = min(len(after), max(room // 4, room - len(before)))
+    of_prefix = min(len(before), room - of_suffix)
+    kept = others[max(len(others) - room + of_suffix + of_prefix, 0) :]
+    return [*kept, pre, *before[len(before) - of_prefix :], suf, *after[:of_suffix], mid]

@@ -16,43 +16,25 @@ MOST_HEALED = 4
 
 
 class Tokenizer(Protocol):
-    """Makes token ids of text, and text of those."""
-
-    bos: int | None
-    """The token that begins a text, if the vocabulary has one."""
-    add_bos: bool
-    """Whether the model wants :attr:`bos` before every prompt."""
-
-    def tokenize(self, text: str, add_bos: bool = False, parse_special: bool = False) -> list[int]:
-        """Ids of ``text``; with ``parse_special``, special tokens written out become one id."""
-        ...
-
-    def tokenize_continuation(self, text: str) -> list[int]:
-        """Ids of ``text`` that follows other text: nothing is put before it."""
-        ...
-
-    def detokenize(self, ids: Sequence[int], special: bool = False) -> str:
-        """Text of ``ids``; control tokens are left out unless ``special``."""
-        ...
-
-
-class Vocabulary(Tokenizer, Protocol):
-    """What tokenises prompts: a model of our own, or an engine elsewhere."""
+    """Makes token ids of text."""
 
     fingerprint: str
 
+    def tokenize(self, text: str, add_bos: bool = False, parse_special: bool = False) -> list[int]: ...
+    def tokenize_continuation(self, text: str) -> list[int]: ...
     def check_ids(self, ids: Iterable[int]) -> None: ...
-    def token_pieces(self, ids: Sequence[int]) -> list[bytes]:
-        """Return what each token adds to a text. Raises InvalidRequest."""
-        ...
 
-    def spelt(self, token: int) -> str | None:
-        """What one token writes; None where that is no whole characters."""
-        ...
 
-    def begins_a_token(self, text: str) -> bool:
-        """Whether there is a token that begins with ``text``, as far as that is known."""
-        ...
+class Vocabulary(Tokenizer, Protocol):
+    """The vocabulary of a model on this machine."""
+
+    bos: int | None
+    add_bos: bool
+
+    def detokenize(self, ids: Sequence[int], special: bool = False) -> str: ...
+    def token_pieces(self, ids: Sequence[int]) -> list[bytes]: ...
+    def spelt(self, token: int) -> str | None: ...
+    def begins_a_token(self, text: str) -> bool: ...
 
 
 def assemble(model: Vocabulary, request: Request) -> tuple[list[int], Unfinished]:
@@ -68,8 +50,8 @@ def assemble(model: Vocabulary, request: Request) -> tuple[list[int], Unfinished
         if model.bos is None:
             raise InvalidRequest("prompt", "it is empty, and this model cannot begin from nothing")
         ids = [model.bos]
-    if not request.heal or _constrained(request):
-        return ids, Unfinished()
+    if not request.heal or any(map(notation, for_each(request.sampling, 1))):
+        return ids, Unfinished()  # a constraint begins after the prompt: no word of it is healed then
     healed = unfinished(model, ids, typed)
     return ids[: len(ids) - healed.tokens], healed
 
@@ -101,7 +83,7 @@ def unfinished(model: Vocabulary, ids: Sequence[int], text: str) -> Unfinished:
     return found
 
 
-def token_ids(model: Vocabulary, field: str, prompt: Prompt, parse_special: bool) -> list[int]:
+def token_ids(model: Tokenizer, field: str, prompt: Prompt, parse_special: bool) -> list[int]:
     """Token ids of something that is written like a prompt. Raises InvalidRequest naming ``field``."""
     try:
         return _read(model, field, prompt, parse_special)[0]
@@ -109,7 +91,7 @@ def token_ids(model: Vocabulary, field: str, prompt: Prompt, parse_special: bool
         raise InvalidRequest(field, error.problem) from None
 
 
-def _read(model: Vocabulary, field: str, prompt: Prompt, parse_special: bool) -> tuple[list[int], str]:
+def _read(model: Tokenizer, field: str, prompt: Prompt, parse_special: bool) -> tuple[list[int], str]:
     """Token ids, and the typed text at the end if there is any."""
     if isinstance(prompt, str):
         check_prompt(field, len(prompt))
@@ -146,11 +128,6 @@ def typed(model: Vocabulary, text: str, healed: str = "") -> Typed:
     return Typed(ids, list(begun), end)
 
 
-def _constrained(request: Request) -> bool:
-    """Whether the request has a constraint, which begins after the prompt: no word of it is healed then."""
-    return any(map(notation, for_each(request.sampling, 1)))
-
-
 def _runs(field: str, prompt: object) -> Sequence[TokenRun]:
     """A prompt that is not a text, as runs. Raises InvalidRequest where it is neither runs nor ids."""
     if not isinstance(prompt, Iterable):
@@ -164,7 +141,7 @@ def _runs(field: str, prompt: object) -> Sequence[TokenRun]:
         raise InvalidRequest(field, "it may hold token ids or runs, nothing else") from None
 
 
-def _join(model: Vocabulary, runs: Sequence[TokenRun], parse_special: bool) -> tuple[list[int], str]:
+def _join(model: Tokenizer, runs: Sequence[TokenRun], parse_special: bool) -> tuple[list[int], str]:
     """Ids of all runs in order, and the typed text at the end, if it ends in typed text.
 
     Neighbouring runs without usable ids are tokenised as one text.

@@ -383,7 +383,7 @@ class EngineOptions:
     lora: tuple[tuple[str, float], ...] = ()  # files of LoRA adapters, and how much of each
     control_vectors: tuple[tuple[str, float], ...] = ()  # files that are added up, and how much of each
     control_vector_layers: tuple[int, int] | None = None  # the first and the last they act on; None: all
-    pooling: Literal["", "none", "mean", "cls", "last", "rank"] = ""  # of embeddings; "" is the model's own
+    pooling: Literal["", "mean", "cls", "last"] = ""  # of embeddings; "" is the model's own
     nice: int = 0  # steps that the threads which compute stand back behind the caller's; Linux only
     step_seconds: float = 0.05  # time budget of one prompt chunk while branches write
 

@@ -235,8 +235,8 @@ def test_a_control_vector_is_added_after_its_layer(files: Path, tmp_path: Path) 
     vector = directions(3, 1)
     path = make_control_vector(tmp_path / "one.gguf", vector)
     with steered(files, (path, 0.5)) as engine, loaded(files) as plain:
-        (bent,), (straight,) = engine.embed([TEXT], "none", -1), plain.embed([TEXT], "none", -1)
-    ratio = bent.values[-1] - straight.values[-1]
+        (bent,), (straight,) = engine.embed([TEXT], "last", -1), plain.embed([TEXT], "last", -1)
+    ratio = bent.values - straight.values
     assert float(np.dot(ratio, vector["direction.1"])) > 0, "along the direction"
 
 

@@ -8,8 +8,6 @@ import tracemalloc
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from srbwriter.engine import sandbox
 from srbwriter.engine.chat import render, stop_strings_for
@@ -78,13 +76,6 @@ def test_the_last_message_stays_open(content: str) -> None:
     assert show(SIMPLE, continue_final_message=True).endswith("[A]Hello")
 
 
-@given(st.lists(st.tuples(st.sampled_from(["user", "assistant"]), st.text()), min_size=1))
-def test_an_open_prompt_is_the_start_of_the_closed_one(turns: list[tuple[str, str]]) -> None:
-    messages = [{"role": role, "content": content} for role, content in turns]
-    closed = show(None, messages, add_generation_prompt=False)
-    assert closed == show(None, messages, continue_final_message=True) + "<|im_end|>\n"
-
-
 def test_text_parts_become_text() -> None:
     parts = [{"type": "text", "text": "one"}, "two", {"text": "three"}]
     assert show("{{ messages[0].content }}", [{"role": "user", "content": parts}]) == "one\ntwo\nthree"
@@ -98,11 +89,6 @@ def test_further_variables_reach_the_template() -> None:
     )
     assert show("{{ strftime_now('%Y') }}").isdigit()
     assert show("{{ bos_token }}", bos_token="no", messages_="x") == "<s>"
-
-
-def test_a_message_may_have_no_content_but_calls() -> None:
-    call = {"role": "assistant", "tool_calls": [{"id": "1"}]}
-    assert show("{{ messages[0].content is none }}{{ messages[0].tool_calls[0].id }}", [call]) == "True1"
 
 
 @pytest.mark.parametrize(
@@ -198,15 +184,6 @@ def test_an_endless_template_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(InvalidRequest, match="longer than 0.05 seconds"):
         show(loops + "{% endfor %}" * 4)
     assert sys.gettrace() is tracer
-
-
-@given(st.text(alphabet="{}%# abx'()[]|.+~*1\n", max_size=60))
-def test_no_template_raises_anything_else(template: str) -> None:
-    try:
-        show("{% for x in messages %}" + template)
-        show("{{ " + template)
-    except InvalidRequest as error:
-        assert error.field == "chat_template"
 
 
 def test_importing_it_does_not_import_jinja() -> None:

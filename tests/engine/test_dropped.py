@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import gc
 import threading
-import weakref
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 
 import pytest
 
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.native.library import library
-from srbwriter.engine.remote.engine import RemoteEngine
-from srbwriter.engine.remote.options import RemoteOptions
 from srbwriter.engine.types import EngineClosed, Request, Stop
 
-from .scripted import PROMPT as TALE
-from .scripted import Scripted
 from .support import PROMPT, SHORT, SMALL, WAIT, finish, short_model
 
 ENGINES = 3
@@ -87,39 +82,3 @@ def test_a_request_that_rests_is_told(freed: threading.Semaphore) -> None:
     with pytest.raises(EngineClosed):
         generation.wait(WAIT)
     assert freed.acquire(timeout=WAIT)
-
-
-@pytest.fixture
-def server() -> Iterator[Scripted]:
-    with closing(Scripted("vllm")) as it:
-        yield it
-
-
-def connect(server: Scripted) -> tuple[RemoteEngine, threading.Thread]:
-    """A connection, and its thread."""
-    before = set(threading.enumerate())
-    engine = RemoteEngine.connect(RemoteOptions(server.url))
-    [thread] = [t for t in threading.enumerate() if t not in before and t.name == "srbwriter-remote"]
-    return engine, thread
-
-
-def ended(thread: threading.Thread, server: Scripted) -> bool:
-    """Whether the thread ends, and every connection to the server."""
-    thread.join(WAIT)
-    over = all(server.over.acquire(timeout=WAIT) for _ in range(server.begun))
-    return over and not thread.is_alive()
-
-
-def test_an_engine_elsewhere_that_is_dropped_leaves_nothing_behind(server: Scripted) -> None:
-    with no_collector():
-        engine, thread = connect(server)
-        generation = engine.submit(Request(TALE, n=2, stop=SHORT)).wait(WAIT)
-        generation.branches[0].append(" and")
-        generation.wait(WAIT)
-        held = weakref.ref(engine)
-        del engine
-        assert held() is None
-        assert ended(thread, server)
-    generation.branches[0].reroll()
-    with pytest.raises(EngineClosed):
-        generation.wait(WAIT)

@@ -43,28 +43,16 @@ def loaded(path: Path) -> Engine:
 exact = fixture_of(lambda: loaded(exact_model()))
 
 
-def directly(engine: Engine, ids: list[int]) -> np.ndarray:
-    """The vector of each token, from one decode in a context of its own."""
-    context = EmbeddingContext(
-        engine.model.pointer, cells=2048, rows=2048, threads=1, options=EXACT, path="reference"
-    )
-    try:
-        context.clear()
-        row = context.add(ids, 0, 0)
-        assert context.decode()
-        return context.vectors(row, len(ids)).copy()
-    finally:
-        context.close()
-
-
 @pytest.mark.parametrize("make", [make_gemma, make_jamba, make_mamba])
 def test_every_kind_of_memory_gives_vectors(make: Callable[[Path], Path]) -> None:
+    """A vector is that of the last token, or the mean of all; each depends on what came before alone."""
     with loaded(toy_model(make)) as engine:
-        texts = [text[:60] for text in TEXTS]
-        together = engine.embed(texts, "mean")
-        for text, found in zip(texts, together, strict=True):
-            rows = directly(engine, engine.tokenize(text, add_bos=True, parse_special=True))
-            np.testing.assert_allclose(found.values, normalized(rows.mean(axis=0), 2), atol=1e-4)
+        ids = engine.tokenize(TEXTS[1][:30], add_bos=True)
+        rows = [engine.embed([ids[:end]], "last", -1)[0].values for end in range(1, len(ids) + 1)]
+        for way, expected in (("mean", np.mean(rows, axis=0)), ("cls", rows[0]), ("last", rows[-1])):
+            [found] = engine.embed([ids], way)
+            assert found.tokens == len(ids)
+            np.testing.assert_allclose(found.values, normalized(expected, 2), atol=1e-4)
 
 
 def test_a_text_longer_than_the_context_is_refused_in_words(exact: Engine) -> None:
@@ -75,10 +63,10 @@ def test_a_text_longer_than_the_context_is_refused_in_words(exact: Engine) -> No
 @pytest.mark.parametrize(
     ("texts", "settings", "words"),
     [
-        ([], {}, "there is none"),
+        ([], {}, "are possible"),
         ([[]], {}, "empty"),
         ([[10**9]], {}, "token id"),
-        (["a"], {"pooling": "median"}, "not one of"),
+        (["a"], {"pooling": "none"}, "not one of"),
         (["a"], {"normalize": 1000}, "not in"),
         (["a"] * (limits.TEXTS + 1), {}, "are possible"),
         (["a" * (limits.PROMPT_CHARS // 2 + 1)] * 2, {}, "characters"),
@@ -108,32 +96,22 @@ def test_a_damaged_model_gives_no_vector() -> None:
 
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Engine, threading.Event, threading.Event]]:
-    """An engine whose lane has begun a decode and waits for leave to do it."""
+    """An engine whose lane has begun a text and waits for leave to evaluate it."""
     begun, leave = threading.Event(), threading.Event()
-    decode = EmbeddingContext.decode
+    evaluate = EmbeddingContext.evaluate
 
-    def waiting(context: EmbeddingContext) -> bool:
+    def waiting(context: EmbeddingContext, tokens: list[int], threads: int) -> np.ndarray | None:
         begun.set()
         assert leave.wait(WAIT)
-        return decode(context)
+        return evaluate(context, tokens, threads)
 
-    monkeypatch.setattr(EmbeddingContext, "decode", waiting)
+    monkeypatch.setattr(EmbeddingContext, "evaluate", waiting)
     with loaded(bundled_model()) as engine:
         yield engine, begun, leave
         leave.set()
 
 
-def test_only_so_many_requests_wait(held: tuple[Engine, threading.Event, threading.Event]) -> None:
-    engine, begun, _ = held
-    engine.embedder.embed(["a"], None, 2)
-    assert begun.wait(WAIT)
-    waiting = [engine.embedder.embed(["b"], None, 2) for _ in range(embedding.WAITING)]
-    with pytest.raises(EngineError, match="try again later"):
-        engine.embedder.embed(["c"], None, 2)
-    assert all(one.cancel() for one in waiting)
-
-
-def test_writing_goes_on_while_a_vector_is_computed(
+def test_writing_goes_on_while_a_vector_is_computed_and_only_so_many_wait(
     held: tuple[Engine, threading.Event, threading.Event],
 ) -> None:
     """The lane is in a decode that does not end: no step waits for it."""
@@ -143,16 +121,18 @@ def test_writing_goes_on_while_a_vector_is_computed(
     writing = engine.submit(Request(PROMPT, n=4, stop=Stop(max_tokens=16, ignore_eog=True)))
     finish(engine, writing)
     assert [len(branch.ids) for branch in writing.branches] == [16] * 4
-    assert not vector.done()
+    waiting = [engine.embedder.embed(["b"], None, 2) for _ in range(embedding.WAITING)]
+    with pytest.raises(EngineError, match="try again later"):
+        engine.embedder.embed(["c"], None, 2)
+    assert all(one.cancel() for one in waiting) and not vector.done()
     leave.set()
     assert len(vector.result(WAIT)) == 1
 
 
 def test_closing_ends_what_is_under_way(held: tuple[Engine, threading.Event, threading.Event]) -> None:
     engine, begun, leave = held
-    first = engine.embedder.embed(["a " * 900], None, 2)
+    first, second = engine.embedder.embed(["a " * 900], None, 2), engine.embedder.embed(["b"], None, 2)
     assert begun.wait(WAIT)
-    second = engine.embedder.embed(["b"], None, 2)
     closing = threading.Thread(target=engine.close)
     closing.start()
     while not engine.embedder._closed:

@@ -173,29 +173,6 @@ def test_characters_may_come_byte_by_byte(model: Model) -> None:
     assert constraint.finished
 
 
-NOTATIONS: list[dict[str, str]] = [
-    {"grammar": 'root ::= ("yes" | "no") [.!?]{1,3}'},
-    {"grammar": 'root ::= "(" root ")" | [a-z]+'},
-    {"regex": r"[A-Z][a-z]{2,8}(, [A-Z][a-z]{2,8}){0,2}\."},
-    {"json_schema": '{"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}'},
-]
-
-
-@pytest.mark.parametrize("notation", NOTATIONS)
-@given(data=st.data())
-@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
-def test_mask_and_single_checks_agree(engine: Engine, notation: dict[str, str], data: st.DataObject) -> None:
-    model = engine.model
-    constraint = compiled(model, **notation).fork()
-    for _ in range(STEPS):
-        tokens = allowed(constraint, model.n_vocab)
-        assert {token for token in range(model.n_vocab) if constraint.allows(token)} == tokens
-        going_on = sorted(tokens - model.eog)
-        if not going_on:
-            break
-        constraint.accept(data.draw(st.sampled_from(going_on)))
-
-
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=5, deadline=None)
 def test_a_regular_expression_matches_the_whole_text(engine: Engine, random: Any) -> None:
@@ -224,13 +201,6 @@ def test_json_is_json_of_its_schema(engine: Engine, random: Any) -> None:
     assert len(value) == 2
 
 
-def test_whitespace_in_json_is_bounded(model: Model) -> None:
-    constraint = compiled(model, json_schema='{"type": "array", "items": {"type": "null"}}')
-    space = model.tokenize(" ")
-    text, ended = writes(model, constraint, lambda ids: next((t for t in ids if t in space), ids[0]), 200)
-    assert ended, text
-
-
 def test_the_text_may_end_only_where_the_grammar_may(model: Model) -> None:
     constraint = compiled(model, grammar='root ::= "a" "b"?')
     (end,) = model.eog
@@ -245,14 +215,6 @@ def test_the_text_may_end_only_where_the_grammar_may(model: Model) -> None:
     assert constraint.allows(end)
 
 
-def test_forks_go_their_own_way(model: Model) -> None:
-    first = compiled(model, grammar='root ::= "a" "b"')
-    second = first.fork()
-    a, b = model.tokenize("a")[0], model.tokenize("b")[0]
-    first.accept(a)
-    assert (first.allows(b), second.allows(b), second.allows(a)) == (True, False, True)
-
-
 def test_a_token_can_be_written_out(model: Model) -> None:
     (end,) = model.eog
     name = model.special_pieces[end].decode()
@@ -262,20 +224,6 @@ def test_a_token_can_be_written_out(model: Model) -> None:
     assert compiled(model, grammar=f'root ::= "a" {name}').fork()
     with pytest.raises(InvalidRequest, match="not one token"):
         compiled(model, grammar="root ::= <no such token>")
-
-
-def test_logits_that_the_caller_forbade_do_not_count_as_left(model: Model) -> None:
-    constraint = compiled(model, regex="a")
-    logits = np.zeros(model.n_vocab, np.float32)
-    logits[model.tokenize("a")] = -np.inf
-    assert not constraint.mask(logits)
-
-
-def test_a_rejected_token_is_not_accepted(model: Model) -> None:
-    constraint = compiled(model, regex="a")
-    with pytest.raises(ValueError, match="breaks the grammar"):
-        constraint.accept(model.tokenize("b")[0])
-    assert constraint.allows(model.tokenize("a")[0])
 
 
 @pytest.mark.parametrize(

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.types import (
-    BranchView,
     Done,
     EngineClosed,
-    EngineError,
     Finished,
     InvalidRequest,
     Request,
@@ -71,21 +68,6 @@ def test_process_says_whether_there_was_anything_to_do(engine: Engine) -> None:
     rest(engine)
     assert engine.process() is False
     assert not engine.busy
-
-
-def test_asking_from_a_callback_is_refused_instead_of_waiting_for_ever(engine: Engine) -> None:
-    refused: list[EngineError] = []
-
-    def callback(logits: Any, view: BranchView) -> None:
-        for ask in (engine.flush, engine.process):
-            try:
-                ask()
-            except EngineError as error:
-                refused.append(error)
-
-    generation = engine.submit(Request(PROMPT, stop=SHORT, logits_callback=callback))
-    finish(engine, generation)
-    assert len(refused) == 2 * 4
 
 
 def test_the_raw_context_is_usable_between_steps(engine: Engine) -> None:
@@ -195,32 +177,6 @@ def test_waiting_has_an_end(engine: Engine) -> None:
         next(generation.events(timeout=0))
     finish(engine, generation)
     assert generation.result(0) == [generation.branches[0].text]
-
-
-def test_a_reroll_that_is_under_way_is_waited_for(engine: Engine) -> None:
-    """A request that ends in the very step before its re-roll is carried out is not done."""
-    generation = engine.submit(Request(PROMPT, stop=SHORT))
-    drive(engine, lambda: len(generation.branches[0].ids) == 3)
-    scheduler = engine._scheduler
-    publish = scheduler.publish
-
-    def late() -> None:
-        if not generation.branches[0].live and generation.branches[0].buffer.revision == 0:
-            generation.branches[0].reroll()
-        publish()
-
-    scheduler.publish = late  # type: ignore[method-assign]
-    engine.process()
-    assert not generation.done
-    scheduler.publish = publish  # type: ignore[method-assign]
-    finish(engine, generation)
-    assert generation.branches[0].buffer.revision == 1
-
-
-def test_no_time_to_write_ends_after_the_first_tokens(engine: Engine) -> None:
-    generation = engine.submit(Request(PROMPT, n=2, stop=Stop(max_seconds=0.0, ignore_eog=True)))
-    drive(engine, lambda: generation.done, most=10)
-    assert all(1 <= len(b.ids) <= 3 for b in generation.branches)
 
 
 def test_the_end_of_the_text_is_not_part_of_it(engine: Engine) -> None:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from srbwriter.engine import limits
 from srbwriter.engine.engine import Engine
@@ -56,19 +52,3 @@ def test_a_request_cannot_gather_branches_without_end(
     with pytest.raises(InvalidRequest, match="3 are possible"):
         generation.add_branch(1)
     finish(engine, generation)
-
-
-def test_typed_text_has_a_bound(engine: Engine) -> None:
-    generation = engine.submit(Request(PROMPT, stop=SHORT))
-    with pytest.raises(InvalidRequest, match="4000000 are possible"):
-        generation.branches[0].append("x" * (limits.PROMPT_CHARS + 1))
-    finish(engine, generation)
-
-
-@given(st.integers(1, 2 * limits.DEPTH), st.booleans())
-def test_depth_is_counted_in_lists_and_objects(depth: int, objects: bool) -> None:
-    value: Any = "x"
-    for _ in range(depth):
-        value = {"a": 1, "b": value} if objects else [1, value]
-    assert limits.too_deep(value) is (depth > limits.DEPTH)
-    assert limits.too_deep([value, value] if objects else {"a": value}) is (depth + 1 > limits.DEPTH)

@@ -11,7 +11,7 @@ from typing import Any
 
 from srbwriter.gguf import Array, Damaged, pairs
 
-from ..model_files import check_file
+from ..model_files import check_file, read_contents
 from ..types import Cancelled, EngineOptions, ModelError, NativeError
 from .amx import weights_may_be_repacked
 from .library import L, library
@@ -185,35 +185,7 @@ _UNSAFE_TYPES = {24: "I8", 25: "I16", 27: "I64", 28: "F64"}  # enum ggml_type
 def refuse_unsafe_tensors(path: Path) -> None:
     """Raise ModelError for tensor types that llama.cpp loads and then crashes on in a decode."""
     check_file(path)
-    library()
-    native: Any = L._lib
-
-    def bind(function: str, result: Any, *arguments: Any) -> Any:
-        bound = native[function]
-        bound.restype, bound.argtypes = result, arguments
-        return bound
-
-    open_file = bind("gguf_init_from_file", C.c_void_p, C.c_char_p, _GgufParams)
-    free = bind("gguf_free", None, C.c_void_p)
-    count = bind("gguf_get_n_tensors", C.c_int64, C.c_void_p)
-    kind = bind("gguf_get_tensor_type", C.c_int, C.c_void_p, C.c_int64)
-    name = bind("gguf_get_tensor_name", C.c_char_p, C.c_void_p, C.c_int64)
-    file = open_file(os.fsencode(path), _GgufParams(True, None))
-    if not file:
-        raise ModelError(str(path), "its header cannot be read", "the file is damaged: download it again")
-    try:
-        for index in range(count(file)):
-            found = _UNSAFE_TYPES.get(kind(file, index))
-            if found:
-                tensor = name(file, index).decode("utf-8", "replace")
-                raise ModelError(
-                    str(path), f"tensor {tensor} is of type {found}, which cannot be run", "convert it again"
-                )
-    finally:
-        free(file)
-
-
-class _GgufParams(C.Structure):
-    """``struct gguf_init_params``: read the header only."""
-
-    _fields_ = [("no_alloc", C.c_bool), ("ctx", C.c_void_p)]  # noqa: RUF012
+    for tensor in read_contents(path, "the model")[1]:
+        if kind := _UNSAFE_TYPES.get(tensor.kind):
+            problem = f"tensor {tensor.name} is of type {kind}, which cannot be run"
+            raise ModelError(str(path), problem, "convert it again")

@@ -1,55 +1,144 @@
-"""The side of a branch whose text another program writes, and the verbs on it.
+"""A request that another program writes: the text of its branches, their stop rules, and the verbs.
 
-State, text and stop rules are those of a local branch (:mod:`srbwriter.engine.branch`); the addition is the
-request that writes it. Use everything here on the event loop's thread only, except for the construction of a
-request.
+A branch is its text. What comes is added to it, and after anything that breaks off it continues from there.
+Its ids are those of :mod:`.vocabulary`. Use everything here on the event loop's thread only, except for the
+construction of a request.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
 
-from ..branch import BranchWriter, ServedRequest
-from ..generation import Branch, Generation, listener_error
+import regex
+
+from ...prose import LineScanner, ParagraphScanner, Scanner, SentenceScanner, last_sentence_start
+from ..generation import BEYOND_THE_END, Branch, Buffer, Generation, listener_error
 from ..seeds import derive_seed
-from ..steering import Steering
-from ..text import TokenPieces
-from ..types import BranchState, Cut, EngineError, Failed, FinishReason, Priority, TokenLogprob
+from ..types import (
+    Added,
+    BranchState,
+    Cut,
+    Done,
+    EngineError,
+    Event,
+    Failed,
+    Finished,
+    FinishReason,
+    Priority,
+    PromptProgress,
+    Sampling,
+    StateChanged,
+    Stop,
+    Take,
+    Text,
+    TokenLogprob,
+    for_each,
+)
 from .dialects import Tokens
-from .vocabulary import PIECES, encode, piece
+from .vocabulary import decode, encode, piece
+
+if TYPE_CHECKING:
+    from .answer import Answer
 
 SEEDS = 1 << 31
 """Every server takes the seeds below."""
+_CONTEXT = 64  # characters of earlier text from which a sentence is recognized
 
 
-class RemoteRequest(ServedRequest["RemoteBranch"]):
+class End(NamedTuple):
+    """The branch ends after the first ``keep`` characters of the text that was not shown yet."""
+
+    keep: int
+    reason: FinishReason
+    stop_text: str | None = None
+
+
+class StopRules:
+    """The rules of a :class:`Stop` about text behind ``before``, of which ``since`` is shown already.
+
+    ``held`` is text that came and is not shown: a rule may still cut it off.
+    """
+
+    def __init__(self, stop: Stop, before: str, since: str, held: str = "") -> None:
+        self.stop, self.held = stop, held
+        self._shown = len(before) + len(since)
+        strings = sorted(filter(None, stop.strings), key=len, reverse=True)
+        self._pattern = regex.compile("|".join(map(regex.escape, strings))) if strings else None
+        self._scanner: Scanner | None = None
+        if stop.boundary is not None:
+            scanners = {"line": LineScanner, "sentence": SentenceScanner, "paragraph": ParagraphScanner}
+            context = before[-_CONTEXT:]
+            self._scanner = scanners[stop.boundary](len(before) - len(context))
+            self._scanner.feed(context)
+            self._scanner.mark()
+            self._scanner.feed(since + held)
+
+    def add(self, text: str, tokens: int) -> tuple[str, End | None]:
+        """Add the text of the branch's ``tokens``-th token; return what is to be shown, and the end."""
+        stop, window, hold = self.stop, self.held + text, 0
+        ends: list[End] = []
+        match = self._pattern.search(window, partial=True) if self._pattern is not None else None
+        if match is not None and match.partial:
+            hold = len(window) - match.start()
+        elif match is not None:
+            keep = match.end() if stop.include_string else match.start()
+            ends.append(End(keep, FinishReason.STOP, match.group()))
+        if self._scanner is not None and stop.boundary is not None:
+            unit_ends = self._scanner.feed(text)
+            hold = max(hold, self._scanner.held)
+            if unit_ends and tokens >= stop.min_tokens:
+                ends.append(End(max(unit_ends[0] - self._shown, 0), FinishReason(stop.boundary)))
+        if tokens > stop.after_min_tokens and tokens >= stop.min_tokens:
+            ends += [End(len(window), FinishReason.STOP, word) for word in stop.after_any if word in text]
+        end = min(ends, key=lambda each: each.keep, default=None)
+        keep = len(window) - min(hold, len(window)) if end is None else end.keep
+        self._shown += keep
+        self.held = window[keep:] if end is None else ""
+        return window[:keep], end
+
+
+class RemoteRequest:
     """A request with its branches.
 
     Attributes:
+        events: what has happened since readers were last notified.
         prompt_done: the server has evaluated the prompt.
         dead: the whole request has failed.
-        engine: what keeps the connection open, held while the request is being written.
     """
 
-    engine: object = None
-
     def __init__(self, generation: Generation) -> None:
-        super().__init__(generation, list(generation.prompt_ids), b"")
+        self.generation, self.asked = generation, generation.request
+        self.branches: list[RemoteBranch] = []
+        self.events: list[Event] = []
         self.prompt_done = self.dead = False
+        self._seeds: set[int] = set()  # of all attempts
 
-    def make_writer(self, branch: Branch, pieces: TokenPieces) -> RemoteBranch:
-        return RemoteBranch(self, branch, pieces)
+    @property
+    def live(self) -> bool:
+        return any(each.branch.live for each in self.branches)
 
-    def derive_seed(self, seed: int, k: int) -> int:
-        return derive_seed(seed, k) % SEEDS
+    def add(self, sampling: Sampling, stop: Stop, seed: int) -> RemoteBranch:
+        """Add a branch behind the others."""
+        self.branches.append(RemoteBranch(self, sampling, stop, seed))
+        self.generation.branches.append(self.branches[-1].branch)
+        return self.branches[-1]
+
+    def new_seed(self, asked: int | None, base: int, k: int) -> int:
+        """Return the seed ``asked`` for, or the k-th from ``base`` on that no attempt of the request had."""
+        seed = asked
+        while seed is None or (asked is None and seed in self._seeds):
+            seed, k = derive_seed(base, k) % SEEDS, k + 1
+        self._seeds.add(seed)
+        return seed
 
     def publish(self, obeyed: bool = False) -> None:
         """Publish the events since the last time; ``obeyed``: after a command, which may end the request."""
-        if not self.live:
-            self.engine = None
         if (self.events or obeyed) and not self.live and not self.dead:
             failed = [b.branch.error for b in self.branches if b.branch.state is BranchState.FAILED]
             # In the app a writer may roll failed branches again later; a program gets the error at once.
@@ -57,156 +146,320 @@ class RemoteRequest(ServedRequest["RemoteBranch"]):
                 self.dead = True
                 self.events.append(Failed(failed[0] or EngineError("it failed")))
             else:
-                self.events.append(self.completed())
+                written = sum(len(each.branch.buffer.ids) for each in self.branches)
+                self.events.append(Done(len(self.generation.prompt_ids), 0, written))
         events, self.events = self.events, []
         self.generation.publish(events)
 
+    def note_prompt(self) -> None:
+        """Note that a token came, and so that the server has evaluated the prompt."""
+        if not self.prompt_done:
+            self.prompt_done, total = True, len(self.generation.prompt_ids)
+            self.generation.prompt_done = total
+            self.events.append(PromptProgress(total, total, 0))
 
-class RemoteBranch(BranchWriter):
+    # ---- verbs
+
+    def cancel(self) -> None:
+        for each in self.branches:
+            each.stop()
+
+    def fail(self, error: BaseException) -> None:
+        """End the request, of which a listener raised ``error``."""
+        for each in self.branches:
+            if each.branch.live:
+                each.fail(listener_error(error))
+
+    def promote(self, priority: Priority) -> None:
+        self.asked = self.generation.request = replace(self.asked, priority=priority)
+
+    def add_branch(
+        self, n: int, samplings: Sampling | tuple[Sampling, ...] | None,
+        stops: Stop | tuple[Stop, ...] | None, begin: Sequence[int], without: Sequence[int],
+    ) -> None:  # fmt: skip
+        first = self.branches[0].branch
+        for sampling, stop in zip(for_each(samplings, n), for_each(stops, n), strict=True):
+            index = len(self.branches)
+            seed = self.new_seed(None if sampling is None else sampling.seed, first.seed, index)
+            made = self.add(sampling or first.sampling, stop or first.stop_rule, seed)
+            self.events.append(Added(index))
+            made.begin(begin)
+
+
+class RemoteBranch:
     """One branch. Each event of the server counts as one token.
 
     Attributes:
-        let_go: tells the answer that writes the branch to stop that; None while none does.
-        offset: characters and tokens of its text before those of the answer.
+        base: the ids that its text follows.
+        limit: tokens that it may have; None: any number.
+        tokens: tokens that its text has.
+        answer: what writes the branch; None while nothing does.
         failures: attempts since the last token.
-        unplaced: log-probabilities of tokens whose text is still to come.
     """
 
-    request: RemoteRequest
-
-    def __init__(self, request: RemoteRequest, branch: Branch, pieces: TokenPieces) -> None:
-        self.let_go: Callable[[RemoteBranch], None] | None = None
-        self.offset, self.failures = (0, 0), 0
-        self.unplaced: list[float] = []
-        super().__init__(request, branch, pieces)
+    def __init__(self, request: RemoteRequest, sampling: Sampling, stop: Stop, seed: int) -> None:
+        self.request = request
+        self.branch = Branch(request.generation, len(request.branches), sampling, stop, seed)
+        self.base: Sequence[int] = request.generation.prompt_ids
+        self.answer: Answer | None = None
+        self.tokens = self.failures = 0
+        self._floor = 0  # characters before those that the stop rules look at
+        self._answered = (0, 0)  # characters and tokens before those of the answer
+        self._unplaced: list[float] = []  # log-probabilities of tokens whose text is still to come
+        self.apply_stop(stop)
 
     @property
-    def written(self) -> int:
-        return self.text.tokens
+    def chars(self) -> int:
+        """Characters that are shown."""
+        ends = self.branch.buffer.ends
+        return ends[-1] if ends else 0
 
     @property
-    def sampling_rule(self) -> tuple[object, ...]:
-        return *super().sampling_rule, self.limit
+    def at_prompt(self) -> bool:
+        """Whether it is at the end of the prompt, as all branches of its request are at first."""
+        return not self.branch.buffer.ids and self.base is self.request.generation.prompt_ids
+
+    @property
+    def left(self) -> int | None:
+        """Tokens that it may still write; None: no limit."""
+        return None if self.limit is None else max(self.limit - self.tokens, 0)
 
     @property
     def next_seed(self) -> int:
         """The seed of the next request: another one than the last, which would draw the same numbers."""
         seed = self.branch.seed % SEEDS
-        return self.request.derive_seed(seed, self.written) if self.buffer.ids else seed
+        return derive_seed(seed, self.tokens) % SEEDS if self.branch.buffer.ids else seed
 
-    def begin_answer(self, let_go: Callable[[RemoteBranch], None]) -> None:
-        """Note that an answer writes the branch from here on."""
-        self.let_go, self.offset = let_go, (self.text.decoded, self.written)
-        self.unplaced.clear()
+    def apply_stop(self, stop: Stop, more: int | None = None) -> None:
+        """Apply a stop rule; ``more`` tokens from here instead of its ``max_tokens``."""
+        self.branch.stop_rule = stop
+        self.limit = stop.max_tokens if more is None else self.tokens + more
+        self.min_tokens = stop.min_tokens
+        self._deadline = None if stop.max_seconds is None else time.monotonic() + stop.max_seconds
+        self._look()
+
+    def _look(self, held: str = "") -> None:
+        text = self.branch.text
+        self._rules = StopRules(self.branch.stop_rule, text[: self._floor], text[self._floor :], held)
 
     # ---- what the server writes
 
-    def write(self, tokens: Tokens) -> None:
+    def begin_answer(self, answer: Answer) -> None:
+        """Note that an answer writes the branch from the text that is shown."""
+        self.answer, self._answered = answer, (self.chars, self.tokens)
+        self._unplaced.clear()
+        self._look()
+
+    def receive(self, event: Tokens) -> None:
         """Add text to the branch and apply the stop rules."""
         branch, now = self.branch, time.monotonic()
         self.failures, branch.error = 0, None
-        if self.left == 0:
-            self.finish(FinishReason.LENGTH)
-            return
         if not branch.started_at:
-            self.start_clock(now)
+            branch.started_at, seconds = now, branch.stop_rule.max_seconds
+            self._deadline = None if seconds is None else now + seconds
         branch.changed_at = now
         self.set_state(BranchState.WRITING)
-        self.unplaced += tokens.logprobs
-        if tokens.text:
-            ids = encode(tokens.text)
-            ends = list(accumulate(len(piece(token)) for token in ids))
-            finish = self.add_text(tokens.text, ids, ends, self._scored(ids), now)
-            if finish is not None:
-                self.finish(finish.reason, finish.stop_text, flush=False)
+        self._unplaced += event.logprobs
+        if event.text:
+            self.tokens += 1
+            shown, end = self._rules.add(event.text, self.tokens)
+            self.show(shown)
+            if end is not None:
+                self.finish(end.reason, end.stop_text)
+            elif self._deadline is not None and now > self._deadline:
+                self.finish(FinishReason.LENGTH)
 
-    def _scored(self, ids: Sequence[int]) -> list[TokenLogprob]:
-        """Return what is known of ``ids``, which spell the server's tokens: one value for each of these."""
-        if self.request.asked.logprobs is None:
-            return []
-        values, self.unplaced = self.unplaced, []
-        if len(values) > len(ids):
-            values = [sum(values)]
-        scored = [TokenLogprob(token, value) for token, value in zip(ids, values, strict=False)]
-        return scored + self.unscored(ids[len(scored) :])
+    def show(self, text: str, ids: Sequence[int] | None = None) -> None:
+        """Add text to what readers see, with the ids that spell it."""
+        if not text:
+            return
+        ids, buffer, values = encode(text) if ids is None else ids, self.branch.buffer, self._unplaced
+        logprobs: list[TokenLogprob] = []
+        if self.request.asked.logprobs is not None:  # one value for each token of the server, however spelt
+            values = [sum(values)] if len(values) > len(ids) else values
+            values = [*values, *[-math.inf] * (len(ids) - len(values))]
+            logprobs = [TokenLogprob(token, value) for token, value in zip(ids, values, strict=True)]
+            self._unplaced = []
+        sizes = [len(piece(token)) for token in ids]
+        buffer.ends.extend(list(accumulate(sizes, initial=self.chars))[1:])
+        buffer.ids.extend(ids)
+        buffer.logprobs.extend(logprobs)
+        buffer.pieces.append(text)
+        self.request.events.append(Text(self.branch.index, text, tuple(ids), tuple(logprobs)))
 
-    def rewound(self, chars: int, tokens: int) -> None:
-        """The server continues in another way after ``chars`` characters, its first ``tokens`` tokens."""
-        place = self.offset[0] + chars
-        if place < self.text.decoded:
-            self.flush()
-            self.cut(place)
-            self.request.events.append(Cut(self.branch.index, place, len(self.buffer.ids)))
-            self.spell_tail()
-            self.text.tokens = self.offset[1] + tokens
+    def show_held(self) -> None:
+        held, self._rules.held = self._rules.held, ""
+        self.show(held)
 
-    def spell_tail(self) -> None:
-        """Make ids of the text that has none."""
-        if self.buffer.tail:
-            self.settle_tail(encode(self.text_without_tokens))
-            self.restart_text()
+    def go_back(self, chars: int, tokens: int) -> None:
+        """The server continues in another way after ``chars`` of its characters, ``tokens`` of its tokens."""
+        hidden = self._answered[0] + chars - self.chars
+        if hidden >= 0:
+            self._look(self._rules.held[:hidden])
+        else:
+            self.cut(self._answered[0] + chars)
+        self.tokens = self._answered[1] + tokens
 
     def cut(self, chars: int) -> None:
-        self.text.tokens = round(self.text.tokens * chars / max(len(self.branch.text), 1))
-        super().cut(chars)
+        """Keep the first ``chars`` characters, as a new revision that the stop rules do not look at."""
+        old, text = self.branch.buffer, self.branch.text
+        kept = bisect_right(old.ends, chars)
+        whole = old.ends[kept - 1] if kept else 0
+        typed = [(begin, min(end, chars)) for begin, end in old.typed if begin < chars]
+        self.branch.buffer = Buffer(
+            old.revision + 1, [text[:whole]] if whole else [], old.ids[:kept], old.ends[:kept],
+            old.logprobs[:kept], typed=typed,
+        )  # fmt: skip
+        self.tokens = round(self.tokens * chars / max(len(text), 1))
+        self._unplaced.clear()
+        self.request.events.append(Cut(self.branch.index, whole, kept))
+        self.show(text[whole:chars])  # the beginning of what an id spelt
+        self.let_text_be()
+
+    def let_text_be(self) -> None:
+        """Let the stop rules look at what follows only."""
+        self._floor = self.chars
+        self._look()
 
     # ---- the end
 
-    def finish(self, reason: FinishReason, stop_text: str | None = None, flush: bool = True) -> None:
-        """End the branch; nothing that still comes for it is looked at."""
-        if flush:
-            self.flush()
+    def set_state(self, state: BranchState) -> None:
+        if self.branch.state is not state:
+            self.branch.state = state
+            self.request.events.append(StateChanged(self.branch.index, state))
+
+    def finish(
+        self, reason: FinishReason, stop_text: str | None = None, error: EngineError | None = None
+    ) -> None:  # fmt: skip
+        """End the branch; its text stays, and nothing that still comes for it is looked at."""
+        branch = self.branch
+        self.show_held()
         self.leave()
-        self.branch.error = None
-        self.end(BranchState.DONE, reason, stop_text)
+        branch.error, branch.finish_reason, branch.stop_text = error, reason, stop_text
+        branch.state = BranchState.DONE if error is None else BranchState.FAILED
+        words, ids = None if error is None else error.words, len(branch.buffer.ids)
+        self.request.events.append(Finished(branch.index, reason, ids, stop_text, problem=words))
 
     def fail(self, error: EngineError) -> None:
-        """End the branch with an error; its text stays."""
-        self.flush()
-        self.leave()
-        self.branch.error = error
-        self.end(BranchState.FAILED, FinishReason.ERROR)
+        self.finish(FinishReason.ERROR, error=error)
 
     def leave(self) -> None:
         """Let go of the answer that writes the branch."""
-        let_go, self.let_go = self.let_go, None
-        if let_go is not None:
-            let_go(self)
+        answer, self.answer = self.answer, None
+        if answer is not None:
+            answer.leave()
 
+    def ask_again(self) -> None:
+        """Let the branch be asked for, from the text that is shown."""
+        branch = self.branch
+        self.leave()
+        self.failures = 0
+        branch.finish_reason = branch.stop_text = branch.error = None
+        self.set_state(BranchState.WAITING)
 
-class RemoteVerbs(Steering[RemoteBranch]):
-    """Carries out verbs; branches that are to be written afterwards are WAITING."""
+    # ---- verbs
 
-    pieces = PIECES
+    def stop(self) -> None:
+        if self.branch.live:
+            self.finish(FinishReason.STOPPED)
 
-    def fail(self, request: RemoteRequest, error: BaseException) -> None:
-        """End a request of which a listener raised ``error``."""
-        for writer in request.branches:
-            if writer.branch.live:
-                writer.fail(listener_error(error))
+    def kill(self) -> None:
+        branch = self.branch
+        if branch.state is not BranchState.FAILED and branch.finish_reason is not FinishReason.KILLED:
+            self.finish(FinishReason.KILLED)
 
-    def promote(self, request: RemoteRequest, priority: Priority) -> None:
-        """Serve what is still to be asked for sooner."""
-        request.asked = request.generation.request = replace(request.asked, priority=priority)
+    def resume(self) -> None:
+        """Do nothing: no branch is paused here."""
 
-    def settle_tail(self, writer: RemoteBranch) -> None:
-        writer.spell_tail()
+    def reroll(
+        self, seed: int | None, sampling: Sampling | None, stop: Stop | None, begin: Sequence[int],
+        without: Sequence[int],
+    ) -> None:  # fmt: skip
+        branch = self.branch
+        branch.sampling = sampling or branch.sampling
+        branch.seed = self.request.new_seed(seed, branch.seed, branch.buffer.revision + 1)
+        self.leave()
+        self.cut(0)
+        branch.started_at = branch.changed_at = 0.0
+        self.apply_stop(stop or branch.stop_rule)
+        self.begin(begin)
+        self.ask_again()
 
-    def finish(self, writer: RemoteBranch, reason: FinishReason) -> None:
-        writer.finish(reason)
+    def begin(self, ids: Sequence[int]) -> None:
+        """Begin the text with ``ids``; the rule's number of tokens comes after them."""
+        if ids:
+            self.show(decode(ids), ids)
+            self.tokens = len(ids)
+            self.let_text_be()
+            self.apply_stop(self.branch.stop_rule, self.branch.stop_rule.max_tokens)
 
-    def discard(self, writer: RemoteBranch) -> None:
-        """No-op: the server keeps nothing for a branch that has ended."""
+    def take_up(self, take: Take, ids: Sequence[int]) -> None:
+        """Restore an earlier attempt, which ``ids`` spell."""
+        self.begin(ids)
+        self.request.events.clear()
+        self.branch.finish_reason, self.branch.state = take.finish_reason, BranchState.DONE
 
-    def release(self, writer: RemoteBranch, keep: bool = True) -> None:
-        writer.leave()
+    def extend(self, stop: Stop | int | None) -> None:
+        branch = self.branch
+        if branch.live and stop is None:
+            return
+        if isinstance(stop, Stop):
+            self.apply_stop(stop)
+        else:
+            self.apply_stop(branch.stop_rule, branch.stop_rule.max_tokens if stop is None else stop)
+        if branch.finish_reason is FinishReason.EOG:  # else it would choose the end again at once
+            self.min_tokens = max(self.min_tokens, self.tokens + BEYOND_THE_END)
+        if not branch.live:
+            self.let_text_be()
+        self.ask_again()
 
-    def revive(self, writer: RemoteBranch) -> None:
-        writer.failures = 0
-        super().revive(writer)
+    def rewind(
+        self, tokens: int | None, chars: int | None, sentences: int | None, seed: int | None
+    ) -> None:  # fmt: skip
+        branch, ends = self.branch, self.branch.buffer.ends
+        if tokens is not None:
+            kept = ends[-tokens - 1] if tokens < len(ends) else 0
+        elif chars is not None:
+            kept = max(self.chars - chars, 0)
+        else:
+            kept = last_sentence_start(branch.text, sentences or 0)
+        self.leave()
+        self.cut(kept)
+        branch.seed = self.request.new_seed(seed, branch.seed, branch.buffer.revision + 1)
+        self.apply_stop(branch.stop_rule)
+        self.ask_again()
 
-    def follow_rules(self, writer: RemoteBranch) -> None:
-        """Let a branch that is being written continue in another request, by its new rules."""
-        if writer.branch.live and writer.let_go is not None:
-            writer.leave()
-            self.revive(writer)
+    def append(self, text: str, go_on: bool) -> None:
+        branch, live = self.branch, self.branch.live
+        if not text:
+            return
+        self.leave()
+        self.show_held()
+        self._unplaced.clear()
+        if go_on and not live:
+            self.apply_stop(branch.stop_rule, branch.stop_rule.max_tokens)
+        branch.buffer.typed.append((self.chars, self.chars + len(text)))  # first, so that no reader misses it
+        self.show(text)
+        self.let_text_be()
+        if go_on or live:
+            self.ask_again()
+
+    def change(self, sampling: Sampling | None, stop: Stop | None) -> None:
+        if sampling is not None:
+            self.branch.sampling = sampling
+            self.branch.seed = self.branch.seed if sampling.seed is None else sampling.seed
+        if stop is not None:
+            self.apply_stop(stop)
+        if self.branch.live:
+            self.ask_again()
+
+    def set_sampling(self, sampling: Sampling) -> None:
+        self.change(sampling, None)
+
+    def set_stop(self, stop: Stop) -> None:
+        self.change(None, stop)
+
+    def set_prompt(self, prompt: Sequence[int]) -> None:
+        self.base = prompt or self.request.generation.prompt_ids
+        if self.branch.live:
+            self.ask_again()

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import msgspec
 
+from .. import limits
 from ..backend import WITHOUT_CACHE
 from ..capabilities import Capabilities
 from ..parameters import PARAMETERS, read_schema, spelled
@@ -20,14 +20,16 @@ from .vocabulary import FINGERPRINT, SIZE, decode
 
 _USUAL_WINDOW = 8192  # tokens, where a server does not say
 _UNLIMITED = 1 << 20  # tokens asked for where no limit is meant; OpenAI's own default is 16
-_SAMPLING = frozenset(field.name for field in fields(Sampling)) - {"logit_bias"}
+_SAMPLING = frozenset(row.field for row in PARAMETERS if row.record == "sampling") - {"logit_bias"}
 """What can be said without token ids."""
 _REPORT = re.compile(rb'\{"(error"|(object|event)": ?"error")')
 _CONSTRAINTS = frozenset({"grammar", "json_schema", "regex"})
 _PLAIN = frozenset({"temperature", "top_p", "frequency_penalty", "presence_penalty", "seed"})
-_TOGETHER = frozenset({"siblings", "repulsion"})
+_ONLY_OURS = frozenset({"siblings", "repulsion", "cache_prompt", "penalty_prompt"})
 _ENDS = frozenset({"min_tokens", "ignore_eog"})
-_ONLY_OURS = _TOGETHER | {"cache_prompt", "penalty_prompt"}
+_OF_IDS = (
+    "token_ids", "logit_bias", "without", "next_logprobs", "next_ids", "prompt_logprobs", "gap_filling",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +56,7 @@ class Profile:
 
     def lines(self) -> list[str]:
         """Return the facts that are shown to a person, one per line."""
-        whose = "its own template there" if self.template else "its template here"
-        if not self.template and not self.info.chat_template:
-            whose = "ChatML, for want of its own template"
+        whose = "its own template there" if self.template else "ChatML, for want of its own template"
         return [
             f"{self.server} ({self.dialect}), model {self.info.name}, {self.info.n_ctx} tokens",
             f"chats are put into words by {whose}",
@@ -67,25 +67,15 @@ class Profile:
     def capabilities(self) -> Capabilities:
         """What can be asked of the server, and why the rest cannot."""
         them = self.server
-        words = f"text goes to {them} and comes back, no token ids"
-        of_ids = (
-            "token_ids", "logit_bias", "without", "next_logprobs", "next_ids", "prompt_logprobs",
-            "gap_filling",
-        )  # fmt: skip
         missing = {
-            **dict.fromkeys(of_ids, words),
+            **dict.fromkeys(_OF_IDS, f"text goes to {them} and comes back, no token ids"),
             "logits_callback": f"the logits stay with {them}; they cannot be changed from here",
             "look_ahead": f"nothing is written ahead by {them}: it would go before what others ask for",
             "pause": f"{them} cannot be paused; stop the branch, and extend it later",
             "heal": f"{them} is sent whole text, so a word that breaks off is left as it is",
             **{name: f"{them} does not know {name}" for name in self.lacks},
         }
-        apart = f"the logits stay with {them}, so each branch is drawn by itself there"
-        missing |= dict.fromkeys(_TOGETHER & self.lacks, apart)
-        missing |= dict.fromkeys(_ENDS & self.lacks, f"{them} cannot be told when not to end")
-        if "logprobs" in self.lacks:
-            missing["logprobs"] = f"{them} reports no log-probabilities"
-        if not self.template and not self.info.chat_template:
+        if not self.template:
             missing["chat_template"] = f"{them} does not report its chat template"
         return Capabilities({**missing, **self.lacking, **WITHOUT_CACHE})
 
@@ -163,8 +153,7 @@ class Dialect:
 
     async def probe(self) -> Profile:
         """Ask what the server can do."""
-        n_ctx = self.options.n_ctx or _window_of(self.card) or _USUAL_WINDOW
-        info = self.info(n_ctx, description="counts of tokens are estimates")
+        info = self.info(_window_of(self.card) or self.options.n_ctx or _USUAL_WINDOW)
         many = 1 if self.card.get("owned_by") == "koboldcpp" else 16  # KoboldCpp ignores n
         lacks = _SAMPLING - _PLAIN | _ONLY_OURS | _ENDS | {"logprobs"}
         return Profile("openai", "this server", info, many=many, lacks=lacks)
@@ -201,13 +190,14 @@ class Dialect:
         numbers = [choice.index for choice in choices]
         if len(set(numbers)) < len(numbers):
             raise misnumbered(self.where, f"it sends words for a branch twice at once ({numbers})")
-        return [
-            Tokens(
-                each.index, each.text or "", _logprobs(each.logprobs.token_logprobs if each.logprobs else ()),
-                _finish_of(each),
-            )
-            for each in choices
-        ]  # fmt: skip
+        ends = {"length": FinishReason.LENGTH, "abort": FinishReason.ERROR, "error": FinishReason.ERROR}
+        found: list[StreamEvent] = []
+        for each in choices:
+            reason = FinishReason.EOG if each.stop_reason is None else FinishReason.STOP
+            finish = None if each.finish_reason is None else ends.get(each.finish_reason, reason)
+            logprobs = _logprobs(each.logprobs.token_logprobs if each.logprobs else ())
+            found.append(Tokens(each.index, each.text or "", logprobs, finish))
+        return found
 
     async def template(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str | None:
         """Return one prompt from chat messages; None where it is to be rendered here."""
@@ -216,16 +206,13 @@ class Dialect:
         body = _template_fields(messages, options)
         return str((await self.transport.ask("POST", "/apply-template", body))["prompt"])
 
-    def window(self, theirs: int) -> int:
-        """Return the tokens of the context: as many as the server has, or fewer if the options say so."""
-        return min(self.options.n_ctx or theirs, theirs)
-
     def info(self, n_ctx: int, **known: Any) -> ModelInfo:
-        """Return the ModelInfo of a model whose file is on another machine."""
+        """Return the ModelInfo of a model elsewhere, with as large a window as it and the options allow."""
         unknown: dict[str, Any] = {
             "name": self.model, "description": "", "architecture": "", "n_params": 0, "size": 0,
             "n_embd": 0, "n_ctx_train": n_ctx, "chat_template": None, "metadata": {},
         }  # fmt: skip
+        n_ctx = min(self.options.n_ctx or n_ctx, n_ctx)
         return ModelInfo(
             path=self.where, n_ctx=n_ctx, n_vocab=SIZE, vocab=FINGERPRINT, **{**unknown, **known}
         )
@@ -240,9 +227,12 @@ class VLLM(Dialect):
 
     async def probe(self) -> Profile:
         server = "vLLM"
-        with contextlib.suppress(RemoteError, KeyError, TypeError):  # where a proxy hides it
+        try:
             server += f" {(await self.transport.ask('GET', '/version'))['version']}"
-        info = self.info(self.window(_window_of(self.card) or _USUAL_WINDOW), description=server)
+        except (RemoteError, KeyError, TypeError):
+            if self.card.get("owned_by") != "vllm":  # else a proxy hides it
+                raise _other_server(self.where, "vllm", "another program") from None
+        info = self.info(_window_of(self.card) or self.options.n_ctx or _USUAL_WINDOW)
         known = _PLAIN | {*spelled("vllm"), "repeat_last_n"} | _CONSTRAINTS
         return Profile("vllm", server, info, template=True, lacks=_SAMPLING - known | _ONLY_OURS)
 
@@ -276,19 +266,6 @@ class VLLM(Dialect):
 
 def _logprobs(values: Iterable[float | None]) -> tuple[float, ...]:
     return tuple(-9999.0 if value is None else value for value in values)  # which JSON has no number for
-
-
-def _finish_of(choice: _Choice) -> FinishReason | None:
-    """Return why a choice ended; None while it is being written."""
-    match choice.finish_reason:
-        case None:
-            return None
-        case "length":
-            return FinishReason.LENGTH
-        case "abort" | "error":
-            return FinishReason.ERROR
-        case _:
-            return FinishReason.EOG if choice.stop_reason is None else FinishReason.STOP
 
 
 def _window_of(card: Mapping[str, Any]) -> int:
@@ -338,23 +315,21 @@ class LlamaCpp(Dialect):
         props: dict[str, Any] = await self.transport.ask("GET", "/props")
         meta = cast("dict[str, Any]", self.card.get("meta") or {})
         slots = int(props.get("total_slots") or 1)
-        window = int(props["default_generation_settings"]["n_ctx"])
-        numbers = {name: int(meta.get(name) or 0) for name in ("n_embd", "n_params", "size")}
         info = self.info(
-            self.window(window), n_ctx_train=int(meta.get("n_ctx_train") or window), **numbers,
+            int(props["default_generation_settings"]["n_ctx"]),
             name=PurePosixPath(self.model).name.removesuffix(".gguf"),  # its file's, if nobody named it
             description=str(meta.get("ftype") or ""), chat_template=props.get("chat_template") or None,
+            **{name: int(meta.get(name) or 0) for name in ("n_embd", "n_params", "size")},
         )  # fmt: skip
-        lacks = {"regex", "infill", "banned_phrases", "min_tokens", "penalty_prompt", *_TOGETHER}
+        lacks = frozenset({"regex", "infill", "banned_phrases", "min_tokens", "loop_guard"})
         return Profile(
             "llamacpp", f"llama-server {props.get('build_info', '')}".strip(), info, many=slots,
-            requests=slots, template=True, lacks=frozenset(lacks),
+            requests=slots, template=True, lacks=lacks | _ONLY_OURS - {"cache_prompt"},
         )  # fmt: skip
 
     def encode(self, asked: Completion) -> tuple[str, dict[str, Any]]:
         sampling, request = asked.sampling, asked.request
-        whole_context = self.options.n_ctx or 1 << 20
-        last, dry_last = sampling.repeat_last_n, sampling.dry_penalty_last_n
+        window = min(_window_of(self.card) or limits.TOKENS, limits.TOKENS)
         body: dict[str, Any] = {
             "prompt": asked.text,
             "stream": True,
@@ -365,10 +340,11 @@ class LlamaCpp(Dialect):
             "seed": asked.seed,
             "ignore_eos": asked.ignore_eog,
             **{name: getattr(sampling, name) for name in spelled("llamacpp")},
-            "repeat_last_n": len(asked.text) if last < 0 else last,
-            "dry_penalty_last_n": whole_context if dry_last < 0 else dry_last,
             "dry_sequence_breakers": list(sampling.dry_sequence_breakers) or ["\n"],
         }
+        for name in ("repeat_last_n", "dry_penalty_last_n"):  # -1 is the whole context here
+            last = getattr(sampling, name)
+            body[name] = window if last < 0 else min(last, window)
         if request.logprobs is not None:
             body["n_probs"] = 1
         return "/completion", body | _sampler_fields(sampling)
@@ -412,9 +388,9 @@ class Srb(Dialect):
 
     async def probe(self) -> Profile:
         card: dict[str, Any] = await self.transport.ask("GET", "/srb/v1/model")
-        names = {field.name for field in fields(ModelInfo)}
-        info = ModelInfo(**{name: value for name, value in card["info"].items() if name in names})
-        info = replace(info, n_ctx=self.window(card["n_ctx"]), n_vocab=SIZE, vocab=FINGERPRINT)
+        names = {field.name for field in fields(ModelInfo)} - {"n_ctx", "n_vocab", "vocab", "path"}
+        known = {name: value for name, value in card["info"].items() if name in names}
+        info = self.info(card["n_ctx"], **known)
         return Profile(
             "srb", f"srbwriter {card['version']}", info, many=int(card["max_n"]),
             template=bool(info.chat_template), lacking=dict[str, str](card.get("lacks", {})),
@@ -452,10 +428,8 @@ class Srb(Dialect):
             body["cache_salt"] = request.cache_salt
         if request.penalty_prompt is not None:
             body["penalty_prompt"] = decode(cast("list[int]", request.penalty_prompt))
-        if asked.whole and request.siblings != "independent":  # who is rolled again is drawn by itself
-            body["siblings"] = request.siblings
-        if asked.whole and request.repulsion:
-            body["repulsion"] = request.repulsion
+        if asked.whole:  # who is rolled again is drawn by itself
+            body |= {"siblings": request.siblings, "repulsion": request.repulsion}
         return "/srb/v1/completions?sse=1&rich=1", body | _sampler_fields(sampling)
 
     def read(self, event: Any) -> Sequence[StreamEvent]:
@@ -477,6 +451,7 @@ class Srb(Dialect):
 # ---- which one
 
 _DIALECTS: dict[str, type[Dialect]] = {"vllm": VLLM, "openai": Dialect, "llamacpp": LlamaCpp, "srb": Srb}
+_NAMES = {"vllm": "vLLM", "llamacpp": "llama-server", "srb": "another srbwriter"}
 
 
 async def connect(transport: Transport) -> tuple[Dialect, Profile]:
@@ -489,11 +464,13 @@ async def connect(transport: Transport) -> tuple[Dialect, Profile]:
     known = cast("list[Any]", listed) if isinstance(listed, list) else []
     cards: list[dict[str, Any]] = [card for card in known if isinstance(card, dict) and "id" in card]
     wanted = [card for card in cards if not options.model or card["id"] == options.model]
-    kind = options.dialect
-    if kind == "auto" and cards:
-        owner = str(cards[0].get("owned_by", "")).lower()
-        ours = "engine_state" in cards[0]
-        kind = {"llamacpp": "srb" if ours else "llamacpp", "vllm": "vllm"}.get(owner, "openai")
+    owner = str(cards[0].get("owned_by", "")).lower() if cards else ""
+    ours = bool(cards) and "engine_state" in cards[0]
+    found = {"llamacpp": "srb" if ours else "llamacpp", "vllm": "vllm"}.get(owner, "openai")
+    kind = found if options.dialect == "auto" else options.dialect
+    speaks = {found, "openai", *(["llamacpp"] if found == "srb" else [])}
+    if found in _NAMES and kind not in speaks:
+        raise _other_server(transport.where, kind, f"{_NAMES[found]} (--dialect {found})")
     if not wanted and kind in ("llamacpp", "srb"):
         wanted = cards  # they have one model, whatever it is called
     if not wanted:
@@ -503,3 +480,8 @@ async def connect(transport: Transport) -> tuple[Dialect, Profile]:
         raise RemoteError(transport.where, f"{words}; {cure}", again=False)
     dialect = _DIALECTS[kind](transport, wanted[0])
     return dialect, await dialect.probe()
+
+
+def _other_server(where: str, kind: str, found: str) -> RemoteError:
+    """Return the error for a server that is another one than the options say."""
+    return RemoteError(where, f"this is {found}, not {_NAMES[kind]}; leave --dialect out", again=False)

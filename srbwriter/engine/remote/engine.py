@@ -14,21 +14,16 @@ import threading
 import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import wait
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
-import httpx
-
 from ..backend import WithoutCache
-from ..capabilities import Feature
 from ..checks import RequestChecks
 from ..ending import close_at_exit
 from ..generation import Command, Generation
-from ..parameters import PARAMETERS, read_schema, validate
-from ..prompt import assemble, token_ids
+from ..parameters import read_schema, validate
+from ..prompt import token_ids
 from ..seeds import derive_seed
-from ..steering import take_up, typed_text
 from ..types import (
     BranchState,
     Cancelled,
@@ -37,128 +32,95 @@ from ..types import (
     EngineStats,
     InvalidRequest,
     ModelInfo,
+    NotSupported,
     Priority,
     RemoteError,
     Request,
+    Sampling,
+    Stop,
     for_each,
 )
 from ..window import fit
-from .answer import Answers
-from .branch import SEEDS, RemoteRequest, RemoteVerbs
+from .answer import Answer
+from .branch import SEEDS, RemoteBranch, RemoteRequest
 from .dialects import Dialect, Profile, connect
 from .options import RemoteOptions, shown
-from .transport import ANSWER_SECONDS, Transport, wants_tls
-from .vocabulary import PIECES, LetterVocabulary
+from .transport import ANSWER_SECONDS, Transport
+from .vocabulary import SIZE, LetterVocabulary, encode
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 _LOOK = 0.1  # seconds between looks at whether a connection is still wanted
-_END_SECONDS = 5.0  # that the connections of an engine that was dropped may take to end
+_PLAIN = Request(""), Sampling(), Stop()
 
 
-class RemoteChecks(RequestChecks):
-    """The checks of every engine, and NotSupported for what the server cannot do."""
+class RemoteEngine(LetterVocabulary, WithoutCache, RequestChecks):
+    """A connection. Make one with :meth:`connect`.
 
-    def __init__(self, profile: Profile, max_branches: int) -> None:
-        super().__init__(profile.info.n_vocab, max_branches)
-        self.capabilities = profile.capabilities
-
-    def check_request(self, request: Request) -> None:
-        super().check_request(request)
-        wanted: dict[Feature, bool] = {
-            "logits_callback": request.logits_callback is not None,
-            "logprobs": request.logprobs is not None,
-            "prompt_logprobs": request.prompt_logprobs is not None,
-            "next_logprobs": request.next_logprobs is not None or bool(request.next_ids),
-            "without": bool(request.without),
-            "cache_prompt": not request.cache_prompt,
-            "penalty_prompt": request.penalty_prompt is not None,
-            "look_ahead": request.priority is Priority.AHEAD,
-            "siblings": request.siblings != "independent",
-            "repulsion": bool(request.repulsion),
-        }
-        for name, value in wanted.items():
-            self.capabilities.require(name, value)
-        if request.logprobs:
-            raise InvalidRequest("logprobs", "only those of written tokens come from elsewhere: 0 at most")
-
-    def check_command(self, command: Command) -> None:
-        super().check_command(command)
-        self.capabilities.require("pause", command.verb == "pause")
-        if command.verb in ("reroll", "add_branch"):
-            self.capabilities.require("without", bool(command.args[-1]))
-
-    def check_sampling(self, sampling: Any, request: Request) -> None:
-        super().check_sampling(sampling, request)
-        validate(sampling)
-        if sampling.json_schema:
-            read_schema(sampling.json_schema)
-        for row in PARAMETERS:  # what stands where it always stands is left out
-            if row.record == "sampling":
-                self.capabilities.require(row, getattr(sampling, row.field) != row.default)
-
-    def check_stop(self, stop: Any) -> None:
-        super().check_stop(stop)
-        self.capabilities.require("token_ids", bool(stop.token_ids))
-
-
-class RemoteRunner:
-    """The thread, its event loop and the requests on it. Public methods may be called from any other thread.
-
-    Only requests that are being written hold the engine: one that is dropped without ``close`` finishes them,
-    and then its connections and its thread end.
+    Attributes:
+        active: requests that are being written.
+        generated: tokens that came, of all requests; ``prompt_tokens`` were sent.
     """
 
     transport: Transport | None = None
     dialect: Dialect
     profile: Profile
-    answers: Answers
-    checks: RemoteChecks
+    gate: asyncio.Semaphore
+    """Lets so many answers be written at once as the server can."""
 
     def __init__(self, options: RemoteOptions) -> None:
+        RequestChecks.__init__(self, SIZE, options.max_branches)
         self.options = options
-        self.generations: weakref.WeakSet[Generation] = weakref.WeakSet()
+        self.active: set[RemoteRequest] = set()
+        self.generated = self.prompt_tokens = 0
+        self._notices: set[str] = set()  # problems since a token came last
+        self._numbers, self._drawn = itertools.count(1), itertools.count()
+        seed = options.seed
+        self._seed = seed if seed is not None else int.from_bytes(os.urandom(4), "little")
+        self._generations: weakref.WeakSet[Generation] = weakref.WeakSet()
+        self._tasks: set[asyncio.Task[None]] = set()  # the loop itself keeps no task alive
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="srbwriter-remote", daemon=True)
-        self._commands: list[Command] = []
-        self._posting = threading.Lock()  # of the commands, and of the decision that no more are taken
-        self._vocabulary, self._verbs = LetterVocabulary(), RemoteVerbs()
         self._closing = self._ended = False
 
     # ---- life
 
-    def connect(self, on_progress: Callable[[float], bool] | None) -> None:
-        """Start the thread, and find out what the server is; ``on_progress`` gives up by returning False.
+    @classmethod
+    def connect(
+        cls, options: RemoteOptions, on_progress: Callable[[float], bool] | None = None
+    ) -> RemoteEngine:  # fmt: skip
+        """Connect, and find out which program the server is; ``on_progress`` cancels by returning False.
 
-        Raises RemoteError, Cancelled.
+        Raises RemoteError for a server that does not answer as one, InvalidRequest for an invalid address,
+        Cancelled.
         """
-        self._thread.start()
+        if not options.url:
+            raise InvalidRequest("connect", "there is no address")
+        engine = cls(options)
+        engine._thread.start()
         try:
-            connecting = asyncio.run_coroutine_threadsafe(self._connect(), self._loop)
+            connecting = asyncio.run_coroutine_threadsafe(engine._connect(), engine._loop)
             while not wait((connecting,), _LOOK).done:
                 if on_progress is not None and not on_progress(0.0):
                     connecting.cancel()
-                    raise Cancelled(f"connecting to {self.options.url} was stopped")
+                    raise Cancelled(f"connecting to {options.url} was stopped")
             connecting.result()
         except BaseException:
-            self.close()
+            engine.close()
             raise
-        close_at_exit(self)
+        close_at_exit(engine)
+        for line in engine.profile.lines():
+            log.info("%s", line)
+        return engine
 
     async def _connect(self) -> None:
         transport = self.transport = Transport(self.options)
-        try:
-            self.dialect, self.profile = await transport.repeat(lambda: connect(transport))
-        except RemoteError as error:
-            unreadable = isinstance(error.__cause__, httpx.RemoteProtocolError | httpx.ReadError)
-            if unreadable and transport.where.startswith("http://"):
-                problem = f"{error.problem}; {wants_tls(transport.where)}"
-                raise RemoteError(transport.where, problem, again=False) from error
-            raise
-        self.checks = RemoteChecks(self.profile, self.options.max_branches)
-        self.answers = Answers(self.dialect, self.profile)
+        self.dialect, self.profile = await transport.repeat(lambda: connect(transport))
+        self.capabilities, self.n_ctx = self.profile.capabilities, self.profile.info.n_ctx
+        most = self.options.max_requests
+        self.gate = asyncio.Semaphore(min(most, self.profile.requests or most))
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -167,32 +129,16 @@ class RemoteRunner:
                 self._loop.run_forever()
             except BaseException:  # asyncio lets SystemExit and KeyboardInterrupt through
                 log.exception("something ended the event loop; it goes on")
-        self._abandon()
         self._loop.close()
+        self._abandon()
 
-    def close(self, timeout: float = _END_SECONDS) -> None:
+    def close(self, timeout: float = 5.0) -> None:
         """End every request and the connections. A second call does nothing."""
-        with self._posting:
-            if self._closing:
-                return
+        if not self._closing:
             self._closing = True
-        self._loop.call_soon_threadsafe(self._begin_end, timeout)
-        if threading.current_thread() is not self._thread:
+            asyncio.run_coroutine_threadsafe(self._end(timeout), self._loop)
             self._thread.join(2 * timeout)
-            if self._thread.is_alive():
-                log.warning("the event loop did not end in time")
             self._abandon()
-
-    def drop(self) -> None:
-        """Close, since neither a caller nor a running request has a reference to the engine any more.
-
-        Returns at once, and takes no lock: the garbage collector may call it on any thread, anywhere.
-        """
-        with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self.close)
-
-    def _begin_end(self, seconds: float) -> None:
-        self._ending = self._loop.create_task(self._end(seconds))  # the loop itself keeps no task alive
 
     async def _end(self, seconds: float) -> None:
         """End everything on the loop, then the connections."""
@@ -213,100 +159,8 @@ class RemoteRunner:
             self._loop.stop()
 
     def _abandon(self) -> None:
-        for generation in list(self.generations):
+        for generation in list(self._generations):
             generation.abandon(EngineClosed("the engine was closed"))
-
-    def check_open(self) -> None:
-        """Raise EngineClosed when nothing can be asked of the server any more."""
-        if self._closing:
-            raise EngineClosed("the engine was closed")
-
-    # ---- from callers to the loop
-
-    def post(self, command: Command) -> None:
-        """Hand a command to the loop. Raises InvalidRequest for a verb that cannot be carried out."""
-        self.checks.check_command(command)
-        if command.verb == "append":
-            more = typed_text(self._vocabulary, str(command.args[0]), "", heals=False)
-            command = command._replace(args=(*command.args, *more))
-        elif command.verb in ("reroll", "add_branch"):
-            self._vocabulary.check_ids(command.args[-2])
-        with self._posting:
-            closed = self._closing
-            if not closed:
-                self._commands.append(command)
-                self._loop.call_soon_threadsafe(self._obey)
-        if closed:
-            command.generation.abandon(EngineClosed("the engine was closed"))
-
-    def _obey(self) -> None:
-        """Carry out the posted commands, then ask for the branches that wait."""
-        with self._posting:
-            commands, self._commands = self._commands, []
-        touched: dict[RemoteRequest, None] = {}
-        for command in commands:
-            request = cast(RemoteRequest, command.generation.engine_state)
-            try:
-                if not request.dead:
-                    command.carry_out(self._verbs, request, request.branches)
-            except Exception as error:
-                log.exception("%s of a branch elsewhere failed", command.verb)
-                request.branches[command.branch].fail(EngineError(f"{command.verb}: {error!r}"))
-            command.generation.arrived(command)
-            touched[request] = None
-        for request in touched:
-            self.answers.start(request)
-            request.publish(obeyed=True)
-
-    def ask(self, question: Callable[[], Awaitable[T]]) -> T:
-        """Return what the server answers; tried some times. Raises RemoteError, EngineClosed."""
-        self.check_open()
-        transport = self.dialect.transport
-        asked = asyncio.run_coroutine_threadsafe(transport.repeat(question), self._loop)
-        try:
-            return asked.result(ANSWER_SECONDS + self.options.connect_seconds)
-        except TimeoutError:
-            asked.cancel()
-            raise EngineError(f"{self.profile.server} did not answer in time") from None
-
-
-class RemoteEngine(LetterVocabulary, WithoutCache):
-    """A connection. Make one with :meth:`connect`."""
-
-    def __init__(self, runner: RemoteRunner) -> None:
-        self.options, self.profile, self._runner = runner.options, runner.profile, runner
-        self.capabilities, self.n_ctx = runner.checks.capabilities, self.profile.info.n_ctx
-        self.max_branches = runner.options.max_branches
-        self._numbers, self._drawn = itertools.count(1), itertools.count()
-        seed = self.options.seed
-        self._seed = seed if seed is not None else int.from_bytes(os.urandom(4), "little")
-        runner.answers.engine = weakref.ref(self)
-        dropped = weakref.finalize(self, runner.drop)
-        dropped.atexit = False  # the end of the program closes what still runs
-
-    @classmethod
-    def connect(
-        cls, options: RemoteOptions, on_progress: Callable[[float], bool] | None = None
-    ) -> RemoteEngine:  # fmt: skip
-        """Connect, and find out which program the server is; ``on_progress`` cancels by returning False.
-
-        Raises RemoteError for a server that does not answer as one, InvalidRequest for an invalid address,
-        Cancelled.
-        """
-        if not options.url:
-            raise InvalidRequest("connect", "there is no address")
-        runner = RemoteRunner(options)
-        runner.connect(on_progress)
-        for line in runner.profile.lines():
-            log.info("%s", line)
-        return cls(runner)
-
-    def close(self, timeout: float = _END_SECONDS) -> None:
-        """End every request and the connections. A second call does nothing.
-
-        An engine without references finishes its running requests and is closed then.
-        """
-        self._runner.close(timeout)
 
     def __enter__(self) -> RemoteEngine:
         return self
@@ -314,68 +168,57 @@ class RemoteEngine(LetterVocabulary, WithoutCache):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    # ---- what callers ask for
+
     @property
     def info(self) -> ModelInfo:
         return replace(self.profile.info, device=shown(self.options.url))
 
     def stand_back(self) -> None:
-        """No-op: nothing is evaluated on this machine."""
+        """Do nothing: nothing is evaluated on this machine."""
 
     def submit(self, request: Request) -> Generation:
         """Start a request; returns at once.
 
         Raises InvalidRequest, LimitExceeded, NotSupported for what the other side cannot do, ContextOverflow.
         """
-        self._runner.check_open()
-        self._runner.checks.check_request(request)
+        self._check_open()
+        self.check_request(request)
         if request.penalty_prompt is not None:
             asked = token_ids(self, "penalty_prompt", request.penalty_prompt, request.parse_special)
             request = replace(request, penalty_prompt=asked)
-        # They begin an empty text by themselves.
-        ids = assemble(self, replace(request, heal=False))[0] if request.prompt else list[int]()
+        ids = token_ids(self, "prompt", request.prompt, request.parse_special)
         fitted = tuple(fit(ids, request, self.n_ctx))
-        generation = Generation(next(self._numbers), request, self._runner.post)
-        generation.prompt_ids = fitted
-        generation.truncated = len(fitted) != len(ids)
-        generation.engine_state = made = self._make_request(generation)
-        made.engine = self  # which a caller may drop before it is written
-        self._runner.generations.add(generation)
-        self._runner.post(Command("submit", generation))
-        return generation
-
-    def _make_request(self, generation: Generation) -> RemoteRequest:
-        asked = generation.request
-        request = RemoteRequest(generation)
-        samplings, stops = for_each(asked.sampling, asked.n), for_each(asked.stop, asked.n)
+        generation = Generation(next(self._numbers), request, self._post)
+        generation.prompt_ids, generation.truncated = fitted, len(fitted) != len(ids)
+        made = generation.engine_state = RemoteRequest(generation)
+        samplings, stops = for_each(request.sampling, request.n), for_each(request.stop, request.n)
         base = samplings[0].seed
         if base is None:
             base = derive_seed(self._seed, next(self._drawn)) % (SEEDS >> 1)
         for index, (sampling, stop) in enumerate(zip(samplings, stops, strict=True)):
-            own = sampling.seed if isinstance(asked.sampling, tuple) else None
+            own = sampling.seed if isinstance(request.sampling, tuple) else None
             seed = own if own is not None else base + index  # neighbours can share a request
-            seed = request.seed(seed, base, index)
-            writer = request.add_branch(sampling, stop, seed, PIECES)
-            if index < len(asked.takes):
-                take_up(writer, asked.takes[index], self)
+            branch = made.add(sampling, stop, made.new_seed(seed, base, index))
+            if index < len(request.takes):
+                branch.take_up(request.takes[index], encode(request.takes[index].text))
             else:
-                self.check_ids(asked.begin)
-                writer.begin(asked.begin, (), PIECES)
-        return request
+                self.check_ids(request.begin)
+                branch.begin(request.begin)
+        self._generations.add(generation)
+        self._post(Command("submit", generation))
+        return generation
 
     def stats(self) -> EngineStats:
         """Return the counters; of the server, what its answers say."""
-        answers = self._runner.answers
-        requests = [[each.branch for each in request.branches] for request in list(answers.active)]
-        live = [branches for branches in requests if any(branch.live for branch in branches)]
-        begun = [any(branch.state is not BranchState.WAITING for branch in branches) for branches in live]
+        live = [request for request in list(self.active) if request.live]
+        states = [[each.branch.state for each in request.branches if each.branch.live] for request in live]
+        waiting = sum(set(those) == {BranchState.WAITING} for those in states)
         return EngineStats(
-            prompt_tokens=answers.prompt_tokens,
-            generated_tokens=answers.generated,
-            total_cells=self.n_ctx,
-            live_branches=sum(branch.live for branches in live for branch in branches),
-            running_requests=sum(begun),
-            waiting_requests=len(begun) - sum(begun),
-        )
+            prompt_tokens=self.prompt_tokens, generated_tokens=self.generated, total_cells=self.n_ctx,
+            live_branches=sum(map(len, states)), running_requests=len(states) - waiting,
+            waiting_requests=waiting,
+        )  # fmt: skip
 
     def apply_template(
         self, messages: Sequence[Mapping[str, Any]], *, template: str | None = None, **options: Any
@@ -386,9 +229,8 @@ class RemoteEngine(LetterVocabulary, WithoutCache):
         together, and RemoteError.
         """
         if template is None and messages and self.profile.template:
-            dialect = self._runner.dialect
             try:
-                found = self._runner.ask(lambda: dialect.template(messages, **options))
+                found = self._ask(lambda: self.dialect.template(messages, **options))
                 if found is not None:
                     return found
             except RemoteError as error:
@@ -397,3 +239,118 @@ class RemoteEngine(LetterVocabulary, WithoutCache):
         from ..chat import render  # brings Jinja along
 
         return render(template or self.info.chat_template or None, messages, bos="", eos="", **options)
+
+    # ---- checks
+
+    def check_request(self, request: Request) -> None:
+        super().check_request(request)
+        self._refuse_lacking(request, _PLAIN[0])
+        self.capabilities.require("look_ahead", request.priority is Priority.AHEAD)
+        if request.logprobs:
+            raise InvalidRequest("logprobs", "only those of written tokens come from elsewhere: 0 at most")
+
+    def check_command(self, command: Command) -> None:
+        super().check_command(command)
+        self.capabilities.require("pause", command.verb == "pause")
+        if command.verb in ("reroll", "add_branch"):
+            self.capabilities.require("without", bool(command.args[-1]))
+            self.check_ids(command.args[-2])
+
+    def check_sampling(self, sampling: Any, request: Request) -> None:
+        super().check_sampling(sampling, request)
+        validate(sampling)
+        if sampling.json_schema:
+            read_schema(sampling.json_schema)
+        self._refuse_lacking(sampling, _PLAIN[1])
+
+    def check_stop(self, stop: Any) -> None:
+        super().check_stop(stop)
+        self._refuse_lacking(stop, _PLAIN[2])
+
+    def _refuse_lacking(self, asked: object, plain: object) -> None:
+        """Raise NotSupported for the first field that the server lacks, unless it has its default.
+
+        A word that breaks off is left as it is in silence, and so may a text end early.
+        """
+        for name, reason in self.capabilities.missing.items():
+            differs = getattr(asked, name, None) != getattr(plain, name, None)
+            if differs and name not in ("heal", "min_tokens", "ignore_eog"):
+                raise NotSupported(reason)
+
+    def _check_open(self) -> None:
+        if self._closing:
+            raise EngineClosed("the engine was closed")
+
+    # ---- to the loop, and on it
+
+    def _ask(self, question: Callable[[], Awaitable[T]]) -> T:
+        """Return what the server answers; tried some times. Raises RemoteError, EngineClosed."""
+        self._check_open()
+        asked = asyncio.run_coroutine_threadsafe(self.dialect.transport.repeat(question), self._loop)
+        try:
+            return asked.result(ANSWER_SECONDS + self.options.connect_seconds)
+        except TimeoutError:
+            asked.cancel()
+            raise EngineError(f"{self.profile.server} did not answer in time") from None
+
+    def _post(self, command: Command) -> None:
+        """Hand a verb to the loop. Raises InvalidRequest, NotSupported for one that cannot be carried out."""
+        self.check_command(command)
+        try:
+            self._check_open()
+            self._loop.call_soon_threadsafe(self._obey, command)
+        except (EngineClosed, RuntimeError):  # the loop is closed
+            command.generation.abandon(EngineClosed("the engine was closed"))
+
+    def _obey(self, command: Command) -> None:
+        """Carry out a verb by the method of its name, then ask for the branches that wait."""
+        request = cast(RemoteRequest, command.generation.engine_state)
+        target = request if command.branch < 0 else request.branches[command.branch]
+        try:
+            if command.verb != "submit" and not request.dead:
+                getattr(target, command.verb)(*command.args)
+        except Exception as error:
+            log.exception("%s of a branch elsewhere failed", command.verb)
+            for each in request.branches:
+                each.fail(EngineError(f"{command.verb}: {error!r}"))
+        command.generation.arrived(command)
+        self.write(request)
+        request.publish(obeyed=True)
+
+    def write(self, request: RemoteRequest) -> None:
+        """Ask for every branch of a request that waits; those that differ only in their seeds together."""
+        waiting = [
+            each for each in request.branches
+            if each.branch.state is BranchState.WAITING and each.answer is None
+        ]  # fmt: skip
+        if waiting:
+            self.active.add(request)
+        elif not request.live:
+            self.active.discard(request)
+        groups: list[list[RemoteBranch]] = []
+        equal: dict[Any, list[RemoteBranch]] = {}
+        for each in waiting:
+            rule = each.branch.stop_rule
+            key = replace(each.branch.sampling, seed=None), each.left, each.min_tokens, rule.ignore_eog
+            group = equal.get(key) if each.at_prompt else None
+            full = group is None or len(group) >= self.profile.many
+            if group is None or full or each.next_seed != group[-1].next_seed + 1:
+                group = equal[key] = []
+                groups.append(group)
+            group.append(each)
+        for group in groups:
+            answer = Answer(self, request, group)
+            answer.task = self._loop.create_task(answer.run())
+            self._tasks.add(answer.task)
+            answer.task.add_done_callback(self._tasks.discard)
+
+    def count_token(self) -> None:
+        self.generated += 1
+        self._notices.clear()
+
+    def tell_once(self, error: RemoteError, seconds: float, attempt: int) -> None:
+        """Tell of an attempt that failed, once for all branches that it befalls."""
+        problem = f"{error.problem} {attempt}"
+        if problem not in self._notices:
+            self._notices.add(problem)
+            self.dialect.transport.notify(error, seconds, attempt, self.options.retries)

@@ -12,7 +12,6 @@ import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar, cast
-from urllib.parse import urljoin
 
 import httpx
 import msgspec
@@ -22,18 +21,27 @@ from srbwriter.version import __version__
 from ..types import RemoteError
 from .options import RemoteOptions, address, shown
 
+log = logging.getLogger(__name__)
 logging.getLogger("httpx").setLevel(logging.WARNING)  # it would write a line for every request
 
 T = TypeVar("T")
 
 IS_IT_AN_ENGINE = "is the address that of an engine, with the right port and path?"
-_MOST = 16 << 20  # bytes of one event: more than any answer has
 ANSWER_SECONDS = 30.0  # a question may take; branches may take as long as they like between two tokens
+_MOST = 16 << 20  # bytes of one event: more than any answer has
 _LONGEST = 400  # characters of a server's own words
 _LONGEST_WAIT = 120.0  # seconds that a server can make us wait
 _REPEATS = 3  # of a question that failed
 _AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 """HTTP statuses after which another attempt may succeed."""
+_CURES: Mapping[int, str] = {
+    401: "it wants another key ({words}); give it with --connect-key or --connect-key-file",
+    403: "it does not let us in ({words}); does it want another --connect-key?",
+    404: "it has nothing at {path} ({words}); is the address that of an engine, "
+    "and are --connect-model and --dialect right?",
+    429: "it has too much to do ({words})",
+    501: "the engine elsewhere cannot: {words}",
+}
 
 
 class Transport:
@@ -122,13 +130,21 @@ class Transport:
                 if not error.again:
                     raise
                 wait = self.options.first_wait * 2 ** (attempt - 1)
-                if self.options.notify is not None:
-                    self.options.notify(retry_notice(error, wait, attempt, _REPEATS))
+                self.notify(error, wait, attempt, _REPEATS)
             await asyncio.sleep(wait)
         return await question()
 
+    def notify(self, error: RemoteError, wait: float, attempt: int, most: int) -> None:
+        """Tell the caller of an attempt that failed, and when the next one follows."""
+        when = f"in {wait:.3g} s" if wait else "now"
+        problem = error.problem.partition(";")[0]
+        try:
+            if self.options.notify is not None:
+                self.options.notify(f"{self.where}: {problem}. Trying again {when} ({attempt} of {most}).")
+        except BaseException as failure:  # nobody waits for it here, and a branch must not
+            log.warning("a function that is told of failed attempts failed itself: %r", failure)
+
     async def close(self) -> None:
-        """Close all connections."""
         await self._client.aclose()
 
 
@@ -151,8 +167,7 @@ def from_transport(where: str, error: Exception) -> RemoteError:
                 "in the variable SSL_CERT_FILE, or take any certificate with --no-connect-verify"
             )
         case httpx.ConnectError() if "[SSL" in words:
-            plain = where.replace("https://", "http://", 1)
-            problem = f"TLS failed ({words}); if none is spoken at that port, try --connect {plain}"
+            problem = f"TLS failed ({words}); if none is spoken there, the address begins with http://"
         case httpx.ConnectError():
             problem, again = f"no connection ({_reason(error)}); is the server running?", True
         case _:
@@ -163,45 +178,22 @@ def from_transport(where: str, error: Exception) -> RemoteError:
 def from_answer(
     where: str, status: int, headers: Mapping[str, str], body: bytes, path: str = ""
 ) -> RemoteError:
-    """Return the error for an answer that is no 2xx: the server's own words, and the cure if there is one.
-
-    ``path`` is the path that was requested.
-    """
-    words, field = own_words(body) or f"HTTP {status}", ""
-    match status:
-        case 400 if b"HTTPS" in body or b"SSL-enabled" in body:  # nginx and Go, Apache
-            words = wants_tls(where)
-        case 400 | 422:
-            field = _culprit(body, words)
-        case 401:
-            words = f"it wants another key ({words}); give it with --connect-key or --connect-key-file"
-        case 403:
-            words = f"it does not let us in ({words}); does it want another --connect-key?"
-        case 404:
-            words = (
-                f"it has nothing at {path} ({words}); is the address that of an engine, "
-                "and are --connect-model and --dialect right?"
-            )
-        case 429:
-            words = f"it has too much to do ({words})"
-        case 501:
-            words = f"the engine elsewhere cannot: {words}"
-        case _ if status >= 500:
-            words = f"it failed ({words})"
-        case _ if status < 400:  # a key would go along
-            target = urljoin(f"{where}{path}", headers["location"]) if "location" in headers else "nowhere"
-            words = f"it sends us on to {target}, which is not followed; {IS_IT_AN_ENGINE}"
-        case _:
-            pass
-    wait = 0.0
+    """Return the error for an answer that is no 2xx: the server's own words, and the cure if there is one."""
+    words, field, wait = own_words(body) or f"HTTP {status}", "", 0.0
+    if status < 400:  # a key would go along
+        words = f"it sends us on to {headers.get('location')}, which is not followed; {IS_IT_AN_ENGINE}"
+    elif status in _CURES:
+        words = _CURES[status].format(words=words, path=path)
+    elif status >= 500:
+        words = f"it failed ({words})"
+    elif status in (400, 422):
+        with contextlib.suppress(ValueError, TypeError, KeyError):
+            field = str(json.loads(body)["error"]["param"] or "")
+        named = re.match(r"Field '(\w+)'", words)
+        field = field or (named[1] if named else "")
     with contextlib.suppress(ValueError):  # a date: nobody who serves a model sends one
         wait = max(0.0, min(float(headers.get("retry-after", "")), _LONGEST_WAIT))
     return RemoteError(where, words, again=status in _AGAIN, wait=wait, status=status, field=field)
-
-
-def wants_tls(where: str) -> str:
-    """Return the cure for a port that seems to speak TLS, and was spoken to without."""
-    return f"perhaps TLS is spoken at that port; try --connect {where.replace('http://', 'https://', 1)}"
 
 
 def unreadable(where: str, data: bytes) -> RemoteError:
@@ -218,12 +210,6 @@ def misnumbered(where: str, problem: str) -> RemoteError:
     return RemoteError(where, f"{problem}; {cure}", again=False)
 
 
-def retry_notice(error: RemoteError, wait: float, attempt: int, most: int) -> str:
-    """Return a sentence about an attempt that failed, and the next one."""
-    when = f"in {wait:.3g} s" if wait else "now"
-    return f"{error.where}: {error.problem.partition(';')[0]}. Trying again {when} ({attempt} of {most})."
-
-
 def own_words(body: bytes) -> str:
     """Return the message in an error's body, from the first usual place that has one."""
     text = body[: 1 << 16].decode("utf-8", "replace").strip()
@@ -235,25 +221,13 @@ def own_words(body: bytes) -> str:
 
 
 def _message(value: Any) -> str:
-    if isinstance(value, str):
-        return value
     if isinstance(value, list):
         return "; ".join(filter(None, map(_message, cast("list[Any]", value))))
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
         places = ("error", "message", "msg", "detail", "result")
         return next((found for name in places if (found := _message(fields.get(name)))), "")
-    return ""
-
-
-def _culprit(body: bytes, words: str) -> str:
-    """Return the field that a 400 is about, as OpenAI, srbwriter or llama.cpp name it."""
-    with contextlib.suppress(ValueError, TypeError, KeyError):
-        field: Any = json.loads(body)["error"]["param"]
-        if isinstance(field, str):
-            return field
-    named = re.match(r"Field '(\w+)'", words)
-    return named[1] if named else ""
+    return value if isinstance(value, str) else ""
 
 
 def _reason(error: BaseException) -> str:

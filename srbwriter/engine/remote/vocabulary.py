@@ -50,25 +50,6 @@ def piece(token: int) -> str:
     return found
 
 
-class _Texts:
-    def __getitem__(self, token: int) -> str | None:
-        return piece(token)
-
-
-class _Bytes:
-    def __getitem__(self, token: int) -> bytes:
-        return piece(token).encode("utf-8", "replace")
-
-
-class LetterPieces:
-    """What the ids write. Raises ValueError for a number that is no id."""
-
-    bytes, text = _Bytes(), _Texts()
-
-
-PIECES = LetterPieces()
-
-
 class LetterVocabulary:
     """The same ids for every model; it has no control tokens."""
 
@@ -94,9 +75,7 @@ class LetterVocabulary:
     def pieces(self, ids: Sequence[int]) -> list[bytes]:
         """Return what each id adds to a text. Raises InvalidRequest."""
         self.check_ids(ids)
-        return [PIECES.bytes[token] for token in ids]
-
-    token_pieces = pieces
+        return [piece(token).encode() for token in ids]
 
     def token_bytes(self, token: int) -> bytes:
         return self.pieces((token,))[0]
@@ -104,12 +83,6 @@ class LetterVocabulary:
     def token(self, text: str) -> int | None:
         ids = encode(text)
         return ids[0] if len(ids) == 1 else None
-
-    def spelt(self, token: int) -> str | None:
-        return piece(token)
-
-    def begins_a_token(self, text: str) -> bool:
-        return False
 
     def check_ids(self, ids: Iterable[int]) -> None:
         """Raise InvalidRequest for a number that is no id."""

@@ -6,7 +6,6 @@ import base64
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
 from starlette.responses import Response
 
 from srbwriter.engine import limits
@@ -34,8 +33,6 @@ async def openai_embeddings(context: Context) -> Response:
     style = fields.text("encoding_format", "float")
     if style not in _FORMATS:
         raise bad("encoding_format", "Field 'encoding_format': expected float or base64")
-    if _pooling(fields) == "none":
-        raise bad("pooling", "Field 'pooling': none gives a vector for each token; ask /embeddings for those")
     _check_dimensions(fields, context)
     found = await _embed(context, fields, "input")
     tokens = sum(one.tokens for one in found)
@@ -66,10 +63,7 @@ async def _native(context: Context, fields: Fields) -> Response:
     )
     return await context.answer(
         _effort(found),
-        lambda: [
-            {"index": index, "embedding": np.atleast_2d(one.values).tolist()}
-            for index, one in enumerate(found)
-        ],
+        lambda: [{"index": index, "embedding": [one.values.tolist()]} for index, one in enumerate(found)],
     )
 
 
@@ -143,7 +137,7 @@ def _effort(found: Sequence[Embedding]) -> float:
 
 _COMMON: dict[str, Any] = {
     "embd_normalize": {"type": "integer", "minimum": -1, "maximum": 100},
-    "pooling": {"type": "string", "enum": ["none", "mean", "cls", "last"]},
+    "pooling": {"type": "string", "enum": ["mean", "cls", "last"]},
 }
 _NATIVE = object_of("content", content=PROMPT, **_COMMON)
 
