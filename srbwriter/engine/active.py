@@ -1,45 +1,33 @@
-"""The local engine's state of requests and branches: samplers, grammars and places in the token tree.
+"""The local engine's state of a request: its branches, its prompt, and what they share.
 
-An ``ActiveRequest`` belongs to a Generation, an ``ActiveBranch`` to a Branch. A running or waiting branch is
-a demand on the node of the tree where its tokens end. (It is not called a sequence: in llama.cpp that is the
-cells it is evaluated on.) This is plain state, which the scheduler changes.
+This is plain state, which the scheduler changes. (A branch is not called a sequence: in llama.cpp that is the
+cells it is evaluated on.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
 
-from .branch import WAITING_STATES, BranchWriter, ServedRequest
+from .branch import WAITING_STATES, ActiveBranch
 from .constraints import Constraint
 from .generation import Branch, Generation
 from .logprobs import likeliest, score
-from .processors.base import LogitProcessor, SharedDraw, SharedDraws
-from .sampling import Chain, SamplerTemplate
-from .text import TokenPieces
+from .model import Model
+from .sampling import SamplerTemplate
+from .seeds import derive_seed
+from .siblings import Siblings
 from .tree import Demand, Namespace
-from .types import PromptProgress, Sampling
-from .watchers import REWINDER_FIELDS, rewinder_settings
+from .types import Done, Event, PromptProgress, Request, Sampling, Stop
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from .model import Model
-
 Logits: TypeAlias = "NDArray[np.float32]"
 ConstraintKey: TypeAlias = "tuple[str | None, str | None, str | None]"
 _TEMPLATES = 64  # of one request, for branches with different settings
-
-
-class ChainState(IntEnum):
-    """Whether the sampler chain of a branch has to change before it samples again."""
-
-    CURRENT = 0
-    STALE = 1  # the text was changed: the chain needs the new history
-    OUTDATED = 2  # the settings were changed: the chain is replaced
 
 
 class ScoringDemand(Demand):
@@ -59,109 +47,78 @@ class ScoringDemand(Demand):
             request.generation.prompt_logprobs.append(known)
 
 
-class ActiveBranch(BranchWriter, Demand):
-    """One branch of the local engine.
+class ActiveRequest:
+    """A request that the local engine serves.
 
     Attributes:
-        prompting: whether its sequence reads the prompt, for all branches of the request.
-        since: the step since which it has waited or run.
-        tokens_at_start: tokens that it had when it was admitted.
-        constraint: its grammar; ``constrained`` says whether that has seen all of the text.
-        heal: the end of typed text, which the next tokens must spell.
-        alone: whether llama.cpp can sample it in a single call.
-        fast: whether nothing else is to be done for a token.
-        processors: the logit processors of this branch.
-        shared_draw: the draw shared with its siblings; None once it has parted from them.
+        branches: by their index.
+        ids: tokens of the prompt as it is evaluated.
+        pending_prefix: bytes taken off the prompt's end, which the first tokens spell (token healing).
+        events: what has happened since readers were last notified.
+        history_ids: what penalties and DRY see before the branch's own tokens.
+        scoring: the demand that scores the prompt, meanwhile.
+        siblings: how its branches are drawn together, if they are.
+        ending: the end of the prompt, which next tokens have to spell again.
+        counted: whether its prompt is in the statistics.
+        failed: whether the whole request has failed.
     """
-
-    request: ActiveRequest
-
-    def __init__(self, request: ActiveRequest, branch: Branch, pieces: TokenPieces) -> None:
-        Demand.__init__(self, request.asked.priority, request.namespace)
-        self.prompting = False
-        self.since = self.tokens_at_start = 0
-        self.chain: Chain | None = None
-        self.chain_state = ChainState.CURRENT
-        self.constraint: Constraint | None = None
-        self.constrained = False
-        self.heal: Constraint | None = None
-        self.rewinder_settings: Hashable = rewinder_settings(Sampling())  # of the watchers it has
-        self.alone = self.fast = False
-        self.processors: list[LogitProcessor[ActiveBranch]] = []
-        self.shared_draw: SharedDraw | None = None
-        BranchWriter.__init__(self, request, branch, pieces)
-        self.join_siblings()
-
-    def join_siblings(self) -> None:
-        """Draw together with the siblings, if the branches of the request do."""
-        draws = self.request.shared_draws
-        self.shared_draw = None if draws is None else draws.for_branch(self)
-
-    def restart_attempt(self) -> None:
-        if self.request.shared_draws is not None:
-            self.request.shared_draws.discard(self.buffer)
-        self.heal = None
-        super().restart_attempt()
-
-    def restart_text(self) -> None:
-        self.heal = None
-        super().restart_text()
-
-    def restart_sampling(self) -> None:
-        if self.chain is not None:
-            self.chain.close()
-            self.chain = None
-        self.join_siblings()
-        self.forget_constraint()
-
-    def text_changed(self) -> None:
-        """Note that chain and grammar have not seen the text as it is; the random state is kept."""
-        self.chain_state = max(self.chain_state, ChainState.STALE)
-        self.forget_constraint()
-
-    def rules_changed(self) -> None:
-        """Note that the settings were changed, so that the chain is replaced; the random state is kept."""
-        self.chain_state = ChainState.OUTDATED
-        self.forget_constraint()
-
-    def forget_constraint(self) -> None:
-        self.constraint, self.constrained = None, False
-
-    def slid(self, kept: int) -> None:
-        if kept < self.namespace.start:  # text that slides up to there is not common to all
-            self.namespace = self.namespace._replace(start=kept)
-
-
-class ActiveRequest(ServedRequest[ActiveBranch]):
-    """A request that the local engine serves."""
 
     def __init__(
         self, generation: Generation, ids: list[int], pending_prefix: bytes, namespace: Namespace,
-        eog_ids: NDArray[np.int64],
+        model: Model,
     ) -> None:  # fmt: skip
-        super().__init__(generation, ids, pending_prefix)
-        self.history_ids: Sequence[int] = ids  # that penalties and DRY see before the branch's own tokens
-        self.namespace = namespace
-        self.eog_ids = eog_ids  # of the model
+        self.generation, self.model, self.namespace = generation, model, namespace
+        self.asked: Request = generation.request
+        self.ids = ids
+        self.pending_prefix = pending_prefix
+        self.pending_text = pending_prefix.decode("utf-8", "replace")
+        self.eog = model.eog
+        self.events: list[Event] = []
+        self.branches: list[ActiveBranch] = []
+        self.history_ids: Sequence[int] = ids
         self.client = self.asked.client
-        self.scoring: ScoringDemand | None = None  # while the prompt is scored
-        self.shared_draws: SharedDraws[ActiveBranch] | None = None  # where branches are drawn together
-        self.ending: Constraint | None = None  # the end of the prompt, which next tokens have to spell again
+        self.scoring: ScoringDemand | None = None
+        self.siblings = Siblings(self.branches) if self.asked.siblings != "independent" else None
+        self.ending: Constraint | None = None
         self.wants_next_logprobs = self.asked.next_logprobs is not None or bool(self.asked.next_ids)
-        self.counted = False  # whether its prompt is in the statistics
-        self.failed = False  # the whole request
+        self.counted = self.failed = False
         self.order = (int(self.asked.priority), generation.number)
-        self.templates: dict[tuple[Sampling, bool], SamplerTemplate] = {}  # and whether no end is chosen
-        self.template: tuple[Sampling | None, bool, SamplerTemplate | None] = None, False, None  # the last
         self.constraints: dict[ConstraintKey, Constraint | None] = {}
+        self._seeds: set[int] = set()  # of all attempts
+        self._templates: dict[tuple[Sampling, bool], SamplerTemplate] = {}  # and whether no end is chosen
+        self._template: tuple[Sampling | None, bool, SamplerTemplate | None] = None, False, None  # the last
 
-    def make_writer(self, branch: Branch, pieces: TokenPieces) -> ActiveBranch:
-        return ActiveBranch(self, branch, pieces)
+    def add_branch(self, sampling: Sampling, stop: Stop, seed: int) -> ActiveBranch:
+        """Add a branch behind the others."""
+        branch = Branch(self.generation, len(self.branches), sampling, stop, seed)
+        self.generation.branches.append(branch)
+        self.branches.append(ActiveBranch(self, branch, self.model.pieces))
+        return self.branches[-1]
+
+    def seed(self, asked: int | None, base: int, k: int) -> int:
+        """Return the seed ``asked`` for, or the k-th from ``base`` on that no attempt of the request had."""
+        seed = asked
+        while seed is None:
+            seed, k = derive_seed(base, k), k + 1
+            seed = None if seed in self._seeds else seed
+        self._seeds.add(seed)
+        return seed
+
+    @property
+    def live(self) -> bool:
+        return any(active.branch.live for active in self.branches)
 
     @property
     def running(self) -> bool:
         """Whether anything of the request is on a sequence."""
         return self.scoring is not None or any(r.seq >= 0 for r in self.branches)
+
+    def completed(self) -> Done:
+        """Return the event that ends the request."""
+        tokens = sum(len(active.buffer.ids) for active in self.branches)
+        return Done(len(self.ids), self.generation.cached_tokens, tokens)
+
+    # ---- the prompt
 
     @property
     def scored(self) -> int:
@@ -197,35 +154,37 @@ class ActiveRequest(ServedRequest[ActiveBranch]):
             generation.prompt_done = tokens
             self.events.append(PromptProgress(tokens, len(self.ids), generation.cached_tokens))
 
-    def template_for(self, active: ActiveBranch, model: Model, n_ctx: int) -> SamplerTemplate:
+    # ---- sampler chains
+
+    def template_for(self, active: ActiveBranch, n_ctx: int) -> SamplerTemplate:
         """Return the template that the chain of a branch is made from; ``n_ctx`` is the size of the context.
 
         Raises InvalidRequest for settings that cannot be built.
         """
-        asked, ignore_eog, template = self.template  # of the last branch: it is mostly the same
-        if active.sampling is asked and active.ignore_eog == ignore_eog and template is not None:
+        sampling, ignore_eog, template = self._template  # of the last branch: it is mostly the same
+        if active.sampling is sampling and active.ignore_eog == ignore_eog and template is not None:
             return template
         # branches that differ only in these share a template
-        sampling = replace(active.sampling, seed=None, **REWINDER_FIELDS)
+        sampling = replace(active.sampling, seed=None, banned_phrases=(), loop_guard=0)
         key = sampling, active.ignore_eog
-        template = self.templates.get(key)
+        template = self._templates.get(key)
         if template is None:
-            while len(self.templates) >= _TEMPLATES:
-                self.templates.pop(next(iter(self.templates))).close()
-            banned = sorted(model.eog) if active.ignore_eog else ()
-            template = SamplerTemplate(sampling, model, n_ctx, banned)
+            while len(self._templates) >= _TEMPLATES:
+                self._templates.pop(next(iter(self._templates))).close()
+            banned = sorted(self.eog) if active.ignore_eog else ()
+            template = SamplerTemplate(sampling, self.model, n_ctx, banned)
             if template.history_length:
                 template.prime(self.history_ids[-template.history_length :])
-            self.templates[key] = template
-        self.template = active.sampling, active.ignore_eog, template
+            self._templates[key] = template
+        self._template = active.sampling, active.ignore_eog, template
         return template
 
     def close_templates(self) -> None:
         """Free the sampler templates, which only a running request needs."""
-        for template in self.templates.values():
+        for template in self._templates.values():
             template.close()
-        self.templates.clear()
-        self.template = None, False, None
+        self._templates.clear()
+        self._template = None, False, None
 
     def close(self) -> None:
         """Free everything native."""

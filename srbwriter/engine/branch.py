@@ -1,9 +1,11 @@
-"""The engine's side of a branch: its tokens, its text, its stop rules and its states.
+"""The engine's side of a branch: a list of tokens, and all that follows from it.
 
-The local engine adds each token that it samples with :meth:`BranchWriter.add_token`, the engine elsewhere
-adds the text and the tokens that it receives with :meth:`BranchWriter.add_text`. A
-:class:`~srbwriter.engine.generation.Branch` is the handle that readers have on it. Knows nothing of models,
-caches and connections.
+Every token comes by :meth:`ActiveBranch.receive`, and every way back leads through
+:meth:`ActiveBranch.back_to`. A :class:`~srbwriter.engine.generation.Branch` is the handle that readers have
+on it. Knows nothing of models and caches.
+
+Characters are counted in the text of the branch. Where its first tokens spell the end of the prompt again
+(token healing), they begin before 0.
 """
 
 from __future__ import annotations
@@ -12,23 +14,23 @@ import codecs
 import math
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from enum import IntEnum
 from itertools import accumulate
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
-from ..prose import last_sentence_start
-from .checkpoint import RewindPolicy
-from .generation import Branch, Buffer, Generation
-from .seeds import derive_seed
-from .text import BranchText, TokenPieces
+from ..prose import Scanner, last_sentence_start
+from .generation import Branch, Buffer
+from .retreat import Retreat
+from .rules import LOOP_REACH, RUN, SCANNERS, compile_phrases, find_loop, stop_pattern
+from .text import Pieces
+from .tree import Demand
 from .types import (
     BranchState,
     Cut,
-    Done,
-    Event,
     Finished,
     FinishReason,
-    Request,
+    PhraseBanned,
     Sampling,
     StateChanged,
     Stop,
@@ -36,104 +38,100 @@ from .types import (
     Text,
     TokenLogprob,
 )
-from .watchers import Finish, Rewind, Watcher
 
-W = TypeVar("W", bound="BranchWriter")
-"""The writers of an engine's branches."""
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from .active import ActiveRequest
+    from .constraints import Constraint
+    from .sampling import Chain
+    from .siblings import Siblings
 
 NO_LIMIT = 1 << 60  # tokens
 WAITING_STATES = frozenset({BranchState.WAITING, BranchState.PROMPT, BranchState.WRITING})
+_CONTEXT = 64  # characters of earlier text by which the end of a sentence is judged
+_utf8 = codecs.getincrementaldecoder("utf-8")
 
 
-def chars_before_rewind(
-    branch: Branch, tokens: int | None, chars: int | None, sentences: int | None
-) -> int:  # fmt: skip
-    """Return how many characters stay when a branch loses its last tokens, characters or sentences."""
-    text, buffer = branch.text, branch.buffer
-    if tokens is not None:
-        keep = max(len(buffer.ids) - max(tokens, 0), 0)
-        return min(buffer.ends[keep - 1], len(text)) if keep else 0
-    if chars is not None:
-        return max(len(text) - max(chars, 0), 0)
-    return last_sentence_start(text, sentences or 0)
+UNWATCHED = (), 0  # no banned phrases, and no loops
 
 
-class ServedRequest(Generic[W]):
-    """The engine's side of a request.
+class ChainState(IntEnum):
+    """Whether the sampler chain of a branch has to change before it samples again."""
 
-    Attributes:
-        branches: the writers of its branches, by their index.
-        ids: tokens of the prompt as it is evaluated.
-        pending_prefix: bytes taken off the prompt's end, which the first tokens spell (token healing).
-        events: what has happened since readers were last notified.
-        seeds: of all attempts.
-    """
-
-    def __init__(self, generation: Generation, ids: list[int], pending_prefix: bytes) -> None:
-        self.generation = generation
-        self.asked: Request = generation.request
-        self.ids = ids
-        self.pending_prefix = pending_prefix
-        self.pending_text = pending_prefix.decode("utf-8", "replace")
-        self.events: list[Event] = []
-        self.seeds: set[int] = set()
-        self.branches: list[W] = []
-
-    def add_branch(self, sampling: Sampling, stop: Stop, seed: int, pieces: TokenPieces) -> W:
-        """Add a branch behind the others, and return its writer."""
-        branch = Branch(self.generation, len(self.branches), sampling, stop, seed)
-        self.generation.branches.append(branch)
-        self.branches.append(self.make_writer(branch, pieces))
-        return self.branches[-1]
-
-    def make_writer(self, branch: Branch, pieces: TokenPieces) -> W:
-        """Return a writer for ``branch``."""
-        raise NotImplementedError
-
-    def seed(self, asked: int | None, base: int, k: int) -> int:
-        """Return the seed ``asked`` for, or the k-th from ``base`` on that no attempt of the request had."""
-        seed = asked
-        while seed is None:
-            seed, k = self.derive_seed(base, k), k + 1
-            seed = None if seed in self.seeds else seed
-        self.seeds.add(seed)
-        return seed
-
-    def derive_seed(self, seed: int, k: int) -> int:
-        """Return the k-th seed that follows from ``seed``."""
-        return derive_seed(seed, k)
-
-    @property
-    def live(self) -> bool:
-        return any(writer.branch.live for writer in self.branches)
-
-    def completed(self) -> Done:
-        """Return the event that ends the request."""
-        tokens = sum(len(writer.branch.buffer.ids) for writer in self.branches)
-        return Done(len(self.ids), self.generation.cached_tokens, tokens)
+    CURRENT = 0
+    STALE = 1  # the text was changed: the chain needs the new history
+    OUTDATED = 2  # the settings were changed: the chain is replaced
 
 
-class BranchWriter:
-    """The writer of one branch. ``base`` and the buffer's ids from ``first`` on are its path.
+class Ending(NamedTuple):
+    """The branch ends; text and tokens are cut already."""
+
+    reason: FinishReason
+    stop_text: str | None = None
+
+
+class Back(NamedTuple):
+    """The branch has to choose again after ``tokens`` tokens, because of a banned ``phrase``."""
+
+    tokens: int
+    phrase: str
+
+
+class ActiveBranch(Demand):
+    """One branch of the local engine. ``base`` and the buffer's ids from ``first`` on are its path.
 
     Attributes:
-        hidden: decoded characters that belong to the prompt (token healing).
-        pending: characters that the next tokens have to spell again, and that are not published again.
+        decoded: where the text of its tokens ends; behind ``shown`` text is held back, and before that
+            the next tokens spell again what is there already.
+        shown: where the published text ends.
+        floor: where the text begins that rules may look for matches in: what the model wrote since the last
+            restart.
         reported: tokens of the buffer that events have reported.
-        barred: tokens that are barred at a position of the attempt.
-        rewinds: the checkpoints before a banned phrase; None while no watcher may rewind it.
+        barred: tokens that are barred at a place of the attempt.
+        rows: the logits that its last tokens were chosen from, as far as a ban may need them, by place.
         deadline: time.monotonic() at which it ends.
+        prompting: whether its sequence reads the prompt, for all branches of the request.
+        since: the step since which it has waited or run.
+        tokens_at_start: tokens that it had when it was admitted.
+        constraint: its grammar; ``constrained`` says whether that has seen all of the text.
+        heal: the end of typed text, which the next tokens must spell.
+        alone: whether llama.cpp can sample it in a single call.
+        fast: whether nothing else is to be done for a token.
+        watched: the settings by which phrases and loops are looked for.
+        siblings: the draw that it shares with its siblings; None once it has parted from them.
     """
 
-    def __init__(self, request: ServedRequest[Any], branch: Branch, pieces: TokenPieces) -> None:
-        self.request, self.branch = request, branch
+    def __init__(self, request: ActiveRequest, branch: Branch, pieces: Pieces) -> None:
+        super().__init__(request.asked.priority, request.namespace)
+        self.request, self.branch, self.pieces = request, branch, pieces
+        self.prompting = False
+        self.since = self.tokens_at_start = 0
+        self.chain: Chain | None = None
+        self.chain_state = ChainState.CURRENT
+        self.constraint: Constraint | None = None
+        self.constrained = False
+        self.heal: Constraint | None = None
+        self.alone = self.fast = False
+        self.watched = UNWATCHED
+        self.siblings: Siblings | None = request.siblings
         self.base: Sequence[int] = request.ids
-        self.first = 0
-        self.hidden = self.pending = self.reported = 0
+        self.first = self.reported = 0
         self.sampling: Sampling = branch.sampling
-        self.text = BranchText(pieces, branch.stop_rule)
         self.barred: dict[int, set[int]] = {}
-        self.rewinds: RewindPolicy | None = None
+        self.rows: dict[int, NDArray[np.float32]] = {}
+        self.retreat = Retreat()
+        self._decoder = _utf8("replace")
+        self._broken = False  # whether a character is still to be completed
+        self._bans, self._loop_times, self._reach = compile_phrases(()), 0, 1
+        self._before = ""  # the end of the prompt, as far as a phrase or a loop may begin in it
+        self._boundary: str | None = None
+        self._scanner: Scanner | None = None
+        self.decoded = self.shown = self.floor = 0
+        self._recent, self._seen = "", 0  # the text as the rules see it: its end, and where that is
+        self._ban_from = self._ban_floor = 0  # where phrases and loops may begin, and where none ends
+        self._plain = False  # whether tokens are published at once, as nothing looks at them
         self.set_stop(branch.stop_rule)
 
     # ---- what there is
@@ -160,7 +158,7 @@ class BranchWriter:
     @property
     def still_healing(self) -> bool:
         """Whether its tokens repeat a part of the prompt's end, and all of its own text is still to come."""
-        return self.text.decoded < self.hidden and bool(self.buffer.ids)
+        return self.decoded < 0 and bool(self.buffer.ids)
 
     @property
     def first_free(self) -> int:
@@ -177,24 +175,24 @@ class BranchWriter:
         return len(self.buffer.ids)
 
     @property
-    def left(self) -> int | None:
-        """Tokens that it may still write; None: no limit."""
-        return None if self.limit >= NO_LIMIT // 2 else max(self.limit - self.written, 0)
-
-    @property
     def text_without_tokens(self) -> str:
         """The end of the text that no token spells, with the prompt's end if no token spells that."""
         begun, ends = self.request.pending_text, self.buffer.ends
         return (begun + self.branch.text)[len(begun) + ends[-1] if ends else 0 :]
 
-    @property
-    def sampling_rule(self) -> tuple[object, ...]:
-        """The part of the stop rule that the engine applies."""
-        return self.ignore_eog, self.min_tokens
-
     def tokens_within(self, chars: int) -> int:
         """Return how many tokens lie wholly within the first ``chars`` characters."""
         return bisect_right(self.buffer.ends, chars)
+
+    def chars_before(self, tokens: int | None, chars: int | None, sentences: int | None) -> int:
+        """Return how many characters stay without the last tokens, characters or sentences."""
+        text, ends = self.branch.text, self.buffer.ends
+        if tokens is not None:
+            keep = max(len(ends) - max(tokens, 0), 0)
+            return min(ends[keep - 1], len(text)) if keep else 0
+        if chars is not None:
+            return max(len(text) - max(chars, 0), 0)
+        return last_sentence_start(text, sentences or 0)
 
     def unscored(self, ids: Sequence[int]) -> list[TokenLogprob]:
         """Return placeholder logprobs for ``ids`` that the model did not write, if logprobs are reported."""
@@ -204,135 +202,257 @@ class BranchWriter:
 
     # ---- one token
 
-    def add_token(self, token: int, logprob: TokenLogprob | None, now: float) -> Finish | Rewind | None:
-        """Add a sampled token and apply the stop rules that look at text, and the limits.
+    def receive(
+        self, token: int, logprob: TokenLogprob | None, now: float, row: Callable[[], NDArray[np.float32]]
+    ) -> Ending | Back | None:
+        """Add a token that was sampled, publish what may be, and say whether the branch ends or goes back.
 
-        Returns None if the branch continues; a Finish, with the buffer cut already; or a Rewind for a banned
-        phrase, after which only :meth:`rewind` or :meth:`commit` may follow.
+        None: it continues. After a Back nothing of the token is published, and :meth:`back_to` follows.
+
+        Args:
+            logprob: that of the token, if the request has them.
+            now: time.monotonic().
+            row: gives the logits that the token was chosen from.
         """
-        buffer, text = self.branch.buffer, self.text
-        if text.plain and not self.pending and (whole := text.whole[token]) is not None:
-            # The usual token: nothing looks at it, so it goes straight to the reader.
-            text.tokens += 1
-            text.decoded += len(whole)
-            buffer.ids.append(token)
-            buffer.ends.append(text.decoded - self.hidden)
-            if whole:
-                buffer.pieces.append(whole)
-            logprobs = ()
-            if logprob is not None:
-                buffer.logprobs.append(logprob)
-                logprobs = (logprob,)
-            self.reported = len(buffer.ids)
-            self.request.events.append(Text(self.branch.index, whole, (token,), logprobs))
-            if self.reported < self.limit and (self.deadline is None or now <= self.deadline):
-                return None
-            return self._end_at_limit()
-        out, verdict = text.feed(token)
-        out = self._hide(out)
+        branch, buffer = self.branch, self.branch.buffer
+
+        # The end of the text is a token, too, and not kept.
+        if token in self.request.eog and not self.ignore_eog:
+            self.flush()
+            return Ending(FinishReason.EOG)
+        if token in self.stop_ids:
+            self.flush()
+            return Ending(FinishReason.STOP)
+
+        text, begin = self.pieces.text[token], self.decoded
+        if text is None or self._broken:  # a part of a character
+            text = self._decoder.decode(self.pieces.bytes[token])
+            self._broken = bool(self._decoder.getstate()[0])
+        self.decoded = begin + len(text)
         buffer.ids.append(token)
-        buffer.ends.append(text.decoded - self.hidden)
+        buffer.ends.append(self.decoded)
         if logprob is not None:
             buffer.logprobs.append(logprob)
-        if isinstance(verdict, Rewind):
-            return verdict
-        return self._publish(out, verdict) or self._limit_reached(now)
+        if self._plain:  # most tokens: nothing looks at them
+            if text:
+                buffer.pieces.append(text)
+            self.shown = self._seen = self.decoded
+            self.reported = len(buffer.ids)
+            logprobs = () if logprob is None else (logprob,)
+            self.request.events.append(Text(branch.index, text, (token,), logprobs))
+            return self._at_limit(now)
 
-    def add_text(
-        self, text: str, ids: Sequence[int], ends: Sequence[int], logprobs: Sequence[TokenLogprob], now: float
-    ) -> Finish | None:  # fmt: skip
-        """Add text that another engine wrote, with the tokens that spell it; return how the branch ends.
+        new = text[max(self._seen - begin, 0) :]  # without what is only spelt again
+        self._seen = max(self._seen, self.decoded)
+        self._recent = (self._recent + new)[-(self._reach + self._seen - self.shown) :]
+        recent, at = self._recent, self._seen - len(self._recent)
 
-        ``ends`` are characters of ``text`` after each token. The other engine applies the limit of tokens.
-        """
-        buffer, begin = self.branch.buffer, self.text.decoded
-        out, finish = self.text.feed_text(text)
-        buffer.ids.extend(ids)
-        buffer.ends.extend(begin + end for end in ends)
-        buffer.logprobs.extend(logprobs)
-        finish = self._publish(out, finish)
-        if finish is None and self.deadline is not None and now > self.deadline:
-            return self._end_at_limit()
-        return finish
+        # Phrases and loops, from which the branch goes back; what they may yet begin in is `loose`.
+        loose, found = self._seen, None
+        if self._bans is not None:
+            begun = self.shown if self.shown > self._ban_floor else self._ban_floor - self._bans.reach
+            match = self._bans.find(recent, max(begun, self._ban_from) - at, self._ban_floor - at)
+            if match is not None:
+                loose = at + match.start()
+            if match is not None and not match.partial:
+                found = loose, self._bans.name(match[0]), True
+            first = self.tokens_within(loose)
+            if first < len(buffer.ids):
+                self.rows = {place: logits for place, logits in self.rows.items() if place >= first}
+                self.rows[len(buffer.ids) - 1] = row().copy()
+            else:
+                self.rows.clear()
+        if self._loop_times and found is None:
+            loop = find_loop(recent[max(self._ban_from - at, 0) :])
+            if loop.stands(self._loop_times):
+                found = max(self._seen - loop.matched, 0), recent[-loop.period :], False
+            loose = min(loose, self._seen - max(loop.matched, RUN - 1))
+        if found is not None:
+            start, phrase, nearest = found
+            first = self.tokens_within(max(start, 0))
+            place = self.retreat.choose_place(
+                start, buffer.ids, self.rows, self.barred, first, self.first_free, nearest
+            )
+            if place is not None:
+                return Back(place, phrase)
+            self.request.events.append(PhraseBanned(branch.index, phrase, 0))  # it stays
+            self._ban_from = self._ban_floor = loose = self._seen
 
-    def commit(self, now: float) -> Finish | None:
-        """Keep the phrase that :meth:`add_token` has found; return how the branch ends, if it does."""
-        out, verdict = self.text.commit()
-        return self._publish(self._hide(out), verdict) or self._limit_reached(now)
+        # Stop rules: of several that match, the one that keeps least. Nothing is shown that may be cut off.
+        hold, endings = self._seen, list[tuple[int, Ending]]()
+        taken_back = self.tokens_within(loose)
+        if taken_back < len(buffer.ids):
+            hold = buffer.ends[taken_back - 1] if taken_back else 0
+        if self._stops is not None:
+            match = self._stops.search(recent, self.shown - at, partial=True)
+            if match is not None and not match.partial:
+                keep = match.end() if self._include_stop else match.start()
+                endings.append((at + keep, Ending(FinishReason.STOP, match[0])))
+            elif hold < self._seen:  # what is before may become a stop text in another way
+                match = self._stops.search(recent[: max(hold - at, 0)], self.shown - at, partial=True)
+            if match is not None and match.partial:
+                hold = min(hold, at + match.start())
+        if self._scanner is not None and self._boundary is not None:
+            unit_ends = self._scanner.feed(new)
+            if unit_ends and self.written >= self.min_tokens:
+                endings.append((unit_ends[0], Ending(FinishReason(self._boundary))))
+            hold = min(hold, self._seen - self._scanner.held)
+        if self._kept_stops and self.written >= self._kept_stops_from:
+            wanted = next((stop for stop in self._kept_stops if stop in new), None)
+            if wanted is not None:
+                endings.append((self._seen, Ending(FinishReason.STOP, wanted)))
+        if endings:
+            keep, ending = min(endings, key=lambda found: found[0])
+            kept = self.tokens_within(keep)
+            last = [drawn for drawn in buffer.drawn if drawn.position == kept]  # the stop text's first token
+            self._show(keep, kept)
+            self.back_to(kept, keep)
+            self.buffer.drawn += last
+            return ending
 
-    def _publish(self, out: str, finish: Finish | None) -> Finish | None:
-        """Publish ``out``, the text of the last token as far as it may be; return ``finish``."""
-        if finish is not None:
-            self._cut_at(out, finish)
-            return finish
-        if out:
-            self.branch.buffer.pieces.append(out)
-        self.report(out, len(self.text.checkpoints))
-        return None
+        self._show(hold, taken_back)
+        return self._at_limit(now)
 
-    def _limit_reached(self, now: float) -> Finish | None:
+    def _at_limit(self, now: float) -> Ending | None:
         """Return how the branch ends if it has written all that it may."""
         if self.written < self.limit and (self.deadline is None or now <= self.deadline):
             return None
-        return self._end_at_limit()
-
-    def _end_at_limit(self) -> Finish:
-        """Publish what was held back; return the end for length."""
         self.flush()
-        return Finish(FinishReason.LENGTH, len(self.branch.text), None)
+        return Ending(FinishReason.LENGTH)
 
-    def _hide(self, text: str) -> str:
-        """Return what is left of ``text`` behind the characters that have to be spelt again."""
-        hidden = min(self.pending, len(text))
-        self.pending -= hidden
-        return text[hidden:]
-
-    def _cut_at(self, text: str, finish: Finish) -> None:
-        """A stop rule matched: keep its characters, and the tokens that lie wholly in them."""
-        branch, buffer = self.branch, self.branch.buffer
+    def _show(self, place: int, tokens: int) -> None:
+        """Publish the text up to ``place``, and report the first ``tokens`` tokens."""
+        buffer, begin, at = self.buffer, self.reported, self._seen - len(self._recent)
+        text = self._recent[self.shown - at : max(place - at, 0)]
         if text:
             buffer.pieces.append(text)
-        kept, begin = self.tokens_within(max(finish.keep - self.hidden, 0)), self.reported
-        if text or kept > begin:
-            ids, logprobs = buffer.ids[begin:kept], buffer.logprobs[begin:kept]
-            self.request.events.append(Text(branch.index, text, tuple(ids), tuple(logprobs)))
-        dropped = len(buffer.ids) - kept
-        del buffer.ids[kept:], buffer.ends[kept:], buffer.logprobs[kept:]
-        buffer.drawn = [drawn for drawn in buffer.drawn if drawn.position <= kept]  # the stop text's first
-        if kept < self.first:  # the window was shifted within the stop text: the rest stands in the base
-            self.base, self.first = self.base[: kept - self.first], kept
-        if dropped:
-            self.text_changed()
-        buffer.tail = branch.text[buffer.ends[-1] if buffer.ends else 0 :]
-        self.reported = kept
-        if kept < begin:  # ids that were published before the stop string was complete
-            self.request.events.append(Cut(branch.index, len(branch.text), kept))
-
-    def report(self, text: str, held: int = 0) -> None:
-        """Add an event for ``text`` and for the unreported tokens except the last ``held``."""
-        buffer, begin = self.branch.buffer, self.reported
-        self.reported = max(len(buffer.ids) - held, begin)
+            self.shown += len(text)
+        self.reported = max(tokens, begin)
         ids, logprobs = buffer.ids[begin : self.reported], buffer.logprobs[begin : self.reported]
         if text or ids:
             self.request.events.append(Text(self.branch.index, text, tuple(ids), tuple(logprobs)))
+        self._plain = not self._ruled and self._seen == self.shown <= self.decoded
 
     def flush(self) -> None:
         """Publish what was held back; text that was typed and no token covers yet becomes the tail."""
-        buffer = self.buffer
-        if self.still_healing:
-            self.report("")
-            return  # nothing has been held back yet, and the branch may go on from half a word
-        held = self.text.finish()
-        healing = bool(self.pending)
-        held = self._hide(held)
-        self.report("")
-        if held:
-            buffer.pieces.append(held)
-            if buffer.ends:
-                buffer.ends[-1] = max(buffer.ends[-1], self.text.decoded - self.hidden)
-            self.request.events.append(Text(self.branch.index, held))
-        if healing:
+        buffer, again = self.buffer, self.decoded < self.shown
+        if self.still_healing:  # nothing is held back, and the branch may go on from half a word
+            self._show(self._seen, len(buffer.ids))
+            return
+        broken = self._decoder.decode(b"", True)  # a broken character as U+FFFD
+        self._decoder.reset()
+        self._broken = False
+        if broken and not again:
+            self.decoded += len(broken)
+            self._seen, self._recent = self.decoded, self._recent + broken
+            buffer.ends[-1] = self.decoded
+        self._show(self._seen, len(buffer.ids))
+        if again:
             buffer.tail = self.branch.text[max(buffer.ends[-1], 0) if buffer.ends else 0 :]
+
+    # ---- the way back
+
+    def back_to(self, tokens: int, chars: int | None = None, tell: bool = False) -> None:
+        """Keep the first ``tokens`` tokens and ``chars`` characters, by default those that they spell.
+
+        What no token spells of them is the tail. Readers get a Cut where they have seen any of what is gone,
+        or to ``tell`` them anyway. The random state of the sampler stays.
+        """
+        buffer, text = self.buffer, self.branch.text
+        end = buffer.ends[tokens - 1] if tokens else 0
+        chars = max(end, 0) if chars is None else chars
+        held = self._recent[len(self._recent) - (self._seen - self.shown) :][: max(chars - self.shown, 0)]
+        held = held if self._seen > self.shown else ""
+        changed = tokens < len(buffer.ids)
+        if chars < len(text):  # readers have it
+            text = text[:chars]
+            new = Buffer(
+                buffer.revision + 1, [text] if text else [], buffer.ids[:tokens], buffer.ends[:tokens]
+            )
+            new.logprobs = buffer.logprobs[:tokens]
+            new.typed = [(begin, min(end, chars)) for begin, end in buffer.typed if begin < chars]
+            new.drawn = buffer.drawn
+            self.branch.buffer = new
+        else:
+            del buffer.ids[tokens:], buffer.ends[tokens:], buffer.logprobs[tokens:]
+            new = buffer
+        new.drawn = [drawn for drawn in new.drawn if drawn.position < tokens]
+        new.tail = text[max(end, 0) :]
+        if tokens < self.first:  # the window was shifted since; it is made anew where it is still needed
+            self.base, self.first = self.request.ids, 0
+        self.barred = {place: barred for place, barred in self.barred.items() if place <= tokens}
+        self.rows = {place: row for place, row in self.rows.items() if place < tokens}
+        # The decoder stands where it stood: behind the last whole token, and the parts that follow it.
+        whole = tokens
+        while whole and self.pieces.text[new.ids[whole - 1]] is None:
+            whole -= 1
+        self._decoder.reset()
+        for token in new.ids[whole:]:
+            self._decoder.decode(self.pieces.bytes[token])
+        self._broken = bool(self._decoder.getstate()[0])
+        self.decoded, self.floor = end, min(self.floor, chars)
+        seen_before, self.reported = self.reported, min(self.reported, tokens)
+        self._look_again(held)
+        if changed:
+            self.text_changed()
+        if tell or new is not buffer or seen_before > tokens:
+            self.request.events.append(Cut(self.branch.index, len(text), tokens))
+
+    def restart_attempt(self) -> None:
+        """Forget the text; the reader sees a new revision."""
+        branch = self.branch
+        if self.request.siblings is not None:
+            self.request.siblings.discard(self.buffer)
+        branch.buffer = Buffer(self.buffer.revision + 1)
+        self.base, self.first = self.request.ids, 0
+        self.barred.clear()
+        self.restart_sampling()
+        branch.started_at = branch.changed_at = 0.0
+        branch.bans = branch.overlap = 0
+        self.restart_text()
+        self.set_stop(branch.stop_rule)
+        self.request.events.append(Cut(branch.index, 0, 0))
+
+    def restart_text(self, again: int = 0, broken: bytes = b"") -> None:
+        """Let no rule look at the text so far; the next tokens spell its last ``again`` characters again.
+
+        ``broken`` are the first bytes of a character that the next token completes.
+        """
+        self.heal = None
+        self._decoder.reset()
+        self._decoder.decode(broken)
+        self._broken = bool(broken)
+        self.floor = self._ban_floor = len(self.branch.text)
+        self._ban_from = self.floor - self._reach
+        self.decoded = self.floor - again
+        self.reported = len(self.buffer.ids)
+        self.barred = {place: barred for place, barred in self.barred.items() if place == self.reported}
+        self.rows.clear()
+        self.retreat.forget()
+        self._look_again()
+
+    def _look_again(self, held: str = "") -> None:
+        """Let the rules see the text as it is, with ``held`` behind what is published."""
+        text = self.branch.text
+        self.shown, self._seen = len(text), len(text) + len(held)
+        self._recent = (self._before + text + held)[-(self._reach + len(held)) :]
+        self._scanner = None
+        if self._boundary is not None:
+            whole, begun = text + held, self.request.pending_text if self.branch.overlap else ""
+            before = (begun + whole[: self.floor])[-_CONTEXT:]
+            self._scanner = SCANNERS[self._boundary](self.floor - len(before))
+            self._scanner.feed(before)
+            self._scanner.mark()
+            self._scanner.feed(whole[self.floor :])
+        self._ruled = bool(
+            self._stops or self._boundary or self._kept_stops or self._bans or self._loop_times
+        )
+        self._plain = not self._ruled and self.shown <= self.decoded
+
+    def spell_prompt_again(self) -> None:
+        """Let the first tokens spell what token healing took off the prompt."""
+        self.branch.overlap = len(self.request.pending_text)
+        self.restart_text(self.branch.overlap)
 
     # ---- ending
 
@@ -358,14 +478,36 @@ class BranchWriter:
             self.limit = self.written + more
         else:
             self.limit = NO_LIMIT if stop.max_tokens is None else stop.max_tokens
-        self.min_tokens = stop.min_tokens
-        self.ignore_eog = stop.ignore_eog
+        self.min_tokens, self.ignore_eog = stop.min_tokens, stop.ignore_eog
         self.stop_ids = frozenset(stop.token_ids)
         self.deadline = None if stop.max_seconds is None else time.monotonic() + stop.max_seconds
-        self.text.set_stop(stop)
+        self._stops, self._include_stop = stop_pattern(stop.strings), stop.include_string
+        self._boundary = stop.boundary
+        self._kept_stops = tuple(filter(None, stop.after_any))
+        self._kept_stops_from = max(stop.after_min_tokens + 1, stop.min_tokens)
+        self._look_again(self._held)
 
-    def rules_changed(self) -> None:
-        """Note that the sampling rules have changed; the random state stays."""
+    def watch(self, prompt_end: Callable[[int], str]) -> None:
+        """Look for the phrases and loops that its sampling names from here on, if they are others.
+
+        ``prompt_end`` gives the last characters before the branch, at least so many.
+        """
+        sampling, held = self.sampling, self._held
+        if self.watched == (sampling.banned_phrases, sampling.loop_guard):
+            return
+        self.watched = sampling.banned_phrases, sampling.loop_guard
+        self._bans, self._loop_times = compile_phrases(sampling.banned_phrases), sampling.loop_guard
+        self._reach = max(self._bans.reach if self._bans else 1, LOOP_REACH if self._loop_times else 1)
+        self._before = prompt_end(self._reach) if self._reach > 1 else ""
+        self._ban_floor = len(self.branch.text) + len(held)
+        self._ban_from = self._ban_floor - self._reach
+        self.rows.clear()
+        self.retreat.forget()
+        self._look_again(held)
+
+    @property
+    def _held(self) -> str:
+        return self._recent[len(self._recent) - max(self._seen - self.shown, 0) :]
 
     def start_clock(self, now: float) -> None:
         """Note the time of the first token, from which ``max_seconds`` count."""
@@ -373,45 +515,19 @@ class BranchWriter:
         seconds = self.branch.stop_rule.max_seconds
         self.deadline = None if seconds is None else now + seconds
 
-    def watch(self, rewinders: Sequence[Watcher]) -> None:
-        """Let other watchers take the branch back from here on."""
-        self.rewinds = RewindPolicy() if rewinders else None
-        self.text.watch(rewinders, self.branch.text)
-
     # ---- another text
 
-    def text_changed(self) -> None:
-        """The text is not the one that the last token was chosen after."""
-
-    def restart_sampling(self) -> None:
-        """Note that the next token begins another attempt, with a fresh random state."""
-
-    def restart_attempt(self) -> None:
-        """Forget the text; the reader sees a new revision."""
-        branch = self.branch
-        branch.buffer = Buffer(self.buffer.revision + 1)
-        self.base, self.first = self.request.ids, 0
-        self.hidden = self.pending = 0
-        self.barred.clear()
-        self.text.restart("")
-        self.restart_sampling()
-        branch.started_at = branch.changed_at = 0.0
-        branch.bans = branch.overlap = 0
-        self._forget_rewinds()
-        self.set_stop(branch.stop_rule)
-
-    def begin(self, ids: Sequence[int], without: Sequence[int], pieces: TokenPieces) -> None:
+    def begin(self, ids: Sequence[int], without: Sequence[int]) -> None:
         """Begin a new attempt with ``ids``, followed by none of ``without``.
 
         The ids are kept as they are, even if the last one ends inside a character. The attempt writes the
         rule's number of tokens after them. Tokens that do not spell all of the healed prefix are left out.
         """
-        healed = len(self.request.pending_text)
-        speller = BranchText(pieces, Stop())
-        spelt, ends = "", list[int]()
+        healed, decoder, spelt = len(self.request.pending_text), _utf8("replace"), ""
+        ends = list[int]()
         for token in ids:
-            spelt += speller.feed(token)[0]
-            ends.append(speller.decoded - healed)
+            spelt += decoder.decode(self.pieces.bytes[token])
+            ends.append(len(spelt) - healed)
         if ends and ends[-1] >= 0:
             text, buffer = spelt[healed:], self.buffer
             buffer.pieces += [text] if text else []
@@ -419,105 +535,31 @@ class BranchWriter:
             buffer.ends += ends
             buffer.logprobs += self.unscored(ids)
             self.branch.overlap = healed
-            self.text.restart(text, len(ids), broken=speller.broken)
-            self._forget_rewinds()
+            self.restart_text(broken=decoder.getstate()[0])
             self.set_stop(self.branch.stop_rule, self.branch.stop_rule.max_tokens)
             self.request.events.append(Text(self.branch.index, text, tuple(ids)))
         if without:
             self.barred = {len(self.buffer.ids): set(without)}
 
-    def take_up(self, attempt: Take, ids: Sequence[int], pieces: Sequence[bytes]) -> None:
-        """Restore an earlier attempt, whose tokens, with the prompt's end, are ``ids``.
-
-        The tokens write ``pieces``.
-        """
+    def take_up(self, attempt: Take, ids: Sequence[int]) -> None:
+        """Restore an earlier attempt, whose tokens, with the prompt's end, are ``ids``."""
         branch, begun = self.branch, self.request.pending_text
-        decoder = codecs.getincrementaldecoder("utf-8")("ignore")
-        ends = list(accumulate((len(decoder.decode(piece)) for piece in pieces), initial=-len(begun)))[1:]
+        decoder, spelt = _utf8("ignore"), map(self.pieces.bytes.__getitem__, ids)
+        ends = list(accumulate((len(decoder.decode(piece)) for piece in spelt), initial=-len(begun)))[1:]
         if ends and ends[-1] != len(attempt.text):  # the pieces of characters are not known
             ends = [len(attempt.text)] * len(ids)
         text = [attempt.text] if attempt.text else []
         branch.buffer = Buffer(pieces=text, ids=list(ids), ends=ends, logprobs=self.unscored(ids))
         branch.overlap = len(begun)
         branch.finish_reason, branch.state = attempt.finish_reason, BranchState.DONE
-        self.text.restart(attempt.text, len(ids))
-        self.reported = len(ids)
-
-    def rewind(self, place: int) -> bool:
-        """Rewind to after ``place`` tokens, before a banned phrase; the random state stays.
-
-        Returns whether any of the removed text had been published.
-        """
-        buffer, known = self.buffer, self.text.rewind(place)
-        if known and max(self.text.published - self.hidden, 0) == len(self.branch.text):
-            del buffer.ids[place:], buffer.ends[place:], buffer.logprobs[place:]
-            self.pending = max(self.hidden - self.text.published, 0)
-        else:
-            text = self.branch.text[: max(buffer.ends[place - 1], 0) if place else 0]
-            self._replace_buffer(text, place)
-            self.text.restart(text, place)
-            self.hidden = self.pending = 0
-        self.buffer.drawn[:] = [drawn for drawn in self.buffer.drawn if drawn.position < place]
-        self.text_changed()
-        published = self.reported > place or self.buffer is not buffer
-        self.reported = min(self.reported, place)
-        return published
-
-    def cut(self, chars: int) -> None:
-        """Keep ``chars`` characters and the tokens within them; the rest of the characters is the tail."""
-        keep, text = self.tokens_within(chars), self.branch.text[:chars]
-        self._replace_buffer(text, keep)
-        new = self.buffer
-        new.typed = [(begin, min(end, chars)) for begin, end in new.typed if begin < chars]
-        new.tail = text[max(new.ends[-1], 0) if new.ends else 0 :]
-        if keep < self.first:  # the window was shifted since; it is made anew where it is still needed
-            self.base, self.first = self.request.ids, 0
         self.restart_text()
-        self.restart_sampling()
-
-    def _replace_buffer(self, text: str, tokens: int) -> None:
-        """Begin a new buffer with the first ``tokens`` tokens of this one, which spell ``text``."""
-        old = self.buffer
-        new = Buffer(old.revision + 1, [text] if text else [], old.ids[:tokens], old.ends[:tokens])
-        new.logprobs, new.typed = old.logprobs[:tokens], old.typed
-        new.drawn = [drawn for drawn in old.drawn if drawn.position < tokens]
-        self.branch.buffer = new
-
-    def restart_text(self) -> None:
-        """Let no rule look at the text so far."""
-        self.hidden = self.pending = 0
-        self._forget_rewinds()
-        self.text.restart(self.branch.text, self.written)
-
-    def spell_again(self, text: str) -> None:
-        """Let the next tokens spell ``text``, the end of the text so far, again."""
-        self.pending = len(text)
-        whole = self.branch.text
-        self.text.restart(whole[: max(len(whole) - len(text), 0)], self.written, len(text))
-
-    def spell_prompt_again(self) -> None:
-        """Let the first tokens spell what token healing took off the prompt."""
-        self.spell_again(self.request.pending_text)
-        self.hidden = self.branch.overlap = self.pending
-
-    def _forget_rewinds(self) -> None:
-        """Forget rewind state: the text has changed."""
-        self.reported = len(self.buffer.ids)
-        self.barred = {k: tokens for k, tokens in self.barred.items() if k == self.reported}
-        if self.rewinds is not None:
-            self.rewinds.forget()
 
     def drop_half_spelt(self) -> None:
         """Drop tokens that repeat only part of the prompt's end: typed words begin with all of it."""
-        buffer = self.buffer
-        if buffer.ids and buffer.ends[-1] < 0:
+        if self.buffer.ids and self.buffer.ends[-1] < 0:
             before = self.written
-            buffer.ids.clear()
-            buffer.ends.clear()
-            buffer.logprobs.clear()
+            self.back_to(0)
             self.limit += self.written - before
-            self.reported = 0
-            self.text_changed()
 
     def add_typed(self, text: str, ids: Sequence[int], ends: Sequence[int], unspelt: int = 0) -> None:
         """Add text that a person typed.
@@ -525,30 +567,26 @@ class BranchWriter:
         The tokens spell ``unspelt`` characters before it, too; its end they need not spell. ``ends`` are
         characters after each of them. Text that follows a tail becomes a part of that.
         """
-        branch, buffer, before = self.branch, self.buffer, self.written
-        begin = len(branch.text)
+        buffer, begin = self.buffer, len(self.branch.text)
         buffer.typed.append((begin, begin + len(text)))  # before the text, so that no reader misses it
         buffer.pieces.append(text)
-        buffer.logprobs += self.unscored(ids)
-        buffer.ids.extend(ids)
-        buffer.ends.extend(begin + max(end - unspelt, 0) for end in ends)
         buffer.tail += text if buffer.tail else ""
-        self.limit += self.written - before
-        self.text_changed()
-        self.restart_text()
-        self.request.events.append(Text(branch.index, text, tuple(ids)))
+        self._add_spelling(ids, [begin + max(end - unspelt, 0) for end in ends], text)
 
     def settle_tail(self, ids: Sequence[int]) -> None:
         """Make ``ids`` the tokens of the text that has none yet, so that the branch can continue from it."""
+        self.buffer.tail = ""
+        self._add_spelling(ids, [len(self.branch.text)] * len(ids), "")
+
+    def _add_spelling(self, ids: Sequence[int], ends: Sequence[int], text: str) -> None:
         buffer, before = self.buffer, self.written
-        buffer.ids.extend(ids)
-        buffer.ends.extend([len(self.branch.text)] * len(ids))
         buffer.logprobs += self.unscored(ids)
-        buffer.tail = ""
+        buffer.ids.extend(ids)
+        buffer.ends.extend(ends)
         self.limit += self.written - before
-        self.reported = len(buffer.ids)
-        self.request.events.append(Text(self.branch.index, "", tuple(ids)))
         self.text_changed()
+        self.restart_text()
+        self.request.events.append(Text(self.branch.index, text, tuple(ids)))
 
     def shift(self, window: int) -> bool:
         """Forget the older half of what follows the kept head until it fits, if the request allows it.
@@ -568,8 +606,33 @@ class BranchWriter:
         self.base = path[:keep] + path[keep + gone :]
         self.first = len(self.buffer.ids)
         self.request.generation.truncated = True
-        self.slid(keep)
+        self.slide(keep)
         return True
 
-    def slid(self, kept: int) -> None:
-        """The path is another one behind its first ``kept`` tokens."""
+    # ---- what the sampler has to know of
+
+    def text_changed(self) -> None:
+        """Note that chain and grammar have not seen the text as it is; the random state is kept."""
+        self.chain_state = max(self.chain_state, ChainState.STALE)
+        self.forget_constraint()
+
+    def rules_changed(self) -> None:
+        """Note that the settings were changed, so that the chain is replaced; the random state is kept."""
+        self.chain_state = ChainState.OUTDATED
+        self.forget_constraint()
+
+    def restart_sampling(self) -> None:
+        """Let the next token begin with a fresh random state."""
+        if self.chain is not None:
+            self.chain.close()
+            self.chain = None
+        self.siblings = self.request.siblings
+        self.forget_constraint()
+
+    def forget_constraint(self) -> None:
+        self.constraint, self.constrained = None, False
+
+    def slide(self, kept: int) -> None:
+        """Note that the path is another one behind its first ``kept`` tokens."""
+        if kept < self.namespace.start:  # text that slides up to there is not common to all
+            self.namespace = self.namespace._replace(start=kept)

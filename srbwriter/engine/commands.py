@@ -1,44 +1,36 @@
 """Commands to the local engine: they are carried out between two steps.
 
-A command takes a branch off its sequence, changes its text, and lets admission put it back where the cache
-already holds most of it. Runs on the engine's thread.
+A verb takes a branch off its sequence, changes its text or its rules, and lets admission put it back where
+the cache already holds most of it. Runs on the engine's thread.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
 from .active import ActiveBranch, ActiveRequest, constraint_key
 from .constraints import PrefixConstraint, compile_constraint
-from .generation import Command, Generation, listener_error
+from .generation import BEYOND_THE_END, Command, Generation, listener_error
 from .model import Model
-from .processors.siblings import share_draws
-from .prompt import token_ids
+from .parameters import notation
+from .prompt import Typed, token_ids, typed
 from .queue import Queue
 from .sampling_loop import SamplingLoop, in_words
-from .steering import Steering, take_up, typed_text
-from .tree import Namespace
-from .types import (
-    FinishReason,
-    InvalidRequest,
-    Priority,
-    Sampling,
-    for_each,
-)
+from .tree import Namespace, common_prefix
+from .types import Added, BranchState, FinishReason, InvalidRequest, Priority, Sampling, Stop, for_each
 
 log = logging.getLogger(__name__)
 
 
-class Commands(Steering[ActiveBranch]):
-    """Carries out commands on the local engine's requests."""
+class Commands:
+    """Carries out commands on requests: a method for each verb of :data:`.verbs.VERBS`."""
 
     def __init__(self, model: Model, loop: SamplingLoop, queue: Queue) -> None:
         self.model, self.loop, self.queue = model, loop, queue
-        self.pieces = model.pieces
         self.promote = queue.promote
 
     def handle(self, command: Command) -> None:
@@ -50,21 +42,23 @@ class Commands(Steering[ActiveBranch]):
         if not isinstance(request, ActiveRequest):
             return
         try:
-            if request.generation.error is None and not request.failed:
-                command.carry_out(self, request, request.branches)
+            if request.generation.error is None and not request.failed and command.verb != "submit":
+                whole = command.branch < 0
+                for target in (request,) if whole else request.branches[command.branch : command.branch + 1]:
+                    getattr(self, command.verb)(target, *command.args)
         except Exception as error:  # nobody else has to do with it
             log.warning("request %d, %s: %s", request.generation.number, command.verb, error)
             self.loop.fail_request(request, in_words(error))
         request.generation.arrived(command)
-        self._again(request)
+        self._serve(request)
 
     def fail(self, request: ActiveRequest, error: BaseException) -> None:
         """End a request of which a listener raised ``error``."""
         if request.live:
             self.loop.fail_request(request, listener_error(error))
 
-    def _again(self, request: ActiveRequest) -> None:
-        """A new request, or a finished one that has something to do or to say, is served."""
+    def _serve(self, request: ActiveRequest) -> None:
+        """Serve a new request, or a finished one that has something to do or to say."""
         if request not in self.queue.requests:
             self.queue.requests.append(request)
             if request.asked.priority is Priority.FOREGROUND:
@@ -75,36 +69,213 @@ class Commands(Steering[ActiveBranch]):
             for active in request.branches:
                 active.since = self.queue.step
 
-    # ---- how this engine computes branches
+    # ---- ending and pausing
 
-    def settle_tail(self, writer: ActiveBranch) -> None:
-        if writer.buffer.tail:
-            writer.settle_tail(self.model.tokenize_continuation(writer.text_without_tokens))
+    def stop(self, active: ActiveBranch) -> None:
+        if active.branch.live:
+            self._finish(active, FinishReason.STOPPED)
 
-    def finish(self, writer: ActiveBranch, reason: FinishReason) -> None:
-        self.queue.unlist(writer)
-        self.loop.finish(writer, reason, None)
-        if not writer.request.live and writer.request.scoring is not None:
-            self.queue.suspend(writer.request.scoring)
+    def cancel(self, request: ActiveRequest) -> None:
+        for active in request.branches:
+            self.stop(active)
 
-    def discard(self, writer: ActiveBranch) -> None:
-        self.loop.discard(writer)
+    def kill(self, active: ActiveBranch) -> None:
+        branch = active.branch
+        if branch.live:
+            self._finish(active, FinishReason.KILLED)
+        elif branch.state is BranchState.DONE and branch.finish_reason is not FinishReason.KILLED:
+            self.loop.discard(active)
+            active.end(BranchState.DONE, FinishReason.KILLED)
 
-    def release(self, writer: ActiveBranch, keep: bool = True) -> None:
-        self.queue.unlist(writer)
-        self.loop.detach(writer)
+    def pause(self, active: ActiveBranch) -> None:
+        if active.branch.live and active.branch.state is not BranchState.PAUSED:
+            self._release(active)
+            active.set_state(BranchState.PAUSED)
 
-    def revive(self, writer: ActiveBranch) -> None:
-        writer.since = self.queue.step
-        super().revive(writer)
+    def resume(self, active: ActiveBranch) -> None:
+        if active.branch.state is BranchState.PAUSED:
+            active.set_state(BranchState.WAITING)
 
-    def follow_rules(self, writer: ActiveBranch) -> None:
-        if writer.seq >= 0 and not self.loop.prepare(writer):
+    # ---- another text
+
+    def reroll(
+        self, active: ActiveBranch, seed: int | None, sampling: Sampling | None, stop: Stop | None,
+        begin: Sequence[int], without: Sequence[int],
+    ) -> None:  # fmt: skip
+        self._release(active)
+        branch, request = active.branch, active.request
+        if sampling is not None:
+            active.sampling = branch.sampling = sampling
+        if stop is not None:
+            branch.stop_rule = stop
+        branch.seed = request.seed(seed, branch.seed, branch.buffer.revision + 1)
+        base, shifted = active.base, active.first
+        active.restart_attempt()
+        if not shifted:
+            self._continue_after(active, base)
+        active.begin(begin, without)
+        self._heal_prompt(active)
+        self._revive(active)
+
+    def extend(self, active: ActiveBranch, stop: Stop | int | None) -> None:
+        branch = active.branch
+        if branch.live and stop is None:
+            return
+        self._settle_tail(active)
+        if isinstance(stop, Stop):
+            self.set_stop(active, stop)
+        else:
+            active.set_stop(branch.stop_rule, stop if stop is not None else branch.stop_rule.max_tokens)
+            if branch.live:
+                self._follow_rules(active)
+        if not branch.live:
+            if branch.finish_reason is FinishReason.EOG:  # else it would choose the end again at once
+                active.min_tokens = max(active.min_tokens, active.written + BEYOND_THE_END)
+            if not active.still_healing:
+                active.restart_text()
+            self._revive(active)
+
+    def rewind(
+        self, active: ActiveBranch, tokens: int | None, chars: int | None, sentences: int | None,
+        seed: int | None,
+    ) -> None:  # fmt: skip
+        self._release(active)
+        branch = active.branch
+        kept = active.chars_before(tokens, chars, sentences)
+        if kept > 0:
+            active.back_to(active.tokens_within(kept), kept, tell=True)
+            active.restart_text()
+            active.restart_sampling()
+            self._settle_tail(active)
+        else:
+            active.restart_attempt()
+        branch.seed = active.request.seed(seed, branch.seed, branch.buffer.revision + 1)
+        active.set_stop(branch.stop_rule)
+        self._revive(active)
+
+    def append(
+        self, active: ActiveBranch, text: str, go_on: bool, alone: Typed, with_prefix: Typed | None = None
+    ) -> None:
+        """``with_prefix`` are the tokens of the text behind what token healing took off the prompt."""
+        branch, request = active.branch, active.request
+        if not text:
+            return
+        goes_on = branch.live or go_on
+        self._release(active)
+        if branch.live:
+            active.flush()
+        active.drop_half_spelt()
+        self._settle_tail(active)
+        if go_on and not branch.live:
+            active.set_stop(branch.stop_rule, branch.stop_rule.max_tokens)
+        unspelt = "" if active.buffer.ids else request.pending_text
+        new = with_prefix if unspelt and with_prefix is not None else alone
+        if active.buffer.tail:  # its tokens are still to be found, together with those of this text
+            new = Typed((), ())
+        if unspelt:
+            branch.overlap = len(unspelt)
+        heals = goes_on and request.asked.heal and not notation(active.sampling)
+        kept = len(new.ids) - (new.unfinished.tokens if heals else 0)
+        active.add_typed(text, new.ids[:kept], new.ends[:kept], len(unspelt))
+        if kept < len(new.ids):
+            active.restart_text(len(new.unfinished.text))
+            active.heal = PrefixConstraint(self.model.piece_index, new.unfinished.text.encode())
+        if go_on or branch.live and branch.state is not BranchState.PAUSED:
+            self._revive(active)
+
+    # ---- other rules
+
+    def set_sampling(self, active: ActiveBranch, sampling: Sampling) -> None:
+        active.sampling = active.branch.sampling = sampling
+        active.rules_changed()
+        if sampling.seed is not None:
+            active.branch.seed = sampling.seed
+            active.restart_sampling()
+        self._follow_rules(active)
+
+    def set_stop(self, active: ActiveBranch, stop: Stop) -> None:
+        ignored_eog = active.ignore_eog
+        active.set_stop(stop)
+        if active.ignore_eog != ignored_eog:
+            active.rules_changed()
+        if active.branch.live and active.buffer.ids and active.limit <= active.written:
+            self._finish(active, FinishReason.LENGTH)
+        else:
+            self._follow_rules(active)
+
+    def change(self, active: ActiveBranch, sampling: Sampling, stop: Stop) -> None:
+        self.set_stop(active, stop)
+        self.set_sampling(active, sampling)
+
+    # ---- another prompt
+
+    def set_prompt(self, active: ActiveBranch, prompt: Sequence[int]) -> None:
+        self._release(active)
+        active.rows.clear()  # they followed the prompt until now
+        self._continue_after(active, prompt or active.request.ids)
+        self._heal_prompt(active)
+        if active.branch.live and active.branch.state is not BranchState.PAUSED:
+            self._revive(active)
+
+    def _continue_after(self, active: ActiveBranch, prompt: Sequence[int]) -> None:
+        """Let the next token follow ``prompt`` and all of the text so far."""
+        before = active.base
+        if prompt is before:
+            return
+        active.base, active.first = prompt, 0
+        active.slide(common_prefix(before, prompt, 0, len(prompt)))
+        active.text_changed()
+
+    def _heal_prompt(self, active: ActiveBranch) -> None:
+        """Let a text that begins inside a word complete it, also after a prompt of its own."""
+        request = active.request
+        if active.base is not request.ids and request.pending_text and not active.buffer.ids:
+            active.spell_prompt_again()
+            active.heal = PrefixConstraint(self.model.piece_index, request.pending_text.encode())
+
+    # ---- more branches
+
+    def add_branch(
+        self, request: ActiveRequest, n: int, samplings: Sampling | tuple[Sampling, ...] | None,
+        stops: Stop | tuple[Stop, ...] | None, begin: Sequence[int], without: Sequence[int],
+    ) -> None:  # fmt: skip
+        first = request.branches[0].branch
+        for sampling, stop in zip(for_each(samplings, n), for_each(stops, n), strict=True):
+            index = len(request.branches)
+            seed = request.seed(sampling.seed if sampling is not None else None, first.seed, index)
+            active = request.add_branch(sampling or first.sampling, stop or first.stop_rule, seed)
+            request.events.append(Added(index))
+            active.begin(begin, without)
+
+    # ---- on and off its sequence
+
+    def _finish(self, active: ActiveBranch, reason: FinishReason) -> None:
+        """End a live branch."""
+        self.queue.unlist(active)
+        self.loop.finish(active, reason, None)
+        if not active.request.live and active.request.scoring is not None:
+            self.queue.suspend(active.request.scoring)
+
+    def _release(self, active: ActiveBranch) -> None:
+        """Stop computing a branch; what is evaluated of it stays in the cache."""
+        self.queue.unlist(active)
+        self.loop.detach(active)
+
+    def _revive(self, active: ActiveBranch) -> None:
+        """Let a branch wait to be served again."""
+        branch = active.branch
+        active.since = self.queue.step
+        branch.finish_reason = branch.stop_text = branch.error = None
+        active.set_state(BranchState.WAITING)
+
+    def _follow_rules(self, active: ActiveBranch) -> None:
+        """Apply new rules to a branch that is being computed."""
+        if active.seq >= 0 and not self.loop.prepare(active):
             self.queue.drop_ended()
 
-    def heal(self, writer: ActiveBranch, text: str) -> None:
-        writer.heal = PrefixConstraint(self.model.piece_index, text.encode())
-        writer.spell_again(text)
+    def _settle_tail(self, active: ActiveBranch) -> None:
+        if active.buffer.tail:
+            active.settle_tail(self.model.tokenize_continuation(active.text_without_tokens))
 
 
 def _answer(asked: Future[Any], function: Callable[[], Any]) -> None:
@@ -124,8 +295,7 @@ def make_request(
     Raises InvalidRequest for a grammar that is none.
     """
     asked = generation.request
-    request = ActiveRequest(generation, ids, pending_prefix, namespace, model.eog_ids)
-    request.shared_draws = share_draws(request)
+    request = ActiveRequest(generation, ids, pending_prefix, namespace, model)
     if asked.penalty_prompt is not None:
         request.history_ids = token_ids(model, "penalty_prompt", asked.penalty_prompt, asked.parse_special)
     if request.wants_next_logprobs and pending_prefix:
@@ -133,17 +303,21 @@ def make_request(
     samplings, stops = for_each(asked.sampling, asked.n), for_each(asked.stop, asked.n)
     for index, (sampling, stop) in enumerate(zip(samplings, stops, strict=True)):
         own = sampling.seed if isinstance(asked.sampling, tuple) else None
-        request.add_branch(sampling, stop, request.seed(own, seed, index), model.pieces)
+        request.add_branch(sampling, stop, request.seed(own, seed, index))
     for active in request.branches:
         compile_for(request, active.sampling, model)
         if not asked.takes:
-            active.begin(asked.begin, asked.without, model.pieces)
+            active.begin(asked.begin, asked.without)
             if asked.priority is Priority.FOREGROUND and not active.buffer.ids:  # others may wait for long
                 with suppress(InvalidRequest):  # the branch says so when it is its turn
-                    template = request.template_for(active, model, n_ctx)
-                    active.chain = template.new(active.branch.seed)
+                    active.chain = request.template_for(active, n_ctx).new(active.branch.seed)
     for active, take in zip(request.branches, asked.takes, strict=False):
-        take_up(active, take, model)
+        whole = request.pending_text + take.text
+        try:
+            known = model.detokenize(take.ids) == whole
+        except InvalidRequest:  # the ids are those of another vocabulary
+            known = False
+        active.take_up(take, take.ids if known else model.tokenize_continuation(whole))
     generation.engine_state = request
     return request
 
@@ -159,10 +333,12 @@ def prepared(command: Command, model: Model) -> Command:
             compile_for(request, value, model)
     if command.verb != "append":
         return command
-    if request.asked.heal:
+    heals, begun, text = request.asked.heal, request.pending_text, command.args[0]
+    if heals:
         _ = model.piece_index
-    more = typed_text(model, command.args[0], request.pending_text, request.asked.heal)
-    return command._replace(args=command.args + more)
+    healed = text if heals else ""  # a word that breaks off at its end is to be completed
+    more = (typed(model, begun + text, healed),) if begun else ()
+    return command._replace(args=(*command.args, typed(model, text, healed), *more))
 
 
 def compile_for(request: ActiveRequest, sampling: Sampling, model: Model) -> None:

@@ -17,8 +17,8 @@ from .kv_cache import WHOLE_TYPES
 from .limits import check_range
 from .model import Model
 from .native.context import CACHE_TYPES, MOST_THREADS
-from .processors.siblings import check_together
 from .sampling import check_for
+from .siblings import check_together
 from .types import MAX_SEQUENCES, EngineOptions, InvalidRequest, Request, Sampling
 
 _MOST = 2**31 - 1  # llama.cpp counts tokens and layers in 32 bits

@@ -1,6 +1,6 @@
 """Branches that repeat themselves: noticed while they are written, and rewound if the writer wishes.
 
-The engine rewinds a branch with a ``loop_guard`` by itself (:mod:`srbwriter.engine.watchers.loops`); here
+The engine rewinds a branch with a ``loop_guard`` by itself (:mod:`srbwriter.engine.rules`); here
 loops are only noticed, whoever writes the branch. Imports no screen.
 """
 
@@ -9,24 +9,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from srbwriter.engine.watchers.loops import LoopSearch
+from srbwriter.engine.rules import LOOP_REACH, find_loop
 from srbwriter.launch import LOOP_TIMES
 
-from .instrument import Desk, Instrument
+from .instrument import Instrument
 
 if TYPE_CHECKING:
-    from srbwriter.engine.generation import Branch, Buffer
+    from srbwriter.engine.generation import Branch
 
 
 class Loops(Instrument):
     """Notices loops in branches, and guards new and running ones against them."""
 
     name: ClassVar[str] = "loops"
-
-    def __init__(self, desk: Desk) -> None:
-        super().__init__(desk)
-        self._round: object = None  # the round of the branches in ``_seen``
-        self._seen: dict[int, tuple[Buffer, int, LoopSearch]] = {}  # text read so far, in pieces
 
     @property
     def guards(self) -> bool:
@@ -48,13 +43,6 @@ class Loops(Instrument):
                 desk.steer(branch.index, "set_sampling", sampling=own)
 
     def repeats(self, branch: Branch) -> bool:
-        """Whether the text of ``branch`` ends in a loop. Only new text is read."""
-        if self._round is not self._desk.round:
-            self._round, self._seen = self._desk.round, {}
-        buffer, read, search = self._seen.get(branch.index, (branch.buffer, 0, LoopSearch()))
-        if buffer is not branch.buffer:
-            buffer, read, search = branch.buffer, 0, LoopSearch()
-        pieces = buffer.pieces[read:]
-        search.read("".join(pieces))
-        self._seen[branch.index] = buffer, read + len(pieces), search
-        return search.found is not None and search.found.times >= LOOP_TIMES
+        """Whether the text of ``branch`` ends in a loop."""
+        text = "".join(branch.buffer.pieces[-LOOP_REACH:])
+        return find_loop(text[-LOOP_REACH:]).stands(LOOP_TIMES)

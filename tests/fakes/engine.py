@@ -9,14 +9,16 @@ import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 from srbwriter.engine.backend import WITHOUT_CACHE, WithoutCache
+from srbwriter.engine.branch import ActiveBranch, Ending
 from srbwriter.engine.capabilities import Capabilities
 from srbwriter.engine.chat import render
 from srbwriter.engine.generation import Branch, Command, Generation
 from srbwriter.engine.infill import NO_MARKS
-from srbwriter.engine.text import BranchText, Pieces
+from srbwriter.engine.text import Pieces
 from srbwriter.engine.types import (
     BranchState,
     ContextOverflow,
@@ -100,7 +102,7 @@ class FakeEngine(WithoutCache):
         self.break_off: dict[int, EngineError] = {}  # branches that fail when they have written their script
         self._released = threading.Event()
         self._generated = 0
-        self._texts: dict[tuple[int, int], BranchText] = {}
+        self._writers: dict[tuple[int, int], ActiveBranch] = {}
         self._scripts: dict[tuple[int, int], list[int]] = {}
         self._tokenized: dict[str, list[int]] = {}
         self._commands: list[Command] = []
@@ -233,7 +235,12 @@ class FakeEngine(WithoutCache):
     def _begin(self, branch: Branch) -> None:
         key = (branch.generation.number, branch.index)
         prompt = self.detokenize(branch.generation.prompt_ids)
-        self._texts[key] = BranchText(self.piece_table, branch.stop_rule)
+        request = SimpleNamespace(
+            generation=branch.generation, asked=branch.generation.request, ids=[], namespace=None,
+            siblings=None, pending_text="", eog=frozenset[int](), events=list[Event](),
+        )  # fmt: skip
+        self._writers[key] = ActiveBranch(cast("Any", request), branch, self.piece_table)
+        self._writers[key].restart_text()
         script = self.script(prompt, branch.index)
         if script not in self._tokenized:
             self._tokenized[script] = self.tokenize(script)
@@ -353,6 +360,7 @@ class FakeEngine(WithoutCache):
                     self._begin(branch)
                 branch.buffer.pieces.append(text)
                 branch.buffer.ids.extend(self.tokenize(text))
+                self._writers[branch.generation.number, branch.index].restart_text()
                 return [Text(branch.index, text, tuple(self.tokenize(text)))]
             case "rewind":
                 text = branch.text
@@ -398,35 +406,22 @@ class FakeEngine(WithoutCache):
             ]
             over = all(b.state is BranchState.FAILED for b in branch.generation.branches)
             return [*failed, Failed(error)] if over else failed
+        writer = self._writers[key]
         if not script:
-            rest = self._texts[key].finish()
-            branch.buffer.pieces.append(rest)
-            ending: list[Event] = [Text(branch.index, rest)] if rest else []
-            return [*ending, *self._finish(branch, FinishReason.EOG)]
+            writer.flush()
+            return [*self._news(writer), *self._finish(branch, FinishReason.EOG)]
         token = script.pop(0)
         self._generated += 1
         wanted = branch.generation.request.logprobs
-        known = () if wanted is None else (self._logprob(token, wanted),)
-        text, hit = self._texts[key].feed(token)
-        buffer = branch.buffer
-        buffer.pieces.append(text)
-        buffer.ids.append(token)
-        buffer.ends.append(self._texts[key].decoded)
-        buffer.logprobs.extend(known)
-        events: list[Event] = [Text(branch.index, text, (token,), known)]
-        if hit is not None:
-            kept = self._kept(buffer.ids, hit.keep)
-            del buffer.ids[kept:], buffer.ends[kept:], buffer.logprobs[kept:]
-            buffer.tail = branch.text[len(self.detokenize(buffer.ids)) :]
-            if not kept or buffer.tail or text == "":
-                events = [Text(branch.index, text)] if text else []
-            return [*events, *self._finish(branch, hit.reason, hit.stop_text)]
-        if stop.max_tokens is not None and len(buffer.ids) >= stop.max_tokens:
-            return [*events, *self._finish(branch, FinishReason.LENGTH)]
-        return events
+        known = None if wanted is None else self._logprob(token, wanted)
+        verdict = writer.receive(token, known, 0.0, lambda: cast("Any", None))
+        if isinstance(verdict, Ending):
+            return [*self._news(writer), *self._finish(branch, verdict.reason, verdict.stop_text)]
+        return self._news(writer)
 
-    def _kept(self, ids: list[int], chars: int) -> int:
-        return max((k for k in range(len(ids) + 1) if len(self.detokenize(ids[:k])) <= chars), default=0)
+    def _news(self, writer: ActiveBranch) -> list[Event]:
+        events, writer.request.events = writer.request.events, []
+        return events
 
     def _finish(self, branch: Branch, reason: FinishReason, stop_text: str | None = None) -> list[Event]:
         branch.state, branch.finish_reason, branch.stop_text = BranchState.DONE, reason, stop_text
