@@ -414,17 +414,11 @@ def sampling(settings: Settings) -> Sampling:
     return Sampling(**_fields(settings, "sampling"))
 
 
-def draw_together(
-    siblings: Together, repulsion: float, samplings: Sequence[Sampling], can: Capabilities
-) -> dict[str, Any]:
+def draw_together(siblings: Together, samplings: Sequence[Sampling], can: Capabilities) -> dict[str, Any]:
     """Return the fields of a request for branches that differ, as far as the engine and samplings permit."""
     steered = any(s.mirostat or s.adaptive_target >= 0 for s in samplings)
-    fields: dict[str, Any] = {}
-    if siblings != "independent" and not steered and can.has("siblings"):
-        fields["siblings"] = siblings
-    if repulsion and can.has("repulsion"):
-        fields["repulsion"] = repulsion
-    return fields
+    together = siblings != "independent" and not steered and can.has("siblings")
+    return {"siblings": siblings} if together else {}
 
 
 def stop(settings: Settings) -> Stop:

@@ -14,8 +14,8 @@ from srbwriter.cli.exits import Exit
 from srbwriter.cli.table import every_key
 from srbwriter.config import load
 from srbwriter.config.settings import CONFIG_VARIABLE, NO_SETTINGS
-from srbwriter.engine.checkpoint import TRIES
 from srbwriter.engine.parameters import DEFAULT_ORDER, SAMPLERS
+from srbwriter.engine.retreat import TRIES
 from srbwriter.engine.sampling import PREFILTER
 from srbwriter.tui.commands import MENU
 from tools import pages

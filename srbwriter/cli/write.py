@@ -55,9 +55,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         say(hint)
     with contextlib.closing(launch.loader(settings, notify=say)) as loader:
         engine = loader.wait()
-        together = launch.draw_together(
-            settings[keys.SIBLINGS], settings[keys.REPULSION], [sampling], engine.capabilities
-        )
+        together = launch.draw_together(settings[keys.SIBLINGS], [sampling], engine.capabilities)
         generation = engine.submit(replace(request, **together))
         try:
             if not arguments.json:

@@ -14,7 +14,6 @@ from srbwriter.config.kinds import (
     ADDRESS,
     INTEGER,
     LAYERS,
-    NUMBER,
     NUMBERS,
     PATH,
     RANGE,
@@ -261,11 +260,6 @@ SIBLINGS = Key[Siblings](
     "instruments.siblings", one_of(*get_args(Siblings), former={"stratified": "distinct"}), "distinct",
     "how the beginnings of branches differ: independent, or distinct (no two alike)", ("--siblings",),
 )
-REPULSION = Key(
-    "instruments.repulsion", NUMBER, 0.0,
-    "penalty on a token that sibling branches already chose at this position", ("--repulsion",), minimum=0,
-    maximum=100,
-)
 RENEW_DUPLICATES = Key(
     "instruments.renew_duplicates", SWITCH, True,
     "write a branch again if it is nearly the same as another one and was not read yet",
@@ -349,6 +343,10 @@ RETIRED: tuple[Retired, ...] = (
     Retired(
         "sampling", ("--contrast",), "branches are not kept unlike their own text", "sampling.contrast",
         values=1,
+    ),
+    Retired(
+        "instruments", ("--repulsion",), "siblings = distinct lets no two branches begin alike",
+        "instruments.repulsion", values=1,
     ),
     Retired("keys", (), "branches are not replayed", "keys.replay"),
     Retired("keys", (), "picks are not compared", "keys.preferences"),

@@ -86,7 +86,6 @@ class ActiveRequest:
         self.constraints: dict[ConstraintKey, Constraint | None] = {}
         self._seeds: set[int] = set()  # of all attempts
         self._templates: dict[tuple[Sampling, bool], SamplerTemplate] = {}  # and whether no end is chosen
-        self._template: tuple[Sampling | None, bool, SamplerTemplate | None] = None, False, None  # the last
 
     def add_branch(self, sampling: Sampling, stop: Stop, seed: int) -> ActiveBranch:
         """Add a branch behind the others."""
@@ -161,22 +160,17 @@ class ActiveRequest:
 
         Raises InvalidRequest for settings that cannot be built.
         """
-        sampling, ignore_eog, template = self._template  # of the last branch: it is mostly the same
-        if active.sampling is sampling and active.ignore_eog == ignore_eog and template is not None:
-            return template
         # branches that differ only in these share a template
         sampling = replace(active.sampling, seed=None, banned_phrases=(), loop_guard=0)
-        key = sampling, active.ignore_eog
-        template = self._templates.get(key)
+        template = self._templates.get((sampling, active.ignore_eog))
         if template is None:
-            while len(self._templates) >= _TEMPLATES:
-                self._templates.pop(next(iter(self._templates))).close()
+            if len(self._templates) >= _TEMPLATES:
+                self.close_templates()
             banned = sorted(self.eog) if active.ignore_eog else ()
             template = SamplerTemplate(sampling, self.model, n_ctx, banned)
             if template.history_length:
                 template.prime(self.history_ids[-template.history_length :])
-            self._templates[key] = template
-        self._template = active.sampling, active.ignore_eog, template
+            self._templates[sampling, active.ignore_eog] = template
         return template
 
     def close_templates(self) -> None:
@@ -184,7 +178,6 @@ class ActiveRequest:
         for template in self._templates.values():
             template.close()
         self._templates.clear()
-        self._template = None, False, None
 
     def close(self) -> None:
         """Free everything native."""

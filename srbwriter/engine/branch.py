@@ -304,10 +304,10 @@ class ActiveBranch(Demand):
         if endings:
             keep, ending = min(endings, key=lambda found: found[0])
             kept = self.tokens_within(keep)
-            last = [drawn for drawn in buffer.drawn if drawn.position == kept]  # the stop text's first token
+            drawn = buffer.drawn
             self._show(keep, kept)
             self.back_to(kept, keep)
-            self.buffer.drawn += last
+            self.buffer.drawn += [last for last in drawn if last.position == self.written]
             return ending
 
         self._show(hold, taken_back)
@@ -359,6 +359,18 @@ class ActiveBranch(Demand):
         or to ``tell`` them anyway. The random state of the sampler stays.
         """
         buffer, text = self.buffer, self.branch.text
+        # The decoder stands where it stood: behind the last whole token, and the parts that follow it.
+        whole = tokens
+        while whole and self.pieces.text[buffer.ids[whole - 1]] is None:
+            whole -= 1
+        self._decoder.reset()
+        for place in range(whole, tokens):
+            self._decoder.decode(self.pieces.bytes[buffer.ids[place]])
+            whole = whole if self._decoder.getstate()[0] else place + 1
+        if chars is not None and whole < tokens:  # a character of which a part alone would be left
+            self._decoder.reset()
+            tokens = whole
+        self._broken = whole < tokens
         end = buffer.ends[tokens - 1] if tokens else 0
         chars = max(end, 0) if chars is None else chars
         held = self._recent[len(self._recent) - (self._seen - self.shown) :][: max(chars - self.shown, 0)]
@@ -382,14 +394,6 @@ class ActiveBranch(Demand):
             self.base, self.first = self.request.ids, 0
         self.barred = {place: barred for place, barred in self.barred.items() if place <= tokens}
         self.rows = {place: row for place, row in self.rows.items() if place < tokens}
-        # The decoder stands where it stood: behind the last whole token, and the parts that follow it.
-        whole = tokens
-        while whole and self.pieces.text[new.ids[whole - 1]] is None:
-            whole -= 1
-        self._decoder.reset()
-        for token in new.ids[whole:]:
-            self._decoder.decode(self.pieces.bytes[token])
-        self._broken = bool(self._decoder.getstate()[0])
         self.decoded, self.floor = end, min(self.floor, chars)
         seen_before, self.reported = self.reported, min(self.reported, tokens)
         self._look_again(held)

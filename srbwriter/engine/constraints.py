@@ -6,47 +6,29 @@ regular expressions live in :mod:`srbwriter.engine.grammar`, which is imported f
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .parameters import notation
-from .text import Pieces
 from .types import Sampling
 
+if TYPE_CHECKING:
+    from .model import Model
+
 _NEGATIVE_INFINITY = np.float32(-np.inf)
-
-
-class ConstraintModel(Protocol):
-    """What constraints need to know of a model."""
-
-    @property
-    def n_vocab(self) -> int: ...
-    @property
-    def eog(self) -> frozenset[int]: ...
-    @property
-    def special_pieces(self) -> Sequence[bytes]: ...  # text of every token, control tokens written out
-    @property
-    def pieces(self) -> Pieces: ...  # the same with nothing for control tokens
-    def token(self, text: str) -> int | None: ...
 
 
 class Constraint(Protocol):
     """State of one branch under one rule."""
 
     @property
-    def finished(self) -> bool:
-        """Nothing can follow any more."""
-        ...
-
+    def finished(self) -> bool: ...  # nothing can follow any more
     @property
-    def exhausted(self) -> bool:
-        """Whether it ran into limits, and can say nothing any more."""
-        ...
-
+    def exhausted(self) -> bool: ...  # it ran into limits, and can say nothing any more
     def mask(self, logits: NDArray[np.float32]) -> bool:
         """Set the logits of forbidden tokens to minus infinity, in place; False when none is left."""
         ...
@@ -56,11 +38,11 @@ class Constraint(Protocol):
         ...
 
     def accept(self, token: int) -> None:
-        """Advance by a token that :meth:`allows` or :meth:`mask` left; raises ValueError for others."""
+        """Advance by a token that :meth:`allows` or :meth:`mask` left."""
         ...
 
     def fork(self) -> Constraint:
-        """An independent copy in the same state."""
+        """Return an independent copy in the same state."""
         ...
 
     def trouble(self) -> str:
@@ -68,7 +50,7 @@ class Constraint(Protocol):
         ...
 
 
-def compile_constraint(sampling: Sampling, model: ConstraintModel) -> Constraint | None:
+def compile_constraint(sampling: Sampling, model: Model) -> Constraint | None:
     """The constraint that ``sampling`` asks for, at its beginning; fork it for every branch.
 
     The first one of a model costs up to a second for a large vocabulary. Raises InvalidRequest when there
@@ -93,23 +75,13 @@ class PieceIndex:
 
     def beginning_with(self, prefix: bytes) -> NDArray[np.int64]:
         """Ids of the tokens whose bytes begin with ``prefix``."""
-        end = _successor(prefix)
-        last = bisect_left(self._sorted, end) if end else len(self._sorted)
-        return self._order[bisect_left(self._sorted, prefix) : last]
+        first = bisect_left(self._sorted, prefix)
+        last = bisect_right(self._sorted, prefix, first, key=lambda piece: piece[: len(prefix)])
+        return self._order[first:last]
 
     def spelling(self, piece: bytes) -> NDArray[np.int64]:
         """Ids of the tokens whose bytes are exactly ``piece``."""
-        first = bisect_left(self._sorted, piece)
-        last = first
-        while last < len(self._sorted) and self._sorted[last] == piece:
-            last += 1
-        return self._order[first:last]
-
-
-def _successor(prefix: bytes) -> bytes:
-    """The first byte string after all that begin with ``prefix``; empty when there is none."""
-    head = prefix.rstrip(b"\xff")
-    return head[:-1] + bytes([head[-1] + 1]) if head else b""
+        return self._order[bisect_left(self._sorted, piece) : bisect_right(self._sorted, piece)]
 
 
 class PrefixConstraint:
@@ -123,14 +95,12 @@ class PrefixConstraint:
         self._index = index
         self._rest = prefix
 
+    exhausted = False
+
     @property
     def finished(self) -> bool:
         """Whether the prefix is complete; the constraint allows every token from then on."""
         return not self._rest
-
-    @property
-    def exhausted(self) -> bool:
-        return False
 
     def mask(self, logits: NDArray[np.float32]) -> bool:
         if self._rest:
@@ -148,8 +118,6 @@ class PrefixConstraint:
         return bool(piece) and (piece.startswith(self._rest) or self._rest.startswith(piece))
 
     def accept(self, token: int) -> None:
-        if not self.allows(token):
-            raise ValueError(f"token {token} does not spell {self._rest!r}")
         if self._rest:
             self._rest = self._rest[len(self._index.pieces[token]) :]
 

@@ -10,16 +10,19 @@ token 10 µs.
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper, regex_to_lark
 from numpy.typing import NDArray
 
-from .constraints import ConstraintModel
 from .gbnf import to_lark
 from .parameters import BY_NAME, read_schema
 from .types import InvalidRequest
+
+if TYPE_CHECKING:
+    from .model import Model
 
 # Without this, llguidance would only allow the usual tokenization of text that is certain. The model chooses.
 _HEADER = '%llguidance {"no_forcing": true}\n'
@@ -35,7 +38,7 @@ _MOST_WORDS = 200  # characters of llguidance's own reason
 _SPECIAL = b"\xff"  # llguidance's mark of tokens that are not text
 
 
-def compile_grammar(name: str, text: str, model: ConstraintModel) -> GrammarConstraint:
+def compile_grammar(name: str, text: str, model: Model) -> GrammarConstraint:
     """``text`` in the notation that the field ``name`` of Sampling holds. Raises InvalidRequest."""
     BY_NAME[name].check(text)
     error = ""
@@ -51,18 +54,18 @@ def compile_grammar(name: str, text: str, model: ConstraintModel) -> GrammarCons
     raise InvalidRequest(name, error)
 
 
-def _from_gbnf(text: str, model: ConstraintModel) -> list[str]:
+def _from_gbnf(text: str, model: Model) -> list[str]:
     if text.startswith("%llguidance"):  # Lark, as llama.cpp takes it too; our own first line replaces this
         return [text.partition("\n")[2]]
     return to_lark(text, model.token)
 
 
-def _from_json_schema(text: str, _: ConstraintModel) -> list[str]:
+def _from_json_schema(text: str, _: Model) -> list[str]:
     schema = read_schema(text)
     return [f"start: %json {json.dumps({'x-guidance': {'whitespace_pattern': _WHITESPACE}} | schema)}\n"]
 
 
-def _from_regex(text: str, _: ConstraintModel) -> list[str]:
+def _from_regex(text: str, _: Model) -> list[str]:
     return [f"start: /{regex_to_lark(text)}/\n" if text else 'start: ""\n']
 
 
@@ -111,8 +114,6 @@ class GrammarConstraint:
         return allowed
 
     def accept(self, token: int) -> None:
-        if not self.allows(token):
-            raise ValueError(f"token {token} breaks the grammar")
         if token not in self._eog:
             self._matcher.consume_token(token)
             self._allowed = None
@@ -132,7 +133,7 @@ class _Vocabulary:
 
     bos_token_id = None
 
-    def __init__(self, model: ConstraintModel) -> None:
+    def __init__(self, model: Model) -> None:
         pieces = model.pieces.bytes
         special = model.special_pieces
         # A control token writes nothing; an empty piece of text could never be chosen.
@@ -148,10 +149,10 @@ class _Vocabulary:
         return []
 
 
-_tokenizers: WeakKeyDictionary[ConstraintModel, LLTokenizer] = WeakKeyDictionary()
+_tokenizers: WeakKeyDictionary[Model, LLTokenizer] = WeakKeyDictionary()
 
 
-def _tokenizer(model: ConstraintModel) -> LLTokenizer:
+def _tokenizer(model: Model) -> LLTokenizer:
     """The vocabulary as a trie; built once per model."""
     if model not in _tokenizers:
         vocabulary = _Vocabulary(model)

@@ -49,9 +49,10 @@ BIASES = 65_536
 """Tokens that are made likelier or less likely; half of a large vocabulary."""
 
 BREAKERS, BREAKER_CHARS = 64, 40
+"""DRY's breakers. Its start takes longer with each, and llama.cpp cuts longer ones off."""
+
 LOOP_TIMES = 5
 """Largest number of repetitions that a loop guard waits for; they are held back so long."""
-"""DRY's breakers. Its start takes longer with each, and llama.cpp cuts longer ones off."""
 
 SAMPLERS = 32
 CONSTRAINT_CHARS = 65_536

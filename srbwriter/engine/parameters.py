@@ -423,9 +423,6 @@ PARAMETERS: tuple[Parameter, ...] = (
               "independent: each by itself. distinct: no two begin with the same token, if "
               "another one is likely enough.",
               choices=get_args(Together)),
-    Parameter("request", "repulsion", "variety", "Push branches apart",
-              "Penalty on a token that sibling branches already chose at this position.",
-              0, 100, 0.5),
     Parameter("request", "n", "request", "Branches",
               "Branches of the prompt; by flags and over HTTP no more than --max-n, which is "
               "64 at most.", 1, MAX_SEQUENCES, 1, size=True,

@@ -452,6 +452,6 @@ def _edit(logits: Logits, active: ActiveBranch) -> None:
         view = BranchView(active.branch.index, TokensView(request.ids), TokensView(ids))
         request.asked.logits_callback(logits, view)
     if len(ids) < active.min_tokens:
-        logits[list(request.eog)] = -np.inf
+        logits[request.model.eog_ids] = -np.inf
     if barred := active.barred.get(len(ids)):
         logits[list(barred)] = -np.inf

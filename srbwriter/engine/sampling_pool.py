@@ -45,6 +45,8 @@ class SamplingPool:
 
         No call runs any more when it returns or raises.
         """
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(WORKERS - 1, "srbwriter-sampling")
         drawn: list[Drawn | None] = [None] * len(rows)
         left = iter(range(len(rows)))  # of all threads: who is done early takes the next row
 
@@ -53,14 +55,11 @@ class SamplingPool:
                 drawn[place] = draw_row(rows[place])
 
         helpers: list[Future[None]] = []
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(WORKERS - 1, "srbwriter-sampling")
         try:
             with suppress(RuntimeError):  # the program ends, or has all the threads that it may have
                 for _ in range(min(len(rows), self.cores, WORKERS) - 1):
                     helpers.append(self._threads.submit(draw_rows))
             draw_rows()
-            wait(helpers)
         finally:
             wait(helpers)  # after a Ctrl-C, too: what they work with may be freed next
         for helper in helpers:

@@ -116,33 +116,12 @@ def check_together(siblings: str, sampling: Sampling) -> None:
 
 
 def _distribution(chain: Chain, logits: Logits, constraint: Constraint | None) -> Distribution:
-    """Return the distribution that a branch alone would draw from; empty where no token is allowed.
-
-    A constraint is asked about the drawn token, and only if that is forbidden another is drawn from the
-    allowed ones: so the law of a constrained branch is a mixture of both distributions.
-    """
-    if constraint is None:
-        return _ordered(*chain.distribution(logits))
-    masked = logits.copy()
-    if not constraint.mask(masked):
-        return np.empty(0, np.int64), np.empty(0)
+    """Return the distribution of a branch alone, in one order for all; empty where no token is allowed."""
+    if constraint is not None:
+        logits = logits.copy()
+        if not constraint.mask(logits):
+            return np.empty(0, np.int64), np.empty(0)
     tokens, chances = chain.distribution(logits)
-    allowed = masked[tokens] > -np.inf
-    mixed = np.zeros(len(logits))
-    if chain.greedy:
-        allowed[:] = False
-    else:
-        mixed[tokens[allowed]] = chances[allowed]
-    rest = float(chances[~allowed].sum())
-    if rest > 0.0:
-        tokens, chances = chain.distribution(masked)
-        mixed[tokens] += rest * chances
-    tokens = np.flatnonzero(mixed)
-    return tokens, mixed[tokens]
-
-
-def _ordered(tokens: NDArray[np.int64], chances: NDArray[np.float64]) -> Distribution:
-    """In one order for all, and without what has no chance."""
     if not np.isfinite(chances).all():
         raise NotANumber
     if (tokens[1:] < tokens[:-1]).any():  # the whole vocabulary is not sorted, and sorting it takes long

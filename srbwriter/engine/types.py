@@ -236,8 +236,7 @@ class Request:
     common: tuple[str, ...] = ()  # texts of which a beginning of the prompt is shared whatever the salt
     penalty_prompt: Prompt | None = None  # what penalties and DRY look back at instead of the prompt
     logits_callback: LogitsCallback | None = None
-    siblings: Together = "independent"  # how branches draw until their texts part; see processors.siblings
-    repulsion: float = 0.0  # taken off the logit of a token for each sibling that took it at the same text
+    siblings: Together = "independent"  # how branches draw until their texts part; see :mod:`.siblings`
     takes: tuple[Take, ...] = ()  # one a branch: nothing is written until a branch is steered
     label: str = ""
     client: str = ""  # who asks, by any name: rows of the batch are shared between clients first

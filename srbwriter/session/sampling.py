@@ -23,15 +23,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Variety:
-    """How new branches are sampled together; see :mod:`srbwriter.engine.processors.siblings`."""
+    """How new branches are sampled together; see :mod:`srbwriter.engine.siblings`."""
 
     siblings: Together = "independent"
-    repulsion: float = 0.0
     renew: bool = True  # whether near-duplicates are rolled again
 
     def request_fields(self, samplings: Sequence[Sampling], can: Capabilities) -> Mapping[str, Any]:
         """Return the fields of a request that the engine supports and ``samplings`` permit."""
-        return launch.draw_together(self.siblings, self.repulsion, samplings, can)
+        return launch.draw_together(self.siblings, samplings, can)
 
 
 TURNED = "knobs"
@@ -72,7 +71,7 @@ def follow_usual(record: _Record, before: _Record, after: _Record) -> _Record:
 
 def variety_of(settings: Settings) -> Variety:
     """Return the variety from the settings."""
-    return Variety(settings[keys.SIBLINGS], settings[keys.REPULSION], settings[keys.RENEW_DUPLICATES])
+    return Variety(settings[keys.SIBLINGS], settings[keys.RENEW_DUPLICATES])
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,6 +84,20 @@ def spill(engine: Engine) -> None:
         pass
 
 
+def dictated(
+    engine: Engine, ids: Sequence[int], stop: Stop, prompt: str = PROMPT, **sampling: Any
+) -> Generation:
+    """Submit a branch that writes ``ids``, and the end of the text behind them, whatever the model says."""
+    script = [*ids, engine.eos]
+
+    def dictate(logits: Any, view: BranchView) -> None:
+        if len(view.ids) < len(script):
+            logits[script[len(view.ids)]] += 1000.0
+
+    chosen = Sampling(temperature=0.0, **sampling)
+    return engine.submit(Request(PROMPT, sampling=chosen, stop=stop, logits_callback=dictate))
+
+
 SMALL = EngineOptions(n_ctx=512, gpu_layers=0, seed=1, threads=1, max_branches=8)
 """Options of an engine that is quickly loaded, for tests that each need one of their own."""
 SHORT = Stop(max_tokens=4, ignore_eog=True)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-import numpy as np
 import pytest
-from hypothesis import strategies as st
 
 from srbwriter.demo import bundled_model
-from srbwriter.engine.checkpoint import TRIES, RewindPolicy
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
+from srbwriter.engine.retreat import TRIES
 from srbwriter.engine.types import (
     Cut,
     EngineOptions,
@@ -23,20 +21,16 @@ from srbwriter.engine.types import (
     Sampling,
     Stop,
 )
-from srbwriter.engine.watchers.phrases import Phrases, PhraseWatcher
 from tests.fakes.shared_model import load_engine
 
-from .support import GREEDY, PROMPT, decoded_rows, drive, finish, published, stepped, toy_model
+from .support import GREEDY, PROMPT, decoded_rows, dictated, drive, finish, published, stepped, toy_model
 from .toy_models import make_mamba
 
 # ---- what a phrase is
 
-WORDS = st.text("abAB '’.é", max_size=4)
-PHRASES = st.lists(st.text("ab '’.", min_size=1, max_size=5).filter(str.strip), min_size=1, max_size=4)
-
 
 def pattern(phrases: Sequence[str]) -> re.Pattern[str]:
-    """The rule of :mod:`srbwriter.engine.watchers.phrases` once more, as a regular expression."""
+    """The rule of :mod:`srbwriter.engine.rules` once more, as a regular expression."""
     alternatives: list[str] = []
     for phrase in phrases:
         words = [re.escape(word.replace("’", "'")) for word in phrase.split()]
@@ -67,36 +61,10 @@ def ends_of(phrases: Sequence[str], text: str) -> set[int]:
         ("— and", "no — and", True), ("orb", "absorb", False), (" orb ", "orbs", True),
     ],
 )  # fmt: skip
-def test_examples(phrase: str, text: str, found: bool) -> None:
-    assert (PhraseWatcher(Phrases([phrase])).read(text) is not None) == found
-
-
-# ---- going back in a text
-
-FRAGMENTS = ["a", "b", " ", "the ", "tap", "estry", "The end", ". ", "A b", "\n\n", "é"]
-
-
-# ---- where to turn off
-
-
-def rows(*shares: float) -> list[np.ndarray]:
-    """Logits of places where token 0 has this probability, and 1 to 4 the rest."""
-    return [np.log(np.array([p] + [(1 - p) / 4] * 4, np.float32)) for p in shares]
-
-
-def test_a_branch_goes_back_to_where_another_token_was_likely() -> None:
-    policy, barred = RewindPolicy(), dict[int, set[int]]()
-    chosen_from = rows(0.2, 0.95, 0.99)
-    assert policy.choose_position([7, 0, 0, 0], chosen_from, barred, 1, 0) == 1  # hardly anything else later
-    barred[1] = {0}
-    assert policy.choose_position([7, 1, 0], rows(0.5), barred, 2, 0) == 2
-
-
-def test_where_all_is_likely_the_least_likely_is_given_up() -> None:
-    policy, chosen_from = RewindPolicy(), rows(0.99, 0.95, 0.999)
-    assert policy.choose_position([0, 0, 0], chosen_from, {}, 0, 0) == 1
-    assert policy.choose_position([0, 0, 0], chosen_from, {}, 0, 2) == 2, "words of a person are no place"
-    assert policy.choose_position([0, 0, 0], chosen_from, {}, 0, 3) is None
+def test_examples(engine: Engine, phrase: str, text: str, found: bool) -> None:
+    ids = engine.tokenize_continuation(text)
+    generation = dictated(engine, ids, Stop(max_tokens=len(ids) + 8), banned_phrases=(phrase,)).wait(60)
+    assert bool(generation.branches[0].bans) is found
 
 
 # ---- branches

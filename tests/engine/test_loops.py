@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import strategies as st
 
 from srbwriter.engine.generation import Branch
-from srbwriter.engine.remote.engine import RemoteEngine
-from srbwriter.engine.remote.options import RemoteOptions
+from srbwriter.engine.rules import MOST_CHARS, find_loop
 from srbwriter.engine.types import (
     BranchView,
     Cut,
     EngineOptions,
-    NotSupported,
     PhraseBanned,
     Request,
     Sampling,
     Stop,
 )
-from srbwriter.engine.watchers import Continue
-from srbwriter.engine.watchers.loops import MOST_CHARS, RUN, LoopSearch, LoopWatcher, find_loop
 from tests.fakes.shared_model import load_engine
 
-from .scripted import PROMPT as SCRIPTED_PROMPT
-from .scripted import Scripted
 from .support import GREEDY, PROMPT, finish, published, stepped, toy_model
 from .toy_models import make_gemma, make_jamba, make_mamba, make_qwen
 
@@ -47,9 +40,7 @@ PLAIN = "Once upon a time there was a fox who lived in the wood; nobody had seen
     ],
 )
 def test_a_passage_in_a_row_is_a_loop(text: str, times: int) -> None:
-    found = find_loop(text, times)
-    assert found is not None and found.times >= times
-    assert find_loop(text, found.times + 1) is None
+    assert find_loop(text).stands(times)
 
 
 @pytest.mark.parametrize(
@@ -64,17 +55,7 @@ def test_a_passage_in_a_row_is_a_loop(text: str, times: int) -> None:
     ],
 )
 def test_other_text_is_none(text: str) -> None:
-    assert find_loop(text, 2) is None
-
-
-PASSAGES = st.text("abcdefgh ,.", min_size=20, max_size=80).filter(lambda text: len(set(text)) > 5)
-
-
-def test_a_repetition_is_held_back_from_its_beginning() -> None:
-    watcher = LoopWatcher(3)
-    end = len(PLAIN) + len(REFRAIN) + 30
-    assert watcher.accept(PLAIN + REFRAIN + REFRAIN[:30], end, 1) == Continue(30)
-    assert watcher.accept("Now rain fell on all", end + 20, 2) == Continue(RUN - 1)
+    assert not find_loop(text).stands(2)
 
 
 # ---- what a branch does
@@ -82,13 +63,8 @@ def test_a_repetition_is_held_back_from_its_beginning() -> None:
 
 def loops(text: str) -> int:
     """How many loops begin in a text."""
-    search, inside, count = LoopSearch(), False, 0
-    for char in text:
-        search.read(char)
-        loop = search.found is not None and search.found.times >= 3
-        count += loop and not inside
-        inside = loop
-    return count
+    inside = [find_loop(text[:end]).stands(3) for end in range(len(text) + 1)]
+    return sum(now and not before for before, now in pairwise(inside))
 
 
 MEMORIES = {"attention": make_qwen, "sliding": make_gemma, "hybrid": make_jamba, "recurrent": make_mamba}
@@ -136,13 +112,3 @@ def test_a_loop_that_the_prompt_began_is_left_at_once() -> None:
 
 def test_text_without_loops_is_the_same_with_the_guard() -> None:
     assert written(Sampling(seed=7, loop_guard=3), PLAIN).text == written(Sampling(seed=7), PLAIN).text
-
-
-def test_an_engine_elsewhere_says_why_it_has_no_guard() -> None:
-    request = Request(SCRIPTED_PROMPT, sampling=Sampling(loop_guard=3))
-    with (
-        closing(Scripted("vllm")) as server,
-        RemoteEngine.connect(RemoteOptions(server.url)) as engine,
-        pytest.raises(NotSupported, match="vLLM.*loop_guard"),
-    ):
-        engine.submit(request)

@@ -51,7 +51,6 @@ REQUEST: dict[str, tuple[Any, ...]] = {
     "logits_callback": (5,),
     "add_bos": (None,),
     "siblings": ("unlike",),
-    "repulsion": (-1.0,),
     "takes": (
         5, None, ("a",), (Take("a", (1.5,)),), (Take("a", ("x",)),), (Take("a", 5),), (Take(5),),  # type: ignore[arg-type]
         (Take("a", finish_reason="x"),),  # type: ignore[arg-type]

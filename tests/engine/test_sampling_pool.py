@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -12,8 +11,8 @@ import pytest
 
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
-from srbwriter.engine.sampling_pool import WORKERS, SamplingPool
-from srbwriter.engine.types import BranchView, InvalidRequest, NotANumber, Request, Stop, Text
+from srbwriter.engine.sampling_pool import SamplingPool
+from srbwriter.engine.types import BranchView, NotANumber, Request, Stop, Text
 from tests.fakes.shared_model import load_engine
 
 from .support import GREEDY, PROMPT, SMALL, WAIT, drive, fixture_of, seeded, small_engine, toy_model, works
@@ -123,52 +122,3 @@ def test_an_engine_that_is_closed_while_it_draws_frees_nothing_that_is_in_use(th
 def test_rows_are_drawn_together_from_a_million_candidates_on(rows: int, n_vocab: int, faster: bool) -> None:
     assert SamplingPool(2).is_faster(rows, rows * n_vocab) is faster
     assert not SamplingPool(1).is_faster(rows, rows * n_vocab)
-
-
-def test_results_come_in_order_from_no_more_threads_than_there_are_cores() -> None:
-    used = set[int]()
-
-    def draw(row: int) -> int:
-        used.add(threading.get_ident())
-        return sum(range(row * 1000))
-
-    with closing(SamplingPool(64)) as pool:
-        assert pool.draw(draw, range(100)) == [sum(range(row * 1000)) for row in range(100)]
-        assert len(used) <= WORKERS
-        pool.cores = 1
-        used.clear()
-        pool.draw(draw, range(10))
-        assert used == {threading.get_ident()}
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
-def test_nothing_runs_any_more_when_a_row_has_failed(error: type[BaseException]) -> None:
-    running, failed, ended = threading.Event(), threading.Event(), list[int]()
-
-    def draw(row: int) -> int:
-        if threading.current_thread() is threading.main_thread():
-            running.wait(WAIT)
-            failed.set()
-            raise error
-        running.set()
-        failed.wait(WAIT)
-        ended.append(sum(range(10**6)))
-        return row
-
-    with closing(SamplingPool(2)) as pool:
-        with pytest.raises(error):
-            pool.draw(draw, range(2))
-        assert len(ended) == 1
-
-
-def test_an_error_on_another_thread_is_raised() -> None:
-    def draw(row: int) -> int:
-        if threading.current_thread() is not threading.main_thread():
-            ended.set()
-            raise InvalidRequest("row", str(row))
-        ended.wait(WAIT)
-        return row
-
-    ended = threading.Event()
-    with closing(SamplingPool(2)) as pool, pytest.raises(InvalidRequest):
-        pool.draw(draw, range(2))

@@ -10,13 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from srbwriter.demo import bundled_model
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
-from srbwriter.engine.processors import siblings
 from srbwriter.engine.types import BranchView, InvalidRequest, Request, Sampling, Stop
 from tests.fakes.shared_model import load_engine
 
@@ -137,15 +134,12 @@ def test_where_filters_leave_one_token_texts_part_at_the_next(engine: Engine) ->
 def test_who_has_parted_draws_by_its_own_chance_again(engine: Engine) -> None:
     generation = write(engine, "distinct", tokens=6)
     assert [len(branch.buffer.drawn) for branch in generation.branches] == [1] * N
-    assert all(r.shared_draw is None for r in generation.engine_state.branches)
-    assert all(r.fast for r in generation.engine_state.branches)
 
 
 def test_nothing_is_evaluated_for_it(engine: Engine) -> None:
     write(engine, "independent")
     with decoded_rows(engine) as rows:
         write(engine, "distinct")
-        write(engine, "distinct", repulsion=2.0)
     assert not rows
 
 
@@ -153,25 +147,6 @@ def test_without_chance_distinct_takes_the_likeliest_in_order(engine: Engine) ->
     greedy = replace(SAMPLING, temperature=0.0)
     opened = [ids[0] for ids in texts(write(engine, "distinct", sampling=greedy))]
     assert opened == list(law(engine, prompt_ids(engine)))[:N]
-
-
-# ---- repulsion
-
-
-def test_repulsion_pushes_down_what_a_sibling_took(engine: Engine) -> None:
-    p = law(engine, prompt_ids(engine))
-    second = Counter[bool]()
-    for seed in range(SEEDS):
-        one, two = texts(write(engine, "independent", seed, n=2, repulsion=1.0))
-        second[one == two] += 1
-    push = math.exp(-1.0 / SAMPLING.temperature)  # all of the top 10 stay among the 10 likeliest, nearly
-    same = sum(q * q * push / (1 - q + q * push) for q in p.values())
-    assert unlikely(second, {True: same, False: 1 - same}) < 5
-
-
-def test_strong_repulsion_makes_openings_distinct(engine: Engine) -> None:
-    for seed in range(20):
-        assert len(set(texts(write(engine, "independent", seed, n=8, repulsion=50.0)))) == 8
 
 
 # ---- verbs
@@ -240,9 +215,8 @@ def likely_only(logits: Any, view: BranchView) -> None:
     [
         {"siblings": "distinct", "logits_callback": likely_only},
         {"siblings": "distinct", "heal": True, "prompt": CUT},
-        {"repulsion": 50.0, "sampling": replace(SAMPLING, mirostat=2, mirostat_tau=3.0)},
     ],
-    ids=["a callback", "a word to complete", "mirostat"],
+    ids=["a callback", "a word to complete"],
 )
 def test_branches_differ_within_other_rules(engine: Engine, more: dict[str, Any]) -> None:
     fields = {"prompt": PROMPT, "sampling": SAMPLING, "stop": Stop(max_tokens=3, ignore_eog=True), **more}
@@ -275,17 +249,3 @@ def test_samplers_that_steer_by_their_own_choices_are_refused_in_words(
     generation = write(engine, "distinct")
     with pytest.raises(InvalidRequest, match=f"drawn together with {name}"):
         generation.branches[0].reroll(sampling=steered)
-
-
-# ---- the arithmetic
-
-
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=50), st.floats(0, 1, exclude_max=True))
-@settings(max_examples=75, deadline=None)
-def test_a_point_lies_in_an_interval_of_some_width(weights: list[float], point: float) -> None:
-    chances = np.array([*weights, 0.5])
-    chances /= chances.sum()
-    place = siblings._at(chances, point)
-    assert chances[place] > 0
-    assert chances[:place].sum() <= point + 1e-12
-    assert point <= chances[: place + 1].sum() + 1e-12

@@ -59,14 +59,14 @@ def test_knobs_come_back(story: Story) -> None:
 
 def test_how_branches_differ_comes_back_but_for_what_a_start_is_told(story: Story) -> None:
     session, knobs = opened(story)
-    session.variety = replace(session.variety, siblings="independent", repulsion=1.5)
+    session.variety = replace(session.variety, siblings="independent")
     knobs.keep()
     again, remembered = opened(story)
     remembered.recall()
-    assert (again.variety.siblings, again.variety.repulsion) == ("independent", 1.5)
+    assert again.variety.siblings == "independent"
     given, remembered = opened(story, settings(instruments__siblings="distinct"))
     remembered.recall()
-    assert (given.variety.siblings, given.variety.repulsion) == ("distinct", 1.5)
+    assert given.variety.siblings == "distinct"
 
 
 def test_the_number_of_branches_comes_back_but_for_what_a_start_is_told(story: Story) -> None:

@@ -89,20 +89,20 @@ def test_it_can_be_left_alone(session: Session) -> None:
 
 
 def test_a_round_is_drawn_as_the_writer_wants(session: Session) -> None:
-    session.variety = Variety("distinct", 1.5)
+    session.variety = Variety("distinct")
     session.sampling = Sampling(temperature=1.2, seed=3)
     write_round(session)
     request = session.round.generation.request  # type: ignore[union-attr]
-    assert (request.siblings, request.repulsion) == ("distinct", 1.5)
+    assert request.siblings == "distinct"
     session.sampling = Sampling(mirostat=2)  # steers by its own choices
     session.generate()
     request = session.round.generation.request  # type: ignore[union-attr]
-    assert (request.siblings, request.repulsion) == ("independent", 1.5)
+    assert request.siblings == "independent"
 
 
 def test_what_an_engine_lacks_is_not_asked_for() -> None:
-    wanted, none = Variety("distinct", 1.5), Capabilities({"siblings": "no logits", "repulsion": "no logits"})
-    assert wanted.request_fields((Sampling(),), Capabilities()) == {"siblings": "distinct", "repulsion": 1.5}
+    wanted, none = Variety("distinct"), Capabilities({"siblings": "no logits"})
+    assert wanted.request_fields((Sampling(),), Capabilities()) == {"siblings": "distinct"}
     assert wanted.request_fields((Sampling(),), none) == {}
 
 

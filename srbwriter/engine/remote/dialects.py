@@ -25,7 +25,7 @@ _SAMPLING = frozenset(row.field for row in PARAMETERS if row.record == "sampling
 _REPORT = re.compile(rb'\{"(error"|(object|event)": ?"error")')
 _CONSTRAINTS = frozenset({"grammar", "json_schema", "regex"})
 _PLAIN = frozenset({"temperature", "top_p", "frequency_penalty", "presence_penalty", "seed"})
-_ONLY_OURS = frozenset({"siblings", "repulsion", "cache_prompt", "penalty_prompt"})
+_ONLY_OURS = frozenset({"siblings", "cache_prompt", "penalty_prompt"})
 _ENDS = frozenset({"min_tokens", "ignore_eog"})
 _OF_IDS = (
     "token_ids", "logit_bias", "without", "next_logprobs", "next_ids", "prompt_logprobs", "gap_filling",
@@ -429,7 +429,7 @@ class Srb(Dialect):
         if request.penalty_prompt is not None:
             body["penalty_prompt"] = decode(cast("list[int]", request.penalty_prompt))
         if asked.whole:  # who is rolled again is drawn by itself
-            body |= {"siblings": request.siblings, "repulsion": request.repulsion}
+            body["siblings"] = request.siblings
         return "/srb/v1/completions?sse=1&rich=1", body | _sampler_fields(sampling)
 
     def read(self, event: Any) -> Sequence[StreamEvent]:

@@ -28,35 +28,21 @@ _SIBLINGS: dict[Together, tuple[str, str]] = {
         "branches differ from the next word on.",
     ),
 }
-_REPULSION = 2.0  # the settings for writing (F2) offer other strengths
 
 
 @command(INSTRUMENTS, "How branches differ")
 def variety(screen: Writer) -> None:
     """Choose how much new branches differ from one another."""
     session = screen.session
-    choices = [
-        Choice(
-            (name, strength), about + ", and pushed apart" * bool(strength), name, preview + _repels(strength)
-        )
-        for strength in (0.0, _REPULSION)
-        for name, (about, preview) in _SIBLINGS.items()
-    ]
+    choices = [Choice(name, about, name, preview) for name, (about, preview) in _SIBLINGS.items()]
 
-    def chosen(value: tuple[Together, float]) -> None:
-        siblings, repulsion = value
-        session.variety = replace(session.variety, siblings=siblings, repulsion=repulsion)
+    def chosen(siblings: Together) -> None:
+        session.variety = replace(session.variety, siblings=siblings)
         screen.app.knobs.keep()
-        why = session.capabilities.reason_for("siblings") if siblings != "independent" or repulsion else ""
+        why = session.capabilities.reason_for("siblings") if siblings != "independent" else ""
         screen.notify(why or f"New branches: {_SIBLINGS[siblings][0]}.")
 
-    now = session.variety.siblings, session.variety.repulsion
-    screen.ask(Picker("How new branches differ", choices, at=now), chosen)
-
-
-def _repels(strength: float) -> str:
-    words = "\n\nA word that one branch chose becomes less likely for the others at the same position."
-    return words if strength else ""
+    screen.ask(Picker("How new branches differ", choices, at=session.variety.siblings), chosen)
 
 
 @command(INSTRUMENTS, "Order of the branches")
