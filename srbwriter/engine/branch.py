@@ -270,9 +270,7 @@ class ActiveBranch(Demand):
         if found is not None:
             start, phrase, nearest = found
             first = self.tokens_within(max(start, 0))
-            place = self.retreat.choose_place(
-                start, buffer.ids, self.rows, self.barred, first, self.first_free, nearest
-            )
+            place = self.retreat.choose_place(self, start, first, nearest)
             if place is not None:
                 return Back(place, phrase)
             self.request.events.append(PhraseBanned(branch.index, phrase, 0))  # it stays
@@ -373,15 +371,12 @@ class ActiveBranch(Demand):
         self._broken = whole < tokens
         end = buffer.ends[tokens - 1] if tokens else 0
         chars = max(end, 0) if chars is None else chars
-        held = self._recent[len(self._recent) - (self._seen - self.shown) :][: max(chars - self.shown, 0)]
-        held = held if self._seen > self.shown else ""
+        held = self._held[: max(chars - self.shown, 0)]
         changed = tokens < len(buffer.ids)
         if chars < len(text):  # readers have it
             text = text[:chars]
-            new = Buffer(
-                buffer.revision + 1, [text] if text else [], buffer.ids[:tokens], buffer.ends[:tokens]
-            )
-            new.logprobs = buffer.logprobs[:tokens]
+            new = Buffer(buffer.revision + 1, [text] if text else [], buffer.ids[:tokens])
+            new.ends, new.logprobs = buffer.ends[:tokens], buffer.logprobs[:tokens]
             new.typed = [(begin, min(end, chars)) for begin, end in buffer.typed if begin < chars]
             new.drawn = buffer.drawn
             self.branch.buffer = new
@@ -451,7 +446,7 @@ class ActiveBranch(Demand):
         self._ruled = bool(
             self._stops or self._boundary or self._kept_stops or self._bans or self._loop_times
         )
-        self._plain = not self._ruled and self.shown <= self.decoded
+        self._plain = not self._ruled and self._seen == self.shown <= self.decoded
 
     def spell_prompt_again(self) -> None:
         """Let the first tokens spell what token healing took off the prompt."""

@@ -48,15 +48,6 @@ class Command(NamedTuple):
         for arg in self.args:
             yield from cast("tuple[Any, ...]", arg) if isinstance(arg, tuple) else (arg,)
 
-    def carry_out(self, performer: object, request: object, branches: Sequence[object]) -> None:
-        """Call the method of ``performer`` for the verb, with the request or the branch that it is about."""
-        if self.verb == "submit":
-            return  # whoever takes the command has the request now
-        if self.branch < 0:
-            getattr(performer, self.verb)(request, *self.args)
-        elif self.branch < len(branches):
-            getattr(performer, self.verb)(branches[self.branch], *self.args)
-
 
 def listener_error(error: BaseException) -> EngineError:
     """Return what a request ends with when one of its listeners raises ``error``."""

@@ -9,12 +9,15 @@ next position then. So it ends, for any list of banned phrases.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
+
+    from .branch import ActiveBranch
 
 ENOUGH = 0.1
 """Probability that must be left to other tokens where a branch chooses anew."""
@@ -38,19 +41,12 @@ class Retreat:
         """Let the next phrase stay: there is no other continuation."""
         self._tries = self._most
 
-    def choose_place(
-        self, start: int, ids: Sequence[int], rows: Mapping[int, NDArray[np.float32]],
-        barred: Mapping[int, Collection[int]], first: int, floor: int, nearest: bool = True,
-    ) -> int | None:  # fmt: skip
-        """Count a phrase, or a dead end; return the place in ``ids`` to choose again, if there is one.
+    def choose_place(self, active: ActiveBranch, start: int, first: int, nearest: bool = True) -> int | None:
+        """Count a phrase, or a dead end; return the place of the token to choose again, if there is one.
 
         Args:
             start: the character with which the phrase begins.
-            ids: tokens of the branch.
-            rows: the logits that its last tokens were chosen from, by their places.
-            barred: tokens that are barred at a place already.
-            first: place of the token in which the phrase begins.
-            floor: no place before this one was chosen by the model.
+            first: place of the token in which it begins.
             nearest: whether to return the last place that could well have another token, or ``first``.
         """
         if start > self._farthest:
@@ -60,6 +56,7 @@ class Retreat:
         self._tries += 1
         if self._tries >= self._most:
             return None
+        ids, floor = active.buffer.ids, active.first_free
         beyond, begin = self._tries - self._most // 2, max(first, floor)
         if beyond > 0:
             return max(first - beyond, floor) if first > floor else None
@@ -67,10 +64,10 @@ class Retreat:
             return begin if len(ids) > begin else None
         left: dict[int, float] = {}
         for place in range(len(ids) - 1, begin - 1, -1):
-            row = rows.get(place)
+            row = active.rows.get(place)
             if row is None:
                 break
-            left[place] = _left_to_others(ids[place], row, barred.get(place, ()))
+            left[place] = _left_to_others(ids[place], row, active.barred.get(place, ()))
             if left[place] >= ENOUGH:
                 return place
         return max(left, key=left.__getitem__, default=len(ids) - 1 if len(ids) > floor else None)
@@ -78,7 +75,5 @@ class Retreat:
 
 def _left_to_others(token: int, row: NDArray[np.float32], barred: Collection[int]) -> float:
     """Return the probability of all tokens except ``token`` and the barred ones."""
-    import numpy as np  # here, for an engine elsewhere needs none
-
     odds = np.exp(row - row.max())
     return float(1.0 - odds[[token, *(set(barred) - {token})]].sum() / odds.sum())

@@ -285,9 +285,7 @@ class SamplingLoop:
         ids = active.buffer.ids
         if active.watched == UNWATCHED or len(ids) not in active.barred:
             return False
-        place = active.retreat.choose_place(
-            len(active.branch.text), ids, active.rows, active.barred, len(ids) - 1, active.first_free
-        )
+        place = active.retreat.choose_place(active, len(active.branch.text), len(ids) - 1)
         if place is None:
             active.retreat.give_up()
             active.barred.clear()

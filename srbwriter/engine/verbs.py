@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from . import limits
 from .parameters import PARAMETERS
 from .types import BranchState, FinishReason, InvalidRequest, Priority, Sampling, Stop
+
+if TYPE_CHECKING:
+    from .generation import Branch
 
 BranchVerb = Literal[
     "stop", "kill", "pause", "resume", "reroll", "extend", "rewind", "append", "set_sampling", "set_stop",
@@ -20,15 +23,6 @@ BranchVerb = Literal[
 ]  # fmt: skip
 State = Literal["writing", "paused", "ended"]
 Kind = Literal["branches", "count", "seed", "text", "flag", "ids", "sampling", "stop", "priority"]
-
-
-class SteeredBranch(Protocol):
-    """What a verb's condition reads of a branch."""
-
-    @property
-    def state(self) -> BranchState: ...
-    @property
-    def live(self) -> bool: ...
 
 
 STATE_WORDS: Mapping[State, str] = {
@@ -91,14 +85,14 @@ class Verb:
     revives: bool = False  # a request that was done may go on after it
     interrupts: bool = False  # a long prompt of the request is not finished for it
 
-    def problem(self, branch: SteeredBranch, given: Mapping[str, Any] | None = None) -> str:
+    def problem(self, branch: Branch, given: Mapping[str, Any] | None = None) -> str:
         """Return why the verb does nothing to ``branch`` now, in words; "" if it does something."""
         state = state_of(branch)
         useful = state in self.states or self.always and (given or {}).get(self.always) is not None
         return "" if useful else STATE_WORDS[state]
 
 
-def state_of(branch: SteeredBranch) -> State:
+def state_of(branch: Branch) -> State:
     paused = branch.state is BranchState.PAUSED
     return "paused" if paused else "writing" if branch.live else "ended"
 

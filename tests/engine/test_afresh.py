@@ -64,14 +64,6 @@ def test_branches_of_one_such_request_share_their_prompt_and_go_on_from_it(engin
         assert sum(rows) <= 8 * 3 + 4
 
 
-def test_a_prompt_that_is_being_read_is_not_waited_for(engine: Engine) -> None:
-    engine.reset()
-    both = [asked(engine), asked(engine, cache_prompt=False)]
-    with decoded_rows(engine) as rows:
-        finish(engine, *both)
-    assert sum(rows) >= 2 * len(both[0].prompt_ids)
-
-
 # ---- penalties
 
 

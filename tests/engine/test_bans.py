@@ -23,8 +23,7 @@ from srbwriter.engine.types import (
 )
 from tests.fakes.shared_model import load_engine
 
-from .support import GREEDY, PROMPT, decoded_rows, dictated, drive, finish, published, stepped, toy_model
-from .toy_models import make_mamba
+from .support import GREEDY, PROMPT, decoded_rows, dictated, drive, finish, published, stepped
 
 # ---- what a phrase is
 
@@ -98,25 +97,6 @@ def test_no_branch_writes_a_phrase(engine: Engine) -> None:
         assert branch.bans == sum(hit.branch == branch.index for hit in hits(generation))
 
 
-def written_alone(seed: int, banned: tuple[str, ...] = ()) -> str:
-    """The text of one branch, written by an engine that does nothing else."""
-    with stepped(n_ctx=512) as engine:
-        sampling = Sampling(seed=seed, banned_phrases=banned)
-        generation = engine.submit(Request(PROMPT, sampling=sampling, stop=LONG))
-        finish(engine, generation)
-        return generation.branches[0].text
-
-
-@pytest.mark.parametrize("seed", [5, 6, 7])
-def test_up_to_the_first_phrase_it_is_the_same_text(seed: int) -> None:
-    plain, text = written_alone(seed), written_alone(seed, COMMON)
-    first = min(ends_of(COMMON, plain), default=len(plain))
-    same = len(plain) if first == len(plain) else max(first - max(map(len, COMMON)) - 1, 0)
-    assert text[:same] == plain[:same]
-    again = written_alone(seed, ("xylophone quartet", "zzz"))
-    assert again == plain, "where none can come nothing changes"
-
-
 def test_going_back_evaluates_nothing() -> None:
     with stepped(n_ctx=512) as engine, decoded_rows(engine) as decoded:
         banned = Sampling(seed=5, banned_phrases=COMMON)
@@ -128,22 +108,6 @@ def test_going_back_evaluates_nothing() -> None:
         later = sum(hit.tokens - 1 for hit in hits(generation))
         assert sum(decoded) == len(generation.prompt_ids) + 59 + later
         assert engine.stats().evaluated_again == {}
-
-
-def test_a_memory_that_cannot_be_cut_says_what_it_evaluates_again() -> None:
-    options = EngineOptions(n_ctx=512, gpu_layers=0, seed=1, threads=1, max_branches=8)
-    with load_engine(toy_model(make_mamba), options, thread=False) as engine:
-        free = engine.submit(Request(PROMPT, n=3, sampling=Sampling(seed=3), stop=Stop(max_tokens=24)))
-        finish(engine, free)
-        words = [word for word in free.branches[0].text.split() if len(word) > 2 and word.isalnum()]
-        banned = tuple(words[:6])
-        assert banned
-        generation = engine.submit(
-            Request(PROMPT, n=3, sampling=Sampling(seed=3, banned_phrases=banned), stop=Stop(max_tokens=24))
-        )
-        finish(engine, generation)
-        assert hits(generation) and not any(ends_of(banned, b.text) for b in generation.branches)
-        assert set(engine.stats().evaluated_again) <= {"rollback", "logits"}
 
 
 def test_a_phrase_may_begin_in_the_prompt(engine: Engine) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import pytest
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.types import (
     BranchState,
-    BranchView,
     Done,
     Failed,
     Finished,
@@ -93,15 +91,6 @@ def test_a_branch_alone_fails_and_can_be_rolled_again(
 # ---- constraints
 
 
-def test_a_schema_beyond_the_limits_says_so(engine: Engine) -> None:
-    keys = {f"k{i}": {} for i in range(2000)}
-    schema = json.dumps({"type": "object", "properties": keys}, separators=(",", ":"))
-    generation = engine.submit(Request(PROMPT, n=2, sampling=Sampling(json_schema=schema), stop=TWENTY))
-    with pytest.raises(InvalidRequest, match="too large or too intricate") as caught:
-        finish(engine, generation)
-    assert caught.value.field == "json_schema"
-
-
 def test_a_grammar_that_gets_too_heavy_ends_its_branch_in_words(engine: Engine) -> None:
     """Each token of an ambiguous grammar takes longer than the one before. Others write on."""
     other = engine.submit(
@@ -115,20 +104,6 @@ def test_a_grammar_that_gets_too_heavy_ends_its_branch_in_words(engine: Engine) 
     assert heavy.branches[0].text and set(heavy.branches[0].text) <= set("abcdefghijklmnopqrstuvwxyz ")
     finish(engine, other)
     assert other.branches[0].finish_reason is FinishReason.LENGTH
-
-
-def test_a_grammar_that_nothing_can_go_on_from_says_so(engine: Engine) -> None:
-    """Complete texts end; this one needs a token that is never to be chosen."""
-    banned = tuple((t, -np.inf) for t in range(engine.info.n_vocab) if b"z" in engine.token_bytes(t))
-    sampling = Sampling(grammar='root ::= "a" "z" "b"', logit_bias=banned)
-
-    def without_z(logits: Any, view: BranchView) -> None:
-        logits[[token for token, _ in banned]] = -np.inf
-
-    generation = engine.submit(Request(PROMPT, sampling=sampling, stop=TWENTY, logits_callback=without_z))
-    with pytest.raises(InvalidRequest, match="no token of this model can go on"):
-        finish(engine, generation)
-    assert generation.branches[0].text == "a"
 
 
 @pytest.mark.parametrize("live", [True, False])
@@ -146,21 +121,6 @@ def test_typed_text_that_breaks_the_grammar_ends_that_branch_in_words(engine: En
     generation.cancel()
     finish(engine, generation)
     assert not any(isinstance(e, Failed) for e in generation.log)
-
-
-def test_typed_text_that_follows_the_grammar_is_gone_on_from(engine: Engine) -> None:
-    generation = engine.submit(
-        Request(PROMPT, sampling=Sampling(regex=WORDS), stop=Stop(max_tokens=3, ignore_eog=True))
-    )
-    finish(engine, generation)
-    (branch,) = generation.branches
-    branch.append(" a fox", go_on=True)
-    finish(engine, generation)
-    branch.extend(Stop(max_tokens=60))
-    finish(engine, generation)
-    assert branch.error is None
-    assert " a fox" in branch.text
-    assert not set(branch.text) - set("abcdefghijklmnopqrstuvwxyz ")
 
 
 def test_settings_that_the_text_does_not_follow_end_the_branch(engine: Engine) -> None:

@@ -87,14 +87,6 @@ def test_a_new_engine_writes_the_same_with_any_settings_and_any_memory(
     assert found[0] == found[1] and len(set(found[0])) == 5
 
 
-def test_an_engine_that_was_reset_writes_the_same(engine: Engine) -> None:
-    with load() as fresh:
-        first = write(fresh)
-    finish(engine, ask(engine, "The king", n=5, tokens=60))
-    engine.reset()
-    assert write(engine) == first
-
-
 def test_with_flash_attention_and_one_thread_the_number_of_branches_does_not_matter() -> None:
     with load(replace(OPTIONS, flash_attn="on")) as engine:
         one = row_of(engine, 1, SCRIPT)

@@ -162,17 +162,6 @@ def test_gbnf_means_what_llama_cpp_takes_it_to_mean(
         native.close()
 
 
-def test_characters_may_come_byte_by_byte(model: Model) -> None:
-    constraint = compiled(model, grammar="root ::= [é-ü] .")
-    byte = [model.pieces.bytes.index(bytes([value])) for value in "ê🦊".encode()]
-    other = model.pieces.bytes.index(b"\xc2")
-    assert not constraint.allows(other)
-    for token in byte:
-        assert constraint.allows(token)
-        constraint.accept(token)
-    assert constraint.finished
-
-
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=5, deadline=None)
 def test_a_regular_expression_matches_the_whole_text(engine: Engine, random: Any) -> None:
@@ -199,20 +188,6 @@ def test_json_is_json_of_its_schema(engine: Engine, random: Any) -> None:
     assert value["kind"] in ("fox", "bear")
     assert isinstance(value["tame"], bool)
     assert len(value) == 2
-
-
-def test_the_text_may_end_only_where_the_grammar_may(model: Model) -> None:
-    constraint = compiled(model, grammar='root ::= "a" "b"?')
-    (end,) = model.eog
-    a, b = model.tokenize("a")[0], model.tokenize("b")[0]
-    assert not constraint.allows(end)
-    constraint.accept(a)
-    assert constraint.allows(end)
-    assert not constraint.finished
-    constraint.accept(end)  # changes nothing
-    constraint.accept(b)
-    assert constraint.finished
-    assert constraint.allows(end)
 
 
 def test_a_token_can_be_written_out(model: Model) -> None:

@@ -58,16 +58,6 @@ def test_wherever_a_text_is_cut_it_is_spelt_out(engine: Engine, cut: int, seed: 
     assert whole(engine, generation).rstrip("\ufffd") == (prompt + branch.text).rstrip("\ufffd")
 
 
-def test_ids_are_not_healed(engine: Engine) -> None:
-    """Only what a person typed is; a picked branch goes on token for token."""
-    ids = engine.tokenize(CUT)
-    assert list(write(engine, ids, add_bos=False).prompt_ids) == ids
-    first = write(engine, PROMPT, heal=False)
-    second = write(engine, runs_of(first.branches[0]))
-    assert second.healed == ""
-    assert second.prompt_ids == (*first.prompt_ids, *first.branches[0].ids)
-
-
 def test_typed_text_after_a_pick_is_healed_and_the_pick_is_not(engine: Engine) -> None:
     first = write(engine, PROMPT, heal=False)
     branch = first.branches[0]
@@ -109,21 +99,6 @@ def test_typing_several_times_loses_nothing(engine: Engine, pieces: tuple[str, .
     position = 0
     for piece in pieces:
         position = branch.text.index(piece, position) + len(piece)
-
-
-def test_stopping_amid_a_typed_word_keeps_it(engine: Engine) -> None:
-    generation = engine.submit(Request(PROMPT, heal=True, sampling=seeded(2), stop=RULE))
-    branch = generation.branches[0]
-    drive(engine, lambda: len(branch.ids) >= 3)
-    branch.append(" Suddenly the dra")
-    branch.stop()
-    finish(engine, generation)
-    assert branch.text.endswith(" Suddenly the dra")
-    assert whole(engine, generation) + branch.buffer.tail == PROMPT + branch.text
-    branch.extend(5)
-    finish(engine, generation)
-    assert " Suddenly the dra" in branch.text
-    assert whole(engine, generation) == PROMPT + branch.text
 
 
 def test_a_stop_string_in_the_typed_word_does_not_end_the_branch(engine: Engine) -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Branch, Generation
-from srbwriter.engine.types import Priority, Request, Sampling, Stop, Take, Text, TokenLogprob
+from srbwriter.engine.types import Priority, Request, Sampling, Stop, Take, TokenLogprob
 
 from .support import PROMPT, Reference, decoded_rows, exact_engine, finish, seeded
 
@@ -79,15 +79,6 @@ def test_generated_tokens(engine: Engine, reference: Reference, best: int, sampl
             assert_matches(found, row, token, best)
 
 
-def test_they_come_with_their_tokens(engine: Engine) -> None:
-    generation = submit(engine, n=2, logprobs=2)
-    finish(engine, generation)
-    for branch in generation.branches:
-        texts = [e for e in generation.log if isinstance(e, Text) and e.branch == branch.index]
-        assert tuple(lp for e in texts for lp in e.logprobs) == branch.logprobs
-        assert [lp.id for lp in branch.logprobs] == list(branch.ids)
-
-
 def test_asking_changes_no_text(engine: Engine) -> None:
     asked = submit(engine, n=3, logprobs=5)
     finish(engine, asked)
@@ -141,34 +132,10 @@ def test_what_could_follow_is_read_off_stored_logits(engine: Engine) -> None:
     assert rows == [] and len(again.next_logprobs) == 3
 
 
-def test_a_request_that_writes_is_told_what_could_have_followed(engine: Engine) -> None:
-    asked = submit(engine, n=2, next_logprobs=3, next_ids=(5,), logprobs=3)
-    finish(engine, asked)
-    assert asked.next_logprobs[:3] == asked.branches[0].logprobs[0].top
-
-
-def test_one_that_scores_its_prompt_is_told_as_well(engine: Engine, reference: Reference) -> None:
-    asked = submit(engine, prompt_logprobs=1, next_logprobs=2, stop=Stop(max_tokens=0))
-    finish(engine, asked)
-    assert_prompt_scored(asked, reference, 1)
-    assert len(asked.next_logprobs) == 2
-
-
 def test_only_certain_tokens_may_be_asked_for(engine: Engine) -> None:
     asked = submit(engine, next_ids=(3, 4), stop=Stop(max_tokens=0))
     finish(engine, asked)
     assert [token for token, _ in asked.next_logprobs] == [3, 4]
-
-
-def test_a_reroll_scores_nothing_again(engine: Engine) -> None:
-    generation = submit(engine, prompt_logprobs=0)
-    finish(engine, generation)
-    before = list(generation.prompt_logprobs)
-    engine.call(engine._cache.evict_run)
-    engine.call(engine._cache.evict_run)
-    generation.branches[0].reroll()
-    finish(engine, generation)
-    assert generation.prompt_logprobs == before
 
 
 @pytest.mark.parametrize(

@@ -61,14 +61,6 @@ def test_the_next_token_follows_the_other_prompt(engine: Engine, paused: bool) -
     assert untouched == expected(engine, branch.generation.prompt_ids, ()) != written
 
 
-def test_an_empty_prompt_is_that_of_the_request(engine: Engine) -> None:
-    branch = begin(engine)
-    branch.set_prompt(noted(engine, branch))
-    branch.set_prompt(())
-    finish(engine, branch.generation)
-    assert branch.ids == branch.generation.branches[1].ids
-
-
 def test_it_holds_when_the_branch_is_rolled_again_rewound_and_extended(engine: Engine) -> None:
     branch = begin(engine)
     prompt = noted(engine, branch)
@@ -115,10 +107,3 @@ def test_a_word_that_breaks_off_is_completed_after_another_prompt_too(engine: En
     branch.reroll()
     finish(engine, generation)
     assert engine.detokenize([*generation.prompt_ids, *branch.ids]).lstrip() == typed + branch.text
-
-
-def test_a_prompt_beyond_the_window_ends_the_branch(engine: Engine) -> None:
-    branch = begin(engine)
-    branch.set_prompt(noted(engine, branch, "All is well. " * 900))
-    finish(engine, branch.generation)
-    assert branch.finish_reason == "context" and len(branch.ids) == AT

@@ -15,7 +15,7 @@ from srbwriter.engine.sampling_pool import SamplingPool
 from srbwriter.engine.types import BranchView, NotANumber, Request, Stop, Text
 from tests.fakes.shared_model import load_engine
 
-from .support import GREEDY, PROMPT, SMALL, WAIT, drive, fixture_of, seeded, small_engine, toy_model, works
+from .support import GREEDY, PROMPT, SMALL, WAIT, drive, fixture_of, seeded, small_engine, toy_model
 from .toy_models import make_without_numbers
 
 engine = fixture_of(small_engine, "function")
@@ -92,18 +92,6 @@ def test_a_row_without_numbers_ends_its_branch() -> None:
         drive(engine, lambda: generation.done)
         with pytest.raises(NotANumber):
             generation.wait(0)
-
-
-def test_threads_are_there_while_an_engine_needs_them(engine: Engine) -> None:
-    before = helpers()
-    assert works(engine)
-    assert helpers() == before
-    draw_together(engine)
-    assert works(engine)
-    made = helpers() - before
-    assert 1 <= len(made) <= 2
-    engine.close()
-    assert not helpers() & made
 
 
 def test_an_engine_that_is_closed_while_it_draws_frees_nothing_that_is_in_use(threaded: Engine) -> None:

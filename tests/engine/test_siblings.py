@@ -122,20 +122,6 @@ def test_the_probability_of_each_draw_is_noted(engine: Engine) -> None:
 # ---- until they part
 
 
-def test_where_filters_leave_one_token_texts_part_at_the_next(engine: Engine) -> None:
-    narrow = replace(SAMPLING, top_k=2)
-    generation = write(engine, "distinct", tokens=4, n=4, sampling=narrow)
-    found = texts(generation)
-    assert len({ids[0] for ids in found}) == 2
-    assert len({ids[:2] for ids in found}) >= 3
-    assert len(set(found)) == 4
-
-
-def test_who_has_parted_draws_by_its_own_chance_again(engine: Engine) -> None:
-    generation = write(engine, "distinct", tokens=6)
-    assert [len(branch.buffer.drawn) for branch in generation.branches] == [1] * N
-
-
 def test_nothing_is_evaluated_for_it(engine: Engine) -> None:
     write(engine, "independent")
     with decoded_rows(engine) as rows:
@@ -164,27 +150,6 @@ def test_a_reroll_avoids_what_siblings_and_its_own_takes_began_with(engine: Engi
     generation.branches[1].reroll()  # nothing new is left: any of what the filters leave
     finish(engine, generation)
     assert generation.branches[1].ids[0] in taken
-
-
-def test_a_branch_that_is_added_avoids_what_is_there(engine: Engine) -> None:
-    generation = write(engine, "distinct", tokens=3)
-    generation.add_branch(2)
-    finish(engine, generation)
-    assert len({ids[0] for ids in texts(generation)}) == N + 2
-
-
-def test_a_rewound_branch_goes_on_otherwise_than_siblings_with_the_same_beginning(engine: Engine) -> None:
-    narrow = replace(SAMPLING, top_k=1)
-    generation = write(engine, "distinct", tokens=3, n=2, sampling=narrow)
-    one, two = generation.branches
-    assert one.ids == two.ids  # the filters leave one token at each place
-    for branch in (one, two):
-        branch.set_sampling(SAMPLING)
-    two.rewind(tokens=1)
-    finish(engine, generation)
-    assert two.ids[:2] == one.ids[:2]
-    assert two.ids[2] != one.ids[2]
-    assert two.buffer.drawn[-1].position == 2
 
 
 def test_an_extended_branch_that_has_not_parted_is_still_drawn_together(engine: Engine) -> None:

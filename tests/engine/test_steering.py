@@ -18,12 +18,10 @@ from srbwriter.engine.types import (
     Added,
     BranchState,
     Cut,
-    Done,
     FinishReason,
     Request,
     Sampling,
     Stop,
-    Text,
 )
 from srbwriter.prose import last_sentence_start
 
@@ -137,27 +135,6 @@ def test_a_paused_branch_goes_on_where_it_was(engine: Engine, undisturbed: list[
     assert sum(rows) == LENGTH - AT  # nothing was evaluated twice
 
 
-def test_extend_without_a_number_gives_the_same_again(engine: Engine) -> None:
-    generation = started(engine, 0, n=1, stop=replace(RULE, max_tokens=6))
-    finish(engine, generation)
-    generation.branches[0].extend()
-    finish(engine, generation)
-    assert len(generation.branches[0].ids) == 12
-
-
-def test_extending_past_a_sentence_ends_at_the_next(engine: Engine) -> None:
-    generation = started(engine, 0, n=1, stop=Stop(max_tokens=200, boundary="sentence", ignore_eog=True))
-    finish(engine, generation)
-    branch = generation.branches[0]
-    first = branch.text
-    assert branch.finish_reason is FinishReason.SENTENCE
-    branch.extend(200)
-    finish(engine, generation)
-    assert branch.finish_reason is FinishReason.SENTENCE
-    assert branch.text.startswith(first)
-    assert last_sentence_start(branch.text, 1) >= len(first)
-
-
 def test_a_branch_joins_a_running_request(engine: Engine, undisturbed: list[tuple[int, ...]]) -> None:
     generation = started(engine)
     prompt_rows = engine.stats().prompt_rows
@@ -242,20 +219,6 @@ def test_typing_into_a_finished_branch_leaves_it_finished(engine: Engine) -> Non
     finish(engine, generation)
     assert branch.text.startswith(text + " The end.")
     assert engine.detokenize(branch.ids) == branch.text
-
-
-def test_a_reader_waits_for_what_was_typed_into_a_finished_branch(engine: Engine) -> None:
-    generation = started(engine, 0, n=1)
-    finish(engine, generation)
-    seen = len(generation.log)
-    generation.branches[0].append(" The")
-    generation.branches[0].append(" end.")
-    assert not generation.done
-    engine.process()
-    assert generation.done
-    texts = [event.text for event in generation.log[seen:] if isinstance(event, Text)]
-    assert texts == [" The", " end."]
-    assert isinstance(generation.log[-1], Done)
 
 
 def test_events_tell_the_same_story_as_the_buffers(engine: Engine) -> None:

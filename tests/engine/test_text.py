@@ -124,16 +124,16 @@ def test_a_stop_text_is_never_half_published(engine: Engine) -> None:
     assert generation.branches[0].stop_text == "User:"
 
 
-def test_new_rules_release_what_only_the_old_ones_held(engine: Engine) -> None:
-    ids = [token for char in "Us er" for token in engine.tokenize_continuation(char)]
-    ids[2:3] = []  # "User", by characters
-    generation = dictated(engine, [*ids, *engine.tokenize_continuation("\nand")], Stop(strings=("User:",)))
+@pytest.mark.parametrize("rule", [Stop(), Stop(boundary="line")], ids=["none", "a line"])
+def test_new_rules_release_what_only_the_old_ones_held(engine: Engine, rule: Stop) -> None:
+    ids = [token for char in "Use\nand" for token in engine.tokenize_continuation(char)]
+    generation = dictated(engine, ids, Stop(strings=("User:",)))
     [branch] = generation.branches
     drive(engine, lambda: len(branch.ids) >= 3)
     assert branch.text == ""
-    branch.set_stop(Stop(boundary="line"))
+    branch.set_stop(rule)
     finish(engine, generation)
-    assert (branch.text, branch.finish_reason) == ("User", FinishReason.LINE)
+    assert branch.text == ("Use" if rule.boundary else "Use\nand")
 
 
 def test_an_empty_stop_string_means_nothing(engine: Engine) -> None:

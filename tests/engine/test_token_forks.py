@@ -75,13 +75,3 @@ def test_a_fork_of_a_branch_that_completed_a_word_completes_it_too(engine: Engin
     assert fork.overlap == branch.overlap and fork.ids[:4] == branch.ids[:4]
     assert fork.text.startswith(branch.text[: branch.buffer.ends[3]])
     assert fork.buffer.ends[:4] == branch.buffer.ends[:4]
-
-
-def test_branches_that_begin_alike_are_drawn_together_from_there(engine: Engine) -> None:
-    plain = submit(engine)
-    finish(engine, plain)
-    begin = plain.branches[0].ids[:2]
-    generation = submit(engine, n=4, begin=begin, siblings="distinct", sampling=Sampling(seed=5))
-    finish(engine, generation)
-    assert {branch.ids[:2] for branch in generation.branches} == {begin}
-    assert len({branch.ids[2] for branch in generation.branches}) == 4
