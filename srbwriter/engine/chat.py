@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from .sandbox import run
-from .types import InvalidRequest, Stop
+from .types import InvalidRequest, Stop, for_each
 
 CHATML = (
     "{% for message in messages %}{{ '<|im_start|>' + message.role + '\\n' + (message.content or '') + "
@@ -77,20 +77,16 @@ def _by_name(name: str, messages: Sequence[Mapping[str, Any]], add_generation_pr
         raise InvalidRequest("chat_template", problem) from None
 
 
-def stop_strings_for(template: str | None) -> tuple[str, ...]:
-    """Stop strings that a prompt rendered with ``template`` needs.
+def with_stop_strings(stop: Stop | tuple[Stop, ...], template: str | None) -> Stop | tuple[Stop, ...]:
+    """``stop`` with the strings that a prompt rendered with ``template`` needs besides.
 
     A model's own template ends messages with a token that its vocabulary knows as an end; to one
     without, the end mark of ChatML is mere text.
     """
-    return ("<|im_end|>",) if template is None else ()
-
-
-def with_stop_strings(stop: Stop | tuple[Stop, ...], template: str | None) -> Stop | tuple[Stop, ...]:
-    """``stop`` with the strings that a prompt rendered with ``template`` needs besides."""
-    if isinstance(stop, tuple):
-        return tuple(replace(one, strings=(*one.strings, *stop_strings_for(template))) for one in stop)
-    return replace(stop, strings=(*stop.strings, *stop_strings_for(template)))
+    if template is not None:
+        return stop
+    stops = tuple(replace(each, strings=(*each.strings, "<|im_end|>")) for each in for_each(stop, 1))
+    return stops if isinstance(stop, tuple) else stops[0]
 
 
 # ---- messages

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from srbwriter.engine import sandbox
-from srbwriter.engine.chat import render, stop_strings_for
+from srbwriter.engine.chat import render
 from srbwriter.engine.types import InvalidRequest
 
 TALK: list[dict[str, Any]] = [
@@ -58,7 +58,6 @@ def show(template: str | None, messages: Any = TALK, **kwargs: Any) -> str:
 def test_the_models_own_template() -> None:
     assert show(SIMPLE) == "<s>[S]Be brief.[U]Hi[A]Hello</s>[A]"
     assert show(SIMPLE, add_generation_prompt=False) == "<s>[S]Be brief.[U]Hi[A]Hello</s>"
-    assert stop_strings_for(SIMPLE) == ()
 
 
 def test_chatml_without_one() -> None:
@@ -66,7 +65,6 @@ def test_chatml_without_one() -> None:
         "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
         "<|im_start|>assistant\nHello<|im_end|>\n<|im_start|>assistant\n"
     )
-    assert stop_strings_for(None) == ("<|im_end|>",)
 
 
 @pytest.mark.parametrize("content", ["Once upon", "a time ", "tail\n\n", ""])

@@ -15,7 +15,7 @@ from ..parameters import notation
 from ..types import BranchState, EngineError, FinishReason, RemoteError, StateChanged
 from ..window import fit
 from .branch import RemoteBranch, RemoteRequest
-from .dialects import Completion, Rewound, StreamEvent
+from .dialects import Completion, Tokens
 from .transport import misnumbered
 from .vocabulary import decode
 
@@ -58,10 +58,9 @@ class Answer:
             for each in self.live:
                 if each.left == 0:
                     each.finish(FinishReason.LENGTH)
-            async with self.engine.gate:
-                self.branches = self.live  # some may have left meanwhile
-                if self.branches:
-                    await self._stream()
+            self.branches = self.live
+            if self.branches:
+                await self._stream()
             if self.live:
                 raise RemoteError(self.dialect.where, "the answer ended before its time")
         except RemoteError as error:
@@ -120,7 +119,7 @@ class Answer:
             whole=len(branches) == len(self.request.branches) and first.at_prompt,
         )
 
-    def _receive(self, event: StreamEvent) -> None:
+    def _receive(self, event: Tokens) -> None:
         """Hand an event to its branch. Raises RemoteError for an unknown branch."""
         index, number = event.branch, len(self.branches)
         if not 0 <= index < number:
@@ -130,9 +129,8 @@ class Answer:
         branch = self.branches[index]
         if branch.answer is not self:
             return
-        if isinstance(event, Rewound):
-            branch.go_back(event.chars, event.tokens)
-            return
+        if event.back_to is not None:
+            branch.go_back(*event.back_to)
         if event.text or event.logprobs:
             self._progressed = True
             self.engine.count_token()

@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import regex
 
@@ -51,14 +51,6 @@ SEEDS = 1 << 31
 _CONTEXT = 64  # characters of earlier text from which a sentence is recognized
 
 
-class End(NamedTuple):
-    """The branch ends after the first ``keep`` characters of the text that was not shown yet."""
-
-    keep: int
-    reason: FinishReason
-    stop_text: str | None = None
-
-
 class StopRules:
     """The rules of a :class:`Stop` about text behind ``before``, of which ``since`` is shown already.
 
@@ -79,28 +71,31 @@ class StopRules:
             self._scanner.mark()
             self._scanner.feed(since + held)
 
-    def add(self, text: str, tokens: int) -> tuple[str, End | None]:
-        """Add the text of the branch's ``tokens``-th token; return what is to be shown, and the end."""
+    def add(self, text: str, tokens: int) -> tuple[str, FinishReason | None, str | None]:
+        """Add the text of the branch's ``tokens``-th token; return what is to be shown, and how it ends."""
         stop, window, hold = self.stop, self.held + text, 0
-        ends: list[End] = []
+        ends: list[tuple[int, FinishReason, str | None]] = []
         match = self._pattern.search(window, partial=True) if self._pattern is not None else None
         if match is not None and match.partial:
             hold = len(window) - match.start()
         elif match is not None:
             keep = match.end() if stop.include_string else match.start()
-            ends.append(End(keep, FinishReason.STOP, match.group()))
+            ends.append((keep, FinishReason.STOP, match.group()))
         if self._scanner is not None and stop.boundary is not None:
             unit_ends = self._scanner.feed(text)
             hold = max(hold, self._scanner.held)
             if unit_ends and tokens >= stop.min_tokens:
-                ends.append(End(max(unit_ends[0] - self._shown, 0), FinishReason(stop.boundary)))
+                ends.append((max(unit_ends[0] - self._shown, 0), FinishReason(stop.boundary), None))
         if tokens > stop.after_min_tokens and tokens >= stop.min_tokens:
-            ends += [End(len(window), FinishReason.STOP, word) for word in stop.after_any if word in text]
-        end = min(ends, key=lambda each: each.keep, default=None)
-        keep = len(window) - min(hold, len(window)) if end is None else end.keep
+            ends += [(len(window), FinishReason.STOP, word) for word in stop.after_any if word in text]
+        if ends:
+            keep, reason, stop_text = min(ends, key=lambda end: end[0])
+            self.held = ""
+            return window[:keep], reason, stop_text
+        keep = len(window) - min(hold, len(window))
         self._shown += keep
-        self.held = window[keep:] if end is None else ""
-        return window[:keep], end
+        self.held = window[keep:]
+        return window[:keep], None, None
 
 
 class RemoteRequest:
@@ -117,7 +112,6 @@ class RemoteRequest:
         self.branches: list[RemoteBranch] = []
         self.events: list[Event] = []
         self.prompt_done = self.dead = False
-        self._seeds: set[int] = set()  # of all attempts
 
     @property
     def live(self) -> bool:
@@ -128,14 +122,6 @@ class RemoteRequest:
         self.branches.append(RemoteBranch(self, sampling, stop, seed))
         self.generation.branches.append(self.branches[-1].branch)
         return self.branches[-1]
-
-    def new_seed(self, asked: int | None, base: int, k: int) -> int:
-        """Return the seed ``asked`` for, or the k-th from ``base`` on that no attempt of the request had."""
-        seed = asked
-        while seed is None or (asked is None and seed in self._seeds):
-            seed, k = derive_seed(base, k) % SEEDS, k + 1
-        self._seeds.add(seed)
-        return seed
 
     def publish(self, obeyed: bool = False) -> None:
         """Publish the events since the last time; ``obeyed``: after a command, which may end the request."""
@@ -180,7 +166,8 @@ class RemoteRequest:
         first = self.branches[0].branch
         for sampling, stop in zip(for_each(samplings, n), for_each(stops, n), strict=True):
             index = len(self.branches)
-            seed = self.new_seed(None if sampling is None else sampling.seed, first.seed, index)
+            asked = None if sampling is None else sampling.seed
+            seed = derive_seed(first.seed, index) % SEEDS if asked is None else asked
             made = self.add(sampling or first.sampling, stop or first.stop_rule, seed)
             self.events.append(Added(index))
             made.begin(begin)
@@ -262,12 +249,12 @@ class RemoteBranch:
         self._unplaced += event.logprobs
         if event.text:
             self.tokens += 1
-            shown, end = self._rules.add(event.text, self.tokens)
+            shown, reason, stop_text = self._rules.add(event.text, self.tokens)
             self.show(shown)
-            if end is not None:
-                self.finish(end.reason, end.stop_text)
-            elif self._deadline is not None and now > self._deadline:
-                self.finish(FinishReason.LENGTH)
+            if reason is None and self._deadline is not None and now > self._deadline:
+                reason = FinishReason.LENGTH
+            if reason is not None:
+                self.finish(reason, stop_text)
 
     def show(self, text: str, ids: Sequence[int] | None = None) -> None:
         """Add text to what readers see, with the ids that spell it."""
@@ -377,13 +364,17 @@ class RemoteBranch:
     ) -> None:  # fmt: skip
         branch = self.branch
         branch.sampling = sampling or branch.sampling
-        branch.seed = self.request.new_seed(seed, branch.seed, branch.buffer.revision + 1)
-        self.leave()
-        self.cut(0)
+        self._begin_attempt(0, seed)
         branch.started_at = branch.changed_at = 0.0
         self.apply_stop(stop or branch.stop_rule)
         self.begin(begin)
         self.ask_again()
+
+    def _begin_attempt(self, chars: int, seed: int | None) -> None:
+        branch = self.branch
+        branch.seed = derive_seed(branch.seed, branch.buffer.revision + 1) % SEEDS if seed is None else seed
+        self.leave()
+        self.cut(chars)
 
     def begin(self, ids: Sequence[int]) -> None:
         """Begin the text with ``ids``; the rule's number of tokens comes after them."""
@@ -413,9 +404,7 @@ class RemoteBranch:
             self.let_text_be()
         self.ask_again()
 
-    def rewind(
-        self, tokens: int | None, chars: int | None, sentences: int | None, seed: int | None
-    ) -> None:  # fmt: skip
+    def rewind(self, tokens: int | None, chars: int | None, sentences: int | None, seed: int | None) -> None:
         branch, ends = self.branch, self.branch.buffer.ends
         if tokens is not None:
             kept = ends[-tokens - 1] if tokens < len(ends) else 0
@@ -423,9 +412,7 @@ class RemoteBranch:
             kept = max(self.chars - chars, 0)
         else:
             kept = last_sentence_start(branch.text, sentences or 0)
-        self.leave()
-        self.cut(kept)
-        branch.seed = self.request.new_seed(seed, branch.seed, branch.buffer.revision + 1)
+        self._begin_attempt(kept, seed)
         self.apply_stop(branch.stop_rule)
         self.ask_again()
 

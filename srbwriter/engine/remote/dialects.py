@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -39,7 +39,6 @@ class Profile:
     Attributes:
         server: its name and version, as it says itself.
         many: equal branches in one request at most.
-        requests: under way at once at most; 0: it does not say.
         template: it puts chats into words itself.
         lacks: features and fields of Sampling that it does not know.
         lacking: why it cannot, in its own words.
@@ -49,7 +48,6 @@ class Profile:
     server: str
     info: ModelInfo
     many: int = 1
-    requests: int = 0
     template: bool = False
     lacks: frozenset[str] = frozenset()
     lacking: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -97,7 +95,8 @@ class Completion(NamedTuple):
 class Tokens(NamedTuple):
     """Text of one branch, and why the branch ended if it has.
 
-    ``logprobs`` are those of the server's tokens, whose text may come later than they do.
+    ``logprobs`` are those of the server's tokens, whose text may come later than they do. With ``back_to``
+    the server has rewound the branch to so many characters and tokens.
     """
 
     branch: int
@@ -105,17 +104,7 @@ class Tokens(NamedTuple):
     logprobs: tuple[float, ...] = ()
     finish: FinishReason | None = None
     problem: str = ""  # where ``finish`` is an error
-
-
-class Rewound(NamedTuple):
-    """The server has rewound a branch to its first ``chars`` characters, which ``tokens`` tokens wrote."""
-
-    branch: int
-    chars: int
-    tokens: int
-
-
-StreamEvent: TypeAlias = "Tokens | Rewound"
+    back_to: tuple[int, int] | None = None
 
 
 # ---- OpenAI's, and vLLM's
@@ -173,7 +162,7 @@ class Dialect:
             **{name: value for name in penalties if (value := getattr(asked.sampling, name))},
         }
 
-    def parse(self, data: bytes) -> Sequence[StreamEvent]:
+    def parse(self, data: bytes) -> Sequence[Tokens]:
         """Parse the data of one event. Raises RemoteError for garbage, and for an error that it reports."""
         if data == b"[DONE]":
             return ()
@@ -184,14 +173,14 @@ class Dialect:
                 raise RemoteError(self.where, words) from None
             raise unreadable(self.where, data) from None
 
-    def read(self, event: Any) -> Sequence[StreamEvent]:
+    def read(self, event: Any) -> Sequence[Tokens]:
         """Return what an ``event`` says. Raises ValueError for garbage."""
         choices: list[_Choice] = event.choices
         numbers = [choice.index for choice in choices]
         if len(set(numbers)) < len(numbers):
             raise misnumbered(self.where, f"it sends words for a branch twice at once ({numbers})")
         ends = {"length": FinishReason.LENGTH, "abort": FinishReason.ERROR, "error": FinishReason.ERROR}
-        found: list[StreamEvent] = []
+        found: list[Tokens] = []
         for each in choices:
             reason = FinishReason.EOG if each.stop_reason is None else FinishReason.STOP
             finish = None if each.finish_reason is None else ends.get(each.finish_reason, reason)
@@ -324,7 +313,7 @@ class LlamaCpp(Dialect):
         lacks = frozenset({"regex", "infill", "banned_phrases", "min_tokens", "loop_guard"})
         return Profile(
             "llamacpp", f"llama-server {props.get('build_info', '')}".strip(), info, many=slots,
-            requests=slots, template=True, lacks=lacks | _ONLY_OURS - {"cache_prompt"},
+            template=True, lacks=lacks | _ONLY_OURS - {"cache_prompt"},
         )  # fmt: skip
 
     def encode(self, asked: Completion) -> tuple[str, dict[str, Any]]:
@@ -349,7 +338,7 @@ class LlamaCpp(Dialect):
             body["n_probs"] = 1
         return "/completion", body | _sampler_fields(sampling)
 
-    def read(self, event: Any) -> Sequence[StreamEvent]:
+    def read(self, event: Any) -> Sequence[Tokens]:
         if event.prompt_progress is not None:
             return ()
         ends = {"limit": FinishReason.LENGTH, "word": FinishReason.STOP}
@@ -432,7 +421,7 @@ class Srb(Dialect):
             body["siblings"] = request.siblings
         return "/srb/v1/completions?sse=1&rich=1", body | _sampler_fields(sampling)
 
-    def read(self, event: Any) -> Sequence[StreamEvent]:
+    def read(self, event: Any) -> Sequence[Tokens]:
         match event.event:
             case "stream" if event.index >= 0 and event.text is not None:
                 return (Tokens(event.index, event.text, _logprobs(one.logprob for one in event.logprobs)),)
@@ -441,7 +430,7 @@ class Srb(Dialect):
                 reason = FinishReason(event.reason) if known else FinishReason.STOPPED
                 return (Tokens(event.index, "", (), reason, str(event.error or "")),)
             case "cut" if event.index >= 0:
-                return (Rewound(event.index, event.chars, event.tokens),)
+                return (Tokens(event.index, "", back_to=(event.chars, event.tokens)),)
             case "start" | "queue" | "prompt" | "state" | "banned" | "added" | "done":
                 return ()
             case _:

@@ -67,8 +67,6 @@ class RemoteEngine(LetterVocabulary, WithoutCache, RequestChecks):
     transport: Transport | None = None
     dialect: Dialect
     profile: Profile
-    gate: asyncio.Semaphore
-    """Lets so many answers be written at once as the server can."""
 
     def __init__(self, options: RemoteOptions) -> None:
         RequestChecks.__init__(self, SIZE, options.max_branches)
@@ -119,8 +117,6 @@ class RemoteEngine(LetterVocabulary, WithoutCache, RequestChecks):
         transport = self.transport = Transport(self.options)
         self.dialect, self.profile = await transport.repeat(lambda: connect(transport))
         self.capabilities, self.n_ctx = self.profile.capabilities, self.profile.info.n_ctx
-        most = self.options.max_requests
-        self.gate = asyncio.Semaphore(min(most, self.profile.requests or most))
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -137,8 +133,9 @@ class RemoteEngine(LetterVocabulary, WithoutCache, RequestChecks):
         if not self._closing:
             self._closing = True
             asyncio.run_coroutine_threadsafe(self._end(timeout), self._loop)
-            self._thread.join(2 * timeout)
-            self._abandon()
+            if threading.current_thread() is not self._thread:  # else a listener asks for it
+                self._thread.join(2 * timeout)
+                self._abandon()
 
     async def _end(self, seconds: float) -> None:
         """End everything on the loop, then the connections."""
@@ -199,7 +196,7 @@ class RemoteEngine(LetterVocabulary, WithoutCache, RequestChecks):
         for index, (sampling, stop) in enumerate(zip(samplings, stops, strict=True)):
             own = sampling.seed if isinstance(request.sampling, tuple) else None
             seed = own if own is not None else base + index  # neighbours can share a request
-            branch = made.add(sampling, stop, made.new_seed(seed, base, index))
+            branch = made.add(sampling, stop, seed)
             if index < len(request.takes):
                 branch.take_up(request.takes[index], encode(request.takes[index].text))
             else:
