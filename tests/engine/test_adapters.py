@@ -86,13 +86,6 @@ def test_what_was_evaluated_with_other_adapters_is_not_used_after_a_restart(
         assert (engine.stats().restored_tokens > 0) is (scale == 1.0)
 
 
-def test_vectors_are_those_of_the_model_with_its_adapters(files: Path, tmp_path: Path) -> None:
-    make_merged(tmp_path / "merged.gguf", (1, 1.0))
-    with loaded(files, ("one.gguf", 1.0)) as engine, Engine.load(tmp_path / "merged.gguf", OPTIONS) as merged:
-        (found,), (wanted,) = engine.embed([TEXT]), merged.embed([TEXT])
-    np.testing.assert_allclose(found.values, wanted.values, atol=1e-4)
-
-
 # ---- what is refused
 
 

@@ -128,10 +128,6 @@ def test_tokens_are_counted_to_the_limit(backend: Backend, can: Callable[[Featur
         assert [len(branch.ids) for branch in generation.branches] == [8] * 3
 
 
-def test_the_same_seed_writes_the_same_text(backend: Backend) -> None:
-    assert written(backend, seed=9).branches[0].text == written(backend, seed=9).branches[0].text
-
-
 def test_a_prompt_of_ids_is_taken_as_it_is(backend: Backend) -> None:
     ids = tuple(backend.tokenize(PROMPT, add_bos=True))
     runs = (TokenRun("unread", ids, backend.info.vocab), TokenRun(" and so", (1, 2, 3), "of another model"))
@@ -273,33 +269,6 @@ def test_a_branch_begins_with_tokens_of_another(backend: Backend) -> None:
     generation.wait(WAIT)
     assert fork.ids[:2] == begin[:2]
     spelt(backend, generation)
-
-
-def test_a_token_is_banned_in_its_place_or_that_is_refused(backend: Backend) -> None:
-    stop = rule(backend, Stop(max_tokens=8, min_tokens=4, ignore_eog=True))
-    greedy = Request(PROMPT, sampling=Sampling(temperature=0.0), stop=stop)
-    generation = backend.submit(greedy).wait(WAIT)
-    [branch] = generation.branches
-    before = branch.ids
-    if why := backend.capabilities.reason_for("without"):
-        with pytest.raises(NotSupported) as refused:
-            branch.reroll(begin=before[:2], without=before[2:3])
-        assert str(refused.value) == why and branch.ids == before
-        return
-    branch.reroll(begin=before[:2], without=before[2:3])
-    generation.wait(WAIT)
-    assert branch.ids[:2] == before[:2] and branch.ids[2:3] != before[2:3] and len(branch.ids) == 10
-    spelt(backend, generation)
-    branch.reroll(begin=before[:2], without=(*before[2:3], branch.ids[2]))
-    generation.add_branch(2, begin=before[:1], without=before[1:2], stop=rule(backend, SHORT))
-    generation.wait(WAIT)
-    assert all(each.ids[0] == before[0] and each.ids[1] != before[1] for each in generation.branches[1:])
-    assert branch.finish_reason is FinishReason.LENGTH
-    other = backend.submit(replace(greedy, n=3, without=before[:1])).wait(WAIT)
-    assert all(each.ids[0] != before[0] and len(each.ids) == 8 for each in other.branches)
-    branch.reroll()
-    generation.wait(WAIT)
-    assert branch.ids == before
 
 
 def test_a_grammar_holds(backend: Backend, can: Callable[[Feature], None]) -> None:

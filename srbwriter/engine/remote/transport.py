@@ -11,6 +11,7 @@ import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar, cast
+from urllib.parse import urljoin
 
 import httpx
 import msgspec
@@ -163,11 +164,15 @@ def from_transport(where: str, error: Exception) -> RemoteError:
                 "in the variable SSL_CERT_FILE, or take any certificate with --no-connect-verify"
             )
         case httpx.ConnectError() if "[SSL" in words:
-            problem = f"TLS failed ({words}); if none is spoken there, the address begins with http://"
+            plain = where.replace("https:", "http:", 1)
+            problem = f"TLS failed ({words}); if none is spoken at that port, try --connect {plain}"
         case httpx.ConnectError():
             return RemoteError(where, f"no connection ({_reason(error)}); is the server running?")
         case _:
-            return RemoteError(where, f"the connection was lost ({_reason(error)})")
+            cure = ""
+            if "without sending" in words and where.startswith("http:"):
+                cure = f"; perhaps TLS is spoken at that port; try --connect https{where[4:]}"
+            return RemoteError(where, f"the connection was lost ({_reason(error)}){cure}")
     return RemoteError(where, problem, again=False)
 
 
@@ -177,7 +182,8 @@ def from_answer(
     """Return the error for an answer that is no 2xx: the server's own words, and the cure if there is one."""
     words, field, wait = own_words(body) or f"HTTP {status}", "", 0.0
     if status < 400:  # a key would go along
-        words = f"it sends us on to {headers.get('location')}, which is not followed; {IS_IT_AN_ENGINE}"
+        target = urljoin(f"{where}{path}", headers["location"]) if "location" in headers else "nowhere"
+        words = f"it sends us on to {target}, which is not followed; {IS_IT_AN_ENGINE}"
     elif status in _CURES:
         words = _CURES[status].format(words=words, path=path)
     elif status >= 500:
