@@ -86,7 +86,7 @@ def test_listeners_hear_once_a_step_and_may_raise(engine: Engine) -> None:
     generation.add_listener(lambda: loop.call_soon_threadsafe(print))  # raises: the loop is closed
     remove = generation.add_listener(lambda: heard.append(len(generation.log)))
     steps = drive(engine, lambda: generation.done)
-    assert 0 < len(heard) <= steps + 1  # the first tokens of all are told before the step's decode
+    assert 0 < len(heard) <= steps + 4  # the first tokens of each are told before the step's decode
     assert heard == sorted(set(heard))
     remove()
     remove()

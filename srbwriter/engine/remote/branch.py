@@ -7,13 +7,13 @@ construction of a request.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
 import regex
 
@@ -42,9 +42,6 @@ from ..types import (
 )
 from .dialects import Tokens
 from .vocabulary import decode, encode, piece
-
-if TYPE_CHECKING:
-    from .answer import Answer
 
 SEEDS = 1 << 31
 """Every server takes the seeds below."""
@@ -180,15 +177,16 @@ class RemoteBranch:
         base: the ids that its text follows.
         limit: tokens that it may have; None: any number.
         tokens: tokens that its text has.
-        answer: what writes the branch; None while nothing does.
-        failures: attempts since the last token.
+        answer: the task that writes the branch; None while none does.
+        failures: attempts since the last token; ``came`` says whether one came since the last of them.
     """
 
     def __init__(self, request: RemoteRequest, sampling: Sampling, stop: Stop, seed: int) -> None:
         self.request = request
         self.branch = Branch(request.generation, len(request.branches), sampling, stop, seed)
         self.base: Sequence[int] = request.generation.prompt_ids
-        self.answer: Answer | None = None
+        self.answer: asyncio.Task[None] | None = None
+        self.came = False
         self.tokens = self.failures = 0
         self._floor = 0  # characters before those that the stop rules look at
         self._answered = (0, 0)  # characters and tokens before those of the answer
@@ -231,16 +229,16 @@ class RemoteBranch:
 
     # ---- what the server writes
 
-    def begin_answer(self, answer: Answer) -> None:
+    def begin_answer(self, answer: asyncio.Task[None]) -> None:
         """Note that an answer writes the branch from the text that is shown."""
-        self.answer, self._answered = answer, (self.chars, self.tokens)
+        self.answer, self.came, self._answered = answer, False, (self.chars, self.tokens)
         self._unplaced.clear()
         self._look()
 
     def receive(self, event: Tokens) -> None:
         """Add text to the branch and apply the stop rules."""
         branch, now = self.branch, time.monotonic()
-        self.failures, branch.error = 0, None
+        self.failures, self.came, branch.error = 0, True, None
         if not branch.started_at:
             branch.started_at, seconds = now, branch.stop_rule.max_seconds
             self._deadline = None if seconds is None else now + seconds
@@ -331,10 +329,11 @@ class RemoteBranch:
         self.finish(FinishReason.ERROR, error=error)
 
     def leave(self) -> None:
-        """Let go of the answer that writes the branch."""
+        """Let go of the answer that writes the branch; with the last of them its connection is closed."""
         answer, self.answer = self.answer, None
-        if answer is not None:
-            answer.leave()
+        others = any(each.answer is answer for each in self.request.branches)
+        if answer is not None and not others and answer is not asyncio.current_task():
+            answer.cancel()
 
     def ask_again(self) -> None:
         """Let the branch be asked for, from the text that is shown."""

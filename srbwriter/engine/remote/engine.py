@@ -41,7 +41,7 @@ from ..types import (
     for_each,
 )
 from ..window import fit
-from .answer import Answer
+from .answer import write_branches
 from .branch import SEEDS, RemoteBranch, RemoteRequest
 from .dialects import Dialect, Profile, connect
 from .options import RemoteOptions, shown
@@ -62,6 +62,7 @@ class RemoteEngine(LetterVocabulary, WithoutCache, RequestChecks):
     Attributes:
         active: requests that are being written.
         generated: tokens that came, of all requests; ``prompt_tokens`` were sent.
+        notices: problems that were told since a token came last.
     """
 
     transport: Transport | None = None
@@ -73,7 +74,7 @@ class RemoteEngine(LetterVocabulary, WithoutCache, RequestChecks):
         self.options = options
         self.active: set[RemoteRequest] = set()
         self.generated = self.prompt_tokens = 0
-        self._notices: set[str] = set()  # problems since a token came last
+        self.notices: set[str] = set()
         self._numbers, self._drawn = itertools.count(1), itertools.count()
         seed = options.seed
         self._seed = seed if seed is not None else int.from_bytes(os.urandom(4), "little")
@@ -309,7 +310,8 @@ class RemoteEngine(LetterVocabulary, WithoutCache, RequestChecks):
         except Exception as error:
             log.exception("%s of a branch elsewhere failed", command.verb)
             for each in request.branches:
-                each.fail(EngineError(f"{command.verb}: {error!r}"))
+                if each.branch.live:
+                    each.fail(EngineError(f"{command.verb}: {error!r}"))
         command.generation.arrived(command)
         self.write(request)
         request.publish(obeyed=True)
@@ -336,18 +338,8 @@ class RemoteEngine(LetterVocabulary, WithoutCache, RequestChecks):
                 groups.append(group)
             group.append(each)
         for group in groups:
-            answer = Answer(self, request, group)
-            answer.task = self._loop.create_task(answer.run())
-            self._tasks.add(answer.task)
-            answer.task.add_done_callback(self._tasks.discard)
-
-    def count_token(self) -> None:
-        self.generated += 1
-        self._notices.clear()
-
-    def tell_once(self, error: RemoteError, seconds: float, attempt: int) -> None:
-        """Tell of an attempt that failed, once for all branches that it befalls."""
-        problem = f"{error.problem} {attempt}"
-        if problem not in self._notices:
-            self._notices.add(problem)
-            self.dialect.transport.notify(error, seconds, attempt, self.options.retries)
+            task = self._loop.create_task(write_branches(self, request, group))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            for each in group:
+                each.begin_answer(task)
