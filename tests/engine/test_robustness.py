@@ -141,24 +141,6 @@ def raising(error: BaseException) -> Any:
 
 
 @each_ending
-def test_a_callback_that_would_end_the_thread_ends_its_request_only(
-    threaded: Engine, ending: BaseException
-) -> None:
-    def fail(logits: Any, view: BranchView) -> None:
-        if len(view.ids) == 2:
-            raise ending
-
-    other = threaded.submit(Request("The king", n=2, stop=LONG))
-    failing = threaded.submit(Request(PROMPT, n=3, stop=SHORT, logits_callback=fail))
-    with pytest.raises(InvalidRequest, match=type(ending).__name__) as caught:
-        failing.wait(WAIT)
-    assert caught.value.field == "logits_callback"
-    assert [len(branch.ids) for branch in other.wait(WAIT).branches] == [40, 40]
-    assert threaded.alive
-    assert works(threaded)
-
-
-@each_ending
 def test_a_listener_that_would_end_the_thread_ends_its_request_only(
     threaded: Engine, ending: BaseException
 ) -> None:

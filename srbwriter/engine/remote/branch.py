@@ -15,10 +15,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 
-import regex
-
-from ...prose import LineScanner, ParagraphScanner, Scanner, SentenceScanner, last_sentence_start
+from ...prose import Scanner, last_sentence_start
 from ..generation import BEYOND_THE_END, Branch, Buffer, Generation, listener_error
+from ..rules import SCANNERS, stop_pattern
 from ..seeds import derive_seed
 from ..types import (
     Added,
@@ -57,13 +56,11 @@ class StopRules:
     def __init__(self, stop: Stop, before: str, since: str, held: str = "") -> None:
         self.stop, self.held = stop, held
         self._shown = len(before) + len(since)
-        strings = sorted(filter(None, stop.strings), key=len, reverse=True)
-        self._pattern = regex.compile("|".join(map(regex.escape, strings))) if strings else None
+        self._pattern = stop_pattern(stop.strings)
         self._scanner: Scanner | None = None
         if stop.boundary is not None:
-            scanners = {"line": LineScanner, "sentence": SentenceScanner, "paragraph": ParagraphScanner}
             context = before[-_CONTEXT:]
-            self._scanner = scanners[stop.boundary](len(before) - len(context))
+            self._scanner = SCANNERS[stop.boundary](len(before) - len(context))
             self._scanner.feed(context)
             self._scanner.mark()
             self._scanner.feed(since + held)
