@@ -374,17 +374,6 @@ class ModelInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class EngineSetup:
-    """How an engine computes its steps, beginning with the first one."""
-
-    threads: int  # at most, for steps in which branches write; fewer while other programs want the cores
-    threads_batch: int  # for steps that read a prompt
-    flash_attn: Literal["auto", "on", "off"]  # "auto" leaves it to llama.cpp
-    n_batch: int  # tokens of a step, at most
-    n_ubatch: int  # tokens computed at once, at most
-
-
-@dataclass(frozen=True, slots=True)
 class EngineStats:
     """One look at the counters; all of them cover the life of the engine."""
 
