@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..prose import Scanner, last_sentence_start
 from .generation import Branch, Buffer
 from .retreat import Retreat
-from .rules import LOOP_REACH, RUN, SCANNERS, compile_phrases, find_loop, stop_pattern
+from .rules import LOOP_REACH, SCANNERS, compile_phrases, find_loop, stop_pattern
 from .text import Pieces
 from .tree import Demand
 from .types import (
@@ -263,10 +263,12 @@ class ActiveBranch(Demand):
             else:
                 self.rows.clear()
         if self._loop_times and found is None:
-            loop = find_loop(recent[max(self._ban_from - at, 0) :])
+            since = recent[max(self._ban_from - at, 0) :]
+            loop = find_loop(since)
+            before = find_loop(since[: len(since) - loop.open])  # it may go on otherwise after going back
             if loop.stands(self._loop_times):
-                found = max(self._seen - loop.matched, 0), recent[-loop.period :], False
-            loose = min(loose, self._seen - max(loop.matched, RUN - 1))
+                found = max(self._seen - loop.chars, 0), recent[-loop.period :], False
+            loose = min(loose, self._seen - loop.open - (before.open if before.period else 0))
         if found is not None:
             start, phrase, nearest = found
             first = self.tokens_within(max(start, 0))

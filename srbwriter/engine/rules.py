@@ -93,12 +93,19 @@ def _alternatives(tree: Mapping[str, Any]) -> str:
 
 
 class Loop(NamedTuple):
-    """A passage that follows itself at the end of a text without a word between."""
+    """A passage that follows itself at the end of a text without a word between.
+
+    Attributes:
+        period: letters of the passage; 0 where the text repeats nothing.
+        matched: letters at the end of the text that equal those one period before them.
+        chars: characters of the text that these are.
+        open: characters at the end of the text in which a repetition may have begun.
+    """
 
     period: int
-    """Characters of the passage; 0 where the text repeats nothing."""
     matched: int
-    """Characters at the end of the text that equal those one period before them."""
+    chars: int
+    open: int
 
     def stands(self, times: int) -> bool:
         """Whether the passage stands there ``times`` times in a row, and the whole is long enough."""
@@ -107,13 +114,36 @@ class Loop(NamedTuple):
 
 
 def find_loop(text: str) -> Loop:
-    """Return what ``text`` repeats at its end; small and capital letters are alike, so is all whitespace."""
-    small = text.lower().replace("\n", " ")
-    last = len(small) - RUN
-    before = small.rfind(small[last:], max(last - MOST_CHARS, 0), len(small) - 1) if last > 0 else -1
-    if before < 0:
-        return Loop(0, 0)
-    period, matched = last - before, RUN
-    while matched < before + RUN and small[-1 - matched] == small[-1 - matched - period]:
-        matched += 1
-    return Loop(period, matched)
+    """Return what ``text`` repeats at its end.
+
+    Small and capital letters are alike, and any run of whitespace is one space.
+    """
+    near = _letters(text[-2 * MOST_CHARS :])  # most texts repeat nothing, and are not looked at further
+    last = len(near) - RUN
+    run, begin = near[max(last, 0) :], max(last - MOST_CHARS, 0)
+    place = near.rfind(run, begin, len(near) - 1) if last > 0 else -1
+    letters = _letters(text) if place >= 0 else ""
+    found, most = (0, 0), RUN - 1
+    while place >= 0:  # each may be the period of a loop to come, the nearest first
+        period, matched = last - place, RUN
+        while matched + period < len(letters) and letters[-1 - matched] == letters[-1 - matched - period]:
+            matched += 1
+        if not found[0] or matched // period > found[1] // found[0]:
+            found = period, matched
+        most = max(most, matched)
+        place = near.rfind(run, begin, place + RUN - 1)
+    return Loop(*found, _characters(text, found[1]), _characters(text, most))
+
+
+def _letters(text: str) -> str:
+    return " ".join(text.lower().split()) + " " * text[-1:].isspace()
+
+
+def _characters(text: str, letters: int) -> int:
+    """Return how many characters at the end of ``text`` are so many letters."""
+    start = len(text)
+    while letters and start:
+        start, letters = start - 1, letters - 1
+        if text[start].isspace():
+            start = len(text[:start].rstrip())
+    return len(text) - start
