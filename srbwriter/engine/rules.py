@@ -93,12 +93,17 @@ def _alternatives(tree: Mapping[str, Any]) -> str:
 
 
 class Loop(NamedTuple):
-    """A passage that follows itself at the end of a text without a word between."""
+    """A passage that follows itself at the end of a text without a word between, in letters.
+
+    Attributes:
+        period: letters of the passage; 0 where the text repeats nothing.
+        matched: letters at the end of the text that equal those one period before them.
+        open: letters at the end of the text in which a repetition may have begun.
+    """
 
     period: int
-    """Characters of the passage; 0 where the text repeats nothing."""
     matched: int
-    """Characters at the end of the text that equal those one period before them."""
+    open: int
 
     def stands(self, times: int) -> bool:
         """Whether the passage stands there ``times`` times in a row, and the whole is long enough."""
@@ -106,14 +111,34 @@ class Loop(NamedTuple):
         return 0 < self.period <= self.matched and long and 1 + self.matched // self.period >= times
 
 
-def find_loop(text: str) -> Loop:
-    """Return what ``text`` repeats at its end; small and capital letters are alike, so is all whitespace."""
-    small = text.lower().replace("\n", " ")
-    last = len(small) - RUN
-    before = small.rfind(small[last:], max(last - MOST_CHARS, 0), len(small) - 1) if last > 0 else -1
-    if before < 0:
-        return Loop(0, 0)
-    period, matched = last - before, RUN
-    while matched < before + RUN and small[-1 - matched] == small[-1 - matched - period]:
-        matched += 1
-    return Loop(period, matched)
+def letters_of(text: str) -> str:
+    """Return what is compared of a text: in small letters, and any run of whitespace as one space."""
+    words = " ".join(text.lower().split())
+    return " " * text[:1].isspace() + words + " " * (text[-1:].isspace() and bool(words))
+
+
+def count_characters(text: str, letters: int) -> int:
+    """Return how many characters at the end of ``text`` are so many letters."""
+    start = len(text)
+    while letters and start:
+        start, letters = start - 1, letters - 1
+        if text[start].isspace():
+            start = len(text[:start].rstrip())
+    return len(text) - start
+
+
+def find_loop(letters: str) -> Loop:
+    """Return what a text repeats at its end, given its letters."""
+    last = len(letters) - RUN
+    run, begin = letters[max(last, 0) :], max(last - MOST_CHARS, 0)
+    place = letters.rfind(run, begin, len(letters) - 1) if last > 0 else -1
+    found, most = (0, 0), RUN - 1
+    while place >= 0:  # each may be the period of a loop to come, the nearest first
+        period, matched = last - place, RUN
+        while matched + period < len(letters) and letters[-1 - matched] == letters[-1 - matched - period]:
+            matched += 1
+        if not found[0] or matched // period > found[1] // found[0]:
+            found = period, matched
+        most = max(most, matched)
+        place = letters.rfind(run, begin, place + RUN - 1)
+    return Loop(*found, most)
