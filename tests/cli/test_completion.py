@@ -11,7 +11,7 @@ import pytest
 
 from srbwriter import cli
 from srbwriter.cli.commands import COMMANDS
-from srbwriter.cli.completion import SHELLS
+from srbwriter.cli.help import SHELLS
 
 COMPLETE_IN_BASH = """
 source "$1"; shift

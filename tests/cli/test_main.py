@@ -26,7 +26,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         def run_and_fail(arguments: object, settings: object) -> int:
             raise error
 
-        monkeypatch.setattr(app, "run", run_and_fail)
+        monkeypatch.setattr(app, "run_app", run_and_fail)
 
     yield fail_with
 

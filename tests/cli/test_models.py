@@ -17,7 +17,7 @@ from srbwriter.cli.table import every_key
 from srbwriter.config import load
 from srbwriter.demo import bundled_model
 from srbwriter.models import Machine, Pace, fit, read_recommended
-from srbwriter.models.placement import Gpu
+from srbwriter.models.fit import Gpu
 from tests.cli.conftest import Run
 from tests.fakes.hub import Hub, running
 from tests.models.gguf_files import SHAPE, gguf, put

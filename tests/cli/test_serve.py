@@ -245,9 +245,9 @@ def test_a_socket_file_that_cannot_be_made_is_said_in_words() -> None:
 
 
 def _flags(line: str) -> dict[str, Any]:
-    parser = flags.parser("srbwriter", "")
+    parser = flags.Parser("srbwriter")
     flags.add_keys(parser, every_key(), tuple(SECTIONS))
-    return flags.chosen(parser.parse_args(line.split()), every_key())
+    return flags.chosen(parser.read(line.split()), every_key())
 
 
 def test_a_second_model_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from srbwriter import cli
-from srbwriter.cli.write import _Printer  # pyright: ignore[reportPrivateUsage]
+from srbwriter.cli.write import print_branches
 from srbwriter.engine import Engine, Request
 from srbwriter.engine.types import Stop
 
@@ -119,6 +119,6 @@ def test_a_terminal_is_shown_no_escape_sequences(engine: Engine, out: type[io.St
     branch: Any = generation.branches[0]
     branch.buffer.pieces.append("a\x1b[31mb\tc\n")
     sink = out()
-    _Printer(generation, sink).follow()
+    print_branches(generation, sink)
     assert ("\x1b" in sink.getvalue()) is kept
     assert "b\tc\n" in sink.getvalue()

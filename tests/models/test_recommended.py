@@ -13,7 +13,7 @@ from srbwriter import launch, paths
 from srbwriter.cli.table import every_key
 from srbwriter.config import load
 from srbwriter.models import Machine, RecommendedModel, Wanted, quantisation, read_recommended, recommend
-from srbwriter.models.files import hub_folder, is_model
+from srbwriter.models.files import is_model
 
 FOUND = read_recommended()
 CONFIRMED = ("repository", "file", "size", "licence", "context", "shape")
@@ -83,7 +83,7 @@ def test_a_list_without_figures_is_ranked_by_its_order() -> None:
 
 def test_what_has_arrived_is_known_without_the_network(tmp_path: Path) -> None:
     model = FOUND.models[0]
-    folder = hub_folder(paths.models_dir(), model.repository)
+    folder = paths.models_dir() / model.repository
     assert model.path == folder / model.file and not model.is_here and model.arrived == 0
     folder.mkdir(parents=True)
     (folder / f".{model.file}.0123456789abcdef.part").write_bytes(b"12345")
