@@ -23,7 +23,7 @@ from srbwriter.engine.cores import count_cores
 from srbwriter.engine.devices import Device, gpus
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.parameters import PARAMETERS, Parameter
-from srbwriter.engine.types import EngineOptions, ModelError, Sampling, Stop, Together
+from srbwriter.engine.types import EngineOptions, ModelError, ModelInfo, Sampling, Stop, Together
 from srbwriter.engine.window import window_and_cells
 
 if TYPE_CHECKING:
@@ -507,6 +507,11 @@ def check_models(settings: Settings) -> None:
     check_headers(path, adapters, vectors)
     if problem := look_at(path).problem:  # of several files one may be missing
         raise ModelError(str(path), problem, "download or convert it again")
+
+
+def model_name(info: ModelInfo) -> str:
+    """Return what a model is called: as its file is, or by what it is called elsewhere."""
+    return Path(info.path).stem if Path(info.path).exists() else info.name
 
 
 def model_hint(settings: Settings) -> str | None:

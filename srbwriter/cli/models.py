@@ -174,7 +174,8 @@ def _info(name: str | None, settings: Settings, *, as_json: bool) -> None:
     with contextlib.closing(Model(file, options)) as model:
         pooling = own_pooling(model)
         facts: dict[str, Any] = {
-            "name": model.name,
+            "name": model.path.stem,
+            "title": model.name,
             "path": str(model.path),
             "kind": model.description,
             "architecture": model.architecture,

@@ -150,7 +150,7 @@ def run(settings: Settings) -> int:
 
     def announce() -> None:
         try:
-            say(f"{loader.wait().info.name} is ready")
+            say(f"{launch.model_name(loader.wait().info)} is ready")
         except Cancelled:
             return
         except Exception as error:

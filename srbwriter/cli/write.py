@@ -69,7 +69,8 @@ def run_write(arguments: argparse.Namespace, settings: Settings) -> int:
                 }
                 for branch in generation.branches
             ]  # fmt: skip
-            print(document({"prompt": prompt, "model": engine.info.name, "branches": branches}))
+            name = launch.model_name(engine.info)
+            print(document({"prompt": prompt, "model": name, "branches": branches}))
     return Exit.OK
 
 

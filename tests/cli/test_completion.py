@@ -50,13 +50,6 @@ def test_bash_completes_commands_flags_actions_and_values(scripts: Path) -> None
     assert "--serve" in complete(scripts, "--s")
 
 
-@pytest.mark.parametrize("shell", SHELLS)
-def test_each_script_names_every_command_and_nothing_that_is_hidden(scripts: Path, shell: str) -> None:
-    script = (scripts / shell).read_text()
-    assert all(command in script for command in COMMANDS)
-    assert "--no-mmproj" not in script, "a flag that is taken without effect"
-
-
 @pytest.mark.parametrize(
     ("shell", "check"), [pytest.param(shell, "-n", marks=pytest.mark.needs(shell)) for shell in SHELLS]
 )

@@ -138,13 +138,6 @@ def test_flags_without_effect_are_taken_and_said() -> None:
     assert [remark.split(":")[0] for remark in arguments.remarks] == ["--threads-http", "--embedding"]
 
 
-@pytest.mark.parametrize("line", ["--numa --mlock", "--numa story.srbw", "story.srbw --numa"])
-def test_a_flag_whose_value_may_be_left_out_takes_nobody_elses(line: str) -> None:
-    words = flags.joined(line.split())
-    assert words[words.index("--numa") + 1] == "distribute"
-    assert [word for word in words if word != "distribute"] == line.split()
-
-
 def test_refused_flags_say_why() -> None:
     for spellings, reason in flags.REFUSED.items():
         for flag in spellings:

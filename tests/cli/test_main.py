@@ -41,11 +41,6 @@ def test_help_begins_with_examples(run: Any, command: str) -> None:
     assert all((f"{code.value:<4} {code.meaning}" in rest) is (not command) for code in Exit)
 
 
-def test_the_overview_names_every_command(run: Any) -> None:
-    shown = run("--help").out
-    assert all(command.summary in shown for command in commands.COMMANDS.values())
-
-
 @pytest.mark.parametrize(
     ("error", "code", "words"),
     [
@@ -149,18 +144,6 @@ def test_the_app_asks_for_a_terminal(run: Any, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     done = run()
     assert done.code == Exit.ERROR and "needs a terminal" in done.err
-
-
-def test_a_story_that_cannot_be_opened_is_said_in_words(
-    run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    story = tmp_path / "novel.srbw"
-    story.write_text("no story")
-    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    done = run(str(story))
-    assert done.code == Exit.ERROR and str(story) in done.err
-    assert story.read_text() == "no story" and not list(paths.log_dir().glob("crash-*"))
 
 
 def test_help_is_the_same_through_python_m() -> None:

@@ -48,12 +48,6 @@ def test_flash_attention_keeps_no_scores() -> None:
     assert saved >= 32 * 8192 * 512 * 4
 
 
-def test_verdicts() -> None:
-    assert [Need(n, 0, 0).verdict(memory=10, budget=7) for n in (7, 8, 10, 11)] == [
-        "fits", "tight", "tight", "too large"
-    ]  # fmt: skip
-
-
 def test_the_finest_that_fits_is_suggested_up_to_six_bits() -> None:
     sizes = [("F16", 160), ("Q8_0", 85), ("Q6_K", 60), ("Q4_K_M", 45), ("Q2_K", 30)]
     for size, expected in ((100, "Q6_K"), (60, "Q6_K"), (59, "Q4_K_M"), (30, "Q2_K"), (5, "Q2_K")):
@@ -80,34 +74,12 @@ def test_a_smaller_gpu_takes_some_layers_and_the_writer_is_told_a_context_that_l
     assert placed(7.8, n_ctx=tokens).gpu_layers == 33
 
 
-def test_a_tiny_gpu_takes_none() -> None:
-    found = placed(1)
-    assert found.gpu_layers == 0
-    assert "runs on the processor" in found.notes[0] and "quantisation" in found.notes[0]
-
-
-def test_a_full_gpu_beside_another_does_not_keep_layers_from_that() -> None:
-    found = placed(0.4, 24)
-    assert found.gpu_layers == 33 and found.split == (0, 33)
-
-
-def test_two_gpus_share_what_fits_neither() -> None:
-    found = placed(5.5, 5.5)
-    assert found.gpu_layers == 33 and sum(found.split) == 33 and min(found.split) > 10
-
-
 def test_too_little_memory_makes_the_context_smaller_and_names_the_cure() -> None:
     found = placed(free=7.5 * GB)
     assert found.n_ctx is not None and 2048 <= found.n_ctx < 8192 and found.n_ctx % 256 == 0
     [note] = found.notes
     assert f"{found.n_ctx} tokens instead of 8192" in note and "7.5 GB of memory are free" in note
     assert "--ctx-size 8192 insists" in note and "--cache-type-k q8_0" in note
-
-
-def test_room_for_one_context_but_not_for_much_beside_it_is_no_smaller_context() -> None:
-    whole = need(NOVELIST, WEIGHTS, WISH.run).total / HOST_SHARE
-    found = placed(free=whole - 1)
-    assert found.n_ctx == 8192 and not found.notes
 
 
 def test_a_model_that_fits_in_no_way_is_loaded_with_the_smallest_context_and_a_word_of_warning() -> None:
@@ -122,12 +94,6 @@ def test_what_was_asked_for_stays_and_the_writer_is_told() -> None:
     assert "--gpu-layers 33 puts more on GPU 0 than fits" in found.notes[0]
     assert placed(free=2 * GB, n_ctx=8192).notes[0].startswith("The model needs")
     assert placed(6, gpu_layers=-1).gpu_layers == 33
-
-
-def test_memory_that_a_gpu_shares_is_counted_once() -> None:
-    whole = need(NOVELIST, WEIGHTS, replace(WISH.run, flash_attention=True)).total
-    assert placed(64, free=whole / HOST_SHARE + 1, shared=True).n_ctx is None
-    assert placed(64, free=whole / HOST_SHARE - 1, shared=True).n_ctx == 8192
 
 
 # ---- whatever the model and the machine

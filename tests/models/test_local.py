@@ -35,16 +35,6 @@ def snapshot(home: Path, repo: str, name: str, revision: str = "abc") -> Path:
     return link
 
 
-def test_whoever_has_a_folder_for_data_needs_no_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def nobody(uid: int) -> None:
-        raise KeyError(uid)
-
-    monkeypatch.delenv("HOME")
-    monkeypatch.setenv("XDG_DATA_HOME", str(home))
-    monkeypatch.setattr("pwd.getpwuid", nobody)
-    assert find("storyteller") == bundled_model()
-
-
 def test_all_places_are_looked_into(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(paths.models_dir() / "deep" / "a-Q4_0.gguf")
     snapshot(home, "o/r", "b.gguf")
@@ -59,17 +49,6 @@ def test_all_places_are_looked_into(home: Path, monkeypatch: pytest.MonkeyPatch)
     assert "b" not in {path.stem for _, path in local_files()}
 
 
-def test_a_file_is_listed_once(home: Path) -> None:
-    first = snapshot(home, "o/r", "b.gguf", "abc")
-    again = first.parent.parent / "def" / "b.gguf"
-    again.parent.mkdir()
-    again.symlink_to(first.resolve())
-    (paths.models_dir()).mkdir(parents=True)
-    (paths.models_dir() / "loop").symlink_to(paths.models_dir())
-    (paths.models_dir() / "mine.gguf").symlink_to(first.resolve())
-    assert [path.stem for _, path in local_files()] == ["storyteller", "mine"]
-
-
 def test_a_split_model_is_one_model() -> None:
     for number in (1, 2):
         put(paths.models_dir() / f"big-0000{number}-of-00002.gguf", gguf(weights=100))
@@ -77,13 +56,6 @@ def test_a_split_model_is_one_model() -> None:
     assert (big.name, big.size, big.problem) == ("big", 2 * len(gguf(weights=100)), "")
     big.path.with_name("big-00002-of-00002.gguf").unlink()
     assert "big-00002-of-00002.gguf is missing" in local_models()[1].problem
-
-
-def test_damaged_files_and_dead_links_are_listed_with_their_problem() -> None:
-    put(paths.models_dir() / "bad.gguf", b"no model")
-    (paths.models_dir() / "gone.gguf").symlink_to("/nowhere/gone.gguf")
-    problems = {model.name: model.problem for model in local_models()[1:]}
-    assert problems["bad"] == "not a GGUF file" and "is missing" in problems["gone"]
 
 
 def test_what_only_goes_with_a_model_is_not_listed() -> None:
