@@ -13,7 +13,7 @@ from srbwriter.cli.exits import Exit, Failure, say
 from srbwriter.cli.flags import add_actions
 from srbwriter.cli.stories import best_named, find_story, opened, path_for_story, recents
 from srbwriter.config import Settings, Table
-from srbwriter.story import NotSaved, Story, StoryError, files, library
+from srbwriter.story import NotSaved, Story, files, library
 from srbwriter.story.backup import Backup, backups, deleted_from, discard, snapshot
 
 _STORY = "title, name or file of a story"
@@ -160,10 +160,5 @@ def run_delete(arguments: argparse.Namespace, settings: Settings) -> int:
     copy = discard(path, folder)
     recents().remove(path)
     print(copy)
-    try:
-        by_title = _copies(name)[:1]
-    except (Failure, StoryError):
-        by_title = []
-    again = name if by_title and by_title[0].path == copy else str(copy)
-    say(f"{name} was deleted; srbwriter backup restore {shlex.quote(again)} brings it back")
+    say(f"{name} was deleted; srbwriter backup restore {shlex.quote(str(copy))} brings it back")
     return Exit.OK

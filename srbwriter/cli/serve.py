@@ -15,7 +15,7 @@ from srbwriter.config import ConfigError, Key, Settings, Table, keys
 from srbwriter.config.kinds import INTEGER, NUMBER, PATH, SWITCH, TEXT, TEXTS, one_of
 
 if TYPE_CHECKING:
-    from srbwriter.engine.backend import Backend
+    from srbwriter.engine.loader import EngineLoader
     from srbwriter.server.settings import ServerSettings
     from srbwriter.session import Session
     from srbwriter.tui.start import Beside
@@ -234,7 +234,8 @@ def server_beside(settings: Settings) -> Beside:
     @contextlib.contextmanager
     def beside(session: Session) -> Generator[str]:
         with _failures():
-            handle = server.start_in_thread(SessionLoader(session), options)
+            loader = cast("EngineLoader", SessionLoader(session))
+            handle = server.start_in_thread(loader, options)
         try:
             yield handle.url
         finally:
@@ -249,21 +250,8 @@ class SessionLoader:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    @property
-    def name(self) -> str:
-        return self._session.loader.name
-
-    @property
-    def state(self) -> str:
-        return self._session.loader.state
-
-    @property
-    def engine(self) -> Backend | None:
-        return self._session.loader.engine
-
-    @property
-    def error(self) -> Exception | None:
-        return self._session.loader.error
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session.loader, name)
 
 
 # ---- the line protocol, for programs that start this one

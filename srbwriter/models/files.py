@@ -11,7 +11,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import BinaryIO, TypeAlias
+from typing import BinaryIO, NamedTuple, TypeAlias
 
 from srbwriter.gguf import Array, Damaged, Scalar, pairs
 
@@ -61,19 +61,17 @@ _NO_WRITER = re.compile(r"(?:^|[-_.])(?:mmproj|imatrix)(?:[-_.]|$)", re.IGNORECA
 """Files beside a model that write nothing: projectors of images, and measurements for quantising."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """One file, or part ``number`` of ``count``; ``stem`` is the name without that."""
+class Parts(NamedTuple):
+    """One file, or part ``number`` of several; ``stem`` is the name without that."""
 
     stem: str
     number: int = 1
-    count: int = 1
 
 
 def parts_of(name: str) -> Parts:
     """Return what a file name says about parts."""
     if found := _SPLIT.match(name):
-        return Parts(found["stem"], int(found["number"]), int(found["count"]))
+        return Parts(found["stem"], int(found["number"]))
     return Parts(name[: -len(SUFFIX)] if name.lower().endswith(SUFFIX) else name)
 
 
@@ -104,12 +102,10 @@ def is_model(name: str) -> bool:
 
 
 def put_in_place(finished: Path, target: Path) -> None:
-    """Make ``finished`` be ``target``. Raises FileExistsError if that is taken, or OSError."""
+    """Make ``finished`` be ``target``, and never replace one. Raises FileExistsError, or OSError."""
     try:
         os.link(finished, target)  # unlike a rename it fails rather than overwrite
-    except FileExistsError:
-        raise
-    except OSError:  # a disk without links, such as exFAT
+    except OSError:  # it is there, or a disk without links, such as exFAT
         if target.exists():
             raise FileExistsError(target) from None
         finished.rename(target)
@@ -149,9 +145,7 @@ def read_header(path: Path) -> Header:
     """Read the header of the file at ``path``. Raises ModelsError for any other content."""
     try:
         with path.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(0)
-            return parse_header(file, size, path)
+            return parse_header(file, os.fstat(file.fileno()).st_size, path)
     except OSError as error:
         raise unusable(path, f"cannot be read ({error.strerror or error})") from error
 

@@ -209,7 +209,7 @@ def test_a_deleted_story_is_a_copy_that_comes_back(run: Any) -> None:
         identity, text = story.id, story.text(story.current)
     other = make("The Mill")
     code, out, err = run("delete", "orchard")
-    assert code == Exit.OK and "srbwriter backup restore 'The Orchard' brings it back" in err
+    assert code == Exit.OK and f"srbwriter backup restore {out.strip()} brings it back" in err
     kept = Path(out.strip())
     assert kept.is_file() and os.listdir(other.parent) == [other.name]
     assert run("info", "orchard")[0] == Exit.USAGE
