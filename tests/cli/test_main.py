@@ -71,34 +71,6 @@ def test_a_defect_leaves_a_report(run: Any, failing: Any) -> None:
     assert "ZeroDivisionError" in paths.log_file().read_text("utf-8")
 
 
-def test_a_model_that_is_missing_is_said_with_the_place_that_names_it(
-    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = tmp_path / "storytelle.gguf"
-
-    def said(*flags: str) -> str:
-        done = run("write", "Once", *flags)
-        assert done.code == Exit.MODEL
-        return done.err.partition(f"{model}: no such file, named by ")[2].strip()
-
-    meant = "`srbwriter models` lists those there are"
-    assert said("-m", str(model)) == f"--model — {meant}"
-    with monkeypatch.context() as patch:
-        patch.setenv("SRBWRITER_MODEL", str(model))
-        assert said() == f"SRBWRITER_MODEL — {meant}"
-    for file, words in (
-        (paths.config_file(), f"model.path in {paths.config_file()}:2 — {meant}"),
-        (
-            paths.overlay_file(),
-            "`srbwriter models use` — choose another with it, or `srbwriter models forget`",
-        ),
-    ):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(f'[model]\npath = "{model}"\n')
-        assert said() == words
-        file.unlink()
-
-
 def test_everything_that_is_wrong_in_file_flag_and_variable_is_said_in_one_go(
     run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,13 +126,6 @@ def test_a_model_is_pulled_and_used(run: Any, hub: Hub) -> None:
     assert model_in_use() == file
 
 
-def test_what_could_be_pulled_is_listed(run: Any, hub: Hub) -> None:
-    _, out, _ = run("pull", REPO, "--list")
-    rows = [line.split() for line in out.splitlines()[1:]]
-    assert [(row[0], row[1]) for row in rows] == [("*", "Q4_0"), ("F16", "20")]
-    assert not paths.models_dir().exists()
-
-
 # ---- recommended, on machines of all kinds
 
 LAPTOP = Pace(8, alone=20e-12, together=60e-12)
@@ -188,14 +181,6 @@ def test_this_machine_is_measured(run: Any) -> None:
     row = listed(run)[first.name]
     assert 0 < row["words_per_second"] <= row["words_per_second_alone"] and row["branches"] == 8
     assert row["path"] == str(first.path) and row["pages"] == first.pages
-
-
-def test_pull_without_a_name_points_to_the_recommended_models(run: Any, hub: Hub) -> None:
-    code, out, err = run("pull")
-    assert (code, out) == (Exit.USAGE, "") and "`srbwriter models recommended` lists some" in err
-    for name in ("novelist", "maker/none"):
-        code, _, err = run("pull", name)
-        assert code == Exit.MODEL and "`srbwriter models recommended`" in err
 
 
 # ---- the flags

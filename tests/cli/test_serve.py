@@ -29,10 +29,6 @@ def settings(flags: dict[str, Any]) -> Settings:
     return load(every_key(), flags, {})
 
 
-def test_without_settings_the_servers_own_defaults_hold() -> None:
-    assert serve.server_settings(settings({})) == ServerSettings()
-
-
 @pytest.mark.parametrize("row", serve.OPTIONS, ids=lambda row: row.name)
 def test_every_row_reaches_the_server(row: Key[Any], tmp_path: Path) -> None:
     file = tmp_path / "secret"

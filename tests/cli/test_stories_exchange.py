@@ -63,18 +63,6 @@ def test_a_file_that_is_there_is_replaced_only_by_force(run: Any, tmp_path: Path
     assert file.read_text() == "It was spring."
 
 
-@pytest.mark.parametrize(
-    "command", [("import", str(FIXTURES / "story.md")), ("new", "The Mill"), ("backup", "restore", "orchard")]
-)
-def test_a_story_gets_no_name_of_another_format(run: Any, tmp_path: Path, command: tuple[str, ...]) -> None:
-    """Whoever names one wants a file of that format."""
-    make()
-    run("backup", "make", "orchard")
-    code, out, err = run(*command, "-o", str(tmp_path / "tale.docx"))
-    assert (code, out) == (Exit.USAGE, "") and not list(tmp_path.iterdir())
-    assert "tale.docx: a story ends in .srbw; `srbwriter export` makes a .docx of one" in err
-
-
 def test_what_cannot_be_written_is_said_first(
     run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

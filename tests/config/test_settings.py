@@ -108,16 +108,6 @@ def test_a_relative_path_in_a_file_lies_beside_the_file(home: Path) -> None:
     assert load(TABLE, {}, {})[keys.MODEL] == Path("/models/novelist.gguf")
 
 
-def test_more_branches_than_may_be_live_are_said_with_both_places_beside_everything_else(home: Path) -> None:
-    file = write_config("[generation]\nn = 9\nnn = 1\n")
-    with pytest.raises(ConfigError) as caught:
-        load(TABLE, {keys.MAX_N.name: 4}, {})
-    assert list(caught.value.problems) == [
-        f"{file}:3: unknown key generation.nn — leave it out",
-        f"{file}:2: generation.n = 9 is above generation.max_n = 4 (--max-n) — lower it, or raise the other",
-    ]
-
-
 @pytest.mark.parametrize("remembered", [{}, {keys.N: 9}])
 def test_a_number_of_branches_that_nobody_said_gives_way_to_the_most(
     home: Path, remembered: dict[Key[int], int]

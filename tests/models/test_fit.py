@@ -29,23 +29,10 @@ def placed(*gpus: float, free: float = AMPLE, shared: bool = False, **changes: o
     return place(NOVELIST, WEIGHTS, replace(WISH, **changes), devices, int(free))
 
 
-def test_the_cache_is_exact() -> None:
-    header = Header("llama", layers=2, kv_widths=((1024, 1024), (512, 512)))
-    assert need(header, 0, Run(1000)).cache == 1000 * 2 * (1024 + 512) * 2
-    # 32 numbers of type q8_0 take 34 bytes, of type q4_0 18
-    assert need(header, 0, Run(32, "q8_0", "q4_0")).cache == 1536 * 34 + 1536 * 18
-
-
 def test_the_bundled_models_cache_is_what_llama_cpp_reserves() -> None:
     header = read_header(bundled_model())
     width = sum(key + value for key, value in header.kv_widths)
     assert need(header, 7, Run(4608)) == Need(7, 4608 * width * 2, need(header, 0, Run(4608)).compute)
-
-
-def test_flash_attention_keeps_no_scores() -> None:
-    header = Header("llama", layers=1, width=64, heads=32, kv_widths=((64, 64),))
-    saved = need(header, 0, Run(8192)).compute - need(header, 0, Run(8192, flash_attention=True)).compute
-    assert saved >= 32 * 8192 * 512 * 4
 
 
 def test_the_finest_that_fits_is_suggested_up_to_six_bits() -> None:

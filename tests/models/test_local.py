@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -93,17 +92,6 @@ def test_adding_copies_or_links(tmp_path: Path) -> None:
     assert linked.resolve() == (tmp_path / "m.gguf").resolve()
     assert add(tmp_path / "m.gguf", link=True) == linked, "adding again changes nothing"
     assert not list(paths.models_dir().glob(".*"))
-
-
-def test_adding_takes_all_parts(tmp_path: Path) -> None:
-    parts = [put(tmp_path / f"big-0000{n}-of-00002.gguf") for n in (1, 2)]
-    assert add(parts[1]).name == parts[0].name
-    assert {path.name for path in paths.models_dir().iterdir()} == {path.name for path in parts}
-    shutil.rmtree(paths.models_dir())
-    parts[1].unlink()
-    with pytest.raises(ModelsError, match="big-00002-of-00002.gguf: no such file"):
-        add(parts[0])
-    assert not paths.models_dir().exists()
 
 
 def test_adding_refuses_what_is_no_model_or_would_overwrite(tmp_path: Path) -> None:
