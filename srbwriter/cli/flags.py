@@ -91,7 +91,8 @@ class Parser(argparse.ArgumentParser):
         action = self._option_string_actions.get(flag)
         if isinstance(action, _Store):
             message = f"{flag}: its value is missing: expected {action.key.expected}"
-        message = re.sub(r"the following arguments are required: (.+)", r"\1 is missing", message)
+        if needed := re.fullmatch(r"the following arguments are required: (.+)", message):
+            message = f"{needed[1]} {'are' if ',' in needed[1] else 'is'} missing"
         if found := re.fullmatch(r"argument (.+?): invalid choice: ('.*') \(choose from (.+)\)", message):
             message = f"{found[1]}: {found[2]}: expected one of {found[3].replace(chr(39), '')}"
         message = message.removeprefix("argument ")
