@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, cast, get_args
 
 from srbwriter import paths
 from srbwriter.config import ConfigError, Key, Setting, Settings, Table, keys, remember
@@ -21,16 +21,16 @@ from srbwriter.config.kinds import INTEGER, NAMES, NUMBER, SWITCH, TEXT, TEXTS, 
 from srbwriter.config.settings import Source
 from srbwriter.engine.cores import count_cores
 from srbwriter.engine.devices import Device, gpus
-from srbwriter.engine.loader import EngineLoader, Load
+from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.parameters import PARAMETERS, Parameter
-from srbwriter.engine.types import EngineOptions, ModelError, Sampling, Stop, Together
+from srbwriter.engine.types import EngineOptions, ModelError, ModelInfo, Sampling, Stop, Together
 from srbwriter.engine.window import window_and_cells
 
 if TYPE_CHECKING:
     from srbwriter.engine.capabilities import Capabilities
     from srbwriter.engine.remote.options import RemoteOptions
     from srbwriter.models import Header, Machine, Need, Pace, Run, Wanted
-    from srbwriter.models.placement import Placement
+    from srbwriter.models.fit import Gpu, Placement
     from srbwriter.models.pull import Progress
 
 
@@ -98,10 +98,13 @@ REMOTE_KEYS: tuple[Key[Any], ...] = (keys.HF_REPO, keys.MODEL_URL)
 
 
 def model_key(settings: Settings) -> Key[Any] | None:
-    """The setting that says which model, None if none does. Raises ConfigError if two say so in one place."""
-    named = [key for key in (keys.MODEL, *REMOTE_KEYS) if settings[key] is not None]
-    ranks = [get_args(Source).index(settings.source(key)) for key in named]
-    nearest = [key for key, rank in zip(named, ranks, strict=True) if rank == min(ranks)]
+    """Return the setting that says which model, if one does. Raises ConfigError for two in one place."""
+    ranks = {
+        key: get_args(Source).index(settings.source(key))
+        for key in (keys.MODEL, *REMOTE_KEYS)
+        if settings[key] is not None
+    }
+    nearest = [key for key, rank in ranks.items() if rank == min(ranks.values())]
     if len(nearest) > 1:
         names = " and ".join(key.name for key in nearest)
         raise ConfigError(f"{names} both say which model — give one of them")
@@ -109,7 +112,7 @@ def model_key(settings: Settings) -> Key[Any] | None:
 
 
 def model_path(settings: Settings) -> Path:
-    """The model file to load: the one named, or fetched before, or the bundled one.
+    """Return the model file to load: the one named, or fetched before, or the bundled one.
 
     Raises ModelError for one that is to be fetched first, see :func:`fetch_model`, and ConfigError.
     """
@@ -119,25 +122,19 @@ def model_path(settings: Settings) -> Path:
 
         return bundled_model()
     if key is keys.MODEL:
-        return _named(cast(Path, settings[keys.MODEL]))
+        named = cast(Path, settings[keys.MODEL])
+        if named.is_dir():
+            return only_model(named)
+        if not named.exists():
+            from srbwriter.models import ModelsError, find
+
+            with suppress(ModelsError):  # else see missing_model
+                return find(named.name)  # a settings file puts its folder before a mere name
+        return named
     if (file := _fetched(settings, key)) is None:
         named = str(settings[key])
         raise ModelError(named, "it is not on this machine yet", f"fetch it: srbwriter models pull {named}")
     return file
-
-
-def _named(named: Path) -> Path:
-    """That file, or else the model of that name; a settings file puts its folder before a mere name."""
-    if named.is_dir():
-        return only_model(named)
-    if named.exists():
-        return named
-    from srbwriter.models import NoSuchModel, find
-
-    try:
-        return find(named.name)
-    except NoSuchModel:
-        return named  # see missing_model
 
 
 def remember_model(table: Table, file: Path | None) -> None:
@@ -150,35 +147,25 @@ def missing_model(settings: Settings) -> ModelError | None:
     if model_key(settings) is not keys.MODEL or (path := model_path(settings)).exists():
         return None
     place, cure = settings.place(keys.MODEL), "`srbwriter models` lists those there are"
-    match settings.source(keys.MODEL):
-        case "file":
-            place = f"{keys.MODEL.name} in {place}"
-        case "remembered":
-            place, cure = "`srbwriter models use`", "choose another with it, or `srbwriter models forget`"
-        case _:
-            pass
+    if settings.source(keys.MODEL) == "file":
+        place = f"{keys.MODEL.name} in {place}"
+    elif settings.source(keys.MODEL) == "remembered":
+        place, cure = "`srbwriter models use`", "choose another with it, or `srbwriter models forget`"
     return ModelError(str(path), f"no such file, named by {place}", cure)
 
 
 def only_model(folder: Path) -> Path:
-    """The one model in a folder; its first file where it is split. Raises ModelError."""
-    found = _models_in(folder)
-    if len(found) > 1:
-        names = ", ".join(file.name for file in found[:8])
-        cure = "name one of the files"
-        raise ModelError(str(folder), f"several models are in this folder: {names}", cure)
-    return found[0]
-
-
-def _models_in(folder: Path) -> list[Path]:
-    """The models in a folder, by name; of split ones the first file. Raises ModelError for none."""
+    """Return the one model in a folder; its first file where it is split. Raises ModelError."""
     from srbwriter.models import is_model, parts_of
 
     files = sorted((file for file in folder.iterdir() if is_model(file.name)), reverse=True)
     found = sorted({parts_of(file.name).stem: file for file in files}.values())
     if not found:
         raise ModelError(str(folder), "no model is in this folder", "name a folder with a GGUF file")
-    return found
+    if len(found) > 1:
+        names = ", ".join(file.name for file in found[:8])
+        raise ModelError(str(folder), f"several models are in this folder: {names}", "name one of the files")
+    return found[0]
 
 
 def _fetched(settings: Settings, key: Key[Any]) -> Path | None:
@@ -187,7 +174,7 @@ def _fetched(settings: Settings, key: Key[Any]) -> Path | None:
 
     try:
         if key is keys.HF_REPO:
-            return pulled(hub_model(settings))
+            return pulled(_wanted(settings))
         file = url_file(paths.models_dir(), str(settings[keys.MODEL_URL]))
         return file if file.exists() else None
     except ModelsError as error:
@@ -200,18 +187,18 @@ def fetch_model(settings: Settings, progress: Progress) -> None:
     Raises ModelsError.
     """
     key = model_key(settings)
-    if elsewhere(settings) or key not in REMOTE_KEYS or _fetched(settings, key) is not None:
+    if key is None or key is keys.MODEL or elsewhere(settings) or _fetched(settings, key) is not None:
         return
     from srbwriter.models import pull
 
     if key is keys.MODEL_URL:
         pull.fetch_url(str(settings[key]), progress)
-        return
-    pull.fetch(pull.plan(hub_model(settings), lambda header: model_run(settings, header)), progress)
+    else:
+        pull.fetch(pull.plan(_wanted(settings), lambda header: model_run(settings, header)), progress)
 
 
-def hub_model(settings: Settings) -> Wanted:
-    """The repository that the settings name, and what of it. Raises NoSuchModel."""
+def _wanted(settings: Settings) -> Wanted:
+    """Return the repository that the settings name, and what of it. Raises ModelsError."""
     from srbwriter.models import Wanted
 
     wanted = Wanted.parse(str(settings[keys.HF_REPO]))
@@ -226,24 +213,29 @@ class Values(Protocol):
 
 
 def model_need(settings: Values, header: Header | None, size: int) -> Need:
-    """Memory that a model of ``size`` bytes takes with these settings; see ``srbwriter.models.need``."""
+    """Return the memory that a model of ``size`` bytes takes with these settings."""
     from srbwriter.models import need
 
     return need(header, size, model_run(settings, header))
 
 
 def model_run(settings: Values, header: Header | None = None) -> Run:
-    """How a model would be run, as far as the estimate of its memory goes."""
+    """Return how a model would be run, as far as the estimate of its memory goes."""
+    options = engine_options(settings)
+    return _run(options, window_and_cells(options.n_ctx, header.context if header else 0)[1])
+
+
+def _run(options: EngineOptions, cells: int) -> Run:
     from srbwriter.models.fit import DEFAULT_BATCH, Run
 
-    _, cells = window_and_cells(settings[keys.CTX_SIZE], header.context if header else 0)
-    value_type = settings[keys.CACHE_TYPE_V]
+    value_type, flash = options.cache_type_v, options.flash_attn
     return Run(
         cells=cells,
-        key_type=settings[keys.CACHE_TYPE_K],
+        key_type=options.cache_type_k,
         value_type=value_type,
-        flash_attention=_flash_on_cpu(settings[keys.FLASH_ATTN], value_type),
-        batch=min(settings[keys.UBATCH_SIZE] or DEFAULT_BATCH, settings[keys.BATCH_SIZE] or DEFAULT_BATCH),
+        # as the engine computes on a processor; on a GPU less memory is needed
+        flash_attention=flash == "on" or (flash == "auto" and value_type not in ("f32", "f16", "bf16")),
+        batch=min(options.n_ubatch or DEFAULT_BATCH, options.n_batch or DEFAULT_BATCH),
     )
 
 
@@ -259,8 +251,7 @@ def fit_options(
     devices = read_devices()
     if (placement := placement_of(Path(path), options, devices)) is None:
         return options, ()
-    n_ctx = placement.n_ctx if options.n_ctx is None else options.n_ctx
-    fitted = replace(options, n_ctx=n_ctx)
+    fitted = replace(options, n_ctx=placement.n_ctx if options.n_ctx is None else options.n_ctx)
     if gpus(devices) and options.gpu_layers is None:
         fitted = replace(fitted, gpu_layers=placement.gpu_layers, tensor_split=placement.split)
     return fitted, placement.notes
@@ -268,23 +259,23 @@ def fit_options(
 
 def placement_of(path: Path, options: EngineOptions, devices: Sequence[Device]) -> Placement | None:
     """Return how a model would run on these devices with the memory that is free now; None for no model."""
-    from srbwriter.models import look_at
-    from srbwriter.models.fit import DEFAULT_BATCH, Run, free_memory
-    from srbwriter.models.placement import Gpu, Wish, place
+    from srbwriter.models import fit, look_at
 
     model = look_at(path)
     if model.header is None:
         return None
     window, cells = window_and_cells(None, model.header.context)
-    value_type, flash = options.cache_type_v, options.flash_attn
-    run = Run(
-        cells=cells, key_type=options.cache_type_k, value_type=value_type,
-        flash_attention=_flash_on_cpu(flash, value_type),
-        batch=min(options.n_ubatch or DEFAULT_BATCH, options.n_batch or DEFAULT_BATCH),
-    )  # fmt: skip
-    wish = Wish(window, run, options.gpu_layers, options.n_ctx, options.tensor_split, flash != "off")
-    found = [Gpu(device.product, device.free, device.shared) for device in gpus(devices)]
-    return place(model.header, model.size, wish, found, free_memory())
+    flash = options.flash_attn != "off"
+    wish = fit.Wish(
+        window, _run(options, cells), options.gpu_layers, options.n_ctx, options.tensor_split, flash
+    )
+    return fit.place(model.header, model.size, wish, _gpus(devices), fit.free_memory())
+
+
+def _gpus(devices: Sequence[Device]) -> list[Gpu]:
+    from srbwriter.models.fit import Gpu
+
+    return [Gpu(device.product, device.free, device.shared) for device in gpus(devices)]
 
 
 def measure_machine(settings: Values) -> Machine:
@@ -294,12 +285,10 @@ def measure_machine(settings: Values) -> Machine:
     """
     from srbwriter.engine.native.devices import read_devices
     from srbwriter.models import Machine, memory, memory_budget
-    from srbwriter.models.placement import Gpu
 
-    devices = [] if settings[keys.GPU_LAYERS] == 0 else gpus(read_devices())
-    found = tuple(Gpu(device.product, device.free, device.shared) for device in devices)
+    devices = [] if settings[keys.GPU_LAYERS] == 0 else read_devices()
     pace = measure_pace(min(settings[keys.N], settings[keys.MAX_N]), settings[keys.THREADS] or count_cores())
-    return Machine(memory(), memory_budget(), found, pace)
+    return Machine(memory(), memory_budget(), tuple(_gpus(devices)), pace)
 
 
 @functools.cache
@@ -311,19 +300,11 @@ def measure_pace(branches: int, cores: int) -> Pace:
 
     file = bundled_model()
     alone, together = measure_steps(file, (1, branches))
-    return Pace.of(
-        file.stat().st_size, alone, together,
-        branches=branches, cores=cores, bandwidth=measure_bandwidth(cores),
-    )  # fmt: skip
+    return Pace.of(file.stat().st_size, alone, together, branches, cores, measure_bandwidth(cores))
 
 
-def _flash_on_cpu(flash: str, value_type: str) -> bool:
-    """Whether the engine computes with flash attention on a processor; on a GPU less memory is needed."""
-    return flash == "on" or (flash == "auto" and value_type not in ("f32", "f16", "bf16"))
-
-
-def engine_options(settings: Settings) -> EngineOptions:
-    """How the model is to be run."""
+def engine_options(settings: Values) -> EngineOptions:
+    """Return how the model is to be run."""
     cache_ram = settings[keys.CACHE_RAM]
     return EngineOptions(
         n_ctx=settings[keys.CTX_SIZE],
@@ -352,21 +333,18 @@ def engine_options(settings: Settings) -> EngineOptions:
     )
 
 
-Scaled: TypeAlias = "tuple[tuple[str, float], ...]"
-
-
-def scaled_files(entries: Sequence[str]) -> Scaled:
-    """Files and how much of each, from ``FILE``, ``FILE:SCALE`` or several of them with commas between."""
-    whole = [[entry] if paths.expanded(entry).exists() else entry.split(",") for entry in entries]
-    return tuple(_scaled(part) for parts in whole for part in parts if part)
-
-
-def _scaled(entry: str) -> tuple[str, float]:
-    name, _, scale = entry.rpartition(":")
-    try:
-        return (name, float(scale)) if name and not paths.expanded(entry).exists() else (entry, 1.0)
-    except ValueError:
-        return entry, 1.0
+def scaled_files(entries: Sequence[str]) -> tuple[tuple[str, float], ...]:
+    """Return files and how much of each, from ``FILE``, ``FILE:SCALE`` or several with commas between."""
+    found: list[tuple[str, float]] = []
+    for entry in entries:
+        for part in [entry] if paths.expanded(entry).exists() else filter(None, entry.split(",")):
+            name, _, scale = part.rpartition(":")
+            try:
+                whole = not name or paths.expanded(part).exists()
+                found.append((part, 1.0) if whole else (name, float(scale)))
+            except ValueError:
+                found.append((part, 1.0))
+    return tuple(found)
 
 
 def suit_model(settings: Settings, path: Path | None = None, *, in_app: bool = False) -> Settings:
@@ -452,9 +430,15 @@ def remote_options(settings: Settings, notify: Callable[[str], None] | None = No
     from srbwriter.engine.remote.options import RemoteOptions
 
     refuse_elsewhere(settings, keys.LORA, keys.CONTROL_VECTORS)
+    key, file = settings[keys.CONNECT_KEY], settings[keys.CONNECT_KEY_FILE]
+    if key is None and file is not None:
+        try:
+            key = paths.expanded(file).read_text("utf-8").partition("\n")[0].strip()
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{keys.CONNECT_KEY_FILE.name}: {file} cannot be read ({error})") from error
     return RemoteOptions(
         url=settings[keys.CONNECT] or "",
-        key=_connect_key(settings),
+        key=key or "",
         dialect=settings[keys.DIALECT],
         model=settings[keys.CONNECT_MODEL] or "",
         n_ctx=settings[keys.CTX_SIZE],
@@ -478,18 +462,6 @@ def refuse_elsewhere(settings: Settings, *rows: Key[Any]) -> None:
             )
 
 
-def _connect_key(settings: Settings) -> str:
-    if (key := settings[keys.CONNECT_KEY]) is not None:
-        return key
-    file = settings[keys.CONNECT_KEY_FILE]
-    if file is None:
-        return ""
-    try:
-        return paths.expanded(file).read_text("utf-8").partition("\n")[0].strip()
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{keys.CONNECT_KEY_FILE.name}: {file} cannot be read ({error})") from error
-
-
 def loader(
     settings: Settings, nice: int = 0, notify: Callable[[str], None] | None = None
 ) -> EngineLoader:  # fmt: skip
@@ -503,16 +475,13 @@ def loader(
 
         return RemoteLoader(remote_options(settings, notify))
     options = replace(engine_options(settings), nice=nice)
-    if (error := missing_model(settings)) is not None:
-        return EngineLoader(model_path(settings), options, _failing(error))
-    return EngineLoader(model_path(settings), options, fit=fit_options, notify=notify)
+    if (error := missing_model(settings)) is None:
+        return EngineLoader(model_path(settings), options, fit=fit_options, notify=notify)
 
-
-def _failing(error: ModelError) -> Load:
-    def load(path: object, options: object, /, *, on_progress: object) -> NoReturn:
+    def fail(path: object, options: object, /, *, on_progress: object) -> NoReturn:
         raise error
 
-    return load
+    return EngineLoader(model_path(settings), options, fail)
 
 
 def check_models(settings: Settings) -> None:
@@ -520,22 +489,23 @@ def check_models(settings: Settings) -> None:
     from srbwriter.engine.model_files import check_headers, check_readable
     from srbwriter.models import look_at
 
-    if elsewhere(settings):
-        first: list[Path] = []
-    elif (error := missing_model(settings)) is not None:
+    if elsewhere(settings):  # then adapters are refused, or are for other starts
+        return
+    if (error := missing_model(settings)) is not None:
         raise error
-    else:
-        first = [model_path(settings)]
-    options = engine_options(settings)
+    path, options = model_path(settings), engine_options(settings)
     adapters, vectors = (
         [paths.expanded(name) for name, _ in files] for files in (options.lora, options.control_vectors)
     )
-    if not elsewhere(settings):  # else they are refused, or are for other starts
-        check_readable(adapters, vectors)
-    for path in first:
-        check_headers(path, adapters, vectors)
-        if problem := look_at(path).problem:  # of several files one may be missing
-            raise ModelError(str(path), problem, "download or convert it again")
+    check_readable(adapters, vectors)
+    check_headers(path, adapters, vectors)
+    if problem := look_at(path).problem:  # of several files one may be missing
+        raise ModelError(str(path), problem, "download or convert it again")
+
+
+def model_name(info: ModelInfo) -> str:
+    """Return what a model is called: as its file is, or by what it is called elsewhere."""
+    return Path(info.path).stem if Path(info.path).exists() else info.name
 
 
 def model_hint(settings: Settings) -> str | None:

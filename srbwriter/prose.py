@@ -24,7 +24,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from enum import IntEnum
 from typing import Literal, Protocol
 
 from srbwriter.unspaced import CHARACTER, STRETCH, THAI_LAO, THAI_LAO_MARKS
@@ -44,7 +43,10 @@ _ENDERS = ".!?…‽؟۔।॥។៕" + _WIDE_ENDERS
 _CLOSERS = "\"'”’»›)]}*_」』）】〉》〕］｝"
 _TAIL = 16  # characters remembered before a full stop; longer than any abbreviation
 
+_WIDE = frozenset(_WIDE_ENDERS)
 _ENDER = re.compile(f"[{re.escape(_ENDERS)}]")
+_ENDERS_AND_CLOSERS = re.compile(f"[{re.escape(_ENDERS + _CLOSERS)}]+")
+_LINE_END_OR_WORD = re.compile(r"\n|\S")
 _LAST_WORD = re.compile(r"[^\W\d_]+(?:\.[^\W\d_]+)*\Z")
 _RUN = re.compile(r"\S+")
 
@@ -135,152 +137,93 @@ class ParagraphScanner:
         self.held = 0
 
 
-class _State(IntEnum):
-    BODY = 0  # in a sentence, or before one
-    CLOSING = 1  # behind its full stop
-    AFTER = 2  # in whitespace behind an end that the next word decides
-
-
 class SentenceScanner:
     """Sentences by the rule at the top of this module; their closing quotes belong to them."""
 
     def __init__(self, position: int = 0) -> None:
-        self._state = _State.BODY
-        self._tail = ""
-        self._end = self._floor = -1
-        self._word = ""  # before the enders
-        self._enders, self._last = 0, ""
-        self._wide = self._trailing = self._closed = False
-        self._thai = False  # True from the first letter of Thai or Lao on
-        self._letters = 0  # of Thai or Lao, in this sentence and line
-        self._ahead: str | None = None  # of the word behind a space that may end a sentence of Thai
-        self._position = position
+        self._text, self._base = "", position  # what is not decided, a few characters before it, their place
+        self._at = 0  # where it begins in _text
+        self._floor = -1
+        self._final: int | None = None
+        self._thai, self._letters = False, 0  # any so far, and those of this sentence and line
         self.held = 0
 
     def feed(self, text: str) -> Sequence[int]:
         ends: list[int] = []
         self._thai = self._thai or not (text.isascii() or _THAI.search(text) is None)
-        if self._state is not _State.BODY or self._thai or _ENDER.search(text):
-            self._scan(text, ends)
-        self._position += len(text)
-        self._tail = text[-_TAIL:] if len(text) >= _TAIL else (self._tail + text)[-_TAIL:]
+        self._text += text
+        self.held, self._final = 0, None
+        goes_on: int | None = self._at
+        while goes_on is not None:
+            self._at = self._seek(goes_on)
+            if self._at == len(self._text):
+                break
+            end, goes_on, ended = self._weigh(self._at)
+            if ended:
+                self._letters = 0
+                if self._base + end > self._floor:
+                    ends.append(self._base + end)
+        gone = max(self._at - _TAIL, 0)
+        self._text, self._base, self._at = self._text[gone:], self._base + gone, self._at - gone
         return ends
 
     def mark(self) -> None:
-        self._floor = self._position
+        self._floor = self._base + len(self._text)
         self.held = 0
 
     def final(self) -> int | None:
         """The end of a sentence that nothing follows; None when its full stop is missing."""
-        if self._state is _State.BODY or (self._state is _State.CLOSING and self._abbreviated()):
-            return None
-        return self._end if self._ahead is None else None
+        return self._final
 
-    def _scan(self, text: str, ends: list[int]) -> None:
-        i = 0
-        while i < len(text):
-            if self._state is _State.AFTER:
-                self._weigh(text[i], ends)
-            elif self._state is _State.CLOSING:
-                self._close(text[i], self._position + i + 1, ends)
-            if self._state is _State.BODY:
-                i = self._seek(text, i)
-                if i < len(text):
-                    self._open(text, i)
-            i += 1
-
-    def _seek(self, text: str, i: int) -> int:
+    def _seek(self, i: int) -> int:
         """Return the place of the next character from ``i`` that may end a sentence; else the text's end."""
+        text = self._text
         if not self._thai:
             found = _ENDER.search(text, i)
             return found.start() if found else len(text)
-        while i < len(text):
-            char = text[i]
-            if char in _ENDERS:
+        while i < len(text) and text[i] not in _ENDERS:
+            before = text[i - 1 : i]
+            in_thai = _THAI.match(before) and before not in _THAI_REPEATS
+            if text[i] == " " and self._letters >= _THAI_SENTENCE and in_thai:
                 break
-            if char == " " and self._letters >= _THAI_SENTENCE and self._thai_before(text, i):
-                break
-            if char == "\n":
-                self._letters = 0
-            elif _THAI.match(char):
-                self._letters += 1
+            self._letters = 0 if text[i] == "\n" else self._letters + bool(_THAI.match(text[i]))
             i += 1
         return i
 
-    def _thai_before(self, text: str, i: int) -> bool:
-        """A word of Thai or Lao ends at ``i``."""
-        before = text[i - 1] if i else self._tail[-1:]
-        return before not in _THAI_REPEATS and _THAI.match(before) is not None
+    def _weigh(self, i: int) -> tuple[int, int | None, bool]:
+        """Return where a sentence may end, where to look on (None: more must come first), and if it ends."""
+        text = self._text
+        if text[i] == " ":  # of Thai or Lao: the word behind it decides
+            for k in range(i + 1, len(text)):
+                word = text[i : k + 1].lstrip(" ")
+                if word and (word in _THAI_JOINERS or not any(j.startswith(word) for j in _THAI_JOINERS)):
+                    return i, k, word not in _THAI_JOINERS and _THAI_LETTER.match(word) is not None
+            self.held = self._held_behind(i)
+            return i, None, False
+        run = _ENDERS_AND_CLOSERS.match(text, i)
+        end = run.end() if run else i + 1
+        found = _LAST_WORD.search(text[max(i - _TAIL, 0) : i])
+        enders, word = text[i:end], found[0] if found else ""
+        initial = word[-1:].isupper() and word[-2:-1] in ("", ".") and word != "I"
+        abbreviated = enders == "." and (initial or word in ABBREVIATIONS)
+        if end == len(text):
+            self._final = None if abbreviated else self._base + end
+            return end, None, False
+        if text[end] == "\n" or not _WIDE.isdisjoint(enders):
+            return end, end, True
+        if not text[end].isspace() or abbreviated:
+            return end, end, False
+        closed = any(char in _CLOSERS for char in enders)
+        if not (closed or ".." in enders or "…" in enders or "." in word):
+            return end, end, True
+        following = _LINE_END_OR_WORD.search(text, end)
+        if following is None:
+            self._final, self.held = self._base + end, self._held_behind(end)
+            return end, None, False
+        return end, following.start(), not following[0].islower()
 
-    def _open(self, text: str, i: int) -> None:
-        """The character at ``i`` may end the sentence."""
-        if text[i] == " ":
-            self._state, self.held, self._ahead = _State.AFTER, 1, ""
-            self._end = self._position + i
-            return
-        word = _LAST_WORD.search(text[i - _TAIL : i] if i >= _TAIL else self._tail + text[:i])
-        self._word = word[0] if word else ""
-        self._enders, self._last = 0, ""
-        self._wide = self._trailing = self._closed = False
-        self._state = _State.CLOSING
-        self._add(text[i], self._position + i + 1)
-
-    def _add(self, ender: str, end: int) -> None:
-        """One more of ``. ! ?``, up to ``end``."""
-        self._trailing = self._trailing or ender == "…" or (ender == "." and self._last == ".")
-        self._wide = self._wide or ender in _WIDE_ENDERS
-        self._last, self._end = ender, end
-        self._enders += 1
-
-    def _close(self, char: str, end: int, ends: list[int]) -> None:
-        """Take ``char``, which ends at ``end`` and follows an ender."""
-        if char in _ENDERS:
-            self._add(char, end)
-        elif char in _CLOSERS:
-            self._closed, self._end = True, end
-        elif char == "\n" or self._wide:
-            self._finish(ends)
-        elif not char.isspace() or self._abbreviated():
-            self._state = _State.BODY
-        elif self._closed or self._trailing or "." in self._word:
-            self._state, self.held = _State.AFTER, 1
-        else:
-            self._finish(ends)
-
-    def _weigh(self, char: str, ends: list[int]) -> None:
-        """``char`` follows an end and whitespace."""
-        if self._ahead is not None:
-            self._weigh_thai(char, ends)
-        elif char == "\n" or not (char.isspace() or char.islower()):
-            self._finish(ends)
-        elif char.islower():
-            self._state, self.held = _State.BODY, 0
-        else:
-            self.held += 1
-
-    def _weigh_thai(self, char: str, ends: list[int]) -> None:
-        """``char`` follows a space, and what there is already of the word behind it."""
-        word = f"{self._ahead}{char}".lstrip(" ")
-        if not word or (any(j.startswith(word) for j in _THAI_JOINERS) and word not in _THAI_JOINERS):
-            self._ahead = word
-            self.held += 1
-        elif word in _THAI_JOINERS or not _THAI_LETTER.match(word):
-            self._state, self.held, self._ahead = _State.BODY, 0, None
-        else:
-            self._finish(ends)
-
-    def _finish(self, ends: list[int]) -> None:
-        self._state, self.held, self._ahead = _State.BODY, 0, None
-        self._letters = 0
-        if self._end > self._floor:
-            ends.append(self._end)
-
-    def _abbreviated(self) -> bool:
-        """A lone full stop belongs to the word before it."""
-        if self._enders != 1 or self._closed or self._last != ".":
-            return False
-        initial = self._word[-1:].isupper() and self._word[-2:-1] in ("", ".") and self._word != "I"
-        return initial or self._word in ABBREVIATIONS
+    def _held_behind(self, end: int) -> int:
+        return self._base + len(self._text) - max(self._base + end, self._floor)
 
 
 def sentence_ends(text: str) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -18,8 +17,7 @@ from pathlib import Path
 import pytest
 
 from srbwriter import cli
-from srbwriter.cli import commands, flags
-from srbwriter.cli.doctor import findings
+from srbwriter.cli import commands, doctor, flags
 from srbwriter.cli.table import every_key
 from srbwriter.demo import BUNDLED_VARIABLE, bundled_model
 from srbwriter.engine.native import templates
@@ -74,10 +72,9 @@ def test_flags_in_the_pages_are_taken(page: str) -> None:
     for line in called:
         given = words(line)
         command = commands.COMMANDS.get(given[0] if given else "", commands.DEFAULT)
-        parser = flags.parser(f"srbwriter {command.name}".rstrip(), "")
+        parser = flags.Parser(f"srbwriter {command.name}".rstrip())
         command.load().configure(parser, every_key())
-        assert isinstance(parser.read(flags.joined(given[bool(command.name) :])), argparse.Namespace)
-        assert parser.problems == [], line
+        assert parser.read(flags.joined(given[bool(command.name) :])).problems == (), line
 
 
 # ---- they are run
@@ -89,7 +86,7 @@ BINDER = """<ScrivenerProject Version="2.0"><Binder><BinderItem UUID="D" Type="D
 """
 
 
-asked_once = cache(findings._ask_llama)  # pyright: ignore[reportPrivateUsage]
+asked_once = cache(doctor.ask_llama)  # pyright: ignore[reportPrivateUsage]
 """What doctor asks llama.cpp in a process of its own, for all lines with doctor."""
 
 
@@ -115,7 +112,7 @@ class Desk:
         for place in (self.home / "Downloads/novelist.gguf", self.models / "novelist-Q4_K_M.gguf"):
             place.parent.mkdir(parents=True)
             place.symlink_to(bundled_model())
-        monkeypatch.setattr(findings, "_ask_llama", asked_once)
+        monkeypatch.setattr(doctor, "ask_llama", asked_once)
         monkeypatch.chdir(self.folder)
         monkeypatch.setenv("HOME", str(self.home))
         monkeypatch.setenv("SRBWRITER_GENERATION_MAX_TOKENS", "6")

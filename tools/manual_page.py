@@ -8,7 +8,7 @@ from __future__ import annotations
 from argparse_manpage.manpage import Manpage
 
 from srbwriter import __version__
-from srbwriter.cli import app, flags
+from srbwriter.cli import flags
 from srbwriter.cli.commands import COMMANDS, DEFAULT
 from srbwriter.cli.table import overview
 
@@ -17,7 +17,7 @@ SUMMARY = "write a story with many live branches of a language model"
 
 def page() -> str:
     """Return the page in the language of man."""
-    parser = flags.parser("srbwriter", app.DESCRIPTION, flags.exit_codes())
+    parser = flags.Parser("srbwriter", DEFAULT.load().description, flags.exit_codes())
     DEFAULT.load().configure(parser, overview())
     group = parser.add_argument_group("commands, each with a --help of its own")
     for command in COMMANDS.values():

@@ -11,15 +11,14 @@ import contextlib
 import errno
 import os
 import sys
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import Any
 
 from srbwriter import paths
 from srbwriter.cli import commands, flags
 from srbwriter.cli.exits import Exit, Failure, say
 from srbwriter.cli.table import every_key, overview
-from srbwriter.config import ConfigError, Settings, Table, keys, load
+from srbwriter.config import ConfigError, Settings, keys, load
 
 __all__ = ["main"]
 
@@ -30,7 +29,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: the command line without the program's name; by default that of the process.
     """
-    _open_missing_streams()
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:  # no file may get a descriptor of a stream
+        pass
+    os.close(descriptor)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # the caller closed it
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
     if (reconfigure := getattr(sys.stdout, "reconfigure", None)) is not None:
         reconfigure(errors="surrogateescape")  # file names may be arbitrary bytes, and are printed unchanged
     try:
@@ -43,24 +47,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of the output, such as head, has closed the pipe
         _drop_output()
         return Exit.OK
-    except OSError as error:
-        if error.errno == errno.ENOSPC and error.filename is None:
+    except Exception as error:  # the last resort: every failure ends with a message
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
             _drop_output()
             say("the output could not be written: the disk is full — free some space, or write it elsewhere")
             return Exit.ERROR
         return _report(error)
-    except Exception as error:  # the last resort: every failure ends with a message
-        return _report(error)
-
-
-def _open_missing_streams() -> None:
-    """Open the null device for each standard stream that the caller closed; Python has None there."""
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:  # so that no file gets descriptor 0, 1 or 2
-        pass
-    os.close(descriptor)
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
 
 
 def _drop_output() -> None:
@@ -70,36 +62,30 @@ def _drop_output() -> None:
 
 
 def _run(argv: list[str]) -> int:
-    named = argv[0] if argv else ""
-    command = commands.COMMANDS.get(named, commands.DEFAULT)
+    command = commands.COMMANDS.get(argv[0] if argv else "", commands.DEFAULT)
     face = command.load()
-    program = f"srbwriter {command.name}".rstrip()
     brief = command is commands.DEFAULT and not {"-h", "--help", "--version"}.isdisjoint(argv)
-    keys_of_all = overview() if brief else every_key()
+    table = overview() if brief else every_key()
     epilog = "" if command.name else f"{commands.listing()}\n\n{flags.exit_codes()}"
-    parser = flags.parser(program, face.DESCRIPTION, epilog)
+    parser = flags.Parser(f"srbwriter {command.name}".rstrip(), face.description, epilog)
     parser.add_argument("--config", metavar="FILE", type=Path, help="settings file [SRBWRITER_CONFIG]")
-    parser.elsewhere = [flag for key in keys_of_all for flag in key.flags]
-    face.configure(parser, keys_of_all)
+    parser.elsewhere = [flag for key in table for flag in key.flags]
+    face.configure(parser, table)
     arguments = parser.read(flags.joined(argv[1:] if command.name else argv))
     if not command.name and (story := getattr(arguments, "story", None)) in commands.COMMANDS:
         raise Failure(f"the command comes first: srbwriter {story} …", Exit.USAGE)
-    chosen = flags.chosen(arguments, keys_of_all)
-    if command.examines and not parser.problems:
-        return face.run(arguments, _settings_or_defaults(keys_of_all, chosen, arguments.config))
-    settings = load(keys_of_all, chosen, os.environ, arguments.config, parser.problems)
-    with _log(settings, arguments.remarks):
-        return face.run(arguments, settings)
-
-
-def _settings_or_defaults(table: Table, chosen: Mapping[str, Any], file: Path | None) -> Settings:
-    """Return the settings; if the file or the variables are invalid, the defaults with warnings."""
+    chosen = flags.chosen(arguments, table)
     try:
-        return load(table, chosen, os.environ, file)
+        settings = load(table, chosen, os.environ, arguments.config, arguments.problems)
     except ConfigError as error:
+        if not command.examines or arguments.problems:
+            raise
         settings = load(table, chosen, {}, Path(os.devnull))
         settings.warnings = (*error.problems, *settings.warnings)
-        return settings
+    if command.examines:
+        return face.run(arguments, settings)
+    with _log(settings, arguments.remarks):
+        return face.run(arguments, settings)
 
 
 @contextlib.contextmanager

@@ -15,18 +15,8 @@ from srbwriter.config import Settings, Table
 from srbwriter.config.keys import SECTIONS
 from srbwriter.version import __version__
 
-DESCRIPTION = """\
-Write a story with many live branches of a language model on your own machine.
 
-  srbwriter                                   open the terminal app with the bundled model
-  srbwriter orchard                           open a story by its name or its file
-  srbwriter -m novelist.gguf --n 6            six branches from a model of your own
-  srbwriter --port 9090                       the app, and the same engine over HTTP beside it
-  srbwriter --serve --port 9090               only serve over HTTP
-  srbwriter write "Once upon a time," -n 4    write four branches to standard output"""
-
-
-def configure(parser: argparse.ArgumentParser, table: Table) -> None:
+def app_arguments(parser: argparse.ArgumentParser, table: Table) -> None:
     parser.usage = "srbwriter [STORY] [options]\n       srbwriter COMMAND [options]"
     parser.add_argument("story", metavar="STORY", nargs="?", help="story to open: title, name or file")
     add_flags(parser, table)
@@ -39,20 +29,41 @@ def add_flags(parser: argparse.ArgumentParser, table: Table) -> None:
     add_keys(parser, table, SECTIONS)
 
 
-def run(arguments: argparse.Namespace, settings: Settings) -> int:
-    story: str | None = arguments.story
-    if arguments.serve:
-        return _serve(story, settings)
-    return open_app(story, settings)
+def run_app(arguments: argparse.Namespace, settings: Settings) -> int:
+    """
+    Write a story with many live branches of a language model on your own machine.
 
-
-def _serve(story: str | None, settings: Settings) -> int:
-    if story is not None:
-        raise Failure(f"--serve takes no story, but {story} was given", Exit.USAGE)
+      srbwriter                                   open the terminal app with the bundled model
+      srbwriter orchard                           open a story by its name or its file
+      srbwriter -m novelist.gguf --n 6            six branches from a model of your own
+      srbwriter --port 9090                       the app, and the same engine over HTTP beside it
+      srbwriter --serve --port 9090               only serve over HTTP
+      srbwriter write "Once upon a time," -n 4    write four branches to standard output
+    """
+    if not arguments.serve:
+        return _open(arguments.story, settings)
+    if arguments.story is not None:
+        raise Failure(f"--serve takes no story, but {arguments.story} was given", Exit.USAGE)
     return serve.run(settings)
 
 
-def open_app(story: str | None, settings: Settings) -> int:
+def open_arguments(parser: argparse.ArgumentParser, table: Table) -> None:
+    parser.add_argument("story", metavar="STORY", help="title, name or file; a file that is missing is made")
+    add_keys(parser, table, SECTIONS)
+
+
+def run_open(arguments: argparse.Namespace, settings: Settings) -> int:
+    """
+    Open the terminal app on a story of the library, or on a file.
+
+      srbwriter open orchard
+      srbwriter open "The Orchard" -m novelist
+      srbwriter open drafts/orchard.srbw --n 6
+    """
+    return _open(arguments.story, settings)
+
+
+def _open(story: str | None, settings: Settings) -> int:
     """Open the terminal app, with a server beside it if a server flag was given."""
     from srbwriter.cli.stories import story_to_open
 
@@ -78,25 +89,3 @@ def _end_now(code: int) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
-
-
-class Open:
-    """``srbwriter open``: opens the terminal app on a story, by name or path."""
-
-    DESCRIPTION = """\
-Open the terminal app on a story of the library, or on a file.
-
-  srbwriter open orchard
-  srbwriter open "The Orchard" -m novelist
-  srbwriter open drafts/orchard.srbw --n 6"""
-
-    @staticmethod
-    def configure(parser: argparse.ArgumentParser, table: Table) -> None:
-        parser.add_argument(
-            "story", metavar="STORY", help="title, name or file; a file that is missing is made"
-        )
-        add_keys(parser, table, SECTIONS)
-
-    @staticmethod
-    def run(arguments: argparse.Namespace, settings: Settings) -> int:
-        return open_app(arguments.story, settings)

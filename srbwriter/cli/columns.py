@@ -19,15 +19,12 @@ def columns(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
 
     cells = [[plain(cell) for cell in row] for row in rows]
     widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
-
-    def padded(row: Sequence[str]) -> str:
-        parts: list[str] = []
-        for index, cell in enumerate(row):
-            gap = " " * (widths[index] - cell_len(cell))
-            parts.append(gap + cell if index in right else cell + gap)
-        return "  ".join(parts).rstrip()
-
-    return "\n".join(map(padded, cells))
+    lines: list[str] = []
+    for row in cells:
+        gaps = [" " * (width - cell_len(cell)) for width, cell in zip(widths, row, strict=True)]
+        both = enumerate(zip(gaps, row, strict=True))
+        lines.append("  ".join(gap + cell if i in right else cell + gap for i, (gap, cell) in both).rstrip())
+    return "\n".join(lines)
 
 
 def document(value: object) -> str:

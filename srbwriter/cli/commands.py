@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from importlib import import_module
-from typing import NamedTuple, Protocol, cast
+from inspect import cleandoc
+from typing import NamedTuple
 
 from srbwriter.config import Settings, Table
 
 
-class Face(Protocol):
-    """The interface of a command: a module, or a class in one."""
+class Face(NamedTuple):
+    """What a command is made of."""
 
-    DESCRIPTION: str
-
-    @staticmethod
-    def configure(parser: argparse.ArgumentParser, table: Table) -> None:
-        """Add the command's own arguments and the sections of settings that it accepts."""
-        ...
-
-    @staticmethod
-    def run(arguments: argparse.Namespace, settings: Settings) -> int:
-        """Run the command and return an exit code."""
-        ...
+    description: str
+    configure: Callable[[argparse.ArgumentParser, Table], None]
+    """Adds the command's own arguments, and the sections of settings that it accepts."""
+    run: Callable[[argparse.Namespace, Settings], int]
+    """Runs the command and returns an exit code."""
 
 
 class Command(NamedTuple):
-    """A command: its name, a one-line summary, and its location, ``module`` or ``module:class``.
+    """A command: its name, a one-line summary, and where it is: ``module:name``.
 
-    A command with ``examines`` writes nothing, not even a log. It runs even if the settings are invalid, and
+    In that module ``run_name`` runs it, and has its description; ``name_arguments`` adds its arguments. A
+    command with ``examines`` writes nothing, not even a log. It runs even if the settings are invalid, and
     gets the problems as warnings.
     """
 
@@ -38,39 +35,38 @@ class Command(NamedTuple):
     examines: bool = False
 
     def load(self) -> Face:
-        module, _, name = self.place.partition(":")
-        found = import_module(f"srbwriter.cli.{module}")
-        return cast(Face, getattr(found, name) if name else found)
+        place, _, name = self.place.partition(":")
+        module = import_module(f"srbwriter.cli.{place}")
+        run = getattr(module, f"run_{name}")
+        return Face(cleandoc(run.__doc__ or ""), getattr(module, f"{name}_arguments"), run)
 
 
 COMMANDS = {
     command.name: command
     for command in (
-        Command("write", "write branches of a prompt to standard output", "write"),
-        Command("lines", "talk in the line protocol on standard input and output", "lines"),
-        Command("new", "create a story in the library", "stories:New"),
-        Command("open", "open the terminal app on a story", "app:Open"),
-        Command("list", "list the stories of the library", "stories:List"),
-        Command("info", "describe a story", "stories:Info"),
-        Command("rename", "change the title of a story", "stories:Rename"),
-        Command("export", "write a story as a book, a page, text or JSON", "stories:Export"),
-        Command("import", "create a story from a file of another program", "stories:Import"),
-        Command("check", "check the files of stories for damage", "stories:Check"),
-        Command("backup", "list, make and restore copies of a story", "copies:Backups"),
-        Command("delete", "take a story out of the library; it can be restored", "copies:Delete"),
-        Command("models", "list the models of this machine, choose one, get others", "models"),
+        Command("write", "write branches of a prompt to standard output", "write:write"),
+        Command("lines", "talk in the line protocol on standard input and output", "serve:lines"),
+        Command("new", "create a story in the library", "stories:new"),
+        Command("open", "open the terminal app on a story", "app:open"),
+        Command("list", "list the stories of the library", "stories:list"),
+        Command("info", "describe a story", "stories:info"),
+        Command("rename", "change the title of a story", "stories:rename"),
+        Command("export", "write a story as a book, a page, text or JSON", "stories:export"),
+        Command("import", "create a story from a file of another program", "stories:import"),
+        Command("check", "check the files of stories for damage", "stories:check"),
+        Command("backup", "list, make and restore copies of a story", "copies:backup"),
+        Command("delete", "take a story out of the library; it can be restored", "copies:delete"),
+        Command("models", "list the models of this machine, choose one, get others", "models:models"),
         Command(
-            "doctor",
-            "find problems of this installation, and the commands that fix them",
-            "doctor",
+            "doctor", "find problems of this installation, and the commands that fix them", "doctor:doctor",
             examines=True,
         ),
-        Command("completion", "make bash, zsh or fish complete commands and flags", "completion"),
-        Command("help", "explain the program, or a command", "help"),
+        Command("completion", "make bash, zsh or fish complete commands and flags", "help:completion"),
+        Command("help", "explain the program, or a command", "help:help"),
     )
-}
+}  # fmt: skip
 
-DEFAULT = Command("", "open the terminal app, or serve", "app")
+DEFAULT = Command("", "open the terminal app, or serve", "app:app")
 """The command that runs when none is named."""
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple, NoReturn, Protocol, cast
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any, NoReturn, cast
 
-from srbwriter.cli.exits import Exit
+from srbwriter.cli.exits import Exit, Failure
 from srbwriter.config import Key, Table, keys
 from srbwriter.config.keys import RETIRED, SECTIONS
 from srbwriter.config.kinds import ADDRESS, SWITCH, TEXTS
@@ -27,7 +27,6 @@ REFUSED = {
 }
 """Flags of llama.cpp that are refused rather than ignored, with the reason."""
 
-
 OTHER_SPELLINGS = {
     "--slots-endpoint-disable": ("server.slots", False),
     "--log-disable": ("server.access_log", False),
@@ -37,130 +36,67 @@ OTHER_SPELLINGS = {
 MEANINGLESS = ("--cont-batching", "-cb", "--no-mmproj")
 """Flags of llama-server for behaviour that is always on here."""
 
-
-class Remark(NamedTuple):
-    """The message about a flag of llama-server that is accepted without effect."""
-
-    arguments: int
-    sentence: str
-
-
 REMARKS = {
-    ("--no-cont-batching", "-nocb"): Remark(0, "requests of all clients are always batched"),
-    ("--threads-http",): Remark(1, "one event loop serves every connection; the number is not used"),
-    ("--embedding", "--embeddings"): Remark(
-        0, "requests for embeddings are always answered, beside all others"
-    ),
-    ("--rerank", "--reranking"): Remark(0, "texts are not ranked here; llama-server does that"),
+    ("--no-cont-batching", "-nocb"): (0, "requests of all clients are always batched"),
+    ("--threads-http",): (1, "one event loop serves every connection; the number is not used"),
+    ("--embedding", "--embeddings"): (0, "requests for embeddings are always answered, beside all others"),
+    ("--rerank", "--reranking"): (0, "texts are not ranked here; llama-server does that"),
 }
-"""Flags of llama-server that are accepted without effect, with the message about each."""
-
-
-_HIDDEN = argparse.SUPPRESS
+"""Flags of llama-server that are accepted without effect: their values, and the message about each."""
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that collects all errors in ``problems`` instead of exiting at the first one."""
+    """A parser of the program. Values that a flag does not take are collected in ``problems`` of its result.
 
-    def __init__(self, problems: list[str] | None = None, **options: Any) -> None:
-        self.problems: list[str] = [] if problems is None else problems
-        self.elsewhere: Collection[str] = ()  # flags of other commands
-        self._needed: list[argparse.Action] = []
-        super().__init__(**options)
+    Flags in ``elsewhere`` belong to other commands. Nothing is abbreviated; text is laid out as written.
+    """
+
+    def __init__(self, prog: str, description: str = "", epilog: str = "", **options: Any) -> None:
+        super().__init__(
+            prog,
+            description=description,
+            epilog=epilog,
+            formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=32),
+            allow_abbrev=False,
+            **options,
+        )
+        self.elsewhere: Collection[str] = ()
 
     def read(self, words: Sequence[str]) -> argparse.Namespace:
-        """Parse a command line as far as possible; errors are added to ``problems``."""
-        left, stops = list(words), list[str]()
-        while True:
-            self.problems.clear()
-            arguments = argparse.Namespace()
-            try:
-                self.parse_known_args(left, arguments)
-            except _Stop as stop:
-                stops.append(str(stop))
-                before, left = left, stop.without(left)
-                if left != before:
-                    continue
-            self.problems[:0] = stops
-            return arguments
-
-    def flags_of_keys(self) -> dict[argparse.Action, Key[Any]]:
-        """Return the flags that set settings, with the setting of each."""
-        found = self._option_string_actions.values()
-        return {action: action.key for action in found if isinstance(action, _Store)}
-
-    def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
-        """Add an argument; a missing required argument is reported together with all other errors."""
-        action = super().add_argument(*names, **options)
-        if action.required:
-            self._needed.append(action)
-            action.required = False
-        return action
-
-    def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]: it has overloads
-        self, args: Any = None, namespace: Any = None
-    ) -> Any:
-        """Parse the known arguments. Report all other words as problems; nothing is returned as unparsed."""
-        arguments, rest = super().parse_known_args(args, namespace)
+        """Parse a command line. Raises Failure where argparse cannot go on, such as at a missing value."""
+        arguments = argparse.Namespace(problems=(), remarks=())
+        arguments, rest = self.parse_known_args(list(words), arguments)
         for before, word in zip(["", *rest], rest, strict=False):
             if word.startswith("-"):
-                self.problems.append(self._unknown(word.partition("=")[0]))
+                flag = word.partition("=")[0]
+                unknown = f"unknown flag {flag} — `{self.prog} --help` lists those there are"
+                not_here = f"`{self.prog}` does not take {flag} — leave it out"
+                arguments.problems += (not_here if flag in self.elsewhere else unknown,)
             elif not before.startswith("-"):  # else it may be the value of an unknown flag
-                self.problems.append(f"{word!r} is one word too many — `{self.prog} --help` shows the usage")
-        for action in self._needed:
-            if getattr(arguments, action.dest, None) is None:
-                cure = f"`{self.prog} --help` shows the usage"
-                self.problems.append(f"{action.metavar or action.dest} is missing: {action.help} — {cure}")
-        return arguments, []
+                arguments.problems += (
+                    f"{word!r} is one word too many — `{self.prog} --help` shows the usage",
+                )
+        return arguments
 
-    def _unknown(self, flag: str) -> str:
-        if flag in self.elsewhere:
-            return f"`{self.prog}` does not take {flag} — leave it out"
-        return f"unknown flag {flag} — `{self.prog} --help` lists those there are"
+    def keys_of_flags(self) -> Iterator[tuple[argparse.Action, Key[Any]]]:
+        """Yield the flags that set settings, with the setting of each."""
+        for action in self._actions:
+            if isinstance(action, _Store):
+                yield action, action.key
 
     def error(self, message: str) -> NoReturn:
-        """Stop parsing where argparse cannot continue, such as at a flag without a value."""
         error = sys.exc_info()[1]
         named = (error.argument_name or "") if isinstance(error, argparse.ArgumentError) else ""
-        flags = [name for name in named.split("/") if name.startswith("-")]
-        action = self._option_string_actions.get(flags[0]) if flags else None
+        flag = named.partition("/")[0]
+        action = self._option_string_actions.get(flag)
         if isinstance(action, _Store):
-            message = f"{flags[0]}: its value is missing: expected {action.key.expected}"
-        if found := _CHOICE.fullmatch(message):
-            name, word, listed = found.groups()
-            message = f"{name}: {word!r}: expected one of {listed.replace(chr(39), '')}"
-        raise _Stop(message.removeprefix("argument "), flags)
-
-
-_CHOICE = re.compile(r"argument (.+?): invalid choice: '(.*)' \(choose from (.+)\)", re.DOTALL)
-"""The message of argparse for a word that is not an action of a command."""
-
-
-class _Stop(Exception):  # noqa: N818
-    """Raised where argparse cannot continue."""
-
-    def __init__(self, message: str, flags: Sequence[str]) -> None:
-        self._flags = flags
-        super().__init__(message)
-
-    def without(self, words: Sequence[str]) -> list[str]:
-        """Return ``words`` without the flags that lack their values."""
-        after = [*words[1:], "-"]
-        pairs = zip(words, after, strict=True)
-        return [word for word, then in pairs if not (word in self._flags and then.startswith("-"))]
-
-
-def parser(program: str, description: str, epilog: str = "") -> Parser:
-    """Return a parser with the house style: no abbreviated flags, text laid out as written."""
-    made = Parser(
-        prog=program,
-        description=description,
-        epilog=epilog,
-        formatter_class=_Formatter,
-        allow_abbrev=False,
-    )
-    made.set_defaults(remarks=())  # messages about flags without effect
-    return made
+            message = f"{flag}: its value is missing: expected {action.key.expected}"
+        if needed := re.fullmatch(r"the following arguments are required: (.+)", message):
+            message = f"{needed[1]} {'are' if ',' in needed[1] else 'is'} missing"
+        if found := re.fullmatch(r"argument (.+?): invalid choice: ('.*') \(choose from (.+)\)", message):
+            message = f"{found[1]}: {found[2]}: expected one of {found[3].replace(chr(39), '')}"
+        message = message.removeprefix("argument ")
+        raise Failure(f"{message} — `{self.prog} --help` shows the usage", Exit.USAGE)
 
 
 def joined(argv: Sequence[str]) -> list[str]:
@@ -170,55 +106,31 @@ def joined(argv: Sequence[str]) -> list[str]:
     while rest:
         flag, *rest = rest
         words.append(flag)
-        if flag in _FILE_AND_SCALE and len(rest) > 1 and _is_number(rest[1]):
-            words.append(f"{rest[0]}:{rest[1]}")
+        scaled = flag in _SCALED and len(rest) > 1 and re.fullmatch(r"[-+]?[\d.]+(e[-+]?\d+)?", rest[1])
+        if scaled or (flag in _LAYERS and len(rest) > 1 and rest[0].isdecimal() and rest[1].isdecimal()):
+            words.append(f"{rest[0]}{':' if scaled else ','}{rest[1]}")
             rest = rest[2:]
-        elif flag == _LAYERS and len(rest) > 1 and rest[0].isdecimal() and rest[1].isdecimal():
-            words.append(f"{rest[0]},{rest[1]}")
-            rest = rest[2:]
-        elif flag == _NUMA and (not rest or rest[0] not in keys.NUMA.kind.choices):
+        elif flag in keys.NUMA.flags and (not rest or rest[0] not in keys.NUMA.kind.choices):
             words.append(keys.NUMA.kind.choices[0])
     return words
 
 
-_FILE_AND_SCALE = (keys.LORA.flags[1], keys.CONTROL_VECTORS.flags[1])
-(_LAYERS,), (_NUMA,) = keys.CONTROL_VECTOR_LAYERS.flags, keys.NUMA.flags
+_SCALED = (keys.LORA.flags[1], keys.CONTROL_VECTORS.flags[1])
+_LAYERS = keys.CONTROL_VECTOR_LAYERS.flags
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+def add_actions(target: argparse.ArgumentParser) -> Callable[..., argparse.ArgumentParser]:
+    """Return what adds an action to a command: its name, a one-line summary, and more for ``--help``.
 
-
-class AddAction(Protocol):
-    """Adds an action to a command: its name, a one-line summary, and more text for ``--help``."""
-
-    def __call__(self, name: str, summary: str, more: str = "", /) -> argparse.ArgumentParser: ...
-
-
-def add_actions(target: argparse.ArgumentParser) -> AddAction:
-    """Add actions to a command, as in ``srbwriter models add``; the chosen one is ``arguments.action``."""
-    problems = target.problems if isinstance(target, Parser) else []
-
-    class ActionParser(Parser):
-        def __init__(self, **options: Any) -> None:
-            super().__init__(problems, **options)
-
-    group: Any = target.add_subparsers(
-        dest="action", metavar="ACTION", title="actions, each with a --help", parser_class=ActionParser
+    The one that was chosen is ``arguments.action``, as in ``srbwriter models add``.
+    """
+    group = target.add_subparsers(
+        dest="action", metavar="ACTION", title="actions, each with a --help", parser_class=Parser
     )
 
-    def add(name: str, summary: str, more: str = "", /) -> argparse.ArgumentParser:
-        return group.add_parser(
-            name,
-            help=summary,
-            description=f"{summary[0].upper()}{summary[1:]}.\n\n{more}".rstrip(),
-            formatter_class=_Formatter,
-            allow_abbrev=False,
-        )
+    def add(name: str, summary: str, more: str = "") -> argparse.ArgumentParser:
+        description = f"{summary[0].upper()}{summary[1:]}.\n\n{more}".rstrip()
+        return group.add_parser(name, help=summary, description=description)
 
     return add
 
@@ -232,6 +144,7 @@ def add_keys(
 ) -> None:
     """Add the flags of ``sections`` (a titled group for each), the keys in ``more``, and refused flags."""
     # A value that is not on the command line may come from elsewhere, so flags have no defaults here.
+    hidden: dict[str, Any] = {"help": argparse.SUPPRESS, "default": argparse.SUPPRESS}
     for section in sections:
         group = target.add_argument_group(SECTIONS[section])
         for key in table:  # keys of late sections have no flags
@@ -241,29 +154,16 @@ def add_keys(
         _add_key(target, key)
     for flag, (name, value) in OTHER_SPELLINGS.items():
         if name in table and table[name].section in sections:
-            target.add_argument(
-                flag, dest=name, action="store_const", const=value, default=argparse.SUPPRESS,
-                help=_HIDDEN,
-            )  # fmt: skip
-    target.add_argument(*MEANINGLESS, action="store_true", help=_HIDDEN)
-    if "server" in sections:
-        for spellings, remark in REMARKS.items():
-            target.add_argument(
-                *spellings,
-                dest="remarks",
-                action=_Remark,
-                nargs=remark.arguments,
-                const=remark.sentence,
-                help=_HIDDEN,
-            )
-    for retired in RETIRED:
-        if retired.flags and retired.section in sections:
-            target.add_argument(
-                *retired.flags, dest="remarks", action=_Remark, nargs=retired.values, const=retired.notice,
-                default=argparse.SUPPRESS, help=_HIDDEN,
-            )  # fmt: skip
+            target.add_argument(flag, dest=name, action="store_const", const=value, **hidden)
+    target.add_argument(*MEANINGLESS, action="store_true", help=argparse.SUPPRESS)
+    remarks = [(flags, *remark) for flags, remark in REMARKS.items() if "server" in sections]
+    remarks += [
+        (row.flags, row.values, row.notice) for row in RETIRED if row.flags and row.section in sections
+    ]
+    for flags, values, words in remarks:
+        target.add_argument(*flags, dest="remarks", action=_Say, nargs=values, const=words, **hidden)
     for flags, reason in REFUSED.items():
-        target.add_argument(*flags, nargs="?", action=_Refuse, help=_HIDDEN, const=reason)
+        target.add_argument(*flags, dest="problems", action=_Say, nargs="?", const=reason, **hidden)
 
 
 def chosen(arguments: argparse.Namespace, table: Table) -> dict[str, Any]:
@@ -272,106 +172,49 @@ def chosen(arguments: argparse.Namespace, table: Table) -> dict[str, Any]:
 
 
 def _add_key(group: Any, key: Key[Any]) -> None:
-    help_text = f"{key.help}{_extent(key)}".replace("%", "%%")
+    words = key.help + (f": {', '.join(key.kind.choices)}" if key.kind.choices else "")
+    default = key.default
+    if default not in (None, (), ""):
+        shown = "yes" if default is True else "no" if default is False else str(default)
+        if isinstance(default, float):
+            shown = f"{default:g}"
+        elif isinstance(default, tuple):
+            shown = " ".join(map(repr, cast("tuple[Any, ...]", default)))
+        words += f" (default {shown})"
+    options: dict[str, Any] = {
+        "dest": key.name,
+        "default": argparse.SUPPRESS,
+        "help": words.replace("%", "%%"),
+    }
     if key.kind is SWITCH:
-        switch = argparse.BooleanOptionalAction
-        group.add_argument(
-            *key.flags, dest=key.name, action=switch, default=argparse.SUPPRESS, help=help_text
-        )
-        return
-    group.add_argument(
-        *key.flags,
-        dest=key.name,
-        key=key,
-        default=argparse.SUPPRESS,
-        action=_Single if key is keys.MODEL else _STORES.get(key.kind, _Store),
-        metavar=key.kind.metavar,
-        help=help_text,
-    )
-
-
-def _extent(key: Key[Any]) -> str:
-    """Return the choices and the default of a key, for ``--help``."""
-    choices = ": " + ", ".join(key.kind.choices) if key.kind.choices else ""
-    if key.default in (None, (), ""):
-        return choices
-    return f"{choices} (default {_shown(key.default)})"
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, tuple):
-        return " ".join(repr(item) for item in cast("tuple[Any, ...]", value))
-    return f"{value:g}" if isinstance(value, float) else str(value)
+        group.add_argument(*key.flags, action=argparse.BooleanOptionalAction, **options)
+    else:
+        group.add_argument(*key.flags, key=key, action=_Store, metavar=key.kind.metavar, **options)
 
 
 class _Store(argparse.Action):
-    """Stores the value of a key's flag, or reports why the value is invalid."""
+    """Stores the value of a key's flag, or why it is invalid. Texts add up; a second model is refused."""
 
     def __init__(self, key: Key[Any], **options: Any) -> None:
         self.key = key
         super().__init__(**options)
 
-    def __call__(
-        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: Any = None
-    ) -> None:
+    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option: Any = None) -> None:
+        before = getattr(namespace, self.dest, None)
+        problem = self.key.complaint(values)
         try:
-            self.keep(namespace, self.key.read_text(values))
+            value = self.key.read_text(values)
         except ValueError:
-            report(parser, f"{option} {self.key.complaint(values)}")
-
-    def keep(self, namespace: argparse.Namespace, value: Any) -> None:
-        setattr(namespace, self.dest, value)
-
-
-class _Collect(_Store):
-    """Collects the values of a flag that may be given several times."""
-
-    def keep(self, namespace: argparse.Namespace, value: Any) -> None:
-        setattr(namespace, self.dest, (*getattr(namespace, self.dest, ()), *value))
+            namespace.problems = (*getattr(namespace, "problems", ()), f"{option} {problem}")
+            return
+        if before is not None and (self.key is keys.MODEL or self.key.kind is ADDRESS):
+            problem = f"{option} '{before}' and '{values}': expected {self.key.expected}"
+            namespace.problems = (*getattr(namespace, "problems", ()), problem)
+        setattr(namespace, self.dest, (*(before or ()), *value) if self.key.kind is TEXTS else value)
 
 
-class _Single(_Store):
-    """Accepts a flag once; a second value is an error."""
-
-    def __call__(
-        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: Any = None
-    ) -> None:
-        if hasattr(namespace, self.dest):
-            both = f"'{getattr(namespace, self.dest)}' and '{values}'"
-            report(parser, f"{option} {both}: expected {self.key.expected}")
-        super().__call__(parser, namespace, values, option)
-
-
-_STORES: dict[object, type[_Store]] = {TEXTS: _Collect, ADDRESS: _Single}
-
-
-def report(parser: argparse.ArgumentParser, problem: str) -> None:
-    """Add a problem to those of the command line."""
-    if not isinstance(parser, Parser):
-        parser.error(problem)
-    parser.problems.append(problem)
-
-
-class _Remark(argparse.Action):
-    """Collects messages about flags without effect."""
+class _Say(argparse.Action):
+    """Collects the message about a flag that sets nothing."""
 
     def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option: Any = None) -> None:
-        namespace.remarks = (*getattr(namespace, "remarks", ()), f"{option}: {self.const}")
-
-
-class _Refuse(argparse.Action):
-    """Reports why a flag is refused."""
-
-    def __call__(
-        self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option: str | None = None
-    ) -> None:
-        report(parser, f"{option}: {self.const}")
-
-
-class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """A help formatter with wide columns, for flags with two spellings."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=32)
+        setattr(namespace, self.dest, (*getattr(namespace, self.dest, ()), f"{option}: {self.const}"))

@@ -6,49 +6,28 @@ import argparse
 import contextlib
 import sys
 import time
-from collections import defaultdict
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from srbwriter import launch
 from srbwriter.cli.columns import columns, document
 from srbwriter.cli.exits import Exit, Failure, say
 from srbwriter.cli.flags import add_actions, add_keys
-from srbwriter.config import Settings, Table
+from srbwriter.config import ConfigError, Settings, Table, keys
 from srbwriter.paths import expanded
 
 if TYPE_CHECKING:
-    from srbwriter.models import LocalModel
-    from srbwriter.models.pull import Plan, Progress
-
-DESCRIPTION = """\
-List the models of this machine, choose one, and get others.
-
-  srbwriter models                                     list them: size, context, memory
-  srbwriter models add ~/Downloads/novelist.gguf       copy a file into the models folder
-  srbwriter models info novelist                       what it can do, and what memory it takes
-  srbwriter models use novelist                        write with it from now on
-  srbwriter models forget                              write with the bundled one again
-  srbwriter models recommended                         the free model for this machine, and others
-  srbwriter models pull ggml-org/gemma-3-1b-it-GGUF    fetch from Hugging Face what suits this machine
-  srbwriter models pull OWNER/REPO:Q4_K_M --use        fetch this quantisation, and use it"""
-
-KEPT = "the downloaded part is kept; the same command continues from there"
+    from srbwriter.models import RecommendedModel, Suitability
+    from srbwriter.models.pull import Progress
 
 
-def configure(parser: argparse.ArgumentParser, table: Table) -> None:
+def models_arguments(parser: argparse.ArgumentParser, table: Table) -> None:
     actions = add_actions(parser)
+    parser.set_defaults(json=False)
     listed = actions("list", "list the models of this machine (what happens when no action is named)")
-    parser.add_argument("--json", action="store_true", help="print the list as JSON")
-    again = argparse.SUPPRESS  # do not overwrite a flag that was given before the action
-    listed.add_argument("--json", action="store_true", default=again, help="print the list as JSON")
-    shown = actions(
-        "info",
-        "print the properties of a model",
-    )
+    shown = actions("info", "print the properties of a model")
     shown.add_argument("name", metavar="NAME", nargs="?", help="a name of the list, or a file")
-    shown.add_argument("--json", action="store_true", default=again, help="print it as JSON")
     add_keys(shown, table, ("model",))
     added = actions("add", "put a model file into the models folder")
     added.add_argument("file", metavar="FILE", type=Path, help="a GGUF file; parts of it come along")
@@ -61,136 +40,109 @@ def configure(parser: argparse.ArgumentParser, table: Table) -> None:
         "name the free model for this machine and how fast it would write, then others",
         "The list comes with the program, and the speed is measured in a second; no network is used.",
     )
-    recommended.add_argument("--json", action="store_true", default=again, help="print the list as JSON")
     pulled = actions(
         "pull",
         "fetch a model from Hugging Face",
         "The token in HF_TOKEN is sent if set; HF_ENDPOINT can name another hub.",
     )
     pulled.add_argument(
-        "model",
-        metavar="OWNER/REPO[:QUANT or FILE]",
-        nargs="?",
+        "model", metavar="OWNER/REPO[:QUANT or FILE]", nargs="?",
         help="the repository, and the quantisation or file",
-    )
+    )  # fmt: skip
     pulled.add_argument("--list", action="store_true", help="list the files, and fetch nothing")
+    for target in (parser, listed, shown, recommended):  # a flag before the action holds too
+        target.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print it as JSON")
     for target in (added, pulled):
         target.add_argument("--use", action="store_true", help="write with it from now on")
 
 
-def run(arguments: argparse.Namespace, settings: Settings) -> int:
-    actions: dict[str, Callable[[argparse.Namespace, Settings], None]] = {
-        "list": _list, "info": _info, "add": _add, "use": _use, "forget": _forget, "pull": _pull,
-        "recommended": _recommended,
-    }  # fmt: skip
-    actions[arguments.action or "list"](arguments, settings)
+def run_models(arguments: argparse.Namespace, settings: Settings) -> int:
+    """
+    List the models of this machine, choose one, and get others.
+
+      srbwriter models                                     list them: size, context, memory
+      srbwriter models add ~/Downloads/novelist.gguf       copy a file into the models folder
+      srbwriter models info novelist                       what it can do, and what memory it takes
+      srbwriter models use novelist                        write with it from now on
+      srbwriter models forget                              write with the bundled one again
+      srbwriter models recommended                         the free model for this machine, and others
+      srbwriter models pull ggml-org/gemma-3-1b-it-GGUF    fetch from Hugging Face what suits this machine
+      srbwriter models pull OWNER/REPO:Q4_K_M --use        fetch this quantisation, and use it
+    """
+    match arguments.action:
+        case "info":
+            _info(arguments.name, settings, as_json=arguments.json)
+        case "add":
+            from srbwriter.models import add
+
+            _added(add(expanded(arguments.file), link=arguments.link), settings, use=arguments.use)
+        case "use":
+            from srbwriter.models import read_header
+
+            file = _named(arguments.name)
+            read_header(file)
+            _remember(file, settings)
+        case "forget":
+            _remember(None, settings)
+        case "recommended":
+            _recommended(settings, as_json=arguments.json)
+        case "pull":
+            _pull(arguments, settings)
+        case _:
+            _list(settings, as_json=arguments.json)
     return Exit.OK
 
 
-# ---- list
+def _list(settings: Settings, *, as_json: bool) -> None:
+    from srbwriter.engine.types import ModelError
+    from srbwriter.models import fit, local_models, size_words
 
-
-def _list(arguments: argparse.Namespace, settings: Settings) -> None:
-    from srbwriter.models import local_models, memory, memory_budget, size_words
-    from srbwriter.models.fit import free_memory
-    from srbwriter.models.placement import HOST_SHARE
-
-    found, memory_bytes, free = local_models(), memory(), free_memory()
-    budget = min(memory_budget(), int(free * HOST_SHARE))
-    in_use = _in_use(settings)
-    rows = [_Row(model, settings, memory_bytes, budget, in_use) for model in found]
-    if arguments.json:
-        print(document([row.as_json() for row in rows]))
-        return
-    titles = ("", "name", "size", "context", "memory", "here", "from")
-    print(columns([titles, *(row.as_cells() for row in rows)], right=(2, 3, 4)))
-    for row in rows:
-        if row.model.problem:
-            say(f"{row.model.path}: {row.model.problem}")
-    say(f"* is in use; this machine has {size_words(memory_bytes)} of memory, {size_words(free)} free")
-    if in_use is not None and not any(row.in_use for row in rows):
-        say(f"in use is {in_use}")
-
-
-class _Row:
-    """A row of the list: a model, its memory need and whether it fits."""
-
-    def __init__(
-        self, model: LocalModel, settings: Settings, memory: int, budget: int, in_use: Path | None
-    ) -> None:
+    memory, free, in_use = fit.memory(), fit.free_memory(), None
+    budget = min(fit.memory_budget(), int(free * fit.HOST_SHARE))
+    try:
+        if (error := launch.missing_model(settings)) is not None:
+            raise error
+        in_use = launch.model_path(settings).resolve()
+    except (ModelError, ConfigError) as error:
+        say(str(error))
+    rows: list[dict[str, Any]] = []
+    for model in local_models():
         need = launch.model_need(settings, model.header, model.size)
-        self.model = model
-        self.memory = need.total if model.header else None
-        self.verdict = need.verdict(memory, budget) if model.header else "unusable"
-        self.in_use = in_use is not None and in_use.resolve() == model.path.resolve()
-
-    def as_cells(self) -> tuple[str, ...]:
-        from srbwriter.models import size_words
-
-        model = self.model
-        context = str(model.header.context or "") if model.header else ""
-        needed = size_words(self.memory) if self.memory is not None else ""
-        mark = "*" if self.in_use else ""
-        return mark, model.name, size_words(model.size), context, needed, self.verdict, model.place
-
-    def as_json(self) -> dict[str, object]:
-        model, header = self.model, self.model.header
-        return {
+        rows.append({
             "name": model.name,
             "path": str(model.path),
             "place": model.place,
             "size": model.size,
             "quantisation": model.quantisation,
-            "architecture": header.architecture if header else "",
-            "context": header.context if header else 0,
-            "memory": self.memory,
-            "verdict": self.verdict,
-            "in_use": self.in_use,
+            "architecture": model.header.architecture if model.header else "",
+            "context": model.header.context if model.header else 0,
+            "memory": need.total if model.header else None,
+            "verdict": need.verdict(memory, budget) if model.header else "unusable",
+            "in_use": model.path.resolve() == in_use,
             "problem": model.problem,
-        }
-
-
-def _in_use(settings: Settings) -> Path | None:
-    from srbwriter.config import ConfigError
-    from srbwriter.engine.types import ModelError
-
-    try:
-        if (error := launch.missing_model(settings)) is not None:
-            raise error
-        return launch.model_path(settings)
-    except (ModelError, ConfigError) as error:
-        say(str(error))
-        return None
-
-
-# ---- info
-
-
-def _info(arguments: argparse.Namespace, settings: Settings) -> None:
-    from srbwriter.cli.model_info import show
-
-    name = arguments.name
-    if name is None and launch.elsewhere(settings):
-        _connection(settings)
+        })  # fmt: skip
+    if as_json:
+        print(document(rows))
         return
-    if name is None and (error := launch.missing_model(settings)) is not None:
-        raise error
-    file = launch.model_path(settings) if name is None else _named(name)
-    show(file, settings, as_json=arguments.json)
-
-
-def _connection(settings: Settings) -> None:
-    """Print the capabilities of the remote engine."""
-    from srbwriter.engine.remote.engine import RemoteEngine
-
-    with RemoteEngine.connect(launch.remote_options(settings, say)) as engine:
-        print("\n".join(engine.profile.lines()))
+    table = [("", "name", "size", "context", "memory", "here", "from")]
+    for row in rows:
+        needed = size_words(row["memory"]) if row["memory"] is not None else ""
+        mark, context = "*" if row["in_use"] else "", str(row["context"] or "")
+        table.append(
+            (mark, row["name"], size_words(row["size"]), context, needed, row["verdict"], row["place"])
+        )
+        if row["problem"]:
+            say(f"{row['path']}: {row['problem']}")
+    print(columns(table, right=(2, 3, 4)))
+    say(f"* is in use; this machine has {size_words(memory)} of memory, {size_words(free)} free")
+    if in_use is not None and not any(row["in_use"] for row in rows):
+        say(f"in use is {in_use}")
 
 
 def _named(name: str) -> Path:
     """Return the file with this path, the only model in this folder, or the model with this name.
 
-    Raises ModelError and NoSuchModel.
+    Raises ModelError and ModelsError.
     """
     from srbwriter.models import find
 
@@ -200,112 +152,113 @@ def _named(name: str) -> Path:
     return path.absolute() if path.is_file() else find(name)
 
 
-# ---- add, use, forget
+def _info(name: str | None, settings: Settings, *, as_json: bool) -> None:
+    """Load the weights of a model and print its properties, or those of the remote engine."""
+    if name is None and launch.elsewhere(settings):
+        from srbwriter.engine.remote.engine import RemoteEngine
+
+        with RemoteEngine.connect(launch.remote_options(settings, say)) as engine:
+            print("\n".join(engine.profile.lines()))
+        return
+    if name is None and (error := launch.missing_model(settings)) is not None:
+        raise error
+    file = launch.model_path(settings) if name is None else _named(name)
+    from srbwriter.engine.embedding import own_pooling
+    from srbwriter.engine.model import Model, count_words
+    from srbwriter.engine.native.weights import refuse_unsafe_tensors
+    from srbwriter.engine.sizing import where_it_runs
+    from srbwriter.models import file_quantisation, look_at, quantisation, size_words
+
+    refuse_unsafe_tensors(file)
+    options, notes = launch.fit_options(file, launch.engine_options(settings))
+    with contextlib.closing(Model(file, options)) as model:
+        pooling = own_pooling(model)
+        facts: dict[str, Any] = {
+            "name": model.path.stem,
+            "title": model.name,
+            "path": str(model.path),
+            "kind": model.description,
+            "architecture": model.architecture,
+            "cache": "recurrent" if model.recurrent else "hybrid" if model.hybrid else "attention",
+            "parameters": model.n_params,
+            "quantisation": file_quantisation(model.description) or quantisation(model.path.name),
+            "size": model.size,
+            "memory_needed": launch.model_need(settings, look_at(model.path).header, model.size).total,
+            "runs_on": where_it_runs(options, model.n_layer),
+            "context": model.n_ctx_train,
+            "layers": model.n_layer,
+            "width": model.n_embd,
+            "vocabulary": model.n_vocab,
+            "chat_template": model.chat_template is not None,
+            "fills_gaps": model.fim is not None,
+            "embeddings": settings[keys.POOLING]
+            or (pooling if pooling in ("mean", "cls", "last") else "mean"),
+        }
+    if as_json:
+        print(document(facts))
+        return
+    words = {"parameters": count_words, "size": size_words, "memory_needed": size_words}
+    rows: list[tuple[str, str]] = []
+    for name, fact in facts.items():
+        plain = "yes" if fact is True else "no" if fact is False else fact
+        text = f"{plain:,}" if isinstance(plain, int) else str(plain)
+        rows.append((name.replace("_", " "), words[name](fact) if name in words else text))
+    print(columns(rows))
+    for note in notes:
+        say(note)
 
 
-def _add(arguments: argparse.Namespace, settings: Settings) -> None:
-    from srbwriter.models import add
-
-    _added(add(expanded(arguments.file), link=arguments.link), arguments, settings)
-
-
-def _added(file: Path, arguments: argparse.Namespace, settings: Settings) -> None:
-    """Print the path of a new model to standard output, and use the model if ``--use`` was given."""
+def _added(file: Path, settings: Settings, *, use: bool) -> None:
+    """Print the path of a new model to standard output, and use the model or say how."""
     print(file)
-    if arguments.use:
+    if use:
         _remember(file, settings)
     else:
         say(f"to write with it: srbwriter models use {file.name}")
 
 
-def _use(arguments: argparse.Namespace, settings: Settings) -> None:
+def _remember(file: Path | None, settings: Settings) -> None:
+    """Write with a file or the bundled model from now on, and say what overrules that."""
     from srbwriter.demo import bundled_model
-    from srbwriter.models import read_header
 
-    file = _named(arguments.name)
-    read_header(file)
-    if file == bundled_model():
-        _forget(arguments, settings)
-        return
-    _remember(file, settings)
-
-
-def _remember(file: Path, settings: Settings) -> None:
-    launch.remember_model(settings.table, file.absolute())
-    say(f"srbwriter now writes with {file}")
-    _warn_if_overruled(settings)
-
-
-def _forget(arguments: argparse.Namespace, settings: Settings) -> None:
-    launch.remember_model(settings.table, None)
-    say("srbwriter now writes with the bundled model")
-    _warn_if_overruled(settings)
-
-
-def _warn_if_overruled(settings: Settings) -> None:
+    bundled = file is None or file == bundled_model()
+    launch.remember_model(settings.table, None if file is None or bundled else file.absolute())
+    say(f"srbwriter now writes with {'the bundled model' if bundled else file}")
     key = launch.model_key(settings)
     if key is not None and (source := settings.source(key)) in ("environment", "file"):
         place = key.env if source == "environment" else f"{key.name} in your config.toml"
         say(f"but {place} says {settings[key]}, and that wins")
 
 
-# ---- recommended, pull
-
-
-def _recommended(arguments: argparse.Namespace, settings: Settings) -> None:
-    from srbwriter.cli.recommended_models import show
-
-    show(settings, arguments.json)
-
-
 def _pull(arguments: argparse.Namespace, settings: Settings) -> None:
-    from srbwriter.models import Wanted, pull, size_words
+    from srbwriter.models import Wanted, memory, memory_budget, pull, size_words
 
     if arguments.model is None:
-        raise Failure(
-            "name the repository to fetch from, OWNER/REPO — `srbwriter models recommended` lists some",
-            Exit.USAGE,
-        )
+        cure = "`srbwriter models recommended` lists some"
+        raise Failure(f"name the repository to fetch from, OWNER/REPO — {cure}", Exit.USAGE)
     plan = pull.plan(Wanted.parse(arguments.model), lambda header: launch.model_run(settings, header))
+    model, suggested = plan.model, plan.suggested
     if arguments.list:
-        _print_plan(plan)
+        rows = [("", "quantisation", "size", "memory", "file")]
+        for one in plan.models:
+            mark = "*" if one is suggested else ""
+            rows.append((mark, one.quantisation, size_words(one.size), size_words(one.need), one.path))
+        print(columns(rows, right=(2, 3)))
+        say("* suits this machine")
         return
-    model = plan.model
-    say(f"{model.path}: {size_words(model.size)}, needs about {size_words(plan.need)} of memory")
-    if (advice := _advice(plan)) is not None:
-        say(advice)
+    say(f"{model.path}: {size_words(model.size)}, needs about {size_words(model.need)} of memory")
+    if model.need > memory_budget():
+        advice = "none of this repository fits well; a smaller model would be faster"
+        if suggested.need <= memory_budget():
+            advice = f"{suggested.quantisation or suggested.path} would fit"
+        say(f"this machine has {size_words(memory())}; {advice}")
     with progress_shown() as progress:
         file = pull.fetch(plan, progress)
-    _added(file, arguments, settings)
-
-
-def _print_plan(plan: Plan) -> None:
-    from srbwriter.models import size_words
-
-    rows = [("", "quantisation", "size", "memory", "file")]
-    for index, (model, need) in enumerate(zip(plan.models, plan.needs, strict=True)):
-        mark = "*" if index == plan.suggested else ""
-        rows.append((mark, model.quantisation, size_words(model.size), size_words(need), model.path))
-    print(columns(rows, right=(2, 3)))
-    say("* suits this machine")
-
-
-def _advice(plan: Plan) -> str | None:
-    """Return advice if the chosen file does not fit, or another would fit better."""
-    from srbwriter.models import memory, memory_budget, size_words
-
-    suggested = plan.models[plan.suggested]
-    if plan.need <= memory_budget():
-        return None
-    here = f"this machine has {size_words(memory())}"
-    if plan.suggested == plan.chosen or plan.needs[plan.suggested] > memory_budget():
-        return f"{here}, so none of this repository fits well; a smaller model would be faster"
-    return f"{here}; {suggested.quantisation or suggested.path} would fit"
+    _added(file, settings, use=arguments.use)
 
 
 def fetch_named_model(settings: Settings) -> None:
-    """Fetch the model named by ``--hf-repo`` or ``--model-url``, unless it is here or another model is in
-    use."""
+    """Fetch the model that ``--hf-repo`` or ``--model-url`` names, if it is to be used and is not here."""
     if launch.model_key(settings) in launch.REMOTE_KEYS and not launch.elsewhere(settings):
         with progress_shown() as progress:
             launch.fetch_model(settings, progress)
@@ -314,47 +267,100 @@ def fetch_named_model(settings: Settings) -> None:
 @contextlib.contextmanager
 def progress_shown() -> Generator[Progress]:
     """Show download progress on standard error: a bar on a terminal, else a line every ten percent."""
-    try:
-        with _bar() if sys.stderr.isatty() else contextlib.nullcontext(_Lines()) as progress:
-            yield progress
-    except KeyboardInterrupt:
-        say(KEPT)
-        raise
-
-
-@contextlib.contextmanager
-def _bar() -> Generator[Progress]:
     from rich.console import Console
-    from rich.progress import BarColumn, TaskID, TextColumn
-    from rich.progress import Progress as Bars
+    from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
     from srbwriter.models import TransferMeter
 
     looks = TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[moment]}")
-    with Bars(*looks, console=Console(stderr=True)) as bars:
-        tasks: dict[str, tuple[TaskID, TransferMeter]] = {}
+    on_terminal = sys.stderr.isatty()
+    tasks: dict[str, tuple[TaskID, TransferMeter]] = {}
+    tenths: dict[str, int] = {}
+    with Progress(*looks, console=Console(stderr=True), disable=not on_terminal) as bars:
 
         def progress(name: str, done: int, total: int, /) -> None:
             if name not in tasks:
                 tasks[name] = bars.add_task(name, total=total or None, moment=""), TransferMeter()
             task, meter = tasks[name]
-            bars.update(task, completed=done, moment=str(meter.record(done, total, time.monotonic())))
+            moment, tenth = meter.record(done, total, time.monotonic()), 10 * done // total if total else 0
+            bars.update(task, completed=done, total=total or None, moment=str(moment))
+            if not on_terminal and tenth > tenths.get(name, -1):
+                tenths[name] = tenth
+                say(f"{name}: {10 * tenth} % ({moment})")
 
-        yield progress
+        try:
+            yield progress
+        except KeyboardInterrupt:
+            say("the downloaded part is kept; the same command continues from there")
+            raise
 
 
-class _Lines:
-    """Progress as lines, for logs and pipes."""
+# ---- recommended
 
-    def __init__(self) -> None:
-        from srbwriter.models import TransferMeter
+_NONE = """\
+No free model of the list writes fast enough on this machine: the bundled one is the best here.
+One on another machine can write for you: srbwriter --connect URL"""
 
-        self._said: dict[str, int] = {}
-        self._meters = defaultdict[str, TransferMeter](TransferMeter)
 
-    def __call__(self, name: str, done: int, total: int, /) -> None:
-        moment = self._meters[name].record(done, total, time.monotonic())
-        tenth = 10 * done // total if total else 0
-        if tenth > self._said.get(name, -1):
-            self._said[name] = tenth
-            say(f"{name}: {10 * tenth} % ({moment})")
+def _recommended(settings: Settings, *, as_json: bool) -> None:
+    """Measure this machine, and print the model for it and the others, or JSON. Raises ModelError."""
+    from srbwriter.models import LEAST_WORDS, read_recommended, recommend, size_words
+    from srbwriter.models.speed import number_words
+
+    found, machine = read_recommended(), launch.measure_machine(settings)
+    best, others = recommend(found.models, machine)
+    if as_json:
+        rows = [_as_json(row) for row in [*([best] if best else []), *others]]
+        name = best.model.name if best else None
+        print(document({"date": found.date.isoformat(), "recommended": name, "models": rows}))
+        return
+    if best is None:
+        print(_NONE)
+    else:
+        here = "fetched" if best.model.is_here else f"{size_words(best.model.size or 0)} to fetch"
+        print(f"For this machine: {best.model.name}, {here}. It writes {best.speed} (an estimate).")
+        print(f"  {_command(best.model)}")
+    if others:
+        first = "others" if best else "models"
+        cells: list[tuple[str, ...]] = [
+            (first, "kind", "size", "memory", "words/s", "alone", "here", "licence")
+        ]
+        for model, verdict, speed in others:
+            size, memory = (size_words(number) if number else "" for number in (model.size, model.memory))
+            more = "+" * (speed is not None and speed.on_gpu)
+            words, alone = (f"{number_words(x)}{more}" for x in speed[1:3]) if speed else ("", "")
+            here = "fetched" if model.is_here else verdict
+            cells.append((model.name, model.kind, size, memory, words, alone, here, model.licence))
+        head, *lines = columns(cells, right=(2, 3, 4, 5)).splitlines()
+        print(f"\n{head}")
+        for line, row in zip(lines, others, strict=True):
+            print(f"{line}\n  {_command(row.model)}")
+    if machine.pace is not None:
+        each = f"in each of {machine.pace.branches} branches" if machine.pace.branches > 1 else "in a branch"
+        say(f"words/s: {each}, an estimate from the speed of the bundled model, measured here just now")
+        say(f"slow: below {LEAST_WORDS:.0f} words a second; fewer branches are faster, as with --n 2")
+    gpus = "".join(f", {gpu.name} {size_words(gpu.free)} free" for gpu in machine.gpus)
+    say(f"this machine has {size_words(machine.memory)} of memory{gpus}; models need theirs for eight panes")
+    if not machine.gpus:
+        say("no GPU is used here (`srbwriter doctor` says why), so models for one are not listed")
+    say(f"as of {found.date}; --json names the page where each fact was confirmed")
+
+
+def _command(model: RecommendedModel) -> str:
+    return f"srbwriter models pull {model.pull_name} --use"
+
+
+def _as_json(row: Suitability) -> dict[str, object]:
+    model, speed = row.model, row.speed
+    names = ("name", "kind", "machine", "repository", "file", "size", "context", "memory", "arrived", "note")
+    return {
+        **{name: getattr(model, name) for name in names},
+        "licence": model.licence or None,
+        "verdict": row.verdict,
+        "words_per_second": round(speed.words, 1) if speed else None,
+        "words_per_second_alone": round(speed.alone, 1) if speed else None,
+        "branches": speed.branches if speed else None,
+        "path": str(model.path) if model.is_here else None,
+        "command": _command(model),
+        "pages": dict(model.pages),
+    }

@@ -1,7 +1,8 @@
-"""``srbwriter --serve``, and the server beside the app: configuration keys and start of the server."""
+"""``srbwriter --serve``, the server beside the app, ``srbwriter lines``: their keys, and how they start."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 from collections.abc import Generator
 from pathlib import Path
@@ -9,12 +10,12 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, cast
 
 from srbwriter.cli.exits import Exit, Failure, say
-from srbwriter.config import ConfigError, Key, Settings, keys
+from srbwriter.cli.flags import add_keys
+from srbwriter.config import ConfigError, Key, Settings, Table, keys
 from srbwriter.config.kinds import INTEGER, NUMBER, PATH, SWITCH, TEXT, TEXTS, one_of
 
 if TYPE_CHECKING:
-    from srbwriter.engine import EngineLoader
-    from srbwriter.engine.backend import Backend
+    from srbwriter.engine.loader import EngineLoader
     from srbwriter.server.settings import ServerSettings
     from srbwriter.session import Session
     from srbwriter.tui.start import Beside
@@ -122,7 +123,7 @@ OPTIONS: tuple[Key[Any], ...] = tuple(
 )
 """Every row above, in order. Names are those of the fields of ServerSettings."""
 
-_FILES = {API_KEY_FILE, CHAT_TEMPLATE_FILE}
+_FILES = (API_KEY_FILE, CHAT_TEMPLATE_FILE)
 """Keys whose files are read here; they are not fields of ServerSettings."""
 
 
@@ -133,27 +134,36 @@ def run(settings: Settings) -> int:
     """
     from srbwriter import launch, server
     from srbwriter.cli.models import fetch_named_model
+    from srbwriter.engine.types import Cancelled
 
-    options = _checked_settings(settings)
+    elsewhere = launch.elsewhere(settings)
+    with _failures():
+        options = server_settings(settings)
+        server.check_settings(options)
     fetch_named_model(settings)
     launch.check_models(settings)
-    if launch.elsewhere(settings):
+    if elsewhere:
         launch.refuse_elsewhere(settings, SLOT_SAVE_PATH)
     loader = launch.loader(settings, notify=say)
     if (hint := launch.model_hint(settings)) is not None:
         say(hint)
 
-    needs_model = not launch.elsewhere(settings)  # an engine elsewhere may come back
+    def announce() -> None:
+        try:
+            say(f"{launch.model_name(loader.wait().info)} is ready")
+        except Cancelled:
+            return
+        except Exception as error:
+            if elsewhere:  # the server goes on: an engine elsewhere may come back
+                say(str(error))
 
     def listening(url: str) -> None:
         say(f"listening on {url}")
-        Thread(
-            target=_announce_model, args=(loader, not needs_model), name="srbwriter-announce", daemon=True
-        ).start()
+        Thread(target=announce, name="srbwriter-announce", daemon=True).start()
 
     try:
         with _failures():
-            return server.run(loader, options, listening, needs_model=needs_model)
+            return server.run(loader, options, listening, needs_model=not elsewhere)
     except Exception as error:
         if error is loader.error:
             raise Failure(str(error), Exit.MODEL) from error
@@ -173,16 +183,6 @@ def _failures() -> Generator[None]:
         raise Failure(str(error)) from error
     except ServerError as error:
         raise ConfigError(*error.problems) from error
-
-
-def _checked_settings(settings: Settings) -> ServerSettings:
-    """Return the server's settings. Raises ConfigError if no server can start with them."""
-    from srbwriter import server
-
-    with _failures():
-        options = server_settings(settings)
-        server.check_settings(options)
-    return options
 
 
 def server_settings(settings: Settings) -> ServerSettings:
@@ -214,20 +214,6 @@ def server_settings(settings: Settings) -> ServerSettings:
     return options
 
 
-def _announce_model(loader: EngineLoader, report_failure: bool) -> None:
-    """Wait for the model and report the result; report a failure only if the server continues without a
-    model."""
-    from srbwriter.engine.types import Cancelled
-
-    try:
-        say(f"{loader.wait().info.name} is ready")
-    except Cancelled:
-        return
-    except Exception as error:
-        if report_failure:
-            say(str(error))
-
-
 # ---- beside the terminal app, on one engine with it
 
 
@@ -237,18 +223,19 @@ def server_beside(settings: Settings) -> Beside:
     Raises ConfigError for settings that are invalid, or unsupported by a remote engine. Entering it raises
     Failure if the address cannot be bound.
     """
-    from srbwriter import launch
+    from srbwriter import launch, server
 
     if launch.elsewhere(settings):
         launch.refuse_elsewhere(settings, SLOT_SAVE_PATH)
-    options = _checked_settings(settings)
+    with _failures():
+        options = server_settings(settings)
+        server.check_settings(options)
 
     @contextlib.contextmanager
     def beside(session: Session) -> Generator[str]:
-        from srbwriter import server
-
         with _failures():
-            handle = server.start_in_thread(SessionLoader(session), options)
+            loader = cast("EngineLoader", SessionLoader(session))
+            handle = server.start_in_thread(loader, options)
         try:
             yield handle.url
         finally:
@@ -263,18 +250,36 @@ class SessionLoader:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    @property
-    def name(self) -> str:
-        return self._session.loader.name
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session.loader, name)
 
-    @property
-    def state(self) -> str:
-        return self._session.loader.state
 
-    @property
-    def engine(self) -> Backend | None:
-        return self._session.loader.engine
+# ---- the line protocol, for programs that start this one
 
-    @property
-    def error(self) -> Exception | None:
-        return self._session.loader.error
+
+def lines_arguments(parser: argparse.ArgumentParser, table: Table) -> None:
+    parser.usage = "srbwriter lines [options]"
+    more = (PRELOAD, ALIAS, CONTEXT_SHIFT)
+    add_keys(parser, table, ("generation", "sampling", "model", "log"), more)
+
+
+def run_lines(arguments: argparse.Namespace, settings: Settings) -> int:
+    """
+    Hold a conversation in lines of text on standard input and output: commands in, KV and OUTPUT lines
+    out.
+
+      srbwriter lines
+      printf 'PROMPT Once upon a time,\\n' | srbwriter lines --temp 0.9
+      srbwriter lines --preload persona.txt --reverse-prompt "User:"
+
+    A server with --tcp speaks the same over TCP; docs/lines.md has the commands.
+    """
+    from srbwriter import launch
+    from srbwriter.cli.models import fetch_named_model
+    from srbwriter.server.lines import run_standard
+
+    fetch_named_model(settings)
+    with contextlib.closing(launch.loader(settings, notify=say)) as loader, _failures():
+        options = server_settings(settings)
+        loader.start()
+        return run_standard(loader, options)

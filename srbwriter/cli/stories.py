@@ -1,5 +1,4 @@
-"""The commands on stories: new, list, info, rename, export, import and check; and finding a story by
-name.
+"""The commands on stories: new, list, info, rename, export, import and check; and finding a story by name.
 
 None of these commands needs a model or a screen.
 """
@@ -16,7 +15,7 @@ import time
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from srbwriter import paths
 from srbwriter.cli.columns import columns, document, plain
@@ -30,16 +29,13 @@ from srbwriter.story.model import Refused, counted
 from srbwriter.story.store import SUFFIX
 
 if TYPE_CHECKING:
-    from srbwriter.story import transfer
-    from srbwriter.story.check import Report
     from srbwriter.story.formats import FolderFormat, Format
 
 T = TypeVar("T")
-Named = TypeVar("Named", "Format", "Format | FolderFormat")
 
 _STANDARD_INPUT, _STANDARD_STREAM = Path("standard input"), Path("-")
 _BINARY = (".docx", ".epub")
-_NAMES = ("title", "author", "language")
+_STORY = "title, name or file of a story"
 
 
 # ---- finding a story by its path, or by its name in the library or among recently opened stories
@@ -54,7 +50,15 @@ def opened(path: Path, title: str) -> None:
     recents().add(path, title, time.time())
 
 
-def looks_like_a_path(named: str) -> bool:
+def known_stories() -> list[Path]:
+    """Return the files of the library, and those opened lately elsewhere."""
+    found = {path.resolve(): path for path in sorted(paths.library_dir().glob(f"*{SUFFIX}"))}
+    for recent in recents().all():
+        found.setdefault(recent.path.resolve(), recent.path)
+    return list(found.values())
+
+
+def _looks_like_a_path(named: str) -> bool:
     return named.endswith(SUFFIX) or Path(named).name != named
 
 
@@ -70,11 +74,12 @@ def find_story(named: str) -> Path:
     if not named.strip():
         raise Failure("which story? give its title, its file's name or its path", Exit.USAGE)
     path = paths.expanded(named)
-    refuse_model(path)
+    _refuse_model(path)
     if path.is_file():
         return path
-    if looks_like_a_path(named):
-        _refuse_folder(path)
+    if path.is_dir() and _looks_like_a_path(named):
+        raise Failure(f"{path}: is a folder — name a story in it", Exit.USAGE)
+    if _looks_like_a_path(named):
         what = "is a pipe or a device — name a story, which is a file"
         missing = "there is no such file — `srbwriter list` shows those there are"
         raise Failure(f"{path}: {what if path.exists() else missing}", Exit.USAGE)
@@ -82,24 +87,18 @@ def find_story(named: str) -> Path:
     if direct.is_file():
         return direct
     stories = files.known(paths.library_dir(), recents())
-    matching = _called(named.casefold(), stories)
+    matching = best_named(named.casefold(), [(story.path, story.title, story.path) for story in stories])
     if len(matching) > 1:
-        listed = ", ".join(str(story.path) for story in matching)
+        listed = ", ".join(map(str, matching))
         raise Failure(f"several stories are called {named}: {listed} — give the path", Exit.USAGE)
     if not matching:
         cure = "`srbwriter list` shows the stories, `srbwriter help` the commands"
         raise Failure(f"no story is called {named} — {cure}", Exit.USAGE)
-    return matching[0].path
-
-
-def _called(wanted: str, stories: list[library.StoryInfo]) -> list[library.StoryInfo]:
-    """Return the stories with exactly this name, or else those with a title word that starts with it."""
-    return best_named(wanted, [(story, story.title, story.path) for story in stories])
+    return matching[0]
 
 
 def best_named(wanted: str, named: Iterable[tuple[T, str, Path]]) -> list[T]:
-    """Return the items with exactly this title or file name, or else those with a title word that starts with
-    it.
+    """Return the items with exactly this title or file name, or those with a title word that starts with it.
 
     Args:
         wanted: a name in lower case.
@@ -117,9 +116,8 @@ def story_to_open(named: str) -> Path:
     Raises Failure for a model, for the name of an exported file, and if the folder is missing.
     """
     path = paths.expanded(named)
-    if not looks_like_a_path(named) or path.is_file():
+    if not _looks_like_a_path(named) or path.is_file() or path.is_dir():
         return find_story(named)
-    _refuse_folder(path)
     path_for_story(path)
     if not path.parent.is_dir():
         cure = "correct the path, or make the folder first"
@@ -127,23 +125,18 @@ def story_to_open(named: str) -> Path:
     return path
 
 
-def refuse_model(path: Path) -> None:
+def _refuse_model(path: Path) -> None:
     """Raise Failure for a model file, recognised by its name or its first bytes."""
     if path.suffix.lower() == ".gguf" or is_gguf(path):
         cure = f"to write with it: srbwriter -m {shlex.quote(str(path))}"
         raise Failure(f"{path}: a model file is no story — {cure}", Exit.USAGE)
 
 
-def _refuse_folder(path: Path) -> None:
-    if path.is_dir():
-        raise Failure(f"{path}: is a folder — name a story in it", Exit.USAGE)
-
-
 def path_for_story(output: Path | None) -> Path | None:
     """Return the path for a new story. Raises Failure for the name of an exported file or of a model."""
     if output is None:
         return None
-    refuse_model(output)
+    _refuse_model(output)
     if output.suffix.lower() in ("", SUFFIX):
         return output
     from srbwriter.story import formats  # a tenth of a second, which the app's start need not wait for
@@ -154,140 +147,98 @@ def path_for_story(output: Path | None) -> Path | None:
     return output
 
 
-def listing(forms: Sequence[Format | FolderFormat]) -> str:
-    """Return a line for each format: its name, its extension, its description."""
-    width = max(len(form.name) for form in forms) + 2
-    return "\n".join(f"{form.name:<{width}}{form.extension:<10}{form.label}" for form in forms)
+# ---- new, list, info, rename, check
 
 
-def named(name: str, forms: Sequence[Named], verb: str) -> Named:
-    """Return the format called ``name``. Raises Failure; ``verb`` is the purpose in the message."""
-    for form in forms:
-        if form.name == name:
-            return form
-    listed = ", ".join(form.name for form in forms)
-    raise Failure(f"no format to {verb} is called {name}; there are {listed}", Exit.USAGE)
+def new_arguments(parser: argparse.ArgumentParser, table: Table) -> None:
+    parser.add_argument("title", metavar="TITLE", help="title of the story")
+    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="file to make, outside the library")
 
 
-class New:
-    """``srbwriter new``: creates an empty story."""
+def run_new(arguments: argparse.Namespace, settings: Settings) -> int:
+    """
+    Begin a story in the library, and print where it is.
 
-    DESCRIPTION = """\
-Begin a story in the library, and print where it is.
+      srbwriter new "The Orchard"
+      srbwriter new "The Orchard" -o orchard.srbw
+      srbwriter open "$(srbwriter new "The Orchard")"
+    """
+    title = " ".join(arguments.title.split())
+    if not title:
+        raise Failure('a story needs a title: srbwriter new "The Orchard"', Exit.USAGE)
+    path = path_for_story(arguments.output) or library.free_path(paths.library_dir(), title)
+    with Story.create(path, title) as story:
+        opened(story.file, story.title)
+        print(story.file)
+    return Exit.OK
 
-  srbwriter new "The Orchard"
-  srbwriter new "The Orchard" -o orchard.srbw
-  srbwriter open "$(srbwriter new "The Orchard")\""""
 
-    @staticmethod
-    def configure(parser: argparse.ArgumentParser, table: Table) -> None:
-        parser.add_argument("title", metavar="TITLE", help="title of the story")
-        parser.add_argument(
-            "-o", "--output", metavar="FILE", type=Path, help="file to make, outside the library"
-        )
+def list_arguments(parser: argparse.ArgumentParser, table: Table) -> None:
+    parser.add_argument("--json", action="store_true", help="print the list as JSON")
 
-    @staticmethod
-    def run(arguments: argparse.Namespace, settings: Settings) -> int:
-        title = " ".join(arguments.title.split())
-        if not title:
-            raise Failure('a story needs a title: srbwriter new "The Orchard"', Exit.USAGE)
-        path = path_for_story(arguments.output)
-        if path is None:
-            path = library.free_path(paths.library_dir(), title)
-        with Story.create(path, title) as story:
-            opened(story.file, story.title)
-            print(story.file)
+
+def run_list(arguments: argparse.Namespace, settings: Settings) -> int:
+    """
+    List the stories of the library, and those opened lately elsewhere, last changed first.
+
+      srbwriter list
+      srbwriter list --json
+    """
+    stories = files.known(paths.library_dir(), recents())
+    if arguments.json:
+        names = ("title", "words", "nodes", "modified", "size", "problem")
+        rows = [{"path": str(s.path), **{name: getattr(s, name) for name in names}} for s in stories]
+        print(document(rows))
         return Exit.OK
-
-
-class List:
-    """``srbwriter list``: lists the stories."""
-
-    DESCRIPTION = """\
-List the stories of the library, and those opened lately elsewhere, last changed first.
-
-  srbwriter list
-  srbwriter list --json"""
-
-    @staticmethod
-    def configure(parser: argparse.ArgumentParser, table: Table) -> None:
-        parser.add_argument("--json", action="store_true", help="print the list as JSON")
-
-    @staticmethod
-    def run(arguments: argparse.Namespace, settings: Settings) -> int:
-        stories = files.known(paths.library_dir(), recents())
-        if arguments.json:
-            print(document([_as_json(story) for story in stories]))
-            return Exit.OK
-        if not stories:
-            say("there is no story yet; srbwriter begins one, and so does `srbwriter new TITLE`")
-            return Exit.OK
-        rows = [("title", "words", "changed", "file"), *map(_cells, stories)]
-        print(columns(rows, right=(1,)))
-        for story in stories:
-            if story.problem:
-                cure = f" — srbwriter check {shlex.quote(str(story.path))} says more"
-                say(f"{story.path} {story.problem}{'' if ' — ' in story.problem else cure}")
+    if not stories:
+        say("there is no story yet; srbwriter begins one, and so does `srbwriter new TITLE`")
         return Exit.OK
+    cells = [("title", "words", "changed", "file")]
+    for story in stories:
+        changed = time.strftime("%Y-%m-%d %H:%M", time.localtime(story.modified))
+        cells.append((story.title, "?" if story.problem else str(story.words), changed, str(story.path)))
+        if story.problem:
+            cure = f" — srbwriter check {shlex.quote(str(story.path))} says more"
+            say(f"{story.path} {story.problem}{'' if ' — ' in story.problem else cure}")
+    print(columns(cells, right=(1,)))
+    return Exit.OK
 
 
-def _cells(story: library.StoryInfo) -> tuple[str, ...]:
-    changed = time.strftime("%Y-%m-%d %H:%M", time.localtime(story.modified))
-    return story.title, "?" if story.problem else str(story.words), changed, str(story.path)
+def info_arguments(parser: argparse.ArgumentParser, table: Table) -> None:
+    parser.add_argument("story", metavar="STORY", help=_STORY)
+    parser.add_argument(
+        "--title", metavar="TITLE", help="set the title; `srbwriter rename` gives the file a new name too"
+    )
+    parser.add_argument("--author", metavar="NAME", help="set who writes it")
+    parser.add_argument("--language", metavar="TAG", help="set its language: en, de, pt-BR")
+    parser.add_argument("--json", action="store_true", help="print it as JSON")
 
 
-def _as_json(story: library.StoryInfo) -> dict[str, object]:
-    return {
-        "title": story.title,
-        "path": str(story.path),
-        "words": story.words,
-        "nodes": story.nodes,
-        "modified": story.modified,
-        "size": story.size,
-        "problem": story.problem,
-    }
+def run_info(arguments: argparse.Namespace, settings: Settings) -> int:
+    """
+    Say what is in a story: words, branches, authors, chapters, progress. With a flag, set what it is
+    called, who writes it and in which language; books and pages made of it say so too.
 
-
-class Info:
-    """``srbwriter info``: describes a story, and sets title, author and language."""
-
-    DESCRIPTION = """\
-Say what is in a story: words, branches, authors, chapters, progress. With a flag, set what it is called,
-who writes it and in which language; books and pages made of it say so too.
-
-  srbwriter info orchard
-  srbwriter info orchard.srbw --json
-  srbwriter info orchard --author "Ada L." --language en-GB"""
-
-    @staticmethod
-    def configure(parser: argparse.ArgumentParser, table: Table) -> None:
-        parser.add_argument("story", metavar="STORY", help="title, name or file of a story")
-        parser.add_argument(
-            "--title", metavar="TITLE", help="set the title; `srbwriter rename` gives the file a new name too"
-        )
-        parser.add_argument("--author", metavar="NAME", help="set who writes it")
-        parser.add_argument("--language", metavar="TAG", help="set its language: en, de, pt-BR")
-        parser.add_argument("--json", action="store_true", help="print it as JSON")
-
-    @staticmethod
-    def run(arguments: argparse.Namespace, settings: Settings) -> int:
-        path = find_story(arguments.story)
-        given = {name: value for name in _NAMES if (value := getattr(arguments, name)) is not None}
-        if given:
-            with Story.open(path) as story, _usage():
-                story.set_properties(replace(story.properties, **given))
-        with Story.open(path, readonly=True) as story:
-            facts = _facts(story)
-            code = Exit.OK
-            if story.damage is not None:
-                say(f"{story.file} is damaged: {story.damage}")
-                code = Exit.DAMAGED
-        if arguments.json:
-            print(document(facts))
-            return code
-        print(plain(str(facts["title"] or story.file.stem)))
+      srbwriter info orchard
+      srbwriter info orchard.srbw --json
+      srbwriter info orchard --author "Ada L." --language en-GB
+    """
+    path = find_story(arguments.story)
+    names = ("title", "author", "language")
+    given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
+    if given:
+        with Story.open(path) as story, _usage():
+            story.set_properties(replace(story.properties, **given))
+    with Story.open(path, readonly=True) as story:
+        facts, damage = _facts(story), story.damage
+    if damage is not None:
+        say(f"{path} is damaged: {damage}")
+    if arguments.json:
+        print(document(facts))
+    else:
+        print(plain(str(facts["title"] or path.stem)))
         print(columns([(f"  {name.replace('_', ' ')}", _shown(fact)) for name, fact in facts.items()][1:]))
-        return code
+    return Exit.OK if damage is None else Exit.DAMAGED
 
 
 @contextlib.contextmanager
@@ -299,9 +250,9 @@ def _usage() -> Generator[None]:
         raise Failure(str(error), Exit.USAGE) from error
 
 
-def _facts(story: Story) -> dict[str, object]:
-    today, days = story.today(), story.days()
-    living = list(story.reading_order())
+def _facts(story: Story) -> dict[str, Any]:
+    days, living, outline = story.days(), list(story.reading_order()), story.outline()
+    found = headings(story.text(story.current), [(chapter.begin, chapter.title) for chapter in outline])
     return {
         **asdict(story.properties),
         "id": story.id,
@@ -309,7 +260,7 @@ def _facts(story: Story) -> dict[str, object]:
         "changed": time.strftime("%Y-%m-%d %H:%M", time.localtime(story.file.stat().st_mtime)),
         "words": story.words(story.current),
         "words_of_all_branches": story.words_by_author(),
-        "words_today": today.words,
+        "words_today": story.today().words,
         "days_of_writing": len(days),
         "hours_of_writing": round(sum(day.seconds for day in days.values()) / 3600, 1),
         "nodes": len(living),
@@ -317,287 +268,226 @@ def _facts(story: Story) -> dict[str, object]:
         "unread": len(story.unread()),
         "in_the_bin": len(story.bin()),
         "chapters": [story.marks(node).title for node in story.chapters()],
-        "outline": _outline(story),
+        "outline": [{"title": heading.words, "words": outline[heading.mark].words} for heading in found],
         "bookmarks": len(story.bookmarks()),
         "tags": story.tags(),
         "backups": len(backups(story.backup_folder(paths.backup_dir()))),
     }
 
 
-def _outline(story: Story) -> list[dict[str, object]]:
-    """Return the chapters and scenes of the text with their words."""
-    outline = story.outline()
-    found = headings(story.text(story.current), [(chapter.begin, chapter.title) for chapter in outline])
-    return [{"title": heading.words, "words": outline[heading.mark].words} for heading in found]
+def _shown(fact: Any) -> str:
+    if isinstance(fact, dict):
+        fact = [f"{name} {number}" for name, number in cast("dict[str, int]", fact).items()]
+    if not isinstance(fact, list):
+        return str(fact)
+    items = cast("list[Any]", fact)
+    return ", ".join(f"{x['title']} ({x['words']})" if isinstance(x, dict) else x for x in items) or "none"
 
 
-def _shown(fact: object) -> str:
-    match fact:
-        case dict():
-            return ", ".join(f"{name} {number}" for name, number in fact.items()) or "none"  # pyright: ignore
-        case list():
-            return ", ".join(map(_item, fact)) or "none"  # pyright: ignore
-        case _:
-            return str(fact)
+def rename_arguments(parser: argparse.ArgumentParser, table: Table) -> None:
+    parser.add_argument("story", metavar="STORY", help=_STORY)
+    parser.add_argument("title", metavar="TITLE", help="its new title")
+    parser.add_argument("--keep-file", action="store_true", help="leave the file where it is")
 
 
-def _item(item: object) -> str:
-    return "{title} ({words})".format_map(item) if isinstance(item, dict) else str(item)  # pyright: ignore
+def run_rename(arguments: argparse.Namespace, settings: Settings) -> int:
+    """
+    Give a story another title. Its file gets a new name too if it is in the library.
+
+      srbwriter rename "First story" "The Orchard"
+      srbwriter rename orchard.srbw "The Orchard"
+      srbwriter rename orchard "The Orchard" --keep-file
+    """
+    path = find_story(arguments.story).resolve()
+    with Story.open(path) as story:
+        with _usage():
+            story.rename(arguments.title)
+        title = story.title
+    if path.parent == paths.library_dir().resolve() and not arguments.keep_file:
+        target = library.free_path(path.parent, title)
+        base, _, number = target.stem.rpartition("-")
+        if not (number.isdigit() and path.stem == base):  # else it has that name already
+            recents().remove(path)
+            path = library.move(path, target)
+            opened(path, title)
+    print(path)
+    return Exit.OK
 
 
-class Rename:
-    """``srbwriter rename``: changes the title, and in the library the file name too."""
-
-    DESCRIPTION = """\
-Give a story another title. Its file gets a new name too if it is in the library.
-
-  srbwriter rename "First story" "The Orchard"
-  srbwriter rename orchard.srbw "The Orchard"
-  srbwriter rename orchard "The Orchard" --keep-file"""
-
-    @staticmethod
-    def configure(parser: argparse.ArgumentParser, table: Table) -> None:
-        parser.add_argument("story", metavar="STORY", help="title, name or file of a story")
-        parser.add_argument("title", metavar="TITLE", help="its new title")
-        parser.add_argument("--keep-file", action="store_true", help="leave the file where it is")
-
-    @staticmethod
-    def run(arguments: argparse.Namespace, settings: Settings) -> int:
-        path = find_story(arguments.story).resolve()
-        with Story.open(path) as story:
-            with _usage():
-                story.rename(arguments.title)
-            title = story.title
-        if path.parent == paths.library_dir().resolve() and not arguments.keep_file:
-            path = _moved(path, title)
-        print(path)
-        return Exit.OK
+def check_arguments(parser: argparse.ArgumentParser, table: Table) -> None:
+    parser.add_argument("stories", metavar="STORY", nargs="*", help="titles, names or files of stories")
 
 
-def _moved(path: Path, title: str) -> Path:
-    target = library.free_path(path.parent, title)
-    if _same_name(path, target):
-        return path
-    recents().remove(path)
-    moved = library.move(path, target)
-    opened(moved, title)
-    return moved
+def run_check(arguments: argparse.Namespace, settings: Settings) -> int:
+    """
+    Go over the files of stories, all of the library if none is named. Nothing is changed.
 
+      srbwriter check
+      srbwriter check orchard
+      srbwriter check drafts/*.srbw || echo "something is damaged"
+    """
+    from srbwriter.story.check import check
 
-def _same_name(path: Path, target: Path) -> bool:
-    """Return whether ``target`` is ``path`` with a number because ``path`` already has that name."""
-    base, _, number = target.stem.rpartition("-")
-    return number.isdigit() and path.stem == base
-
-
-class Export:
-    """``srbwriter export``: writes a story to a file for readers or other programs."""
-
-    DESCRIPTION = """\
-Write a story as a book, a page, text or JSON. The format follows from the file's extension, or is named.
-
-  srbwriter export orchard -o orchard.epub
-  srbwriter export orchard -o orchard.docx
-  srbwriter export orchard.srbw -o orchard.json
-  srbwriter export orchard -o orchard.loom.json
-  srbwriter export orchard -o - --format text | wc -w"""
-
-    @staticmethod
-    def configure(parser: argparse.ArgumentParser, table: Table) -> None:
-        parser.add_argument("story", metavar="STORY", nargs="?", help="title, name or file of a story")
-        parser.add_argument(
-            "-o", "--output", metavar="FILE", type=Path, default=_STANDARD_STREAM,
-            help="file to write; - or nothing is standard output",
-        )  # fmt: skip
-        parser.add_argument("--format", metavar="NAME", help="a format's name; `--format list` lists them")
-        parser.add_argument("--force", action="store_true", help="replace a file that is there")
-
-    @staticmethod
-    def run(arguments: argparse.Namespace, settings: Settings) -> int:
-        from srbwriter.story import formats, transfer
-
-        name: str | None = arguments.format
-        if name == "list":
-            print(listing(formats.writable()))
-            return Exit.OK
-        if arguments.story is None:
-            raise Failure("which story? srbwriter export STORY -o FILE", Exit.USAGE)
-        output: Path = arguments.output
-        force: bool = arguments.force
-        form = named(name, formats.writable(), "export to") if name else _by_file(output)
-        _refuse_early(output, form, force=force)
-        source = find_story(arguments.story)
+    named: list[str] = arguments.stories
+    found = [find_story(name) for name in named] or sorted(paths.library_dir().glob(f"*{SUFFIX}"))
+    worst = Exit.OK
+    for file in found:
         try:
-            if output == _STANDARD_STREAM:
-                _, data = transfer.rendered(source, form.name)
-                sys.stdout.buffer.write(data)
-                sys.stdout.buffer.flush()
-            else:
-                transfer.carry_out(transfer.Export(source, output, form.name, force))
-        except DamagedStory as error:
-            raise Failure(f"{source} is damaged: {error.problem}", Exit.DAMAGED) from error
-        return Exit.OK
+            report = check(file)
+        except StoryError as error:
+            say(str(error))
+            worst = max(worst, Exit.ERROR)
+            continue
+        print(f"{file}: {'sound' if report.sound else 'damaged'}, {counted(report.nodes, 'node')}")
+        if not report.sound:
+            worst = Exit.DAMAGED
+            for problem in (*filter(None, [report.damage]), *report.problems):
+                print(f"  {problem}")
+            print(f"  copies of it: srbwriter backup list {file}")
+    if not found:
+        say(f"{paths.library_dir()} holds no story")
+    return worst
 
 
-def _refuse_early(output: Path, form: Format, *, force: bool) -> None:
-    """Raise Failure or StoryError for a target that cannot be written, before any work is done."""
-    if output == _STANDARD_STREAM:
-        if form.extension in _BINARY and sys.stdout.isatty():
-            raise Failure(f"{form.label} is not for a terminal; name a file with -o", Exit.USAGE)
-        return
-    from srbwriter.story import transfer
-
-    if output.is_file() and not force:
-        raise Failure(f"{output} is there already; --force replaces it", Exit.USAGE)
-    transfer.check_target(output, force=force)
+# ---- export and import
 
 
-def _by_file(output: Path) -> Format:
-    """Return the format for the file's extension; Markdown for standard output."""
-    from srbwriter.story import formats
+def _find_format(name: str, forms: Sequence[Format | FolderFormat], verb: str) -> Format | FolderFormat:
+    """Return the format called ``name``. Raises Failure; ``verb`` is the purpose in the message."""
+    for form in forms:
+        if form.name == name:
+            return form
+    listed = ", ".join(form.name for form in forms)
+    raise Failure(f"no format to {verb} is called {name}; there are {listed}", Exit.USAGE)
 
-    if output == _STANDARD_STREAM:
-        return formats.by_name("markdown")
-    form = formats.for_file(output)
-    if form is None:
+
+def _print_formats(forms: Sequence[Format | FolderFormat]) -> int:
+    print(columns([(form.name, form.extension, form.label) for form in forms]))
+    return Exit.OK
+
+
+def export_arguments(parser: argparse.ArgumentParser, table: Table) -> None:
+    parser.add_argument("story", metavar="STORY", nargs="?", help=_STORY)
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", type=Path, default=_STANDARD_STREAM,
+        help="file to write; - or nothing is standard output",
+    )  # fmt: skip
+    parser.add_argument("--format", metavar="NAME", help="a format's name; `--format list` lists them")
+    parser.add_argument("--force", action="store_true", help="replace a file that is there")
+
+
+def run_export(arguments: argparse.Namespace, settings: Settings) -> int:
+    """
+    Write a story as a book, a page, text or JSON. The format follows from the file's extension, or is
+    named.
+
+      srbwriter export orchard -o orchard.epub
+      srbwriter export orchard -o orchard.docx
+      srbwriter export orchard.srbw -o orchard.json
+      srbwriter export orchard -o orchard.loom.json
+      srbwriter export orchard -o - --format text | wc -w
+    """
+    from srbwriter.story import formats, transfer
+
+    name: str | None = arguments.format
+    output: Path = arguments.output
+    force: bool = arguments.force
+    if name == "list":
+        return _print_formats(formats.writable())
+    if arguments.story is None:
+        raise Failure("which story? srbwriter export STORY -o FILE", Exit.USAGE)
+    streamed = output == _STANDARD_STREAM
+    form = _find_format(name, formats.writable(), "export to") if name else formats.for_file(output)
+    if form is None and not streamed:
         raise Failure(f"{formats.no_extension(output)}, or --format", Exit.USAGE)
-    return form
+    form = form or formats.by_name("markdown")
+    if streamed and form.extension in _BINARY and sys.stdout.isatty():
+        raise Failure(f"{form.label} is not for a terminal; name a file with -o", Exit.USAGE)
+    if not streamed:  # what cannot be written is said before any work is done
+        if output.is_file() and not force:
+            raise Failure(f"{output} is there already; --force replaces it", Exit.USAGE)
+        transfer.check_target(output, force=force)
+    source = find_story(arguments.story)
+    try:
+        if streamed:
+            _, data = transfer.rendered(source, form.name)
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+        else:
+            transfer.carry_out(transfer.Export(source, output, form.name, force))
+    except DamagedStory as error:
+        raise Failure(f"{source} is damaged: {error.problem}", Exit.DAMAGED) from error
+    return Exit.OK
 
 
-class Import:
-    """``srbwriter import``: makes stories from files of other programs, detected by content."""
+def import_arguments(parser: argparse.ArgumentParser, table: Table) -> None:
+    parser.add_argument(
+        "files", metavar="FILE", nargs="*", type=Path, help="file or folder; - is standard input"
+    )
+    parser.add_argument("--as-one", action="store_true", help="make one story of all files, each a chapter")
+    parser.add_argument("--title", metavar="TITLE", default="", help="title instead of the file's own")
+    parser.add_argument(
+        "--encoding", metavar="NAME", default="", help="encoding of a text that is not in UTF: cp1252 …"
+    )
+    parser.add_argument(
+        "--format", metavar="NAME", default="",
+        help="read it as this format, whatever it looks like; `list` lists them",
+    )  # fmt: skip
+    parser.add_argument(
+        "-o", "--output", metavar="STORY", type=Path, help="story to make, outside the library"
+    )
 
-    DESCRIPTION = """\
-Make a story of a file or a project: Word, OpenDocument, EPUB, HTML, Markdown, text, Scrivener, Obsidian,
-Loom, mikupad, KoboldAI, SillyTavern, NovelAI and more.
 
-  srbwriter import tree.json
-  srbwriter import novel.docx
-  srbwriter import chapters/*.md
-  srbwriter import chapters/ --as-one
-  srbwriter import one.md novel.docx --as-one --title "The Orchard"
-  srbwriter import Novel.scriv
-  srbwriter import --encoding cp1252 old.txt
-  srbwriter import chat.jsonl --title "The Orchard" -o orchard.srbw
-  curl -s https://example.org/tale.txt | srbwriter import -"""
+def run_import(arguments: argparse.Namespace, settings: Settings) -> int:
+    """
+    Make a story of a file or a project: Word, OpenDocument, EPUB, HTML, Markdown, text, Scrivener,
+    Obsidian, Loom, mikupad, KoboldAI, SillyTavern, NovelAI and more.
 
-    @staticmethod
-    def configure(parser: argparse.ArgumentParser, table: Table) -> None:
-        parser.add_argument(
-            "files", metavar="FILE", nargs="*", type=Path, help="file or folder; - is standard input"
-        )
-        parser.add_argument(
-            "--as-one",
-            action="store_true",
-            help="make one story of all files, each a chapter",
-        )
-        parser.add_argument("--title", metavar="TITLE", default="", help="title instead of the file's own")
-        parser.add_argument(
-            "--encoding", metavar="NAME", default="", help="encoding of a text that is not in UTF: cp1252 …"
-        )
-        parser.add_argument(
-            "--format", metavar="NAME", default="",
-            help="read it as this format, whatever it looks like; `list` lists them",
+      srbwriter import tree.json
+      srbwriter import novel.docx
+      srbwriter import chapters/*.md
+      srbwriter import chapters/ --as-one
+      srbwriter import one.md novel.docx --as-one --title "The Orchard"
+      srbwriter import Novel.scriv
+      srbwriter import --encoding cp1252 old.txt
+      srbwriter import chat.jsonl --title "The Orchard" -o orchard.srbw
+      curl -s https://example.org/tale.txt | srbwriter import -
+    """
+    from srbwriter.story import formats, transfer
+
+    form: str = arguments.format
+    known = (*formats.readable(), *formats.FOLDERS)
+    if form == "list":
+        return _print_formats(known)
+    if form:
+        _find_format(form, known, "import")
+    named: list[Path] = arguments.files
+    as_one: bool = arguments.as_one
+    if not named:
+        raise Failure("which file? srbwriter import FILE", Exit.USAGE)
+    output = path_for_story(arguments.output)
+    if as_one and _STANDARD_STREAM in named and len(named) > 1:
+        raise Failure("--as-one takes files and folders, and - is neither", Exit.USAGE)
+    if output is not None and len(named) > 1 and not as_one:
+        raise Failure("-o makes one story of several files with --as-one", Exit.USAGE)
+    code = Exit.OK
+    for file, *more in [named] if as_one else [[file] for file in named]:
+        work = transfer.Import(
+            file, paths.library_dir(), output, arguments.title, encoding=arguments.encoding, form=form,
+            as_one=as_one, more=tuple(more),
         )  # fmt: skip
-        parser.add_argument(
-            "-o", "--output", metavar="STORY", type=Path, help="story to make, outside the library"
-        )
-
-    @staticmethod
-    def run(arguments: argparse.Namespace, settings: Settings) -> int:
-        from srbwriter.story import formats
-
-        form: str = arguments.format
-        known = (*formats.readable(), *formats.FOLDERS)
-        if form == "list":
-            print(listing(known))
-            return Exit.OK
-        if form:
-            named(form, known, "import")
-        files: list[Path] = arguments.files
-        if not files:
-            raise Failure("which file? srbwriter import FILE", Exit.USAGE)
-        output = path_for_story(arguments.output)
-        as_one: bool = arguments.as_one
-        if as_one and _STANDARD_STREAM in files and len(files) > 1:
-            raise Failure("--as-one takes files and folders, and - is neither", Exit.USAGE)
-        if output is not None and len(files) > 1 and not as_one:
-            raise Failure("-o makes one story of several files with --as-one", Exit.USAGE)
-        codes = {Exit.OK}
-        for file, *more in [files] if as_one else [[file] for file in files]:
-            work = _work_for(file, output, arguments.title, arguments.encoding, form)
-            try:
-                _import(replace(work, as_one=as_one, more=tuple(more)))
-            except (StoryError, formats.FormatError) as error:
-                say(str(error))
-                there = file == _STANDARD_STREAM or os.path.lexists(file)
-                codes.add(Exit.ERROR if there else Exit.USAGE)
-        return Exit.ERROR if Exit.ERROR in codes else max(codes)
-
-
-def _work_for(file: Path, output: Path | None, title: str, encoding: str, form: str) -> transfer.Import:
-    from srbwriter.story import transfer
-
-    folder = paths.library_dir()
-    if file == _STANDARD_STREAM:
-        data = sys.stdin.buffer.read()
-        return transfer.Import(_STANDARD_INPUT, folder, output, title, data, "Imported story", encoding, form)
-    return transfer.Import(file, folder, output, title, encoding=encoding, form=form)
-
-
-def _import(work: transfer.Import) -> None:
-    from srbwriter.story import transfer
-
-    landed = transfer.carry_out(work)
-    opened(landed.path, landed.title)
-    print(landed.path)
-    for notice in landed.notices:
-        say(f"{work.file}: {notice}")
-
-
-class Check:
-    """``srbwriter check``: checks story files for damage and reports missing parts."""
-
-    DESCRIPTION = """\
-Go over the files of stories, all of the library if none is named. Nothing is changed.
-
-  srbwriter check
-  srbwriter check orchard
-  srbwriter check drafts/*.srbw || echo "something is damaged\""""
-
-    @staticmethod
-    def configure(parser: argparse.ArgumentParser, table: Table) -> None:
-        parser.add_argument("stories", metavar="STORY", nargs="*", help="titles, names or files of stories")
-
-    @staticmethod
-    def run(arguments: argparse.Namespace, settings: Settings) -> int:
-        from srbwriter.story.check import check
-
-        everything = sorted(paths.library_dir().glob(f"*{SUFFIX}"))
-        named: list[str] = arguments.stories
-        files = [find_story(name) for name in named] or everything
-        worst = Exit.OK
-        for file in files:
-            try:
-                report = check(file)
-            except StoryError as error:
-                say(str(error))
-                worst = max(worst, Exit.ERROR)
-                continue
-            print(_verdict(file, report))
-            if not report.sound:
-                worst = Exit.DAMAGED
-        if not files:
-            say(f"{paths.library_dir()} holds no story")
-        return worst
-
-
-def _verdict(file: Path, report: Report) -> str:
-    if report.sound:
-        return f"{file}: sound, {counted(report.nodes, 'node')}"
-    lines = [f"{file}: damaged, {counted(report.nodes, 'node')}"]
-    if report.damage is not None:
-        lines.append(f"  {report.damage}")
-    lines += [f"  {problem}" for problem in report.problems]
-    lines.append(f"  copies of it: srbwriter backup list {file}")
-    return "\n".join(lines)
+        if file == _STANDARD_STREAM:
+            data = sys.stdin.buffer.read()
+            work = replace(work, file=_STANDARD_INPUT, data=data, untitled="Imported story")
+        try:
+            landed = transfer.carry_out(work)
+        except (StoryError, formats.FormatError) as error:
+            say(str(error))
+            there = file == _STANDARD_STREAM or os.path.lexists(file)
+            code = Exit.ERROR if there or code == Exit.ERROR else Exit.USAGE
+            continue
+        opened(landed.path, landed.title)
+        print(landed.path)
+        for notice in landed.notices:
+            say(f"{work.file}: {notice}")
+    return code

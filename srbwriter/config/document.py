@@ -1,7 +1,4 @@
-"""A settings file: its values, and the line of each, so that a complaint can name the place.
-
-Knows TOML and one file at a time; knows no keys.
-"""
+"""A settings file: its values, and the line of each, so that a complaint can name it. Knows no keys."""
 
 from __future__ import annotations
 
@@ -14,59 +11,42 @@ _HEADER = re.compile(r"\s*\[+([^\[\]]+)\]")
 _ENTRY = re.compile(r"""\s*([\w."' -]+?)\s*=""")
 _AT = re.compile(r" \(at line (\d+), column (\d+)\)$")
 _QUOTES = re.compile(r'"""|\'\'\'')
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-class Document:
-    """The content of one file. ``problems`` describes the parts that are no UTF-8 or no TOML."""
+def read_document(file: Path, data: bytes, problems: list[str]) -> Iterator[tuple[str, Any, str]]:
+    """Yield the values of a file: the name, ``section.key`` or ``key``, the value, and its place.
 
-    def __init__(self, file: Path, data: bytes) -> None:
-        import tomllib
+    What is no UTF-8 or no TOML is added to ``problems``.
+    """
+    import tomllib
 
-        self.file = file
-        self.problems: list[str] = []
-        data = data.removeprefix(_BYTE_ORDER_MARK)
-        try:
-            text = data.decode()
-        except UnicodeDecodeError as error:
-            line = data.count(b"\n", 0, error.start) + 1
-            byte = f"0x{data[error.start]:02x}"
-            self.problems.append(f"{file}:{line}: the byte {byte} is not UTF-8 — save the file as UTF-8")
-            text = data.decode(errors="replace")
-        self._values: dict[str, Any] = {}
-        try:
-            self._values = tomllib.loads(text)
-        except ValueError as error:
-            self.problems.append(_not_toml(file, str(error)))
-        self._lines = _lines(text)
-
-    def __iter__(self) -> Iterator[tuple[str, Any]]:
-        """Yield each value with its name: ``section.key``, or ``key`` before all sections."""
-        for section, content in self._values.items():
-            if isinstance(content, dict):
-                for name, value in cast("dict[str, Any]", content).items():
-                    yield f"{section}.{name}", value
-            else:
-                yield section, content
-
-    def place(self, name: str) -> str:
-        """The file, and the line where ``name`` is said, if it can be found."""
-        within = [line for known, line in self._lines.items() if known.startswith(f"{name}.")]
-        known = [self._lines.get(name), *within, self._lines.get(name.rpartition(".")[0])]
-        line = next((line for line in known if line), None)
-        return str(self.file) if line is None else f"{self.file}:{line}"
-
-
-def _not_toml(file: Path, words: str) -> str:
-    at = _AT.search(words)
-    place = f"{file}:{at[1]}" if at else str(file)
-    column = f" (column {at[2]})" if at else ""
-    cure = 'write one KEY = VALUE a line, and texts in "quotes"'
-    return f"{place}: this is not TOML: {_AT.sub('', words)}{column} — {cure}"
+    data = data.removeprefix(b"\xef\xbb\xbf")  # as Windows saves it
+    text, values = data.decode(errors="replace"), dict[str, Any]()
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        byte = f"0x{data[error.start]:02x}"
+        problems.append(f"{file}:{line}: the byte {byte} is not UTF-8 — save the file as UTF-8")
+    try:
+        values = tomllib.loads(text)
+    except ValueError as error:
+        at = _AT.search(str(error))
+        place, column = (f"{file}:{at[1]}", f" (column {at[2]})") if at else (str(file), "")
+        words = f"this is not TOML: {_AT.sub('', str(error))}{column}"
+        problems.append(f'{place}: {words} — write one KEY = VALUE a line, and texts in "quotes"')
+    lines = _lines(text)
+    for section, content in values.items():
+        entries = cast("dict[str, Any]", content) if isinstance(content, dict) else {"": content}
+        for leaf, value in entries.items():
+            name = f"{section}.{leaf}".removesuffix(".")
+            within = [line for known, line in lines.items() if known.startswith(f"{name}.")]
+            line = next(filter(None, (lines.get(name), *within, lines.get(section))), None)
+            yield name, value, str(file) if line is None else f"{file}:{line}"
 
 
 def _lines(text: str) -> dict[str, int]:
-    """The line on which each name is first said, headers among them."""
+    """Return the line on which each name is first said, headers among them."""
     found: dict[str, int] = {}
     section, inside = "", False  # a text of several lines
     for number, line in enumerate(text.split("\n"), 1):

@@ -8,7 +8,7 @@ is put together; this room must never import the engine or a face.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast, get_args
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast, get_args
 
 from srbwriter.config.kinds import (
     ADDRESS,
@@ -34,35 +34,27 @@ LookAhead = Literal["off", "focused", "all"]
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Key(Generic[T_co]):
+class Key(NamedTuple, Generic[T_co]):
     """One setting.
 
     ``name`` is ``section.key`` as in the TOML file. ``flags`` are its spellings on the command line, the
     first one shown; a switch also gets the ``--no-`` spelling of its long flags. ``minimum`` and
-    ``maximum`` are inclusive and apply to numbers. ``env`` is the environment variable.
+    ``maximum`` are inclusive and apply to numbers. ``variable`` names the environment variable if that does
+    not follow from the name.
     """
 
-    __slots__ = ("default", "env", "flags", "help", "kind", "maximum", "minimum", "name")
+    name: str
+    kind: Kind[T_co]
+    default: T_co
+    help: str
+    flags: tuple[str, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+    variable: str = ""
 
-    def __init__(
-        self,
-        name: str,
-        kind: Kind[T_co],
-        default: T_co,
-        help: str,
-        flags: tuple[str, ...] = (),
-        minimum: float | None = None,
-        maximum: float | None = None,
-        env: str = "",
-    ) -> None:
-        self.name: Final = name
-        self.kind: Final = kind
-        self.default: Final = default
-        self.help: Final = help
-        self.flags: Final = flags
-        self.minimum: Final = minimum
-        self.maximum: Final = maximum
-        self.env: Final = env or "SRBWRITER_" + name.replace(".", "_").upper()
+    @property
+    def env(self) -> str:
+        return self.variable or "SRBWRITER_" + self.name.replace(".", "_").upper()
 
     @property
     def section(self) -> str:
@@ -71,41 +63,31 @@ class Key(Generic[T_co]):
     @property
     def expected(self) -> str:
         """What a value must be, in words that complete "expected …"."""
-        low, high = _written(self.minimum), _written(self.maximum)
+        low, high = (
+            # nobody needs to know what fits 32 bits
+            "" if bound is None or bound >= 2**31 - 1 else f"{bound:g}" if bound < 1e6 else str(int(bound))
+            for bound in (self.minimum, self.maximum)
+        )
         if low and high:
             return f"{self.kind.expected} from {low} to {high}"
-        if low:
-            return f"{self.kind.expected}, {low} or more"
-        if high:
-            return f"{self.kind.expected}, {high} or less"
-        return self.kind.expected
+        return self.kind.expected + (f", {low} or more" if low else f", {high} or less" if high else "")
 
     def read_text(self, text: str) -> T_co:
         """Read a flag or an environment variable. Raises ValueError."""
-        return self._checked(self.kind.from_text(text))
+        return self.read_toml(self.kind.parse(text))
 
     def read_toml(self, value: object) -> T_co:
         """Read a parsed TOML value. Raises ValueError."""
-        return self._checked(self.kind.from_toml(value))
+        found = cast(Any, self.kind.read(value))
+        for bound, sign in ((self.minimum, 1), (self.maximum, -1)):
+            if bound is not None and found is not None and (found - bound) * sign < 0:
+                raise ValueError
+        return cast(T_co, found)
 
     def complaint(self, value: object) -> str:
         """Say that ``value`` is not taken: the value, and what was expected."""
         shown = str(value).lower() if isinstance(value, bool) else repr(value)
         return f"{shown}: expected {self.expected}"
-
-    def _checked(self, value: Any) -> Any:
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            if self.minimum is not None and value < self.minimum:
-                raise ValueError
-            if self.maximum is not None and value > self.maximum:
-                raise ValueError
-        return value
-
-
-def _written(bound: float | None) -> str:
-    if bound is None or bound >= 2**31 - 1:  # nobody needs to know what fits 32 bits
-        return ""
-    return str(int(bound)) if bound == int(bound) else str(bound)
 
 
 SECTIONS = {
@@ -127,7 +109,7 @@ CACHE_TYPE = one_of("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_
 MODEL = Key[Path | None](
     "model.path", PATH, None,
     "model file (GGUF), a folder that holds one, or the name of one in the models folder; the bundled one if "
-    "not given", ("--model", "-m", "-d"), env="SRBWRITER_MODEL",
+    "not given", ("--model", "-m", "-d"), variable="SRBWRITER_MODEL",
 )
 HF_REPO = Key[str | None](
     "model.hf_repo", TEXT, None,
@@ -144,12 +126,12 @@ MODEL_URL = Key[str | None](
 CONNECT = Key[str | None](
     "model.connect", ADDRESS, None,
     "address of an engine that runs elsewhere, instead of a model file",
-    ("--connect",), env="SRBWRITER_CONNECT",
+    ("--connect",), variable="SRBWRITER_CONNECT",
 )
 CONNECT_KEY = Key[str | None](
     "model.connect_key", TEXT, None,
     "API key for that engine; better in the environment or a file, where others do not see it",
-    ("--connect-key",), env="SRBWRITER_CONNECT_KEY",
+    ("--connect-key",), variable="SRBWRITER_CONNECT_KEY",
 )
 CONNECT_KEY_FILE = Key[Path | None](
     "model.connect_key_file", PATH, None, "file whose first line is that key", ("--connect-key-file",),
@@ -295,51 +277,20 @@ class Retired(NamedTuple):
     values: int = 0  # words that follow the flag
 
     @property
-    def env(self) -> str:
-        """The environment variable; "" for a flag that was no setting."""
-        return "SRBWRITER_" + self.name.replace(".", "_").upper() if self.name else ""
-
-    @property
     def notice(self) -> str:
         """Return the notice where it is given."""
         return f"no effect any more, since {self.why}; leave it out"
 
 
-_KEYS_OF_SCREENS = """
-    wish_earlier wish_later close_dialog close_page text_start text_start_selecting text_end
-    text_end_selecting paragraph_up paragraph_up_selecting paragraph_down paragraph_down_selecting page_up
-    page_up_selecting page_down page_down_selecting word_left word_left_selecting word_right
-    word_right_selecting delete_left delete_right find_case find_whole find_next find_previous find_stay
-    replace_all lore_new lore_text lore_keys lore_secondary lore_logic lore_always lore_delete lore_enabled
-    settings_change knobs_less knobs_more knobs_type knobs_default knobs_narrow knobs_presets knobs_keep
-    knobs_ladder tree_go tree_write tree_up tree_down tree_top tree_bottom tree_page_up tree_page_down
-    tree_out tree_into tree_fold tree_bookmark tree_note tree_title tree_tags tree_read tree_hoist
-    tree_compare_from tree_compare tree_search tree_bin tree_split tree_merge tree_earlier tree_later tree_cut
-    tree_paste help_narrow list_up list_down list_page_up list_page_down keep_sheet read_page rewrite_again
-    rewrite_wish split_here token_left token_right token_page_left token_page_right token_first token_last
-    token_up token_down token_fork token_ban edit_request switch_frame damaged_copy damaged_read
-    trouble_choose trouble_again narrow_done narrow_end tree_rate_up tree_rate_down
-"""
-
 RETIRED: tuple[Retired, ...] = (
     Retired("interface", (), "there is one set of keys, and [keys] changes it", "interface.keymap"),
     Retired("interface", (), "TERM and COLORTERM say what the terminal has", "interface.colours"),
-    *(
-        Retired("keys", (), "only commands of the write screen can have other keys", f"keys.{name}")
-        for name in _KEYS_OF_SCREENS.split()
-    ),
+    Retired("interface", (), "the story has two fifths of the window", "interface.split"),
+    Retired("interface", (), "words are not looked up in a list", "interface.spelling"),
     Retired(
         "model", ("--lora-init-without-apply", "--no-lora-init-without-apply"),
         "LoRA adapters that are loaded are used for all text", "model.lora_init_without_apply",
     ),
-    Retired("keys", (), "the menu's keys are those of keys.menu", "keys.leader"),
-    Retired("keys", (), "the menu's keys are those of keys.menu", "keys.palette"),
-    Retired("keys", (), "keys.colour_tokens are the keys of Colour words", "keys.provenance"),
-    Retired("keys", (), "the panes of all branches scroll", "keys.next_page"),
-    Retired("keys", (), "the panes of all branches scroll", "keys.previous_page"),
-    Retired("interface", (), "the story has two fifths of the window", "interface.split"),
-    Retired("keys", (), "the story has two fifths of the window", "keys.more_story"),
-    Retired("keys", (), "the story has two fifths of the window", "keys.less_story"),
     Retired(
         "sampling", ("--contrast",), "branches are not kept unlike their own text", "sampling.contrast",
         values=1,
@@ -348,33 +299,10 @@ RETIRED: tuple[Retired, ...] = (
         "instruments", ("--repulsion",), "siblings = distinct lets no two branches begin alike",
         "instruments.repulsion", values=1,
     ),
-    Retired("keys", (), "branches are not replayed", "keys.replay"),
-    Retired("keys", (), "picks are not compared", "keys.preferences"),
-    Retired("keys", (), "branches are bookmarked and not rated", "keys.rate_up"),
-    Retired("keys", (), "branches are bookmarked and not rated", "keys.rate_down"),
-    Retired("keys", (), "branches of one round have the same prompt", "keys.variants"),
-    Retired("keys", (), "branches of one round have the same prompt", "keys.edit_variants"),
-    Retired("keys", (), "likely continuations are not searched", "keys.explore"),
     *(
         Retired("instruments", (), "likely continuations are not searched", f"instruments.explore_{name}")
         for name in ("cutoff", "multiplier", "depth", "beams", "ends")
     ),
-    Retired("interface", (), "words are not looked up in a list", "interface.spelling"),
-    Retired("keys", (), "words are not looked up in a list", "keys.spelling"),
-    Retired("keys", (), "words are not looked up in a list", "keys.own_word"),
-    Retired("keys", (), "branches are not compared", "keys.compare"),
-    Retired("keys", (), "a branch is edited when it is picked", "keys.type_into"),
-    Retired("keys", (), "branches are not locked", "keys.lock"),
-    Retired("keys", (), "a snapshot is copied instead", "keys.duplicate_story"),
-    Retired("keys", (), "srbwriter info sets author and language", "keys.properties"),
-    Retired("keys", (), "a title is changed in the tree", "keys.rename_chapter"),
-    Retired("keys", (), "a title is removed in the tree", "keys.remove_heading"),
-    Retired("keys", (), "the tree shows earlier picks", "keys.history"),
-    Retired("keys", (), "the picks of a run are undone one by one", "keys.autorun_undo"),
-    Retired("keys", (), "branches are not scored by questions", "keys.judge"),
-    Retired("keys", (), "branches are not scored by questions", "keys.rubric"),
-    Retired("keys", (), "unlikely words are coloured instead", "keys.surprise"),
-    Retired("keys", (), "unlikely words are coloured instead", "keys.curves"),
     Retired(
         "server", ("--models-max",), "a server has one model (examples/nginx.conf puts several at one port)",
         "server.models_max", values=1,
@@ -384,7 +312,7 @@ RETIRED: tuple[Retired, ...] = (
         "server.more_models",
     ),
 )  # fmt: skip
-"""Settings and flags of earlier versions."""
+"""Settings and flags of earlier versions. Names in [keys] need no entry: see ``settings``."""
 
 KEYS: tuple[Key[Any], ...] = tuple(
     cast("Key[Any]", row) for row in list(globals().values()) if isinstance(row, Key)

@@ -1,13 +1,10 @@
-"""Kinds of configuration values: how each is read from text and from TOML, and how to name it in words.
-
-Knows single values only: no keys, no files, no flags.
-"""
+"""Kinds of configuration values: how each is read, and its name in words. Knows no keys and no files."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, Generic, LiteralString, TypeVar, cast
+from typing import Any, Final, Generic, LiteralString, TypeVar, cast
 
 from srbwriter.addresses import normal_address
 from srbwriter.paths import expanded
@@ -20,30 +17,30 @@ Exact = TypeVar("Exact", int, str, bool)
 class Kind(Generic[T_co]):
     """One type of value. (A plain class: loading ``dataclasses`` would be a tenth of ``--help``.)
 
-    ``from_text`` reads flags and environment variables, ``from_toml`` a parsed TOML value; both raise
+    ``read`` takes a parsed TOML value, ``parse`` makes such a value of a flag or a variable; both raise
     ValueError for what they cannot read. ``expected`` completes "expected …". ``choices`` are all words it
     takes.
     """
 
-    __slots__ = ("choices", "expected", "from_text", "from_toml", "metavar")
+    __slots__ = ("choices", "expected", "metavar", "parse", "read")
 
     def __init__(
         self,
         expected: str,
         metavar: str,
-        from_text: Callable[[str], T_co],
-        from_toml: Callable[[object], T_co],
+        read: Callable[[object], T_co],
+        parse: Callable[[str], object] = str,
         choices: tuple[str, ...] = (),
     ) -> None:
         self.expected: Final = expected
         self.metavar: Final = metavar
-        self.from_text: Final = from_text
-        self.from_toml: Final = from_toml
+        self.read: Final = read
+        self.parse: Final = parse
         self.choices: Final = choices
 
 
 def _only(kind: type[Exact]) -> Callable[[object], Exact]:
-    """Takes values of exactly that type; truth is no number."""
+    """Take values of exactly that type; truth is no number."""
 
     def read(value: object) -> Exact:
         if type(value) is kind:
@@ -53,104 +50,76 @@ def _only(kind: type[Exact]) -> Callable[[object], Exact]:
     return read
 
 
-_integer, _text, _switch = _only(int), _only(str), _only(bool)
-
-
 def _number(value: object) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return _finite(float(value))
-    raise ValueError
-
-
-def _finite(value: float) -> float:
-    if value - value != 0:  # infinities and NaN
+    if isinstance(value, bool) or not isinstance(value, int | float) or value - value != 0:  # infinity, NaN
         raise ValueError
-    return value
+    return float(value)
 
 
-_SWITCH_WORDS = {
-    **dict.fromkeys(("1", "true", "yes", "on"), True),
-    **dict.fromkeys(("0", "false", "no", "off"), False),
-}
+def _list(read: Callable[[object], Any]) -> Callable[[object], Any]:
+    """Take lists of what ``read`` takes."""
+
+    def read_all(value: object) -> tuple[Any, ...]:
+        if not isinstance(value, list):
+            raise ValueError
+        return tuple(map(read, cast("list[object]", value)))
+
+    return read_all
 
 
 def _switch_word(text: str) -> bool:
     word = text.strip().lower()
-    if word not in _SWITCH_WORDS:
+    if word not in (yes := ("1", "true", "yes", "on")) and word not in ("0", "false", "no", "off"):
         raise ValueError
-    return _SWITCH_WORDS[word]
+    return word in yes
 
 
 def _path(value: object) -> Path:
-    text = _text(value)
-    if not text or "\0" in text:
+    if not isinstance(value, str) or not value or "\0" in value:
         raise ValueError
-    return expanded(text)
+    return expanded(value)
 
 
-def _items(value: object) -> list[object]:
-    if isinstance(value, list):
-        return cast("list[object]", value)
-    raise ValueError
-
-
-def _range(numbers: list[int]) -> tuple[int, int]:
-    if len(numbers) != 2:
-        raise ValueError
-    return numbers[0], numbers[1]
+def _range(value: object) -> tuple[int, int]:
+    first, last = _list(_only(int))(value)
+    return first, last
 
 
 def _address(value: object) -> str | None:
     """Read one address. A list of at most one is taken as well: lists were the form of earlier versions."""
-    texts = [value] if isinstance(value, str) else _items(value)
-    if not texts:
+    texts = [value] if isinstance(value, str) else _list(_only(str))(value)
+    found = [address for text in texts for address in text.replace(",", " ").split()]
+    if not found and not isinstance(value, str):
         return None
-    found = [address for text in texts for address in _text(text).replace(",", " ").split()]
-    if len(found) != 1:
-        raise ValueError
-    normal_address(found[0])
-    return found[0]
+    (address,) = found
+    normal_address(address)
+    return address
 
 
 def _layers(value: object) -> int | None:
     """Read a number of layers; None for what the program chooses."""
-    if value == "auto":
-        return None
-    return -1 if value == "all" else _integer(value)
+    return None if value == "auto" else -1 if value == "all" else _only(int)(value)
 
 
-INTEGER = Kind("a whole number", "N", int, _integer)
-NUMBER = Kind("a number", "X", lambda text: _finite(float(text)), _number)
-TEXT = Kind("text", "TEXT", str, _text)
-SWITCH = Kind("true or false", "", _switch_word, _switch)
-PATH = Kind("a path", "PATH", _path, _path)
-TEXTS = Kind[tuple[str, ...]](
-    "a list of texts", "TEXT", lambda text: (text,), lambda value: tuple(_text(x) for x in _items(value))
-)
+INTEGER = Kind("a whole number", "N", _only(int), int)
+NUMBER = Kind("a number", "X", _number, float)
+TEXT = Kind("text", "TEXT", _only(str))
+SWITCH = Kind("true or false", "", _only(bool), _switch_word)
+PATH = Kind("a path", "PATH", _path)
+TEXTS = Kind[tuple[str, ...]]("a list of texts", "TEXT", _list(_only(str)), lambda text: [text])
 NAMES = Kind[tuple[str, ...]](
-    "names, separated by semicolons",
-    "A;B",
-    lambda text: tuple(part.strip() for part in text.split(";")),
-    lambda value: tuple(_text(x) for x in _items(value)),
-)
+    "names, separated by semicolons", "A;B", _list(_only(str)),
+    lambda text: [part.strip() for part in text.split(";")],
+)  # fmt: skip
 NUMBERS = Kind[tuple[float, ...]](
-    "numbers, separated by commas",
-    "X,X",
-    lambda text: tuple(_finite(float(part)) for part in text.split(",")),
-    lambda value: tuple(_number(x) for x in _items(value)),
+    "numbers, separated by commas", "X,X", _list(_number), lambda text: list(map(float, text.split(",")))
 )
-ADDRESS = Kind[str | None]("one address such as http://host:8000", "URL", _address, _address)
-RANGE = Kind[tuple[int, int]](
-    "two whole numbers, the first and the last",
-    "N,N",
-    lambda text: _range([int(part) for part in text.split(",")]),
-    lambda value: _range([_integer(x) for x in _items(value)]),
+ADDRESS = Kind("one address such as http://host:8000", "URL", _address)
+RANGE = Kind(
+    "two whole numbers, the first and the last", "N,N", _range, lambda text: list(map(int, text.split(",")))
 )
-LAYERS = Kind[int | None](
-    "a whole number, or all",
-    "N",
-    lambda text: _layers(text if text in ("all", "auto") else int(text)),
-    _layers,
+LAYERS = Kind(
+    "a whole number, or all", "N", _layers, lambda text: text if text in ("all", "auto") else int(text)
 )
 
 
@@ -159,13 +128,12 @@ def one_of(*words: Word, former: Mapping[str, Word] | None = None) -> Kind[Word]
 
     ``former`` names the word for each word of an earlier version that is still read.
     """
-    by_text: dict[object, Word] = {}
-    by_text.update(former or {})
-    by_text.update({word: word for word in words})
+    known: dict[object, Word] = {word: word for word in words}
+    known.update(former or {})
 
     def read(value: object) -> Word:
-        if not isinstance(value, str) or value not in by_text:
+        if not isinstance(value, str) or value not in known:
             raise ValueError
-        return by_text[value]
+        return known[value]
 
-    return Kind("one of " + ", ".join(words), "WORD", read, read, words)
+    return Kind("one of " + ", ".join(words), "WORD", read, choices=words)

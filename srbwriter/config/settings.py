@@ -7,12 +7,13 @@ Uses a table of keys and the places of files; imports no face and no engine.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 from srbwriter import paths
-from srbwriter.config.document import Document
+from srbwriter.config.document import read_document
 from srbwriter.config.keys import MAX_N, RETIRED, Key, N
 from srbwriter.config.kinds import PATH
 from srbwriter.demo import BUNDLED_VARIABLE
@@ -26,11 +27,11 @@ _PREFIX = "SRBWRITER_"
 CONFIG_VARIABLE = f"{_PREFIX}CONFIG"
 """Names another file than the one in the config folder."""
 
-
 NO_SETTINGS = frozenset({f"{_PREFIX}URL", f"{_PREFIX}KEY", BUNDLED_VARIABLE})
 """Variables that are no settings: those of clients, such as in ``examples/``, and the bundled model's."""
 
-_RETIRED = {row.name: row for row in RETIRED if row.name}
+_NOTICES = {row.name: row.notice for row in RETIRED if row.name}
+_NO_COMMAND = "the write screen has no command of this name, so this has no effect; leave it out"
 
 
 class ConfigError(Exception):
@@ -58,26 +59,16 @@ class Table:
         return iter(self._by_name.values())
 
     def __getitem__(self, name: str) -> Key[Any]:
-        self._load(name.partition(".")[0])
+        self.section(name.partition(".")[0])
         return self._by_name[name]
 
     def __contains__(self, name: object) -> bool:
-        self._load(str(name).partition(".")[0])
+        self.section(str(name).partition(".")[0])
         return name in self._by_name
 
-    def _load(self, section: str) -> None:
-        if make := self._late.pop(section, None):
-            self._by_name.update({key.name: key for key in make()})
-
-    def by_variable(self, names: Iterable[str]) -> dict[str, Key[Any]]:
-        """Keys by their environment variables; all that any of ``names`` may belong to."""
-        for section in list(self._late):
-            if any(name.startswith(f"{_PREFIX}{section.upper()}_") for name in names):
-                self._load(section)
-        return {key.env: key for key in self}
-
     def section(self, name: str) -> list[Key[Any]]:
-        self._load(name)
+        if make := self._late.pop(name, None):
+            self._by_name.update({key.name: key for key in make()})
         return [key for key in self if key.section == name]
 
 
@@ -116,7 +107,7 @@ class Settings:
         return Settings(self.table, {**defaults, **said}, self.warnings)
 
     def section(self, name: str) -> dict[str, Any]:
-        """Every setting of a section, by its name within the section."""
+        """Return every setting of a section, by its name within the section."""
         return {key.name.partition(".")[2]: self[key] for key in self.table.section(name)}
 
 
@@ -136,116 +127,90 @@ def load(
     Raises:
         ConfigError: with all unknown keys, refused values, contradictions, and files that cannot be read.
     """
-    reader = _Reader(table, list(problems))
-    found, complaints = _read_remembered(table)
-    found |= reader.file(environment, file)
-    found |= reader.environment(environment)
-    found |= {name: Setting(value, "flag", _flag(table, name)) for name, value in flags.items()}
-    settings = Settings(table, found, (*complaints, *reader.notices))
-    if problems := [*reader.problems, *_contradictions(settings)]:
+    problems, notices, complaints = list(problems), list[str](), list[str]()
+    found = _read_file(table, paths.overlay_file(), "remembered", complaints, complaints) or {}
+    place, named = "--config", file
+    if named is None and environment.get(CONFIG_VARIABLE):
+        place, named = CONFIG_VARIABLE, paths.expanded(environment[CONFIG_VARIABLE])
+    said = _read_file(table, named or paths.config_file(), "file", problems, notices)
+    if said is None and named is not None:
+        problems.append(f"{place}: {named}: there is no such file — correct the path")
+    found |= said or {}
+    found |= _read_environment(table, environment, problems, notices)
+    for name, value in flags.items():
+        found[name] = Setting(value, "flag", next(iter(table[name].flags), name))
+    settings = Settings(table, found, (*complaints, *notices))
+    n, most = settings[N], settings[MAX_N]
+    if n > most and settings.source(N) not in ("default", "remembered"):
+        place = f" ({settings.place(MAX_N)})" if settings.place(MAX_N) else ""
+        words = f"{settings.place(N)}: {N.name} = {n} is above {MAX_N.name} = {most}{place}"
+        problems.append(f"{words} — lower it, or raise the other")
+    if problems:
         raise ConfigError(*problems)
     return settings
 
 
-def _contradictions(settings: Settings) -> Iterator[str]:
-    """Yield problems between values of this start that are each valid."""
-    n, most = settings[N], settings[MAX_N]
-    if n > most and settings.source(N) not in ("default", "remembered"):
-        said = f"{settings.place(N)}: {N.name} = {n} is above {MAX_N.name} = {most}"
-        place = settings.place(MAX_N)
-        yield f"{said}{f' ({place})' if place else ''} — lower it, or raise the other"
-
-
-def _flag(table: Table, name: str) -> str:
-    key = table[name]
-    return key.flags[0] if key.flags else name
-
-
 def read_overlay(table: Table) -> tuple[dict[str, Any], list[str]]:
-    """What the program remembered, and complaints: its own file is never a reason not to start."""
-    found, complaints = _read_remembered(table)
-    return {name: setting.value for name, setting in found.items()}, complaints
+    """Read what the program remembered, and complaints: its own file is never a reason not to start."""
+    complaints: list[str] = []
+    found = _read_file(table, paths.overlay_file(), "remembered", complaints, [])
+    return {name: setting.value for name, setting in (found or {}).items()}, complaints
 
 
-def _read_remembered(table: Table) -> tuple[dict[str, Setting], list[str]]:
-    reader = _Reader(table, [])
+def _read_file(
+    table: Table, file: Path, source: Source, problems: list[str], notices: list[str]
+) -> dict[str, Setting] | None:
+    """Read the values of a file, with problems and notices; None if there is no such file."""
     try:
-        return reader.read(paths.overlay_file(), "remembered"), reader.problems
+        data = file.read_bytes()
     except FileNotFoundError:
-        return {}, []
-
-
-class _Reader:
-    """Reads files and variables. Collects errors in ``problems``, and retired settings in ``notices``."""
-
-    def __init__(self, table: Table, problems: list[str]) -> None:
-        self._table, self.problems = table, problems
-        self.notices: list[str] = []
-
-    def file(self, environment: Mapping[str, str], named: Path | None) -> dict[str, Setting]:
-        """Read the writer's file, or the one that was named instead, which must exist."""
-        place = "--config"
-        if named is None and environment.get(CONFIG_VARIABLE):
-            named, place = paths.expanded(environment[CONFIG_VARIABLE]), CONFIG_VARIABLE
-        file = named or paths.config_file()
-        try:
-            found = self.read(file, "file")
-        except FileNotFoundError:
-            if named is not None:
-                self.problems.append(f"{place}: {file}: there is no such file — correct the path")
-            return {}
-        for name, setting in found.items():
-            if self._table[name].kind is PATH:
-                # A relative path in a file means beside the file, wherever the program was started.
-                found[name] = setting._replace(value=file.parent / setting.value)
-        return found
-
-    def read(self, file: Path, source: Source) -> dict[str, Setting]:
-        """Read the values of a file. Raises FileNotFoundError."""
-        try:
-            document = Document(file, file.read_bytes())
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            self.problems.append(f"{file}: cannot be read ({error.strerror}) — check its permissions")
-            return {}
-        self.problems += document.problems
-        found: dict[str, Setting] = {}
-        for name, value in document:
-            place = document.place(name)
-            if name in _RETIRED:
-                self.notices.append(f"{place}: {name}: {_RETIRED[name].notice}")
-                continue
-            if name not in self._table:
-                self.problems.append(f"{place}: unknown key {name} — leave it out")
-                continue
-            key = self._table[name]
+        return None
+    except OSError as error:
+        problems.append(f"{file}: cannot be read ({error.strerror}) — check its permissions")
+        return {}
+    found: dict[str, Setting] = {}
+    for name, value, place in read_document(file, data, problems):
+        if name in _NOTICES:
+            if source == "file":
+                notices.append(f"{place}: {name}: {_NOTICES[name]}")
+        elif name in table:
+            key = table[name]
             try:
-                found[name] = Setting(key.read_toml(value), source, place)
+                read = key.read_toml(value)
             except ValueError:
-                self.problems.append(f"{place}: {name} = {key.complaint(value)}")
-        return found
+                problems.append(f"{place}: {name} = {key.complaint(value)}")
+                continue
+            # A relative path in a file means beside the file, wherever the program was started.
+            read = file.parent / read if source == "file" and key.kind is PATH else read
+            found[name] = Setting(read, source, place)
+        elif name.startswith("keys."):
+            notices.append(f"{place}: {name}: {_NO_COMMAND}")
+        else:
+            problems.append(f"{place}: unknown key {name} — leave it out")
+    return found
 
-    def environment(self, environment: Mapping[str, str]) -> dict[str, Setting]:
-        """Read the variables that begin with our prefix."""
-        by_variable = self._table.by_variable(environment)
-        retired = {row.env: row for row in _RETIRED.values()}
-        found: dict[str, Setting] = {}
-        for variable, text in environment.items():
-            if not variable.startswith(_PREFIX) or variable == CONFIG_VARIABLE or variable in NO_SETTINGS:
-                continue
-            if variable in retired:
-                self.notices.append(f"{variable}: {retired[variable].notice}")
-                continue
-            key = by_variable.get(variable)
-            if key is None:
-                self.problems.append(f"unknown variable {variable} — leave it out")
-                continue
+
+def _read_environment(
+    table: Table, environment: Mapping[str, str], problems: list[str], notices: list[str]
+) -> dict[str, Setting]:
+    """Read the variables that begin with our prefix."""
+    names = [name for name in environment if name.startswith(_PREFIX)]
+    if any(name.startswith(f"{_PREFIX}KEYS_") for name in names):
+        table.section("keys")
+    by_variable = {key.env: key for key in table}
+    found: dict[str, Setting] = {}
+    for variable in names:
+        text, dotted = environment[variable], variable.removeprefix(_PREFIX).lower().replace("_", ".", 1)
+        if key := by_variable.get(variable):
             try:
                 found[key.name] = Setting(key.read_text(text), "environment", variable)
             except ValueError:
-                self.problems.append(f"{variable} = {key.complaint(text)}")
-        return found
+                problems.append(f"{variable} = {key.complaint(text)}")
+        elif dotted in _NOTICES or dotted.startswith("keys."):
+            notices.append(f"{variable}: {_NOTICES.get(dotted, _NO_COMMAND)}")
+        elif variable != CONFIG_VARIABLE and variable not in NO_SETTINGS:
+            problems.append(f"unknown variable {variable} — leave it out")
+    return found
 
 
 def remember(table: Table, values: Mapping[Key[Any], Any]) -> None:
@@ -262,12 +227,6 @@ def remember(table: Table, values: Mapping[Key[Any], Any]) -> None:
     for name, value in remembered.items():
         if value is not None:
             section, _, leaf = name.partition(".")
-            document.setdefault(section, {})[leaf] = _plain(value)
+            plain: Any = list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value
+            document.setdefault(section, {})[leaf] = os.fspath(plain) if isinstance(plain, Path) else plain
     paths.write_atomic(paths.overlay_file(), tomli_w.dumps(document).encode())
-
-
-def _plain(value: Any) -> Any:
-    """The TOML form of a value: what :meth:`Key.read_toml` reads back as the same."""
-    if isinstance(value, Path):
-        return str(value)
-    return list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value

@@ -1,77 +1,65 @@
-"""What fits this machine: its memory, the memory that a model needs, and the best of several models.
+"""What fits this machine: its memory, the memory that a model needs, and where the model runs.
 
-Uses headers, names and sizes. The caller passes the number of cells of the KV cache.
+Fixed rules over sizes. They know headers and free memory, and neither llama.cpp nor a real device.
 """
 
 from __future__ import annotations
 
+import math
 import os
-import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
-from typing import Literal, get_args
-from urllib.parse import unquote, urlsplit
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, NamedTuple, get_args
 
-from srbwriter.models.files import SUFFIX, Header, NoSuchModel, quantisation
+from srbwriter.models.files import Header
 
 # ---- this machine
 
 USABLE = 0.75
 """Share of the memory that a model may take; the rest is for the system and other programs."""
 
-_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-"""Where Linux says what a container may use (cgroups version 2 and 1)."""
+_GROUPS = ("memory.max", "memory.current"), ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes")
+"""Where Linux says what a container may use and what it uses (cgroups version 2 and 1)."""
 
 
 def memory() -> int:
-    """Bytes of memory this process could use: the machine's, or less in a container."""
+    """Return the bytes of memory this process could use: the machine's, or less in a container."""
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return min(total, *(_limit(file, total) for file in _LIMITS))
+    return min(total, *(_figure(limit) or total for limit, _ in _GROUPS))
 
 
 def memory_budget() -> int:
-    """Bytes that a model can take without pressing everything else out of memory."""
+    """Return the bytes that a model can take without pressing everything else out of memory."""
     return int(memory() * USABLE)
 
 
-_IN_USE = (Path("/sys/fs/cgroup/memory.current"), Path("/sys/fs/cgroup/memory/memory.usage_in_bytes"))
-"""Where it says what the container uses, in the order of the limits."""
-
-
 def free_memory() -> int:
-    """Bytes that could be taken now without pressing anything else out of memory.
-
-    Files that are only cached count as free.
-    """
+    """Return the bytes that could be taken now; files that are only cached count as free."""
     import psutil
 
     free = psutil.virtual_memory().available
-    for limit, used in zip(_LIMITS, _IN_USE, strict=True):
-        if (most := _limit(limit, 0)) and (cached := _cached(limit.with_name("memory.stat"))) is not None:
-            free = min(free, most - _limit(used, 0) + cached)
+    for limit, used in _GROUPS:
+        if most := _figure(limit):
+            cached = sum(
+                _figure(f"{Path(limit).parent}/memory.stat", f"{name}_file")
+                for name in ("inactive", "active")
+            )
+            free = min(free, most - _figure(used) + cached)
     return free
 
 
-def _cached(file: Path) -> int | None:
-    """Bytes of a container's memory that hold files and can be given back."""
+def _figure(file: str, name: str = "") -> int:
+    """Return the number in a file of the control groups, behind ``name`` if given; 0 for "max" and none."""
     try:
-        words = file.read_text("ascii").split()
-    except OSError:
-        return None
-    figures = dict(zip(words[::2], words[1::2], strict=False))
-    return int(figures.get("inactive_file", 0)) + int(figures.get("active_file", 0))
-
-
-def _limit(file: Path, total: int) -> int:
-    try:
-        return int(file.read_text("ascii"))
-    except (OSError, ValueError):  # there is no such limit, or it reads "max"
-        return total
+        words = (Path("/sys/fs/cgroup") / file).read_text("ascii").split()
+        return int(words[words.index(name) + 1] if name else words[0])
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def size_words(size: float) -> str:
-    """Bytes in words with decimal prefixes, for example ``3.4 GB``."""
+    """Return bytes in words with decimal prefixes, for example ``3.4 GB``."""
     for unit in ("B", "KB", "MB"):
         if size < 1000:
             return f"{size:.0f} {unit}"
@@ -91,9 +79,11 @@ Verdict = Literal["fits", "slow", "tight", "too large"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 """The best first. ``slow`` is what finds the memory and writes fewer than ``LEAST_WORDS`` words a second."""
 
+DEFAULT_BATCH = 512
+"""Most tokens that are computed at once unless a number is given."""
 
-@dataclass(frozen=True, slots=True)
-class Need:
+
+class Need(NamedTuple):
     """Bytes of memory, by what they are for."""
 
     weights: int
@@ -102,17 +92,11 @@ class Need:
 
     @property
     def total(self) -> int:
-        return self.weights + self.cache + self.compute
+        return sum(self)
 
     def verdict(self, memory: int, budget: int) -> Verdict:
-        """Whether it ``fits`` the budget, is ``tight`` in the whole memory, or is ``too large``."""
-        if self.total <= budget:
-            return "fits"
-        return "tight" if self.total <= memory else "too large"
-
-
-DEFAULT_BATCH = 512
-"""Most tokens that are computed at once unless a number is given."""
+        """Return whether it ``fits`` the budget, is ``tight`` in the whole memory, or is ``too large``."""
+        return "fits" if self.total <= budget else "tight" if self.total <= memory else "too large"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +115,7 @@ class Run:
     outputs: int = 128
 
 
-def need(header: Header | None, weights: int, run: Run) -> Need:
+def need(header: Header | None, weights: int, run: Run, layers: slice = slice(None)) -> Need:
     """Return the memory that a model needs; without a header, the known part of it.
 
     The cache is exact; computing was within 5 % of what llama.cpp reserves on a CPU for models of 5 million
@@ -141,35 +125,20 @@ def need(header: Header | None, weights: int, run: Run) -> Need:
         header: the header of the model's file.
         weights: size of its files in bytes.
         run: how it will be run.
+        layers: whose cache counts.
     """
     if header is None:
         return Need(weights, 0, 0)
-    return Need(weights, cache_bytes(header.kv_widths, run), compute_bytes(header, run))
+    widths = header.kv_widths[layers]
+    bits = sum(key * BITS[run.key_type] + value * BITS[run.value_type] for key, value in widths)
+    # Six live rows of a layer's width and three of its hidden width while a batch is computed: measured.
+    rows = 4 * run.batch * (6 * header.width + 3 * header.hidden)
+    scores = 2 if run.flash_attention else 4 * (1 + header.heads)  # mask, scores of each head
+    logits = 4 * run.outputs * header.vocabulary
+    return Need(weights, int(run.cells * bits / 8), rows + logits + run.batch * run.cells * scores)
 
 
-def cache_bytes(widths: Sequence[tuple[int, int]], run: Run) -> int:
-    """Return the bytes that layers keep of all cells; ``widths`` as in :class:`Header`."""
-    keys = sum(key for key, _ in widths)
-    values = sum(value for _, value in widths)
-    return int(run.cells * (keys * BITS[run.key_type] + values * BITS[run.value_type]) / 8)
-
-
-def compute_bytes(header: Header, run: Run) -> int:
-    """Return about how many bytes computing a batch takes."""
-    rows = _FLOAT * run.batch * (_WIDTHS * header.width + _HIDDEN * header.hidden)
-    logits = _FLOAT * run.outputs * header.vocabulary
-    for_each_cell = _FLOAT // 2 if run.flash_attention else _FLOAT * (1 + header.heads)  # mask, scores
-    return rows + logits + run.batch * run.cells * for_each_cell
-
-
-_FLOAT = 4
-_WIDTHS, _HIDDEN = 6, 3
-"""Live rows of a layer's width and of its hidden width while a batch is computed; measured."""
-
-
-# ---- which one is meant, and which of several suits
-
-_REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
+# ---- which of several quantisations suits
 
 _FULL = {"F32", "FP32", "F16", "FP16", "BF16"}
 _FINEST = 6
@@ -177,42 +146,8 @@ _FINEST = 6
 (table in llama.cpp's ``tools/quantize/README.md``)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """A request: a repository, and a quantisation or file of it, if one was named."""
-
-    repo: str
-    what: str = ""
-
-    @classmethod
-    def parse(cls, text: str) -> Wanted:
-        """Read ``OWNER/REPO[:QUANT or FILE]``; a page's address will do. Raises NoSuchModel."""
-        bare = re.sub(r"^(https?://)?(huggingface\.co|hf\.co)/", "", text.strip())
-        repo, _, what = bare.partition(":")
-        if not _REPOSITORY.fullmatch(repo) or any(part.strip(".") == "" for part in repo.split("/")):
-            raise NoSuchModel(
-                f"{text}: expected OWNER/REPO, OWNER/REPO:QUANT or OWNER/REPO:FILE — "
-                "`srbwriter models recommended` lists models by these names"
-            )
-        return cls(repo, what)
-
-
-def matches(files: Sequence[str], what: str) -> list[int]:
-    """The places of the files that ``what`` names: by path, by name, or by quantisation."""
-    tests: tuple[Callable[[str], bool], ...] = (
-        lambda file: file == what,
-        lambda file: PurePosixPath(file).name == what,
-        lambda file: quantisation(file) == what.upper(),
-        lambda file: quantisation(file).removeprefix("UD-") == what.upper(),
-    )
-    for test in tests:
-        if found := [index for index, file in enumerate(files) if test(file)]:
-            return found
-    return []
-
-
 def suggest(sizes: Sequence[tuple[str, int]], fits: Callable[[int], bool]) -> int:
-    """Which of several quantisations to take: the finest that fits, up to six bits; else the smallest.
+    """Return which of several quantisations to take: the finest that fits, up to six bits; else the smallest.
 
     Args:
         sizes: name of the quantisation and bytes of weights of each.
@@ -220,25 +155,174 @@ def suggest(sizes: Sequence[tuple[str, int]], fits: Callable[[int], bool]) -> in
     """
     everyone = list(range(len(sizes)))
     small = [i for i in everyone if sizes[i][0] not in _FULL] or everyone
-    modest = [i for i in small if _bits(sizes[i][0]) <= _FINEST] or small
+    modest = [i for i in small if int(next(filter(str.isdigit, sizes[i][0]), "0")) <= _FINEST] or small
     for group in (modest, small):
         if fitting := [i for i in group if fits(sizes[i][1])]:
             return max(fitting, key=lambda i: sizes[i][1])
     return min(everyone, key=lambda i: sizes[i][1])
 
 
-def _bits(name: str) -> int:
-    found = re.search(r"\d", name)
-    return int(found.group()) if found else 0
+# ---- where a model runs: layers on GPUs, and a context that the memory holds
+
+GPU_SPARE = 1 << 30
+"""Bytes of a GPU's memory that stay free: for its driver, the screen, and what an estimate misses.
+llama.cpp's own fitting leaves as much (``--fit-target``)."""
+
+HOST_SHARE = 7 / 8
+"""Share of the free memory of the machine that a model may take."""
+
+LEAST_WINDOW = 2048
+"""Tokens below which no context is made smaller: a story of three pages."""
+
+_STEP = 256  # tokens; llama.cpp rounds the cells of a context to as many
+_OUTPUT_BITS = 8.5  # of a number in the output layer, which is quantised less than the others
 
 
-def url_file(folder: Path, url: str) -> Path:
-    """Where in ``folder`` a model from ``url`` is kept. Raises NoSuchModel if that is no file's address."""
-    try:
-        parsed = urlsplit(url)
-        name = PurePosixPath(unquote(parsed.path)).name
-    except ValueError:
-        parsed, name = urlsplit(""), ""
-    if parsed.scheme not in ("http", "https") or not parsed.netloc or not name.strip("."):
-        raise NoSuchModel(f"{url}: expected the address of a GGUF file, beginning with http:// or https://")
-    return folder / (name if name.lower().endswith(SUFFIX) else f"{name}{SUFFIX}")
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU that llama.cpp can use, and its free bytes. ``shared`` memory is the machine's own."""
+
+    name: str
+    free: int
+    shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """How a model is to be run. None leaves a number to the rule; a given number is never changed.
+
+    ``window`` is the context size where none was given; ``run`` are the options for it, and ``gpu_flash`` is
+    whether a GPU computes with flash attention. ``split`` is the share of each GPU.
+    """
+
+    window: int
+    run: Run
+    gpu_layers: int | None = None
+    n_ctx: int | None = None
+    split: tuple[float, ...] = ()
+    gpu_flash: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """How a model is run on this machine.
+
+    ``n_ctx`` is None where the context is what it is without a number. ``layers`` counts all of them, the
+    output layer included, as llama.cpp does. ``notes`` tell the writer what was made smaller for lack of
+    memory, and the cure.
+    """
+
+    gpu_layers: int
+    layers: int
+    n_ctx: int | None
+    split: tuple[float, ...] = ()
+    notes: tuple[str, ...] = ()
+    window: int = 0  # tokens of context
+    fits: bool = True  # False: the machine's own memory does not hold it, and it will be slow
+
+
+def place(header: Header, weights: int, wish: Wish, gpus: Sequence[Gpu], free: int) -> Placement:
+    """Fit a model of ``weights`` bytes to the GPUs and to ``free`` bytes of the machine's memory.
+
+    Each GPU takes as many whole layers as fit it with the whole context. Then the context is made so small
+    that the rest fits the machine's memory.
+    """
+    blocks = max(header.layers, 1)
+    everything, room = blocks + 1, int(free * HOST_SHARE)
+    output = min(int(header.vocabulary * header.width * _OUTPUT_BITS / 8), weights)
+    widest = max(range(len(header.kv_widths)), key=lambda i: header.kv_widths[i], default=0)
+    shared = any(gpu.shared for gpu in gpus)
+
+    def layers_on(cells: int) -> tuple[int, tuple[float, ...]]:
+        """Return the most layers that fit the GPUs with so many cells, and how many of them each gets."""
+        run = replace(wish.run, cells=cells, flash_attention=wish.gpu_flash)
+        one = need(header, weights, run, slice(widest, widest + 1))
+        # Models with several experts may begin with layers that have none, and are smaller than the others.
+        cost = -(-(weights - output) // max(blocks - header.dense_layers, 1)) + one.cache
+        most = [max(0, gpu.free - GPU_SPARE - output - one.compute) // max(cost, 1) for gpu in gpus]
+        if wish.split:
+            shares = [*wish.split, *[0.0] * len(most)][: len(most)]
+            whole = sum(shares) or math.inf
+            dealt = ([math.ceil(n * share / whole) for share in shares] for n in range(everything, 0, -1))
+            fitting = (n for n, each in zip(range(everything, 0, -1), dealt, strict=True)
+                       if sum(each) and all(map(int.__le__, each, most)))  # fmt: skip
+            return next(fitting, 0), wish.split
+        count = min(sum(most), everything)
+        each = [count * one // max(sum(most), 1) for one in most]
+        for index, limit in enumerate(most):  # what rounding down has left over
+            each[index] += min(limit - each[index], count - sum(each))
+        return count, tuple(map(float, each))
+
+    def host_bytes(layers: int, cells: int) -> int:
+        """Return what the machine's own memory has to hold when ``layers`` run on GPUs."""
+        run = replace(
+            wish.run, cells=cells, flash_attention=wish.gpu_flash if layers else wish.run.flash_attention
+        )
+        if layers and shared:
+            return need(header, weights, run).total
+        if layers == everything:
+            return need(header, 0, run, slice(0)).total
+        left = weights * (everything - layers) // everything
+        return need(header, left, run, slice(max(blocks - layers, 0))).total
+
+    def fits(layers: int, cells: int) -> bool:
+        on_gpu = wish.gpu_layers is None or not layers or layers <= layers_on(cells)[0]
+        return on_gpu and host_bytes(layers, cells) <= room
+
+    fitting, split = layers_on(wish.n_ctx or wish.run.cells)
+    layers = fitting if wish.gpu_layers is None else wish.gpu_layers
+    if not gpus:
+        layers = 0
+    elif not 0 <= layers <= everything:
+        layers = everything
+    least = min(wish.window, LEAST_WINDOW)
+    smaller = [wish.window, *range((wish.window - 1) // _STEP * _STEP, least - 1, -_STEP)]
+    n_ctx = wish.n_ctx
+    if n_ctx is None and not fits(layers, wish.run.cells):
+        n_ctx = next((n for n in smaller if fits(layers, n)), least)
+    needed = host_bytes(layers, n_ctx or wish.run.cells)
+
+    def notes() -> Iterator[str]:
+        names = " and ".join(gpu.name for gpu in gpus)
+        on_gpus = f"{size_words(sum(gpu.free for gpu in gpus))} of {names} are free"
+        on_host = f"{size_words(free)} of memory are free"
+        if gpus and wish.gpu_layers is not None and layers > fitting:
+            yield (
+                f"--gpu-layers {layers} puts more on {names} than fits, which is about {fitting} of "
+                f"{everything} layers: {on_gpus}. If the program ends, leave it out or give "
+                f"--gpu-layers {fitting}."
+            )
+        elif gpus and wish.gpu_layers is None and layers < everything:
+            what = f"{layers} of {everything} layers run on {names}, the others on the processor"
+            if not layers:
+                what = f"The model runs on the processor, because no layer of it fits {names}"
+            faster = "a smaller quantisation of the model, or --cache-type-k q8_0 --cache-type-v q8_0"
+            tokens = next((n for n in smaller if wish.n_ctx is None and layers_on(n)[0] == everything), 0)
+            if tokens:
+                faster = f"--ctx-size {tokens}, with which all layers fit"
+            yield f"{what}: {on_gpus}. Faster: {faster}."
+        if n_ctx is not None and wish.n_ctx is None and n_ctx < wish.window:
+            why = on_gpus if host_bytes(layers, wish.window) <= room else on_host
+            yield (
+                f"The context is {n_ctx} tokens instead of {wish.window}, because {why}. For more, close "
+                f"other programs, choose a smaller quantisation of the model, or give --cache-type-k q8_0 "
+                f"--cache-type-v q8_0; --ctx-size {wish.window} insists on it."
+            )
+        if needed > room:
+            less = next((n for n in smaller if n < (n_ctx or wish.window) and fits(layers, n)), None)
+            cure = f"give --ctx-size {less}" if less else "choose a smaller quantisation of the model"
+            yield (
+                f"The model needs {size_words(needed)} with a context of {n_ctx or wish.window} tokens, and "
+                f"{on_host}: it will be slow, or fail. Close other programs, or {cure}."
+            )
+
+    mine = wish.gpu_layers is None and not wish.split and len(gpus) > 1 and layers > 0
+    return Placement(
+        layers,
+        everything,
+        n_ctx,
+        split if mine else wish.split,
+        tuple(notes()),
+        n_ctx or wish.window,
+        needed <= room,
+    )

@@ -6,47 +6,33 @@ linked, completely or not at all.
 
 from __future__ import annotations
 
-import contextlib
 import filecmp
 import os
+import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Literal
+from urllib.parse import unquote, urlsplit
 
 from srbwriter import paths
 from srbwriter.demo import bundled_model
 from srbwriter.models.files import (
     SUFFIX,
-    BadModelFile,
     Header,
     ModelsError,
-    NoSuchModel,
-    hub_folder,
     is_model,
     part_names,
     parts_of,
     put_in_place,
     quantisation,
     read_header,
+    unusable,
 )
-from srbwriter.models.fit import Wanted, matches, memory_budget, suggest
+from srbwriter.models.fit import memory_budget, suggest
 
 Place = Literal["bundled", "models folder", "Hugging Face", "LM Studio"]
-
-
-@dataclass(frozen=True, slots=True)
-class LocalFile:
-    """A model found on this machine, by name alone. ``path`` is its first file."""
-
-    place: Place
-    path: Path
-
-    @property
-    def name(self) -> str:
-        """What the model is called: its file's name, less the suffix and the numbers of parts."""
-        return parts_of(self.path.name).stem
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,38 +51,38 @@ class LocalModel:
     problem: str = ""
 
 
-def folders() -> dict[Place, list[Path]]:
-    """Where models of this machine lie, whether the folders exist or not."""
-    home = paths.expanded("~")
-    return {
-        "models folder": [paths.models_dir()],
-        "Hugging Face": [_hub_cache(home)],
-        "LM Studio": [home / ".lmstudio" / "models", home / ".cache" / "lm-studio" / "models"],
-    }
-
-
-def _hub_cache(home: Path) -> Path:
-    """As ``huggingface_hub.constants`` has it."""
+def _hub_cache() -> Path:
+    """Return the cache of other programs; as ``huggingface_hub.constants`` has it."""
     if named := os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE"):
         return paths.expanded(named)
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or paths.expanded("~/.cache"))
     return paths.expanded(os.environ.get("HF_HOME") or cache / "huggingface") / "hub"
 
 
-def local_files() -> Iterator[LocalFile]:
-    """Every model of this machine, the nearest place first; the same file is given once."""
-    yield LocalFile("bundled", bundled_model())
+def _folders() -> list[tuple[Place, Path]]:
+    """Return where models of this machine lie, whether the folders exist or not."""
+    return [
+        ("models folder", paths.models_dir()),
+        ("Hugging Face", _hub_cache()),
+        ("LM Studio", paths.expanded("~/.lmstudio/models")),
+        ("LM Studio", paths.expanded("~/.cache/lm-studio/models")),
+    ]
+
+
+def local_files() -> Iterator[tuple[Place, Path]]:
+    """Yield the first file of every model, the nearest place first; the same file is given once."""
+    yield "bundled", bundled_model()
     seen: set[Path] = set()
-    for place, tops in folders().items():
-        for path in sorted(path for top in tops for path in _files(top)):
+    for place, top in _folders():
+        for path in sorted(_files(top)):
             real = path.resolve()
             if real not in seen:
                 seen.add(real)
-                yield LocalFile(place, path)
+                yield place, path
 
 
 def _files(top: Path) -> Iterator[Path]:
-    """First files of the models below ``top``; folders that cannot be read are passed over."""
+    """Yield the first files of the models below ``top``; folders that cannot be read are passed over."""
     walked: set[str] = set()
     for folder, below, names in os.walk(top, followlinks=True):
         real = os.path.realpath(folder)
@@ -112,137 +98,167 @@ def _files(top: Path) -> Iterator[Path]:
 
 def local_models() -> list[LocalModel]:
     """Return every model of this machine with its header; files that are only a part of one are left out."""
-    found = [look(model) for model in local_files()]
+    found = [look_at(path, place) for place, path in local_files()]
     return [model for model in found if model.problem or (model.header and model.header.kind == "model")]
 
 
-def look_at(path: Path) -> LocalModel:
-    """Describe the model in a named file, without loading it."""
-    return look(LocalFile("models folder", path))
-
-
-def look(model: LocalFile) -> LocalModel:
-    """What a model is, without loading it."""
+def look_at(path: Path, place: Place = "models folder") -> LocalModel:
+    """Describe the model in a file, without loading it."""
     size, problem, header = 0, "", None
     try:
-        size = _size(model.path)
-        header = read_header(model.path)
-    except BadModelFile as error:
+        size = _size(path)
+        header = read_header(path)
+    except ModelsError as error:
         problem = error.problem
-    return LocalModel(
-        model.place, model.path, model.name, size, quantisation(model.path.name), header, problem
-    )
+    return LocalModel(place, path, parts_of(path.name).stem, size, quantisation(path.name), header, problem)
 
 
 def _size(path: Path) -> int:
-    """Bytes of all files of a model. Raises BadModelFile if one is missing."""
+    """Return the bytes of all files of a model. Raises ModelsError if one is missing."""
     total = 0
     for name in part_names(path.name):
         try:
             total += path.with_name(name).stat().st_size
         except OSError as error:
-            raise BadModelFile(path, f"{name} is missing ({error.strerror})") from error
+            raise unusable(path, f"{name} is missing ({error.strerror})") from error
     return total
 
 
 def find(name: str) -> Path:
-    """The model called ``name``: with or without suffix, or a path within its place.
+    """Return the model called ``name``: with or without suffix, or a path within its place.
 
-    Raises NoSuchModel, which names all that share the name.
+    Raises ModelsError, which names all that share the name.
     """
-    matching = [model for model in local_files() if name in _names(model)]
+    tops = [top for _, top in _folders()]
+    matching = [
+        (place, path)
+        for place, path in local_files()
+        if name in (parts_of(path.name).stem, path.name, str(path))
+        or any(path.is_relative_to(top) and name == str(path.relative_to(top)) for top in tops)
+    ]
     if not matching:
-        raise NoSuchModel(f"no model is called {name} — `srbwriter models` lists those there are")
-    nearest = [model for model in matching if model.place == matching[0].place]
+        raise ModelsError(f"no model is called {name} — `srbwriter models` lists those there are")
+    nearest = [path for place, path in matching if place == matching[0][0]]
     if len(nearest) > 1:
-        listed = ", ".join(str(model.path) for model in nearest)
-        raise NoSuchModel(f"several models are called {name}: {listed} — give the path")
-    return nearest[0].path
+        raise ModelsError(f"several models are called {name}: {', '.join(map(str, nearest))} — give the path")
+    return nearest[0]
 
 
-def _names(model: LocalFile) -> set[str]:
-    names = {model.name, model.path.name, str(model.path)}
-    for top in folders().get(model.place, []):
-        if model.path.is_relative_to(top):
-            names.add(str(model.path.relative_to(top)))
-    return names
+# ---- models of the net, as people name them
+
+_REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A request: a repository, and a quantisation or file of it, if one was named."""
+
+    repo: str
+    what: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Wanted:
+        """Read ``OWNER/REPO[:QUANT or FILE]``; a page's address will do. Raises ModelsError."""
+        bare = re.sub(r"^(https?://)?(huggingface\.co|hf\.co)/", "", text.strip())
+        repo, _, what = bare.partition(":")
+        if not _REPOSITORY.fullmatch(repo) or any(part.strip(".") == "" for part in repo.split("/")):
+            raise ModelsError(
+                f"{text}: expected OWNER/REPO, OWNER/REPO:QUANT or OWNER/REPO:FILE — "
+                "`srbwriter models recommended` lists models by these names"
+            )
+        return cls(repo, what)
+
+    @property
+    def folder(self) -> Path:
+        """Where models of the repository are kept: ``OWNER/REPO``, as LM Studio keeps its own."""
+        return paths.models_dir() / self.repo
+
+
+def matches(files: Sequence[str], what: str) -> list[int]:
+    """Return the places of the files that ``what`` names: by path, by name, or by quantisation."""
+    kinds = [quantisation(file) for file in files]
+    for names, wanted in (
+        (files, what), ([PurePosixPath(file).name for file in files], what), (kinds, what.upper()),
+        ([kind.removeprefix("UD-") for kind in kinds], what.upper()),
+    ):  # fmt: skip
+        if found := [index for index, name in enumerate(names) if name == wanted]:
+            return found
+    return []
+
+
+def url_file(folder: Path, url: str) -> Path:
+    """Return where in ``folder`` a model from ``url`` is kept. Raises ModelsError if that is no address."""
+    try:
+        parsed = urlsplit(url)
+        name = PurePosixPath(unquote(parsed.path)).name
+    except ValueError:
+        parsed, name = urlsplit(""), ""
+    if parsed.scheme not in ("http", "https") or not parsed.netloc or not name.strip("."):
+        raise ModelsError(f"{url}: expected the address of a GGUF file, beginning with http:// or https://")
+    return folder / (name if name.lower().endswith(SUFFIX) else f"{name}{SUFFIX}")
 
 
 def pulled(wanted: Wanted) -> Path | None:
-    """The model of a hub's repository that is here already; None if it must be fetched.
+    """Return the model of a hub's repository that is here already; None if it must be fetched.
 
     Where several are here and none was named, the one that suits this machine.
     """
-    for top in (hub_folder(paths.models_dir(), wanted.repo), _snapshots(wanted.repo)):
-        found = [path for path in sorted(_files(top)) if _is_whole(path)]
+    snapshots = _hub_cache() / f"models--{wanted.repo.replace('/', '--')}" / "snapshots"
+    for top in (wanted.folder, snapshots):
+        found = [
+            path for path in sorted(_files(top))
+            if all(path.with_name(name).exists() for name in part_names(path.name))
+        ]  # fmt: skip
         if wanted.what:
-            names = [path.relative_to(top).as_posix() for path in found]
-            found = [found[i] for i in matches(names, wanted.what)]
+            found = [
+                found[i] for i in matches([path.relative_to(top).as_posix() for path in found], wanted.what)
+            ]
         if found:
             sizes = [(quantisation(path.name), _size(path)) for path in found]
             return found[suggest(sizes, lambda size: size <= memory_budget())]
     return None
 
 
-def _snapshots(repo: str) -> Path:
-    return _hub_cache(paths.expanded("~")) / f"models--{repo.replace('/', '--')}" / "snapshots"
-
-
-def _is_whole(path: Path) -> bool:
-    return all(path.with_name(name).exists() for name in part_names(path.name))
-
-
 # ---- adding
 
 
 def add(file: Path, *, link: bool = False) -> Path:
-    """Put the model at ``file``, with all its parts, into the models folder; returns the first file there.
+    """Put the model at ``file``, with all its parts, into the models folder; return the first file there.
 
     Args:
         file: any file of the model.
         link: leave the file where it is and link to it.
 
-    Raises:
-        BadModelFile: the file is no model, or a part of it is missing.
-        ModelsError: another file of that name is there already, or there is no room.
+    Raises ModelsError for what is no whole model, for another file of that name, and for a full disk.
     """
     sources = [file.with_name(name) for name in part_names(file.name)]
     for source in sources:
         if source.is_dir():
-            raise BadModelFile(source, "this is a folder", "name the .gguf file in it")
+            raise unusable(source, "this is a folder", "name the .gguf file in it")
         if not source.is_file():
-            raise BadModelFile(source, "no such file", "check the path")
+            raise unusable(source, "no such file", "check the path")
     read_header(sources[0])
     folder = paths.models_dir()
     targets = [folder / source.name for source in sources]
     if not targets[0].name.lower().endswith(SUFFIX):
         targets = [folder / f"{file.name}{SUFFIX}"]
     for source, target in zip(sources, targets, strict=True):
-        _refuse_taken(source, target)
+        if os.path.lexists(target) and not (target.exists() and filecmp.cmp(source, target, shallow=False)):
+            raise ModelsError(f"{target}: there is another file of this name — remove it, or rename {source}")
     paths.make_folder(folder)
     for source, target in zip(sources, targets, strict=True):
-        if not target.exists():
-            _put(source.resolve(), target, link)
+        if target.exists():
+            continue
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
+        try:
+            if link:
+                target.symlink_to(source.resolve())
+            else:
+                shutil.copyfile(source, temporary)
+                put_in_place(temporary, target)
+        except OSError as error:
+            cure = "make room, or leave the file where it is with --link"
+            raise ModelsError(f"{target}: {error.strerror or error} — {cure}") from error
+        finally:
+            temporary.unlink(missing_ok=True)
     return targets[0]
-
-
-def _refuse_taken(source: Path, target: Path) -> None:
-    if os.path.lexists(target) and not (target.exists() and filecmp.cmp(source, target, shallow=False)):
-        raise ModelsError(f"{target}: there is another file of this name — remove it, or rename {source}")
-
-
-def _put(source: Path, target: Path, link: bool) -> None:
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        if link:
-            target.symlink_to(source)
-            return
-        shutil.copyfile(source, temporary)
-        put_in_place(temporary, target)
-    except OSError as error:
-        raise ModelsError(
-            f"{target}: {error.strerror or error} — make room, or leave the file where it is with --link"
-        ) from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()

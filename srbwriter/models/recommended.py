@@ -9,18 +9,15 @@ from __future__ import annotations
 import datetime
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
-from srbwriter import paths
-from srbwriter.models.files import Header, hub_folder, quantisation
-from srbwriter.models.fit import VERDICTS, Need, Verdict, Wanted
-from srbwriter.models.local import pulled
+from srbwriter.models.files import Header, quantisation
+from srbwriter.models.fit import VERDICTS, Need, Verdict
+from srbwriter.models.local import Wanted, pulled
 from srbwriter.models.speed import LEAST_WORDS, Machine, Speed, Weights, estimate_speed
-
-Kind = Literal["base", "instruct"]
 
 _FILE = Path(__file__).with_name("recommended.toml")
 
@@ -33,12 +30,12 @@ class RecommendedModel:
         name: what a person calls it.
         repository: ``OWNER/REPO`` at the hub.
         file: path of the GGUF file in the repository.
+        kind: ``base`` continues a text, ``instruct`` answers a request.
+        machine: the least machine it suits: ``4 GB``, ``8 GB``, ``16 GB``, ``32 GB`` or ``GPU``.
         size: bytes of the file, as rounded by its page.
         licence: its SPDX name, for example ``Apache-2.0``; empty if unknown.
         context: tokens it was trained for.
         memory: bytes it needs to run with eight panes, computed as ``models list`` computes it.
-        kind: ``base`` continues a text, ``instruct`` answers a request.
-        machine: the least machine it suits: ``4 GB``, ``8 GB``, ``16 GB``, ``32 GB`` or ``GPU``.
         pages: for each fact, the public page where it was confirmed; ``shape`` is one of them.
         note: one sentence about it; may be empty.
         shape: figures of the network from which ``memory`` was computed, and what a step reads. ``tied``: its
@@ -48,7 +45,7 @@ class RecommendedModel:
     name: str
     repository: str
     file: str
-    kind: Kind
+    kind: Literal["base", "instruct"]
     machine: str
     size: int | None = None
     licence: str = ""
@@ -62,17 +59,10 @@ class RecommendedModel:
     def header(self) -> Header:
         """What the header of the file says, as far as ``shape`` knows it."""
         shape = self.shape
-        keys = shape.get("kv_heads", 0) * shape.get("head_length", 0)
-        return Header(
-            architecture="",
-            context=self.context or 0,
-            layers=shape.get("layers", 0),
-            width=shape.get("width", 0),
-            hidden=shape.get("hidden", 0),
-            heads=shape.get("heads", 0),
-            vocabulary=shape.get("vocabulary", 0),
-            kv_widths=((keys, keys),) * shape.get("layers", 0),
-        )
+        keys, layers = shape.get("kv_heads", 0) * shape.get("head_length", 0), shape.get("layers", 0)
+        names = ("layers", "width", "hidden", "heads", "vocabulary")
+        known: dict[str, Any] = {name: shape.get(name, 0) for name in names}
+        return Header("", context=self.context or 0, kv_widths=((keys, keys),) * layers, **known)
 
     @property
     def weights(self) -> Weights:
@@ -85,11 +75,8 @@ class RecommendedModel:
         dense = 0 if experts else 3 * layers * width * shape["hidden"]
         unread = 0 if shape["tied"] else embedding
         size_of_one = size / max(embedding + unread + attention + experts + dense, 1)  # about
-        return Weights(
-            dense=size - (experts + unread) * size_of_one,
-            experts=experts * size_of_one,
-            share=shape["experts_used"] / max(shape["experts"], 1),
-        )
+        share = shape["experts_used"] / max(shape["experts"], 1)
+        return Weights(size - (experts + unread) * size_of_one, experts * size_of_one, share)
 
     @property
     def pull_name(self) -> str:
@@ -99,28 +86,22 @@ class RecommendedModel:
     @property
     def path(self) -> Path:
         """Where the file is, in the models folder or the cache of Hugging Face, or where it will be."""
-        return self._found() or self._target
+        wanted = Wanted(self.repository, self.file)
+        return pulled(wanted) or wanted.folder / self.file
 
     @property
     def is_here(self) -> bool:
-        return self._found() is not None
+        return pulled(Wanted(self.repository, self.file)) is not None
 
     @property
     def arrived(self) -> int:
         """Bytes that an interrupted download has left; the next one continues from there."""
-        parts = self._target.parent.glob(f".{self._target.name}.*.part")
+        target = Wanted(self.repository).folder / self.file
+        parts = target.parent.glob(f".{target.name}.*.part")
         return max((part.stat().st_size for part in parts), default=0)
 
-    @property
-    def _target(self) -> Path:
-        return hub_folder(paths.models_dir(), self.repository) / self.file
 
-    def _found(self) -> Path | None:
-        return pulled(Wanted(self.repository, self.file))
-
-
-@dataclass(frozen=True, slots=True)
-class RecommendedModels:
+class RecommendedModels(NamedTuple):
     """The list and the date on which its facts were confirmed."""
 
     date: datetime.date
@@ -134,8 +115,7 @@ def read_recommended() -> RecommendedModels:
     return RecommendedModels(document["date"], tuple(RecommendedModel(**row) for row in rows))
 
 
-@dataclass(frozen=True, slots=True)
-class Suitability:
+class Suitability(NamedTuple):
     """How a model suits a machine; ``speed`` is None where nothing was measured."""
 
     model: RecommendedModel
@@ -152,24 +132,21 @@ def recommend(
     requests. Where all are slow it is the fastest, if that one is fast enough with a single branch. Left out
     are models whose memory is unknown and, without a GPU, those for one.
     """
-    listed = [model for model in models if model.machine != "GPU" or machine.gpus]
-    rows = [_suitability(model, model.memory, machine) for model in reversed(listed) if model.memory]
+    rows: list[Suitability] = []
+    for model in reversed([model for model in models if model.machine != "GPU" or machine.gpus]):
+        if model.memory:
+            of_host = int(model.memory * (1 - machine.gpu_share(model.memory)))
+            verdict = Need(of_host, 0, 0).verdict(machine.memory, machine.budget)
+            speed = estimate_speed(model.weights, model.memory, machine)
+            slow = verdict == "fits" and speed is not None and speed.words < LEAST_WORDS
+            rows.append(Suitability(model, "slow" if slow else verdict, speed))
     rows.sort(key=lambda row: VERDICTS.index(row.verdict))
-    best = _best(rows)
-    return best, [row for row in rows if row is not best]
-
-
-def _suitability(model: RecommendedModel, memory: int, machine: Machine) -> Suitability:
-    of_host = int(memory * (1 - machine.gpu_share(memory)))
-    verdict = Need(of_host, 0, 0).verdict(machine.memory, machine.budget)
-    estimate = estimate_speed(model.weights, memory, machine)
-    slow = estimate is not None and estimate.words < LEAST_WORDS
-    return Suitability(model, "slow" if slow and verdict == "fits" else verdict, estimate)
-
-
-def _best(rows: Sequence[Suitability]) -> Suitability | None:
     fitting = [row for row in rows if row.verdict == "fits"]
+    slow_ones = [
+        row for row in rows if row.verdict == "slow" and row.speed and row.speed.alone >= LEAST_WORDS
+    ]
     if fitting:
-        return next((row for row in fitting if row.model.kind == "base"), fitting[0])
-    slow = [row for row in rows if row.verdict == "slow" and row.speed and row.speed.alone >= LEAST_WORDS]
-    return max(slow, key=lambda row: row.speed.words if row.speed else 0.0, default=None)
+        best = next((row for row in fitting if row.model.kind == "base"), fitting[0])
+    else:
+        best = max(slow_ones, key=lambda row: row.speed.words if row.speed else 0.0, default=None)
+    return best, [row for row in rows if row is not best]

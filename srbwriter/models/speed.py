@@ -7,8 +7,9 @@ their bytes. Nothing is measured here; the caller passes in what was.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from srbwriter.models.placement import GPU_SPARE, Gpu
+from srbwriter.models.fit import GPU_SPARE, Gpu
 
 WORDS_PER_TOKEN = 0.75
 """Of English prose, about; vocabularies of 32,000 to 152,000 tokens differ by a tenth."""
@@ -25,8 +26,7 @@ _CORES = 0.8
 clock is slower then."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
+class Pace(NamedTuple):
     """Seconds that a step on the processor takes for a byte of weights: with one branch and with several."""
 
     branches: int
@@ -47,11 +47,8 @@ class Pace:
             cores: cores that compute.
             bandwidth: bytes of memory that they read in a second. A small model may be in the cache.
         """
-        of_one = [
-            step / (cores * (_CORES if cores > 1 else 1)) / size for step in (step_alone, step_together)
-        ]
-        alone, together = (max(seconds, 1 / bandwidth) for seconds in of_one)
-        return cls(branches, alone, together)
+        computing = size * cores * (_CORES if cores > 1 else 1)
+        return cls(branches, *(max(step / computing, 1 / bandwidth) for step in (step_alone, step_together)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,27 +62,18 @@ class Machine:
 
     def gpu_share(self, memory: int) -> float:
         """Return how much of a model that needs ``memory`` bytes the GPUs' own memory holds, 0 to 1."""
-        room = sum(max(gpu.free - GPU_SPARE, 0) for gpu in self.gpus if not gpu.shared)
-        return min(room / memory, 1.0)
+        return min(sum(max(gpu.free - GPU_SPARE, 0) for gpu in self.gpus if not gpu.shared) / memory, 1.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Weights:
+class Weights(NamedTuple):
     """Bytes that a step reads: all ``dense`` ones, and of ``experts`` the ``share`` that a token chooses."""
 
     dense: float
     experts: float = 0.0
     share: float = 0.0
 
-    def step_seconds(self, pace: Pace, branches: int) -> float:
-        """Return how long a step on the processor takes."""
-        together = pace.alone if branches == 1 else pace.together
-        one_by_one = branches * self.share * pace.alone  # branches hardly ever choose the same experts
-        return self.dense * together + self.experts * min(one_by_one, together)
 
-
-@dataclass(frozen=True, slots=True)
-class Speed:
+class Speed(NamedTuple):
     """An estimate: words a second in each of several ``branches``, and in a branch that is written ``alone``.
 
     With ``on_gpu`` it is the least that a graphics card does.
@@ -116,8 +104,11 @@ def estimate_speed(weights: Weights, memory: int, machine: Machine) -> Speed | N
     pace, gpu = machine.pace, machine.gpu_share(memory)
     if pace is None:
         return None
-    together, alone = (
-        WORDS_PER_TOKEN / (weights.step_seconds(pace, count) * (1 - gpu) + _GPU_STEP * gpu)
-        for count in (pace.branches, 1)
-    )
-    return Speed(pace.branches, together, alone, on_gpu=gpu == 1.0)
+
+    def words(branches: int) -> float:
+        each = pace.alone if branches == 1 else pace.together
+        experts = min(branches * weights.share * pace.alone, each)  # hardly ever do branches choose the same
+        seconds = weights.dense * each + weights.experts * experts
+        return WORDS_PER_TOKEN / (seconds * (1 - gpu) + _GPU_STEP * gpu)
+
+    return Speed(pace.branches, words(pace.branches), words(1), on_gpu=gpu == 1.0)

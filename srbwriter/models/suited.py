@@ -13,8 +13,6 @@ from typing import Any
 
 from srbwriter import gguf
 
-_NAMES = ("general.name", "general.size_label")
-
 
 @dataclass(frozen=True, slots=True)
 class Suited:
@@ -48,7 +46,7 @@ _SUITED = {
 
 def suited_to(metadata: Mapping[str, object]) -> Suited:
     """Return what suits the model with this metadata; nothing for one that is not in the table."""
-    name, size = (str(metadata.get(key, "")) for key in _NAMES)
+    name, size = (str(metadata.get(key, "")) for key in ("general.name", "general.size_label"))
     return _SUITED.get((name, size), Suited())
 
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from srbwriter.models.fit import size_words
 
 WINDOW = 10.0
 """Seconds over which the speed is measured."""
 
-_LEAST = 0.5
-"""Seconds of samples before a speed is named."""
+_LEAST = 0.5  # seconds of samples before a speed is named
 
 
-@dataclass(frozen=True, slots=True)
-class Transfer:
+class Transfer(NamedTuple):
     """A moment of a download; ``total`` 0 is unknown, and so is a ``speed`` (bytes a second) of None."""
 
     done: int
@@ -25,15 +23,11 @@ class Transfer:
     @property
     def seconds_left(self) -> float | None:
         """Return the seconds that the rest takes at this speed; None if unknown."""
-        if not self.total or not self.speed:
-            return None
-        return max(0, self.total - self.done) / self.speed
+        return max(0, self.total - self.done) / self.speed if self.total and self.speed else None
 
     def __str__(self) -> str:
         """For example ``1.2 GB of 4.7 GB · 12 MB/s · 5 min left``."""
-        words = [
-            f"{size_words(self.done)} of {size_words(self.total)}" if self.total else size_words(self.done)
-        ]
+        words = [size_words(self.done) + (f" of {size_words(self.total)}" if self.total else "")]
         if self.speed is not None:
             words.append(f"{size_words(self.speed)}/s")
         if self.done < self.total and (seconds := self.seconds_left) is not None:
@@ -41,11 +35,11 @@ class Transfer:
         return " · ".join(words)
 
 
-@dataclass(slots=True)
 class TransferMeter:
     """Measures the speed of one download over its last seconds. The caller passes the times."""
 
-    _samples: deque[tuple[float, int]] = field(default_factory=deque[tuple[float, int]])
+    def __init__(self) -> None:
+        self._samples = deque[tuple[float, int]]()
 
     def record(self, done: int, total: int, now: float) -> Transfer:
         """Note that ``done`` bytes are here at ``now`` (seconds of any steady clock); return the moment."""
@@ -61,10 +55,9 @@ class TransferMeter:
 
 
 def time_words(seconds: float) -> str:
-    """A length of time in words, for example ``40 s``, ``5 min`` or ``2 h 10 min``."""
+    """Return a length of time in words, for example ``40 s``, ``5 min`` or ``2 h 10 min``."""
+    minutes = round(seconds / 60)
     if round(seconds) < 60:
         return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    if minutes < 60:
-        return f"{minutes} min"
-    return f"{minutes // 60} h {minutes % 60} min" if minutes % 60 else f"{minutes // 60} h"
+    hours = f"{minutes // 60} h" if minutes >= 60 else ""
+    return " ".join(filter(None, [hours, f"{minutes % 60} min" if minutes % 60 else ""]))

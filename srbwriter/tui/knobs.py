@@ -102,7 +102,7 @@ def _parsed(knob: Parameter, text: str) -> Any:
         case "float":
             return float(text)
         case "bool":
-            return SWITCH.from_text(text)
+            return SWITCH.parse(text)
         case "texts" | "ids":
             return tuple(json.loads(f"[{text}]"))
         case "biases":

@@ -58,7 +58,7 @@ def own_keys() -> list[Key[str]]:
     from srbwriter.tui.commands import COMMANDS
     from srbwriter.tui.key_names import check_keys
 
-    names = Kind("names of keys, such as x, ctrl+t, f5", "KEYS", check_keys, check_keys)
+    names = Kind("names of keys, such as x, ctrl+t, f5", "KEYS", check_keys)
     return [
         Key(f"keys.{command.id}", names, "", f"your own keys for: {command.title.lower()}")
         for command in COMMANDS.values()

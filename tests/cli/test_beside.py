@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,52 +12,13 @@ import pytest
 
 from srbwriter.cli import app, main
 from srbwriter.cli.exits import Exit
-from srbwriter.cli.serve import SessionLoader, server_beside
-from srbwriter.cli.table import every_key
-from srbwriter.config import Settings, load
-from srbwriter.demo import bundled_model
-from srbwriter.session import Session
 from tests.cli.stories import make
 from tests.terminal.terminal import CTRL_Q, Terminal
-
-
-def settings(**flags: Any) -> Settings:
-    said = {"server.port": 0, "model.gpu_layers": 0, "model.ctx_size": 512, "generation.max_tokens": 4}
-    return load(
-        every_key(), {**said, **{name.replace("__", "."): value for name, value in flags.items()}}, {}
-    )
-
-
-@pytest.fixture
-def session(tmp_path: Path) -> Iterator[Session]:
-    with contextlib.closing(Session.open(settings(), tmp_path / "s.srbw")) as opened:
-        opened.loader.wait(60)
-        yield opened
-
-
-def url_in(line: str) -> str:
-    return line.rpartition(" ")[2]
 
 
 def ask(url: str) -> str:
     answer = httpx.post(f"{url}/v1/completions", json={"model": "any", "prompt": "Once", "max_tokens": 4})
     return answer.raise_for_status().json()["choices"][0]["text"]
-
-
-def test_the_same_engine_answers_as_long_as_the_session_runs(session: Session) -> None:
-    with server_beside(settings())(session) as line:
-        assert line.startswith("http://127.0.0.1:")
-        before = session.engine.stats()
-        assert ask(url_in(line))
-        after = session.engine.stats()
-        assert after.generated_tokens > before.generated_tokens, "it was the session's engine that wrote"
-        session.set_text("Once upon a time")
-        current = session.generate(2)
-        assert ask(url_in(line)) and current.generation is not None
-        current.generation.wait()
-        assert all(branch.text for branch in current.branches)
-    with pytest.raises(httpx.ConnectError):
-        ask(url_in(line))
 
 
 @pytest.mark.skipif(os.name != "posix", reason="pseudo-terminals are a thing of POSIX systems")
@@ -80,15 +39,6 @@ def test_the_real_program_serves_beside_the_app_and_says_so(tmp_path: Path) -> N
         assert terminal.ended() == 0
     finally:
         terminal.close()
-
-
-def test_a_change_of_model_is_followed(session: Session) -> None:
-    with server_beside(settings())(session) as line:
-        old = session.engine
-        session.load_model(bundled_model())
-        session.loader.wait(60)
-        assert session.engine is not old and SessionLoader(session).engine is session.engine
-        assert ask(url_in(line))
 
 
 @pytest.fixture

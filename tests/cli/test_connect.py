@@ -10,9 +10,8 @@ import httpx
 import pytest
 
 from srbwriter import cli, launch
-from srbwriter.cli.serve import server_beside
 from srbwriter.cli.table import every_key
-from srbwriter.config import ConfigError, load
+from srbwriter.config import load
 from srbwriter.engine.remote.engine import RemoteEngine
 from srbwriter.engine.remote.options import RemoteOptions
 from tests.engine.peers import served
@@ -38,18 +37,6 @@ def test_the_environment_says_where_and_with_which_key(
     assert capsys.readouterr().out == STORY[:9] + "\n"
 
 
-def test_a_key_file_is_read(server: Scripted, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    server.wanted_key = "k2"
-    file = tmp_path / "key"
-    file.write_text("k2\n")
-    arguments = ["--connect", server.url, "--connect-key-file", str(file), "-n", "1", "--max-tokens", "3"]
-    assert cli.main(["write", PROMPT, *arguments]) == 0
-    assert capsys.readouterr().out == STORY[:3] + "\n"
-    settings = load(every_key(), {"model.connect": "x", "model.connect_key_file": tmp_path / "none"}, {})
-    with pytest.raises(ConfigError, match="none cannot be read"):
-        launch.remote_options(settings)
-
-
 def test_what_is_wrong_there_is_the_exit_code_here(
     server: Scripted, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -58,14 +45,6 @@ def test_what_is_wrong_there_is_the_exit_code_here(
     assert "maximum context length is 7 tokens" in capsys.readouterr().err
     assert cli.main(["write", PROMPT, "--connect", server.url, "--dialect", "koboldcpp"]) == 2
     assert "--dialect 'koboldcpp': expected one of" in capsys.readouterr().err
-
-
-def test_what_it_can_do_is_shown(server: Scripted, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["models", "info", "--connect", server.url]) == 0
-    out = capsys.readouterr().out
-    assert "vLLM 0 (vllm), model scripted, 32768 tokens" in out
-    lacks = out.partition("has not: ")[2].strip().split(", ")
-    assert "mirostat" in lacks and not {"logprobs", "grammar"} & set(lacks)
 
 
 def test_a_model_named_nearer_is_the_one_that_is_meant(tmp_path: Path) -> None:
@@ -106,12 +85,6 @@ def test_what_belongs_to_a_model_here_is_refused(
     assert flag in (words := capsys.readouterr().err) and "--connect" in words
 
 
-def test_the_server_beside_the_app_refuses_it_too(server: Scripted, tmp_path: Path) -> None:
-    said = {"model.connect": server.url, "server.slot_save_path": tmp_path}
-    with pytest.raises(ConfigError, match="--slot-save-path.*--connect"):
-        server_beside(load(every_key(), said, {}))
-
-
 def test_one_address_is_taken_and_several_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -131,10 +104,3 @@ def test_one_address_is_taken_and_several_are_refused(
     file.write_text("")
     assert cli.main([*arguments, "--connect", "http://a:1", "--connect", "http://b:2"]) == 2
     assert "--connect 'http://a:1' and 'http://b:2': expected one address" in capsys.readouterr().err
-
-
-def test_a_settings_file_may_say_it_for_other_starts(server: Scripted, tmp_path: Path) -> None:
-    file = tmp_path / "settings.toml"
-    file.write_text('[model]\nlora = ["a.gguf"]\n')
-    settings = load(every_key(), {"model.connect": server.url}, {}, file)
-    assert launch.remote_options(settings).url == server.url

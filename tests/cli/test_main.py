@@ -26,7 +26,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         def run_and_fail(arguments: object, settings: object) -> int:
             raise error
 
-        monkeypatch.setattr(app, "run", run_and_fail)
+        monkeypatch.setattr(app, "run_app", run_and_fail)
 
     yield fail_with
 
@@ -39,11 +39,6 @@ def test_help_begins_with_examples(run: Any, command: str) -> None:
     examples, _, rest = done.out.partition("options:")
     assert f"  srbwriter {command}" in examples
     assert all((f"{code.value:<4} {code.meaning}" in rest) is (not command) for code in Exit)
-
-
-def test_the_overview_names_every_command(run: Any) -> None:
-    shown = run("--help").out
-    assert all(command.summary in shown for command in commands.COMMANDS.values())
 
 
 @pytest.mark.parametrize(
@@ -74,34 +69,6 @@ def test_a_defect_leaves_a_report(run: Any, failing: Any) -> None:
     assert done.code == Exit.ERROR and str(report) in done.err and "Traceback" not in done.err
     assert "ZeroDivisionError: by nothing" in report.read_text("utf-8")
     assert "ZeroDivisionError" in paths.log_file().read_text("utf-8")
-
-
-def test_a_model_that_is_missing_is_said_with_the_place_that_names_it(
-    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = tmp_path / "storytelle.gguf"
-
-    def said(*flags: str) -> str:
-        done = run("write", "Once", *flags)
-        assert done.code == Exit.MODEL
-        return done.err.partition(f"{model}: no such file, named by ")[2].strip()
-
-    meant = "`srbwriter models` lists those there are"
-    assert said("-m", str(model)) == f"--model — {meant}"
-    with monkeypatch.context() as patch:
-        patch.setenv("SRBWRITER_MODEL", str(model))
-        assert said() == f"SRBWRITER_MODEL — {meant}"
-    for file, words in (
-        (paths.config_file(), f"model.path in {paths.config_file()}:2 — {meant}"),
-        (
-            paths.overlay_file(),
-            "`srbwriter models use` — choose another with it, or `srbwriter models forget`",
-        ),
-    ):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(f'[model]\npath = "{model}"\n')
-        assert said() == words
-        file.unlink()
 
 
 def test_everything_that_is_wrong_in_file_flag_and_variable_is_said_in_one_go(
@@ -149,18 +116,6 @@ def test_the_app_asks_for_a_terminal(run: Any, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     done = run()
     assert done.code == Exit.ERROR and "needs a terminal" in done.err
-
-
-def test_a_story_that_cannot_be_opened_is_said_in_words(
-    run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    story = tmp_path / "novel.srbw"
-    story.write_text("no story")
-    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    done = run(str(story))
-    assert done.code == Exit.ERROR and str(story) in done.err
-    assert story.read_text() == "no story" and not list(paths.log_dir().glob("crash-*"))
 
 
 def test_help_is_the_same_through_python_m() -> None:

@@ -16,11 +16,11 @@ from srbwriter.cli.exits import Exit
 from srbwriter.cli.table import every_key
 from srbwriter.config import load
 from srbwriter.demo import bundled_model
-from srbwriter.models import Machine, Pace, fit, read_recommended
-from srbwriter.models.placement import Gpu
+from srbwriter.models import Machine, Pace, read_recommended
+from srbwriter.models.fit import Gpu
 from tests.cli.conftest import Run
 from tests.fakes.hub import Hub, running
-from tests.models.gguf_files import SHAPE, gguf, put
+from tests.models.gguf_files import gguf, put
 
 REPO = "maker/novelist-GGUF"
 
@@ -47,13 +47,6 @@ def model_in_use() -> Path:
     return launch.model_path(load(every_key(), {}, {}))
 
 
-def test_a_model_that_needs_more_than_is_free_is_tight(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fit, "free_memory", lambda: 100 * 10**6)  # other programs have the rest
-    _, out, err = run()
-    assert out.splitlines()[1].split()[-2:] == ["tight", "bundled"]
-    assert "of memory, 100 MB free" in err
-
-
 def test_the_list_shows_size_context_and_memory(run: Any) -> None:
     put(paths.models_dir() / "novelist.gguf")
     put(paths.models_dir() / "bad.gguf", b"no model")
@@ -76,11 +69,6 @@ def test_the_list_for_programs(run: Any) -> None:
     )
     assert (bad["problem"], bad["verdict"], bad["memory"]) == ("not a GGUF file", "unusable", None)
     assert json.loads(run("list", "--json")[1]) == [bundled, bad]
-
-
-def test_a_name_cannot_talk_to_the_terminal(run: Any) -> None:
-    put(paths.models_dir() / "a\x1b[31mb.gguf", gguf({**SHAPE}))
-    assert "\x1b" not in run()[1]
 
 
 def test_a_model_is_added_used_and_forgotten(run: Any, tmp_path: Path) -> None:
@@ -108,15 +96,6 @@ def test_any_file_can_be_used(run: Any, tmp_path: Path, monkeypatch: pytest.Monk
     assert model_in_use() == file
 
 
-def test_a_model_that_is_missing_is_not_in_use(
-    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SRBWRITER_MODEL", str(tmp_path / "gone.gguf"))
-    code, out, err = run()
-    assert code == Exit.OK and "gone.gguf: no such file, named by SRBWRITER_MODEL" in err
-    assert "in use is" not in err and "\n*" not in out
-
-
 def test_what_cannot_be_used_changes_nothing(run: Any, tmp_path: Path) -> None:
     bad = put(tmp_path / "bad.gguf", b"no model")
     folder = tmp_path / "folder.gguf"
@@ -139,29 +118,12 @@ def test_what_cannot_be_used_changes_nothing(run: Any, tmp_path: Path) -> None:
     assert (code, out) == (Exit.MODEL, "") and "not a GGUF file" in err
 
 
-def test_what_overrules_a_choice_is_said(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = put(tmp_path / "novelist.gguf")
-    monkeypatch.setenv("SRBWRITER_MODEL", str(bundled_model()))
-    assert f"but SRBWRITER_MODEL says {bundled_model()}, and that wins" in run("use", str(file))[2]
-    monkeypatch.delenv("SRBWRITER_MODEL")
-    paths.config_dir().mkdir(parents=True)
-    paths.config_file().write_text('[model]\npath = "/my/own.gguf"\n')
-    assert "model.path in your config.toml says /my/own.gguf, and that wins" in run("forget")[2]
-
-
 def test_a_model_is_pulled_and_used(run: Any, hub: Hub) -> None:
     code, out, err = run("pull", REPO, "--use")
     file = paths.models_dir() / REPO / "novelist-Q4_0.gguf"
     assert (code, out) == (Exit.OK, f"{file}\n")
     assert "novelist-Q4_0.gguf: 5 KB, needs about" in err and "novelist-Q4_0.gguf: 100 %" in err
     assert model_in_use() == file
-
-
-def test_what_could_be_pulled_is_listed(run: Any, hub: Hub) -> None:
-    _, out, _ = run("pull", REPO, "--list")
-    rows = [line.split() for line in out.splitlines()[1:]]
-    assert [(row[0], row[1]) for row in rows] == [("*", "Q4_0"), ("F16", "20")]
-    assert not paths.models_dir().exists()
 
 
 # ---- recommended, on machines of all kinds
@@ -210,14 +172,6 @@ def test_one_model_is_recommended_and_the_others_follow(run: Any, on: Callable[.
     assert "an estimate from the speed of the bundled model" in err and "of memory; models" in err
 
 
-def test_nothing_fits_that_writes_below_three_words_a_second(run: Any, on: Callable[..., None]) -> None:
-    for pace in (LAPTOP, Pace(8, 40e-12, 200e-12), Pace(1, 60e-12, 60e-12)):
-        on(64, pace=pace)
-        rows = listed(run)
-        assert all((row["words_per_second"] >= 3) == (row["verdict"] == "fits") for row in rows.values())
-        assert {row["verdict"] for row in rows.values()} == {"fits", "slow"}
-
-
 def test_this_machine_is_measured(run: Any) -> None:
     first = read_recommended().models[0]
     put(first.path)
@@ -227,14 +181,6 @@ def test_this_machine_is_measured(run: Any) -> None:
     row = listed(run)[first.name]
     assert 0 < row["words_per_second"] <= row["words_per_second_alone"] and row["branches"] == 8
     assert row["path"] == str(first.path) and row["pages"] == first.pages
-
-
-def test_pull_without_a_name_points_to_the_recommended_models(run: Any, hub: Hub) -> None:
-    code, out, err = run("pull")
-    assert (code, out) == (Exit.USAGE, "") and "`srbwriter models recommended` lists some" in err
-    for name in ("novelist", "maker/none"):
-        code, _, err = run("pull", name)
-        assert code == Exit.MODEL and "`srbwriter models recommended`" in err
 
 
 # ---- the flags
@@ -269,26 +215,6 @@ def test_an_address_given_by_a_flag_is_fetched(real_hub: Hub, capsys: pytest.Cap
     url = f"{real_hub.url}/{REPO}/resolve/main/storyteller-Q8_0.gguf"
     assert write(capsys, "--model-url", url)[0] == Exit.OK
     assert (paths.models_dir() / "storyteller-Q8_0.gguf").exists()
-
-
-def test_a_terminal_sees_a_bar(run: Any, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    monkeypatch.setenv("TERM", "xterm")
-    _, _, err = run("pull", REPO)
-    assert "novelist-Q4_0.gguf" in err and "KB of" in err and "100 %" not in err
-
-
-def test_what_is_interrupted_says_how_to_go_on(run: Any, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    from srbwriter.models import pull
-
-    def interrupted(*arguments: Any) -> Path:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(pull, "fetch", interrupted)
-    code, _, err = run("pull", REPO)
-    assert code == Exit.INTERRUPTED and "the same command continues from there" in err
 
 
 # ---- info

@@ -15,24 +15,18 @@ import httpx
 import pytest
 
 from srbwriter import launch
-from srbwriter.cli import flags, main, serve
+from srbwriter.cli import main, serve
 from srbwriter.cli.exits import Exit
 from srbwriter.cli.table import every_key
 from srbwriter.config import Key, Settings, keys, load
-from srbwriter.config.keys import SECTIONS
 from srbwriter.demo import bundled_model
 from srbwriter.engine.types import Sampling, Stop
-from srbwriter.server import ServerSettings, run
-from srbwriter.server.settings import AddressError, ServerError
+from srbwriter.server import ServerSettings
 from tests.server.lines import LineClient, known
 
 
 def settings(flags: dict[str, Any]) -> Settings:
     return load(every_key(), flags, {})
-
-
-def test_without_settings_the_servers_own_defaults_hold() -> None:
-    assert serve.server_settings(settings({})) == ServerSettings()
 
 
 @pytest.mark.parametrize("row", serve.OPTIONS, ids=lambda row: row.name)
@@ -57,29 +51,6 @@ def test_what_is_asked_of_the_model_reaches_the_server() -> None:
     assert serve.server_settings(settings(said)) == ServerSettings(
         n=3, line_n=3, max_n=5, n_predict=7, line_stop=Stop(max_tokens=7), sampling=Sampling(temperature=0.25)
     )
-
-
-def test_keys_from_a_file_join_the_others(tmp_path: Path) -> None:
-    file = tmp_path / "keys"
-    file.write_text("\ufeffb\n\nc\n", "utf-8")  # as Windows saves it
-    said = settings({serve.API_KEYS.name: ("a",), serve.API_KEY_FILE.name: file})
-    assert serve.server_settings(said).api_keys == ("a", "b", "c")
-
-
-def test_no_limit_is_no_limit() -> None:
-    said = settings({keys.MAX_TOKENS.name: -1})
-    assert serve.server_settings(said).n_predict == -1
-    assert launch.stop(said).max_tokens is None
-
-
-@pytest.mark.parametrize("row", [serve.API_KEY_FILE, serve.CHAT_TEMPLATE_FILE])
-def test_a_file_that_cannot_be_read_is_said_in_words(row: Key[Any], tmp_path: Path) -> None:
-    file = tmp_path / "latin"
-    for content in (None, b"\xff"):
-        if content is not None:
-            file.write_bytes(content)
-        with pytest.raises(ServerError, match="latin: .* cannot be read"):
-            serve.server_settings(settings({row.name: file}))
 
 
 def start(*arguments: str) -> tuple[subprocess.Popen[str], str]:
@@ -225,29 +196,6 @@ WRONG = (
     ("--preload /none", "the preloaded prompt cannot be read"),
     ("--api-key-file /none", "the list of keys cannot be read"),
 )
-
-
-def test_all_settings_that_cannot_be_used_are_said_in_one_go(capsys: pytest.CaptureFixture[str]) -> None:
-    wrong = (
-        "--host 0.0.0.0 --path /none --chat-template nobodys --ssl-key-file /none --system-prompt-file /no"
-    )
-    assert main(["--serve", "--port", "0", *wrong.split()]) == Exit.USAGE
-    lines = capsys.readouterr().err.splitlines()
-    assert all(line.startswith("srbwriter: ") for line in lines)
-    found = ("0.0.0.0 can be", "nobodys", "/no: the system", "/none: there is no such folder", "HTTPS needs")
-    assert [next((words for words in found if words in line), line) for line in lines] == [*found]
-
-
-def test_a_socket_file_that_cannot_be_made_is_said_in_words() -> None:
-    said = load(every_key(), _flags("--unix-socket /none/socket"), {})
-    with pytest.raises(AddressError, match="cannot listen on /none/socket"):
-        run(launch.loader(said), serve.server_settings(said), ready=pytest.fail)
-
-
-def _flags(line: str) -> dict[str, Any]:
-    parser = flags.parser("srbwriter", "")
-    flags.add_keys(parser, every_key(), tuple(SECTIONS))
-    return flags.chosen(parser.parse_args(line.split()), every_key())
 
 
 def test_a_second_model_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

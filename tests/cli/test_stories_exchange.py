@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import sys
 import zipfile
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 
 from srbwriter.cli.exits import Exit
-from srbwriter.story import Properties, Story, formats
+from srbwriter.story import Story, formats
 from tests.story.format_files import shape
 
 from .stories import library_files, make
@@ -64,18 +63,6 @@ def test_a_file_that_is_there_is_replaced_only_by_force(run: Any, tmp_path: Path
     assert file.read_text() == "It was spring."
 
 
-@pytest.mark.parametrize(
-    "command", [("import", str(FIXTURES / "story.md")), ("new", "The Mill"), ("backup", "restore", "orchard")]
-)
-def test_a_story_gets_no_name_of_another_format(run: Any, tmp_path: Path, command: tuple[str, ...]) -> None:
-    """Whoever names one wants a file of that format."""
-    make()
-    run("backup", "make", "orchard")
-    code, out, err = run(*command, "-o", str(tmp_path / "tale.docx"))
-    assert (code, out) == (Exit.USAGE, "") and not list(tmp_path.iterdir())
-    assert "tale.docx: a story ends in .srbw; `srbwriter export` makes a .docx of one" in err
-
-
 def test_what_cannot_be_written_is_said_first(
     run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,44 +78,6 @@ def test_what_cannot_be_written_is_said_first(
         code, out, err = run("export", "orchard", *flags)
         assert code in (Exit.USAGE, Exit.ERROR) and not out and words in err
     assert not list(tmp_path.iterdir())
-
-
-def test_a_book_is_not_for_a_terminal(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    make()
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    for form in ("epub", "docx"):
-        code, out, err = run("export", "orchard", "--format", form)
-        assert (code, out) == (Exit.USAGE, "") and "name a file with -o" in err
-
-
-@pytest.mark.parametrize("arguments", [("export", "any"), ("export",), ("import",)])
-def test_the_formats_are_listed_without_a_story(run: Any, arguments: tuple[str, ...]) -> None:
-    code, out, err = run(*arguments, "--format", "list")
-    names = {line.split()[0] for line in out.splitlines()}
-    assert (code, err) == (Exit.OK, "") and {"srbwriter", "mikupad", "docx"} <= names
-    assert ("novelai" in names) == (arguments[0] == "import")
-
-
-def test_a_command_without_its_file_says_what_is_missing(run: Any) -> None:
-    for command, question in (("export", "which story?"), ("import", "which file?")):
-        code, out, err = run(command)
-        assert (code, out) == (Exit.USAGE, "") and question in err
-
-
-def test_what_a_book_says_of_itself_comes_from_the_story(run: Any, tmp_path: Path) -> None:
-    make()
-    run("info", "orchard", "--author", "Ada L.", "--language", "pt_br")
-    identifiers: list[str] = []
-    for number in (1, 2):
-        file = tmp_path / f"{number}.epub"
-        assert run("export", "orchard", "-o", str(file))[0] == Exit.OK
-        with zipfile.ZipFile(file) as book:
-            package = book.read("EPUB/package.opf").decode()
-        assert "<dc:creator>Ada L.</dc:creator>" in package and "<dc:language>pt-BR<" in package
-        identifiers += re.findall("urn:uuid:[-0-9a-f]+", package)
-        run("rename", "orchard", "Another orchard")
-    assert identifiers == [f"urn:uuid:{json.loads(run('info', 'another', '--json')[1])['id']}"] * 2
-    assert "author: Ada L.\nlang: pt-BR\n" in run("export", "another", "--format", "markdown")[1]
 
 
 # ---- import
@@ -159,15 +108,6 @@ def test_a_file_that_is_broken_costs_no_other_its_import(run: Any, tmp_path: Pat
     code, _, err = run("import", *(str(tmp_path / name) for name in ("a.md", "b.json", "none", "c.md")))
     assert code == Exit.ERROR and "b.json: at line 1" in err and "none: there is no such file" in err
     assert library_files() == {"a.srbw", "c.srbw"}
-
-
-def test_what_is_broken_in_a_file_is_said_and_the_rest_is_imported(run: Any, tmp_path: Path) -> None:
-    file = tmp_path / "torn.json"
-    file.write_text('{"text": "a", "children": [{"text": "b", "children": []}, 7]}')
-    code, out, err = run("import", str(file))
-    assert code == Exit.OK and err.endswith(f"{file}: children[1]: left out; expected an object\n")
-    with Story.open(out.strip(), readonly=True) as story:
-        assert [node.text for node in story.to_draft().nodes] == ["a", "b"]
 
 
 def test_text_comes_from_standard_input(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,47 +174,3 @@ def test_a_folder_and_several_files_become_one_story(run: Any, tmp_path: Path) -
     assert (code, out, err) == (Exit.OK, f"{target}\n", "")
     with Story.open(target, readonly=True) as story:
         assert (story.title, story.text(story.current)) == ("Both", "# 10\n\nTen.\n\n# Two\n\nTwo.")
-
-
-def test_a_project_is_imported_without_a_flag_and_its_format_is_for_folders(run: Any, tmp_path: Path) -> None:
-    vault = tmp_path / "Vault"
-    (vault / ".obsidian").mkdir(parents=True)
-    (vault / "Rain.md").write_text("It [[rain|rained]].")
-    code, out, err = run("import", str(vault))
-    assert (code, err) == (Exit.OK, "")
-    with Story.open(out.strip(), readonly=True) as story:
-        assert story.text(story.current) == "# Rain\n\nIt rained."
-    code, _, err = run("import", "--format", "scrivener", str(vault / "Rain.md"))
-    assert code == Exit.ERROR and "is no folder, as a story in scrivener is — name the folder" in err
-    code, _, err = run("import", "--as-one", str(vault / "Rain.md"), str(vault / "Snow.md"))
-    assert code == Exit.ERROR and f"{vault / 'Snow.md'}: there is no such file" in err
-    (tmp_path / "map.jpg").write_bytes(b"\xff\xd8\xff\xe0")
-    code, _, err = run("import", "--as-one", str(vault / "Rain.md"), str(tmp_path / "map.jpg"))
-    assert code == Exit.ERROR and "map.jpg" in err
-    code, _, err = run("import", "--as-one", "-", str(vault / "Rain.md"))
-    assert code == Exit.USAGE and "--as-one takes files and folders, and - is neither" in err
-
-
-def test_the_cures_work(run: Any, tmp_path: Path) -> None:
-    french, twee = tmp_path / "french.txt", tmp_path / "tale.tw"
-    french.write_bytes("Où vas-tu, « fée » ?".encode("cp1252"))
-    twee.write_text(":: Start\n[[Go]]\n")
-    for file, flags, text in (
-        (french, ("--encoding", "cp1252"), "Où vas-tu, « fée » ?"),
-        (twee, ("--format", "text"), ":: Start\n[[Go]]\n"),
-    ):
-        code, out, _ = run("import", *flags, str(file))
-        assert code == Exit.OK
-        with Story.open(out.strip(), readonly=True) as story:
-            assert story.text(story.current) == text
-
-
-def test_a_document_becomes_a_story_with_its_author(run: Any, tmp_path: Path) -> None:
-    make()
-    run("info", "orchard", "--author", "Ada", "--language", "de")
-    file = tmp_path / "o.docx"
-    run("export", "orchard", "-o", str(file))
-    back = Path(run("import", str(file))[1].strip())
-    with Story.open(back, readonly=True) as story:
-        assert story.properties == Properties("The Orchard", "Ada", "de")
-        assert story.text(story.current) == "It was spring."

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from srbwriter import cli
-from srbwriter.cli.write import _Printer  # pyright: ignore[reportPrivateUsage]
+from srbwriter.cli.write import print_branches
 from srbwriter.engine import Engine, Request
 from srbwriter.engine.types import Stop
 
@@ -43,15 +43,6 @@ def test_json_and_plain_output_hold_every_branch(capsys: pytest.CaptureFixture[s
     assert write(capsys, "Once upon a time,", "-n", "4") == "\n".join(parts)
 
 
-def test_branches_begin_differently_unless_each_is_by_itself(capsys: pytest.CaptureFixture[str]) -> None:
-    def texts(*siblings: str) -> list[str]:
-        document = json.loads(write(capsys, "Once", "-n", "4", "--json", *siblings))
-        return [branch["text"] for branch in document["branches"]]
-
-    assert len(set(texts())) == 4
-    assert len(set(texts("--siblings", "independent"))) < 4
-
-
 def test_a_piped_prompt_loses_one_newline(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -74,21 +65,6 @@ def test_what_is_no_prompt_is_refused_in_words(
         assert cli.main(["write", *arguments, *QUICK]) == code
         out, err = capsys.readouterr()
         assert out == "" and words in err
-
-
-def test_a_reader_that_leaves_is_no_traceback() -> None:
-    process = subprocess.Popen(
-        [*command("Once upon a time,", "-n", "8"), "--max-tokens", "200"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None and process.stderr is not None
-    process.stdout.readline()
-    process.stdout.close()
-    errors = process.stderr.read()
-    process.stderr.close()
-    assert process.wait(60) == 0 and errors == ""
 
 
 def test_ctrl_c_ends_with_its_code() -> None:
@@ -119,6 +95,6 @@ def test_a_terminal_is_shown_no_escape_sequences(engine: Engine, out: type[io.St
     branch: Any = generation.branches[0]
     branch.buffer.pieces.append("a\x1b[31mb\tc\n")
     sink = out()
-    _Printer(generation, sink).follow()
+    print_branches(generation, sink)
     assert ("\x1b" in sink.getvalue()) is kept
     assert "b\tc\n" in sink.getvalue()

@@ -43,7 +43,8 @@ class Hub:
     statuses: list[int] = field(default_factory=list)
     """The next files are answered with these statuses."""
     hold_after: int | None = None
-    """The next answer stops after so many bytes of content, sets ``held``, and waits for ``release``."""
+    """The next answer stops after so many bytes, sets ``held``, and waits for ``release``; later ones do so
+    at once."""
     held: Event = field(default_factory=Event)
     release: Event = field(default_factory=Event)
     flipped: set[str] = field(default_factory=set)
@@ -129,7 +130,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command == "HEAD":
             return
         if self.is_storage and status in (200, 206) and self.hub.hold_after is not None:
-            first, self.hub.hold_after = self.hub.hold_after, None
+            first, self.hub.hold_after = self.hub.hold_after, 0
             self.wfile.write(data[:first])
             self.hub.held.set()
             self.hub.release.wait(60)

@@ -7,11 +7,9 @@ import struct
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from srbwriter.demo import bundled_model
-from srbwriter.models import BadModelFile, Header, read_header
+from srbwriter.models import Header, ModelsError, read_header
 from srbwriter.models.files import parse_header
 from tests.models.gguf_files import SHAPE, gguf, put, text
 
@@ -41,12 +39,6 @@ def test_reading_stops_at_the_vocabulary() -> None:
     data = gguf({**SHAPE, **tokens, "general.file_type": 7})
     cut = data.index(text("tokenizer.ggml.tokens")) + len(text("tokenizer.ggml.tokens")) + 16
     assert parse(data[:cut]).vocabulary == 1000
-
-
-def test_a_shape_behind_the_vocabulary_is_found() -> None:
-    tokens = {"general.architecture": "llama", "tokenizer.ggml.tokens": ["a", "bc"], "tokenizer.x": [1, 2, 3]}
-    header = parse(gguf({**tokens, **SHAPE}))
-    assert (header.layers, header.vocabulary) == (2, 2)
 
 
 def test_heads_may_differ_from_layer_to_layer() -> None:
@@ -80,22 +72,12 @@ def test_an_adapter_is_no_model() -> None:
     ],
 )
 def test_a_damaged_file_is_said_in_words(data: bytes, words: str, tmp_path: Path) -> None:
-    with pytest.raises(BadModelFile, match=words) as caught:
+    with pytest.raises(ModelsError, match=words) as caught:
         read_header(put(tmp_path / "m.gguf", data))
     assert str(tmp_path / "m.gguf") in str(caught.value)
 
 
 def test_a_missing_file_and_a_folder_are_said_in_words(tmp_path: Path) -> None:
     for path in (tmp_path / "none.gguf", tmp_path):
-        with pytest.raises(BadModelFile, match="cannot be read"):
+        with pytest.raises(ModelsError, match="cannot be read"):
             read_header(path)
-
-
-@given(st.binary(max_size=400), st.integers(0, 300))
-def test_any_bytes_are_a_header_or_an_error(noise: bytes, place: int) -> None:
-    whole = gguf({**SHAPE, "tokenizer.ggml.tokens": ["a", "b"]})
-    for data in (noise, b"GGUF" + noise, whole[:place] + noise + whole[place + len(noise) :], whole[:place]):
-        try:
-            assert parse(data).architecture is not None
-        except BadModelFile as error:
-            assert error.problem

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from srbwriter.models.files import Parts, file_quantisation, is_model, part_names, parts_of, quantisation
+from srbwriter.models.files import Parts, is_model, part_names, parts_of, quantisation
 
 
 def test_quantisations() -> None:
@@ -20,23 +20,8 @@ def test_quantisations() -> None:
         assert quantisation(name) == found, name
 
 
-def test_quantisations_in_the_words_of_llama_cpp() -> None:
-    for description, found in {
-        "llama ?B Q8_0": "Q8_0",
-        "llama 8B Q4_K - Medium": "Q4_K_M",
-        "qwen3 0.6B Q3_K - Small (guessed)": "Q3_K_S",
-        "gemma3 1B IQ2_XXS - 2.0625 bpw": "IQ2_XXS",
-        "llama4 17B.16E (Scout) Q6_K": "Q6_K",
-        "gpt-oss 20B MXFP4 MoE": "MXFP4",
-        "llama 1B all F32": "F32",
-        "phi3 3B BF16": "BF16",
-        "llama 8B unknown, may not work": "",
-    }.items():
-        assert file_quantisation(description) == found, description
-
-
 def test_parts() -> None:
-    assert parts_of("big-00002-of-00003.gguf") == Parts("big", 2, 3)
+    assert parts_of("big-00002-of-00003.gguf") == Parts("big", 2)
     assert parts_of("small.GGUF") == Parts("small")
     assert part_names("big-00002-of-00002.gguf") == ["big-00001-of-00002.gguf", "big-00002-of-00002.gguf"]
     assert part_names("small.gguf") == ["small.gguf"]

@@ -5,13 +5,12 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import httpx
 import pytest
 
 from srbwriter import paths
-from srbwriter.models import DownloadError, NoSuchModel, Run, Wanted, pull
-from srbwriter.models.files import Header, ModelsError
-from srbwriter.models.fit import memory_budget
-from srbwriter.models.pull import new_client
+from srbwriter.models import Cancelled, DownloadError, ModelsError, RecommendedModel, Run, Wanted, pull
+from srbwriter.models.files import Header
 from tests.fakes.hub import Hub
 from tests.models.gguf_files import SHAPE, gguf
 
@@ -24,6 +23,7 @@ FILES = {
     "big/novelist-Q5_0-00002-of-00002.gguf": b"GGUF the second part" + bytes(2_500),
     "mmproj-novelist-F16.gguf": gguf(weights=10),
 }
+Q8 = "novelist-Q8_0.gguf"
 
 
 @pytest.fixture
@@ -54,38 +54,39 @@ def here() -> set[str]:
     return {str(path.relative_to(top)) for path in top.rglob("*") if path.is_file()}
 
 
-def test_a_model_arrives_whole_in_the_folder_of_its_repository(novelist: Hub) -> None:
+def address(hub: Hub, name: str = Q8) -> str:
+    return f"{hub.url}/{REPO}/resolve/main/{name}"
+
+
+def test_a_model_arrives_whole_in_the_folder_of_its_repository_once(novelist: Hub) -> None:
     reports: list[tuple[str, int, int]] = []
     file = pull.fetch(plan("Q8_0"), lambda *news: reports.append(news))
-    assert file == paths.models_dir() / REPO / "novelist-Q8_0.gguf"
-    assert file.read_bytes() == FILES["novelist-Q8_0.gguf"]
-    size = len(FILES["novelist-Q8_0.gguf"])
+    assert file == paths.models_dir() / REPO / Q8 and file.read_bytes() == FILES[Q8]
+    size = len(FILES[Q8])
     assert [done for _, done, _ in reports] == sorted({done for _, done, _ in reports}) and len(reports) > 2
-    assert reports[-1] == ("novelist-Q8_0.gguf", size, size)
-    assert here() == {f"{REPO}/novelist-Q8_0.gguf"}
+    assert reports[-1] == (Q8, size, size) and here() == {f"{REPO}/{Q8}"}
+    ready = plan("Q8_0")
+    novelist.asked.clear()
+    assert pull.fetch(ready, silent) == file and not novelist.asked
 
 
 def test_the_parts_of_a_split_model_come_together(novelist: Hub) -> None:
-    file = bring("Q5_0")
-    assert file.name == "novelist-Q5_0-00001-of-00002.gguf"
+    assert bring("Q5_0").name == "novelist-Q5_0-00001-of-00002.gguf"
     assert here() == {f"{REPO}/big/novelist-Q5_0-0000{n}-of-00002.gguf" for n in (1, 2)}
 
 
 def test_an_interrupted_download_goes_on_where_it_stopped(novelist: Hub) -> None:
-    ready = plan("Q8_0")
-
     def stop(name: str, done: int, total: int) -> None:
         if done > 3_000:
-            raise KeyboardInterrupt
+            raise Cancelled("stopped")
 
-    with pytest.raises(KeyboardInterrupt):
-        pull.fetch(ready, stop)
-    assert not (paths.models_dir() / REPO / "novelist-Q8_0.gguf").exists()
-    (part,) = (paths.models_dir() / REPO).iterdir()
-    kept = part.stat().st_size
-    assert kept > 3_000
+    model = RecommendedModel("Novelist", REPO, Q8, "base", "4 GB")
+    with pytest.raises(Cancelled):
+        pull.fetch_recommended(model, stop)
+    kept = model.arrived
+    assert kept > 3_000 and not model.is_here
     novelist.asked.clear()
-    assert pull.fetch(ready, silent).read_bytes() == FILES["novelist-Q8_0.gguf"]
+    assert pull.fetch_recommended(model, silent).read_bytes() == FILES[Q8] and model.is_here
     assert [asked.headers["Range"] for asked in novelist.files_asked()] == [f"bytes={kept}-"]
 
 
@@ -96,7 +97,7 @@ def test_a_dead_line_or_a_busy_hub_is_asked_again_and_a_dead_one_given_up(noveli
     ):  # fmt: skip
         novelist.asked.clear()
         novelist.cut_after, novelist.statuses, novelist.ranges = list(cuts), list(statuses), ranges
-        assert pull.fetch(ready, silent).read_bytes() == FILES["novelist-Q8_0.gguf"]
+        assert pull.fetch(ready, silent).read_bytes() == FILES[Q8]
         assert len(novelist.files_asked()) == asked
         shutil.rmtree(paths.models_dir())
     novelist.statuses = [503] * pull.ATTEMPTS
@@ -105,13 +106,13 @@ def test_a_dead_line_or_a_busy_hub_is_asked_again_and_a_dead_one_given_up(noveli
 
 
 def test_a_damaged_file_never_gets_its_name(novelist: Hub) -> None:
-    novelist.flipped = {"novelist-Q8_0.gguf"}
+    novelist.flipped = {Q8}
     for fetch in (bring, lambda: pull.fetch_url(address(novelist), silent)):
         with pytest.raises(DownloadError, match="checksum .*fetch it again"):
             fetch()
         assert here() == set(), "the damaged part is gone, or every further attempt would fail as well"
     novelist.flipped = set()
-    assert bring().read_bytes() == FILES["novelist-Q8_0.gguf"]
+    assert bring().read_bytes() == FILES[Q8]
 
 
 def test_a_refused_download_leaves_nothing(novelist: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,21 +132,13 @@ def test_what_fits_this_machine_is_suggested(novelist: Hub, monkeypatch: pytest.
     everything = plan()
     assert [model.quantisation for model in everything.models] == ["Q4_K_M", "Q5_0", "Q8_0", "F16"]
     assert everything.model.quantisation == "Q5_0", "the finest of up to six bits"
-    cache = everything.needs[0] - everything.models[0].size
-    assert cache > 1000 * 2 * 2 * 32 * 2, "the hub's file was asked for its shape"
-    between = (everything.needs[0] + everything.needs[1]) // 2
-    monkeypatch.setattr(pull, "memory_budget", lambda: between)
+    small, modest, *_ = everything.models
+    assert small.need - small.size > 1000 * 2 * 2 * 32 * 2, "the hub's file was asked for its shape"
+    monkeypatch.setattr(pull, "memory_budget", lambda: (small.need + modest.need) // 2)
     assert plan().model.quantisation == "Q4_K_M"
     monkeypatch.setattr(pull, "memory_budget", lambda: 1)
-    assert plan().model.quantisation == "Q4_K_M" and plan().need > 1
-    assert plan("F16").suggested == 0 and plan("F16").model.quantisation == "F16"
-    assert memory_budget() > 1 << 20
-
-
-def test_a_model_is_named_by_quantisation_or_file(novelist: Hub) -> None:
-    for what in ("q8_0", "novelist-Q8_0.gguf"):
-        assert plan(what).model.path == "novelist-Q8_0.gguf"
-    assert plan("big/novelist-Q5_0-00001-of-00002.gguf").model.quantisation == "Q5_0"
+    assert plan().model.quantisation == "Q4_K_M"
+    assert plan("F16").suggested.quantisation == "Q4_K_M" and plan("F16").model.quantisation == "F16"
 
 
 @pytest.mark.parametrize(
@@ -162,49 +155,43 @@ def test_what_is_not_there_is_said_with_what_is(novelist: Hub, wanted: Wanted, w
     novelist.repositories["maker/plain"] = {"model.safetensors": b"x"}
     novelist.repositories["maker/half"] = {"m-00001-of-00002.gguf": gguf()}
     novelist.repositories["maker/twice"] = {"a-Q8_0.gguf": gguf(), "b-Q8_0.gguf": gguf(weights=1)}
-    with pytest.raises(NoSuchModel, match=words):
+    with pytest.raises(ModelsError, match=words):
         pull.plan(wanted, how_run)
 
 
 def test_the_token_goes_to_the_hub_and_to_nobody_else(novelist: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     novelist.token = "secret"
-    with pytest.raises(NoSuchModel, match="or it is private — check the name, or set HF_TOKEN"):
+    with pytest.raises(ModelsError, match="or it is private — check the name, or set HF_TOKEN"):
         bring()
     monkeypatch.setenv("HF_TOKEN", "secret")
     assert bring().exists()
     assert not [asked for asked in novelist.asked if asked.by_storage and asked.headers["Authorization"]]
-    with new_client() as client:
-        assert pull.Hub(client).headers(f"{novelist.storage}/x") == {}
 
 
-def test_no_network_is_said_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gated_repository_names_its_page(novelist: Hub) -> None:
+    novelist.gated = True
+    words = f"{novelist.url}/{REPO}: accept its licence on that page, then set HF_TOKEN to your access token"
+    with pytest.raises(DownloadError, match=words):
+        bring()
+
+
+def test_a_hub_that_does_not_answer_or_is_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(DownloadError, match="which HF_ENDPOINT names, does not answer"):
+    with pytest.raises(DownloadError, match="127.0.0.1:9, which HF_ENDPOINT names, does not answer"):
+        plan()
+    page = httpx.MockTransport(lambda request: httpx.Response(200, content=b"<html>log in</html>"))
+    monkeypatch.setattr(pull, "_client", lambda: httpx.Client(transport=page))
+    with pytest.raises(DownloadError, match="HF_ENDPOINT names no hub"):
         plan()
 
 
-# ---- addresses
-
-
-def address(hub: Hub, name: str = "novelist-Q8_0.gguf") -> str:
-    return f"{hub.url}/{REPO}/resolve/main/{name}"
-
-
-def test_a_file_comes_from_its_address_once(novelist: Hub) -> None:
-    file = pull.fetch_url(address(novelist), silent)
-    assert file == paths.models_dir() / "novelist-Q8_0.gguf"
-    assert file.read_bytes() == FILES["novelist-Q8_0.gguf"]
-    novelist.asked.clear()
-    assert pull.fetch_url(address(novelist), silent) == file and not novelist.asked
-
-
-def test_how_a_repository_is_written() -> None:
+def test_how_models_of_the_net_are_written() -> None:
     assert Wanted.parse("o/r") == Wanted("o/r") == Wanted.parse("hf.co/o/r")
     assert Wanted.parse("o/r:Q4_0") == Wanted("o/r", "Q4_0")
     assert Wanted.parse("https://huggingface.co/o/r:a/b.gguf") == Wanted("o/r", "a/b.gguf")
     for text in ("", "novelist", "a/b/c", "../x", "a/..", "o/r?x"):
-        with pytest.raises(NoSuchModel, match="expected OWNER/REPO.*`srbwriter models recommended` lists"):
+        with pytest.raises(ModelsError, match="expected OWNER/REPO.*`srbwriter models recommended` lists"):
             Wanted.parse(text)
     for url in ("", "novelist.gguf", "ftp://host/m.gguf", "http://host/", "http://[/m.gguf"):
-        with pytest.raises(NoSuchModel, match="expected the address"):
+        with pytest.raises(ModelsError, match="expected the address"):
             pull.fetch_url(url, silent)

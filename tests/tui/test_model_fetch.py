@@ -173,6 +173,7 @@ async def test_a_fetch_is_stopped_and_continued_in_the_list(
         bench.screen.run("model")
         await opened(bench, Picker)
         assert "MB of 9 MB are here, enter continues" in listed(bench)
+        our_hub.hold_after = None
         await bench.press(*"novelist", "enter")
         await ended(bench)
         assert bench.session.loader.path == novelist.path
@@ -208,7 +209,7 @@ async def test_what_is_in_the_way_is_said_in_one_sentence(
     match trouble:
         case "offline":
             monkeypatch.delenv("HF_ENDPOINT")
-            monkeypatch.setattr("srbwriter.models.hub.ENDPOINT", f"http://127.0.0.1:{_closed_port()}")
+            monkeypatch.setattr("srbwriter.models.pull.ENDPOINT", f"http://127.0.0.1:{_closed_port()}")
         case "mirror":
             monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{_closed_port()}")
         case "gated":

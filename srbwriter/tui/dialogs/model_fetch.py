@@ -20,7 +20,6 @@ from srbwriter.tui.widgets.lines import key_name
 from srbwriter.tui.write.status import shortened
 
 if TYPE_CHECKING:
-    from srbwriter.models.pull import Cancellation
     from srbwriter.tui.program import Writer
 
 _NAME_CELLS = 24
@@ -36,7 +35,6 @@ class _Download:
         self.result: Future[Path] = Future()
         self._bytes = (0, 0)  # here, and in all; 0 is unknown
         self._meter = TransferMeter()
-        self._cancellation: Cancellation | None = None
         Thread(target=self._run, name="srbwriter-fetch", daemon=True).start()
 
     @property
@@ -46,21 +44,18 @@ class _Download:
 
     def stop(self) -> None:
         self.stopping = True
-        if self._cancellation is not None:
-            self._cancellation.cancel()
 
     def _run(self) -> None:
         from srbwriter.models import pull  # imports an HTTP client, which would delay a key
 
-        cancellation = self._cancellation = pull.Cancellation()
-        if self.stopping:
-            cancellation.cancel()
         try:
-            self.result.set_result(pull.fetch_recommended(self.model, self._progress, cancellation))
+            self.result.set_result(pull.fetch_recommended(self.model, self._progress))
         except BaseException as error:
             self.result.set_exception(error)
 
     def _progress(self, name: str, done: int, total: int, /) -> None:
+        if self.stopping:
+            raise Cancelled("the download was stopped")
         self._bytes = done, total
 
 
