@@ -77,7 +77,6 @@ OTHERS = (
     ((200, PAGE), f"it answers with a web page; {ENGINE}"),
     ((302, b"", "{path}"), "it sends us on to {url}/v1/models, which is not followed"),
     ((200, b'{"ok": true}'), f"it lists no model; {ENGINE}, with the right port"),
-    ((400, NGINX), "perhaps TLS is spoken at that port; try --connect https://127.0.0.1:"),
     ((401, b'{"error": "no key"}'), "it wants another key (no key); give it with --connect-key"),
     ((404, b"nothing"), f"it has nothing at /v1/models (nothing); {ENGINE}"),
 )
