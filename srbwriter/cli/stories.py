@@ -24,7 +24,6 @@ from srbwriter.config import Settings, Table
 from srbwriter.gguf import is_gguf
 from srbwriter.story import DamagedStory, Story, StoryError, files, library
 from srbwriter.story.backup import backups
-from srbwriter.story.headings import headings
 from srbwriter.story.model import Refused, counted
 from srbwriter.story.store import SUFFIX
 
@@ -252,7 +251,6 @@ def _usage() -> Generator[None]:
 
 def _facts(story: Story) -> dict[str, Any]:
     days, living, outline = story.days(), list(story.reading_order()), story.outline()
-    found = headings(story.text(story.current), [(chapter.begin, chapter.title) for chapter in outline])
     return {
         **asdict(story.properties),
         "id": story.id,
@@ -267,8 +265,8 @@ def _facts(story: Story) -> dict[str, Any]:
         "ends": sum(not story.children(node) for node in living),
         "unread": len(story.unread()),
         "in_the_bin": len(story.bin()),
-        "chapters": [story.marks(node).title for node in story.chapters()],
-        "outline": [{"title": heading.words, "words": outline[heading.mark].words} for heading in found],
+        "chapters": [chapter.title for chapter in outline if chapter.title],
+        "outline": [{"title": chapter.shown, "words": chapter.words} for chapter in outline],
         "bookmarks": len(story.bookmarks()),
         "tags": story.tags(),
         "backups": len(backups(story.backup_folder(paths.backup_dir()))),

@@ -213,8 +213,8 @@ class LookAhead(Instrument):
             engine.stand_back()
 
     def text_changed(self) -> None:
-        """Update the requests; while typed words are not in the story yet, no prefetch begins."""
-        if self._budget.mode != "off" and (self._rounds or not self._desk.typing.text_waits):
+        """Update the requests."""
+        if self._budget.mode != "off":
             self.look()
 
     def round_begins(self, current: Round) -> None:
@@ -276,7 +276,7 @@ class LookAhead(Instrument):
         desk, current, mode = self._desk, self._desk.round, self.mode
         generations = current.generations if current is not None else []
         able = desk.capabilities.has("look_ahead")
-        if mode == "off" or desk.typing.text_waits or not able or self._closing:
+        if mode == "off" or not able or self._closing:
             self.drop()
             return
         over = bool(generations) and all(generation.done for generation in generations)

@@ -30,10 +30,8 @@ from srbwriter.story import NodeId, ReadOnlyStory, Refused, Story, StoryError
 from srbwriter.story.context import Assembly, ContextError
 from srbwriter.story.model import JsonObject
 
-from . import typing
 from .instrument import Instrument
 from .models import Models
-from .open import rescue_folder
 from .picking import Picking
 from .prompting import Prompter, with_words
 from .recorder import Recorder
@@ -58,13 +56,15 @@ class Rounds(Models):
         super().__init__(story, loader, options)
         self.n, self.sampling, self.stop, self.variety = n, sampling, stop, variety
         self.round: Round | None = None
-        self.typing = typing.Typing(story, story.set_text, rescue_folder(story))
+        self.typed: int = 0
+        """How often somebody typed into the text of the story."""
         self._workspace = Workspace(story, lambda: self.round)
         self._history = RoundHistory(self._workspace.left_at)
-        self._recorder = Recorder(story, self.typing, self._lock, workspace=self._workspace)
-        self._picking = Picking(story, self.typing, self._recorder)
+        self._recorder = Recorder(story, self._lock, self._workspace)
+        self._picking = Picking(story, self._recorder)
 
     def _text_changed(self) -> None:
+        self._picking.text_may_differ()
         for instrument in self.instruments.values():
             instrument.text_changed()
 
@@ -389,11 +389,16 @@ class Rounds(Models):
     # ---- onto the disk
 
     def keep(self) -> None:
-        """Save everything typed and generated so far to the disk.
-
-        Raises StoryError if saving fails; nothing is lost then, and the recorder retries.
-        """
+        """Bring everything generated so far into the story."""
         self._recorder.write()
+
+    def save(self) -> None:
+        """Bring everything into the story and wait until it is on the disk.
+
+        Raises NotSaved if saving fails; nothing is lost then, and the journal goes on trying.
+        """
+        self.keep()
+        self.story.flush()
 
     def _in_story(self, act: Callable[[], Result]) -> Result:
         """Run ``act``, which may move to another node; the shown branches are kept for a return."""

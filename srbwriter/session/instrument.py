@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from .rounds import Round, Turn
     from .sampling import Variety
     from .scoring import Paths
-    from .typing import Typing
 
 
 Result = TypeVar("Result")
@@ -45,8 +44,6 @@ class Desk(Protocol):
 
     @property
     def story(self) -> Story: ...
-    @property
-    def typing(self) -> Typing: ...
     @property
     def engine(self) -> Backend | None: ...
     @property
@@ -92,8 +89,6 @@ class Instrument:
         self._work: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
         self._ended = False
         self._worker: threading.Thread | None = None
-        if type(self).text_changed is not Instrument.text_changed:  # most instruments do not handle keys
-            desk.typing.on_key.append(self.text_changed)
 
     @classmethod
     def of(cls, session: Holder) -> Self:

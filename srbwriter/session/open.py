@@ -37,11 +37,6 @@ def open_story(path: Path | None) -> Story:
     return story
 
 
-def rescue_folder(story: Story) -> Path:
-    """Return the folder for unsaved words of ``story``, if possible on another disk than the story."""
-    return story.backup_folder(paths.state_dir() / "rescued")
-
-
 def _copy_of_the_day(story: Story) -> None:
     """Make the daily backup on a thread."""
     file, folder = story.file, story.backup_folder(paths.backup_dir())

@@ -10,19 +10,18 @@ from srbwriter.story import ROOT, NodeId, Refused, Story
 from .prefix import END_CHARS, Prefix
 from .recorder import Recorder
 from .rounds import Round
-from .typing import Typing
 
 
 class Picking:
     """Picks branches into ``story``, and checks whether they still follow its text."""
 
-    def __init__(self, story: Story, typing: Typing, recorder: Recorder) -> None:
-        self._story, self._typing, self._recorder = story, typing, recorder
+    def __init__(self, story: Story, recorder: Recorder) -> None:
+        self._story, self._recorder = story, recorder
         self._changes = 0
-        self._known: tuple[tuple[int, int], Round, bool] | None = None  # the last result
+        self._known: tuple[int, Round, bool] | None = None  # the last result
 
     def text_may_differ(self) -> None:
-        """Discard the last result after a verb."""
+        """Discard the last result after typing or a verb."""
         self._changes += 1
 
     def is_stale(self, current: Round | None) -> bool:
@@ -32,20 +31,18 @@ class Picking:
         """
         if current is None or current.prefix is None:
             return False
-        changes, known = (self._changes, self._typing.changes), self._known
+        changes, known = self._changes, self._known
         if known is not None and known[0] == changes and known[1] is current:
             return known[2]
-        waiting = self._typing.waiting_text
-        text = self._story.text(self._story.current) if waiting is None else waiting
-        stale = not current.prefix_fits(text)
+        stale = not current.prefix_fits(self._story.text(self._story.current))
         self._known = changes, current, stale
         return stale
 
     def keep_prefix(self, current: Round) -> None:
         """Store the text before the branches of ``current``, which begin now."""
-        changes = self._changes, self._typing.changes
+        changes = self._changes
         current.prefix = Prefix.of(self._story.text(current.parent))
-        if self._typing.waiting_text is None and self._story.current == current.parent:
+        if self._story.current == current.parent:
             self._known = changes, current, False  # so that the whole text need not be read again
 
     def joined(self, current: Round, text: str) -> str:

@@ -1,9 +1,7 @@
-"""The recorder: a thread that saves generated and typed text to the story.
+"""The recorder: a thread that brings generated text into the story.
 
-It reads the engine's buffers by cursor and the unsaved words of :class:`~srbwriter.session.typing.Typing`,
-and saves both in one transaction. A verb does the same on its own thread, together with its own change
-(:meth:`Recorder.together`). If saving fails, cursors and words are reset, and the recorder retries. Neither
-the engine nor the screen waits for it.
+It reads the engine's buffers by cursor. A verb does the same on its own thread, together with its own change
+(:meth:`Recorder.together`). Neither the engine nor the screen waits for it.
 """
 
 from __future__ import annotations
@@ -19,53 +17,31 @@ from typing import TypeVar
 
 from srbwriter.engine.generation import Branch, Buffer, Generation
 from srbwriter.engine.types import FinishReason, Sampling
-from srbwriter.story import ROOT, DamagedStory, NodeId, NotSaved, ReadOnlyStory, State, Story, StoryError
+from srbwriter.story import ROOT, NodeId, State, Story
 from srbwriter.story.model import JsonObject
 
-from . import typing
 from .prefix import keep_prefix
 from .rounds import WISH, Round, Track
 from .workspace import Workspace
 
 log = logging.getLogger(__name__)
 
-KEY_SECONDS = 0.4
-"""Longest time from a key to the beginning of its transaction, in seconds; keys are saved within a second."""
-
 TEXT_SECONDS = 0.6
-"""Longest time from generated text to its transaction, in seconds."""
-
-_AGAIN_SECONDS = (0.5, 1.0, 2.0, 4.0)  # between attempts after a failure; the last one repeats
+"""Longest time from generated text to the story, in seconds."""
 
 Result = TypeVar("Result")
 
 
-class _NoPlace(Exception):
-    """The text of ``current`` has no place in the story; the cause gives the reason."""
-
-    def __init__(self, current: Round) -> None:
-        self.current = current
-        super().__init__("no place")
-
-
 class Recorder:
-    """Saves the rounds that it follows, and the typed text of ``words``. ``lock`` is the session's."""
+    """Brings the text of the rounds that it follows into the story. ``lock`` is the session's."""
 
-    def __init__(
-        self, story: Story, words: typing.Typing, lock: threading.RLock,
-        clock: Callable[[], float] = time.monotonic, workspace: Workspace | None = None,
-    ) -> None:  # fmt: skip
-        self._story, self._words, self._lock, self._clock = story, words, lock, clock
-        self._workspace = workspace
+    def __init__(self, story: Story, lock: threading.RLock, workspace: Workspace) -> None:
+        self._story, self._lock, self._workspace = story, lock, workspace
         self._rounds: list[Round] = []
         self._wake = threading.Condition()
         self._due: float | None = None
-        self._not_before = 0.0  # after a failure: the time of the next attempt
-        self._failed = 0
         self._closing = False
         self._thread: threading.Thread | None = None
-        words.on_key.append(lambda: self._note(KEY_SECONDS))
-        words.held = lock
 
     # -- news, from any thread ---------------------------------------------------------------------------
 
@@ -80,26 +56,21 @@ class Recorder:
         if not known:
             current.update_versions()  # the first verb may cut prefetched text before any event
             self.follow_request(current, current.generation)
-        self._note(0)
+        self.note_view(0)
 
     def follow_request(self, current: Round, generation: Generation) -> None:
         """Save what ``generation``, one of those of ``current``, writes from now on."""
         generation.add_listener(lambda: self._on_event(current))
 
-    def note_view(self) -> None:
-        """Save the workspace within a second, because the screen has changed."""
-        self._note(KEY_SECONDS)
-
     def _on_event(self, current: Round) -> None:
         """Handle an event of the engine, on its thread."""
         current.update_versions()
-        self._note(TEXT_SECONDS if current.tracks else 0)
+        self.note_view(TEXT_SECONDS if current.tracks else 0)
 
-    def _note(self, seconds: float) -> None:
-        """Schedule a transaction within ``seconds``."""
-        due = max(self._clock() + seconds, self._not_before)
-        known = self._due
-        if known is not None and known <= due:  # the engine calls this at every step
+    def note_view(self, seconds: float = TEXT_SECONDS) -> None:
+        """Save what is new, also on the screen, within ``seconds``."""
+        due = time.monotonic() + seconds
+        if self._due is not None and self._due <= due:  # the engine calls this at every step
             return
         with self._wake:
             self._due = due if self._due is None else min(self._due, due)
@@ -112,135 +83,57 @@ class Recorder:
         while self._wait():
             try:
                 self.write()
-            except StoryError as error:
-                log.warning("not written down yet: %s", error)
             except Exception:  # this thread must outlive any error
                 log.exception("not written down yet")
-                self._try_again()
 
     def _wait(self) -> bool:
-        """Wait until a transaction is due; return False when the story is closed."""
+        """Wait until something is due; return False when the story is closed."""
         with self._wake:
             while not self._closing:
-                left = None if self._due is None else self._due - self._clock()
+                left = None if self._due is None else self._due - time.monotonic()
                 if left is not None and left <= 0:
                     self._due = None
                     return True
                 self._wake.wait(left)
             return False
 
-    def _try_again(self) -> None:
-        wait = _AGAIN_SECONDS[min(self._failed, len(_AGAIN_SECONDS) - 1)]
-        self._failed += 1
-        self._not_before = self._clock() + wait
-        self._note(wait)
-
     # -- writing -----------------------------------------------------------------------------------------
 
     def write(self) -> None:
-        """Save everything typed and published so far.
-
-        Raises StoryError, usually NotSaved; then the typed words are kept and retried.
-        """
-        with self._lock:
-            if self._words.waiting or any(current.news for current in self._rounds):
-                self._transact()
-            else:
-                self._words.written()  # after a failure the next transaction may succeed
-                self._write_workspace()
-            self._let_go()
-
-    def _write_workspace(self) -> None:
-        """Save the workspace if nothing else is new; a failure loses no text."""
-        if self._workspace is None or not self._workspace.changed:
-            return
-        try:
-            with self._story.together():
-                self._workspace.write()
-        except StoryError as error:
-            log.warning("what the screen shows is not written down yet: %s", error)
+        """Bring everything published so far into the story."""
+        if self._story.read_only is None:
+            self.together(lambda: None)
 
     def together(self, act: Callable[[], Result]) -> Result:
-        """Run ``act`` in one transaction with everything typed and published before it.
-
-        Raises the error of ``act``, or NotSaved; then nothing has changed, and typed text stays queued.
-        """
+        """Run ``act`` in one batch with everything published before it; if it raises, nothing has changed."""
         with self._lock:
-            done = self._transact(act)
-            self._let_go()
-            return done  # type: ignore[return-value]
-
-    def _transact(self, act: Callable[[], Result] | None = None) -> Result | None:
-        """Run one transaction, without text that has no place in the story, so that the rest is saved."""
-        rounds = [current for current in self._rounds if current.news]
-        homeless: StoryError | None = None  # why typed text has no place
-        while True:
+            before = [(current, [track.copy() for track in current.tracks]) for current in self._rounds]
             try:
-                done = self._attempt(rounds, homeless is None, act)
-            except _NoPlace as problem:
-                why = problem.__cause__
-                log.warning("branches cannot be written down: %s", why, exc_info=why)
-                rounds.remove(problem.current)
-            except (NotSaved, DamagedStory, ReadOnlyStory):
-                raise
-            except StoryError as error:
-                if act is not None or homeless is not None:
-                    raise
-                homeless = error  # the words are retried
-            else:
-                if homeless is not None:
-                    raise homeless
-                return done
-
-    def _attempt(
-        self, rounds: Sequence[Round], typed: bool, act: Callable[[], Result] | None
-    ) -> Result | None:
-        """Reset cursors and words if the transaction fails."""
-        before = [(current, [track.copy() for track in current.tracks]) for current in self._rounds]
-        try:
-            with self._story.together():
-                if typed:
-                    self._words.write()
-                for current in rounds:
-                    self._keep_if_possible(current)
-                done = act() if act is not None else None
-                if self._workspace is not None:
+                with self._story.together():
+                    for current in [current for current in self._rounds if current.news]:
+                        self._keep_if_possible(current)
+                    done = act()
                     self._workspace.write()
-        except BaseException as error:
-            for current, tracks in before:
-                current.tracks = tracks
-            self._words.put_back()
-            if act is None and isinstance(error, Exception) and not isinstance(error, StoryError | _NoPlace):
-                error = StoryError(f"the words cannot be put into the story: {error!r}")  # an internal error
-                log.exception("%s", error)
-            if isinstance(error, NotSaved | DamagedStory) or (typed and act is None):
-                self._refused(error)
-            raise error
-        if typed:
-            self._words.written()
-            self._failed, self._not_before = 0, 0.0
-        return done
+            except BaseException:
+                for current, tracks in before:
+                    current.tracks = tracks
+                raise
+            if len(self._rounds) > 1:  # forget those that are over, except the shown one
+                self._rounds = [r for r in self._rounds if not r.over or r is self._rounds[-1]]
+            return done
 
     def _keep_if_possible(self, current: Round) -> None:
+        """Save a round; a defect in one is no reason to lose what else is to be saved."""
+        before = [track.copy() for track in current.tracks]
         try:
-            self.keep(current)
-        except (NotSaved, DamagedStory, ReadOnlyStory):
-            raise
-        except Exception as error:
-            raise _NoPlace(current) from error
-
-    def _refused(self, error: BaseException) -> None:
-        if isinstance(error, StoryError) and not isinstance(error, ReadOnlyStory):
-            self._words.refused(error)
-            self._try_again()
-
-    def _let_go(self) -> None:
-        """Forget rounds that are over, except the shown one."""
-        if len(self._rounds) > 1:
-            self._rounds = [r for r in self._rounds if not r.over or r is self._rounds[-1]]
+            with self._story.together():
+                self.keep(current)
+        except Exception:
+            log.exception("branches cannot be written down")
+            current.tracks = before
 
     def close(self) -> None:
-        """Save the last words and stop the thread. Raises as :meth:`write` does."""
+        """Save the last text and stop the thread."""
         with self._wake:
             self._closing = True
             self._wake.notify()

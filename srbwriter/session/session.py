@@ -13,10 +13,10 @@ from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.types import EngineOptions, Sampling, Stop
 from srbwriter.story import Story, StoryError
 
-from . import typing
+from . import drafts
 from .instrument import Kind
 from .instruments import INSTRUMENTS
-from .open import open_story, rescue_folder
+from .open import open_story
 from .sampling import Usual, Variety, follow_usual, variety_of
 from .writing import Writing
 
@@ -49,10 +49,8 @@ class Session(Writing):
         self._settings: Settings | None = None
         self.usual = Usual(self.sampling, self.stop, self.variety, n)
         self.instruments.update((kind, kind(self)) for kind in INSTRUMENTS)
-        self.taken_up = typing.take_up(story)
+        self.taken_up = drafts.take_up(story)
         """How many times words of an earlier run, which died, became nodes of the story."""
-        self.rescued = typing.rescued(rescue_folder(story))
-        """Words of an earlier run that the disk did not take; None if there are none."""
         self.restore_workspace()
         self._await(loader)
 
@@ -134,15 +132,15 @@ class Session(Writing):
             instrument.end_worker()
         self.stop_all()
         try:
-            self.keep()  # closing the model may take a while: save first
+            self.save()  # closing the model may take a while: save first
         except StoryError as error:
             log.warning("not written down yet: %s", error)
         if keep_model:
             self._let_end()
         else:
             self._loader.close()
+        self._recorder.close()
         try:
-            self._recorder.close()
+            self.story.close()
         except StoryError as error:
-            log.error("the last words are in %s: %s", self.typing.rescue(), error)
-        self.story.close()
+            log.error("the last words are kept elsewhere until the story is opened again: %s", error)

@@ -51,7 +51,7 @@ class Workspace:
 
     def write(self) -> None:
         """Write the record, within a transaction. Raises StoryError."""
-        if self._story.read_only is None:
+        if self._story.read_only is None and self.changed:
             self._story.put_local_value(KEPT, self._record())
 
     def _record(self) -> JsonObject:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from srbwriter.story import NodeId, ReadOnlyStory, Refused
+from srbwriter.story import Edit, NodeId, Refused
 
-from . import typing
 from .asking import Rounds
+from .drafts import Draft
 from .picking import cut
 from .prompting import Context
 from .rounds import Round
@@ -24,8 +24,6 @@ _LAST_SECONDS = 0.25  # seconds for a running step of the engine when the system
 
 class Writing(Rounds):
     """Verbs for the story of a session."""
-
-    rescued: typing.Rescued | None
 
     @property
     def node(self) -> NodeId:
@@ -42,8 +40,8 @@ class Writing(Rounds):
 
     @property
     def save_state(self) -> str:
-        """Whether typed words are saved; see :class:`~srbwriter.session.typing.SaveState`."""
-        return "read only" if self.story.read_only is not None else str(self.typing.state)
+        """Whether everything is on the disk, in a word or two."""
+        return "read only" if self.story.read_only is not None else str(self.story.save_state)
 
     def text(self) -> str:
         """The text from the beginning to the current node."""
@@ -59,23 +57,38 @@ class Writing(Rounds):
     # ---- words
 
     def set_text(self, text: str) -> None:
-        """Change the text to ``text``; it is on the disk when this returns."""
-        if self.story.read_only is not None:
-            raise ReadOnlyStory(self.story.read_only)
-        self.typing.text(text)
-        self.keep()
+        """Change the text to ``text``."""
+        self._typed(lambda: self.story.set_text(text))
 
-    def draft(self, sheet: str) -> typing.Draft:
-        """Return the draft that saves the words of the sheet called ``sheet``."""
-        return typing.Draft(self.typing, self.story, sheet)
+    def edit(self, *edits: Edit) -> None:
+        """Change the text by ``edits``, which are in order and disjoint, with places of the text before.
 
-    def take_rescued(self) -> None:
-        """Restore :attr:`rescued` into the story and its sheets. Raises StoryError."""
-        with self._lock:
-            if (found := self.rescued) is not None:
-                self.together(lambda: found.take(self.story))
-                found.clear()
-                self.rescued = None
+        They are on the disk within a second. With them is the place of the cursor, behind the last one.
+        """
+        if not edits:
+            return
+        shift = sum(len(e.text) - (e.end - e.start) for e in edits[:-1])
+        cursor = edits[-1].start + shift + len(edits[-1].text)
+
+        def act() -> None:
+            self.story.replace(*edits)
+            if self.view:
+                self.keep_view(self.view | {"cursor": cursor})
+                self._workspace.write()
+
+        with self.story.together():
+            self._typed(act)
+
+    def _typed(self, act: Callable[[], object]) -> None:
+        act()
+        self.typed += 1
+        self._picking.text_may_differ()
+        for instrument in self.instruments.values():
+            instrument.text_changed()
+
+    def draft(self, sheet: str) -> Draft:
+        """Return the draft that keeps the words of the sheet called ``sheet``."""
+        return Draft(self.story, sheet)
 
     # ---- verbs
 
@@ -92,6 +105,7 @@ class Writing(Rounds):
         Raises StoryError as :meth:`keep` does.
         """
         self.leave_round(act, _LAST_SECONDS)
+        self.story.flush()
 
     def undo(self) -> str:
         """Undo the last pick, edit or verb; return its name, empty if there is none."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from srbwriter.prose import Unit
-from srbwriter.story.diff import Edit
+from srbwriter.story.edits import Edit
 from srbwriter.story.model import (
     ROOT,
     Author,
@@ -12,7 +12,6 @@ from srbwriter.story.model import (
     DamagedStory,
     Hit,
     Marks,
-    Node,
     NodeId,
     NoSuchNode,
     NotAStory,
@@ -29,6 +28,7 @@ from srbwriter.story.model import (
     TokenSizes,
     TooNew,
 )
+from srbwriter.story.node import Node
 from srbwriter.story.story import Story
 
 __all__ = [

@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import re
+import shutil
 import sqlite3
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count, takewhile
 from pathlib import Path
+from secrets import token_hex
 
 from srbwriter import paths
 from srbwriter.story import library
-from srbwriter.story.connection import inode_of, looking, not_saved, remove
-from srbwriter.story.lock import FileLock
-from srbwriter.story.model import NotAStory, NotSaved
-from srbwriter.story.store import SUFFIX
+from srbwriter.story.connection import connect, inode_of, log_of, not_saved, remove
+from srbwriter.story.journal import FileLock, read_log
+from srbwriter.story.model import DamagedStory, NotAStory, NotSaved
+from srbwriter.story.store import SUFFIX, VERSION, put_rows
 
 KEEP_DAYS = 14
 DELETED = "deleted"
@@ -162,39 +164,44 @@ def restore(backup: Path, target: Path) -> Path:
     return target
 
 
-def put_down(story: sqlite3.Connection, target: Path) -> Path:
-    """Write an open database to the new story ``target``. Raises NotAStory if it exists, or NotSaved."""
-    _whole(target, lambda temp: _copy_database(story, temp))
-    return target
-
-
 def _copy(source: Path, target: Path) -> None:
-    """Copy a story consistently, also while it is being written to."""
+    """Copy a story whole, also while it is being written to. The copy has a token of its own.
 
-    def copy(temp: Path) -> None:
-        with looking(source) as old:
-            _copy_database(old, temp)
-
-    _whole(target, copy)
-
-
-def _whole(target: Path, make: Callable[[Path], None]) -> None:
-    """Let ``make`` write a temporary file, and rename it to ``target`` when it is complete."""
+    A temporary file is renamed to ``target`` when it is complete.
+    """
     temp = target.with_name(f".{paths.shortened(target.name, library.LONGEST_NAME)}.{os.getpid()}.part")
     try:
         paths.make_folder(target.parent)
         temp.touch(paths.OWN_FILE)  # unlike SQLite, the system gives the reason for a failure
-        make(temp)
+        _copy_database(source, temp)
         library.rename(temp, target)
     except FileExistsError as error:
         if not target.exists():  # the folder's path is a file
             raise NotSaved(target, f"{error.filename} is no folder", full=False) from error
         raise NotAStory(target, "is already there — choose another name") from None
-    except (OSError, sqlite3.Error) as error:
+    except sqlite3.DatabaseError as error:
+        if isinstance(error, sqlite3.OperationalError):
+            raise not_saved(target, error) from error
+        raise DamagedStory(source, str(error)) from error
+    except OSError as error:
         raise not_saved(target, error) from error
     finally:
         with contextlib.suppress(OSError):
             temp.unlink()
+
+
+def keep_old(path: Path, folder: Path, name: str) -> None:
+    """Copy the file of an older version as it is, with SQLite's log beside it. Raises NotSaved."""
+    moment = time.strftime(_MOMENT, time.localtime())
+    target = folder / f"named {moment} {name}{SUFFIX}"
+    try:
+        paths.make_folder(folder)
+        for suffix in ("", "-wal", "-journal"):
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copyfile(f"{path}{suffix}", f"{target}{suffix}")
+    except OSError as error:
+        raise not_saved(target, error) from error
+    claim(folder, path)
 
 
 def _clear_parts(folder: Path) -> None:
@@ -214,13 +221,31 @@ def _runs(process: int) -> bool:
     return True
 
 
-def _copy_database(old: sqlite3.Connection, target: Path) -> None:
-    with contextlib.closing(sqlite3.connect(target)) as new:
+def _copy_database(source: Path, target: Path) -> None:
+    log = read_log(source) if log_of(source).exists() else None
+    mode = "ro" if os.access(source.parent, os.W_OK) else "ro&immutable=1"
+    with contextlib.closing(sqlite3.connect(target, isolation_level=None)) as new:
         new.execute("PRAGMA synchronous = OFF")  # one sync at the end suffices
-        old.backup(new)
+        with contextlib.closing(connect(source, mode)) as old:
+            old.backup(new)
         new.execute("PRAGMA journal_mode = DELETE")  # the copy is one file, without a log beside it
+        if new.execute("PRAGMA user_version").fetchone()[0] == VERSION:
+            token = new.execute("SELECT json FROM value WHERE key = 'token'").fetchone()
+            new.execute("BEGIN")
+            if log is not None and token is not None:
+                put_rows(new, log.after(json.loads(token[0])) or {})
+            new.execute("UPDATE value SET json = ? WHERE key = 'token'", (json.dumps(token_hex(8)),))
+            new.execute("COMMIT")
     descriptor = os.open(target, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def newest_good(folder: Path) -> Backup | None:
+    """Return the newest copy in ``folder`` that can be read whole."""
+    for copy in backups(folder):
+        if not library.info(copy.path).problem:
+            return copy
+    return None

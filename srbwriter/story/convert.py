@@ -1,179 +1,144 @@
 """Conversion of an open story to a draft, and of a draft to a new story.
 
-Every format reads and writes drafts; see :mod:`srbwriter.story.model`.
+Every format reads and writes drafts; see :mod:`srbwriter.story.model`. A chapter that a draft only marks
+becomes a line of the text, as in every story.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import astuple, replace
-from typing import Any, cast
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
 
-from srbwriter.story.document import Document
+from srbwriter.story.headings import heading_line, is_scene_break
 from srbwriter.story.languages import language_tag
-from srbwriter.story.migrations import gaps_in
 from srbwriter.story.model import (
     ROOT,
     DraftNode,
     Generation,
-    JsonObject,
-    Marks,
-    Node,
     NodeId,
     OnProgress,
     Span,
     State,
     StoryDraft,
-    no_progress,
     settings_from,
     settings_text,
 )
-from srbwriter.story.reader import Reader
-from srbwriter.story.spans import fit, plain, tidy
-from srbwriter.story.store import Body
-from srbwriter.story.tree import SETTINGS, Entry
+from srbwriter.story.node import NO_RECIPE, Node
+from srbwriter.story.outline import heading_of
+from srbwriter.story.spans import Spans, cut, encode, fit, plain, text_of, tidy
 from srbwriter.story.words import well_formed
 
-_STORY = ("created", "modified", "id")
-_FACES = "x-"
-"""Prefix of the names of values that interfaces store with a story."""
+if TYPE_CHECKING:
+    from srbwriter.story.story import Story
+
 _AT_ONCE = 500
 """Nodes between two reports of progress."""
 
+_LONG = 32_000
+"""Characters of a node by a person, about; longer ones are cut at paragraphs, so that a key writes little."""
 
-def to_draft(story: Reader, document: Document, progress: OnProgress = no_progress) -> StoryDraft:
+
+def to_draft(story: Story, progress: OnProgress) -> StoryDraft:
     """Return everything but the undo history, and the nodes that only undo needs, as a draft."""
-    order = _exported(document)
-    places = _places(document, order)
-    names = _names(document, order)
+    order = _exported(story)
+    taken = {node.name for node in order if node.name}
+    names = {node.id: node.name or _free(str(node.id), taken) for node in order}
     nodes: list[DraftNode] = []
-    for start in range(0, len(order), _AT_ONCE):
-        progress(start / len(order))
-        chunk = order[start : start + _AT_ONCE]
-        bodies = document.some_bodies(chunk)
-        nodes += [_draft_node(n, bodies[n.id], names, places[n.id]) for n in story.nodes(chunk)]
-    fields = cast(dict[str, Any], document.value("draft", {}))
+    for done, node in enumerate(order):
+        if not done % _AT_ONCE:
+            progress(done / len(order))
+        nodes.append(_draft_node(node, names))
+    came = cast("dict[str, Any]", story.values.get("draft") or {})
+    values = story.values.items()
     properties = story.properties
     return StoryDraft(
         nodes,
-        names.get(document.current, nodes[0].id),
+        names.get(story.current, nodes[0].id),
         title=properties.title,
         byline=properties.author,
         language=properties.language,
-        created=fields.get("created"),
-        modified=fields.get("modified"),
-        meta=fields.get("meta", {}),
+        created=came.get("created"),
+        modified=came.get("modified"),
+        meta=came.get("meta", {}),
         id=story.id,
-        values=_values(document),
+        values={key[2:]: value for key, value in sorted(values) if key.startswith("x-")},
         days=story.days(),
     )
 
 
-def _values(document: Document) -> JsonObject:
-    """Return the values of interfaces, by their own names."""
-    with document.store.reading() as db:
-        rows = db.execute("SELECT key, json FROM value WHERE key GLOB ? ORDER BY key", (f"{_FACES}*",))
-        return {key.removeprefix(_FACES): json.loads(text) for key, text in rows.fetchall()}
+def _free(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name = f"{name}+"
+    return name
 
 
-def _exported(document: Document) -> list[NodeId]:
-    """Yield every node with a text of its own, parents first, without an empty root added by the import."""
-    tree = document.tree
-    order: list[NodeId] = []
+def _exported(story: Story) -> list[Node]:
+    """Return every node with a text of its own, parents first, without an empty root added by the import."""
+    order: list[Node] = []
     stack = [ROOT]
     while stack:
-        node = stack.pop()
-        below = tree.all_children(node)
-        absorbed = tree[node].state == State.ABSORBED
-        if absorbed and all(tree[child].state == State.ABSORBED for child in below):
+        node = story.node(stack.pop())
+        below = story.all_children(node.id)
+        if node.state == State.ABSORBED and all(n.state == State.ABSORBED for n in story.nodes(below)):
             continue  # other absorbed nodes are the parents of binned ones
         order.append(node)
         stack.extend(reversed(below))
-    tops = [node for node in order if tree[node].parent == ROOT]
-    root = tree[ROOT]
-    bare = replace(root.marks, visited=True) == Marks() and not root.flags & SETTINGS
-    return order[1:] if document.value("own_root") and len(tops) == 1 and bare else order
+    tops = [node for node in order if node.parent == ROOT]
+    root = order[0]
+    bare = not (root.bookmark or root.labels or root.note or root.title or root.own_settings)
+    own_root = story.values.get("own_root")
+    return order[1:] if own_root and len(tops) == 1 and bare else order
 
 
-def _names(document: Document, order: list[NodeId]) -> dict[NodeId, str]:
-    """Return the exported id of every node: its imported one, or its number."""
-    with document.store.reading() as db:
-        given = dict[NodeId, str](db.execute("SELECT id, name FROM body WHERE name IS NOT NULL").fetchall())
-    taken = set(given.values())
-    names = dict[NodeId, str]()
-    for node in order:
-        name = given.get(node) or str(node)
-        while node not in given and name in taken:
-            name = f"{name}+"
-        names[node] = name
-    return names
-
-
-def _places(document: Document, order: list[NodeId]) -> dict[NodeId, int]:
-    """Return the imported order numbers of siblings if they still give the same order; else 0, 1, 2 …"""
-    places = {node: document.tree[node].place for node in order}
-    seen: dict[tuple[NodeId | None, int], NodeId] = {}
-    clash = set[NodeId | None]()
-    for node in order:
-        parent = document.tree[node].parent
-        if (parent, places[node]) in seen:
-            clash.add(parent)
-        seen[parent, places[node]] = node
-    for parent in clash:
-        children = [c for c in document.tree.all_children(parent or ROOT) if c in places]
-        places.update((child, index) for index, child in enumerate(children))
-    return places
-
-
-def _draft_node(node: Node, body: Body, names: dict[NodeId, str], place: int) -> DraftNode:
-    name = names[node.id]
+def _draft_node(node: Node, names: dict[NodeId, str]) -> DraftNode:
+    name, spans = names[node.id], node.spans
     made = Generation(node.seed, dict(node.sampling), node.model, node.finish_reason)
-    plainly = all(not span.ids and span.author == node.author for span in node.spans)
+    plainly = all(not span.ids and span.author == node.author for span in spans)
     return DraftNode(
         id=name,
         parent_id=names.get(node.parent or 0),
-        order=place,
+        order=node.place,
         text=node.text,
         author=node.author,
-        spans=[] if plainly else list(node.spans),
+        spans=[] if plainly else list(spans),
         generation=made if made != Generation() else None,
         marks=node.marks,
-        settings=settings_from(body.settings),
+        settings=settings_from(node.own_settings),
         created=node.created or None,
-        meta=dict(node.meta),
+        meta=node.meta,
         number=None if name == str(node.id) else node.id,
     )
 
 
-def fill(document: Document, draft: StoryDraft, progress: OnProgress = no_progress) -> None:
+def fill(story: Story, draft: StoryDraft, progress: OnProgress) -> None:
     """Fill an empty story with a checked ``draft``."""
     own_root = bool(draft.root.text) or draft.root.author == "model"
     numbers = _numbers(draft, own_root)
-    with document.change():
+    story.leave_out(max(numbers.values()))
+    ends: dict[str, NodeId] = {}
+    texts: dict[str, str] = {}  # the last characters of the text up to each node
+    with story.change():
         for done, node in enumerate(draft.nodes):
             if not done % _AT_ONCE:
                 progress(done / len(draft.nodes))
-            parent = numbers.get(node.parent_id or "") or (ROOT if own_root else None)
-            _put(document, node, numbers[node.id], parent)
-        document.put_value("title", draft.title)
-        document.put_value("current", document.tree.nearest_living(numbers[draft.current_id]))
-        document.put_value("own_root", own_root)
-        document.put_value("author", draft.byline)
+            above = node.parent_id or ""
+            parent = ends.get(above) or (ROOT if own_root else None)
+            ends[node.id] = _put(story, node, numbers[node.id], parent, texts.get(above, ""))
+            text = texts.get(above, "") + node.text
+            texts[node.id] = text if len(text) < 4 else text[-3:]
+        story.put("current", story.nearest_living(ends[draft.current_id]))
+        for key, value in {"title": draft.title, "own_root": own_root, "author": draft.byline}.items():
+            story.put(key, value)
         if draft.language:
-            document.put_value("language", language_tag(draft.language) or draft.language)
-        document.put_value("gaps", gaps_in([ROOT, *numbers.values()]))
-        fields = {key: getattr(draft, key) for key in _STORY}
-        document.put_value("draft", {**fields, "meta": draft.meta})
+            story.put("language", language_tag(draft.language) or draft.language)
+        came = {"created": draft.created, "modified": draft.modified, "id": draft.id, "meta": draft.meta}
+        story.put("draft", came)
         for key, value in draft.values.items():
-            document.put_value(f"{_FACES}{key}", value)
-        _put_progress(document, draft)
-
-
-def _put_progress(document: Document, draft: StoryDraft) -> None:
-    document.store.db.executemany(
-        "INSERT OR REPLACE INTO progress (day, typed, picked, generated, seconds) VALUES (?, ?, ?, ?, ?)",
-        [(day, *astuple(done)) for day, done in draft.days.items()],
-    )
+            story.put(f"x-{key}", value)
+        for day, progress_of_day in draft.days.items():
+            story.put_day(day, progress_of_day)
 
 
 def _numbers(draft: StoryDraft, own_root: bool) -> dict[str, NodeId]:
@@ -199,28 +164,57 @@ def _number(node: DraftNode) -> NodeId:
     return int(node.id) if digits and str(int(node.id)) == node.id else 0
 
 
-def _put(document: Document, node: DraftNode, number: NodeId, parent: NodeId | None) -> None:
-    made, settings = node.generation or Generation(), settings_text(node.settings)
-    entry = Entry(
-        id=number,
-        parent=parent,
-        place=node.order,
-        state=State.BINNED if node.marks.deleted and number != ROOT else State.LIVING,
-        author=node.author,
-        flags=SETTINGS if settings else 0,
-        created=node.created or 0.0,
-    )
-    document.tree.put(entry.with_marks(node.marks))
-    body = Body(
-        recipe=document.recipe(made.model, made.sampling),
-        seed=made.seed,
-        finish=made.finish_reason,
-        settings=settings,
-        meta=json.dumps(node.meta) if node.meta else None,
-        name=None if node.id == str(number) else well_formed(node.id),
-    )
-    spans = tidy(map(_sound, node.spans)) if node.spans else plain(well_formed(node.text), node.author)
-    document.write(number, spans, body)
+def _put(story: Story, draft: DraftNode, number: NodeId, parent: NodeId | None, before: str) -> NodeId:
+    """Add the node of a draft, in parts if it is long; return the last of its nodes."""
+    made, marks = draft.generation or Generation(), draft.marks
+    spans = tidy(map(_sound, draft.spans)) if draft.spans else plain(well_formed(draft.text), draft.author)
+    if marks.chapter:
+        spans = _with_heading(spans, marks.title, before)
+    parts = list(_parts(spans)) if draft.author != "model" else [spans]
+    node = Node(
+        number, parent, draft.order, State.BINNED if marks.deleted and number != ROOT else State.LIVING,
+        draft.author, recipe=story.recipe(made.model, made.sampling) if draft.generation else NO_RECIPE,
+        seed=made.seed, finish_reason=made.finish_reason, bookmark=marks.bookmark, visited=marks.visited,
+        title="" if marks.chapter else well_formed(marks.title), note=well_formed(marks.note),
+        labels=well_formed("\n".join(marks.tags)), own_settings=settings_text(draft.settings),
+        extra=json.dumps(draft.meta) if draft.meta else None,
+        name=None if draft.id == str(number) else well_formed(draft.id), created=draft.created or 0.0,
+    )  # fmt: skip
+    node.text, node.runs = text_of(parts[0]), encode(parts[0], draft.author)
+    story.put_node(node)
+    last = number
+    for part in parts[1:]:
+        last = story.add_node(last, part, draft.author).id
+    return last
+
+
+def _with_heading(spans: Spans, title: str, before: str) -> Spans:
+    """Return ``spans`` with the line that begins a chapter, unless their text begins with one."""
+    text = text_of(spans)
+    bare = text.lstrip()
+    if heading_line(bare) is not None or (not title and is_scene_break(bare.split("\n")[0])):
+        return spans
+    if not title and not before.strip():
+        return spans  # a scene at the very beginning has no break before it
+    gap = len(text) - len(text.lstrip("\n"))
+    ending = before + text[:gap]
+    blank = "" if not ending.strip() else "\n\n"[min(2, len(ending) - len(ending.rstrip("\n"))) :]
+    head, rest = cut(spans, gap)
+    return tidy([*head, Span(f"{blank}{heading_of(title)}\n\n", "imported"), *rest])
+
+
+def _parts(spans: Spans) -> Iterator[Spans]:
+    """Yield a long text in parts, cut at ends of paragraphs."""
+    if len(spans) != 1 or spans[0].ids or len(spans[0].text) <= _LONG:
+        yield spans
+        return
+    text, at = spans[0].text, 0
+    while len(text) - at > _LONG:
+        end = text.rfind("\n", at + _LONG // 2, at + _LONG) + 1
+        end = end or text.rfind(" ", at + _LONG // 2, at + _LONG) + 1 or at + _LONG
+        yield (replace(spans[0], text=text[at:end]),)
+        at = end
+    yield (replace(spans[0], text=text[at:]),)
 
 
 def _sound(span: Span) -> Span:

@@ -15,11 +15,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from srbwriter import paths
-from srbwriter.story.connection import NO_STORY, looking, not_saved, version_of
-from srbwriter.story.lock import FileLock
+from srbwriter.story.connection import NO_STORY, log_of, not_saved
 from srbwriter.story.model import DamagedStory, NotAStory, NotSaved, TooNew
-from srbwriter.story.shadow import discard
-from srbwriter.story.store import SUFFIX
+from srbwriter.story.store import SUFFIX, VERSION, looks_like_story, opened, version_of
 from srbwriter.story.words import Count
 
 LONGEST_NAME = 150
@@ -63,26 +61,28 @@ def info(path: Path) -> StoryInfo:
         stat = path.stat()
     except OSError as error:
         raise NotAStory(path, error.strerror or str(error)) from error
-    modified = max(stat.st_mtime, _modified(Path(f"{path}-wal")))
+    modified = max(stat.st_mtime, _modified(log_of(path)))
     title, words, nodes, problem = path.stem, 0, 0, ""
     try:
-        with looking(path) as db:
-            version_of(db, path)
-            title = str(json.loads(db.execute("SELECT json FROM value WHERE key = 'title'").fetchone()[0]))
+        with opened(path) as db:
+            version = version_of(db, path)
+            known = dict[str, str](db.execute("SELECT key, json FROM value WHERE key IN ('title', 'words')"))
+            title = str(json.loads(known["title"]))
             nodes = int(db.execute("SELECT count(*) FROM node WHERE state < 2").fetchone()[0])
-            line = db.execute(_LINE).fetchall()
-            if len(line) > db.execute("SELECT count(*) FROM node").fetchone()[0]:
-                raise ValueError("nodes are their own ancestors")
-            words = Count.total(line).words
+            if version == VERSION:
+                words = int(json.loads(known.get("words", "0")))
+            else:
+                words = Count.total(db.execute(_LINE).fetchall()).words
     except NotSaved as error:  # it cannot be read now
         problem = str(error)
     except TooNew as error:
         problem = error.problem
     except DamagedStory as error:
-        if getattr(error.__cause__, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB:
+        code = getattr(error.__cause__, "sqlite_errorcode", 0)
+        if code == sqlite3.SQLITE_NOTADB and not looks_like_story(path):
             raise NotAStory(path, NO_STORY) from error
         problem = "is damaged"
-    except (sqlite3.Error, TypeError, ValueError):
+    except (sqlite3.Error, TypeError, ValueError, KeyError):
         problem = "is damaged"
     return StoryInfo(path, title, words, nodes, modified, stat.st_size, problem)
 
@@ -126,15 +126,18 @@ def move(path: Path, target: Path) -> Path:
     """Move a closed story, and return its new path. Raises Taken, or NotSaved if the story is open."""
     if not path.is_file():
         raise NotAStory(path, "does not exist")
+    from srbwriter.story.journal import FileLock
+
     lock = FileLock.take(path.resolve())
     try:
-        with contextlib.closing(sqlite3.connect(path)) as db:
-            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the log becomes part of the file
+        if log_of(path).exists():  # of a program that was killed
+            raise NotSaved(
+                path, "it was not closed", full=False, cure="open it once, which saves its last words"
+            )
         rename(path, target)
-        discard(path)
     except FileExistsError:
         raise Taken(target, "is already there — choose another name") from None
-    except (OSError, sqlite3.Error) as error:
+    except OSError as error:
         raise not_saved(target, error) from error
     finally:
         lock.release()

@@ -12,7 +12,7 @@ and back. A draft is data: only :func:`check_draft` checks it. Conventions for e
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from enum import IntEnum, StrEnum
 from operator import add
@@ -181,17 +181,11 @@ def settings_text(settings: Settings) -> str | None:
     return json.dumps(values) if values else None
 
 
-def has_secondary_keys(text: str | None) -> bool:
-    """Return whether an earlier version has written secondary keys into a JSON of settings."""
-    return any(entry.get("secondary") for entry in json.loads(text or "{}").get("lore", []))
-
-
 def settings_from(text: str | None) -> Settings:
     """The inverse of :func:`settings_text`."""
     values = cast(dict[str, Any], json.loads(text) if text else {})
     lore = cast(list[dict[str, Any]], values.get("lore", []))
-    gone = ("secondary", "logic")  # of stories that an earlier version wrote
-    values["lore"] = [LoreEntry(**{k: v for k, v in entry.items() if k not in gone}) for entry in lore]
+    values["lore"] = [LoreEntry(**entry) for entry in lore]
     if values.get("template"):
         values["template"] = Template(**values["template"])
     return Settings(**values)
@@ -205,29 +199,6 @@ class Generation:
     sampling: JsonObject = field(default_factory=dict[str, JsonValue])
     model: str = ""
     finish_reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """An immutable copy of a node. Times are Unix seconds, UTC."""
-
-    id: NodeId
-    parent: NodeId | None
-    state: State
-    author: Author
-    spans: tuple[Span, ...]
-    marks: Marks
-    created: float
-    model: str = ""
-    seed: int | None = None
-    sampling: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
-    finish_reason: str = ""
-    streaming: bool = False
-    meta: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
-
-    @property
-    def text(self) -> str:
-        return "".join(span.text for span in self.spans)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,19 +1,25 @@
-"""Cut and join spans of text without losing the ids of their tokens.
+"""Spans: runs of text of one origin, with the ids of their tokens, which survive every cut and edit around
+them.
 
-Spans are plain values. Those of a node are *tidy* (:func:`tidy`), so a cut followed by a join restores them
-exactly. The lengths of tokens come from a callback, since no vocabulary is known here.
+Spans are plain values; those of a node are *tidy* (:func:`tidy`). The lengths of tokens come from a callback,
+since no vocabulary is known here. In the file the spans of a text are bytes: a JSON list with a row for each
+span, a zero byte, and the tokens of each span in turn: ids as 32-bit integers, then logprobs as doubles.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+import json
+import math
+from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from os.path import commonprefix
-from typing import NamedTuple
+from typing import cast
 
-from srbwriter.story.model import Author, Span, TokenSizes
+from srbwriter.story.edits import Edit, hunks
+from srbwriter.story.model import AUTHORS, Author, Span, TokenSizes
 
 Spans = tuple[Span, ...]
 
@@ -26,6 +32,11 @@ def text_of(spans: Iterable[Span]) -> str:
 def plain(text: str, author: Author) -> Spans:
     """Return ``text`` as one span without tokens; no span for no text."""
     return (Span(text, author),) if text else ()
+
+
+def fit(ids: Sequence[int]) -> bool:
+    """Whether there are ids, and all of them fit into 31 bits, as in every vocabulary."""
+    return len(ids) > 0 and min(ids) >= 0 and max(ids) < 2**31
 
 
 def tidy(spans: Iterable[Span]) -> Spans:
@@ -46,7 +57,7 @@ def _fuse(out: list[Span], span: Span) -> bool:
     last = out[-1]
     if last.author != span.author:
         return False
-    size = len(commonprefix((last.text[::-1], span.lead[::-1]))) if not last.ids else 0
+    size = len(commonprefix((last.text[::-1], span.lead[::-1]))) if span.lead and not last.ids else 0
     if size:  # of a token that was cut twice, a part of the lead alone
         out.pop()
         whole = replace(span, text=last.text[-size:] + span.text, lead=span.lead[:-size])
@@ -64,89 +75,48 @@ def _fuse(out: list[Span], span: Span) -> bool:
     return True
 
 
+# -- cut and edit ------------------------------------------------------------------------------------
+
+
 def cut(spans: Spans, at: int, sizes: TokenSizes | None = None) -> tuple[Spans, Spans]:
-    """Return (the first ``at`` characters, the rest). :func:`tidy` of both together restores ``spans``."""
-    return cut_at(spans, at, seam(spans, at, sizes))
+    """Return (the first ``at`` characters, the rest). :func:`tidy` of both together restores ``spans``.
 
-
-class Seam(NamedTuple):
-    """A place to cut spans: before span ``place``, or inside it.
-
-    Inside it is after ``tokens`` whole tokens and ``broken`` more characters.
+    A token that is cut goes with the rest, whose lead is then the part of it in the first text.
     """
-
-    place: int
-    tokens: int = 0
-    broken: int = 0
-
-
-def seam(spans: Spans, at: int, sizes: TokenSizes | None) -> Seam:
-    """Return the seam at character ``at`` of ``spans``."""
-    index, inside = _find(spans, at)
-    if not inside or not spans[index].ids:
-        return Seam(index, 0, inside)
-    span = spans[index]
-    ends = token_ends(span.vocab, span.ids, len(span.lead) + len(span.text), sizes)
-    target = len(span.lead) + inside
-    whole = whole_tokens(ends, target)
-    broken = target - ends[whole]
-    return Seam(index, whole, broken) if broken < inside else Seam(index, 0, inside)
-
-
-def seam_of(head: Spans, joined: Spans) -> Seam:
-    """Return the seam at which a cut of ``joined`` restores ``head``."""
-    if joined[: len(head)] == head:
-        # Count tokens: the continuation may begin with one that has no character yet.
-        tokens = len(head[-1].ids) if head else 0
-        return Seam(len(head) - 1, tokens) if tokens else Seam(len(head))
-    index = next(i for i, span in enumerate(head) if joined[i] != span)
-    part = head[index:]
-    tokens = sum(len(span.ids) for span in part)
-    if not tokens:
-        return Seam(index, 0, len(text_of(part)))
-    return Seam(index, tokens, 0 if part[-1].ids else len(part[-1].text))
-
-
-def cut_at(spans: Spans, at: int, where: Seam) -> tuple[Spans, Spans]:
-    """Cut ``spans`` as :func:`cut` does, at a known seam."""
-    inside = at - sum(len(span.text) for span in spans[: where.place])
-    if where.place < len(spans) and 0 <= inside <= len(spans[where.place].text) and (inside or where.tokens):
-        left, right = _cut_span(spans[where.place], inside, where)
-        return tidy([*spans[: where.place], *left]), tidy([*right, *spans[where.place + 1 :]])
-    if inside:  # the seam is of other spans than these
-        return cut_at(spans, at, seam(spans, at, None))
-    return spans[: where.place], spans[where.place :]
-
-
-def _find(spans: Spans, at: int) -> tuple[int, int]:
-    """Return (the index of the span with character ``at``, the offset in it); 0 between spans."""
     for index, span in enumerate(spans):
         if at < len(span.text) or (at == 0 and span.ids):
-            return index, at
+            left, right = _cut_span(span, at, sizes) if at else ((), (span,))
+            return tidy([*spans[:index], *left]), tidy([*right, *spans[index + 1 :]])
         at -= len(span.text)
-    return len(spans), 0
+    return spans, ()
 
 
-def _cut_span(span: Span, at: int, where: Seam) -> tuple[Spans, Spans]:
+def _cut_span(span: Span, at: int, sizes: TokenSizes | None) -> tuple[Spans, Spans]:
     left, right = span.text[:at], span.text[at:]
     if not span.ids:
         return (replace(span, text=left),), (replace(span, text=right),)
-    if where.tokens == 0:
+    ends, lead = token_ends(span, sizes), len(span.lead)
+    whole = _whole_tokens(ends, lead + at)
+    size = ends[whole] - lead  # characters of the left text whose tokens are whole
+    if not whole or size <= 0:
         return (Span(left, span.author),), (replace(span, text=right, lead=span.lead + left),)
-    whole = at - where.broken
-    first = _part(span, 0, where.tokens, span.text[:whole], span.lead)
-    broken = span.text[whole:at]
-    return (first, *plain(broken, span.author)), (_part(span, where.tokens, len(span.ids), right, broken),)
+    first = _part(span, 0, whole, left[:size], span.lead)
+    rest = _part(span, whole, len(span.ids), right, left[size:])
+    return (first, *plain(left[size:], span.author)), (rest,)
 
 
-def token_ends(vocab: str, ids: Sequence[int], chars: int, sizes: TokenSizes | None) -> list[int]:
-    """Return 0 and the offset at which each token ends in the ``chars`` characters; [0] if unknown."""
-    known = sizes(vocab, ids) if sizes is not None and ids else None
+def _part(span: Span, first: int, last: int, text: str, lead: str) -> Span:
+    return Span(text, span.author, span.ids[first:last], span.vocab, span.logprobs[first:last], lead)
+
+
+def token_ends(span: Span, sizes: TokenSizes | None) -> list[int]:
+    """Return 0 and the place in lead and text at which each token of a span ends; [0] if unknown."""
+    known = sizes(span.vocab, span.ids) if sizes is not None and span.ids else None
     ends = list(accumulate(known, initial=0)) if known is not None else [0]
-    return ends if ends[-1] == chars else [0]
+    return ends if ends[-1] == len(span.lead) + len(span.text) else [0]
 
 
-def whole_tokens(ends: Sequence[int], at: int) -> int:
+def _whole_tokens(ends: Sequence[int], at: int) -> int:
     """Return how many of the tokens that end at ``ends`` are whole before character ``at``."""
     whole = bisect_right(ends, at) - 1
     while whole and ends[whole - 1] == ends[whole]:  # bytes of an unfinished character go with the rest
@@ -154,10 +124,106 @@ def whole_tokens(ends: Sequence[int], at: int) -> int:
     return whole
 
 
-def _part(span: Span, start: int, stop: int, text: str, lead: str) -> Span:
-    return Span(text, span.author, span.ids[start:stop], span.vocab, span.logprobs[start:stop], lead)
+def edited(
+    spans: Spans, edits: Sequence[Edit], inserts: Sequence[Spans], sizes: TokenSizes | None = None
+) -> Spans:
+    """Return ``spans`` after ``edits``, in order and disjoint, each of which inserts one of ``inserts``.
+
+    A token that an edit cuts becomes plain text; all others keep their ids.
+    """
+    starts = list(accumulate((len(span.text) for span in spans), initial=0))
+    out: list[Span] = []
+    measured, ends = -1, [0]
+    low = 0
+    for number in range(len(edits) + 1):
+        over = number == len(edits)
+        high, begun = starts[-1] if over else edits[number].start, number > 0
+        index = bisect_right(starts, low) - 1
+        while not begun and index and starts[index - 1] == low:  # tokens without a character yet
+            index -= 1
+        while index < len(spans) and starts[index] <= high:
+            span, first = spans[index], max(low - starts[index], 0)
+            last, begun = min(high - starts[index], len(span.text)), begun and bool(first or span.lead)
+            if not span.text:
+                out += [span] if starts[index] < high or over else []
+            elif first < last and not span.ids:
+                out.append(replace(span, text=span.text[first:last]))
+            elif first < last and not begun and last == len(span.text):
+                out.append(span)
+            elif first < last:
+                if measured != index:
+                    measured, ends = index, token_ends(span, sizes)
+                out += _kept(span, ends, first, last, begun)
+            index, begun = index + 1, False
+        if not over:
+            out += inserts[number]
+            low = edits[number].end
+    return tidy(out)
 
 
-def fit(ids: Sequence[int]) -> bool:
-    """Whether there are ids, and all of them fit into 31 bits, as in every vocabulary."""
-    return len(ids) > 0 and min(ids) >= 0 and max(ids) < 2**31
+def _kept(span: Span, ends: Sequence[int], start: int, stop: int, begun: bool) -> Spans:
+    """Return characters ``start`` to ``stop`` of a span with tokens; ``begun``: after an edit."""
+    text, lead = span.text, len(span.lead)
+    last = len(ends) - 1 if stop == len(text) else _whole_tokens(ends, lead + stop)
+    first = bisect_left(ends, lead + start) if begun else 0
+    if first >= last or ends[last] <= lead:
+        return plain(text[start:stop], span.author)
+    begin, behind = (ends[first] - lead if begun else 0), ends[last] - lead
+    middle = _part(span, first, last, text[begin:behind], "" if begun else span.lead)
+    return (*plain(text[start:begin], span.author), middle, *plain(text[behind:stop], span.author))
+
+
+def changed(spans: Spans, text: str, author: Author, sizes: TokenSizes | None = None) -> Spans:
+    """Return ``spans`` with their text changed to ``text`` by ``author``; the rest keeps its tokens."""
+    edits = hunks(text_of(spans), text)
+    return edited(spans, edits, [plain(edit.text, author) for edit in edits], sizes)
+
+
+# -- in the file -------------------------------------------------------------------------------------
+
+
+def encode(spans: Spans, author: Author) -> bytes | None:
+    """Encode ``spans`` without their text; None for plain text of ``author``."""
+    if not spans or (len(spans) == 1 and not spans[0].ids and spans[0].author == author):
+        return None
+    rows = [[len(s.text), s.author, len(s.ids) or None, s.vocab, bool(s.logprobs), s.lead] for s in spans]
+    parts = [json.dumps(rows, separators=(",", ":")).encode(), b"\0"]
+    for span in spans:
+        logprobs = [math.nan if p is None else p for p in span.logprobs]
+        parts += (array("i", span.ids).tobytes(), array("d", logprobs).tobytes())
+    return b"".join(parts)
+
+
+def decode(data: bytes | None, text: str, author: Author) -> Spans:
+    """Decode the spans of ``text``; bytes that cannot be decoded give plain text of ``author``."""
+    if data is not None:
+        try:
+            return _decoded(data, text)
+        except (ValueError, TypeError, RecursionError):
+            pass
+    return plain(text, author)
+
+
+def _decoded(data: bytes, text: str) -> Spans:
+    place = data.index(b"\0") + 1
+    head = cast("list[tuple[int, Author, int | None, str, bool, str]]", json.loads(data[: place - 1]))
+    spans: list[Span] = []
+    start = 0
+    for chars, author, tokens, vocab, scored, lead in head:
+        if author not in AUTHORS or chars < 0:
+            raise ValueError(f"no span: {author!r}")
+        ids, logprobs = array("i"), array("d")
+        if tokens:
+            ids.frombytes(data[place : place + 4 * tokens])
+            place += 4 * tokens
+            if scored:
+                logprobs.frombytes(data[place : place + 8 * tokens])
+                place += 8 * tokens
+            if len(ids) != tokens or len(logprobs) not in (0, tokens):
+                raise ValueError("a token is cut off")
+        known = tuple(None if math.isnan(p) else p for p in logprobs)
+        spans.append(Span(text[start : start + chars], author, tuple(ids), vocab, known, lead))
+        start += chars
+    if start != len(text):
+        raise ValueError("these are spans of another text")
+    return tuple(spans)

@@ -1,42 +1,43 @@
 """A story: the one object through which a story's tree is read and changed.
 
-Any thread may call any method: one verb runs at a time, and readers never wait for a disk. When a verb
-returns, its change is on the disk, or will be with the :meth:`Story.together` around it; a verb that raises
-changed nothing. Nothing here knows an engine or a screen.
-
-The work of the verbs is in one module for each subject: :mod:`.text` (text), :mod:`.arranging` (the tree,
-marks and properties), :mod:`.chapters` and :mod:`.branches` (what a model writes). Their functions take the
-:class:`~.document.Document` and, if the verb can be undone, its action.
+The story lives in memory; its journal writes behind it. Any thread may call any method: one verb runs at a
+time, and nobody waits for a disk. A verb checks first, then sets; one that raises changed nothing. Nothing
+here knows an engine or a screen.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-import time
+import logging
+import sqlite3
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
+from secrets import token_hex
 from types import TracebackType
-from typing import Self, cast
+from typing import Self
 from uuid import uuid4
 
-from srbwriter.story import arranging, backup, branches, chapters, convert
-from srbwriter.story.connection import making, remove
-from srbwriter.story.diff import Edit
-from srbwriter.story.document import Document
-from srbwriter.story.history import Action, History, SetSettings, SetValue, Split
-from srbwriter.story.languages import default_language
+from srbwriter.story import backup, convert, outline, search, store
+from srbwriter.story.connection import making, not_saved, remove, state_of
+from srbwriter.story.edits import Edit, edit_between
+from srbwriter.story.journal import FileLock, InUse, Journal, SaveState
+from srbwriter.story.languages import default_language, language_tag
 from srbwriter.story.model import (
     ROOT,
     Author,
+    Blocked,
     Damage,
-    DamagedStory,
+    Hit,
     JsonObject,
     JsonValue,
     Marks,
     NodeId,
+    NotSaved,
     OnProgress,
+    Progress,
     Properties,
     Refused,
     SecondFile,
@@ -45,61 +46,106 @@ from srbwriter.story.model import (
     State,
     StoryDraft,
     TokenSizes,
+    as_object,
     check_draft,
     no_progress,
     settings_text,
-    within,
 )
-from srbwriter.story.open import Opened, create_story, open_story, recovered
-from srbwriter.story.progress import taken
-from srbwriter.story.reader import LOCAL, Reader
-from srbwriter.story.search import index
-from srbwriter.story.shapes import UNREADABLE
-from srbwriter.story.spans import plain
+from srbwriter.story.node import Node, Recipe, node_of
+from srbwriter.story.open import Opened, create_story, open_story, read_story, rescue_of
+from srbwriter.story.spans import changed, cut, fit, plain, tidy
+from srbwriter.story.store import Image
 from srbwriter.story.text import TextEditor
+from srbwriter.story.tree import Action, Rows, Tree, picked_words, words_of
 from srbwriter.story.words import well_formed
 
+log = logging.getLogger(__name__)
 
-class Story(Reader):
-    """An open story. The methods that read it are in :class:`~srbwriter.story.reader.Reader`.
 
-    Verbs raise NoSuchNode, Refused, ReadOnlyStory or NotSaved, all of them StoryError.
-    """
+class Story(Tree):
+    """An open story. Verbs raise NoSuchNode, Refused or ReadOnlyStory, all of them StoryError."""
 
     def __init__(self, opened: Opened) -> None:
-        self._opened = opened
-        document = Document(opened.store, opened.read_only)
-        super().__init__(document)
-        self._history = History(document)
-        self._clock = time.monotonic
-        self._editor = TextEditor(document, self._history, lambda: self._clock())
-        self._settings_unit = "", 0  # the last unit of settings, and its action
-        document.on_revert.append(self._end_settings_unit)  # reverted action numbers are reused
+        super().__init__()
+        self._editor = TextEditor(self)
+        self._path, self.second_file = opened.path, opened.second_file
+        self.damage: Damage | None = None
+        """The unreadable parts of a damaged file; None for an intact one."""
+        self._lock_held, self._journal = opened.lock, None
         self._closed = False
+        self._seen: object = None
+        self._load(opened.image)
+        self.read_only = opened.read_only
+        if opened.lock is not None and opened.read_only is None:
+            self._begin_journal(opened.lock, opened.image.token)
+            if opened.unsaved:
+                self._hand_over(opened.unsaved)
+
+    def _load(self, image: Image) -> None:
+        """Fill memory with what a file holds."""
+        self._forget()
+        for (table, key), row in image.rows.items():
+            if row is None:
+                continue
+            with contextlib.suppress(ValueError, TypeError):
+                if table == "value":
+                    self._values[key] = json.loads(row[1])
+                elif table == "recipe":
+                    self._recipes[key] = Recipe(row[0], row[1], json.loads(row[2]))
+                elif table == "day":
+                    self._days[key] = Progress(*row[1:])
+                elif table == "action":
+                    self._actions.append(Action.of(row[1]))
+        self._actions.sort(key=lambda action: action.number)
+        numbers = [action.number for action in self._actions]
+        if numbers and numbers != list(range(numbers[0], numbers[0] + len(numbers))):
+            self._actions = []  # damaged
+        done = self._values.pop("done", 0)
+        self._done = min(done if isinstance(done, int) else 0, len(self._actions))
+        for key in ("token", "count", "words"):
+            self._values.pop(key, None)
+        recipes = self._recipes
+        self._take_in(node_of(row, recipes) for (t, _), row in image.rows.items() if t == "node" and row)
+        if "current" not in self._values:  # then the newest node that was read is likeliest
+            read = [node.id for node in self if node.state == State.LIVING and node.visited]
+            self._values["current"] = max(read, default=ROOT)
+        self._values["current"] = self.nearest_living(self.current)
+        self.damage = image.damage
+
+    def _begin_journal(self, lock: FileLock, token: str) -> None:
+        self._journal = Journal(
+            self._path, token, lock, self._rows, self._summary, rescue_of(str(self._values.get("uuid", ""))),
+            self._moved,
+        )  # fmt: skip
+
+    def _summary(self) -> Rows:
+        """Return the values that a list of stories shows."""
+        with self.lock:
+            found = {"count": len(self._nodes), "words": self.words(self.current)}
+            return {("value", key): (key, json.dumps(value)) for key, value in found.items()}
+
+    def _hand_over(self, rows: Rows) -> None:
+        if self._journal is not None:
+            self._journal.put(rows)
+
+    def _moved(self, second: SecondFile) -> None:
+        with self.lock:
+            self._path, self.second_file = second.ours, second
+            self._values["title"] = f"{self.title} (your version)"
 
     # -- open and close ----------------------------------------------------------------------------
 
     @classmethod
     def create(cls, path: Path | str, title: str = "") -> Story:
         """Create a story file, and its folder. Raises NotAStory if it exists, NotMade if that fails."""
+        values: JsonObject = {
+            "title": " ".join(well_formed(title).split()) or Path(path).stem, "current": ROOT,
+            "uuid": str(uuid4()), "language": default_language(),
+        }  # fmt: skip
+        rows: Rows = {("value", key): (key, json.dumps(value)) for key, value in values.items()}
+        rows["node", ROOT] = Node(ROOT, None).row()
         with making(Path(path)):
-            opened = create_story(Path(path))
-            try:
-                story = cls(opened)
-                story._begin(title)
-            except BaseException:
-                opened.close()
-                remove(opened.path)
-                raise
-        return story
-
-    def _begin(self, title: str) -> None:
-        with self._document.change():
-            self._document.add(None, (), "writer")
-            self._document.put_value("title", " ".join(title.split()) or self.file.stem)
-            self._document.put_value("current", ROOT)
-            self._document.put_value("uuid", str(uuid4()))
-            self._document.put_value("language", default_language())
+            return cls(create_story(Path(path), rows))
 
     @classmethod
     def from_draft(cls, path: Path | str, draft: StoryDraft, progress: OnProgress = no_progress) -> Story:
@@ -108,10 +154,11 @@ class Story(Reader):
         story = cls.create(path, draft.title)
         try:
             with making(story.file):
-                convert.fill(story._document, draft, within(progress, 0, 0.8))
-                index(story._document, progress=within(progress, 0.8, 1))
+                convert.fill(story, draft, progress)
+                story.flush()
         except BaseException:
-            story.close()
+            with contextlib.suppress(NotSaved):
+                story.close()
             remove(story.file)
             raise
         return story
@@ -121,34 +168,26 @@ class Story(Reader):
         """Open an existing story. If it cannot be written to, :attr:`read_only` says why.
 
         Before a story of an older version is upgraded, a copy of it goes below ``backups`` (the program's own
-        backup folder by default); if that fails, the story is read-only.
-
-        Raises NotAStory, TooNew, or NotSaved without room to upgrade an old file or to copy a damaged one.
+        backup folder by default). Raises NotAStory, TooNew, or NotSaved without room for the upgrade.
         """
         opened = open_story(Path(path), readonly=readonly, backups=backups)
         try:
-            try:
-                story = cls(opened)
-            except (DamagedStory, *UNREADABLE) as error:  # a large file, which was not checked whole
-                problem = error.problem if isinstance(error, DamagedStory) else f"its tree is broken: {error}"
-                opened.close()
-                opened = recovered(opened.path, problem)
-                story = cls(opened)
-            if not len(story):  # the program ended while it was creating this story
-                story._begin("")
-            return story
+            return cls(opened)
         except BaseException:
-            opened.close()
+            if opened.lock is not None:
+                opened.lock.release()
             raise
 
     def close(self) -> None:
-        """Close the file. The changes of all verbs that returned are on the disk."""
-        if (watch := self._opened.watch) is not None:
-            watch.stop()
-        with self._document.writing, self._lock:
-            if not self._closed:
-                self._closed = True
-                self._opened.close()
+        """Write everything and close the file. Raises NotSaved; then the words are kept elsewhere."""
+        with self.lock:
+            if self._closed:
+                return
+            self._closed = True
+        if self._journal is not None:
+            self._journal.close()
+        elif self._lock_held is not None:
+            self._lock_held.release()
 
     def __enter__(self) -> Self:
         return self
@@ -158,120 +197,181 @@ class Story(Reader):
     ) -> None:
         self.close()
 
-    def set_apart(self, title: str) -> None:
-        """Make this copy of another story independent: give it ``title`` and a UUID of its own.
-
-        Raises Refused for a title without a letter.
-        """
-        with self.together():
-            self.rename(title)
-            self._document.put_value("uuid", str(uuid4()))
-
     @property
     def file(self) -> Path:
         """The path of the story file: a second one, after another program has replaced the first."""
-        return self._opened.store.path
+        return self._path
 
     @property
-    def second_file(self) -> SecondFile | None:
-        """What was done after another program had replaced the file; None if none has."""
-        return self._opened.store.second_file
+    def save_state(self) -> SaveState:
+        """Whether everything is on the disk, and why not."""
+        return self._journal.state if self._journal is not None else SaveState(True)
+
+    def flush(self) -> None:
+        """Wait until everything is on the disk. Raises NotSaved, and the journal goes on trying."""
+        if self._journal is not None:
+            self._journal.flush()
+
+    def follow(self) -> bool:
+        """In a view of a story that is open elsewhere: read it again if it has changed; say whether.
+
+        When the other program has closed it, this view becomes writable.
+        """
+        if self.read_only is None or self.read_only.reason is not Blocked.IN_USE:
+            return False
+        from srbwriter.story.connection import log_of
+
+        try:
+            lock: FileLock | None = FileLock(self._path)
+        except (InUse, OSError):
+            lock = None
+        now = state_of(self._path), state_of(log_of(self._path))
+        if lock is None and now == self._seen:
+            return False
+        if lock is not None:
+            lock.release()
+            opened = open_story(self._path, readonly=False)
+        else:
+            opened = Opened(self._path, read_story(self._path), read_only=self.read_only)
+        with self.lock:
+            self._load(opened.image)
+            self._seen, self.read_only = now, opened.read_only
+            if opened.lock is not None and opened.read_only is None:
+                self._lock_held = opened.lock
+                self._begin_journal(opened.lock, opened.image.token)
+                self._hand_over(opened.unsaved)
+            self.changes += 1
+        return True
 
     @property
-    def damage(self) -> Damage | None:
-        """The unreadable parts of a damaged file; None for an intact one."""
-        return self._opened.damage
-
-    def refresh(self) -> None:
-        """Read the index again, in a read-only view of a story that another process is writing."""
-        with self._lock:
-            if self.read_only is not None:
-                self._document.load()
+    def rescue(self) -> Path | None:
+        """The file with the whole story, while the disk takes no words; None if there is none."""
+        file = self._journal.rescue if self._journal is not None else None
+        return file if file is not None and file.exists() else None
 
     def use_token_sizes(self, sizes: TokenSizes | None) -> None:
         """Use ``sizes`` for the lengths of tokens, so that a cut in generated text keeps its ids."""
-        self._document.token_sizes = sizes
+        self.token_sizes = sizes
 
-    # -- verbs -------------------------------------------------------------------------------------
+    # -- the story ---------------------------------------------------------------------------------
 
-    @contextmanager
-    def together(self) -> Generator[None]:
-        """Run all verbs inside as one transaction: all are on the disk afterwards, or none happened.
+    @property
+    def title(self) -> str:
+        return str(self._values.get("title", ""))
 
-        If one of them raises, the whole transaction fails, even if its error was caught inside.
+    @property
+    def properties(self) -> Properties:
+        """Title, author and language; without a language of its own, the story has that of the locale."""
+        author, language = (str(self._values.get(key) or "") for key in ("author", "language"))
+        return Properties(self.title, author, language or default_language())
+
+    @property
+    def id(self) -> str:
+        """The UUID of the story, which exported books carry."""
+        came = self._values.get("draft")
+        given = as_object(came).get("id")
+        return str(given or self._values.get("uuid", ""))
+
+    def rename(self, title: str) -> None:
+        """Set the title of the story. Raises Refused for an empty one."""
+        self.set_properties(replace(self.properties, title=title))
+
+    def set_properties(self, properties: Properties) -> None:
+        """Set title, author and language; an empty language is that of the locale.
+
+        Raises Refused for an empty title, and for a language without a BCP 47 tag, unless it is the present
+        one, which may come from another program's file.
         """
-        with self._document.change():
-            yield
+        title, author = (
+            " ".join(well_formed(words).split()) for words in (properties.title, properties.author)
+        )
+        wanted = properties.language.strip()
+        language = language_tag(wanted) if wanted else default_language()
+        if language is None and wanted == self.properties.language:
+            language = wanted
+        if not title:
+            raise Refused("a story needs a title, and this one has no letter in it")
+        if language is None:
+            raise Refused(f"{wanted} is no language tag; one is written en, de or pt-BR")
+        with self.change():
+            for key, value in (("title", title), ("author", author), ("language", language)):
+                self.put(key, value)
 
-    @contextmanager
-    def _verb(self) -> Generator[None]:
-        """Run a verb as one transaction, and end the current unit of typing."""
-        with self._document.change():
-            self._editor.end_unit()
-            yield
+    def set_apart(self, title: str) -> None:
+        """Make this copy of another story independent: give it ``title`` and a UUID of its own."""
+        with self.change():
+            self.rename(title)
+            self.put("uuid", str(uuid4()))
 
-    @contextmanager
-    def _action(self, verb: str, node: NodeId) -> Generator[Action]:
-        """Run a verb that is one action on ``node``."""
-        with self._verb(), self._history.action(verb, node) as action:
-            yield action
+    def put_value(self, key: str, value: JsonValue) -> None:
+        """Keep a JSON value for an interface; this is not an action."""
+        with self.change():
+            self.put(f"x-{key}", value)
+
+    def put_local_value(self, key: str, value: JsonValue) -> None:
+        """Keep a JSON value for an interface in this file only: no export has it. Not an action."""
+        with self.change():
+            self.put(f"local-{key}", value)
+
+    def put_settings(self, node: NodeId, settings: Settings) -> None:
+        """Set the settings of ``node``, which its descendants inherit. Not an action of the text."""
+        with self.change():
+            self.set(self.check_living(node), own_settings=settings_text(settings))
+
+    def put_meta(self, node: NodeId, key: str, value: JsonValue) -> None:
+        """Keep a JSON value with a node; this is not an action."""
+        with self.change():
+            found = self.node(node)
+            self.set(found, extra=json.dumps({**found.meta, key: value}))
 
     # -- text --------------------------------------------------------------------------------------
-
-    def set_text(self, text: str, node: NodeId | None = None) -> NodeId:
-        """Make ``text`` the text from the root to the end of ``node`` (the current one).
-
-        Returns the node at which the text ends now, which becomes the current one. Edited nodes change in
-        place; nodes cut off at the end of the text stay as a branch; all others stay as they are.
-        """
-        with self._document.writing:
-            return self._editor.set_text(text, self.current if node is None else node)
 
     def replace(self, *edits: Edit, node: NodeId | None = None) -> NodeId:
         """Apply ``edits`` to the text from the root to the end of ``node`` (the current one), as one action.
 
-        The edits are in order and disjoint, and their places are those of the text before all of them. Nodes
-        change as by :meth:`set_text`, but no texts are compared. Returns the node at which the text ends now,
-        which becomes the current one. Raises Refused for an edit that is not within the text.
+        The edits are in order and disjoint, and their places are those of the text before all of them.
+        Returns the node at which the text ends now, which becomes the current one. Raises Refused for an edit
+        that is not within the text.
         """
-        with self._document.writing:
+        with self.change():
             return self._editor.replace(edits, self.current if node is None else node)
 
-    def rewrite(self, start: int, end: int, spans: Sequence[Span]) -> None:
-        """Replace characters ``start`` to ``end`` of the current text by ``spans``, which a model wrote.
-
-        One action. The spans keep their tokens, and so does the text around them; nodes change in place.
-        Raises Refused for a passage that is empty or not within the text.
-        """
-        with self._action("rewrite", self.current) as action:
-            self._editor.rewrite_passage(action, start, end, tuple(spans), self.current)
+    def set_text(self, text: str, node: NodeId | None = None) -> NodeId:
+        """Make ``text`` the text from the root to the end of ``node``, as :meth:`replace` does."""
+        with self.change():
+            node = self.current if node is None else node
+            return self._editor.replace([edit_between(self.text(node), well_formed(text))], node)
 
     def append(self, text: str, node: NodeId | None = None) -> NodeId:
         """Type ``text`` at the end of ``node`` (the current one); return the node that holds it.
 
         That is ``node`` itself if a person wrote it and nothing follows it, else a new child.
         """
-        with self._document.change():
+        with self.change():
             return self._editor.append(self.current if node is None else node, well_formed(text))
 
-    def edit(self, node: NodeId, text: str) -> NodeId:
-        """Make ``text`` the whole text of ``node``; return the node that holds it.
+    def rewrite(self, start: int, end: int, spans: Sequence[Span]) -> None:
+        """Replace characters ``start`` to ``end`` of the current text by ``spans``, which a model wrote.
 
-        A node that a model wrote stays as it is, with all its descendants, and the edit becomes a sibling.
+        One action. Raises Refused for a passage that is empty or not within the text.
         """
-        with self._document.change():
-            return self._editor.rewrite(node, well_formed(text))
+        with self.change():
+            self._editor.put_passage(start, end, tuple(spans), self.current)
+            self.end_typing()
 
     def end_typing(self) -> None:
-        """End the current unit of typing: the next keystroke starts an action of its own."""
-        with self._document.writing:
-            self._editor.end_unit()
-            self._end_settings_unit()
-
-    def _end_settings_unit(self) -> None:
-        self._settings_unit = "", 0
+        """Let the next keystroke start an action of its own."""
+        self._editor.unit = None
 
     # -- the tree ----------------------------------------------------------------------------------
+
+    @contextmanager
+    def verb(self, name: str, node: NodeId, *, again: bool = False) -> Generator[Action]:
+        """See :meth:`.tree.Tree.verb`; another verb ends the unit of typing."""
+        if not again:
+            self._editor.unit = None
+        with super().verb(name, node, again=again) as action:
+            yield action
 
     def add(
         self, parent: NodeId, texts: Sequence[str], author: Author = "writer", *, stand: bool = False
@@ -280,284 +380,252 @@ class Story(Reader):
 
         Text by "imported" does not count as written today, nor by "model" before it is picked.
         """
-        with self._action("add", parent) as action:
-            self._document.check_living(parent)
-            self._document.check_unwritten(parent)
-            made = [self._document.add(parent, plain(well_formed(t), author), author) for t in texts]
-            for node in made:
-                action.created(node)
-                action.typed += self._document.tree[node].words if author in ("writer", "edited") else 0
+        with self.verb("add", parent) as action:
+            self.check_unwritten(self.check_living(parent))
+            made = [self.add_node(parent, plain(well_formed(t), author), author) for t in texts]
+            if author in ("writer", "edited"):
+                action.typed += sum(node.count[0] for node in made)
             if stand and made:
-                action.became = made[-1]
-            return made
+                action.became = made[-1].id
+            return [node.id for node in made]
 
     def pick(self, node: NodeId, at: int | None = None) -> NodeId:
         """Pick ``node``, or its first ``at`` characters, as the current node; the rest becomes its child.
 
         Ancestors in the bin are restored, so that the picked text is readable from its beginning.
         """
-        with self._action("pick", node) as action:
-            self._document.check_kept(node)
-            length = self._document.tree[node].chars
-            if at is not None and not 0 < at <= length:
-                raise Refused(f"node {node} has {length} characters, not {at}")
-            arranging.take_out_of_bin(self._document, action, node)
-            if at is not None and at < length:
-                action.run(self._document, Split(node, at))
-            arranging.set_visited(self._document, node, True)
-            action.picked = taken(self._document.tree, action.was, node)
-            action.became = node
+        with self.verb("pick", node) as action:
+            found = self.check_kept(node)
+            if at is not None and not 0 < at <= len(found.text):
+                raise Refused(f"node {node} has {len(found.text)} characters, not {at}")
+            if at is not None and at < len(found.text):
+                self.check_unwritten(found)
+                self.split_node(found, at)
+            self._take_out_of_bin(node)
+            self.set(found, visited=True)
+            action.picked, action.became = picked_words(self, action.was, node), node
             return node
+
+    def pick_as(self, parent: NodeId, text: str, original: str, end: NodeId | None = None) -> NodeId:
+        """Pick ``text``, an edited version of a model's ``original``, below ``parent``; return its node.
+
+        With ``end``, the nodes from ``parent`` down to ``end`` begin with ``original``. They stay as they
+        are, and unchanged text keeps its tokens.
+        """
+        with self.verb("pick", parent) as action:
+            self.check_unwritten(self.check_kept(parent))
+            self._take_out_of_bin(parent)
+            text = well_formed(text)
+            below = self.nodes(self.path(end)[len(self.path(parent)) :]) if end is not None else []
+            spans = plain(original, "model")
+            if below:
+                whole = tidy(span for node in below for span in node.spans)
+                spans = cut(whole, len(original), self.token_sizes)[0]
+            if text != original:
+                spans = changed(spans, text, "writer", self.token_sizes)
+            like: JsonObject = {}
+            if below:
+                like = {"recipe": below[0].recipe, "seed": below[0].seed, "place": below[0].place}
+            made = self.add_node(parent, spans, "model" if text == original else "edited", **like)
+            action.typed = words_of(text) - words_of(original)
+            known = sum(node.count[0] for node in below if node.author == "writer")
+            action.picked = self.words(made.id) - self.words(parent) - action.typed - known
+            action.became = made.id
+            return made.id
+
+    def _take_out_of_bin(self, node: NodeId) -> None:
+        for above in list(self.upward(node)):
+            self.set(above, state=State.LIVING)
 
     def visit(self, node: NodeId) -> None:
         """Make ``node`` the current one and mark it read. This is not an action."""
-        with self._document.change():
-            self._document.check_living(node)
-            arranging.set_visited(self._document, node, True)
-            self._document.put_value("current", node)
+        with self.change():
+            self.set(self.check_living(node), visited=True)
+            self.put("current", node)
+            self.end_typing()
 
     def mark_visited(self, node: NodeId, visited: bool = True) -> None:
         """Mark ``node`` read or unread, without going there."""
-        with self._document.change():
-            arranging.set_visited(self._document, node, visited)
+        with self.change():
+            self.set(self.node(node), visited=visited)
 
     def split(self, node: NodeId, at: int) -> NodeId:
         """Move the text from ``at`` on, with all children of ``node``, into a new child; return the child."""
-        with self._action("split", node) as action:
-            self._document.check_parent(node, "split")
-            length = self._document.tree[node].chars
-            if not 0 < at < length:
-                raise Refused(f"node {node} cannot be split at character {at} of {length}")
-            step = Split(node, at)
-            action.run(self._document, step)
-            if action.was == node:
-                action.became = step.rest
-            return step.rest
+        with self.verb("split", node) as action:
+            self.check_parent(node, "split")
+            found = self.node(node)
+            self.check_unwritten(found)
+            if not 0 < at < len(found.text):
+                raise Refused(f"node {node} cannot be split at character {at} of {len(found.text)}")
+            rest = self.split_node(found, at)
+            action.became = rest.id if action.was == node else action.became
+            return rest.id
 
     def merge(self, node: NodeId) -> NodeId:
         """Join ``node`` to its parent and return that; siblings stay below a copy of the parent."""
-        with self._action("merge", node) as action:
-            parent = self._document.check_parent(node, "merged")
-            if parent == ROOT:
+        with self.verb("merge", node) as action:
+            parent, lower = self.check_parent(node, "merged"), self.node(node)
+            if parent.id == ROOT:
                 raise Refused(f"node {node} has no parent with text to merge with")
-            arranging.merge(self._document, action, parent, node)
-            if action.was == node:
-                action.became = parent
-            return parent
+            self.check_unwritten(parent, lower)
+            self.join_node(parent, lower)
+            if lower.own_settings:
+                both = self.own_settings(node).inherit(self.own_settings(parent.id))
+                self.set(parent, own_settings=settings_text(both))
+            tags = dict.fromkeys((*parent.tags, *lower.tags))
+            self.set(
+                parent, bookmark=parent.bookmark or lower.bookmark, labels="\n".join(tags),
+                note="\n".join(filter(None, (parent.note, lower.note))), title=parent.title or lower.title,
+            )  # fmt: skip
+            if parent.author != lower.author:
+                spans = parent.spans
+                self.set(parent, author="edited")
+                self.put_spans(parent, spans)
+            action.became = parent.id if action.was == node else action.became
+            return parent.id
 
     def delete(self, node: NodeId) -> None:
         """Move ``node`` to the bin, with all its descendants."""
-        with self._action("delete", node) as action:
-            parent = self._document.check_parent(node, "deleted")
-            if node in self._document.tree.upward(action.was):
-                action.became = parent
-            arranging.set_entry(self._document, action, node, state=State.BINNED)
+        with self.verb("delete", node) as action:
+            parent = self.check_parent(node, "deleted")
+            if any(above.id == node for above in self.upward(action.was)):
+                action.became = parent.id
+            self.set(self.node(node), state=State.BINNED)
 
     def restore(self, node: NodeId) -> None:
         """Take ``node`` out of the bin, with all its ancestors."""
-        with self._action("restore", node) as action:
-            if self._document.tree[node].state == State.ABSORBED:
-                self._document.check_kept(node)
-            arranging.take_out_of_bin(self._document, action, node)
+        with self.verb("restore", node):
+            if self.node(node).state == State.ABSORBED:
+                self.check_kept(node)
+            self._take_out_of_bin(node)
 
     def reorder(self, node: NodeId, index: int) -> None:
         """Move ``node`` to position ``index`` (from 0) among its siblings."""
-        with self._action("reorder", node) as action:
-            self._document.check_parent(node, "moved")
-            arranging.reorder(self._document, action, node, index)
+        with self.verb("reorder", node):
+            parent = self.check_parent(node, "moved")
+            living = [sibling for sibling in self.children(parent.id) if sibling != node]
+            order = [sibling for sibling in self.all_children(parent.id) if sibling != node]
+            index = max(0, min(index, len(living)))
+            order.insert(order.index(living[index]) if index < len(living) else len(order), node)
+            for place, sibling in enumerate(order):
+                self.set(self.node(sibling), place=place)
 
     def move(self, node: NodeId, parent: NodeId) -> None:
         """Move ``node``, with all its descendants, below ``parent``, as the last of its children.
 
-        Numbers, texts, tokens and marks stay; inherited settings are those of the new place. Raises Refused
-        if ``parent`` is ``node`` or follows it, and while a model writes at either.
+        Raises Refused if ``parent`` is ``node`` or follows it, and while a model writes at either.
         """
-        document = self._document
-        with self._action("move", node) as action:
-            above = document.check_parent(node, "moved")
-            if node in document.tree.upward(document.check_living(parent)):
+        with self.verb("move", node):
+            above, target = self.check_parent(node, "moved"), self.check_living(parent)
+            if any(n.id == node for n in self.upward(parent)):
                 problem = "itself" if node == parent else f"node {parent}, which follows it"
                 raise Refused(f"node {node} cannot be moved below {problem} — choose a node outside of it")
-            if parent == above:
+            if parent == above.id:
                 raise Refused(f"node {node} follows node {parent} already")
-            document.check_unwritten(parent)
-            for written in document.live.values():
-                if node in document.tree.upward(written.node):
-                    document.check_unwritten(written.node)
-            arranging.set_entry(document, action, node, parent=parent, place=document.tree.last_place(parent))
+            below = [n for n, _ in self._live.values() if any(a.id == node for a in self.upward(n))]
+            self.check_unwritten(target, *self.nodes(below))
+            self.set(self.node(node), parent=parent, place=self.last_place(parent))
+
+    def mark(
+        self, node: NodeId, *, bookmark: bool | None = None, tags: Sequence[str] | None = None,
+        note: str | None = None, title: str | None = None,
+    ) -> Marks:  # fmt: skip
+        """Change some of a node's marks and return all of them."""
+        if any("\n" in tag or not tag for tag in tags or ()):
+            raise Refused("a tag is one line with something in it")
+        labels = None if tags is None else well_formed("\n".join(tags))
+        given = {"bookmark": bookmark, "labels": labels, "note": note, "title": title}
+        with self.verb("mark", node):
+            words = {
+                k: well_formed(v) if isinstance(v, str) else v for k, v in given.items() if v is not None
+            }
+            found = self.check_living(node)
+            self.set(found, **words)
+            return found.marks
 
     # -- chapters ----------------------------------------------------------------------------------
 
-    def begin_chapter(self, at: int, title: str) -> NodeId:
-        """Let a chapter begin at character ``at`` of the text; without a title, a scene. Returns its node.
+    def outline(self) -> list[outline.Chapter]:
+        """Chapters and scenes of the text up to the current node, with their words."""
+        return outline.outline(self.text(self.current))
 
-        The node that holds the character is split there. At the end of the text the new node is empty.
+    def begin_chapter(self, at: int, title: str) -> int:
+        """Write the heading of a chapter before the paragraph at character ``at``; a scene without a title.
+
+        At the end of the text it stands behind the last paragraph. Returns where its line begins.
         """
-        with self._action("heading", self.current) as action:
-            if not 0 <= at <= self.chars():
+        with self.verb("heading", self.current):
+            text = self.text(self.current)
+            if not 0 <= at <= len(text):
                 raise Refused(f"the text has no character {at}")
-            return chapters.begin(self._document, action, at, well_formed(title))
+            at, words = outline.heading_at(text, at, title)
+            self._editor.replace([Edit(at, at, words)], self.current)
+            return at + len(words) - len(words.lstrip("\n"))
 
-    def set_heading(self, node: NodeId, title: str) -> None:
-        """Give ``node`` a heading with ``title``; empty for a scene break."""
-        with self._action("heading", self._document.check_living(node)) as action:
-            chapters.set_heading(self._document, action, node, well_formed(title))
+    def set_heading(self, at: int, title: str) -> None:
+        """Give the chapter whose line begins at character ``at`` another title; empty for a scene break."""
+        with self.verb("heading", self.current):
+            found = next((c for c in self.outline() if c.begin == at), None)
+            if found is None:
+                raise Refused("there is no chapter")
+            signs = "#" * (found.level or 1) if title.strip() else ""
+            line = f"{signs} {' '.join(title.split())}" if signs else outline.heading_of("")
+            self._editor.replace([Edit(at, found.end, line)], self.current)
 
     def move_chapter(self, place: int, *, later: bool) -> int:
         """Let the chapter that holds character ``place`` change places with the next or previous one.
 
-        Nodes keep numbers, tokens and marks; white space between chapters stays where it is. What was not
-        picked stays below the node that it follows. Returns the character at which the chapter starts now.
-        Refused without such a chapter.
+        Nodes keep numbers, tokens and marks. What was not picked stays below the node that it follows.
+        Returns the character at which the chapter starts now. Raises Refused without such a chapter.
         """
-        with self._action("move_chapter", self.current) as action:
-            return chapters.move(self._document, action, self.text(self.current), place, later)
+        with self.verb("move_chapter", self.current):
+            return outline.move_chapter(self, place, later)
 
-    # -- marks, settings and values ----------------------------------------------------------------
-
-    def mark(
-        self,
-        node: NodeId,
-        *,
-        bookmark: bool | None = None,
-        tags: Sequence[str] | None = None,
-        note: str | None = None,
-        chapter: bool | None = None,
-        title: str | None = None,
-    ) -> Marks:
-        """Change some of a node's marks and return all of them."""
-        given = {
-            "bookmark": bookmark,
-            "tags": None if tags is None else tuple(tags),
-            "note": note,
-            "chapter": chapter,
-            "title": title,
-        }
-        with self._verb():
-            old = self._document.tree[self._document.check_living(node)].marks
-            marks = replace(old, **{k: v for k, v in given.items() if v is not None})  # type: ignore[arg-type]
-            if any("\n" in tag or not tag for tag in marks.tags):
-                raise Refused("a tag is one line with something in it")
-            if marks != old:
-                with self._history.action("mark", node) as action:
-                    arranging.set_marks(self._document, action, node, marks)
-            return marks
-
-    def put_settings(self, node: NodeId, settings: Settings, unit: str = "") -> None:
-        """Set the settings of ``node``, which its descendants inherit.
-
-        Changes with the same ``unit`` are one action until another action or :meth:`end_typing`.
-        """
-        with self._verb():
-            before = self._document.body(self._document.check_living(node)).settings
-            after = settings_text(settings)
-            if before == after:
-                return
-            last = self._history.get(self._history.head) if unit and unit == self._settings_unit[0] else None
-            if last is not None and last.id == self._settings_unit[1]:
-                change = cast(SetSettings, last.changes[0])
-                change.after = after
-                change.do(self._document)
-                self._history.save(last)
-                return
-            with self._history.action("settings", node) as action:
-                action.run(self._document, SetSettings(node, before, after))
-            self._settings_unit = unit, action.id
-
-    def rename(self, title: str) -> None:
-        """Set the title of the story. Raises Refused for an empty one."""
-        self.set_properties(replace(self.properties, title=title))
-
-    def set_properties(self, properties: Properties) -> None:
-        """Set title, author and language as one action; an empty language is that of the locale.
-
-        Raises Refused for an empty title, and for a language without a BCP 47 tag, unless it is the present
-        one, which may come from another program's file.
-        """
-        before = self.properties
-        self._put_values(
-            "properties", asdict(before), asdict(arranging.checked_properties(properties, before))
-        )
-
-    def _put_values(self, verb: str, before: JsonObject, after: JsonObject) -> None:
-        changes = [SetValue(key, before[key], after[key]) for key in after if before[key] != after[key]]
-        if not changes:
-            return
-        with self._action(verb, ROOT) as action:
-            for each in changes:
-                action.run(self._document, each)
-
-    def put_value(self, key: str, value: JsonValue) -> None:
-        """Keep a JSON value for an interface; this is not an action."""
-        with self._document.change():
-            self._document.put_value(f"x-{key}", value)
-
-    def put_meta(self, node: NodeId, key: str, value: JsonValue) -> None:
-        """Keep a JSON value with a node; this is not an action."""
-        with self._document.change():
-            kept = self._document.body(node).meta
-            self._document.set_body(node, meta=json.dumps({**json.loads(kept or "{}"), key: value}))
-
-    def put_local_value(self, key: str, value: JsonValue) -> None:
-        """Keep a JSON value for an interface in this file only: no export has it. Not an action."""
-        with self._document.change():
-            self._document.put_value(f"{LOCAL}{key}", value)
-
-    # -- history -----------------------------------------------------------------------------------
-
-    @property
-    def last_action(self) -> int:
-        """The number of the last action that was done and not undone; 0 at the beginning."""
-        return self._history.head
-
-    def undo(self) -> Action | None:
-        """Undo the last action and return it; None if there is none."""
-        with self._verb():
-            return self._history.undo()
-
-    def redo(self) -> Action | None:
-        """Redo the action that was undone last, and return it; None if there is none."""
-        with self._verb():
-            return self._history.redo()
-
-    # -- branches that a model writes -------------------------------------------------------------
+    # -- branches that a model writes --------------------------------------------------------------
 
     def begin_branches(
-        self,
-        parent: NodeId,
-        n: int,
-        *,
-        model: str = "",
-        vocab: str = "",
-        sampling: JsonObject | Sequence[JsonObject] = (),
-        seeds: Sequence[int | None] = (),
-    ) -> list[NodeId]:
+        self, parent: NodeId, n: int, *, model: str = "", vocab: str = "",
+        sampling: JsonObject | Sequence[JsonObject] = (), seeds: Sequence[int | None] = (),
+    ) -> list[NodeId]:  # fmt: skip
         """Add ``n`` empty branches for a model to write; ``sampling`` is one for all, or one for each.
 
-        This is not an action: generated text is never undone.
+        This is not an action: generated text is never undone. A branch is known by its first node.
         """
         each = [sampling] * n if isinstance(sampling, dict) else list(sampling) or [{}] * n
-        numbers = list(seeds) or [None] * n
-        if len(each) != n or len(numbers) != n:
-            raise ValueError(f"{n} branches, {len(each)} samplings, {len(numbers)} seeds")
-        with self._document.change():
-            return branches.begin(self._document, parent, each, numbers, model, vocab)
+        with self.change():
+            if self.node(parent).state == State.ABSORBED:
+                raise Refused(f"node {parent} is part of another node now")
+            if self.node(parent).streaming:
+                raise Refused(f"node {parent} is still being written — finish it, or pick a part of it")
+            names: list[NodeId] = []
+            for own, seed in zip(each, list(seeds) or [None] * n, strict=True):
+                recipe = self.recipe(model, own)
+                node = self.add_node(
+                    parent, (), "model", recipe=recipe, seed=seed, visited=False, streaming=True
+                )
+                self._live[node.id] = node.id, vocab
+                names.append(node.id)
+            return names
+
+    def target(self, branch: NodeId) -> NodeId:
+        """Return the node that gets a branch's text now. Raises Refused if it is not being written."""
+        return self._live_branch(branch)[0].id
+
+    def _live_branch(self, branch: NodeId) -> tuple[Node, str]:
+        if branch not in self._live:
+            raise Refused(f"node {branch} is not being written")
+        node, vocab = self._live[branch]
+        return self._nodes[node], vocab
 
     def stream(
-        self,
-        branch: NodeId,
-        text: str,
-        ids: Sequence[int] = (),
-        logprobs: Sequence[float | None] = (),
-        *,
+        self, branch: NodeId, text: str, ids: Sequence[int] = (), logprobs: Sequence[float | None] = (), *,
         lead: str = "",
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Add text to a branch. ``lead`` is the part of the first ids already there (token healing)."""
-        if logprobs and len(logprobs) != len(ids):
-            raise ValueError(f"{len(ids)} ids and {len(logprobs)} logprobs")
         if text or ids:
-            with self._document.change():
-                branches.stream(self._document, branch, text, ids, logprobs, lead)
+            with self.change():
+                node, vocab = self._live_branch(branch)
+                self.put_spans(node, tidy([*node.spans, _span(text, ids, logprobs, vocab, lead)]))
 
     def replace_stream(
         self, branch: NodeId, text: str = "", ids: Sequence[int] = (), seed: int | None = None
@@ -566,68 +634,74 @@ class Story(Reader):
 
         The text written so far stays as a node with the old number. Without a ``seed`` the old one stays.
         """
-        with self._document.change():
-            return branches.begin_again(self._document, branch, text, ids, seed)
+        with self.change():
+            node, vocab = self._live_branch(branch)
+            first = self.node(branch)
+            spans, seed = tidy([_span(text, ids, (), vocab)]), first.seed if seed is None else seed
+            if node.id == branch and not first.text:
+                self.set(first, seed=seed)
+                self.put_spans(first, spans)
+                return branch
+            new = self.add_node(
+                first.parent, spans, "model", place=first.place, recipe=first.recipe, seed=seed,
+                visited=False, streaming=True,
+            )  # fmt: skip
+            self.set(node, finish_reason="replaced", streaming=False)
+            del self._live[branch]
+            self._live[new.id] = new.id, vocab
+            return new.id
 
     def carry_marks(self, old: NodeId, new: NodeId) -> None:
-        """Copy the bookmark of ``old`` to ``new``, another version of the same branch.
-
-        This is not an action, since it is part of what the model writes.
-        """
-        with self._document.change():
-            tree = self._document.tree
-            marks = replace(tree[new].marks, bookmark=tree[old].marks.bookmark)
-            tree.set(new, **arranging.changed_fields(self._document, new, marks))
+        """Copy the bookmark of ``old`` to ``new``, another version of the same branch. Not an action."""
+        with self.change():
+            self.set(self.node(new), bookmark=self.node(old).bookmark)
 
     def finish(self, branch: NodeId, reason: str) -> None:
         """Mark a branch as completely written; ``reason`` is its finish reason."""
-        with self._document.change():
-            branches.finish(self._document, branch, reason)
+        with self.change():
+            node, _ = self._live_branch(branch)
+            self.set(node, finish_reason=reason, streaming=False)
+            self._record(0, 0, node.count[0])
+            del self._live[branch]
 
     def set_finish_reason(self, node: NodeId, reason: str) -> None:
         """Note why a branch that has been written ended: one may be killed after its end. Not an action."""
-        with self._document.change():
-            self._document.set_body(node, finish=reason)
+        with self.change():
+            self.set(self.node(node), finish_reason=reason)
 
-    def pick_as(self, parent: NodeId, text: str, original: str, end: NodeId | None = None) -> NodeId:
-        """Pick ``text``, an edited version of a model's ``original``, below ``parent``; return its node.
+    # -- search, and out of the file ---------------------------------------------------------------
 
-        With ``end``, the nodes from ``parent`` down to ``end`` begin with ``original``. They stay as they
-        are, and unchanged text keeps its tokens.
-        """
-        with self._action("pick", parent) as action:
-            self._document.check_kept(parent)
-            self._document.check_unwritten(parent)
-            arranging.take_out_of_bin(self._document, action, parent)
-            return branches.add_picked(self._document, action, parent, well_formed(text), original, end)
-
-    def target(self, branch: NodeId) -> NodeId:
-        """Return the node that gets a branch's text now."""
-        with self._lock:
-            return self._document.written(branch).node
-
-    # -- out of the file ---------------------------------------------------------------------------
+    def search(self, query: str, limit: int = 50, *, with_bin: bool = False) -> list[Hit]:
+        """Return the nodes that contain all words of ``query``, newest first; ``"…"`` is a phrase."""
+        return search.search(self, query, limit, with_bin)
 
     def to_draft(self, progress: OnProgress = no_progress) -> StoryDraft:
         """Return the whole tree as it is now, including the bin, as plain values."""
-        with self._lock, self._document.one_moment():
-            return convert.to_draft(self, self._document, progress)
-
-    def snapshot(self, folder: Path, name: str) -> Path:
-        """Save a named copy below ``folder``, which is never removed. Raises NotSaved."""
-        return backup.snapshot(self.file, self.backup_folder(folder), name)
-
-    def recover(self, target: Path, title: str) -> Path:
-        """Save this view of a damaged story as a new, writable story called ``title``; return ``target``.
-
-        The damaged file stays as it is. Raises NotAStory if ``target`` exists, or NotSaved.
-        """
-        with self._lock:
-            backup.put_down(self._opened.store.db, target)
-        with Story.open(target) as recovered:
-            recovered.rename(title)
-        return target
+        with self.lock:
+            return convert.to_draft(self, progress)
 
     def backup_folder(self, folder: Path) -> Path:
         """Return the folder for copies of this story below ``folder``; moving the file does not change it."""
-        return backup.own_folder(self._document.value("uuid"), self.file, folder)
+        return backup.own_folder(self._values.get("uuid"), self.file, folder)
+
+    def snapshot(self, folder: Path, name: str) -> Path:
+        """Save a named copy below ``folder``, which is never removed. Raises NotSaved."""
+        self.flush()
+        return backup.snapshot(self.file, self.backup_folder(folder), name)
+
+    def recover(self, target: Path, title: str) -> Path:
+        """Save this view of a damaged story as a new one called ``title``; return it. Raises NotSaved."""
+        rows = self._rows()
+        rows["value", "title"] = "title", json.dumps(title)
+        try:
+            store.write_whole(target, rows, token_hex(8))
+        except (OSError, sqlite3.Error) as error:
+            raise not_saved(target, error) from error
+        return target
+
+
+def _span(
+    text: str, ids: Sequence[int], logprobs: Sequence[float | None], vocab: str, lead: str = ""
+) -> Span:
+    text = well_formed(text)
+    return Span(text, "model", tuple(ids), vocab, tuple(logprobs), lead) if fit(ids) else Span(text, "model")

@@ -1,25 +1,24 @@
-"""Edit the text of a path, and join keystrokes into one undoable action.
+"""Verbs that change the text of a story: anywhere on a path, as one action.
 
-A node whose text changes keeps its number, its children and its marks, so a fix deep in a story moves nothing
-after it. If the model wrote the node, the model's version becomes a sibling without children until the change
-is undone. Text cut off at the end of the story stays as it was, on a branch of its own. Keystrokes in one
-place, without a pause and within one sentence, are one action.
+An edit within a node that a person wrote changes it in place. A text that a model wrote never changes: an
+edit of it makes an edited sibling, to which what followed moves. Text cut off at the end of the story stays
+as it was, on a branch of its own. Keystrokes in one place, without a pause and within one sentence, are one
+action.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import accumulate
 
-from srbwriter.story import diff
-from srbwriter.story.diff import Edit
-from srbwriter.story.document import Document, PathText
-from srbwriter.story.encoding import change, decode, edit_encoded, encode
-from srbwriter.story.history import Action, History, Respell, Split
-from srbwriter.story.model import ROOT, Author, NodeId, Refused, State
-from srbwriter.story.spans import Spans, cut, plain, text_of, tidy
-from srbwriter.story.store import Body
+from srbwriter.story.edits import Edit, Piece, lettered, node_edits, refined, touched, whole_words
+from srbwriter.story.model import NodeId, Refused, State
+from srbwriter.story.node import Node
+from srbwriter.story.spans import Spans, edited, plain, text_of
+from srbwriter.story.tree import Tree
 from srbwriter.story.words import well_formed
 
 PAUSE_SECONDS = 2.0
@@ -28,264 +27,231 @@ PAUSE_SECONDS = 2.0
 UNIT_CHARS = 160
 """An action holds at most about this much typing, and ends at the end of a word."""
 
-_BODIES = 500
-"""The number of nodes that an action which changes many of them reads at once."""
+LONGEST = 32_000
+"""Characters of a person's node, about: what is typed behind more begins a node of its own."""
 
 _ENDS = (".", "!", "?", "\u2026", "\n", "\u3002")
 
 
 @dataclass(slots=True)
-class _Unit:
-    """The action that further typing joins, the node typed in, and the range of its typed characters."""
+class Unit:
+    """The last action, which further typing continues: the node typed in, and the range of its characters."""
 
-    action: Action
-    step: Respell | None  # the change of the node; None where the action made it
+    action: int
     node: NodeId
     start: int
     end: int
-    later: NodeId  # nodes from this number on were made after the unit began
+    before: str | None  # the text of the node before it, if the action changes no other node
+    later: NodeId  # nodes from this number on were made after it began
     last: float
 
 
+class PathText:
+    """The text from the root to the end of a node, as pieces of its nodes."""
+
+    def __init__(self, tree: Tree, end: NodeId) -> None:
+        self.nodes = [node for node in tree.upward(end) if node.parent is not None][::-1]
+        self._ends = list(accumulate((len(node.text) for node in self.nodes), initial=0))
+        self.length = self._ends[-1]
+
+    def pieces(self) -> list[Piece]:
+        """Return a piece for each node."""
+        starts = self._ends
+        return [
+            Piece(n.id, starts[i], starts[i + 1], n.author == "model", n.streaming)
+            for i, n in enumerate(self.nodes)
+        ]
+
+    def read(self, start: int, stop: int) -> str:
+        """Return characters ``start`` to ``stop``, or up to the end of the text."""
+        if start >= min(stop, self.length):
+            return ""
+        first, last = bisect_right(self._ends, start) - 1, bisect_left(self._ends, min(stop, self.length))
+        begin = self._ends[first]
+        return "".join(node.text for node in self.nodes[first:last])[start - begin : stop - begin]
+
+
 class TextEditor:
-    """Edits the texts of ``document``, each as an action of ``history``.
+    """Changes the texts of a tree; the last unit of typing is kept here."""
 
-    ``clock`` gives the seconds by which pauses in typing are measured. Callers hold ``Document.writing``.
-    """
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self.clock = time.monotonic  # seconds that only go forward
+        self.unit: Unit | None = None
 
-    def __init__(self, document: Document, history: History, clock: Callable[[], float]) -> None:
-        self._document, self._history, self._clock = document, history, clock
-        self._unit: _Unit | None = None
-        # The action of a reverted transaction no longer exists, and its number is used again.
-        document.on_revert.append(self.end_unit)
-
-    def end_unit(self) -> None:
-        """End the current unit: the next keystroke starts an action of its own."""
-        self._unit = None
-
-    def set_text(self, text: str, node: NodeId) -> NodeId:
-        """See :meth:`.story.Story.set_text`."""
-        path = PathText(self._document, self._document.check_living(node))
-        edit = diff.edit_between(path.read(0, path.length), well_formed(text))
-        return self._replace([edit], path, node)
-
-    def replace(self, edits: Sequence[Edit], node: NodeId) -> NodeId:
-        """See :meth:`.story.Story.replace`."""
-        path, at = PathText(self._document, self._document.check_living(node)), 0
+    def replace(self, edits: Sequence[Edit], end: NodeId) -> NodeId:
+        """Apply ``edits`` to the text up to ``end``; return the node at which the text ends now."""
+        tree, at = self._tree, 0
+        path = PathText(tree, tree.check_living(end).id)
         for edit in edits:
             if not at <= edit.start <= edit.end <= path.length:
                 raise Refused(f"{edit.start} to {edit.end} is no place for an edit of this text")
             at = edit.end
-        return self._replace([Edit(a, b, well_formed(words)) for a, b, words in edits], path, node)
-
-    def append(self, node: NodeId, text: str) -> NodeId:
-        """Type ``text`` at the end of ``node``; see :meth:`.story.Story.append`."""
-        self._document.check_kept(node)
-        if not text:
-            return node
-        tree = self._document.tree
-        followed = any(tree[child].state != State.ABSORBED for child in tree.all_children(node))
-        if not followed and node != ROOT and tree[node].author in ("writer", "edited"):
-            size = tree[node].chars
-            return self._respell({node: [Edit(size, size, text)]}, node)
-        with self._history.action("type", node) as action:
-            action.became = self._create(action, node, text)
-            action.typed = self._words(action.became) - self._words(node)
-        self._start_unit(action, action.became)
-        return action.became
-
-    def rewrite(self, node: NodeId, text: str) -> NodeId:
-        """Make ``text`` the whole text of ``node``; see :meth:`.story.Story.edit`."""
-        document = self._document
-        document.check_kept(node)
-        entry, body = document.tree[node], document.body(node)
-        if text == body.text:
-            return node
-        if entry.parent is None:
-            return self.append(node, text)
-        if entry.author != "model":
-            return self._respell({node: [diff.edit_between(body.text, text)]}, node)
-        document.check_unwritten(node)
-        spans = change(document.spans(node), text, "writer", document.token_sizes)
-        made = Body(recipe=body.recipe, seed=body.seed, settings=body.settings)
-        with self._history.action("edit", node) as action:
-            fork = document.add(entry.parent, spans, "edited", place=entry.place, body=made)
-            document.tree.set(fork, flags=entry.flags)
-            action.created(fork)
-            action.typed = self._words(fork) - self._words(node)
-            action.became = fork
-        self._start_unit(action, fork)
-        return fork
-
-    def rewrite_passage(self, action: Action, start: int, end: int, spans: Spans, node: NodeId) -> None:
-        """Replace a passage by a model's ``spans``; see :meth:`.story.Story.rewrite`."""
-        document, path = self._document, PathText(self._document, node)
-        if not 0 <= start < end <= path.length:
-            raise Refused(f"{start} to {end} is no passage of this text")
-        edits = diff.node_edits(path, [Edit(start, end, text_of(spans))])
-        first, before = next(iter(edits)), self._words(node)
-        for each in edits:
-            document.check_unwritten(each)
-        for each in reversed(edits):  # deepest first, as in _respell
-            step = Respell.of(document, each, edits[each])
-            if each == first:
-                step.runs_after = self._with_spans(first, edits[first][0], spans)
-            action.run(document, step)
-        action.picked = self._words(node) - before
-
-    def _with_spans(self, node: NodeId, edit: Edit, spans: Spans) -> bytes | None:
-        """Return the encoded spans of ``node`` after ``edit``, whose text is that of ``spans``."""
-        document, body = self._document, self._document.body(node)
-        author = document.tree[node].author
-        becomes: Author = "edited" if author == "model" else author
-        text, runs = edit_encoded(
-            body.runs, body.text, [edit], "writer", author, document.token_sizes, becomes
-        )
-        head, rest = cut(decode(runs, text, becomes), edit.start)  # the new text has no tokens to cut
-        return encode(tidy([*head, *spans, *cut(rest, len(edit.text))[1]]), becomes)
-
-    # -- edits of a path, as edits of its nodes ------------------------------------------------------
-
-    def _replace(self, edits: Sequence[Edit], path: PathText, end: NodeId) -> NodeId:
-        """Apply ``edits`` to the text of ``path``, which ends at ``end``; return the new end."""
-        parts = diff.refined(edits, path.read)
+        parts = refined([Edit(a, b, well_formed(words)) for a, b, words in edits], path.read)
         if not parts:
             return end
-        with self._document.change():
-            if len(edits) > 1:
-                return self._respell(diff.node_edits(path, parts), end)
-            if len(parts) == 1:
-                start, stop, words = parts[0]
-                if start == stop == path.length:
-                    return self.append(end, words)
-                spared = diff.sparing(parts[0], path, path.read)
-                parts = [diff.within_chapter(edits[0], spared, path)]
-            return self._cut_end(parts, path, end)
-
-    def _cut_end(self, parts: Sequence[Edit], path: PathText, end: NodeId) -> NodeId:
-        """Apply ``parts``, the last of which may cut off the end of the text."""
-        start, stop, words = parts[-1]
-        there = diff.touched(path, start, stop)
-        first, last = there[0], there[-1]
-        if last.end == path.length and start < stop:
-            old, begin = path.read(first.begin, last.end), first.begin
-            start, stop = start - begin, stop - begin
-            if first != last:
-                start, stop, words = diff.whole_words(old, start, stop, words, 0)
-            head, tail = old[:start], old[stop:]
-            if first != last:  # keep no node of punctuation alone: move its signs into the new words
-                head, words = (head, words) if diff.lettered(head) or len(parts) > 1 else ("", head + words)
-                tail, words = (tail, words) if diff.lettered(tail) else ("", words + tail)
-            if not tail and (first != last or (first.model and not head)):
-                before = takewhile(first.__ne__, diff.between(path, parts[0].start, begin))
-                kept = [*before, first._replace(end=begin + len(head))]
-                edits = self._one_each(diff.node_edits(kept, parts[:-1]))
-                return self._respell(edits, end, (first.node, len(head), words))
-        return self._respell(self._one_each(diff.node_edits(path, parts)), end)
-
-    def _one_each(self, edits: dict[NodeId, list[Edit]]) -> dict[NodeId, list[Edit]]:
-        """Join the edits of each node, all parts of one edit of the path, into one."""
-        texts = self._document.some_bodies(list(edits))
-        return {node: [diff.joined(each, texts[node].text)] for node, each in edits.items()}
-
-    def _words(self, node: NodeId) -> int:
-        return self._document.tree.count(node).words
-
-    def _create(self, action: Action, parent: NodeId, text: str) -> NodeId:
-        self._document.check_unwritten(parent)
-        node = self._document.add(parent, plain(text, "writer"), "writer")
-        action.created(node)
-        return node
-
-    def _respell(
-        self, edits: dict[NodeId, list[Edit]], end: NodeId, cut_off: tuple[NodeId, int, str] | None = None
-    ) -> NodeId:
-        """Apply ``edits`` to nodes on the path to ``end``; return the node at which the path ends now.
-
-        ``cut_off`` (node, at, words) replaces the text after the first ``at`` characters of ``node`` by
-        ``words``; the old text becomes a branch beside them. Further typing joins the new words, or the edit
-        of the first node.
-        """
-        document = self._document
-        for node in edits:
-            self._document.check_unwritten(node)
-        unit = self._unit
-        if unit is not None and cut_off is None and list(edits) == [unit.node] and len(edits[unit.node]) == 1:
-            text = document.body(unit.node).text
-            edit = diff.settled(edits[unit.node][0], lambda start, stop: text[start:stop])
-            if self._goes_on(unit, edit, text):
-                self._extend(unit, edit, end)
+        pieces = path.pieces()
+        if len(edits) == 1:
+            if parts[0].start == parts[-1].end == path.length:
+                return self.append(end, parts[0].text)
+            if (done := self._cut_off(parts, path, pieces, end)) is not None:
+                return done
+        found = node_edits(pieces, parts)
+        if len(edits) == 1 and len(found) == 1:  # one edit of one node, so that typing can go on
+            [(node, some)] = found.items()
+            if len(some) == 1 and self._goes_on(some[0], tree.node(node), end):
                 return end
-        first = next(iter(edits), cut_off[0] if cut_off else end)
-        steps: dict[NodeId, Respell] = {}
-        with self._history.action("edit", first) as action:
-            count = self._words(end)
-            action.became = end if cut_off is None else self._cut_off(action, *cut_off)
-            nodes = list(reversed(edits))  # deepest first: a kept copy is older than its parent's change
-            for index, node in enumerate(nodes):
-                if index % _BODIES == 0:
-                    document.some_bodies(nodes[index : index + _BODIES])  # into the cache, with one query
-                steps[node] = Respell.of(document, node, edits[node])
-                action.run(document, steps[node])
-            action.typed = self._words(action.became) - count
-        if cut_off is None:
-            self._start_unit(action, first, steps[first])
-        elif cut_off[2]:
-            self._start_unit(action, action.became)
-        return action.became
+        return self._respell(_plainly(found), end)
 
-    def _cut_off(self, action: Action, node: NodeId, at: int, words: str) -> NodeId:
-        base = node if at else self._document.check_parent(node, "cut")
-        if at:
-            action.run(self._document, Split(node, at))
-        return self._create(action, base, words) if words else base
+    def append(self, end: NodeId, text: str) -> NodeId:
+        """Type ``text`` at the end of ``end``; return the node that holds it."""
+        tree, node = self._tree, self._tree.check_kept(end)
+        if not text:
+            return end
+        own = node.author in ("writer", "edited") and node.parent is not None and len(node.text) < LONGEST
+        followed = any(tree.node(c).state != State.ABSORBED for c in tree.all_children(end))
+        if own and not followed:
+            edit = Edit(len(node.text), len(node.text), text)
+            return end if self._goes_on(edit, node, end) else self._respell(_plainly({end: [edit]}), end)
+        tree.check_unwritten(node)
+        with tree.verb("type", end) as action:
+            made = tree.add_node(end, plain(text, "writer"), "writer")
+            action.became, action.typed = made.id, tree.words(made.id) - tree.words(end)
+        self._begin_unit(action.number, made.id, 0, len(text), "")
+        return made.id
+
+    def put_passage(self, start: int, end: int, spans: Spans, node: NodeId) -> None:
+        """Replace a passage by a model's ``spans``."""
+        path = PathText(self._tree, node)
+        if not 0 <= start < end <= path.length:
+            raise Refused(f"{start} to {end} is no passage of this text")
+        edits = node_edits(path.pieces(), [Edit(start, end, text_of(spans))])
+        with self._tree.verb("rewrite", node) as action:
+            words = self._tree.words(node)
+            self._respell(
+                {n: [(e, spans if e.text else ()) for e in some] for n, some in edits.items()}, node
+            )
+            action.typed, action.picked = 0, self._tree.words(action.became) - words
+
+    # -- edits of nodes ----------------------------------------------------------------------------
+
+    def _respell(self, edits: dict[NodeId, list[tuple[Edit, Spans | None]]], end: NodeId) -> NodeId:
+        """Edit nodes on the path to ``end``; return the node at which the path ends now.
+
+        An edit with spans inserts them; its own text is a person's.
+        """
+        tree = self._tree
+        tree.check_unwritten(*map(tree.node, edits))
+        first = next(iter(edits))
+        with tree.verb("edit", first) as action:
+            words, place, text = tree.words(end), first, tree.node(first).text if len(edits) == 1 else None
+            for number in reversed(edits):  # deepest first
+                node = tree.node(number)
+                some = [edit for edit, _ in edits[number]]
+                inserts = [plain(e.text, "writer") if s is None else s for e, s in edits[number]]
+                spans = edited(node.spans, some, inserts, tree.token_sizes)
+                place = number
+                if node.author == "model":
+                    place = self._twin(node, spans, edits)
+                    end = place if number == end else end
+                else:
+                    tree.put_spans(node, spans)
+            action.became = end
+            action.typed = tree.words(end) - words
+        if len(edits[first]) == 1:
+            edit = edits[first][0][0]
+            self._begin_unit(action.number, place, edit.start, edit.start + len(edit.text), text)
+        else:
+            self.unit = None
+        return end
+
+    def _twin(self, node: Node, spans: Spans, edits: dict[NodeId, list[tuple[Edit, Spans | None]]]) -> NodeId:
+        """Add an edited sibling of a model's ``node``, and move to it what follows, and the marks."""
+        tree = self._tree
+        twin = tree.add_node(
+            node.parent, spans, "edited", place=node.place, undone=State.ABSORBED, recipe=node.recipe,
+            seed=node.seed, finish_reason=node.finish_reason, visited=node.visited, bookmark=node.bookmark,
+            title=node.title, note=node.note, labels=node.labels, own_settings=node.own_settings,
+            extra=node.extra,
+        )  # fmt: skip
+        for child in tree.all_children(node.id):
+            if not (child in edits and tree.node(child).author == "model"):  # that one has a twin, too
+                tree.set(tree.node(child), parent=twin.id)
+        tree.set(node, bookmark=False, title="", note="", labels="")
+        return twin.id
+
+    def _cut_off(
+        self, parts: Sequence[Edit], path: PathText, pieces: Sequence[Piece], end: NodeId
+    ) -> NodeId | None:
+        """Apply an edit that cuts off nodes at the end of the text; None for one within the last node.
+
+        What is cut off stays, on a branch of its own.
+        """
+        tree, (start, stop, words) = self._tree, parts[-1]
+        there = touched(pieces, start, stop)
+        if there[-1].end != path.length or start == stop:
+            return None
+        first, old = there[0], path.read(there[0].begin, there[-1].end)
+        start, stop = start - first.begin, stop - first.begin
+        if len(there) > 1:
+            start, stop, words = whole_words(old, start, stop, words)
+        head, tail = old[:start], old[stop:]
+        if len(there) > 1:  # keep no node of punctuation alone: move its signs into the new words
+            head, words = (head, words) if lettered(head) or len(parts) > 1 else ("", head + words)
+            tail, words = (tail, words) if lettered(tail) else ("", words + tail)
+        if tail or (len(there) == 1 and (head or not first.model)):
+            return None
+        node = tree.node(first.node)
+        tree.check_unwritten(node, tree.node(end))
+        with tree.verb("edit", node.id) as action:
+            count = tree.words(end)
+            if 0 < len(head) < len(node.text):
+                tree.split_node(node, len(head))
+            base = node.id if head else tree.check_parent(node.id, "cut").id
+            before = [piece for piece in pieces if piece.begin < first.begin]
+            kept = [*before, first._replace(end=first.begin + len(head))]
+            if found := node_edits(kept, parts[:-1]):
+                base = self._respell(_plainly(found), base)
+            action.became = tree.add_node(base, plain(words, "writer"), "writer").id if words else base
+            action.typed = tree.words(action.became) - count
+        if words:
+            self._begin_unit(action.number, action.became, 0, len(words), "")
+        return action.became
 
     # -- one action for many keystrokes ------------------------------------------------------------
 
-    def _start_unit(self, action: Action, node: NodeId, step: Respell | None = None) -> None:
-        """Start a unit with ``action``, which created ``node`` or changed it by ``step``."""
-        tree = self._document.tree
-        start, end = (0, tree[node].chars) if step is None else (step.start, step.start + len(step.inserted))
-        self._unit = _Unit(action, step, node, start, end, tree.next_id, self._clock())
+    def _begin_unit(self, action: int, node: NodeId, start: int, end: int, before: str | None) -> None:
+        self.unit = Unit(action, node, start, end, before, self._tree.next_number, self.clock())
 
-    def _goes_on(self, unit: _Unit, edit: Edit, now: str) -> bool:
-        """Whether ``edit`` continues the unit's typing; ``now`` is the text of its node."""
-        if unit.action.id != self._history.head:
+    def _goes_on(self, edit: Edit, node: Node, end: NodeId) -> bool:
+        """Make ``edit`` a part of the last action, if it continues its typing; say if it did."""
+        tree, unit = self._tree, self.unit
+        if unit is None or unit.node != node.id or node.author == "model" or unit.action != tree.last_action:
             return False
-        if self._clock() - unit.last > PAUSE_SECONDS:
+        if self.clock() - unit.last > PAUSE_SECONDS or not unit.start <= edit.end or edit.start > unit.end:
             return False
-        if any(child >= unit.later for child in self._document.tree.all_children(unit.node)):
+        if any(child >= unit.later for child in tree.all_children(node.id)):
             return False  # a branch started below it since then follows the words as they are now
-        if edit.end < unit.start or edit.start > unit.end:
-            return False  # the edit is in another place
-        typed = now[unit.start : unit.end]
-        following = edit.text or now[edit.end : edit.end + 1]
+        typed = node.text[unit.start : unit.end]
+        following = edit.text or node.text[edit.end : edit.end + 1]
         ended = typed.rstrip(" \"'\u201d\u2019").endswith(_ENDS) and not following.startswith(_ENDS)
         full = len(typed) > UNIT_CHARS and typed[-1:].isspace()
-        return not ((ended or full) and len(edit.text) > edit.end - edit.start)
+        if (ended or full) and len(edit.text) > edit.end - edit.start:
+            return False
+        with tree.verb("edit", node.id, again=True) as action:
+            words = tree.words(end)
+            tree.put_spans(node, edited(node.spans, [edit], [plain(edit.text, "writer")], tree.token_sizes))
+            action.typed, action.became = action.typed + tree.words(end) - words, end
+        unit.start = min(unit.start, edit.start)
+        unit.end = max(unit.end, edit.end) + len(edit.text) - (edit.end - edit.start)
+        unit.last = self.clock()
+        if node.text == unit.before:  # all that was typed is taken back
+            if unit.action == tree.last_action:
+                tree.undo()
+            self.unit = None
+        return True
 
-    def _extend(self, unit: _Unit, edit: Edit, end: NodeId) -> None:
-        document, action, node = self._document, unit.action, unit.node
-        with document.change():
-            words = self._words(end)
-            if unit.step is not None and len(action.changes) == 1 and unit.step.is_undone_by(document, edit):
-                self._history.undo()  # the edit takes back all that was typed
-                self._unit = None
-            else:
-                if unit.step is not None:
-                    unit.step.go_on(document, edit)
-                    unit.start, unit.end = unit.step.start, unit.step.start + len(unit.step.inserted)
-                else:
-                    body, author = document.body(node), document.tree[node].author
-                    parts = diff.refined([edit], lambda start, stop: body.text[start:stop])
-                    text, runs = edit_encoded(
-                        body.runs, body.text, parts, "writer", author, document.token_sizes
-                    )
-                    document.put_text(node, text, runs)
-                    unit.end = document.tree[node].chars
-                typed = self._words(end) - words
-                action.typed, action.became = action.typed + typed, end
-                document.day_log.record(typed, 0, 0, action.at)
-                self._history.save(action)
-                unit.last = self._clock()
-            document.put_value("current", end)
+
+def _plainly(edits: dict[NodeId, list[Edit]]) -> dict[NodeId, list[tuple[Edit, Spans | None]]]:
+    """Return ``edits`` by a person."""
+    return {node: [(edit, None) for edit in some] for node, some in edits.items()}

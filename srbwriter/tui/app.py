@@ -88,7 +88,7 @@ class App(Program):
     def leave(self) -> None:
         self.write_screen.keep_view()
         try:
-            self.session.keep()
+            self.session.save()
         except StoryError as error:
             self._ask_before_leaving(error)
         else:
@@ -97,12 +97,11 @@ class App(Program):
             self.exit()
 
     def _ask_before_leaving(self, error: StoryError) -> None:
-        rescued = self.session.typing.rescue()
         answers = {"r": "tries again", "escape": "stays"}
         question = str(error)
-        if rescued is not None:
+        if (rescue := self.session.story.rescue) is not None:
             answers = {"r": "tries again", "l": "leaves", "escape": "stays"}
-            question = f"{error}\nYour unsaved words are in {rescued}."
+            question = f"{error}\nThe story with your last words is in {rescue}, and is read from there."
 
         def answered(key: str | None) -> None:
             if key == "r":
@@ -175,7 +174,7 @@ class App(Program):
     def failure_words(self, error: Exception) -> str:
         """What happened, where the report lies, and that the words are safe."""
         with contextlib.suppress(Exception):
-            self.session.keep()
+            self.session.save()
         return crash_words(error)
 
     def on_unmount(self) -> None:
@@ -192,7 +191,7 @@ class App(Program):
 
         def say() -> None:
             said.set()
-            self._to_terminal(_MODEL_AWAITED if self.session.typing.state.saved else _DISK_AWAITED)
+            self._to_terminal(_MODEL_AWAITED if self.session.story.save_state.saved else _DISK_AWAITED)
 
         timer = threading.Timer(_AWAITED_SECONDS, say)
         if self.next_story is None and not self.is_headless:

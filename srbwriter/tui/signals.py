@@ -45,7 +45,7 @@ def _keep_before_stop(app: Program) -> None:
     """Save everything: a stopped program may never be continued."""
     app.write_screen.keep_view()
     with contextlib.suppress(StoryError):
-        app.session.keep()
+        app.session.save()
 
 
 def _end(app: Program, number: int) -> None:

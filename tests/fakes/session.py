@@ -13,13 +13,12 @@ from srbwriter.engine.capabilities import Capabilities
 from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.types import ModelInfo, Request, Sampling, Stop
 from srbwriter.engine.verbs import BranchVerb
+from srbwriter.session.drafts import Draft
 from srbwriter.session.instrument import Instrument
 from srbwriter.session.likeness import Duplicates
-from srbwriter.session.recorder import Recorder
 from srbwriter.session.sampling import Usual, Variety
-from srbwriter.session.typing import Draft, Typing
 from srbwriter.session.undoing import name_action
-from srbwriter.story import ROOT, NodeId, Story
+from srbwriter.story import ROOT, Edit, NodeId, Story
 from srbwriter.story.model import JsonObject
 from tests.fakes.word_engine import WordEngine
 
@@ -110,7 +109,7 @@ class FakeSession:
         self.stale = False
         self.instruct = False
         self.save_state = "saved"
-        self.taken_up, self.rescued = 0, None
+        self.taken_up = self.typed = 0
         file = folder / "story.srbw"
         self.story = Story.open(file) if file.exists() else Story.create(file, "Rain")
         if text:
@@ -119,8 +118,6 @@ class FakeSession:
         self.round: Round | None = None
         self.closed = False
         self.view: JsonObject = {}
-        self.typing = Typing(self.story, self.story.set_text, folder / "rescued")
-        self.recorder = Recorder(self.story, self.typing, threading.RLock())
         self.state_lock = threading.RLock()
         self.tokens, self.renewing = SimpleNamespace(gather=False, branch_logprobs=None), self
 
@@ -135,7 +132,14 @@ class FakeSession:
     # ---- the story
 
     def keep(self) -> None:
-        self.recorder.write()
+        """The branches are written down by :meth:`sync`."""
+
+    def save(self) -> None:
+        self.story.flush()
+
+    def edit(self, *edits: Edit) -> None:
+        self.story.replace(*edits)
+        self.typed += 1
 
     def prepare_close(self) -> None:
         """Nothing runs on its own."""
@@ -144,10 +148,11 @@ class FakeSession:
         self.view = view
 
     def together(self, act: Callable[[], Any]) -> Any:
-        return self.recorder.together(act)
+        with self.story.together():
+            return act()
 
     def draft(self, sheet: str) -> Draft:
-        return Draft(self.typing, self.story, sheet)
+        return Draft(self.story, sheet)
 
     @property
     def node(self) -> NodeId:
@@ -165,8 +170,8 @@ class FakeSession:
         return self.story.text(self.node)
 
     def set_text(self, text: str) -> None:
-        self.typing.text(text)
-        self.keep()
+        self.story.set_text(text)
+        self.typed += 1
 
     def undo(self) -> str:
         action = self.together(self.story.undo)
@@ -263,10 +268,11 @@ class FakeSession:
             if not self.round.over:
                 self.story.finish(node, "stopped")
         self.round.over = True
-        node = self.story.pick(self.round.node_of(i), upto)
         if text is not None:
-            node = self.story.edit(node, text)
-            self.story.visit(node)
+            own = self._b(i).text[:upto]
+            node = self.story.pick_as(self.round.parent, text, own, self.round.node_of(i))
+        else:
+            node = self.story.pick(self.round.node_of(i), upto)
         if go_on:
             self.generate()
         return node
@@ -274,7 +280,6 @@ class FakeSession:
     def close(self, keep_model: bool = False) -> None:
         self.kept_model = keep_model
         self.sync()
-        self.recorder.close()
         self.story.close()
         self.closed = True
 

@@ -121,7 +121,7 @@ def test_anything_else_that_is_asked_makes_it_worthless(session: Session, what: 
 def test_typed_words_make_it_worthless(session: Session) -> None:
     session.look_ahead.budget = ALL
     early = ready(session, *range(4))
-    session.typing.text(session.text() + " And so")
+    session.set_text(session.text() + " And so")
     until(session, lambda: not session.look_ahead._rounds)
     for generation in early:  # the engine ends them in its next step
         assert generation.wait(60)

@@ -68,7 +68,7 @@ def test_each_round_the_likeliest_branch_is_picked(session: Session) -> None:
 
 
 STOPS = {
-    "a key": lambda session: session.typing.text(f"{session.text()} And then"),
+    "a key": lambda session: session.set_text(f"{session.text()} And then"),
     "a pick": lambda session: session.pick(0),
     "undo": lambda session: session.undo(),
     "new branches": lambda session: session.generate(),

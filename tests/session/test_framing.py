@@ -166,12 +166,12 @@ def test_typed_words_are_all_that_a_round_evaluates(chat: Session) -> None:
     assert write_round(chat).generation.cached_tokens >= known - 1
 
 
-def test_a_frame_can_be_switched_off_and_undone(chat: Session) -> None:
+def test_a_frame_can_be_switched_off_and_on(chat: Session) -> None:
     chat.set_text(OPENING)
     assert chat.context().framed
     put(chat, framed=False)
     context = chat.context()
     assert not context.framed and "off for this story" in context.frame
     assert {part.source for part in context.parts} <= {"bos", "story"}
-    chat.undo()
+    put(chat, framed=None)
     assert chat.context().framed

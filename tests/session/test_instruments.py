@@ -52,7 +52,7 @@ def test_an_instrument_hears_of_a_session_from_its_start_to_its_close(file: Path
     with open_session(file) as session:
         listener = session.instruments[Listener] = Listener(session)
         assert Listener.of(session) is listener is session.listener
-        session.typing.text("It rained.")
+        session.set_text("It rained.")
         assert listener.heard == ["text changed"]
         listener.heard.clear()
         session.generate()

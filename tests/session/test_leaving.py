@@ -44,36 +44,6 @@ def test_a_pick_that_goes_on_stops_the_branches_once(session: Session, counted: 
     assert session.round.generation is not None, "the engine was not asked"
 
 
-def test_what_is_written_and_typed_goes_into_the_transaction_of_the_pick(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing is left for the round that follows to write down."""
-    session.generate()
-    texts = written(session)
-    session.typing.text("It rained.")
-    outer: list[bool] = []
-    together, depth = Story.together, [0]
-
-    class Counted:
-        def __init__(self, inner: object) -> None:
-            self.inner = inner
-
-        def __enter__(self) -> object:
-            outer.append(depth[0] == 0)
-            depth[0] += 1
-            return self.inner.__enter__()  # type: ignore[attr-defined]
-
-        def __exit__(self, *why: object) -> object:
-            depth[0] -= 1
-            return self.inner.__exit__(*why)  # type: ignore[attr-defined]
-
-    monkeypatch.setattr(Story, "together", lambda self: Counted(together(self)))
-    session.pick(0)
-    assert sum(outer) == 1
-    assert session.typing.state.saved
-    assert session.text().startswith("It rained.") and texts[0].strip() in session.text()
-
-
 def test_a_pick_stands_where_nothing_can_go_on_from_it(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:

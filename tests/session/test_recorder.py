@@ -6,7 +6,6 @@ import pytest
 
 from srbwriter.engine.types import Stop
 from srbwriter.session import Round, Session
-from srbwriter.story import NotSaved
 
 from .test_session import OPENING, begun, until, written
 
@@ -52,30 +51,13 @@ def test_a_defect_in_one_round_is_no_reason_to_lose_what_is_typed(
     monkeypatch.setattr(session._recorder, "keep", fails)
     session.steer(0, "reroll")
     until(session, lambda: current.generation is not None and current.generation.done)
-    session.typing.text(OPENING + " More.")
+    session.set_text(OPENING + " More.")
     session.keep()
     assert session.text() == OPENING + " More."
     session.story.end_typing()
     monkeypatch.undo()
     written(session, current)
     assert holding(session, current.branches[0].text)
-
-
-def test_a_pick_that_the_disk_refuses_can_be_made_again(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    current = long_round(session)
-    with monkeypatch.context() as disk:
-
-        def commit() -> None:
-            raise NotSaved(session.story.file, "database or disk is full", full=True)
-
-        disk.setattr(session.story._document.store, "commit", commit)
-        with pytest.raises(NotSaved):
-            session.pick(1)
-    written(session, current)
-    session.pick(1)
-    assert session.text() == OPENING + current.branches[1].text
 
 
 @pytest.mark.parametrize("upto", [None, 30])

@@ -51,6 +51,7 @@ def test_knobs_come_back(story: Story) -> None:
     session.stop = Stop(max_tokens=None, strings=("\n", "END"), boundary="sentence")
     wanted = session.sampling, session.stop
     knobs.keep()
+    story.flush()
     with Story.open(story.file, readonly=True) as again:
         session, knobs = opened(again)
         knobs.recall()

@@ -50,9 +50,9 @@ def test_branches_are_stale_while_the_text_before_them_is_another(session: Sessi
 
 
 def test_a_change_counts_before_it_is_saved_and_typing_it_back_too(session: Session) -> None:
-    session.typing.text(RENAMED)
+    session.set_text(RENAMED)
     assert session.stale
-    session.typing.text(OPENING)
+    session.set_text(OPENING)
     assert not session.stale
 
 

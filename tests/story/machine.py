@@ -13,12 +13,6 @@ from srbwriter.story.model import TokenSizes
 from tests.story.branches import sizes
 
 
-def without_waiting(story: Story) -> Story:
-    """The story, which does not wait for the disk: only tests that pull the plug need that."""
-    story._document.store.db.execute("PRAGMA synchronous = OFF")
-    return story
-
-
 class StoryMachine(RuleBasedStateMachine):
     """Verbs on a new story, whose vocabularies are those of ``token_sizes``."""
 
@@ -26,18 +20,15 @@ class StoryMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp())
+        self.folder = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
         self.story = Story.create(self.folder / "a.srbw")
-        self.prepare()
-
-    def prepare(self) -> None:
         self.story.use_token_sizes(self.token_sizes)
-        without_waiting(self.story)
 
     def open_again(self) -> None:
         self.story.close()
+        assert [path.name for path in self.folder.iterdir()] == ["a.srbw"]
         self.story = Story.open(self.folder / "a.srbw")
-        self.prepare()
+        self.story.use_token_sizes(self.token_sizes)
 
     def teardown(self) -> None:
         self.story.close()

@@ -1,159 +1,132 @@
-"""Chapters and scenes: headings before paragraphs, and chapters that change places."""
+"""Chapters are lines of the text: begun, renamed, listed, moved; and search, which finds what looks alike."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import strategies as st
 
-from srbwriter.story import ROOT, Edit, NodeId, Refused, Story
-from srbwriter.story.headings import headings
+from srbwriter.story import ROOT, Edit, Refused, Story
+from srbwriter.story.model import DraftNode, Marks, StoryDraft
+from srbwriter.story.outline import outline
+from srbwriter.story.search import matches
 from tests.story.branches import generated, sizes
 
-BOOK = "It rained.\n\nShe left.\n\nHe stayed.\n\nThe sun rose."
+TEXT = "It rained.\n\nShe left.\n\nHe stayed."
 
 
-def shown(story: Story) -> list[tuple[str, str]]:
-    """Each heading with the first line below it."""
-    text = story.text(story.current)
-    marks = [(chapter.begin, chapter.title) for chapter in story.outline()]
-    return [(heading.words, text[heading.start :].split("\n")[0]) for heading in headings(text, marks)]
+def titles(story: Story) -> list[tuple[str, int]]:
+    return [(chapter.title, chapter.words) for chapter in story.outline()]
 
 
-def book(story: Story, *titles: tuple[str, str]) -> None:
-    """Write the book, and begin a chapter at each paragraph that starts with the given words."""
-    story.append(BOOK)
-    for words, title in titles:
-        story.begin_chapter(BOOK.index(words), title)
+def test_the_outline_is_read_from_the_text() -> None:
+    text = "Before.\n# One\n\nTwo words.\n\n* * *\n\nMore.\n## Two ##\n```\n# no\n```\n#no\nEnd."
+    assert [(c.title, c.level, text[c.begin : c.end]) for c in outline(text)] == [
+        ("One", 1, "# One"), ("", 0, "* * *"), ("Two", 2, "## Two ##"),
+    ]  # fmt: skip
+    assert outline("") == outline("Nothing here.") == []
 
 
-def test_a_chapter_begins_at_a_paragraph_and_no_letter_changes(story: Story) -> None:
-    book(story, ("She", "Two"), ("It", "One"), ("He", ""))
-    assert story.text(story.current) == BOOK
-    assert shown(story) == [("One", "It rained."), ("Two", "She left."), ("* * *", "He stayed.")]
-    assert [chapter.words for chapter in story.outline()] == [2, 2, 5]
-    assert sum(chapter.words for chapter in story.outline()) == story.words(story.current)
-
-
-def test_a_heading_gets_another_title_and_goes(story: Story) -> None:
-    book(story, ("He", "Three"))
-    [chapter] = story.outline()
-    story.set_heading(chapter.node, " The  third ")
-    assert shown(story) == [("The third", "He stayed.")]
-    story.set_heading(chapter.node, "")
-    assert shown(story) == [("* * *", "He stayed.")]
-    story.mark(chapter.node, chapter=False)
-    assert shown(story) == [] and story.text(story.current) == BOOK
+def test_a_chapter_begins_before_its_paragraph_and_gets_another_title(story: Story) -> None:
+    story.append(TEXT)
+    at = story.begin_chapter(TEXT.index("left"), "Two")
+    assert story.text(story.current) == "It rained.\n\n# Two\n\nShe left.\n\nHe stayed."
+    story.set_heading(at, "The second")
+    assert titles(story) == [("The second", 4)]
+    story.set_heading(at, "")
+    assert story.text(story.current) == "It rained.\n\n* * *\n\nShe left.\n\nHe stayed."
     for _ in range(3):
         story.undo()
-    assert shown(story) == [("Three", "He stayed.")]
+    assert story.text(story.current) == TEXT
+    with pytest.raises(Refused):
+        story.begin_chapter(1000, "x")
 
 
-def test_a_chapter_at_the_end_takes_what_is_written_next(story: Story) -> None:
-    story.append("It rained.\n\n")
-    story.begin_chapter(len("It rained.\n\n"), "Two")
-    assert shown(story) == [("Two", "")]
+def test_a_chapter_at_the_end_begins_behind_the_last_paragraph(story: Story) -> None:
+    story.append("It rained.")
+    story.begin_chapter(10, "Two")
     story.append("She left.")
-    assert shown(story) == [("Two", "She left.")]
-    [chapter] = story.outline()
-    assert (chapter.begin, chapter.words) == (12, 2)
+    assert story.text(story.current) == "It rained.\n\n# Two\n\nShe left."
 
 
-def test_a_generated_text_keeps_its_tokens_where_a_chapter_begins(story: Story) -> None:
+def test_chapters_change_places_with_their_tokens(story: Story) -> None:
     story.use_token_sizes(sizes)
-    [node] = generated(story, ROOT, "One two.\n\nThree four.")
-    story.pick(node)
-    before = [token for part in story.node(node).spans for token in part.ids]
-    story.begin_chapter(len("One two.\n\n"), "Two")
-    nodes = story.path(story.current)[1:]
-    after = [token for n in nodes for part in story.node(n).spans for token in part.ids]
-    assert len(nodes) == 2 and after == before
-    assert {story.node(n).author for n in nodes} == {"model"}
+    story.append("# One\n\nIt rained.\n\n")
+    [two] = generated(story, story.current, "# Two\n\nHe ran. She hid.")
+    story.pick(two)
+    other = story.add(story.node(two).parent or ROOT, ["Another way."])[0]
+    text = story.text(story.current)
+    place = story.move_chapter(text.index("He ran"), later=False)
+    assert place == 0
+    assert story.text(story.current) == "# Two\n\nHe ran. She hid.\n\n# One\n\nIt rained."
+    assert story.node(two).spans[0].ids
+    assert story.text(other).endswith("It rained.\n\nAnother way.")
+    with pytest.raises(Refused, match="first chapter"):
+        story.move_chapter(0, later=False)
+    story.undo()
+    assert story.text(story.current) == text
 
 
-def test_a_heading_stands_before_the_paragraph_that_its_words_fall_into(story: Story) -> None:
-    [one] = story.add(ROOT, ["It rained. She"], stand=True)
-    [two] = story.add(one, [" left.\n\n"], stand=True)
-    [three] = story.add(two, ["\n\nHe stayed."], stand=True)
-    story.mark(two, chapter=True, title="Two")
-    story.mark(three, chapter=True, title="Three")
-    assert shown(story) == [("Two", "It rained. She left."), ("Three", "He stayed.")]
+def test_a_draft_that_marks_chapters_gets_lines(tmp_path: object, story: Story) -> None:
+    nodes = [
+        DraftNode("1"),
+        DraftNode("2", "1", text="It rained."),
+        DraftNode("3", "2", text="She left.", marks=Marks(chapter=True, title="Two")),
+        DraftNode("4", "3", text="\n\n# Own\n\nText.", marks=Marks(chapter=True, title="Own")),
+    ]
+    with Story.from_draft(story.file.with_name("b.srbw"), StoryDraft(nodes, "4")) as made:
+        assert made.text(made.current) == "It rained.\n\n# Two\n\nShe left.\n\n# Own\n\nText."
 
 
-def test_words_typed_at_a_chapters_first_letter_belong_to_it(story: Story) -> None:
-    book(story, ("She", "Two"))
-    at = BOOK.index("She")
-    story.replace(Edit(at, at, "New first.\n\n"))
-    assert shown(story) == [("Two", "New first.")]
+def test_a_long_text_becomes_several_nodes(story: Story) -> None:
+    text = "It rained all day.\n\n" * 5000
+    nodes = [DraftNode("1"), DraftNode("2", "1", text=text)]
+    with Story.from_draft(story.file.with_name("b.srbw"), StoryDraft(nodes, "2")) as made:
+        assert made.text(made.current) == text and len(made) > 3
+        made.replace(Edit(50_000, 50_003, "It"))
+        assert len(made.text(made.current)) == len(text) - 1
 
 
-def test_words_typed_before_a_generated_chapter_belong_to_it(story: Story) -> None:
-    story.append("It rained.\n\n")
-    [node] = generated(story, story.current, "She left.")
-    story.pick(node)
-    story.begin_chapter(12, "Two")
-    story.replace(Edit(12, 12, "New first.\n\n"))
-    assert shown(story) == [("Two", "New first.")]
-
-
-# -- moving ------------------------------------------------------------------------------------------------
-
-
-def test_a_chapter_moves_with_its_scenes_and_one_undo_takes_it_back(story: Story) -> None:
-    book(story, ("It", "One"), ("She", ""), ("He", "Two"))
-    before = [story.node(node) for node in story.path(story.current)]
-    start = story.move_chapter(len(BOOK), later=False)
-    assert (start, story.text(story.current)) == (0, "He stayed.\n\nThe sun rose.\n\nIt rained.\n\nShe left.")
-    assert shown(story) == [("Two", "He stayed."), ("One", "It rained."), ("* * *", "She left.")]
-    assert (story.undo() or pytest.fail()).verb == "move_chapter"
-    assert story.text(story.current) == BOOK
-    assert [story.node(node) for node in story.path(story.current)] == before
-    start = story.move_chapter(0, later=True)
-    assert story.text(story.current)[start:].startswith("It rained.")
-
-
-def test_moves_that_cannot_be_are_refused(story: Story) -> None:
-    book(story, ("She", "One"), ("He", "Two"))
-    for place, later, words in (
-        (0, True, "no chapter starts before the cursor"),
-        (BOOK.index("She"), False, "this is the first chapter already"),
-        (len(BOOK), True, "this is the last chapter already"),
-    ):
-        with pytest.raises(Refused, match=words):
-            story.move_chapter(place, later=later)
-
-
-def test_what_was_not_picked_stays_reachable_when_its_chapter_moves(story: Story) -> None:
-    book(story, ("It", "One"), ("He", "Two"))
-    first, second = (chapter.node for chapter in story.outline())
-    above = story.parent(second)
-    assert above is not None
-    [other] = generated(story, above, "Another second.")
-    [after] = generated(story, story.current, " And then.")
-    living = set(story.reading_order())
-    story.move_chapter(0, later=True)
-    assert living <= set(story.reading_order())
-    assert story.text(other).endswith("Another second.") and "It rained." in story.text(other)
-    assert story.text(after).endswith("The sun rose. And then.")
-    assert story.path(story.current).index(second) < story.path(story.current).index(first)
-
-
-PARTS = st.lists(
-    st.tuples(
-        st.text("ab", min_size=1, max_size=4),
-        st.sampled_from(["\n", "\n\n", "\n\n\n"]),
-        st.sampled_from([None, "", "T", "U"]),
-    ),
-    min_size=1,
-    max_size=7,
+@pytest.mark.parametrize(
+    ("text", "words", "found"),
+    [
+        ("He said “don’t”.", "don't", "don’t"),
+        ("He said don't.", "DON’T", "don't"),
+        ("a cafe\u0301 here", "caf\u00e9", "cafe\u0301"),
+        ("a caf\u00e9 here", "cafe\u0301", "caf\u00e9"),
+        ("It rained—hard", "rained-hard", "rained—hard"),
+        ("10\u00a0km away", "10 km", "10\u00a0km"),
+    ],
 )
+def test_search_finds_what_looks_alike(story: Story, text: str, words: str, found: str) -> None:
+    assert [text[start:end] for start, end in matches(text, words)] == [found]
+    story.append(text)
+    assert [hit.node for hit in story.search(f'"{words}"')] == [story.current]
 
 
-def split(story: Story, at: int) -> NodeId:
-    """Split the node that holds character ``at`` of the text."""
-    begin = 0
-    for node in story.path(story.current)[1:]:
-        size = len(story.node(node).text)
-        if begin < at < begin + size:
-            return story.split(node, at - begin)
-        begin += size
-    return story.current
+def test_search_finds_all_words_and_says_where(story: Story) -> None:
+    [rain, dog] = story.add(ROOT, ["It rained on the harbour.", "The dog of the harbour ran."])
+    [gone] = story.add(ROOT, ["他把门关上了。 rain"])
+    story.delete(gone)
+    assert [hit.node for hit in story.search("harb")] == [dog, rain]
+    assert [hit.node for hit in story.search("harbour dog")] == [dog]
+    assert story.search("arbour") == [] == story.search('"dog the"')
+    assert [(hit.node, hit.binned) for hit in story.search("门关", with_bin=True)] == [(gone, True)]
+    assert story.search("harbour rained")[0].snippet == "It \x02rained\x03 on the \x02harbour\x03."
+
+
+def test_an_edit_of_a_models_text_makes_a_sibling_and_moves_what_followed(story: Story) -> None:
+    story.use_token_sizes(sizes)
+    story.append("It rained. ")
+    take, beside = generated(story, story.current, "The dog ran.", "The cat.")
+    story.pick(take)
+    [after] = story.add(take, [" Home."], stand=True)
+    story.replace(Edit(15, 18, "fox"))
+    [twin] = set(story.siblings(take)) - {take, beside}
+    assert (story.node(take).text, story.children(take)) == ("The dog ran.", [])
+    assert (story.node(twin).text, story.node(twin).author) == ("The fox ran.", "edited")
+    assert story.path(story.current)[-2:] == [twin, after] and any(s.ids for s in story.node(twin).spans)
+    [late] = generated(story, twin, " It hid.")
+    story.undo()
+    assert story.path(story.current)[-2:] == [take, after]
+    assert story.text(late) == "It rained. The fox ran. It hid."  # what the model wrote stays where it stood
+    story.redo()
+    assert story.path(story.current)[-2:] == [twin, after]

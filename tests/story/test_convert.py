@@ -188,21 +188,6 @@ def test_sections_that_cannot_be_kept_are_refused_by_their_place(
 # ---- title, author, language
 
 
-def test_properties_are_set_in_one_action(story: Story, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    story.set_properties(Properties("  The \n Orchard ", " Ada  L. ", "pt_BR.UTF-8"))
-    assert story.properties == Properties("The Orchard", "Ada L.", "pt-BR")
-    assert story.title == "The Orchard"
-    action = story.undo()
-    assert action is not None and action.verb == "properties"
-    assert story.properties.title != "The Orchard" and not story.properties.author
-    story.redo()
-    assert story.properties == Properties("The Orchard", "Ada L.", "pt-BR")
-    file = story.file
-    story.close()
-    with Story.open(file, readonly=True) as again:
-        assert again.properties == Properties("The Orchard", "Ada L.", "pt-BR")
-
-
 @pytest.mark.parametrize(
     ("properties", "words"),
     [

@@ -10,7 +10,7 @@ import pytest
 from srbwriter.story import NotAStory, NotSaved, Story, backup
 from srbwriter.story.library import RecentStories, free_path, info, move, stories
 from srbwriter.story.model import Progress
-from srbwriter.story.progress import IDLE_SECONDS
+from srbwriter.story.tree import IDLE_SECONDS
 from tests.story.branches import generated
 
 DAY = 86_400.0
@@ -154,8 +154,7 @@ def test_words_by_author_and_by_day(story: Story) -> None:
 
 def test_idle_time_is_not_writing(story: Story, tmp_path: Path) -> None:
     now = [1000.0]
-    log = story._document.day_log
-    log._clock, log._last = lambda: now[0], 1000.0
+    story._clock, story._last_change = lambda: now[0], 1000.0
     for seconds in (10, IDLE_SECONDS, IDLE_SECONDS + 1, 20):
         now[0] += seconds
         story.end_typing()

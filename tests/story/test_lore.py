@@ -15,7 +15,8 @@ from srbwriter.story.lore import (
     keys_text,
     scan,
 )
-from srbwriter.story.model import LoreEntry, has_secondary_keys, settings_from, settings_text
+from srbwriter.story.model import LoreEntry, settings_from
+from srbwriter.story.upgrade import without_secondary_keys
 
 
 def calls(entry: LoreEntry, text: str) -> bool:
@@ -143,5 +144,4 @@ def test_keys_in_one_line_are_the_same_keys_again(keys: list[str]) -> None:
 
 def test_an_entry_of_an_earlier_version_keeps_its_first_keys() -> None:
     old = '{"lore": [{"id": "1", "keys": ["quay"], "secondary": ["night"], "logic": "all"}]}'
-    assert settings_from(old).lore == [LoreEntry("1", keys=["quay"])] and has_secondary_keys(old)
-    assert not has_secondary_keys(settings_text(settings_from(old)))
+    assert settings_from(without_secondary_keys(old)).lore == [LoreEntry("1", keys=["quay"])]

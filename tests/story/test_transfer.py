@@ -14,7 +14,6 @@ import pytest
 
 from srbwriter.story import ROOT, Story, StoryError, formats, library, transfer
 from srbwriter.story.model import DraftNode, StoryDraft
-from srbwriter.story.store import Store
 from srbwriter.story.transfer import (
     Export,
     Import,
@@ -118,6 +117,7 @@ class TestPlaces:
                 "undo": story.undo,
                 "set_text": lambda: story.set_text("It poured. It was late. Go."),
             }
+            story.flush()
             seen, shares = {story.text(story.current)}, list[float]()
 
             def change(share: float) -> None:
@@ -129,37 +129,11 @@ class TestPlaces:
             _, data = transfer.rendered(story.file, "text", change)
             assert data.decode() in seen
 
-    def test_a_view_is_of_one_moment(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        with Story.create(tmp_path / "rain.srbw") as story:
-            story.append("It rained. ")
-            recipes = Store.recipes
-
-            def meanwhile(store: Store) -> dict[int, tuple[str, str]]:
-                story.add(story.current, ["It was late."], stand=True)
-                return recipes(store)
-
-            with monkeypatch.context() as slow:
-                slow.setattr(Store, "recipes", meanwhile)
-                view = Story.open(story.file, readonly=True)
-            with view:
-                assert view.text(view.current) == "It rained. "
-
     def test_imports_of_one_title_lie_side_by_side(self, tmp_path: Path) -> None:
         file = tmp_path / "tale.txt"
         file.write_text("Once.")
         found = [carry_out(Import(file, tmp_path / "library")).path.name for _ in range(2)]
         assert found == ["tale.srbw", "tale-2.srbw"] and names(tmp_path / "library") == set(found)
-
-    def test_a_story_that_is_open_here_keeps_its_log(self, tmp_path: Path, story: Story) -> None:
-        log = Path(f"{story.file}-wal")
-        for file in (story.file, tmp_path / "link.srbw"):
-            if file != story.file:
-                file.symlink_to(story.file)
-            with pytest.raises((TransferError, formats.FormatError), match="open it"):
-                carry_out(Import(file, tmp_path))
-        look = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('SELECT * FROM node').fetchall()"
-        subprocess.run([sys.executable, "-c", look, story.file], check=True)
-        assert log.stat().st_size > 0, "who reads and leaves is not the last"
 
     def test_without_links_a_story_is_moved_and_none_replaced(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

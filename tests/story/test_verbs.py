@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from srbwriter.story import ROOT, Marks, NoSuchNode, Refused, Settings, Story
+from srbwriter.story import ROOT, Edit, Marks, NoSuchNode, Refused, Settings, Story
 from srbwriter.story.model import LoreEntry, Template
-from tests.story.branches import generated, sizes
+from tests.story.branches import generated
 
 # -- the tree ------------------------------------------------------------------------------------------
 
@@ -42,7 +42,6 @@ def test_the_root_stays_what_it_is(story: Story) -> None:
     ):
         with pytest.raises(Refused):
             verb()
-    assert story.parent(story.edit(ROOT, "x")) == ROOT
 
 
 def test_the_bin_gives_everything_back(story: Story) -> None:
@@ -77,12 +76,8 @@ def test_ways_through_the_tree(story: Story) -> None:
     story.reorder(d, 0)
     assert story.children(a) == [d, c]
     story.mark(c, bookmark=True)
-    story.mark(b, bookmark=True, chapter=True, title="Two", tags=["blue"])
-    assert (story.bookmarks(), story.chapters(), story.tags()) == (
-        [c, b],
-        [b],
-        ["blue"],
-    )
+    story.mark(b, bookmark=True, title="Two", tags=["blue"])
+    assert (story.bookmarks(), story.tags()) == ([c, b], ["blue"])
     story.delete(a)
     assert story.bookmarks() == [b]
 
@@ -130,31 +125,6 @@ def test_history_survives_the_file_and_redo_does_what_was_undone_last(story: Sto
         assert again.children(ROOT) == []
 
 
-def test_settings_of_one_unit_are_one_action_until_something_else_happens(story: Story) -> None:
-    def memory() -> str | None:
-        return story.own_settings(ROOT).memory
-
-    for words in ("A", "A harbour", "A harbour."):
-        story.put_settings(ROOT, Settings(memory=words), unit="memory")
-    story.mark(story.append("one"), bookmark=True)
-    story.put_settings(ROOT, Settings(memory="A quay."), unit="memory")
-    story.put_settings(ROOT, Settings(memory="A quay.", author_note="Slow"), unit="note")
-    story.end_typing()
-    story.put_settings(ROOT, Settings(memory="A quay.", author_note="Slow."), unit="note")
-    story.undo()
-    assert story.own_settings(ROOT).author_note == "Slow"
-    story.undo()
-    assert story.own_settings(ROOT).author_note is None
-    story.undo()
-    assert memory() == "A harbour."
-    for _ in range(3):  # the mark, the text, and the memory
-        story.undo()
-    assert memory() is None
-    for _ in range(3):
-        story.redo()
-    assert memory() == "A harbour."
-
-
 def test_parts_of_the_text(story: Story) -> None:
     node = ROOT
     for number in range(20):
@@ -167,7 +137,7 @@ def test_words_between_the_models_nodes_are_kept_while_the_later_is_written(stor
     [below] = story.begin_branches(above, 1)
     story.stream(below, " Hard", [1])
     story.visit(below)
-    story.set_text("It rained. All day. Hard")
+    story.replace(Edit(10, 10, " All day."))
     assert story.text(story.current) == "It rained. All day. Hard"
     story.stream(below, " and long.", [2, 3])
     story.finish(below, "length")
@@ -187,26 +157,11 @@ class Clock:
 @pytest.fixture
 def clock(story: Story) -> Clock:
     made = Clock()
-    story._clock = made
+    story._editor.clock = made
     return made
 
 
 # -- typing --------------------------------------------------------------------------------------------
-
-
-def test_branches_begun_amid_typing_stay_below_what_is_typed(story: Story, clock: Clock) -> None:
-    node = story.append("The cat")
-    story.append(" sat.", story.append("!", node))
-    story.edit(node, "The dog")
-    [branch] = story.begin_branches(node, 1)
-    story.stream(branch, " ran.")
-    story.finish(branch, "length")
-    clock.now += 0.1
-    story.edit(node, "The dogs")
-    assert story.parent(branch) == node
-    assert story.text(branch) == "The dogs ran."
-    story.undo()
-    assert story.text(branch) == "The dog ran."
 
 
 def test_keystrokes_of_one_sentence_are_one_action(story: Story, clock: Clock) -> None:
@@ -243,73 +198,10 @@ def test_long_typing_is_undone_in_pieces_at_words(story: Story, clock: Clock) ->
     assert 2 <= undone <= 5
 
 
-def test_deleting_and_retyping_in_one_place_is_one_action(story: Story, clock: Clock) -> None:
-    node = story.append("The cat sat down.")
-    story.end_typing()
-    for text in ("The ca sat down.", "The c sat down.", "The co sat down.", "The cow sat down."):
-        assert story.edit(node, text) == node
-    story.undo()
-    assert story.node(node).text == "The cat sat down."
-    story.redo()
-    assert story.node(node).text == "The cow sat down."
-
-
-def test_edits_in_two_places_are_two_actions(story: Story, clock: Clock) -> None:
-    node = story.append("The cat sat down.")
-    story.end_typing()
-    story.edit(node, "A cat sat down.")
-    story.edit(node, "A cat sat up.")
-    story.undo()
-    assert story.node(node).text == "A cat sat down."
-
-
 # -- editing -------------------------------------------------------------------------------------------
 
 
-def test_editing_generated_text_forks(story: Story) -> None:
-    story.use_token_sizes(sizes)
-    [branch, other] = generated(story, ROOT, "abcdefghi", "xyz")
-    story.mark(branch, bookmark=True)
-    fork = story.edit(branch, "abcdeQfghi")
-    assert story.children(story.parent(branch)) == [branch, fork, other]
-    assert story.node(branch).text == "abcdefghi"
-    made = story.node(fork)
-    assert (made.author, made.marks.bookmark, story.current) == ("edited", True, fork)
-    assert [(span.text, span.ids, span.author) for span in made.spans] == [
-        ("abc", (3,), "model"),
-        ("de", (), "model"),
-        ("Q", (), "writer"),
-        ("f", (), "model"),
-        ("ghi", (3,), "model"),
-    ]
-
-
-def test_the_same_text_is_no_edit(story: Story) -> None:
-    [branch] = generated(story, ROOT, "abc")
-    assert story.edit(branch, "abc") == branch
-    assert story.undo() is None
-
-
 # -- taking --------------------------------------------------------------------------------------------
-
-
-def test_taking_from_a_running_branch_lets_it_run_on(story: Story) -> None:
-    [name] = story.begin_branches(ROOT, 1, vocab="v")
-    story.stream(name, "He ran. She", [1, 2])
-    story.pick(name, len("He ran."))
-    story.stream(name, " hid.", [3])
-    rest = story.target(name)
-    assert rest != name
-    assert (story.node(name).text, story.text(rest)) == ("He ran.", "He ran. She hid.")
-    story.undo()
-    story.stream(name, " They met.", [4])
-    assert story.target(name) == name
-    story.finish(name, "length")
-    node = story.node(name)
-    assert node.text == "He ran. She hid. They met."
-    assert node.spans[0].ids == (1, 2, 3, 4)
-    story.redo()
-    assert story.text(rest) == "He ran. She hid. They met."
 
 
 def test_a_pick_beyond_the_end_is_refused(story: Story) -> None:
@@ -334,29 +226,6 @@ def test_a_reroll_keeps_the_old_take(story: Story) -> None:
     assert story.node(new).sampling == {"top_k": 3}
     with pytest.raises(Refused):
         story.stream(name, "x")
-
-
-def test_a_rewind_never_takes_back_what_was_picked(story: Story) -> None:
-    [name] = story.begin_branches(ROOT, 1, vocab="v")
-    story.stream(name, "One. Two", [1, 2])
-    story.pick(name, len("One."))
-    new = story.replace_stream(name, "O", [8])
-    assert new != name
-    assert story.text(story.current) == "One."
-    assert story.text(new) == "O"
-
-
-def test_nothing_hangs_below_a_running_branch(story: Story) -> None:
-    [name] = story.begin_branches(ROOT, 1)
-    story.stream(name, "abc")
-    for verb in (
-        lambda: story.begin_branches(name, 1),
-        lambda: story.append("x", name),
-        lambda: story.add(name, ["x"]),
-        lambda: story.edit(name, "x"),
-    ):
-        with pytest.raises(Refused, match="being written"):
-            verb()
 
 
 def test_everything_about_a_branch_is_kept(story: Story, tmp_path: Path) -> None:

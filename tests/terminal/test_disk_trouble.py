@@ -100,7 +100,7 @@ def begin(terminal: Terminal, disk: Disk) -> Path:
     terminal.type("Well then. ")
     terminal.wait_for("Well then.")
     disk.fill()
-    terminal.type_steadily(words_from(chance, 20), steady(chance, 0.05, 0.15))
+    terminal.type_steadily(words_from(chance, 70), steady(chance, 0.05, 0.1))
     terminal.wait(says_not_saved, "saying that it is not saved", SOON)
     return file
 
@@ -139,11 +139,7 @@ def well_again(terminal: Terminal, disk: Disk) -> list[str]:
 def rescued(terminal: Terminal) -> list[str]:
     """Texts of files below the state folder, without the log."""
     files = [file for file in terminal.state.rglob("*") if file.is_file() and "logs" not in file.parts]
-    texts: list[str] = []
-    for file in files:
-        with contextlib.suppress(UnicodeDecodeError):  # a copy of a story
-            texts.append(file.read_bytes().decode())
-    return texts
+    return [file.read_bytes().decode("utf-8", "replace") for file in files]
 
 
 def left_nevertheless(terminal: Terminal, disk: Disk) -> list[str]:

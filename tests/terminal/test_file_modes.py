@@ -40,7 +40,7 @@ def test_no_file_or_folder_of_the_program_is_open_to_others(terminal: Terminal) 
     terminal.press(CTRL_N)
     terminal.wait(lambda shown: shown.count("■") >= 2, "branches that have ended")
     [story] = (terminal.folder / "data").rglob("*.srbw")
-    assert Path(f"{story}-wal").exists() and story.with_name(f".{story.name}.lock").exists()
+    assert all(story.with_name(f".{story.name}.{end}").exists() for end in ("log", "lock"))
     assert not any(wide(place) for place in places if place.exists())
     terminal.press(CTRL_Q)
     assert terminal.ended() == 0

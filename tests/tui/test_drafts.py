@@ -6,8 +6,7 @@ import pytest
 from textual import events
 from textual.widgets import Input, TextArea
 
-from srbwriter.session.open import rescue_folder
-from srbwriter.session.typing import DRAFTS, sheets_left
+from srbwriter.session.drafts import DRAFTS, sheets_left
 from srbwriter.story import ROOT, StoryError
 from srbwriter.tui.dialogs.ask import AskWords
 from srbwriter.tui.dialogs.sheet import Sheet
@@ -21,7 +20,7 @@ from tests.tui.scenarios.common import opened, visible
 async def kept(bench: Bench) -> dict[str, str]:
     """The drafts on the disk, a moment after a key."""
     story = bench.session.story
-    while not story.value(DRAFTS) or not bench.session.typing.state.saved:
+    while not story.value(DRAFTS) or not bench.session.story.save_state.saved:
         await bench.pilot.pause(0.05)
     return dict(story.value(DRAFTS))
 
@@ -92,28 +91,6 @@ async def test_a_sheet_is_safe_while_it_is_open_and_its_words_come_again(
         assert len(said) == 1 and "author note, lorebook" in said[0], "the writer is told where words wait"
 
 
-@pytest.mark.parametrize("key", ["t", "escape"])
-async def test_words_that_the_disk_refused_are_offered(key: str, open_bench: OpenBench) -> None:
-    async with open_bench(text="It rained.") as bench:
-        folder = rescue_folder(bench.session.story)
-    lost = folder / "2026-01-01-120000-000000000" / "story.txt"
-    lost.parent.mkdir(parents=True)
-    lost.write_text("It rained. All night.")
-    async with open_bench(text="") as bench:
-        assert str(lost.parent) in visible(bench).replace("\n", "").replace(" ", "")
-        await bench.press(key)
-        assert bench.screen.editor.whole == ("It rained. All night." if key == "t" else "It rained.")
-        assert lost.exists() == (key == "escape")
-
-
-async def test_without_such_words_nothing_is_asked(open_bench: OpenBench) -> None:
-    async with open_bench(text="It rained.") as bench:
-        bench.session.taken_up = 1  # words for a branch became a node: that is only said
-        receive(bench.screen)
-        await bench.settle()
-        assert bench.app.screen is bench.screen
-
-
 async def test_a_sheet_whose_words_are_refused_stays_open(
     open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,7 +101,6 @@ async def test_a_sheet_whose_words_are_refused_stays_open(
         await kept(bench)
         with monkeypatch.context() as full:
             full.setattr(story, "put_settings", refuse)
-            full.setattr(story, "put_value", refuse)
             await bench.press("ctrl+s")
             assert bench.app.screen is asked
             await bench.press(*" And")
@@ -159,7 +135,6 @@ async def test_what_is_said_of_a_node_is_safe_while_it_is_typed(
         assert left(bench) == []
         marks = bench.session.story.marks(node)
         assert {"note": marks.note, "title": marks.title, "tags": ",".join(marks.tags)}[field] == words
-        assert marks.chapter is (field == "title")
 
 
 async def test_a_note_goes_on_where_the_program_ended(open_bench: OpenBench) -> None:

@@ -81,7 +81,8 @@ async def test_in_quiet_the_writer_still_sees_that_words_are_not_saved(
         read(bench)
         await bench.pilot.pause()
         assert not bench.screen.status_line.size
-        bench.session.typing.refused(NotSaved(bench.session.story.file, "the disk is gone", full=False))
+        trouble = NotSaved(bench.session.story.file, "the disk is gone", full=False)
+        monkeypatch.setattr(bench.session.story._journal, "_trouble", trouble)
         bench.screen.flush_slowly()
         await bench.pilot.pause()
         read(bench)

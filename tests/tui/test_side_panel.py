@@ -9,7 +9,7 @@ import pytest
 from textual.widgets import Input, TextArea
 
 from srbwriter.session import Context
-from srbwriter.session.typing import DRAFTS, sheets_left
+from srbwriter.session.drafts import sheets_left
 from srbwriter.story import ROOT, Settings
 from srbwriter.story.model import LoreEntry
 from srbwriter.tui.dialogs.ask import AskWords
@@ -34,7 +34,7 @@ async def until(bench: Bench, words: str) -> None:
 
 async def saved(bench: Bench) -> Settings:
     """The settings on the disk, once all keys are there."""
-    while not bench.session.typing.state.saved:
+    while not bench.session.story.save_state.saved:
         await bench.pilot.pause(0.05)
     return bench.session.story.own_settings(ROOT)
 
@@ -48,26 +48,6 @@ async def test_what_is_typed_is_saved_while_the_panel_is_open(open_bench: OpenBe
         assert sheets_left(bench.session.story) == []
         await bench.press("backspace")
         assert (await saved(bench)).author_note_depth is None
-
-
-async def test_the_words_of_one_visit_to_a_field_are_one_step_of_undo(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        for words in ("One.", " Two."):
-            await panel(bench)
-            for key in words:
-                await bench.press(key)
-                await saved(bench)  # each is written down on its own
-            await bench.press("escape")
-        story = bench.session.story
-        assert story.own_settings(ROOT).memory == "One. Two."
-        await bench.press("ctrl+z")
-        assert story.own_settings(ROOT).memory == "One."
-        assert bench.last_said == "Undid: memory."
-        await bench.press("ctrl+z")
-        assert story.own_settings(ROOT).memory is None
-        await bench.press("ctrl+y", "ctrl+y")
-        assert story.own_settings(ROOT).memory == "One. Two."
-        assert bench.last_said == "Redid: memory."
 
 
 async def test_the_panel_is_closed_while_a_thread_counts_what_the_model_reads(
@@ -146,9 +126,9 @@ async def test_the_fields_belong_to_the_highlighted_entry(open_bench: OpenBench)
         opened_panel.query_one(LoreList).focus()
         await bench.press("up")
         assert area.text == "Wet."
-        await bench.press("escape", "ctrl+z")
-        assert [entry.text for entry in story.own_settings(ROOT).lore] == ["Wet.", "Gone."]
-        assert bench.last_said == "Undid: lorebook entry Tom."
+        opened_panel.query_one(LoreList).focus()
+        await bench.press("d", "u")
+        assert [entry.text for entry in story.own_settings(ROOT).lore] == ["Wet.", "Gone. Away."]
 
 
 async def test_the_panel_marks_what_the_model_reads_now(open_bench: OpenBench) -> None:
@@ -210,17 +190,3 @@ async def test_a_click_beside_the_panel_leads_into_the_story(open_bench: OpenBen
         await bench.settle()
         assert bench.app.screen is bench.screen and bench.screen.editor.has_focus
         assert bench.session.story.own_settings(ROOT).memory == "Wet."
-
-
-async def test_words_that_an_earlier_version_left_in_a_draft_are_put_into_the_settings(
-    open_bench: OpenBench,
-) -> None:
-    async with open_bench() as bench:
-        story = bench.session.story
-        story.put_settings(ROOT, Settings(memory="A", lore=[QUAY]))
-        story.put_value(DRAFTS, {"memory": "A harbour, and", "lorebook:a": "Wet and"})
-        opened_panel = await panel(bench)
-        assert opened_panel.query_one(f"#{MEMORY}", TextArea).text == "A harbour, and"
-        now = await saved(bench)
-        assert (now.memory, now.lore[0].text) == ("A harbour, and", "Wet and")
-        assert sheets_left(story) == []

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from srbwriter.engine.types import BranchState, FinishReason
-from srbwriter.story import ROOT, Settings
-from srbwriter.story.model import LoreEntry
+from srbwriter.story import ROOT
 from srbwriter.tui.dialogs.choices import begin_sample, load_prompts
 from srbwriter.tui.dialogs.picker import Picker
 from tests.tui.conftest import Bench, OpenBench
@@ -144,19 +143,17 @@ async def test_a_request_is_not_written_by_a_model_that_only_continues_text(open
         assert bench.session.text() == plain.text and bench.session.round is not None
 
 
-async def test_undo_names_words_marks_and_settings(open_bench: OpenBench) -> None:
+async def test_undo_names_words_and_marks(open_bench: OpenBench) -> None:
     async with open_bench("It rained.", n=2) as bench:
         story, here = bench.session.story, bench.session.node
         story.mark(here, bookmark=True)
         story.mark(here, note="Soon.")
-        story.put_settings(ROOT, Settings(memory="A harbour."))
-        story.put_settings(ROOT, Settings(memory="A harbour.", lore=[LoreEntry("a", "Maren")]))
         await bench.press(*" Long")
         undone: list[str] = []
-        for _ in range(5):
+        for _ in range(3):
             await bench.press("ctrl+z")
             undone.append(bench.last_said)
-        names = ("your words", "lorebook entry Maren", "memory", "note", "bookmark")
+        names = ("your words", "note", "bookmark")
         assert undone == [f"Undid: {name}." for name in names]
 
 

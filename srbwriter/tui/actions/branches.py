@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from srbwriter.engine.types import BranchState
 from srbwriter.engine.verbs import VERBS, BranchVerb
 from srbwriter.prose import Unit
-from srbwriter.session.typing import Draft
+from srbwriter.session.drafts import Draft
 from srbwriter.story import NodeId
 from srbwriter.tui.commands import DIGITS, PART, THIS_BRANCH, command
 from srbwriter.tui.dialogs.ask import Confirm

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from srbwriter.story.chapters import chapter_headings
-from srbwriter.story.headings import Heading, paragraph_at
 from srbwriter.tui.commands import command
 from srbwriter.tui.dialogs.ask import AskWords
 from srbwriter.tui.dialogs.picker import Choice, Picker
 
 if TYPE_CHECKING:
-    from srbwriter.story.chapters import Chapter
+    from srbwriter.story.outline import Chapter
     from srbwriter.tui.program import Writer
 
 CHAPTERS = "Chapters"
@@ -24,21 +22,18 @@ _FIRST_WORDS = 40  # characters of a scene that the list shows
 @command(CHAPTERS, "Chapter or scene here", asks=True, writes=True)
 def chapter(screen: Writer) -> None:
     """Begin a chapter at the paragraph with the cursor; without a title, a scene."""
-    story = screen.session.story
-    place = paragraph_at(screen.editor.whole, screen.editor.place)
-    here = next((each for each in _headings(screen) if each[1].start == place), None)
+    story, place = screen.session.story, screen.editor.place
+    here = next((each for each in story.outline() if each.begin <= place <= each.end), None)
     if here is None:
         _ask_title(screen, "", lambda title: story.begin_chapter(place, title))
-    elif here[1].in_text:
-        screen.notify("This heading is a line of the text: change it there.")
     else:
-        _ask_title(screen, here[1].title, lambda title: story.set_heading(here[0].node, title))
+        _ask_title(screen, here.title, lambda title: story.set_heading(here.begin, title))
 
 
 @command(CHAPTERS, "Chapters")
 def chapters(screen: Writer) -> None:
     """List chapters and scenes with their words, and go to one."""
-    found = _headings(screen)
+    found = screen.session.story.outline()
     if not found:
         screen.notify("There are no chapters yet. “Chapter or scene here” begins one at the cursor.")
         return
@@ -47,7 +42,7 @@ def chapters(screen: Writer) -> None:
         screen.go_to_story()
         screen.editor.go_to_heading(start)
 
-    before = [heading.start for _, heading in found if heading.start <= screen.editor.place]
+    before = [each.begin for each in found if each.begin <= screen.editor.place]
     at = before[-1] if before else None
     screen.ask(Picker("Chapters with their words", _choices(screen, found), at=at), chosen)
 
@@ -64,37 +59,32 @@ def chapter_down(screen: Writer) -> None:
     _move(screen, later=True)
 
 
-def _headings(screen: Writer) -> list[tuple[Chapter, Heading]]:
-    """Return the chapters of the text with their headings; everything typed is saved first."""
-    screen.session.keep()
-    return chapter_headings(screen.session.story.outline(), screen.editor.whole)
-
-
 def _ask_title(screen: Writer, now: str, act: Callable[[str], object]) -> None:
     def take(title: str) -> bool:
         done = screen.guarded(lambda: screen.session.together(lambda: act(title)))
         screen.show_story(where_changed=True)
-        screen.editor.call_after_refresh(screen.editor.scroll_cursor_visible)  # below its new row
+        screen.editor.call_after_refresh(screen.editor.scroll_cursor_visible)
         return done
 
     question = "Chapter title; empty for a scene break"
     screen.app.push_screen(AskWords(question, take, screen.session.draft("chapter title"), now))
 
 
-def _choices(screen: Writer, found: list[tuple[Chapter, Heading]]) -> list[Choice]:
+def _choices(screen: Writer, found: list[Chapter]) -> list[Choice]:
     """Return the list's entries; a chapter counts the words of its scenes, too."""
     text = screen.editor.whole
-    ends = [*(heading.start for _, heading in found[1:]), len(text)]
+    ends = [*(each.begin for each in found[1:]), len(text)]
     choices: list[Choice] = []
-    for index, ((chapter, heading), end) in enumerate(zip(found, ends, strict=True)):
-        words = chapter.words
-        for scene, below in found[index + 1 :] if heading.title else ():
-            if below.title:
+    for index, (here, end) in enumerate(zip(found, ends, strict=True)):
+        words = here.words
+        for scene in found[index + 1 :] if here.title else ():
+            if scene.title:
                 break
             words += scene.words
-        preview = text[heading.start : min(end, heading.start + _PREVIEW)].strip()
-        title = heading.title or f"  {heading.words}  {' '.join(preview.split())[:_FIRST_WORDS]}"
-        choices.append(Choice(heading.start, f"{words:>6}  {title}", preview=preview or "(no words)"))
+        preview = text[here.begin : min(end, here.begin + _PREVIEW)].strip()
+        first = " ".join(text[here.end : end][:_PREVIEW].split())[:_FIRST_WORDS]
+        title = here.title or f"  {here.shown}  {first}"
+        choices.append(Choice(here.begin, f"{words:>6}  {title}", preview=preview or "(no words)"))
     return choices
 
 

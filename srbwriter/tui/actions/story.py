@@ -34,7 +34,7 @@ def undo(screen: Writer) -> None:
 def _tell(screen: Writer, words: str) -> None:
     """Show a message until the story changes, or the writer moves in the tree."""
     session = screen.session
-    screen.notify(words, about=lambda: (session.typing.changes, session.node, session.story.last_action))
+    screen.notify(words, about=lambda: (session.typed, session.node, session.story.last_action))
 
 
 @command(STORY, "Redo", anywhere="ctrl+y")
@@ -89,7 +89,7 @@ def save(screen: Writer) -> None:
         tell_damage(screen)
         return
     refuse(screen.session.story)
-    screen.session.keep()
+    screen.session.save()
     screen.notify(f"Saved in {screen.session.story.file}.")
 
 
@@ -160,7 +160,7 @@ def _path(name: str) -> Path:
 def _export(screen: Writer, target: Path, form: Format, *, force: bool) -> None:
     from srbwriter.story import transfer
 
-    screen.session.keep()
+    screen.session.save()
     story = screen.session.story
     work = transfer.Export(story.file, target, form.name, force)
 

@@ -123,7 +123,7 @@ def jump(screen: Writer) -> None:
 @command(VIEW, "Read mode", anywhere="ctrl+r")
 def read(screen: Writer) -> None:
     """Show the story as a clean page; again to go back."""
-    screen.app.push_screen(Reading(screen.editor.whole, screen.app.text_width, screen.editor.headings))
+    screen.app.push_screen(Reading(screen.editor.whole, screen.app.text_width))
 
 
 @command(VIEW, "Theme")

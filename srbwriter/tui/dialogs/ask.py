@@ -15,7 +15,7 @@ from srbwriter.tui.dialogs.base import Bar, Dialog, Result
 from srbwriter.tui.widgets.lines import key_name
 
 if TYPE_CHECKING:
-    from srbwriter.session.typing import Draft
+    from srbwriter.session.drafts import Draft
     from srbwriter.tui.messages import Message
 
 

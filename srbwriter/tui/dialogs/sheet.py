@@ -14,7 +14,7 @@ from srbwriter.tui.dialogs.ask import LEFT, Confirm, Drafted
 from srbwriter.tui.write.prose_area import ProseArea
 
 if TYPE_CHECKING:
-    from srbwriter.session.typing import Draft
+    from srbwriter.session.drafts import Draft
 
 
 class Sheet(Drafted[bool]):

@@ -60,12 +60,13 @@ class ModelTrouble(Dialog[str]):
         self.close(chosen)
 
 
-RECOVER = "recover"
+RECOVER, RESTORE = "recover", "restore"
 _SHOWN = 40  # characters shown of each doubtful passage
 
 
 class DamagedNote(Dialog[str]):
-    """Shown for a damaged story. Dismissed with RECOVER to continue in a copy, or None to only read."""
+    """Shown for a damaged story. Dismissed with RECOVER to continue with what is left, with RESTORE to
+    open the newest copy that is whole, or None to only read."""
 
     KEYS = "When a story is damaged"
 
@@ -76,12 +77,13 @@ class DamagedNote(Dialog[str]):
     """
 
     def __init__(
-        self, file: Path, damage: Damage, words: int, copies: int, doubtful: Sequence[str] = ()
-    ) -> None:
-        """``doubtful``: the texts of passages that may have changed."""
+        self, file: Path, damage: Damage, words: int, copies: int, doubtful: Sequence[str] = (),
+        good: str = "",
+    ) -> None:  # fmt: skip
+        """``doubtful``: texts that may have changed; ``good``: the time of the newest copy that is whole."""
         super().__init__()
         self._file, self._damage, self._words, self._copies = file, damage, words, copies
-        self._doubtful = doubtful
+        self._doubtful, self._good = doubtful, good
 
     def content(self) -> ComposeResult:
         with VerticalScroll():
@@ -109,6 +111,8 @@ class DamagedNote(Dialog[str]):
         else:
             parts.append(("  srbwriter backup list   (copies of all stories)\n", ""))
         parts += [(f"  srbwriter check {named}   (all that was found)\n\n", "")]
+        if self._good:
+            parts += [("c", sign), (f" opens the copy of {self._good}, which is whole\n", "")]
         if self._words:
             parts += [("r", sign), (" continues in a copy beside it, with what is left\n", "")]
         return [*parts, ("esc", sign), (" or ", ""), ("⏎", sign), (" reads what is left", "")]
@@ -127,6 +131,12 @@ class DamagedNote(Dialog[str]):
         """Continue in a copy beside the file, made from the readable parts."""
         if self._words:
             self.close(RECOVER)
+
+    @action("c", "opens the newest whole copy")
+    def action_restore(self) -> None:
+        """Open the newest copy that is whole, as a new story."""
+        if self._good:
+            self.close(RESTORE)
 
     @action("enter,q", "reads what is left")
     def action_read(self) -> None:
@@ -153,7 +163,7 @@ def lost_words(damage: Damage) -> str:
         passages = counted(len(damage.displaced), "passage")
         parts.append(f"the position of {passages}, now at the beginning of the tree")
     parts += damage.other
-    return "; ".join(parts) or "nothing that can be counted"
+    return "; ".join(parts) or ("no whole passage" if damage.doubtful else "nothing that can be counted")
 
 
 def crash_words(error: BaseException) -> str:

@@ -9,7 +9,7 @@ from srbwriter.tui.commands import action
 from srbwriter.tui.dialogs.ask import AskWords, LineInput
 
 if TYPE_CHECKING:
-    from srbwriter.session.typing import Draft
+    from srbwriter.session.drafts import Draft
 
 
 EXAMPLES = "for example: shorter, from her view, more rain"

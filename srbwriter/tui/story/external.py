@@ -21,7 +21,7 @@ from textual.app import App
 
 from srbwriter import paths
 from srbwriter.story import Edit
-from srbwriter.story.diff import apply_edits
+from srbwriter.story.edits import apply_edits
 from srbwriter.tui.dialogs.ask import Confirm
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def edit(screen: Writer) -> None:
         StoryError: the text cannot be saved; it stays in the file and in the unsaved state.
     """
     command = editor()
-    screen.session.keep()
+    screen.session.save()
     before = screen.session.text()
     stem = f"{screen.session.story.file.stem}-{time.strftime('%Y-%m-%d-%H%M%S')}"
     file = paths.state_dir() / "editor" / f"{stem}.md"
@@ -86,8 +86,7 @@ def rewrite(screen: Writer, text: str, edits: Sequence[Edit] = ()) -> None:
     editor.show(text, view.end if view is not None else None)
     if view is not None:
         editor.show_view(view)
-        session.typing.edit(*edits)
-        session.keep()
+        session.edit(*edits)
     else:
         session.set_text(text)
     session.story.end_typing()
@@ -138,7 +137,7 @@ def _words(file: Path, before: str) -> tuple[str, str]:
     except UnicodeDecodeError:
         text = data.decode(_OTHER_ENCODING, "replace")
         note = f"The editor did not write UTF-8; its words were read as {_OTHER_ENCODING}."
-    return _without_added_newline(text.replace("\r\n", "\n"), before), note
+    return _without_added_newline(text.replace("\r\n", "\n").replace("\r", "\n"), before), note
 
 
 def _without_added_newline(now: str, before: str) -> str:

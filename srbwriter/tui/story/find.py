@@ -17,7 +17,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from srbwriter.story import Edit
-from srbwriter.story.diff import apply_edits
+from srbwriter.story.edits import apply_edits
 from srbwriter.story.model import counted
 from srbwriter.tui.commands import action
 from srbwriter.tui.dialogs.ask import LineInput

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -20,6 +19,7 @@ from srbwriter.session.prompting import Context
 from srbwriter.story import ROOT
 from srbwriter.story.context import ContextError
 from srbwriter.story.model import counted
+from srbwriter.story.outline import outline
 from srbwriter.story.words import count
 from srbwriter.tui.commands import action
 from srbwriter.tui.dialogs.base import QUIT, Dialog, Page
@@ -52,10 +52,9 @@ class Reading(Page[None]):
     Reading #reading-keys { width: 100%; padding: 0 1; text-align: center; color: $text-muted; }
     """
 
-    def __init__(self, text: str, width: int, headings: Sequence[tuple[int, str]] = ()) -> None:
-        """``headings`` are placed at characters of ``text``, in order."""
+    def __init__(self, text: str, width: int) -> None:
         super().__init__()
-        self._text, self._width, self._headings = text, width, headings
+        self._text, self._width = text, width
 
     def compose(self) -> ComposeResult:
         with VerticalScroll():
@@ -70,9 +69,11 @@ class Reading(Page[None]):
         """Return the text with its headings, all parts with one empty line between them."""
         parts: list[tuple[str, str]] = []
         at = 0
-        for start, heading in [*self._headings, (len(self._text), "")]:
-            parts += [(typeset(self._text[at:start]), ""), (heading, "bold $primary")]
-            at = start
+        for chapter in outline(self._text):
+            heading = (chapter.shown, "bold $primary")
+            parts += [(typeset(self._text[at : chapter.begin]), ""), heading]
+            at = chapter.end
+        parts.append((typeset(self._text[at:]), ""))
         return Content("\n\n").join([Content.styled(*part) for part in parts if part[0]])
 
     def on_mount(self) -> None:

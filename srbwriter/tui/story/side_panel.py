@@ -29,7 +29,9 @@ from srbwriter.tui.write.prose_area import ProseArea
 if TYPE_CHECKING:
     from srbwriter.session import Session
     from srbwriter.session.prompting import Context
-    from srbwriter.session.typing import ChangeSettings
+
+ChangeSettings = Callable[[Settings, str], Settings]
+"""Writes the words of a field into the story's settings."""
 
 MEMORY, NOTE, LORE = "memory", "author_note", "lore"
 """The parts of the panel; each is also the id of the widget that has the focus first."""
@@ -58,11 +60,10 @@ _ENTRY_FIELDS: dict[str, tuple[str, str, Callable[[LoreEntry], str], ChangeEntry
 
 @dataclass(slots=True)
 class _Field:
-    """A text of the panel: its name among unsaved texts, its words now and on opening, and its setting."""
+    """A text of the panel: its name, its words now, and how they are put into the settings."""
 
     name: str
     words: str
-    on_disk: str
     change: ChangeSettings
 
 
@@ -121,8 +122,13 @@ class LoreList(Keyed, OptionList):
 
     @action("d", "delete", priority=False)
     def action_delete(self) -> None:
-        """Delete the entry; undo restores it."""
+        """Delete the entry."""
         self._panel.delete_entry()
+
+    @action("u", "undo", priority=False)
+    def action_undo(self) -> None:
+        """Undo the last change of the list."""
+        self._panel.undo_list()
 
     @action("space", "on or off", priority=False)
     def action_enabled(self) -> None:
@@ -133,7 +139,7 @@ class LoreList(Keyed, OptionList):
 class SidePanel(Dialog[None]):
     """Memory, author's note and lorebook, beside the story. ``part`` is MEMORY, NOTE or LORE.
 
-    Every change is saved within a second, and the words typed into one field are one step of undo.
+    Every change is saved within a second, and each field has an undo of its own.
     """
 
     KEYS = "Memory, note and lore"
@@ -162,6 +168,7 @@ class SidePanel(Dialog[None]):
 
     def __init__(self, session: Session, part: str) -> None:
         super().__init__()
+        self._lists: list[list[LoreEntry]] = []  # before each change of the list
         self._session, self._story, self._part = session, session.story, part
         self._fields: dict[str, _Field] = {}  # by the id of the widget
         self._entries: list[LoreEntry] = []  # as they are shown
@@ -200,19 +207,11 @@ class SidePanel(Dialog[None]):
                         yield ProseArea(id=name)
 
     def _open(self, widget: str, name: str, words: str, change: ChangeSettings) -> str:
-        """Connect a widget to a text of the settings; return the words that the widget shows.
-
-        Words that an earlier run could not put into the settings are put there now.
-        """
-        self._fields[widget] = shown = _Field(name, words, words, change)
-        left = self._session.draft(name).words
-        if left is not None and left != words:
-            shown.words = left
-            self._session.typing.setting(name, left, change, words)
-        return shown.words
+        """Connect a widget to a text of the settings; return the words that the widget shows."""
+        self._fields[widget] = _Field(name, words, change)
+        return words
 
     def on_mount(self) -> None:
-        self._story.end_typing()  # so that what is typed here is a step of undo of its own
         self._fit()
         self._fill(0)
         self.query_one(f"#{self._part}").focus()
@@ -267,7 +266,8 @@ class SidePanel(Dialog[None]):
         if known is None or words == known.words:  # the panel itself has put the words there
             return
         known.words = words
-        self._session.typing.setting(known.name, words, known.change, known.on_disk)
+        if self._story.read_only is None:
+            self._story.put_settings(ROOT, known.change(self._story.own_settings(ROOT), words))
         self._looked = False
         if widget in _ENTRY_FIELDS and (at := self._at) is not None:
             self._entries[at] = _ENTRY_FIELDS[widget][3](self._entries[at], words)
@@ -344,6 +344,13 @@ class SidePanel(Dialog[None]):
             gone = self._entries[at].id
             self._put(lambda lore: [entry for entry in lore if entry.id != gone], at)
 
+    def undo_list(self) -> None:
+        """Undo the last change of the list, but for what was typed."""
+        if self._lists:
+            before = self._lists.pop()
+            self._put(lambda _: before, 0)
+            self._lists.pop()
+
     def switch(self, flag: Literal["constant", "enabled"]) -> None:
         """Turn a property of the highlighted entry on or off."""
         self._change(lambda entry: replace(entry, **{flag: not getattr(entry, flag)}))
@@ -356,11 +363,9 @@ class SidePanel(Dialog[None]):
     def _put(self, change: Callable[[list[LoreEntry]], list[LoreEntry]], at: int) -> None:
         """Change the list of entries and highlight index ``at``. Raises StoryError."""
 
-        def put() -> None:  # after the typed words, which are written in the same transaction
-            own = self._story.own_settings(ROOT)
-            self._story.put_settings(ROOT, replace(own, lore=change(own.lore)))
-
-        self._session.together(put)
+        own = self._story.own_settings(ROOT)
+        self._story.put_settings(ROOT, replace(own, lore=change(own.lore)))
+        self._lists.append(own.lore)
         self._looked = False
         self._fill(at)
 
@@ -368,7 +373,7 @@ class SidePanel(Dialog[None]):
 
     def _look(self) -> None:
         """Ask what the model reads, on a thread: texts are tokenised for it."""
-        if not self._looked and self._session.typing.state.saved:
+        if not self._looked:
             self._looked = True
             self.run_worker(self._read_context, thread=True, exclusive=True, group="context")
 

@@ -167,8 +167,8 @@ class TreeScreen(Page[Destination]):
 
     @action("t", "title", asks=True)
     def action_title(self) -> None:
-        """Give the passage a title, which makes it a chapter."""
-        self._ask("Chapter title", "title", self._marks.title)
+        """Give the passage a title."""
+        self._ask("Title", "title", self._marks.title)
 
     @action("number_sign", "tags", asks=True)
     def action_tags(self) -> None:
@@ -184,8 +184,6 @@ class TreeScreen(Page[Destination]):
             marks: dict[str, object] = {field: text}
             if field == "tags":
                 marks["tags"] = [tag.strip() for tag in text.split(",") if tag.strip()]
-            elif field == "title":
-                marks["chapter"] = bool(text)
             return self.app.write_screen.guarded(lambda: self.session.together(lambda: self._mark(**marks)))
 
         draft = self.session.draft(f"{field} of node {node}")

@@ -66,11 +66,11 @@ _AUTHORS = {"writer": "✎", "edited": "✎", "imported": "⇣", "model": " "}
 
 
 def marks_words(story: Story, node: NodeId) -> str:
-    """Return a node's marks as signs: ★ bookmark, § chapter, # tags."""
+    """Return a node's marks as signs: ★ bookmark, its title, # tags."""
     marks = story.marks(node)
     signs = [
         "★" if marks.bookmark else "",
-        f"§ {marks.title}" if marks.chapter else marks.title,
+        marks.title,
         *(f"#{tag}" for tag in marks.tags),
     ]
     return " ".join(sign for sign in signs if sign)

@@ -7,14 +7,13 @@ five hundred rows a key took a second. Here a key wraps only the rows around it,
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from rich.containers import Lines
 from rich.style import Style
 from rich.text import Text
 from textual._wrap import compute_wrap_offsets
 from textual.document._document import Document, EditResult, Location
-from textual.document._document_navigator import DocumentNavigator
 from textual.document._wrapped_document import WrappedDocument
 
 LONG = 2_000
@@ -59,69 +58,11 @@ class PlainDocument(Document):
 
 
 class PlainWrapped(WrappedDocument):
-    """A wrapped document with a cached height, and rows for headings above lines.
-
-    Textual counts the lines for the height, for every painted line. A row of a heading is an empty section at
-    the start of its line, which no location of the text falls into; Textual itself never breaks a line there.
-    """
-
-    def __init__(self, document: Document, width: int = 0, tab_width: int = 4) -> None:
-        self.headings: Callable[[], dict[int, list[str]]] = dict
-        """Returns the headings above each line that has any, for the document as it is now."""
-        self._headings: dict[int, list[str]] = {}  # that have rows
-        super().__init__(document, width, tab_width)
+    """A wrapped document with a cached height: Textual counts the lines for it, for every painted line."""
 
     @property
     def height(self) -> int:
         return len(self._offset_to_line_info)
-
-    def wrap(self, width: int, tab_width: int | None = None) -> None:
-        super().wrap(width, tab_width)
-        self._headings = {}
-        self.place_headings()
-
-    def place_headings(self) -> bool:
-        """Give every heading its row; return False if nothing changed."""
-        wanted = self.headings() if self._width else {}
-        if wanted == self._headings and not wanted:
-            return False
-        before, self._headings = self._headings, wanted
-        moved = False
-        for line, offsets in enumerate(self._wrap_offsets):
-            rows, there = len(wanted.get(line, ())), _rows_of_headings(offsets)
-            if rows != there:
-                self._wrap_offsets[line] = [*[0] * rows, *offsets[there:]]
-                moved = True
-        if moved:
-            self._number_rows()
-        return moved or before != wanted
-
-    def _number_rows(self) -> None:
-        self._offset_to_line_info = [
-            (line, row) for line, offsets in enumerate(self._wrap_offsets) for row in range(len(offsets) + 1)
-        ]
-        place = 0
-        for line, offsets in enumerate(self._wrap_offsets):
-            self._line_index_to_offsets[line] = list(range(place, place + len(offsets) + 1))
-            place += len(offsets) + 1
-
-    def heading_rows(self, line_index: int) -> int:
-        """Return how many rows of headings are above a line."""
-        return _rows_of_headings(self._wrap_offsets[line_index])
-
-    def heading_at(self, place: int) -> str | None:
-        """Return the heading in screen row ``place``; None if the row has text."""
-        if not self._headings or place >= self.height:
-            return None
-        line, row = self._offset_to_line_info[place]
-        found = self._headings.get(line, [])
-        return found[row] if row < min(len(found), self.heading_rows(line)) else None
-
-    def get_target_document_column(self, line_index: int, x_offset: int, y_offset: int) -> int:
-        """Of the row of a heading: the column in the first row of the line itself."""
-        if y_offset >= 0:
-            y_offset = max(y_offset, self.heading_rows(line_index))
-        return super().get_target_document_column(line_index, x_offset, y_offset)
 
     def get_sections(self, line_index: int) -> list[str]:
         line, offsets = self.document[line_index], self._wrap_offsets[line_index]
@@ -142,48 +83,15 @@ class PlainWrapped(WrappedDocument):
         (row, column), (last, old_column), (new_row, new_column) = *sorted((start, old_end)), new_end
         line = self.document[row] if row == last == new_row else ""
         if self._width and line and "\t" not in line:
-            rows = self.heading_rows(row)
-            old = self._wrap_offsets[row][rows:]
+            old = self._wrap_offsets[row]
             if is_long(line):
                 offsets = rewrapped(line, self._width, old, column, old_column, new_column)
             else:
                 offsets = compute_wrap_offsets(line, self._width, self._tab_width)
             if len(offsets) == len(old) and not any(self._tab_width_cache[row]):  # no row moved
-                self._wrap_offsets[row] = [*[0] * rows, *offsets]
+                self._wrap_offsets[row] = offsets
                 return
         super().wrap_range(start, old_end, new_end)
-        self.place_headings()
-
-
-def _rows_of_headings(offsets: list[int]) -> int:
-    """Return how many rows of headings are above the line that is wrapped at ``offsets``."""
-    rows = 0
-    while rows < len(offsets) and not offsets[rows]:
-        rows += 1
-    return rows
-
-
-class Navigator(DocumentNavigator):
-    """Moves the cursor past rows of headings, in which there is no text."""
-
-    def __init__(self, wrapped_document: PlainWrapped) -> None:
-        super().__init__(wrapped_document)
-        self._rows = wrapped_document
-
-    def is_first_wrapped_line(self, location: Location) -> bool:
-        rows = self._rows.heading_rows(location[0])
-        offsets = self._rows.get_offsets(location[0])[rows:]
-        return location[0] == 0 and (not offsets or location[1] < offsets[0])
-
-    def get_location_above(self, location: Location) -> Location:
-        line, column = location
-        rows = self._rows.heading_rows(line)
-        if not rows or bisect_right(self._rows.get_offsets(line), column) > rows:
-            return super().get_location_above(location)
-        if line == 0:
-            return 0, 0
-        x = max(self._rows.location_to_offset(location).x, self.last_x_offset)
-        return line - 1, self._rows.get_target_document_column(line - 1, x, -1)
 
 
 def rewrapped(line: str, width: int, old: list[int], start: int, old_end: int, new_end: int) -> list[int]:

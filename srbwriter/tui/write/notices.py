@@ -6,7 +6,6 @@ import time
 
 from srbwriter import paths
 from srbwriter.story import SecondFile, StoryError, library
-from srbwriter.story.model import counted
 from srbwriter.tui.dialogs.trouble import trouble_words
 from srbwriter.tui.program import Writer
 
@@ -47,15 +46,13 @@ class Notices:
 
     def _watch_disk(self) -> None:
         """Show why text cannot be saved; the status line keeps showing it."""
-        typing = self._session.typing
-        state = typing.state
+        story = self._session.story
+        state = story.save_state
         if state.trouble is not None and type(state.trouble) is not type(self._shown_trouble):
-            last = counted(state.words, "word")
-            kept = f"Your last {last} are kept" if state.words > 1 else "Your words are kept"
             self._screen.notify(
-                f"Could not save: {state.why}. {kept}; retrying.",
+                f"Could not save: {state.why}. Your words are kept; retrying.",
                 severity="error",
-                about=lambda: typing.state.trouble is None,
+                about=lambda: story.save_state.trouble is None,
             )
         self._shown_trouble = state.trouble
 

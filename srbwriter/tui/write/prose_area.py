@@ -8,15 +8,13 @@ What is not public in Textual's text area is used here and in ``long_lines.py`` 
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from typing import ClassVar, cast
 
-from rich.segment import Segment
-from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.document._document import Document, EditResult
+from textual.document._document_navigator import DocumentNavigator
 from textual.document._wrapped_document import WrappedDocument
 from textual.geometry import Size
 from textual.strip import Strip
@@ -28,7 +26,7 @@ from srbwriter import unspaced
 from srbwriter.prose import Unit, unit_ends
 from srbwriter.tui.commands import Keyed
 from srbwriter.tui.write import hints
-from srbwriter.tui.write.long_lines import Navigator, OneRow, PlainDocument, PlainWrapped, Row
+from srbwriter.tui.write.long_lines import OneRow, PlainDocument, PlainWrapped, Row
 from srbwriter.unspaced import CHARACTER, words
 
 
@@ -116,8 +114,7 @@ class ProseArea(Keyed, TextArea):
         self._highlight_query = None
         self.document = document = PlainDocument(text)
         wrapped = PlainWrapped(document, tab_width=self.indent_width)
-        wrapped.headings = self.line_headings
-        self.wrapped_document, self.navigator = wrapped, Navigator(wrapped)
+        self.wrapped_document, self.navigator = wrapped, DocumentNavigator(wrapped)
         self._build_highlight_map()
         self.move_cursor((0, 0))
         self._rewrap_and_refresh_virtual_size()
@@ -130,40 +127,9 @@ class ProseArea(Keyed, TextArea):
         start, end = self._painted
         return Row(drawable(line[start:end]), start, len(line))
 
-    def line_headings(self) -> dict[int, list[str]]:
-        """Return the headings to draw above lines, each in a row of its own; they are no part of the text."""
-        return {}
-
-    @property
-    def headings_above_cursor(self) -> int:
-        """The number of headings directly above the cursor's row."""
-        wrapped, (line, column) = self.wrapped_document, self.cursor_location
-        rows = wrapped.heading_rows(line) if isinstance(wrapped, PlainWrapped) else 0
-        return rows if rows and bisect_right(wrapped.get_offsets(line), column) == rows else 0
-
-    def place_headings(self) -> None:
-        """Draw the headings that there are now."""
-        wrapped = self.wrapped_document
-        if isinstance(wrapped, PlainWrapped) and wrapped.place_headings():
-            self.refresh_size()
-            self.notify_style_update()  # clears the cache of painted lines
-
-    def heading_style(self, heading: str) -> Style:
-        """Return how a heading is painted."""
-        return Style(bold=True)
-
-    def _heading_strip(self, heading: str) -> Strip:
-        width, base = self.scrollable_content_region.width, self.rich_style
-        line = Text(drawable(heading), end="", no_wrap=True)
-        line.truncate(self.wrap_width, overflow="ellipsis")
-        segments = [Segment(line.plain, base + self.heading_style(heading))]
-        return Strip(segments, line.cell_len).extend_cell_length(width, base)
-
     def _render_line(self, y: int) -> Strip:
         wrapped, place = self.wrapped_document, y + self.scroll_offset.y
         assert isinstance(wrapped, PlainWrapped)
-        if (heading := wrapped.heading_at(place)) is not None:
-            return self._heading_strip(heading)
         index, self._painted = wrapped.long_row(place)
         if self._painted is None:
             return super()._render_line(y)

@@ -24,8 +24,7 @@ from srbwriter.session.ahead import LookAhead
 from srbwriter.session.tokens import Tokens
 from srbwriter.session.variety import Renewing
 from srbwriter.story import Author, StoryError
-from srbwriter.story.chapters import chapter_headings
-from srbwriter.story.diff import same_end, same_start
+from srbwriter.story.edits import same_end, same_start
 from srbwriter.tui import options
 from srbwriter.tui.commands import COMMANDS
 from srbwriter.tui.dialogs.ask import Confirm
@@ -77,7 +76,7 @@ class WriteScreen(Screen[None]):
     def __init__(self, session: Session, app: Program) -> None:
         super().__init__()
         self.session = session
-        self.editor = StoryEditor(session.typing.edit, id="story")
+        self.editor = StoryEditor(session.edit, id="story")
         self.grid = BranchGrid(id="branches")
         self.grid.start_at = 0 if app.preferences[options.PANES] == "top" else None
         self.status_line = StatusLine()
@@ -99,7 +98,6 @@ class WriteScreen(Screen[None]):
             self.grid.sort_by(self._left.order)
         self._colours = StoryColours(session)
         self.defects: list[str] = []  # defects that were reported, each once
-        self._headings_for = (-1, -1)  # the count of typed changes and the node that headings were drawn for
         self._round: Round | None = None
         self._shown = -1
         self._usual = session.sampling
@@ -130,7 +128,6 @@ class WriteScreen(Screen[None]):
             self, self._fit, immediate=True
         )
         # The key itself goes first.
-        self.session.typing.on_unsaved = lambda: self.call_later(self._show_saved)
         self.show_story()
         self.flush()
         if self._left is not None:
@@ -194,7 +191,6 @@ class WriteScreen(Screen[None]):
         self.session.keep_view(view.to_json())
 
     def on_unmount(self) -> None:
-        self.session.typing.on_unsaved = lambda: None
         self.pump.stop()
 
     # ---- keys
@@ -401,25 +397,7 @@ class WriteScreen(Screen[None]):
         elif where_changed:
             place = self.editor.place
         self.editor.show(text, place)
-        self.session.typing.shown(text)
-        self.show_headings()
         self.show_authors()
-
-    def show_headings(self) -> None:
-        """Draw the headings of chapters and scenes, unless the text has words that are not saved yet."""
-        if self.session.typing.waiting_text is None:
-            self._headings_for = self.session.typing.changes, self.session.node
-            self.editor.headings = [
-                (heading.start, heading.words)
-                for _, heading in chapter_headings(self.session.story.outline(), self.editor.whole)
-                if not heading.in_text
-            ]
-
-    def _renew_headings(self) -> None:
-        """Draw the headings again after typing: what was deleted may have been a chapter."""
-        now = self.session.typing.changes, self.session.node
-        if self.editor.headings and now != self._headings_for and self.session.typing.waiting_text is None:
-            self.show_headings()
 
     def show_authors(self) -> None:
         """Tint the story by author, if the writer has chosen that."""
@@ -509,7 +487,6 @@ class WriteScreen(Screen[None]):
         self._set_prefetch_focus()
         self._show_work()
         self._show_saved()
-        self._renew_headings()
         self._renew_alike()
         self.grid.put_in_order(self.session.round)
         self._update_colours()
@@ -533,8 +510,8 @@ class WriteScreen(Screen[None]):
         self.status_line.left = (*filter(None, [self.app.fetch.describe()]), *left)
 
     def _show_saved(self) -> None:
-        """Update the save state and the word count; called at once when a key has not been saved yet."""
-        self.status_line.set_class(self.session.typing.state.trouble is not None, "-trouble")
+        """Update the save state and the word count."""
+        self.status_line.set_class(self.session.story.save_state.trouble is not None, "-trouble")
         right = status.right(self.session, self._today.count(), self.app.preferences[options.GOAL])
         self.status_line.right = right[:1] if self.arrangement.figures else right
 

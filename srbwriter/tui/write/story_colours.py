@@ -42,7 +42,7 @@ class StoryColours:
         if engine is None:  # still loading: the text is requested when the model is there
             return
         now = self._session.node, editor.whole, engine
-        if now != self._of and self._coming is None and self._session.typing.state.saved:
+        if now != self._of and self._coming is None:
             self._of, self._text = now, None
             try:
                 self._coming = Tokens.of(self._session).story_tokens()

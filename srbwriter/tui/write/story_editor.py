@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,14 +15,13 @@ from typing import NamedTuple
 from rich.style import Style
 from rich.text import Text
 from textual import events
-from textual.geometry import Offset, Region, Size
+from textual.geometry import Offset, Size
 from textual.message import Message
 from textual.widget import Widget
 from textual.widgets.text_area import Edit, EditResult, Selection
 
 from srbwriter import story
-from srbwriter.story.diff import same_end, same_start
-from srbwriter.story.headings import SCENE_BREAK
+from srbwriter.story.edits import same_end, same_start
 from srbwriter.tui.widgets.tints import TINTS
 from srbwriter.tui.write.long_lines import Row
 from srbwriter.tui.write.prose_area import ProseArea
@@ -184,7 +182,7 @@ class StoryEditor(ProseArea):
 
     def __init__(self, edited: Callable[[story.Edit], object], id: str | None = None) -> None:
         """``edited`` is called with every edit by the writer, with offsets in the whole text."""
-        self._before, self._headings = "", list[tuple[int, str]]()  # read while the text area is made
+        self._before = ""  # read while the text area is made
         super().__init__(id=id, soft_wrap=True, show_line_numbers=False, placeholder=_PLACEHOLDER)
         self._edited = edited
         self._after = ""
@@ -245,10 +243,10 @@ class StoryEditor(ProseArea):
         self.scroll_cursor_visible()
 
     def go_to_heading(self, place: int) -> None:
-        """Put the cursor at the paragraph that starts at ``place``, with its heading in the first row."""
+        """Put the cursor at the line that starts at ``place``, in the first row."""
         self.go(place)
         row = self.wrapped_document.location_to_offset(self.cursor_location).y
-        self.scroll_to(y=row - self.headings_above_cursor, animate=False)
+        self.scroll_to(y=row, animate=False)
 
     def mark(self, start: int, end: int) -> None:
         """Select characters ``start`` to ``end`` of the whole story and scroll to them."""
@@ -309,7 +307,6 @@ class StoryEditor(ProseArea):
             self.replace(text[head : len(text) - tail], start, end)
         finally:
             self._quiet = False
-        self.place_headings()
         self.history.clear()
 
     def _repaint(self) -> None:
@@ -328,44 +325,6 @@ class StoryEditor(ProseArea):
         self._repaint()
 
     @property
-    def headings(self) -> list[tuple[int, str]]:
-        """The offset in :attr:`whole` of each paragraph with a heading, and the heading; in order."""
-        return self._headings
-
-    @headings.setter
-    def headings(self, found: Iterable[tuple[int, str]]) -> None:
-        self._headings = list(found)
-        self.placeholder = "" if self._headings else _PLACEHOLDER
-        self.place_headings()
-
-    def line_headings(self) -> dict[int, list[str]]:
-        before, end = len(self._before), len(self._before) + len(self.text)
-        here = deque((place, words) for place, words in self._headings if before <= place <= end)
-        found: dict[int, list[str]] = {}
-        if not here:
-            return found
-        start = before
-        for line, text in enumerate(self.document.lines):
-            while here and here[0][0] <= start + len(text):
-                found.setdefault(line, []).append(here.popleft()[1])
-            start += len(text) + 1
-            if not here:
-                break
-        return found
-
-    def heading_style(self, heading: str) -> Style:
-        kind = "scene" if heading == SCENE_BREAK else "heading"
-        return self.get_component_rich_style(f"story--{kind}", partial=True)
-
-    def _move_headings(self, start: int, end: int, length: int) -> None:
-        """Keep headings at their paragraphs where ``start`` to ``end`` gave way to ``length`` characters."""
-        grown = length - (end - start)
-        self._headings = [
-            (place if place <= start else max(start, place + grown) if place >= end else start, words)
-            for place, words in self._headings
-        ]
-
-    @property
     def typewriter(self) -> bool:
         """Whether the cursor's line stays in the middle, also at the end of the text."""
         return self._typewriter
@@ -382,12 +341,7 @@ class StoryEditor(ProseArea):
         return self.scrollable_content_region.height // 2 + 1 if self._typewriter else 0
 
     def scroll_cursor_visible(self, center: bool = False, animate: bool = False) -> Offset:
-        scrolled = super().scroll_cursor_visible(center or self._typewriter, animate)
-        rows = self.headings_above_cursor
-        if not rows or center or self._typewriter or rows + 1 >= self.scrollable_content_region.height:
-            return scrolled
-        row = self.wrapped_document.location_to_offset(self.cursor_location).y
-        return self.scroll_to_region(Region(0, row - rows, 1, rows + 1), animate=animate, force=True)
+        return super().scroll_cursor_visible(center or self._typewriter, animate)
 
     def on_resize(self) -> None:
         self.fit()
@@ -466,8 +420,6 @@ class StoryEditor(ProseArea):
     def edit(self, edit: Edit) -> EditResult:
         index = self._lines.get_index_from_location
         start, end = (len(self._before) + index(place) for place in (edit.top, edit.bottom))
-        if not self._quiet:
-            self._move_headings(start, end, len(edit.text))
         if self._quiet or len(edit.text) <= WINDOW:
             result = super().edit(edit)
         else:  # a pasted book: lay out only a window of it

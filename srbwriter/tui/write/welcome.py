@@ -5,16 +5,15 @@ A read-only story accepts no typing at all, so that no typed text is lost.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from srbwriter import paths
-from srbwriter.session.typing import Rescued, sheets_left
-from srbwriter.story import Blocked, ReadOnly, ReadOnlyStory, Story, StoryError, library
-from srbwriter.story.backup import backups
-from srbwriter.story.model import counted
-from srbwriter.tui.dialogs.ask import Confirm
-from srbwriter.tui.dialogs.trouble import DamagedNote
+from srbwriter.session.drafts import sheets_left
+from srbwriter.story import Blocked, ReadOnly, ReadOnlyStory, Story, StoryError, files, library
+from srbwriter.story.backup import backups, newest_good
+from srbwriter.tui.dialogs.trouble import RESTORE, DamagedNote
 
 if TYPE_CHECKING:
     from srbwriter.tui.program import Writer
@@ -25,11 +24,7 @@ def receive(screen: Writer) -> None:
     why = screen.session.story.read_only
     if why is None:
         _tell_of_drafts(screen)
-        if screen.session.story.has_secondary_keys:
-            screen.notify("Secondary keys of lorebook entries are not used any more; their first keys are.")
-        if (rescued := screen.session.rescued) is not None:
-            _offer_rescued(screen, rescued)
-        elif not _begun(screen.session.story):
+        if not _begun(screen.session.story):
             screen.run("openings")
         return
     screen.editor.shut(short(why, screen.session.story.file))
@@ -54,20 +49,6 @@ def _tell_of_drafts(screen: Writer) -> None:
         screen.notify(f"Recovered: unsaved words for {kinds}. Open that to continue.")
 
 
-def _offer_rescued(screen: Writer, rescued: Rescued) -> None:
-    """Ask about text that could not be saved in the last run."""
-    session = screen.session
-
-    def take(_: str) -> None:
-        session.take_rescued()
-        screen.show_story()
-
-    words = counted(sum(len(text.split()) for text in rescued.words.values()), "word")
-    question = f"Your last words could not be saved. They are in {rescued.folder} ({words})."
-    answers = {"t": "puts them into the story; undo reverts it", "escape": "leaves them there"}
-    screen.ask(Confirm(question, answers), take)
-
-
 def short(why: ReadOnly, file: Path) -> str:
     """Return in one line why the story is read-only; shown whenever the writer tries to type."""
     if why.reason is Blocked.DAMAGED:
@@ -88,10 +69,21 @@ def tell_damage(screen: Writer) -> None:
     if story.damage is None:
         return
     left = sum(story.words_by_author().values())
-    copies = len(backups(story.backup_folder(paths.backup_dir())))
+    folder = story.backup_folder(paths.backup_dir())
     doubtful = [story.node(node).text for node in story.damage.doubtful[:5]]
+    good = newest_good(folder)
+    when = time.strftime("%Y-%m-%d %H.%M", time.localtime(good.at)) if good is not None else ""
 
-    screen.ask(DamagedNote(story.file, story.damage, left, copies, doubtful), lambda _: _recover(screen))
+    def answered(answer: str) -> None:
+        if answer == RESTORE and good is not None:
+            title = files.moment_title(good)
+            made = files.copy_as(good.path, library.free_path(story.file.parent, title), title)
+            screen.app.open_story(made, ["This is the copy. The damaged file is as it was."])
+        else:
+            _recover(screen)
+
+    note = DamagedNote(story.file, story.damage, left, len(backups(folder)), doubtful, when)
+    screen.ask(note, answered)
 
 
 def _recover(screen: Writer) -> None:

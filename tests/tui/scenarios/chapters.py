@@ -11,19 +11,15 @@ from tests.tui.scenarios.common import answer, opened, scenario, visible
 BOOK = "It rained.\n\nShe left.\n\nHe stayed."
 
 
-async def book(bench: Bench, *titles: tuple[str, str]) -> None:
-    """Show the book, with a chapter at each paragraph that starts with the given words."""
-    bench.session.set_text(BOOK)
+async def book(bench: Bench, *titles: tuple[str, str]) -> str:
+    """Show the book, with a chapter at each paragraph that starts with the given words; return it."""
+    text = BOOK
     for words, title in titles:
-        bench.session.story.begin_chapter(BOOK.index(words), title)
+        text = text.replace(words, f"{f'# {title}' if title else '* * *'}\n\n{words}")
+    bench.session.set_text(text)
     bench.screen.show_story()
     await bench.settle()
-
-
-def headings(bench: Bench) -> list[tuple[str, str]]:
-    """Each heading with the line below it."""
-    whole = bench.screen.editor.whole
-    return [(words, whole[at:].split("\n")[0]) for at, words in bench.screen.editor.headings]
+    return text
 
 
 @scenario
@@ -32,14 +28,14 @@ async def chapter(bench: Bench, _: pytest.MonkeyPatch) -> None:
     bench.screen.editor.go(BOOK.index("left"))
     bench.screen.run("chapter")
     await answer(bench, "Two")
-    assert headings(bench) == [("Two", "She left.")] and bench.session.text() == BOOK
-    bench.screen.editor.go(BOOK.index("\nShe"))  # the blank line above
+    two = "It rained.\n\n# Two\n\nShe left.\n\nHe stayed."
+    assert bench.session.text() == bench.screen.editor.whole == two
+    bench.screen.editor.go(two.index("Two"))
     bench.screen.run("chapter")  # there is one: another title
     await answer(bench, "")
-    assert headings(bench) == [("* * *", "She left.")]
+    assert bench.screen.editor.whole == two.replace("# Two", "* * *")
     await bench.press("ctrl+z", "ctrl+z")
-    assert headings(bench) == [] and bench.session.text() == BOOK
-    assert bench.screen.editor.place == BOOK.index("\nShe"), "the cursor stays"
+    assert bench.session.text() == bench.screen.editor.whole == BOOK
 
 
 @scenario
@@ -58,17 +54,18 @@ async def chapters(bench: Bench, _: pytest.MonkeyPatch) -> None:
 
 @scenario
 async def chapter_up(bench: Bench, _: pytest.MonkeyPatch) -> None:
-    await book(bench, ("It", "One"), ("He", "Two"))
+    text = await book(bench, ("It", "One"), ("He", "Two"))
+    bench.screen.editor.go(len(text))
     bench.screen.run("chapter_up")
     await bench.settle()
-    assert bench.session.text() == bench.screen.editor.whole == "He stayed.\n\nIt rained.\n\nShe left."
-    assert headings(bench) == [("Two", "He stayed."), ("One", "It rained.")]
+    moved = "# Two\n\nHe stayed.\n\n# One\n\nIt rained.\n\nShe left."
+    assert bench.session.text() == bench.screen.editor.whole == moved
     assert bench.screen.editor.place == 0
     bench.screen.run("chapter_up")
     await bench.settle()
     assert "this is the first chapter already" in visible(bench)
     await bench.press("ctrl+z")
-    assert bench.session.text() == bench.screen.editor.whole == BOOK
+    assert bench.session.text() == bench.screen.editor.whole == text
 
 
 @scenario
@@ -77,5 +74,5 @@ async def chapter_down(bench: Bench, _: pytest.MonkeyPatch) -> None:
     bench.screen.editor.go(3)
     bench.screen.run("chapter_down")
     await bench.settle()
-    assert bench.session.text() == "He stayed.\n\nIt rained.\n\nShe left."
-    assert bench.screen.editor.place == len("He stayed.\n\n")
+    assert bench.session.text() == "# Two\n\nHe stayed.\n\n# One\n\nIt rained.\n\nShe left."
+    assert bench.screen.editor.place == len("# Two\n\nHe stayed.\n\n")

@@ -1,0 +1,179 @@
+"""Edits of a text: find them between two texts, and assign them to the nodes of a path.
+
+Nothing here knows spans, or how a node is changed.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from srbwriter.story.model import NodeId
+from srbwriter.unspaced import CHARACTER
+
+_WORD = re.compile(r"\w+|\W+")
+_ALIKE = 6
+"""Two hunks have at least this many equal words and separators between them."""
+
+
+class Edit(NamedTuple):
+    """Replaces characters ``start`` to ``end`` of a text by ``text``."""
+
+    start: int
+    end: int
+    text: str
+
+
+class Piece(NamedTuple):
+    """The part of a path's text that a node holds: characters ``begin`` to ``end``."""
+
+    node: NodeId
+    begin: int
+    end: int
+    model: bool  # whether a model wrote it
+    streaming: bool = False  # whether the model still writes at its end
+
+
+def same_start(a: str, b: str) -> int:
+    """Return the length of the common prefix of ``a`` and ``b``."""
+    low, high = 0, min(len(a), len(b))
+    while low < high:  # binary search: no character is compared twice as equal
+        middle = (low + high + 1) // 2
+        if b.startswith(a[low:middle], low):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def same_end(a: str, b: str, most: int) -> int:
+    """Return the length of the common suffix of ``a`` and ``b``, at most ``most``."""
+    low, high = 0, max(0, min(len(a), len(b), most))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if b.endswith(a[len(a) - middle : len(a) - low], 0, len(b) - low):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def edit_between(old: str, new: str) -> Edit:
+    """Return the one edit that turns ``old`` into ``new``, between their common prefix and suffix."""
+    start = same_start(old, new)
+    tail = same_end(old, new, min(len(old), len(new)) - start)
+    return Edit(start, len(old) - tail, new[start : len(new) - tail])
+
+
+def apply_edits(text: str, edits: Iterable[Edit]) -> str:
+    """Return ``text`` after ``edits``, which are in order and disjoint, with places of ``text``."""
+    parts, at = list[str](), 0
+    for start, end, words in edits:
+        parts += (text[at:start], words)
+        at = end
+    return "".join([*parts, text[at:]])
+
+
+def hunks(old: str, new: str, start: int = 0) -> list[Edit]:
+    """Return edits of words that turn ``old``, which starts at ``start``, into ``new``, in order.
+
+    Equal words are matched at their nearest place, so many small changes cost little more than one.
+    """
+    edit = edit_between(old, new)
+    removed, at = old[edit.start : edit.end], start + edit.start
+    if not removed or not edit.text:
+        return [Edit(at, at + len(removed), edit.text)] if removed or edit.text else []
+    found: list[Edit] = []
+    for before, after in _parts(_WORD.findall(removed), _WORD.findall(edit.text)):
+        if before != after:
+            part = edit_between(before, after)
+            found.append(Edit(at + part.start, at + part.end, part.text))
+        at += len(before)
+    return found
+
+
+def _parts(a: Sequence[str], b: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Split ``a`` and ``b`` into corresponding parts, equal or not."""
+    i = j = 0
+    while i < len(a) or j < len(b):
+        if i < len(a) and j < len(b) and a[i] == b[j]:
+            yield a[i], b[j]
+            i, j = i + 1, j + 1
+            continue
+        x, y = _again(a, b, i, j)
+        yield "".join(a[i:x]), "".join(b[j:y])
+        i, j = x, y
+
+
+def _again(a: Sequence[str], b: Sequence[str], i: int, j: int) -> tuple[int, int]:
+    """Return the nearest places from ``i`` and ``j`` on where ``_ALIKE`` words are equal; else the ends."""
+    reach = 8
+    while True:
+        seen: dict[tuple[str, ...], int] = {}
+        for y in range(j, min(j + reach, len(b) - _ALIKE + 1)):
+            seen.setdefault(tuple(b[y : y + _ALIKE]), y)
+        places = range(i, min(i + reach, len(a) - _ALIKE + 1))
+        found = [(x, y) for x in places if (y := seen.get(tuple(a[x : x + _ALIKE]))) is not None]
+        if found:
+            return min(found, key=sum)
+        if i + reach >= len(a) and j + reach >= len(b):
+            return len(a), len(b)
+        reach *= 4
+
+
+def refined(edits: Sequence[Edit], read: Callable[[int, int], str]) -> list[Edit]:
+    """Split a single edit into edits of the words that differ; of several, leave out what changes nothing."""
+    if len(edits) != 1:
+        return [e for e in edits if e.end - e.start != len(e.text) or read(e.start, e.end) != e.text]
+    return hunks(read(edits[0].start, edits[0].end), edits[0].text, edits[0].start)
+
+
+def touched(pieces: Sequence[Piece], start: int, stop: int) -> list[Piece]:
+    """Return the pieces that an edit of characters ``start`` to ``stop`` changes.
+
+    An insertion between nodes goes into the first that a person wrote, or into the last that no model is
+    writing, since text can only be added at the end of that one.
+    """
+    low = bisect_left(pieces, start, key=lambda piece: piece.end)
+    there = pieces[low : bisect_right(pieces, stop, key=lambda piece: piece.begin)]
+    within = [p for p in there if p.begin < stop and start < p.end and p.begin < p.end]
+    ended = next((p for p in reversed(there) if not p.streaming), there[-1])
+    return within or [next((p for p in there if not p.model), ended)]
+
+
+def node_edits(pieces: Sequence[Piece], edits: Iterable[Edit]) -> dict[NodeId, list[Edit]]:
+    """Return ``edits`` as edits of the nodes that they touch, in the order of the path.
+
+    New words go into the first of the nodes whose text they replace.
+    """
+    found: dict[NodeId, list[Edit]] = {}
+    for start, stop, words in edits:
+        for piece in touched(pieces, start, stop):
+            head, tail = max(start - piece.begin, 0), min(stop, piece.end) - piece.begin
+            found.setdefault(piece.node, []).append(Edit(head, tail, words))
+            words = ""
+    return found
+
+
+def whole_words(old: str, start: int, stop: int, words: str) -> tuple[int, int, str]:
+    """Extend a hunk to whole words: two different words may share letters at their ends."""
+    if words and _in_word(words[0]) and _in_word(old[start]):
+        while start > 0 and _in_word(old[start - 1]):
+            start -= 1
+            words = old[start] + words
+    if words and _in_word(words[-1]) and _in_word(old[stop - 1]):
+        while stop < len(old) and _in_word(old[stop]):
+            words += old[stop]
+            stop += 1
+    return start, stop, words
+
+
+def _in_word(character: str) -> bool:
+    return character.isalnum() and not CHARACTER.match(character)
+
+
+def lettered(text: str) -> bool:
+    """Whether ``text`` has a letter or a digit."""
+    return any(character.isalnum() for character in text)

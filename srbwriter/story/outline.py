@@ -1,0 +1,147 @@
+"""Chapters and scenes: lines of the text that begin with ``#``, and scene breaks.
+
+The outline is read from the text. Two chapters change places by new parents of their first nodes, so that
+nodes keep their numbers and tokens.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from srbwriter.story.headings import SCENE_BREAK, heading_line, is_scene_break
+from srbwriter.story.model import ROOT, NodeId, Refused
+from srbwriter.story.node import Node
+from srbwriter.story.spans import tidy
+from srbwriter.story.tree import Tree, words_of
+
+
+class Chapter(NamedTuple):
+    """A chapter, or a scene without a ``title``: the line that begins it, and the words until the next one.
+
+    ``level`` is the number of signs; 0 for a scene. ``end`` is the end of its line.
+    """
+
+    title: str
+    begin: int
+    end: int
+    level: int
+    words: int = 0
+
+    @property
+    def shown(self) -> str:
+        """The title as a list shows it."""
+        return self.title or SCENE_BREAK
+
+
+def outline(text: str) -> list[Chapter]:
+    """Return the chapters and scenes of ``text``; a line inside fenced code begins none."""
+    found: list[Chapter] = []
+    at, fenced = 0, False
+    for line in text.splitlines(keepends=True):
+        bare = line.rstrip()
+        if bare.startswith(("```", "~~~")):
+            fenced = not fenced
+        elif bare and not fenced and not line[0].isalnum():
+            if (heading := heading_line(bare)) is not None:
+                found.append(Chapter(heading[1], at, at + len(bare), heading[0]))
+            elif is_scene_break(bare):
+                found.append(Chapter("", at, at + len(bare), 0))
+        at += len(line)
+    ends = [*(chapter.begin for chapter in found[1:]), len(text)][: len(found)]
+    return [c._replace(words=words_of(text[c.end : end])) for c, end in zip(found, ends, strict=True)]
+
+
+def heading_of(title: str) -> str:
+    """Return the line that begins a chapter called ``title``, or a scene."""
+    words = " ".join(title.split())
+    return f"# {words}" if words else SCENE_BREAK
+
+
+def heading_at(text: str, at: int, title: str) -> tuple[int, str]:
+    """Return the place of a new heading for the paragraph at ``at``, and the heading with its empty lines.
+
+    At the end of the text it stands behind the last paragraph.
+    """
+    at = text.rfind("\n", 0, at) + 1 if text[at:].strip() else len(text)
+    before = text[:at]
+    missing = "" if not before.strip() else "\n\n"[min(2, len(before) - len(before.rstrip("\n"))) :]
+    return at, f"{missing}{heading_of(title)}\n\n"
+
+
+def move_chapter(tree: Tree, place: int, later: bool) -> int:
+    """Exchange the chapter that holds character ``place`` with the next or previous one, within a verb.
+
+    Scenes move with their chapter; in a text without titles, a scene moves. White space between chapters
+    stays where it is. Returns where the chapter starts now.
+    """
+    text = tree.text(tree.current)
+    first, second, third = _neighbours(text, place, later)
+    gaps = first + len(text[first:second].rstrip()), second + len(text[second:third].rstrip())
+    if text[gaps[0] : second] == text[gaps[1] : third]:
+        gaps = second, third
+    edges = (first, gaps[0], second, gaps[1], third)
+    nodes = _cut_at(tree, edges)
+    parts: list[list[Node]] = [[], [], [], [], []]  # upper chapter, space, lower chapter, space, the rest
+    above, at = ROOT, 0
+    for node in nodes:
+        part = (bisect_right if node.text else bisect_left)(edges, at) - 1
+        if part < 0:
+            above = node.id
+        else:
+            parts[part].append(node)
+        at += len(node.text)
+    _keep_behind(tree, parts[1], parts[0], parts[2])
+    _keep_behind(tree, parts[3], parts[2], parts[4])
+    for some in (parts[2], parts[1], parts[0], parts[3], parts[4]):
+        if some:
+            if some[0].parent != above:
+                tree.set(some[0], parent=above, place=tree.last_place(above))
+            above = some[-1].id
+    with tree.verb("move_chapter", above) as action:  # the verb around this one
+        action.became = above
+    return first + gaps[1] - gaps[0] if later else first
+
+
+def _cut_at(tree: Tree, edges: Sequence[int]) -> list[Node]:
+    """Let nodes of the path begin at ``edges``; return the nodes of the path."""
+    nodes = tree.nodes(tree.path(tree.current)[1:])
+    for edge in edges:
+        at = 0
+        for index, node in enumerate(nodes):
+            if at < edge < at + len(node.text):
+                tree.check_unwritten(node)
+                nodes.insert(index + 1, tree.split_node(node, edge - at))
+                break
+            at += len(node.text)
+    return nodes
+
+
+def _keep_behind(tree: Tree, space: Sequence[Node], words: Sequence[Node], after: Sequence[Node]) -> None:
+    """Copy ``space``, which moves, to the end of ``words`` for the branches after it that were not picked."""
+    next_node: NodeId = after[0].id if after else 0
+    others = [c for c in tree.all_children(space[-1].id) if c != next_node] if space else []
+    if others:
+        spans = tidy(span for node in space for span in node.spans)
+        copy = tree.add_node(words[-1].id, spans, space[-1].author)
+        for child in others:
+            tree.set(tree.node(child), parent=copy.id)
+
+
+def _neighbours(text: str, place: int, later: bool) -> tuple[int, int, int]:
+    """Return where the two chapters to exchange start, and where the second of them ends."""
+    found = outline(text)
+    titled = any(chapter.title for chapter in found)
+    kind = "chapter" if titled else "scene"
+    starts = [chapter.begin for chapter in found if chapter.title or not titled]
+    index = bisect_right(starts, place) - 1
+    if index < 0:
+        raise Refused("no chapter starts before the cursor; put the cursor into a chapter")
+    if later and index == len(starts) - 1:
+        raise Refused(f"this is the last {kind} already")
+    if not later and index == 0:
+        raise Refused(f"this is the first {kind} already")
+    index -= not later
+    first, second, third = [*starts, len(text)][index : index + 3]
+    return first, second, third

@@ -1,0 +1,300 @@
+"""The journal: what is on the disk when, after a kill, with a full disk, and when others change the file."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from srbwriter.story import Blocked, NotSaved, Story, journal, store
+from srbwriter.story.backup import backups, snapshot
+from srbwriter.story.check import check
+from srbwriter.story.connection import log_of
+from srbwriter.story.open import rescue_of
+
+REPO = Path(__file__).parents[2]
+KILLED = """
+import os, sys, time
+from srbwriter.story import Story
+with_rest = sys.argv[2] == "rest"
+story = Story.open(sys.argv[1])
+story.append(" Ours.")
+story.flush()
+if with_rest:
+    time.sleep(3)
+print("written", flush=True)
+time.sleep(60)
+"""
+
+
+def until(done: Callable[[], object], seconds: float = 10.0) -> None:
+    ends = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < ends, "it takes too long"
+        time.sleep(0.02)
+
+
+def killed(file: Path, how: str = "at once") -> None:
+    """Let another process write into the story and be killed before its log is folded (or after: "rest")."""
+    child = subprocess.Popen([sys.executable, "-c", KILLED, str(file), how], stdout=subprocess.PIPE, cwd=REPO)
+    with child:
+        assert child.stdout is not None and child.stdout.readline() == b"written\n"
+        child.send_signal(signal.SIGKILL)
+
+
+def text_in(path: Path) -> str:
+    with Story.open(path, readonly=True) as story:
+        return story.text(story.current)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "rain.srbw"
+    with Story.create(path, "Rain") as story:
+        story.append("It rained.")
+    return path
+
+
+def another(file: Path, words: str) -> Path:
+    """A later version of the story, as another machine has written it."""
+    other = file.with_name("other.srbw")
+    shutil.copy(file, other)
+    with Story.open(other) as story:
+        story.append(words)
+    return other
+
+
+# -- at rest, and after a kill -------------------------------------------------------------------------
+
+
+def test_a_story_at_rest_is_one_whole_file(file: Path) -> None:
+    with Story.open(file) as story:
+        story.append(" It poured.")
+        until(lambda: story.save_state.saved)
+        assert text_in(file) == "It rained. It poured."
+        until(lambda: len(log_of(file).read_bytes()) < 200)
+        shutil.copy(file, file.with_name("copied.srbw"))
+    assert text_in(file.with_name("copied.srbw")) == "It rained. It poured."
+    assert {path.name for path in file.parent.iterdir()} == {"rain.srbw", "copied.srbw"}
+
+
+@pytest.mark.parametrize("how", ["at once", "rest"])
+def test_words_that_were_saved_survive_a_kill(file: Path, how: str) -> None:
+    killed(file, how)
+    with Story.open(file) as story:
+        assert (story.text(story.current), story.second_file) == ("It rained. Ours.", None)
+        story.undo()
+        assert story.text(story.current) == "It rained."
+    assert not log_of(file).exists()
+
+
+def test_a_record_that_was_not_written_whole_is_left_out(file: Path) -> None:
+    killed(file)
+    whole = log_of(file).read_bytes()
+    log_of(file).write_bytes(whole + whole[-30:-5])
+    assert text_in(file) == "It rained. Ours."
+    log_of(file).write_bytes(whole[:-5])
+    assert text_in(file) == "It rained."
+
+
+# -- a file that another program replaces --------------------------------------------------------------
+
+
+def copied(source: Path, target: Path) -> None:
+    target.write_bytes(source.read_bytes())
+
+
+@pytest.mark.parametrize("put", [copied, os.replace])
+def test_a_file_replaced_after_a_kill_opens_as_it_is_and_ours_is_beside_it(
+    file: Path, put: Callable[[Path, Path], object]
+) -> None:
+    other = another(file, " Theirs.")
+    killed(file)
+    put(other, file)
+    with Story.open(file) as story:
+        assert story.text(story.current) == "It rained. Theirs."
+        assert story.second_file is not None and story.second_file.theirs == file
+        ours = story.second_file.ours
+    assert "Ours." in text_in(ours) and check(ours).sound and check(file).sound
+
+
+@pytest.mark.parametrize("put", [copied, os.replace])
+def test_a_file_replaced_while_it_is_open_makes_a_second_one(
+    file: Path, put: Callable[[Path, Path], object]
+) -> None:
+    other = another(file, " Theirs.")
+    with Story.open(file) as story:
+        story.append(" Ours.")
+        story.flush()
+        until(lambda: len(log_of(file).read_bytes()) < 200)
+        put(other, file)
+        story.append(" And more.")
+        story.flush()
+        assert story.second_file is not None and story.file == story.second_file.ours
+        assert story.title == "Rain (your version)"
+    assert text_in(file) == "It rained. Theirs."
+    assert text_in(story.file) == "It rained. Ours. And more."
+    assert check(file).sound and check(story.file).sound
+
+
+def test_an_idle_story_whose_file_is_replaced_keeps_what_it_wrote(file: Path) -> None:
+    other = another(file, " Theirs.")
+    with Story.open(file) as story:
+        story.append(" Ours.")
+        story.flush()
+        until(lambda: len(log_of(file).read_bytes()) < 200)
+        os.replace(other, file)
+    assert (text_in(file), text_in(story.file)) == ("It rained. Theirs.", "It rained. Ours.")
+
+
+def test_a_copy_put_back_by_hand_is_what_opens(file: Path, tmp_path: Path) -> None:
+    copy = snapshot(file, tmp_path / "copies", "before")
+    killed(file)
+    shutil.copy(copy, file)
+    with Story.open(file) as story:
+        assert story.text(story.current) == "It rained." and story.second_file is not None
+
+
+def test_a_journal_of_sqlite_is_not_laid_over_another_file(file: Path) -> None:
+    other = another(file, " Theirs.")
+    killed(file)
+    db = sqlite3.connect(file, isolation_level=None)
+    db.execute("PRAGMA cache_size = 1")
+    db.execute("BEGIN IMMEDIATE")
+    db.execute("UPDATE node SET note = ?", ("x" * 100_000,))
+    left = Path(f"{file}-journal").read_bytes()
+    db.close()
+    copied(other, file)
+    Path(f"{file}-journal").write_bytes(left)
+    with Story.open(file) as story:
+        assert story.text(story.current) == "It rained. Theirs." and story.second_file is not None
+    assert check(file).sound
+
+
+def test_a_file_that_was_deleted_is_written_again(file: Path) -> None:
+    with Story.open(file) as story:
+        file.unlink()
+        story.append(" It poured.")
+        story.flush()
+    assert text_in(file) == "It rained. It poured."
+
+
+# -- a disk that takes no words ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def full(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
+    """Whether the disk is full for logs."""
+    state = {"full": False}
+    write = os.pwrite
+
+    def pwrite(fd: int, data: bytes, at: int) -> int:
+        if state["full"]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(fd, data, at)
+
+    monkeypatch.setattr(journal.os, "pwrite", pwrite)
+    return lambda now: state.update(full=now)
+
+
+def test_a_full_disk_is_said_and_tried_again(file: Path, full: Callable[[bool], None]) -> None:
+    with Story.open(file) as story:
+        full(True)
+        story.append(" It poured.")
+        with pytest.raises(NotSaved, match="not saved"):
+            story.flush()
+        assert story.save_state.why == "the disk is full" and "NOT SAVED" in str(story.save_state)
+        assert story.rescue is not None
+        story.append(" It hailed.")
+        full(False)
+        until(lambda: story.save_state.saved)
+        assert story.rescue is None
+    assert text_in(file) == "It rained. It poured. It hailed."
+
+
+def test_words_the_disk_refused_to_the_end_are_there_at_the_next_opening(
+    file: Path, full: Callable[[bool], None]
+) -> None:
+    story = Story.open(file)
+    full(True)
+    story.append(" It poured.")
+    with pytest.raises(NotSaved):
+        story.close()
+    full(False)
+    with Story.open(file) as again:
+        assert again.text(again.current) == "It rained. It poured."
+        uuid = str(again._values["uuid"])
+    assert text_in(file) == "It rained. It poured." and not rescue_of(uuid).exists()
+
+
+# -- a second window -----------------------------------------------------------------------------------
+
+
+def test_a_second_window_follows_and_takes_over(file: Path) -> None:
+    first = Story.open(file)
+    with Story.open(file) as second:
+        assert second.read_only is not None and second.read_only.reason is Blocked.IN_USE
+        first.append(" It poured.")
+        first.flush()
+        assert second.follow() and second.text(second.current) == "It rained. It poured."
+        assert not second.follow()
+        first.close()
+        assert second.follow() and second.read_only is None
+        second.append(" It hailed.")
+    assert text_in(file) == "It rained. It poured. It hailed."
+
+
+# -- damage --------------------------------------------------------------------------------------------
+
+
+def test_a_changed_text_is_named_and_every_other_one_kept(file: Path, tmp_path: Path) -> None:
+    with Story.open(file) as story:
+        node = story.add(story.current, [" Two.", " Three."], stand=True)[0]
+        folder = story.backup_folder(tmp_path / "copies")
+    copy = snapshot(file, folder, "good")
+    data = file.read_bytes()
+    assert data.count(b" Three.") == 1
+    file.write_bytes(data.replace(b" Three.", b" Thrxe."))
+    assert check(file).damage is not None
+    with Story.open(file) as story:
+        assert story.damage is not None and len(story.damage.doubtful) == 1
+        assert story.read_only is not None and story.read_only.reason is Blocked.DAMAGED
+        assert story.node(node).text == " Two."
+        made = story.recover(tmp_path / "again.srbw", "Again")
+        assert [each.path for each in backups(folder)] == [copy]
+    with Story.open(made) as story:
+        assert story.read_only is None and story.text(story.current) == "It rained. Thrxe."
+
+
+@pytest.mark.parametrize("page", [0, 2, 5, 9])
+def test_a_lost_page_costs_what_was_in_it(file: Path, page: int) -> None:
+    with Story.open(file) as story:
+        node = story.current
+        for number in range(200):
+            [node] = story.add(node, [f"<{number}> " + "It rained all day. " * 8], stand=True)
+    data = bytearray(file.read_bytes())
+    data[4096 * page : 4096 * (page + 1)] = os.urandom(4096)
+    file.write_bytes(data)
+    with Story.open(file) as story:
+        assert story.damage is not None and story.read_only is not None
+        kept = sum("<" in node.text for node in story)
+        assert kept >= (0 if page == 0 else 150)
+
+
+def test_a_story_of_a_later_version_is_left_alone(file: Path) -> None:
+    db = sqlite3.connect(file)
+    db.execute(f"PRAGMA user_version = {store.VERSION + 1}")
+    db.close()
+    before = file.read_bytes()
+    with pytest.raises(store.TooNew):
+        Story.open(file)
+    assert file.read_bytes() == before
