@@ -321,7 +321,7 @@ def _circling(nodes: dict[int, tuple[Any, ...]], lost: Iterable[int]) -> list[in
             here = nodes[here][1]
         if here in walked:
             found.append(here)
-        fine |= walked.keys()
+        fine.update(walked)
     return found
 
 
