@@ -239,9 +239,9 @@ class TextEditor:
         if (ended or full) and len(edit.text) > edit.end - edit.start:
             return False
         with tree.verb("edit", node.id, again=True) as action:
-            words = tree.words(end)
+            words = node.count[0]
             tree.put_spans(node, edited(node.spans, [edit], [plain(edit.text, "writer")], tree.token_sizes))
-            action.typed, action.became = action.typed + tree.words(end) - words, end
+            action.typed, action.became = action.typed + node.count[0] - words, end
         unit.start = min(unit.start, edit.start)
         unit.end = max(unit.end, edit.end) + len(edit.text) - (edit.end - edit.start)
         unit.last = self.clock()
