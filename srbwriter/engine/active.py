@@ -52,6 +52,10 @@ class ScoringDemand(Demand):
         super().__init__(request.asked.priority, request.namespace)
         self.request = request
 
+    @property
+    def path(self) -> list[int]:
+        return self.request.ids
+
     def on_logits(self, position: int, logits: Logits) -> None:
         request = self.request
         if request.scored < position < len(request.ids):
@@ -92,6 +96,11 @@ class ActiveBranch(BranchWriter, Demand):
         BranchWriter.__init__(self, request, branch, pieces)
         self.join_siblings()
 
+    @property
+    def last_token(self) -> int:
+        ids = self.buffer.ids
+        return ids[-1] if len(ids) > self.first else self.base[-1]
+
     def join_siblings(self) -> None:
         """Draw together with the siblings, if the branches of the request do."""
         draws = self.request.shared_draws
@@ -127,10 +136,6 @@ class ActiveBranch(BranchWriter, Demand):
     def forget_constraint(self) -> None:
         self.constraint, self.constrained = None, False
 
-    def slid(self, kept: int) -> None:
-        if kept < self.namespace.start:  # text that slides up to there is not common to all
-            self.namespace = self.namespace._replace(start=kept)
-
 
 class ActiveRequest(ServedRequest[ActiveBranch]):
     """A request that the local engine serves."""
@@ -150,7 +155,6 @@ class ActiveRequest(ServedRequest[ActiveBranch]):
         self.wants_next_logprobs = self.asked.next_logprobs is not None or bool(self.asked.next_ids)
         self.counted = False  # whether its prompt is in the statistics
         self.failed = False  # the whole request
-        self.order = (int(self.asked.priority), generation.number)
         self.templates: dict[tuple[Sampling, bool], SamplerTemplate] = {}  # and whether no end is chosen
         self.template: tuple[Sampling | None, bool, SamplerTemplate | None] = None, False, None  # the last
         self.constraints: dict[ConstraintKey, Constraint | None] = {}

@@ -88,10 +88,10 @@ class Backend(Tokenizer, Protocol):
         """Pause prefetches on this machine for a moment."""
         ...
 
-    def pin(self, name: str, ids: Sequence[int], salt: str = "", common: Sequence[str] = ()) -> None:
+    def pin(self, name: str, ids: Sequence[int], salt: str = "") -> None:
         """Keep the prefix ``ids`` in the cache; a second pin of a name moves it. Raises NotSupported.
 
-        ``salt`` and ``common`` are those of the requests that the prefix is for; see :class:`.types.Request`.
+        ``salt`` is that of the requests that the prefix is for; see :class:`.types.Request`.
         """
         ...
 
@@ -100,7 +100,7 @@ class Backend(Tokenizer, Protocol):
         ...
 
     def save_session(
-        self, path: str | os.PathLike[str], ids: Sequence[int], salt: str = "", common: Sequence[str] = ()
+        self, path: str | os.PathLike[str], ids: Sequence[int], salt: str = ""
     ) -> tuple[int, int]:
         """Write ``ids`` and their cached state to a file; return its tokens and bytes.
 
@@ -108,9 +108,7 @@ class Backend(Tokenizer, Protocol):
         """
         ...
 
-    def load_session(
-        self, path: str | os.PathLike[str], salt: str = "", common: Sequence[str] = ()
-    ) -> list[int]:
+    def load_session(self, path: str | os.PathLike[str], salt: str = "") -> list[int]:
         """Put the state of a session file into the cache; return its token ids.
 
         Raises OSError, NotSupported, or InvalidRequest for a file that is damaged or another model's.

@@ -67,11 +67,7 @@ class Commands(Steering[ActiveBranch]):
         """A new request, or a finished one that has something to do or to say, is served."""
         if request not in self.queue.requests:
             self.queue.requests.append(request)
-            if request.asked.priority is Priority.FOREGROUND:
-                self.queue.prefetch_backoff = 1
-            # Text under a salt is on the disk where a writer saw it: else nothing is looked for there.
-            if not request.namespace.salt or request.asked.priority is Priority.FOREGROUND:
-                self.queue.cache.open_namespace(request.namespace, request.ids[: request.namespace.start])
+            self.queue.cache.read_story(request.ids, request.namespace)
             for active in request.branches:
                 active.since = self.queue.step
 
@@ -138,7 +134,7 @@ def make_request(
         compile_for(request, active.sampling, model)
         if not asked.takes:
             active.begin(asked.begin, asked.without, model.pieces)
-            if asked.priority is Priority.FOREGROUND and not active.buffer.ids:  # others may wait for long
+            if asked.priority is not Priority.BACKGROUND and not active.buffer.ids:
                 with suppress(InvalidRequest):  # the branch says so when it is its turn
                     template = request.template_for(active, model, n_ctx)
                     active.chain = template.new(active.branch.seed)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Branch, Generation
-from srbwriter.engine.types import Priority, Request, Sampling, Stop, Take, Text, TokenLogprob
+from srbwriter.engine.types import Request, Sampling, Stop, Take, Text, TokenLogprob
 
 from .support import PROMPT, Reference, decoded_rows, exact_engine, finish, seeded
 
@@ -136,7 +136,7 @@ def test_what_could_follow_a_prompt(engine: Engine, reference: Reference) -> Non
 def test_what_could_follow_is_read_off_stored_logits(engine: Engine) -> None:
     finish(engine, submit(engine, next_logprobs=1, stop=Stop(max_tokens=0)))
     with decoded_rows(engine) as rows:
-        again = submit(engine, next_logprobs=3, stop=Stop(max_tokens=0), priority=Priority.BACKGROUND)
+        again = submit(engine, next_logprobs=3, stop=Stop(max_tokens=0))
         finish(engine, again)
     assert rows == [] and len(again.next_logprobs) == 3
 
@@ -164,8 +164,8 @@ def test_a_reroll_scores_nothing_again(engine: Engine) -> None:
     generation = submit(engine, prompt_logprobs=0)
     finish(engine, generation)
     before = list(generation.prompt_logprobs)
-    engine.call(engine._cache.evict_run)
-    engine.call(engine._cache.evict_run)
+    engine.call(engine._cache.evict)
+    engine.call(engine._cache.evict)
     generation.branches[0].reroll()
     finish(engine, generation)
     assert generation.prompt_logprobs == before

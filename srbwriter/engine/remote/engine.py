@@ -75,7 +75,7 @@ class RemoteChecks(RequestChecks):
             "without": bool(request.without),
             "cache_prompt": not request.cache_prompt,
             "penalty_prompt": request.penalty_prompt is not None,
-            "look_ahead": request.priority is Priority.AHEAD,
+            "look_ahead": request.priority is Priority.BACKGROUND,
             "siblings": request.siblings != "independent",
             "repulsion": bool(request.repulsion),
         }
